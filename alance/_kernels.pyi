@@ -380,6 +380,22 @@ class PageForm:
         reps: tuple[int, int, int] | None,
         defs: tuple[int, int, int] | None,
     ) -> PageForm: ...
+    # Zipped rows of any length. `width`: bytes of a value, or, below 0, of the length in front of
+    # it; `bits`: of levels in a control word; `strings`: symbols and their lengths, and the scheme;
+    # `members`: of packed structs of any length, the width of each, and the same of its strings.
+    @staticmethod
+    def zipped(
+        width: int,
+        bits: tuple[int, int],
+        maxima: tuple[int, int, int],
+        masks: Sequence[int],
+        strings: tuple[tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint8]] | None, int],
+        members: Sequence[
+            tuple[int, tuple[tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint8]] | None, int]]
+        ],
+        num_items: int,
+        most_index_bytes: int,
+    ) -> PageForm: ...
     def set_layers(self, layers: int) -> None: ...
     # Values are lists of one length: how many items a value has at each depth, from the outside,
     # where it has their validity, too; else 0.
@@ -458,19 +474,13 @@ class RowPage:
         null_level: int,
         is_null: bool,
     ) -> RowPage: ...
-    # Zipped rows: row i is from `ends[i]` to `ends[i + 1]` of the page's buffer. `width`: bytes of
-    # a value, or, below 0, of the length in front of it; `bits`: of levels in a control word.
+    # Zipped rows: row i is from `ends[i]` to `ends[i + 1]` of the page's buffer.
     @staticmethod
     def zipped(
         ends: npt.NDArray[np.int64],
         place: tuple[int, int],
         num_rows: int,
-        width: int,
-        bits: tuple[int, int],
-        maxima: tuple[int, int, int],
-        masks: Sequence[int],
-        symbols: tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint8]] | None,
-        scheme: int,
+        form: PageForm,
     ) -> RowPage: ...
     def set_items(self, items: npt.NDArray[np.uint8], width: int, /) -> None: ...
     def set_strings_32(
@@ -512,7 +522,11 @@ class RowPlan:
     @property
     def column_bytes(self) -> list[int]: ...
     def fitting(
-        self, trees: Sequence[int], columns: Sequence[int], widths: Sequence[int]
+        self,
+        trees: Sequence[int],
+        columns: Sequence[int],
+        widths: Sequence[int],
+        shapes: Sequence[Sequence[int]] | None = None,
     ) -> list[int]: ...
     # The table of a page, and where the page begins in its file.
     def place(self, number: int, /) -> tuple[int, int]: ...

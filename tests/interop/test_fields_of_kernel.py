@@ -87,6 +87,13 @@ def few_of(index: pa.DataType, values: pa.DataType | None = None) -> pa.DataType
 
 FEW: Final = few_of(pa.int8())
 EMPTY: Final = pa.struct([])
+
+
+def mixed_of(text: Make) -> Make:
+    """Packed structs with members of any length."""
+    return lambda n: {"a": n, "t": text(n), "b": b"%d" % n * (n % 3), "d": n / 4}
+
+
 PAIR: Final = pa.struct([("a", pa.int32()), ("b", pa.float64())])
 
 
@@ -165,6 +172,30 @@ TYPES: Final[Mapping[str, tuple[pa.DataType, Make]]] = {
     "structs of packed": (
         pa.struct([pa.field("p", PAIR, metadata=PACKED)]),
         lambda n: {"p": pair(n)},
+    ),
+}
+# Packed structs with members of any length, which files of 2.1 have not.
+MIXED: Final = pa.struct(
+    [("a", pa.int32()), ("t", pa.string()), ("b", pa.large_binary()), ("d", pa.float64())]
+)
+PACKED_TEXTS: Final[Mapping[str, tuple[pa.DataType, Make]]] = {
+    f"{name} packed texts": (
+        pa.struct([pa.field("p", MIXED, metadata=PACKED)]),
+        structs(p=some(mixed_of(text))),
+    )
+    for name, text in (("few", few), ("long", large), ("different", word), ("empty", lambda n: ""))
+} | {
+    "texts alone": (
+        pa.struct([pa.field("p", pa.struct([("t", pa.string())]), metadata=PACKED)]),
+        lambda n: {"p": {"t": word(n)}},
+    ),
+    "lists of packed texts": (
+        pa.list_(pa.field("item", MIXED, metadata=PACKED)),
+        lists(some(mixed_of(word))),
+    ),
+    "no packed texts": (
+        pa.struct([("n", pa.int8()), pa.field("p", MIXED, metadata=PACKED)]),
+        lambda n: {"n": n % 5, "p": None if n else mixed_of(word)(n)},
     ),
 }
 # pylance scans rows of these, but cannot take them.
@@ -344,7 +375,22 @@ async def test_the_kernel_builds_structs_without_fields(
 
 
 @pytest.mark.parametrize("writer", ["pylance", "alance"])
-@pytest.mark.parametrize("version", ["2.1"])
+async def test_the_kernel_builds_packed_structs_of_any_length(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writer: str
+) -> None:
+    table, uri = table_of_types("2.2", PACKED_TEXTS), str(tmp_path / "table")
+    if writer == "pylance":
+        lance.write_dataset(table, uri, data_storage_version="2.2", max_rows_per_file=FILE_ROWS)
+    else:
+        await alance.write_dataset(
+            table, uri, data_storage_version="2.2", max_rows_per_file=FILE_ROWS
+        )
+    monkeypatch.setattr(FragmentTask, "column", refuse)
+    await check_reads(uri, table)
+
+
+@pytest.mark.parametrize("writer", ["pylance", "alance"])
+@pytest.mark.parametrize("version", ["2.1", "2.2"])
 async def test_the_kernel_builds_descriptions_of_blobs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: Any, writer: str
 ) -> None:

@@ -51,7 +51,7 @@ class FieldForm(NamedTuple):
         if len(self.tree) > 1:
             return False
         (values,) = self.values
-        return len(values.shape) > 1 and values.width >= VIEWED_BYTES
+        return values.is_list and values.width >= VIEWED_BYTES
 
 
 class FieldForms(NamedTuple):
@@ -84,9 +84,13 @@ class FieldForms(NamedTuple):
 
     @property
     def are_plain(self) -> bool:
-        """True if no field is nested or has a dictionary."""
+        """True if no field is nested, has a dictionary, or is a packed struct of any length."""
         are_indices = [len(shape) == 1 for shape in self.shapes]
-        return len(self.trees) == len(self.leaves) and not any(are_indices)
+        are_packed = [
+            width < 0 and shape[:1] == (0,)
+            for width, shape in zip(self.widths, self.shapes, strict=True)
+        ]
+        return len(self.trees) == len(self.leaves) and not any([*are_indices, *are_packed])
 
     def field_of(self, place: int) -> Field:
         """Return the field of the leaf with an index in `leaves`."""
@@ -99,7 +103,7 @@ class FieldForms(NamedTuple):
         Args:
             columns: for each leaf, its column in the plan.
         """
-        fit = plan.fitting(self.trees, columns, self.widths)
+        fit = plan.fitting(self.trees, columns, self.widths, self.shapes)
         if len(fit) == len(self.forms):
             return []
         others = {*range(len(self.forms))}.difference(fit)

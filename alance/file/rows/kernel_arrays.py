@@ -1,23 +1,21 @@
 """Arrays of types that the kernel cannot build: it builds a simpler type, which is converted.
 
-The kernel builds JSON and packed structs as their stored bytes, arrays of the null type as null
-bytes, and maps as lists of entries. Structs and lists around such arrays are rebuilt without a
-copy.
+The kernel builds JSON as its stored bytes, arrays of the null type as null bytes, and maps as lists
+of entries. Structs and lists around them are rebuilt over the same memory.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
+from itertools import chain
 from math import prod
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-import numpy as np
 import pyarrow as pa
 
 from alance.errors import CorruptFileError, UnsupportedError
-from alance.format.blocks import FixedWidth, VariableWidth
+from alance.format.blocks import VariableWidth
 from alance.format.codecs.base import MAX_BITS_PER_VALUE
-from alance.format.codecs.fixed import column_of
 from alance.format.layouts.arrays import wrapped
 from alance.format.layouts.fields import is_empty_struct, owns_column, values_array
 from alance.format.layouts.row_pages import MOST_LENGTHS
@@ -39,19 +37,25 @@ class LeafForm(NamedTuple):
     """Form of a leaf's values in the array that the kernel builds.
 
     Attributes:
-        width: bytes per value; 0 for bits; -4 or -8 for strings and binary with offsets of 4 or 8
-            bytes; or `NO_FORM`.
+        width: bytes of a value; 0 for a bit; -4 or -8 for strings and binary with offsets of so
+            many bytes; -8 for packed structs with such members; or `NO_FORM`.
         is_text: True if values are UTF-8.
         arrow: type of the array; None if it is the field's type.
         shape: empty for plain values. For dictionaries the bytes of an index, negative if it is
             signed. For fixed-size lists the bits of an item, then the list lengths, outermost
-            first. For structs without fields a single 0.
+            first. For packed structs 0, then of each member its width and 1 if it is UTF-8; for
+            structs without fields a single 0.
     """
 
     width: int
     is_text: bool = False
     arrow: pa.DataType | None = None
     shape: tuple[int, ...] = ()
+
+    @property
+    def is_list(self) -> bool:
+        """True if values are fixed-size lists."""
+        return len(self.shape) > 1 and self.shape[0] != 0
 
 
 NO_FORM: Final = -1  # the kernel cannot build an array of such values
@@ -69,7 +73,7 @@ def leaf_form(field: Field) -> LeafForm:
         except UnsupportedError:
             field.to_arrow()  # for the error, which names the field
             raise
-    if field.is_blob_v1:
+    if field.is_blob_v1 or field.is_blob_v2:
         return _form_of_packed(field.arrow_type)
     if is_empty_struct(field):
         return NO_FIELDS
@@ -133,14 +137,15 @@ def _form_of_lists(storage: pa.DataType) -> LeafForm:
 
 
 def _form_of_packed(arrow: pa.DataType) -> LeafForm:
-    """Return the form of packed structs: the kernel builds them as fixed-size binary."""
+    """Return the form of packed structs."""
     if not pa.types.is_struct(arrow):
         return UNKNOWN
     forms = [_form(storage_type(member.type)) for member in arrow]
-    if any(form.width <= 0 or form.shape or form.arrow is not None for form in forms):
+    if any(form.width in (0, NO_FORM) or form.shape or form.arrow is not None for form in forms):
         return UNKNOWN
-    width = sum(form.width for form in forms)
-    return LeafForm(width, arrow=pa.binary(width)) if forms else UNKNOWN
+    widths = [form.width for form in forms]
+    shape = chain.from_iterable((form.width, int(form.is_text)) for form in forms)
+    return LeafForm(sum(widths) if min(widths) > 0 else -8, shape=(0, *shape))
 
 
 def kernel_type(field: Field) -> pa.DataType | None:
@@ -161,22 +166,6 @@ def kernel_type(field: Field) -> pa.DataType | None:
     return pa.large_list(members[0]) if pa.types.is_large_list(arrow) else pa.list_(members[0])
 
 
-def _unpacked(array: pa.Array, arrow: pa.DataType) -> pa.Array:
-    """Build packed structs from their bytes."""
-    valid, content = array.buffers()
-    bits, start = 8 * array.type.byte_width, 0
-    data = np.frombuffer(content, np.uint8)[: len(array) * array.type.byte_width]
-    rows = FixedWidth(bits, len(array), data)
-    members = []
-    for member in arrow:
-        size = storage_type(member.type).bit_width
-        values = pa.py_buffer(column_of(rows, start, size))
-        start += size // 8
-        own = pa.Array.from_buffers(storage_type(member.type), len(array), [None, values])
-        members.append(wrapped(own, member.type))
-    return pa.Array.from_buffers(arrow, len(array), [valid], array.null_count, children=members)
-
-
 def converted(array: pa.Array, field: Field, arrow: pa.DataType) -> pa.Array:
     """Convert an array that the kernel has built to the type of its field.
 
@@ -194,8 +183,6 @@ def converted(array: pa.Array, field: Field, arrow: pa.DataType) -> pa.Array:
         return values_array(field, arrow, content, validity_of(array))
     if pa.types.is_null(arrow):
         return pa.nulls(count)
-    if field.is_packed or field.is_blob_v1:
-        return _unpacked(array, arrow)
     if owns_column(field):
         return array
     if pa.types.is_struct(arrow):

@@ -37,7 +37,12 @@ from alance.format.layouts.place import (
     joined,
     unpinned,
 )
-from alance.format.layouts.row_pages import RowPage, placed_rows, zipped_rows
+from alance.format.layouts.row_pages import (
+    MAX_INDEX_BYTES,
+    RowPage,
+    placed_rows,
+    zipped_rows,
+)
 from alance.format.layouts.selection import spread
 from alance.records import dataclass
 
@@ -209,11 +214,8 @@ class FullZipTask(NamedTuple):
         return block if present.all() else spread(block, present)
 
 
-ROWS: Final = 0  # number of the buffer of zipped rows
-INDEX: Final = 1  # number of the buffer of the repetition index
-# Bytes; an index up to this size is part of the state. That is a quarter of a million rows of 1 KB;
-# reading it costs more than a second round.
-MAX_INDEX_BYTES: Final = 1 << 20
+ROWS: Final = 0  # buffer of zipped rows
+INDEX: Final = 1  # buffer of the repetition index
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ same result.
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -25,27 +25,33 @@ from alance.format.codecs.fixed import (
 from alance.format.codecs.general import GeneralMiniBlock, GeneralPerValue, decompress_zstd
 from alance.format.codecs.rle import Rle
 from alance.format.codecs.strings import Fsst, Variable
-from alance.format.codecs.structs import PackedStruct
+from alance.format.codecs.structs import PackedStruct, VariablePackedStruct
 from alance.format.layouts.base import Layer
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from alance.arrays import Bytes
+    from alance.arrays import Bytes, UInt64s
     from alance.format.blocks import Block
     from alance.format.codecs.base import BlockCodec, MiniBlockCodec, PerValueCodec
+    from alance.format.codecs.structs import Child
     from alance.format.layouts.fullzip import ZipForm
     from alance.format.layouts.levels import Shape
     from alance.format.layouts.miniblock_task import ChunkForm
     from alance.format.layouts.place import PagePlace
 
+    # Symbols and their lengths, None if there are none; scheme of compression.
+    _Strings: TypeAlias = tuple[tuple[UInt64s, Bytes] | None, int]
+
 NO_CHUNKS = np.empty(0, np.int64)
 NO_BYTES = np.empty(0, np.uint8)
 # Maximum levels of a constant page for the kernel, which decodes them all at once: 3 ms.
 MOST_LEVELS: Final = 1 << 22
-# Maximum rows of a constant page for the kernel, which cuts them into pieces of 8 MiB in total.
-MOST_ROWS: Final = 1 << 34
-MOST_LENGTHS: Final = 8  # maximum depth of nested fixed-size lists
+MOST_ROWS: Final = 1 << 34  # of such a page: the kernel cuts them into pieces of 8 MiB in all
+# Bytes; an index of full-zip rows up to this size is loaded and kept. That is a quarter of a
+# million rows of 1 KB, and to read it once costs more than a second round.
+MAX_INDEX_BYTES: Final = 1 << 20
+MOST_LENGTHS: Final = 8  # of lists of one length in each other
 
 
 class ValuesForm(IntEnum):
@@ -226,7 +232,9 @@ def zipped_rows(form: ZipForm, place: PagePlace, buffer: int) -> _kernels.RowPag
 
 
 def zipped_form(form: ZipForm, num_items: int) -> _kernels.PageForm | None:
-    """Return the kernel's form of full-zip pages; None unless rows have equal length."""
+    """Return the kernel's form of full-zip pages; None if the kernel does not know such pages."""
+    if form.row_bytes is None:
+        return _indexed_form(form, num_items)
     if not _has_equal_rows(form):
         return None
     kind = (ValuesForm.ZIPPED, 8 * form.width, LevelsForm.NONE, form.control_bytes)
@@ -250,25 +258,58 @@ def placed_rows(
     Args:
         ends: offset of each row in the buffer, then the end of the last row.
     """
-    codec, symbols, scheme = form.codec, None, 0
-    if isinstance(codec, Fsst):
-        if codec.table is not None:
-            symbols = codec.table.symbols, codec.table.lengths
-    elif isinstance(codec, GeneralPerValue):
-        scheme = int(codec.scheme)
-    elif not (isinstance(codec, Variable) or (form.width and _is_zipped(codec))):
+    page_form = _indexed_form(form, place.num_rows)
+    if page_form is None:
         return None
-    return _kernels.RowPage.zipped(
-        ends,
-        place.buffers[buffer],
-        place.num_rows,
+    return _kernels.RowPage.zipped(ends, place.buffers[buffer], place.num_rows, page_form)
+
+
+def _indexed_form(form: ZipForm, num_items: int) -> _kernels.PageForm | None:
+    """Return the kernel's form of full-zip pages with an index; None for unknown codecs."""
+    codec, members = form.codec, []
+    strings: _Strings | None = None, 0
+    if isinstance(codec, VariablePackedStruct):
+        parts = [_member(child) for child in codec.parts]
+        members = [member for member in parts if member is not None]
+        if len(members) < len(parts):
+            return None
+    elif not (form.width and _is_zipped(codec)):
+        strings = _strings(codec)
+    if strings is None:
+        return None
+    page_form = _kernels.PageForm.zipped(
         form.width if form.is_fixed else -form.width,
         (form.bits_rep, form.bits_def),
         (form.shape.max_rep, form.shape.max_def, form.shape.max_visible),
         _masks(codec),
-        symbols,
-        scheme,
+        strings,
+        members,
+        num_items,
+        MAX_INDEX_BYTES,
     )
+    page_form.set_layers(form.shape.code)
+    return page_form
+
+
+def _strings(codec: PerValueCodec) -> _Strings | None:
+    """Return symbols and compression scheme of zipped strings; None for codecs of other values."""
+    match codec:
+        case Fsst(table=table):
+            return (None if table is None else (table.symbols, table.lengths)), 0
+        case GeneralPerValue(scheme=scheme):
+            return None, int(scheme)
+        case Variable():
+            return None, 0
+    return None
+
+
+def _member(child: Child) -> tuple[int, _Strings] | None:
+    """Return width and strings of a packed struct's child; None if the kernel does not know it."""
+    if child.bits_per_length is None:
+        width = child.codec.bits_per_value // 8 if isinstance(child.codec, Flat) else 0
+        return (width, (None, 0)) if width else None
+    strings = _strings(child.codec)
+    return None if strings is None else (-(child.bits_per_length // 8), strings)
 
 
 def _is_zipped(codec: PerValueCodec) -> bool:

@@ -169,6 +169,8 @@ class Column {
     }
     if (form_.index != 0) {
       add_numbers(column);
+    } else if (!form_.members.empty()) {
+      add_members(column);
     } else if (form_.is_list()) {
       add_items(column);
     } else if (form_.width == 0) {
@@ -217,6 +219,30 @@ class Column {
     form.index = 0;
     const Order all(std::nullopt, count);
     column.dictionary.push_back(Column(Decoded({&values}, count), form, all, batch_).finish());
+  }
+
+  // Members of packed structs; they have no nulls of their own.
+  void add_members(arrow::Column& column) {
+    if (form_.is_string()) {
+      for (size_t i = 0; i < form_.members.size(); ++i) {
+        Sink& member = rows_.single()->members[i];
+        member.has_nulls = false;
+        const auto count = static_cast<int64_t>(member.valid.size());
+        Column own(Decoded({&member}, count), form_.members[i], order_, batch_);
+        column.children.push_back(own.finish());
+      }
+      return;
+    }
+    size_t start = 0;
+    for (const RangeForm& member : form_.members) {
+      const auto size = static_cast<size_t>(member.width);
+      Owned<uint8_t> values(product(order_.size(), member.width, "row batch"));
+      for (int64_t i = 0; i < order_.size(); ++i)
+        std::memcpy(values.data() + static_cast<size_t>(i) * size,
+                    rows_.value(order_[i], static_cast<size_t>(form_.width)) + start, size);
+      column.children.push_back({order_.size(), 0, {nullptr, batch_.keep(std::move(values))}});
+      start += size;
+    }
   }
 
   // Items of lists of one length, and their validity.

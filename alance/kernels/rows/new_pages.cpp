@@ -295,6 +295,30 @@ class NewPages {
   size_t page_ = 0;
 };
 
+// Symbols of compressed strings and their lengths, and the scheme, as in `PageKind`.
+using StringForm = std::tuple<std::optional<std::tuple<In<uint64_t>, Bytes>>, int>;
+
+std::shared_ptr<const Symbols> symbols_of(const StringForm& form) {
+  const auto& symbols = std::get<0>(form);
+  if (!symbols) return nullptr;
+  return std::make_shared<const Symbols>(std::get<0>(*symbols), std::get<1>(*symbols));
+}
+
+// `members`: width and form of each.
+std::shared_ptr<PageForm> zipped_form(int64_t width, std::pair<int, int> bits,
+                                      const std::tuple<int, int, int>& maxima, std::vector<int64_t> masks,
+                                      const StringForm& strings,
+                                      const std::vector<std::tuple<int64_t, StringForm>>& members,
+                                      uint64_t num_items, int64_t most_index_bytes) {
+  ZippedForm rows{width, bits.first, bits.second, {}};
+  for (const auto& [bytes, own] : members)
+    rows.members.push_back({bytes, symbols_of(own), std::get<1>(own)});
+  auto form = PageForm::of_rows(rows, maxima, symbols_of(strings), num_items, most_index_bytes);
+  form->set_masks(std::move(masks));
+  form->set_scheme(std::get<1>(strings));
+  return form;
+}
+
 }  // namespace
 }  // namespace alance
 
@@ -314,6 +338,9 @@ void register_new_pages(nanobind::module_& m) {
           },
           nb::arg("value").none(), nb::arg("maxima"), nb::arg("null_level"), nb::arg("reps").none(),
           nb::arg("defs").none())
+      .def_static("zipped", &zipped_form, nb::arg("width"), nb::arg("bits"), nb::arg("maxima"),
+                  nb::arg("masks"), nb::arg("strings"), nb::arg("members"), nb::arg("num_items"),
+                  nb::arg("most_index_bytes"))
       .def("set_layers", &PageForm::set_layers, nb::arg("layers"))
       .def("set_masks", &PageForm::set_masks, nb::arg("masks"))
       .def("set_scheme", &PageForm::set_scheme, nb::arg("scheme"))

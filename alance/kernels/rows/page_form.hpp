@@ -119,6 +119,21 @@ class PageForm {
     return form;
   }
 
+  // Form of pages of zipped rows of any length, whose index has at most `most_bytes` bytes.
+  // `maxima` as above.
+  static std::shared_ptr<PageForm> of_rows(const ZippedForm& rows, const std::tuple<int, int, int>& maxima,
+                                           std::shared_ptr<const Symbols> symbols, uint64_t num_items,
+                                           int64_t most_bytes) {
+    const auto& [max_rep, max_level, max_visible] = maxima;
+    auto form = std::make_shared<PageForm>(
+        std::make_tuple(static_cast<int>(Values::rows), 0, 0, 0, max_level, false),
+        std::make_tuple(0, 0, max_rep, max_visible), num_items, false);
+    form->zipped = rows;
+    form->symbols = std::move(symbols);
+    form->most_index_bytes_ = most_bytes;
+    return form;
+  }
+
   // Layers of the pages; pages without layers are not kept in tables.
   void set_layers(nests::Layers of_pages) { layers = of_pages; }
   void set_symbols(const In<uint64_t>& table, const Bytes& lengths) {
@@ -136,7 +151,7 @@ class PageForm {
   // Page of this description whose chunks are in `size` bytes from `start` on.
   std::unique_ptr<RowPage> page(std::shared_ptr<ChunkTable> chunks, int64_t start, int64_t size,
                                 int64_t num_rows) const {
-    if (is_constant()) corrupt("a constant page has no chunks");
+    if (is_constant() || zipped) corrupt("a page of this kind has no chunks");
     return std::make_unique<RowPage>(std::move(chunks), start, size, num_rows, kind, symbols);
   }
 
@@ -155,6 +170,14 @@ class PageForm {
       if (buffers.empty() || buffers[0].size % row || buffers[0].size / row != num_rows ||
           num_items != static_cast<uint64_t>(num_rows))
         return std::nullopt;
+      return needed;
+    }
+    if (zipped) {
+      if (buffers.size() <= kIndex || buffers[kIndex].size > most_index_bytes_ ||
+          index_width(buffers[kIndex].size, num_rows) == 0 ||
+          (!has_lists() && num_items != static_cast<uint64_t>(num_rows)))
+        return std::nullopt;
+      needed.push_back(kIndex);
       return needed;
     }
     if (buffers.size() < size_t{2} + has_items + has_lists() || (has_items && !items_)) return std::nullopt;
@@ -183,9 +206,11 @@ class PageForm {
   const bool has_items;
   std::shared_ptr<const Symbols> symbols;
   std::optional<nests::Layers> layers;
+  std::optional<ZippedForm> zipped;  // of rows of any length
 
  private:
   static constexpr size_t kWords = 0, kChunks = 1, kItems = 2;  // buffers
+  static constexpr size_t kIndex = 1;  // of zipped rows
   static constexpr int64_t kMostLevels = int64_t{1} << 22;      // that are decoded: 3 ms
   static constexpr int64_t kMostRows = int64_t{1} << 34;  // of one value: their pieces have 8 MiB
 
@@ -200,6 +225,9 @@ class PageForm {
     if (is_constant()) return constant_page(buffers, num_rows);
     if (kind.values == static_cast<int>(Values::zipped))
       return std::make_shared<RowPage>(buffers[0].start, buffers[0].size, num_rows, kind);
+    if (zipped)
+      return RowPage::zipped(ends_in(buffers[kIndex].bytes(), buffers[0].size, num_rows), buffers[0].start,
+                             buffers[0].size, num_rows, *zipped, kind, symbols);
     const Part index = has_lists() ? buffers[kItems + has_items].bytes() : Part{};
     const PageBuffer& chunks = buffers[kChunks];
     auto table = std::make_shared<ChunkTable>(buffers[kWords].bytes(), has_lists() ? &index : nullptr,
@@ -216,6 +244,23 @@ class PageForm {
       page->set_own_items(std::move(items));
     }
     return page;
+  }
+
+  // Bytes of a number in the index of zipped rows; 0 if it is no such index.
+  static int64_t index_width(int64_t size, int64_t num_rows) {
+    const int64_t width = size % (num_rows + 1) ? 0 : size / (num_rows + 1);
+    return width == 1 || width == 2 || width == 4 || width == 8 ? width : 0;
+  }
+  // Positions of zipped rows: unsigned numbers that ascend from 0 to the size of the rows.
+  static std::vector<int64_t> ends_in(Part index, int64_t size, int64_t num_rows) {
+    const int64_t width = index_width(index.size, num_rows);
+    std::vector<int64_t> ends(static_cast<size_t>(num_rows) + 1);
+    for (size_t i = 0; i < ends.size(); ++i)  // little-endian; the page refuses what is negative
+      std::memcpy(&ends[i], index.data + static_cast<int64_t>(i) * width, static_cast<size_t>(width));
+    if (ends.front() != 0 || ends.back() != size)
+      corrupt("repetition index from " + std::to_string(ends.front()) + " to " +
+              std::to_string(ends.back()) + ", expected 0 to " + std::to_string(size));
+    return ends;
   }
 
   std::unique_ptr<RowPage> constant_page(const PageBuffers& buffers, int64_t num_rows) const {
@@ -287,6 +332,7 @@ class PageForm {
   }
 
   std::optional<std::string> value_;  // of a constant page; empty: in its buffer, or all are null
+  int64_t most_index_bytes_ = 0;
   int null_level_ = 0;
   int max_blob_level_ = -1;  // -1: values are no descriptions of blobs
   LevelsForm reps_, defs_;

@@ -222,7 +222,8 @@ class RowBatch : public arrow::Exported {
     if (shares > 1 && trees_.size() != columns_.size()) corrupt("row batch: shares of nested fields");
     for (size_t i = 0; i < widths.size(); ++i) {
       forms_.push_back(RangeForm::of(widths[i], texts[i], shapes ? (*shapes)[i] : std::vector<int64_t>()));
-      if (shares > 1 && forms_[i].index != 0) corrupt("row batch: shares of distinct values");
+      if (shares > 1 && (forms_[i].index != 0 || forms_[i].is_packed_string()))
+        corrupt("row batch: shares of distinct values, or of packed structs of any length");
     }
   }
   // Of a share: number of the page, in the plan's list, that was decoded last (an error is in it),
@@ -263,7 +264,7 @@ class RowBatch : public arrow::Exported {
   State run(const RowPlan& plan, Groups& groups, size_t number) {
     if (share_of(number).is_begun && shares_.size() > 1) corrupt("row batch: a share again");
     for (size_t i = 0; i < columns_.size(); ++i)
-      if (!plan.fits(columns_[i], forms_[i].width, is_nested_[i]))
+      if (!plan.fits(columns_[i], forms_[i], is_nested_[i]))
         corrupt("row batch: rows of another form");
     Share& share = shares_[number];
     share.is_begun = true;
@@ -406,7 +407,9 @@ class RowBatch : public arrow::Exported {
     if (form.index) sink.distinct = std::make_unique<Distinct>(width);
     for (size_t depth = 0; depth < form.dims.size(); ++depth)
       sink.masks.push_back({form.num_items(depth)});
-    if (form.is_string() && !form.index) {
+    for (const RangeForm& member : form.is_packed_string() ? form.members : std::vector<RangeForm>())
+      sink.members.emplace_back().clear(std::max<int64_t>(member.width, 0), num_values);
+    if (form.is_string() && !form.index && form.members.empty()) {
       sink.offsets.reserve(static_cast<size_t>(num_values) + 1);
       sink.bytes.reserve(static_cast<size_t>(plan.first_byte(last) - plan.first_byte(first)));
     }

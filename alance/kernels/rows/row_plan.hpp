@@ -54,13 +54,13 @@ class RowPlan {
   Rows rows_of(const Part& part) const {
     return {is_ranges ? nullptr : rows.data() + part.first, part.first, part.last - part.first};
   }
-  // True if all values of a column have a width as in `RangeForm`. In a field that is not nested, a
+  // True if all values of a column have a form. In a field that is not nested, a
   // row is a value, or null for no other reason than its own.
-  bool fits(size_t column, int64_t width, bool is_nested) const {
+  bool fits(size_t column, const RangeForm& form, bool is_nested) const {
     if (column >= columns.size()) corrupt("row plan: no such column");
     for (size_t i = first_part(first_group(column)); i < first_part(columns[column]); ++i) {
       const Hit& hit = hits[parts[i].hit];
-      if (hit.layers == 0 || !hit.kernel->holds(width)) return false;
+      if (hit.layers == 0 || !hit.kernel->holds(form)) return false;
       if (!is_nested && !nests::is_plain(hit.layers)) return false;
     }
     return true;

@@ -1,5 +1,6 @@
 // Location of rows in many files, in one call: the pages of one column of each file, and the bytes
 // of the chunks that hold the rows.
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/unique_ptr.h>
@@ -149,18 +150,23 @@ int64_t bytes_of(const RowPlan& plan, size_t first, size_t last) {
   return plan.first_byte(last) - plan.first_byte(first);
 }
 
-// Fields whose leaves, which are these columns, have values of these widths, as in `RangeForm`; -1
-// fits no values.
+// Fields whose leaves, which are these columns, have values of these widths and shapes, as in
+// `RangeForm`; width -1 fits no values.
 std::vector<size_t> fitting(const RowPlan& plan, const nests::Trees& trees,
-                            const std::vector<size_t>& columns, const std::vector<int64_t>& widths) {
-  if (widths.size() != columns.size() || nests::num_leaves(trees, 0, trees.size()) != columns.size())
+                            const std::vector<size_t>& columns, const std::vector<int64_t>& widths,
+                            const std::optional<std::vector<std::vector<int64_t>>>& shapes) {
+  if (widths.size() != columns.size() || (shapes && shapes->size() != columns.size()) ||
+      nests::num_leaves(trees, 0, trees.size()) != columns.size())
     corrupt("row plan: widths of other columns");
   std::vector<size_t> fields;
   for (size_t node = 0, leaf = 0, field = 0; node < trees.size(); ++field) {
     const size_t end = nests::end_of(trees, node), last = leaf + nests::num_leaves(trees, node, end);
     bool fits = true;
-    for (; leaf < last; ++leaf)
-      fits &= widths[leaf] != -1 && plan.fits(columns[leaf], widths[leaf], end - node > 1);
+    for (; leaf < last; ++leaf) {
+      const std::vector<int64_t> shape = shapes ? (*shapes)[leaf] : std::vector<int64_t>();
+      fits &= widths[leaf] != -1 &&
+              plan.fits(columns[leaf], RangeForm::of(widths[leaf], false, shape), end - node > 1);
+    }
     if (fits) fields.push_back(field);
     node = end;
   }
@@ -205,7 +211,8 @@ void register_row_table(nanobind::module_& m) {
       .def_prop_ro("unknown", &unknown_of)
       .def_prop_ro("num_groups", [](const RowPlan& plan) { return plan.groups.size(); })
       .def_prop_ro("column_bytes", &column_bytes)
-      .def("fitting", &fitting, nb::arg("trees"), nb::arg("columns"), nb::arg("widths"))
+      .def("fitting", &fitting, nb::arg("trees"), nb::arg("columns"), nb::arg("widths"),
+           nb::arg("shapes") = nb::none())
       .def("place", &place_of)
       .def("groups", &groups_of, nb::arg("column"))
       .def("pieces", &pieces_of)

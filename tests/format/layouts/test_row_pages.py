@@ -6,8 +6,9 @@ every codec is in one of the lists below. See `CONTRIBUTING.md`, "A codec".
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+import numpy as np
 import pytest
 
 from alance.format.codecs import BLOCK, MINI_BLOCK, PER_VALUE, block_codec, mini_block_codec
@@ -18,10 +19,13 @@ from alance.format.layouts.fullzip import ZipForm
 from alance.format.layouts.levels import Shape
 from alance.format.layouts.miniblock_task import ChunkForm
 from alance.format.layouts.place import PagePlace
-from alance.format.layouts.row_pages import row_form, zipped_rows
+from alance.format.layouts.row_pages import placed_rows, row_form, zipped_form, zipped_rows
 from alance.format.proto import encodings_v2_1_pb2 as pb
 from tests.reference import fsst
 from tests.reference.encodings import byte_stream_split, inline_bitpacking, rle
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 PLACE: Final = PagePlace("a.lance", ((64, 4096), (4160, 4096)), 10)
 WIDE: Final = pb.Flat(bits_per_value=32)
@@ -62,6 +66,20 @@ NO_LEVELS: Final = {"variable", "fixed_size_list", "constant"}  # of dictionarie
 def chunk_form(values: pb.CompressiveEncoding) -> ChunkForm:
     shape = Shape.from_proto([Layer.ALL_VALID_ITEM])
     return ChunkForm(PLACE, shape, None, None, mini_block_codec(values), is_large=True)
+
+
+def packed(members: Sequence[pb.CompressiveEncoding]) -> pb.CompressiveEncoding:
+    """Packed structs of any length."""
+    message = pb.VariablePackedStruct()
+    for member in members:
+        field = message.fields.add(value=member)
+        if member.HasField("flat"):
+            field.bits_per_value = member.flat.bits_per_value
+        elif member.HasField("fixed_size_list"):
+            field.bits_per_value = 96
+        else:
+            field.bits_per_length = 32
+    return pb.CompressiveEncoding(variable_packed_struct=message)
 
 
 def test_every_codec_is_in_one_of_the_lists() -> None:
@@ -127,12 +145,32 @@ def test_the_kernel_takes_zipped_rows_of_equal_length(
     assert zipped_rows(ZipForm.from_proto(message), place, 0) is not None
 
 
-def test_zipped_strings_are_taken_by_their_index() -> None:
+@pytest.mark.parametrize(
+    "values",
+    [
+        encodings.variable(32),
+        encodings.fsst(fsst.table([b"ab"]), encodings.variable(32)),
+        encodings.general(Scheme.LZ4, None, encodings.variable(32)),
+        packed([encodings.flat(16), encodings.variable(32)]),
+        packed([encodings.fsst(fsst.table([b"ab"]), encodings.variable(32))]),
+    ],
+    ids=["variable", "fsst", "general", "packed", "packed fsst"],
+)
+def test_zipped_strings_are_taken_by_their_index(values: pb.CompressiveEncoding) -> None:
     message = pb.FullZipLayout(
         bits_per_offset=32,
         num_items=10,
         num_visible_items=10,
-        value_compression=encodings.variable(32),
+        value_compression=values,
         layers=[pb.REPDEF_ALL_VALID_ITEM],
     )
-    assert zipped_rows(ZipForm.from_proto(message), PLACE, 0) is None
+    form = ZipForm.from_proto(message)
+    assert zipped_rows(form, PLACE, 0) is None
+    assert zipped_form(form, 10) is not None
+    assert placed_rows(form, PLACE, 0, np.arange(11)) is not None
+
+
+def test_packed_lists_of_one_length_are_decoded_by_the_codecs() -> None:
+    message = pb.FullZipLayout(bits_per_offset=32, value_compression=packed([LISTS]))
+    message.layers.append(pb.REPDEF_ALL_VALID_ITEM)
+    assert zipped_form(ZipForm.from_proto(message), 10) is None

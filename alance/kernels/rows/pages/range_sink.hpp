@@ -11,23 +11,24 @@
 
 namespace alance {
 
-// Values of a column: of `width` bytes; 0: bits; -4 or -8: strings with offsets of 4 or 8 bytes.
+// Values of a column: of `width` bytes; 0: bits; -4 or -8: strings with offsets of 4 or 8 bytes, or
+// packed structs of any length.
 struct RangeForm {
   int64_t width;
-  bool is_text;                 // UTF-8
+  bool is_text = false;  // UTF-8
   int64_t index = 0;  // bytes of an index into the distinct values; negative: signed
   int64_t item_bits = 0;  // bits of an item, if values are lists of one length
   std::vector<int64_t> dims{};  // items of a list, outermost first; empty: no lists
   bool is_empty = false;  // structs without fields: their values are not used
+  std::vector<RangeForm> members{};  // of packed structs, side by side in a value
 
-  // `shape`: empty; or an index as above; or bits of an item, and the lengths of lists; or a single
-  // 0 for structs without fields.
+  // `shape`: empty; or an index as above; or bits of an item, and the lengths of lists; or for
+  // structs a 0, and of each member its width and 1 if it is UTF-8.
   static RangeForm of(int64_t width, bool is_text, const std::vector<int64_t>& shape) {
     RangeForm form{width, is_text};
     if (shape.empty()) return form;
-    if (shape.size() == 1 && shape[0] == 0) {
-      if (width != 1) corrupt("row batch: structs without fields of another width");
-      form.is_empty = true;
+    if (shape[0] == 0) {
+      form.set_members(shape);
       return form;
     }
     if (shape.size() == 1) {
@@ -48,14 +49,30 @@ struct RangeForm {
   }
 
   bool is_string() const { return width < 0; }
+  // True for packed structs of any length.
+  bool is_packed_string() const { return width < 0 && !members.empty(); }
   bool is_list() const { return !dims.empty(); }
   // True if values lie in memory as in pages of the simplest kinds.
-  bool is_simple() const { return index == 0 && item_bits % 8 == 0 && !is_empty; }
+  bool is_simple() const { return index == 0 && item_bits % 8 == 0 && !is_empty && members.empty(); }
   // Items of a value, in the lists down to a depth.
   int64_t num_items(size_t depth) const {
     int64_t count = 1;
     for (size_t i = 0; i <= depth; ++i) count *= dims[i];
     return count;
+  }
+
+ private:
+  void set_members(const std::vector<int64_t>& shape) {
+    is_empty = shape.size() == 1;
+    int64_t num_bytes = is_empty ? 1 : 0;
+    for (size_t i = 1; i + 1 < shape.size(); i += 2) {
+      const int64_t own = shape[i];
+      if (own == 0 || own > INT32_MAX || (own < 0 && own != -4 && own != -8))
+        corrupt("row batch: members of no width");
+      num_bytes = own < 0 || num_bytes < 0 ? -8 : num_bytes + own;
+      members.push_back({own, shape[i + 1] != 0});
+    }
+    if (shape.size() % 2 == 0 || width != num_bytes) corrupt("row batch: structs of another width");
   }
 };
 

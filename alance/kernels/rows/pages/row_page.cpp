@@ -569,16 +569,16 @@ void RowPage::emit_string(Part values, int64_t count, int64_t i, Sink& sink) con
     corrupt("variable: a value from " + text(start) + " to " + text(stop) + " in a chunk of " +
             text(values.size) + " bytes");
   if (!symbols_) return sink.string(values.data + start, stop - start);
-  emit_codes({values.data + start, stop - start}, values.data + values.size, sink);
+  emit_codes(*symbols_, {values.data + start, stop - start}, values.data + values.size, sink);
 }
 
 // Append the string of codes; codes can be read up to `end`.
-void RowPage::emit_codes(Part codes, const uint8_t* end, Sink& sink) const {
+void RowPage::emit_codes(const Symbols& symbols, Part codes, const uint8_t* end, Sink& sink) {
   const uint8_t* stop = codes.data + codes.size;
-  const uint64_t size = fsst::decoded_size(symbols_->table, codes.data, stop);
+  const uint64_t size = fsst::decoded_size(symbols.table, codes.data, stop);
   if (size >= fsst::kInvalid) corrupt("fsst: a code without a symbol");
   uint8_t* room = sink.bytes.extend(static_cast<size_t>(size) + fsst::kMaxSymbolBytes);
-  const uint8_t* filled = fsst::decode(symbols_->table, codes.data, stop, end, room);
+  const uint8_t* filled = fsst::decode(symbols.table, codes.data, stop, end, room);
   sink.bytes.shrink(static_cast<size_t>(filled - sink.bytes.data()));
   sink.string_ends();
 }

@@ -84,10 +84,14 @@ struct Sink {
   std::vector<Mask> masks;
   // For columns of indices: values are their numbers here, of 4 bytes.
   std::unique_ptr<Distinct> distinct;
+  // For packed structs of any length: the values of each member. In this sink each is an empty
+  // string.
+  std::vector<Sink> members;
 
   // Empty the sink, for about `num_values` values of a width.
   void clear(int64_t new_width, int64_t num_values) {
     masks.clear();
+    members.clear();
     distinct.reset();
     width = new_width;
     bytes.clear();
@@ -103,6 +107,7 @@ struct Sink {
   }
 
   void nulls(int64_t count) {
+    for (Sink& member : members) member.nulls(count);
     if (width != 0)
       bytes.fill(static_cast<size_t>(count * width), 0);
     else
@@ -111,6 +116,7 @@ struct Sink {
     if (!with_levels) valid.fill(static_cast<size_t>(count), 0);
   }
   void null() {
+    for (Sink& member : members) member.null();
     if (width != 0)
       bytes.fill(static_cast<size_t>(width), 0);
     else
@@ -173,6 +179,7 @@ inline int highest(const uint16_t* levels, int64_t count) {
 }
 
 class RangeSink;
+struct RangeForm;
 template <typename Offset>
 struct RangeStrings;
 
@@ -220,6 +227,22 @@ struct Symbols {
   uint64_t num_codes;
 };
 
+// Member of packed structs in zipped rows: bytes of a value, or minus the bytes of the length in
+// front of it; its symbols, if it is of compressed strings; and the scheme, as in `PageKind`.
+struct PackedMember {
+  int64_t width;
+  std::shared_ptr<const Symbols> symbols;
+  int scheme;
+};
+
+// Form of zipped rows of any length: bytes of a value, or minus the bytes of the length in front of
+// it; bits of levels; members of values that are packed structs of any length.
+struct ZippedForm {
+  int64_t width;
+  int bits_rep, bits_def;
+  std::vector<PackedMember> members;
+};
+
 // Encoded levels of a page.
 struct EncodedLevels {
   Nulls kind;
@@ -253,12 +276,18 @@ class RowPage {
                                            const EncodedLevels& defs, const PageKind& kind,
                                            int null_level, bool is_null);
 
-  // Zipped rows with levels of `bits_rep` and `bits_def` bits. Row i lies between `ends[i]` and
-  // `ends[i + 1]` of the page's buffer; `width`: bytes of a value, or minus the bytes of the length
-  // in front of it.
-  static std::unique_ptr<RowPage> zipped(In<int64_t> ends, int64_t start, int64_t size,
-                                         int64_t num_rows, int64_t width, int bits_rep, int bits_def,
+  // Zipped rows. Row i lies between `ends[i]` and `ends[i + 1]` of the page's buffer.
+  static std::unique_ptr<RowPage> zipped(Positions ends, int64_t start, int64_t size,
+                                         int64_t num_rows, const ZippedForm& form,
                                          const PageKind& kind, std::shared_ptr<const Symbols> symbols);
+  // The same with `ends` of its own.
+  static std::unique_ptr<RowPage> zipped(std::vector<int64_t> ends, int64_t start, int64_t size,
+                                         int64_t num_rows, const ZippedForm& form,
+                                         const PageKind& kind, std::shared_ptr<const Symbols> symbols) {
+    auto page = zipped(Positions(ends), start, size, num_rows, form, kind, std::move(symbols));
+    page->cut_.bytes = std::move(ends);  // its numbers stay in their place
+    return page;
+  }
 
   void set_items(Bytes items, int64_t width);
   void set_strings_32(In<int32_t> offsets, Bytes items);
@@ -325,7 +354,8 @@ class RowPage {
   }
   // Decode neighbouring rows, at least one, from these bytes; of a page without lists.
   void decode_range(int64_t first, int64_t last, Part bytes, RangeSink& sink) const;
-  // True if values have a width as in `RangeForm`; `fits`: and rows are such values.
+  // True if values have a form, or a width as in it; `fits`: and rows are such values.
+  bool holds(const RangeForm& form) const;
   bool holds(int64_t width) const;
   bool fits(int64_t width) const { return max_rep_ == 0 && is_simple(width) && holds(width); }
   // True if neighbouring rows are decoded without a `Sink`.
@@ -395,7 +425,10 @@ class RowPage {
   void emit_masks(const Chunk& chunk, int64_t first, int64_t count, Sink& sink) const;
   void check_masks(const Sink& sink) const;
   int64_t most_bytes(int64_t num_values) const;
-  void emit_codes(Part codes, const uint8_t* end, Sink& sink) const;
+  static void emit_codes(const Symbols& symbols, Part codes, const uint8_t* end, Sink& sink);
+  static void emit_zipped_string(int scheme, const Symbols* symbols, Part value, const uint8_t* end,
+                                 Sink& sink);
+  void emit_members(Part value, const uint8_t* end, Sink& sink) const;
   std::string_view item(uint64_t index) const;
   void decode_lists(const Chunk& chunk, const Rows& rows, bool open, Sink& sink) const;
   void decode_zipped(Part bytes, Sink& sink) const;
@@ -419,7 +452,8 @@ class RowPage {
           int64_t num_rows, const PageKind& kind);
   void keep_lists(Positions first_values, const PageKind& kind);
 
-  // Decoded levels of a constant page, cut into pieces that are its chunks.
+  // Decoded levels of a constant page, cut into pieces that are its chunks. Of zipped rows only
+  // their own `bytes`.
   struct Cut {
     std::vector<uint16_t> reps, defs;
     std::vector<int64_t> rows, entries, values, bytes;  // before each piece, and behind the last
@@ -446,6 +480,7 @@ class RowPage {
   int scheme_ = 0;  // as in `PageKind`
   int max_blob_level_ = -1;  // -1: values are no descriptions of blobs
   std::shared_ptr<const Symbols> symbols_;
+  std::vector<PackedMember> members_;  // of packed structs of any length
   mutable std::atomic<signed char> text_items_{-1};  // 1: the items are UTF-8; -1: not known
   Items items_kind_ = Items::kNone;
   int64_t item_width_ = 0, num_items_ = 0;

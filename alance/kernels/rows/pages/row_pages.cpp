@@ -8,7 +8,7 @@
 
 #include <optional>
 
-#include "rows/pages/row_page.hpp"
+#include "rows/page_form.hpp"
 #include "rows/pages/units.hpp"
 
 namespace alance {
@@ -35,19 +35,11 @@ std::unique_ptr<RowPage> constant_page(int64_t num_rows, const Levels& reps, con
   return RowPage::constant(num_rows, encoded(reps), encoded(defs), kind, null_level, is_null);
 }
 
-// `masks` as in `PageKind`; `symbols`: of compressed strings, and their lengths.
-std::unique_ptr<RowPage> zipped_page(
-    In<int64_t> ends, std::pair<int64_t, int64_t> place, int64_t num_rows, int64_t width,
-    std::pair<int, int> bits, const std::tuple<int, int, int>& maxima, std::vector<int64_t> masks,
-    const std::optional<std::tuple<In<uint64_t>, Bytes>>& symbols, int scheme) {
-  PageKind kind{0, 0, 0, 0, 0, false};
-  std::tie(kind.max_rep, kind.max_level, kind.max_visible) = maxima;
-  kind.masks = std::move(masks);
-  kind.scheme = scheme;
-  std::shared_ptr<const Symbols> table;
-  if (symbols) table = std::make_shared<const Symbols>(std::get<0>(*symbols), std::get<1>(*symbols));
-  return RowPage::zipped(ends, place.first, place.second, num_rows, width, bits.first, bits.second, kind,
-                         std::move(table));
+std::unique_ptr<RowPage> zipped_page(In<int64_t> ends, std::pair<int64_t, int64_t> place,
+                                     int64_t num_rows, const PageForm& form) {
+  if (!form.zipped) corrupt("zipped rows of an unknown form");
+  return RowPage::zipped(Positions(ends), place.first, place.second, num_rows, *form.zipped, form.kind,
+                         form.symbols);
 }
 
 }  // namespace
@@ -66,8 +58,7 @@ void register_row_page(nanobind::module_& m) {
       .def_static("constant", &constant_page, nb::arg("num_rows"), nb::arg("reps"), nb::arg("defs"),
                   nb::arg("maxima"), nb::arg("null_level"), nb::arg("is_null"))
       .def_static("zipped", &zipped_page, nb::arg("ends"), nb::arg("place"), nb::arg("num_rows"),
-                  nb::arg("width"), nb::arg("bits"), nb::arg("maxima"), nb::arg("masks"),
-                  nb::arg("symbols").none(), nb::arg("scheme"))
+                  nb::arg("form"))
       .def("set_items", &RowPage::set_items)
       .def("set_strings_32", &RowPage::set_strings_32)
       .def("set_strings_64", &RowPage::set_strings_64)

@@ -1,0 +1,173 @@
+"""Zipped rows of packed structs with members of any length, beside the codec that reads them."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from alance import _kernels
+from alance.errors import CorruptFileError
+from alance.format.blocks import VariableWidth
+from alance.format.codecs.fixed import Flat
+from alance.format.codecs.strings import Variable
+from alance.format.codecs.structs import Child, VariablePackedStruct
+from alance.format.layouts.arrays import array_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+MEMBERS: Final = pa.struct([("n", pa.uint16()), ("t", pa.string()), ("b", pa.large_binary())])
+SHAPE: Final = (0, 2, 0, -4, 1, -8, 0)
+CODEC: Final = VariablePackedStruct(
+    (Child(Flat(16), None), Child(Variable(32), 32), Child(Variable(64), 64))
+)
+PLAIN: Final = None, 0
+WIDTHS: Final = (2, -4, -8)
+
+
+def packed(n: int, text: bytes, content: bytes) -> bytes:
+    """A row's value: a number, a text behind 4 bytes of length, bytes behind 8."""
+    lengths = len(text).to_bytes(4, "little"), len(content).to_bytes(8, "little")
+    return n.to_bytes(2, "little") + lengths[0] + text + lengths[1] + content
+
+
+def form_of(num_rows: int, widths: Sequence[int] = WIDTHS) -> _kernels.PageForm:
+    members = [(width, PLAIN) for width in widths]
+    form = _kernels.PageForm.zipped(-4, (0, 1), (0, 1, 1), [], PLAIN, members, num_rows, 1 << 20)
+    form.set_layers(3)
+    return form
+
+
+def zipped(values: Sequence[bytes | None]) -> tuple[bytes, list[int]]:
+    """Rows with a control word and a length, and the ends of all."""
+    rows = [
+        b"\1" if value is None else b"\0" + len(value).to_bytes(4, "little") + value
+        for value in values
+    ]
+    return b"".join(rows), np.cumsum([0, *map(len, rows)]).tolist()
+
+
+def decoded(values: Sequence[bytes | None], rows: Sequence[int] | None = None) -> pa.Array:
+    """Rows of a page by the kernel: single rows, or all as a range."""
+    content, ends = zipped(values)
+    page = _kernels.RowPage.zipped(
+        np.array(ends, np.int64), (0, len(content)), len(values), form_of(len(values))
+    )
+    table = _kernels.RowTable(np.array([0, len(values)], np.int64))
+    table.set(0, page, 3)
+    if rows is None:
+        plan = _kernels.plan_spans([[table]], [(0, len(values))], [1])
+    else:
+        plan = _kernels.plan_rows([[table]], np.array(rows, np.int64), [len(rows)])
+        content = b"".join(content[ends[row] : ends[row + 1]] for row in rows)
+    assert plan.fitting([0], [0], [-8], [SHAPE]) == [0]
+    batch = _kernels.RowBatch([0], [0], [-8], [False], shapes=[SHAPE])
+    batch.decode(plan, memoryview(content))
+    arrow = pa.schema([pa.field("p", MEMBERS)])
+    column = pa.RecordBatch._import_from_c(batch.address, arrow).column(0)
+    column.validate(full=True)
+    return column
+
+
+def by_codec(values: Sequence[bytes | None]) -> pa.Array:
+    """The same by the codec in numpy; nulls have values of no bytes."""
+    filled = [packed(0, b"", b"") if value is None else value for value in values]
+    offsets = np.cumsum([0, *map(len, filled)])
+    data = np.frombuffer(b"".join(filled), np.uint8)
+    valid = np.array([value is not None for value in values], np.bool_)
+    return array_of(CODEC.decode_values(VariableWidth(offsets, data)), MEMBERS, valid)
+
+
+VALUES: Final = st.none() | st.builds(
+    packed, st.integers(0, 65535), st.text(max_size=5).map(str.encode), st.binary(max_size=9)
+)
+
+
+@given(st.lists(VALUES, min_size=1, max_size=20), st.data())
+def test_packed_structs_are_those_of_the_codec(
+    values: list[bytes | None], data: st.DataObject
+) -> None:
+    rows = by_codec(values)
+    assert decoded(values).equals(rows)
+    numbers = sorted(data.draw(st.sets(st.integers(0, len(values) - 1), min_size=1)))
+    assert decoded(values, numbers).to_pylist() == rows.take(pa.array(numbers)).to_pylist()
+
+
+@given(st.data())
+def test_damaged_packed_structs_are_refused_as_by_the_codec(data: st.DataObject) -> None:
+    value = bytearray(packed(7, b"some text", b"some bytes"))
+    for _ in range(data.draw(st.integers(1, 3))):
+        value[data.draw(st.integers(0, len(value) - 1))] = data.draw(st.integers(0, 255))
+    values = [bytes(value[: data.draw(st.integers(0, len(value)))]), packed(1, b"a", b"")]
+    try:
+        rows = by_codec(values)
+    except CorruptFileError:
+        with pytest.raises(ValueError, match=r"packed rows|no UTF-8"):
+            decoded(values)
+    else:
+        assert decoded(values).equals(rows)
+
+
+@pytest.mark.parametrize(
+    "shape", [(0, 2, 0, -4, 1), (0, 3, 0, -4, 1, -8, 0), (0, -4, 0, -4, 1, -8, 0), ()]
+)
+def test_pages_of_other_members_fit_no_field(shape: tuple[int, ...]) -> None:
+    page = _kernels.RowPage.zipped(np.array([0, 1], np.int64), (0, 1), 1, form_of(1))
+    table = _kernels.RowTable(np.array([0, 1], np.int64))
+    table.set(0, page, 3)
+    plan = _kernels.plan_rows([[table]], np.array([0], np.int64), [1])
+    assert plan.fitting([0], [0], [-8], [shape]) == []
+    batch = _kernels.RowBatch([0], [0], [-8], [False], shapes=[shape])
+    with pytest.raises(ValueError, match="another form"):
+        batch.decode(plan, memoryview(b"\1"))
+
+
+def test_members_of_no_form_are_refused() -> None:
+    for width in (0, -2, 1 << 40):
+        with pytest.raises(ValueError, match="unknown form"):
+            _kernels.RowPage.zipped(np.array([0, 1], np.int64), (0, 1), 1, form_of(1, [width]))
+    for width, shape in ((-8, [0, 0, 0]), (-8, [0, 2]), (-8, [0, 2, 0]), (4, [0, -4, 0])):
+        with pytest.raises(ValueError, match="row batch"):
+            _kernels.RowBatch([0], [0], [width], [False], shapes=[shape])
+    with pytest.raises(ValueError, match="shares"):
+        _kernels.RowBatch([0], [0], [-8], [False], None, 2, [SHAPE])
+
+
+@pytest.mark.parametrize("width", [1, 2, 4, 8])
+def test_the_index_of_zipped_rows_is_learned(width: int) -> None:
+    values = [packed(1, b"a", b"b"), None, packed(2, b"", b"cd")]
+    content, ends = zipped(values)
+    index = np.array(ends, f"<u{width}").tobytes()
+    size = len(content)
+
+    def learn(index: bytes, num_rows: int = 3, num_items: int = 3) -> list[int] | None:
+        place = (64, size), (192, len(index))
+        column = _kernels.ColumnPages([(place, num_rows, b"rows")])
+        pages = _kernels.NewPages([column], [(0, 0)], [0])
+        pages.find([form_of(num_items)], [1 << 20])
+        if pages.skipped:
+            return None
+        assert pages.spans(True)[2].tolist() == [192]
+        pages.learn(memoryview(index), True)
+        plan = _kernels.plan_rows([[column]], np.arange(3), [3])
+        starts, stops = plan.pieces(0, plan.num_groups)[2:4]
+        assert (starts[0], stops[-1]) == (64, 64 + size)
+        batch = _kernels.RowBatch([0], [0], [-8], [False], shapes=[SHAPE])
+        batch.decode(plan, memoryview(content))
+        rows = pa.RecordBatch._import_from_c(batch.address, pa.schema([("p", MEMBERS)]))
+        assert rows.column(0).to_pylist() == by_codec(values).to_pylist()
+        return [end - start for start, end in pairwise(ends)]
+
+    assert learn(index) is not None
+    assert learn(index, num_items=4) is None
+    assert learn(index, num_rows=4, num_items=4) is None
+    assert learn(index + b"\0") is None
+    for wrong in ([1, *ends[1:]], [*ends[:-1], size - 1], [0, ends[2], ends[1], size]):
+        with pytest.raises(ValueError, match=r"repetition index|begins at"):
+            learn(np.array(wrong, f"<u{width}").tobytes())
