@@ -474,10 +474,11 @@ class RowPage:
         null_level: int,
         is_null: bool,
     ) -> RowPage: ...
-    # Zipped rows: row i is from `ends[i]` to `ends[i + 1]` of the page's buffer.
+    # Zipped rows: row i is from `ends[i]` to `ends[i + 1]` of the page's buffer. None for rows of
+    # equal length.
     @staticmethod
     def zipped(
-        ends: npt.NDArray[np.int64],
+        ends: npt.NDArray[np.int64] | None,
         place: tuple[int, int],
         num_rows: int,
         form: PageForm,

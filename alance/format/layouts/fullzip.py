@@ -37,12 +37,7 @@ from alance.format.layouts.place import (
     joined,
     unpinned,
 )
-from alance.format.layouts.row_pages import (
-    MAX_INDEX_BYTES,
-    RowPage,
-    placed_rows,
-    zipped_rows,
-)
+from alance.format.layouts.row_pages import MAX_INDEX_BYTES, RowPage, zipped_form
 from alance.format.layouts.selection import spread
 from alance.records import dataclass
 
@@ -314,13 +309,12 @@ class FullZipPage(NamedTuple):
         """
         assert isinstance(state, FullZipState)
         if state.rows is None and not (self.form.row_bytes is None and state.index is None):
-            with self.place.checking():
-                if state.index is None:
-                    kernel = zipped_rows(self.form, self.place, ROWS)
-                else:
-                    ends = state.index.astype(np.int64)
-                    kernel = placed_rows(self.form, self.place, ROWS, ends)
-            if kernel is not None:
+            form = zipped_form(self.form, self.num_items)
+            if form is not None:
+                ends = None if state.index is None else state.index.astype(np.int64)
+                with self.place.checking():
+                    buffer = self.place.buffers[ROWS]
+                    kernel = _kernels.RowPage.zipped(ends, buffer, self.num_rows, form)
                 state.rows = RowPage(kernel, self.form.shape.code, self.place.start)
         return state.rows
 

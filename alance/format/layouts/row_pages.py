@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from alance.format.layouts.fullzip import ZipForm
     from alance.format.layouts.levels import Shape
     from alance.format.layouts.miniblock_task import ChunkForm
-    from alance.format.layouts.place import PagePlace
 
     # Symbols and their lengths, None if there are none; scheme of compression.
     _Strings: TypeAlias = tuple[tuple[UInt64s, Bytes] | None, int]
@@ -210,27 +209,6 @@ def _encoded(levels: EncodedLevels) -> tuple[int, int, int, Bytes] | None:
     return (*form, count, np.frombuffer(content, np.uint8))
 
 
-def zipped_rows(form: ZipForm, place: PagePlace, buffer: int) -> _kernels.RowPage | None:
-    """Build the kernel's page for a full-zip page; None unless rows have equal length."""
-    if not _has_equal_rows(form):
-        return None
-    start, size = place.buffers[buffer]
-    return _kernels.RowPage(
-        NO_CHUNKS,
-        NO_CHUNKS,
-        start,
-        size,
-        place.num_rows,
-        ValuesForm.ZIPPED,
-        8 * form.width,
-        LevelsForm.NONE,
-        form.control_bytes,
-        form.shape.max_def,
-        False,
-        _masks(form.codec),
-    )
-
-
 def zipped_form(form: ZipForm, num_items: int) -> _kernels.PageForm | None:
     """Return the kernel's form of full-zip pages; None if the kernel does not know such pages."""
     if form.row_bytes is None:
@@ -248,20 +226,6 @@ def _has_equal_rows(form: ZipForm) -> bool:
     """True if all rows have the same length, and the kernel can decode the values."""
     has_length = form.row_bytes is not None and form.width > 0 and not form.bits_rep
     return has_length and _is_zipped(form.codec)
-
-
-def placed_rows(
-    form: ZipForm, place: PagePlace, buffer: int, ends: npt.NDArray[np.int64]
-) -> _kernels.RowPage | None:
-    """Build the kernel's page for a full-zip page with an index; None for unknown codecs.
-
-    Args:
-        ends: offset of each row in the buffer, then the end of the last row.
-    """
-    page_form = _indexed_form(form, place.num_rows)
-    if page_form is None:
-        return None
-    return _kernels.RowPage.zipped(ends, place.buffers[buffer], place.num_rows, page_form)
 
 
 def _indexed_form(form: ZipForm, num_items: int) -> _kernels.PageForm | None:

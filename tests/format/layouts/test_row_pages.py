@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pytest
 
+from alance import _kernels
 from alance.format.codecs import BLOCK, MINI_BLOCK, PER_VALUE, block_codec, mini_block_codec
 from alance.format.codecs.general import Scheme
 from alance.format.encode import encodings
@@ -19,7 +20,7 @@ from alance.format.layouts.fullzip import ZipForm
 from alance.format.layouts.levels import Shape
 from alance.format.layouts.miniblock_task import ChunkForm
 from alance.format.layouts.place import PagePlace
-from alance.format.layouts.row_pages import placed_rows, row_form, zipped_form, zipped_rows
+from alance.format.layouts.row_pages import row_form, zipped_form
 from alance.format.proto import encodings_v2_1_pb2 as pb
 from tests.reference import fsst
 from tests.reference.encodings import byte_stream_split, inline_bitpacking, rle
@@ -141,8 +142,7 @@ def test_the_kernel_takes_zipped_rows_of_equal_length(
         value_compression=values,
         layers=[pb.REPDEF_ALL_VALID_ITEM],
     )
-    place = PagePlace("a.lance", ((64, 10 * width // 8),), 10)
-    assert zipped_rows(ZipForm.from_proto(message), place, 0) is not None
+    assert zipped_form(ZipForm.from_proto(message), 10) is not None
 
 
 @pytest.mark.parametrize(
@@ -164,10 +164,11 @@ def test_zipped_strings_are_taken_by_their_index(values: pb.CompressiveEncoding)
         value_compression=values,
         layers=[pb.REPDEF_ALL_VALID_ITEM],
     )
-    form = ZipForm.from_proto(message)
-    assert zipped_rows(form, PLACE, 0) is None
-    assert zipped_form(form, 10) is not None
-    assert placed_rows(form, PLACE, 0, np.arange(11)) is not None
+    form = zipped_form(ZipForm.from_proto(message), 10)
+    assert form is not None
+    assert _kernels.RowPage.zipped(np.arange(11), (64, 10), 10, form) is not None
+    with pytest.raises(ValueError, match="another form"):
+        _kernels.RowPage.zipped(None, (64, 10), 10, form)
 
 
 def test_packed_lists_of_one_length_are_decoded_by_the_codecs() -> None:

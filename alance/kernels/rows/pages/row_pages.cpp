@@ -35,11 +35,15 @@ std::unique_ptr<RowPage> constant_page(int64_t num_rows, const Levels& reps, con
   return RowPage::constant(num_rows, encoded(reps), encoded(defs), kind, null_level, is_null);
 }
 
-std::unique_ptr<RowPage> zipped_page(In<int64_t> ends, std::pair<int64_t, int64_t> place,
-                                     int64_t num_rows, const PageForm& form) {
-  if (!form.zipped) corrupt("zipped rows of an unknown form");
-  return RowPage::zipped(Positions(ends), place.first, place.second, num_rows, *form.zipped, form.kind,
-                         form.symbols);
+// `ends` of rows of any length; without it all have one length.
+std::unique_ptr<RowPage> zipped_page(const std::optional<In<int64_t>>& ends,
+                                     std::pair<int64_t, int64_t> place, int64_t num_rows,
+                                     const PageForm& form) {
+  const auto [start, size] = place;
+  if (ends && form.zipped)
+    return RowPage::zipped(Positions(*ends), start, size, num_rows, *form.zipped, form.kind, form.symbols);
+  if (ends || form.kind.values != static_cast<int>(Values::zipped)) corrupt("zipped rows of another form");
+  return std::make_unique<RowPage>(start, size, num_rows, form.kind);
 }
 
 }  // namespace
@@ -57,7 +61,7 @@ void register_row_page(nanobind::module_& m) {
            nb::arg("masks") = std::vector<int64_t>())
       .def_static("constant", &constant_page, nb::arg("num_rows"), nb::arg("reps"), nb::arg("defs"),
                   nb::arg("maxima"), nb::arg("null_level"), nb::arg("is_null"))
-      .def_static("zipped", &zipped_page, nb::arg("ends"), nb::arg("place"), nb::arg("num_rows"),
+      .def_static("zipped", &zipped_page, nb::arg("ends").none(), nb::arg("place"), nb::arg("num_rows"),
                   nb::arg("form"))
       .def("set_items", &RowPage::set_items)
       .def("set_strings_32", &RowPage::set_strings_32)
