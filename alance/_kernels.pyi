@@ -320,24 +320,69 @@ class ColumnPages(RowTable):
     def set_state(self, number: int, state: object, num_bytes: int) -> int: ...
     def chunks(self, number: int) -> ChunkTable | None: ...
     @property
-    def state_bytes(self) -> int: ...
-    @property
     def buffer_bytes(self) -> int: ...
     @property
     def num_bytes(self) -> int: ...
 
-# What is known so far; each learns for itself.
-def copied_pages(columns: Sequence[ColumnPages]) -> list[ColumnPages]: ...
+# Columns of a file that were opened. `spans`: starts and stops of the metadata of all columns.
+class FileColumns:
+    def __init__(self, spans: Sequence[int], file_bytes: int, alignment: int) -> None: ...
+    def __len__(self) -> int: ...
+    @property
+    def open(self) -> list[int]: ...
+    @property
+    def num_bytes(self) -> int: ...
+    def absent(self, columns: Sequence[int]) -> list[int]: ...
+    # Metadata that begin before a byte of the file, as coalesced spans.
+    def far(self, columns: Sequence[int], stop: int) -> list[tuple[int, int]]: ...
+    def span(self, column: int) -> tuple[int, int]: ...
+    def add(self, column: int, pages: ColumnPages) -> None: ...
+    def column(self, number: int) -> ColumnPages: ...
+    # Columns that learn for themselves.
+    def copy(self) -> FileColumns: ...
+    def grow(self, num_bytes: int) -> None: ...
 
-# (pages of each column; columns with encodings of their own that none before has)
-def column_pages(
-    contents: list[memoryview],
-    numbers: npt.NDArray[np.int64],
-    starts: npt.NDArray[np.int64],
-    sizes: npt.NDArray[np.int64],
-    file_bytes: npt.NDArray[np.int64],
-    alignments: npt.NDArray[np.int64],
-) -> tuple[list[ColumnPages | None], list[tuple[int, bytes]]]: ...
+# (number of the file, column) of each column that is left to the protobuf parser.
+def open_columns(
+    files: Sequence[FileColumns], columns: Sequence[Sequence[int]], held: Sequence[HeldFile]
+) -> list[tuple[int, int]]: ...
+
+# Page tables of the leaves of a fragment; `usable`: the kernel can take their rows.
+class LeafTables:
+    # Leaf i is column `columns[f][i]` of the last file f that has it.
+    @overload
+    def __init__(
+        self,
+        files: Sequence[FileColumns],
+        columns: Sequence[Sequence[int | None]],
+        usable: Sequence[bool],
+    ) -> None: ...
+    # (table, bytes of its pages, bytes of memory) of each leaf.
+    @overload
+    def __init__(self, tables: Sequence[tuple[RowTable | None, int, int]]) -> None: ...
+    def __len__(self) -> int: ...
+    # Numbers of the leaves that are in a file, and the number of the file of each.
+    @property
+    def leaves(self) -> list[int]: ...
+    @property
+    def files(self) -> list[int]: ...
+    @property
+    def placed(self) -> list[int]: ...
+    @property
+    def sizes(self) -> list[int]: ...
+    @property
+    def state_bytes(self) -> int: ...
+    @property
+    def num_bytes(self) -> int: ...
+    def usable(self, at: int) -> RowTable | None: ...
+    def column(self, at: int) -> ColumnPages | None: ...
+    def number(self, at: int) -> int: ...
+    def drop(self, at: int) -> None: ...
+    # Tables that learn for themselves.
+    def copy(self) -> LeafTables: ...
+    # Place and rows of a leaf with another number of rows.
+    def misfit(self, num_rows: int, times: Sequence[int]) -> tuple[int, int] | None: ...
+    def row_bytes(self, num_rows: int, fixed: Sequence[float]) -> float: ...
 
 # --- chunk_table.cpp ---
 
@@ -430,22 +475,13 @@ class NewPages:
         self, far: bool
     ) -> tuple[list[int], list[int], npt.NDArray[np.int64], npt.NDArray[np.int64], int]: ...
     def find(self, forms: Sequence[PageForm | None], tails: Sequence[int]) -> None: ...
-    # Pages that are not small, of some. A page is small if one of the ranges of rows has all of it,
-    # its buffers have at most so many bytes, and its file is not in memory as a whole.
-    def large(
-        self, numbers: Sequence[int], rows: Sequence[tuple[int, int]], most_bytes: int
-    ) -> list[int]: ...
-    # Coalesced buffers of the small ones, without the bytes that `spans` gives: files, the end of
-    # each file's ranges, starts, stops.
-    def small_spans(
-        self,
-        numbers: Sequence[int],
-        rows: Sequence[tuple[int, int]],
-        most_bytes: int,
-        max_gap_bytes: int,
-        max_bytes: int,
-    ) -> tuple[list[int], list[int], npt.NDArray[np.int64], npt.NDArray[np.int64]]: ...
     def leave(self, numbers: Sequence[int]) -> None: ...
+    # Far pages inside of ascending spans of rows, of at most so many bytes each.
+    def small(self, spans: Sequence[tuple[int, int]], most_bytes: int) -> list[int]: ...
+    # (file, start, stop) of the bytes of pages beside those to know.
+    def rest(
+        self, numbers: Sequence[int], max_gap_bytes: int, max_bytes: int
+    ) -> list[tuple[int, int, int]]: ...
     # Files of which more is known, and bytes of memory of that.
     def learn(self, content: memoryview, far: bool) -> list[tuple[int, int]]: ...
 
@@ -542,13 +578,20 @@ class RowPlan:
         self, held: Sequence[HeldFile], files: Sequence[int], max_gap_bytes: int
     ) -> tuple[list[int], npt.NDArray[np.int64], npt.NDArray[np.int64]]: ...
 
+# The rows of fragment f end at `ends[f]`. The plan has a table for each leaf of each fragment.
 def plan_rows(
-    columns: Sequence[Sequence[RowTable]], rows: npt.NDArray[np.int64], ends: Sequence[int]
+    fragments: Sequence[LeafTables],
+    leaves: Sequence[int],
+    rows: npt.NDArray[np.int64],
+    ends: Sequence[int],
 ) -> RowPlan: ...
 
-# The spans (start, stop) of table t end at `ends[t]`. Pages that are not known are left out.
+# The spans (start, stop) of fragment f end at `ends[f]`. Pages that are not known are left out.
 def plan_spans(
-    columns: Sequence[Sequence[RowTable]], spans: Sequence[tuple[int, int]], ends: Sequence[int]
+    fragments: Sequence[LeafTables],
+    leaves: Sequence[int],
+    spans: Sequence[tuple[int, int]],
+    ends: Sequence[int],
 ) -> RowPlan: ...
 
 # --- row_batch.cpp ---
@@ -940,24 +983,18 @@ class FileTables:
         times: npt.NDArray[np.int64],
         num_rows: npt.NDArray[np.int64],
     ) -> FileTables | None: ...
-    # `files`: for each column of each fragment the number of its file.
+    # `files`: number of the file of each leaf of each fragment, leaf by leaf.
     @staticmethod
-    def of_columns(
-        columns: Sequence[ColumnPages], files: Sequence[int], num_fragments: int
+    def of_leaves(
+        fragments: Sequence[LeafTables], num_leaves: int, files: Sequence[int]
     ) -> FileTables: ...
-    @property
-    def versions(self) -> list[tuple[int, int]]: ...  # of whole files
-    @property
-    def column_encodings(self) -> list[bytes]: ...
     @property
     def descriptions(self) -> list[bytes]: ...
     @property
     def files(self) -> list[int]: ...
     # Bytes of all pages of files that are not marked: ends of each file's spans, starts, stops.
-    def spans(
-        self, are_here: Sequence[bool], max_gap_bytes: int
-    ) -> tuple[list[int], npt.NDArray[np.int64], npt.NDArray[np.int64]]: ...
-    # Plan of all rows of some columns; pages that the kernel does not know are in `unknown`.
+    # (file, start, stop) of the bytes of all pages; none of marked files.
+    def spans(self, are_here: Sequence[bool], max_gap_bytes: int) -> list[tuple[int, int, int]]: ...
     def plan(
         self,
         columns: Sequence[int],
@@ -979,17 +1016,11 @@ def file_ends(
         int,
         int,
         str | None,
-        tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], int] | None,
+        tuple[FileColumns, npt.NDArray[np.int64], int] | None,
         int,
         int,
     ]
 ]: ...
-def gather_spans(
-    contents: list[memoryview],
-    numbers: npt.NDArray[np.int64],
-    starts: npt.NDArray[np.int64],
-    sizes: npt.NDArray[np.int64],
-) -> npt.NDArray[np.uint8]: ...
 
 # --- schema_fields.cpp ---
 

@@ -8,9 +8,8 @@ Source: docs/format/file.md, "Container"; file2.proto, message ColumnMetadata.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final, NamedTuple, overload
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 from google.protobuf.any_pb2 import Any
@@ -37,30 +36,6 @@ class Page(NamedTuple):
     encoding: bytes  # a serialized google.protobuf.Any
 
 
-class FlatPages(Sequence[Page]):
-    """Pages of a column as flat tables; each `Page` is built on access."""
-
-    __slots__ = ("_length", "kernel")
-
-    def __init__(self, kernel: _kernels.ColumnPages) -> None:
-        self.kernel = kernel
-        self._length = len(kernel)
-
-    def __len__(self) -> int:
-        return self._length
-
-    @overload
-    def __getitem__(self, number: int) -> Page: ...
-
-    @overload
-    def __getitem__(self, number: slice) -> Sequence[Page]: ...
-
-    def __getitem__(self, number: int | slice) -> Page | Sequence[Page]:
-        if isinstance(number, slice):
-            return [self[place] for place in range(self._length)[number]]
-        return Page(*self.kernel.page(number if number >= 0 else number + self._length))
-
-
 class Column:
     """Pages of a column, in row order.
 
@@ -77,9 +52,13 @@ class Column:
         self._first_rows: Int64s | None = None
 
     @property
-    def pages(self) -> Sequence[Page]:
-        """Pages, each built on access."""
-        return FlatPages(self.kernel)
+    def pages(self) -> list[Page]:
+        """All pages, built on access."""
+        return [*map(self.page, range(self.num_pages))]
+
+    def page(self, number: int) -> Page:
+        """Build a page."""
+        return Page(*self.kernel.page(number))
 
     @property
     def num_pages(self) -> int:
@@ -102,73 +81,20 @@ class Column:
         return self.kernel.buffer_bytes
 
 
-class Metadata(NamedTuple):
-    """Bytes with the metadata of consecutive columns of a file; `first` is their file position."""
+def parse_column(index: int, content: bytes, container: Container) -> _kernels.ColumnPages:
+    """Parse a column that the kernel refused, by the protobuf parser.
 
-    container: Container
-    indices: Sequence[int]
-    spans: Int64s  # shape (n, 2): start and stop of each column's metadata in the file
-    content: memoryview
-    first: int
-
-    @property
-    def alignment(self) -> int:
-        """Alignment of buffers in the file."""
-        return ALIGNMENT if self.container.version > FileVersion.V2_0 else 1
-
-
-def parse_columns(metadata: Sequence[Metadata]) -> list[_kernels.ColumnPages]:
-    """Parse the pages of columns of files, and check every position against the file's size.
+    Nearly always the metadata are corrupt, and the error names the page and buffer. No known writer
+    produces valid metadata that come here: a repeated encoding, which protobuf merges, or unknown
+    fields. Handling these in the kernel would amount to another protobuf parser. Tests use this
+    parser as the kernel's reference.
 
     Raises:
-        CorruptFileError: metadata are inconsistent, or contradict the file.
-        UnsupportedError: an encoding is unknown.
+        CorruptFileError: metadata that contradict themselves or the file.
+        UnsupportedError: an unknown encoding.
     """
-    counts = [len(part.indices) for part in metadata]
-    of_parts = [
-        (number, part.first, part.container.file_bytes, part.alignment)
-        for number, part in enumerate(metadata)
-    ]
-    numbers, first, file_bytes, alignments = np.repeat(
-        np.array(of_parts, np.int64).reshape(-1, 4).T, counts, axis=1
-    )
-    spans = np.concatenate([part.spans for part in metadata])
-    starts, sizes = spans[:, 0] - first, spans[:, 1] - spans[:, 0]
-    contents = [part.content for part in metadata]
-    parsed, distinct = _kernels.column_pages(
-        contents, numbers, starts, sizes, file_bytes, alignments
-    )
-    indices = [index for part in metadata for index in part.indices]
-    encodings = dict(distinct)
-    columns = []
-    for place, (index, pages) in enumerate(zip(indices, parsed, strict=True)):
-        if pages is not None and place not in encodings:
-            columns.append(pages)
-            continue
-        part = metadata[numbers[place]]
-        container = part.container
-        if pages is not None:
-            _check_encoding(encodings[place], f"column {index} in {container.path}")
-            columns.append(pages)
-            continue
-        start = int(starts[place])
-        content = bytes(part.content[start : start + int(sizes[place])])
-        columns.append(
-            _parse_column(index, content, container.path, container.file_bytes, container.version)
-        )
-    return columns
-
-
-def _parse_column(
-    index: int, content: bytes, path: str, file_bytes: int, version: FileVersion
-) -> _kernels.ColumnPages:
-    """Parse the metadata of a column that the kernel refused, with the protobuf parser.
-
-    Nearly always the metadata are corrupt; the error names the page and the buffer. Valid metadata
-    that the kernel refuses have a repeated encoding, which protobuf merges, or unknown fields. No
-    known writer produces them. Tests use this parser as the kernel's reference.
-    """
-    where = f"column {index} in {path}"
+    file_bytes, version = container.file_bytes, container.version
+    where = f"column {index} in {container.path}"
     try:
         message = file2_pb2.ColumnMetadata.FromString(content)
     except DecodeError as error:

@@ -21,7 +21,6 @@ Source: docs/format/file.md, "Container".
 from __future__ import annotations
 
 import struct
-from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -30,14 +29,14 @@ from google.protobuf.message import DecodeError
 from alance import _kernels
 from alance.errors import CorruptFileError, UnsupportedError
 from alance.file_version import FileVersion
-from alance.format.column_metadata import Column, Metadata, parse_columns
-from alance.format.plans import TURN, ByteRange, joined_spans
+from alance.format.column_metadata import Column, parse_column
+from alance.format.plans import TURN, ByteRange
 from alance.format.proto import file_pb2
 from alance.format.search_buffer import SearchBuffer, parse_search_buffer
 from alance.records import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from alance.arrays import Int64s
     from alance.format.plans import Plan
@@ -51,18 +50,16 @@ COLUMNS_AT_ONCE: Final = 1 << 9  # columns per kernel call, which takes about a 
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """Tables of a file, and the bytes at its end that were read."""
+    """Tables of a file, its open columns, and the useful part of its end, or the whole file."""
 
     path: str
     file_bytes: int
     version: FileVersion
-    columns: Int64s  # shape (n, 2): start and stop of each column's metadata
+    columns: _kernels.FileColumns  # pages of the columns that were opened
     buffers: Int64s  # shape (g, 2): start and stop of each global buffer
     content: memoryview  # the file's bytes from `content_start` to its end
     content_start: int
     search: SearchBuffer | None = None
-    # Position from which `content` is worth caching, if it is not the whole file.
-    keep_from: int = 0
 
     @property
     def is_whole(self) -> bool:
@@ -75,26 +72,26 @@ class Container:
 
     @property
     def num_bytes(self) -> int:
-        return len(self.content) + self.columns.nbytes + self.buffers.nbytes + 200
+        return len(self.content) + self.columns.num_bytes + self.buffers.nbytes + 200
 
     def read_columns(self, indices: Sequence[int]) -> Plan[list[Column]]:
         """Plan the metadata of columns of this file; see the function `read_columns`."""
-        (columns,) = yield from read_columns([(self, indices)])
-        return [*map(Column, indices, columns)]
+        yield from read_columns([(self, self.absent(indices))])
+        return [Column(index, self.columns.column(index)) for index in indices]
 
-    def spans(self, indices: Sequence[int]) -> Int64s:
-        """Return the start and stop of the metadata of columns; shape (n, 2).
+    def absent(self, indices: Sequence[int]) -> Sequence[int]:
+        """Return the columns that are not open yet.
 
         Raises:
             CorruptFileError: the file has no such column.
         """
-        num_columns = len(self.columns)
-        if indices and not (min(indices) >= 0 and max(indices) < num_columns):
-            wrong = next(index for index in indices if not 0 <= index < num_columns)
+        try:
+            return self.columns.absent(indices)
+        except IndexError:
+            wrong = next(index for index in indices if not 0 <= index < self.num_columns)
             raise CorruptFileError(
-                f"column {wrong} in {self.path}: the file has {num_columns} columns"
-            )
-        return self.columns[np.array(indices, np.int64)]
+                f"column {wrong} in {self.path}: the file has {self.num_columns} columns"
+            ) from None
 
     def read_buffer(self, index: int) -> Plan[memoryview]:
         """Plan the content of a global buffer.
@@ -150,67 +147,43 @@ class Container:
         return self.content[start - self.content_start : stop - self.content_start]
 
 
-def read_columns(
-    asked: Sequence[tuple[Container, Sequence[int]]],
-) -> Plan[list[list[_kernels.ColumnPages]]]:
-    """Plan the pages of columns of files: no round if the tails have the metadata, else one.
+def read_columns(requests: Sequence[tuple[Container, Sequence[int]]]) -> Plan[None]:
+    """Plan the pages of columns of files: no round if their tails hold the metadata, else one.
 
     Raises:
-        CorruptFileError: a file lacks a column, or its metadata contradict it.
-        UnsupportedError: an encoding is unknown.
+        CorruptFileError: metadata that contradict their file.
+        UnsupportedError: an unknown encoding.
     """
-    spans = [container.spans(indices) for container, indices in asked]
-    far: dict[int, list[tuple[int, int]]] = {}  # by file: merged spans that are not in the tail
-    for number, ((container, _), own) in enumerate(zip(asked, spans, strict=True)):
-        if container.content_start and (is_far := own[:, 0] < container.content_start).any():
-            far[number] = joined_spans(map(tuple, own[is_far].tolist()))
-    ranges = [
-        ByteRange(asked[number][0].path, *span) for number, joined in far.items() for span in joined
-    ]
-    fetched = iter((yield ranges) if ranges else ())
-    parts: list[Metadata] = []
-    columns: list[_kernels.ColumnPages] = []
-    waiting = 0
-    for number, ((container, indices), own) in enumerate(zip(asked, spans, strict=True)):
-        if number not in far:
-            tail = container.content, container.content_start
-            parts.append(Metadata(container, indices, own, *tail))
-        else:
-            parts += _far_metadata(container, indices, own, far[number], fetched)
+    held: list[_kernels.HeldFile] = []
+    ranges: list[ByteRange] = []
+    owners: list[_kernels.HeldFile] = []  # of the ranges
+    for container, indices in requests:
+        file = _kernels.HeldFile([container.content_start], [container.content])
+        held.append(file)
+        if container.content_start:
+            for span in container.columns.far(indices, container.content_start):
+                ranges.append(ByteRange(container.path, *span))
+                owners.append(file)
+    contents = (yield ranges) if ranges else ()
+    for file, extent, content in zip(owners, ranges, contents, strict=True):
+        file.add(extent.start, content)
+    first = waiting = 0
+    for number, (_, indices) in enumerate(requests, 1):
         waiting += len(indices)
-        if waiting >= COLUMNS_AT_ONCE:
-            columns += parse_columns(parts)
-            parts, waiting = [], 0
+        if waiting < COLUMNS_AT_ONCE and number < len(requests):
+            continue
+        batch = requests[first:number]
+        files = [container.columns for container, _ in batch]
+        columns = [of_file for _, of_file in batch]
+        for place, index in _kernels.open_columns(files, columns, held[first:number]):
+            container = batch[place][0]
+            start, stop = container.columns.span(index)
+            metadata = bytes(held[first + place].cut(start, stop))
+            pages = parse_column(index, metadata, container)
+            container.columns.add(index, pages)
+        first, waiting = number, 0
+        if number < len(requests):
             yield TURN
-    if waiting:
-        columns += parse_columns(parts)
-    ends = [*accumulate([len(indices) for _, indices in asked], initial=0)]
-    return [columns[first:end] for first, end in pairwise(ends)]
-
-
-def _far_metadata(
-    container: Container,
-    indices: Sequence[int],
-    spans: Int64s,
-    joined: Sequence[tuple[int, int]],
-    fetched: Iterator[memoryview],
-) -> list[Metadata]:
-    """Group a file's column metadata by the buffer (fetched span or tail) that contains them."""
-    wholes = [*zip([start for start, _ in joined], fetched, strict=False)]
-    wholes.append((container.content_start, container.content))
-    firsts = np.array([first for first, _ in wholes], np.int64)
-    of_spans = np.searchsorted(firsts, spans[:, 0], "right") - 1
-    cuts = [0, *(np.flatnonzero(np.diff(of_spans)) + 1).tolist(), len(indices)]
-    return [
-        Metadata(
-            container,
-            indices[begin:end],
-            spans[begin:end],
-            wholes[of_spans[begin]][1],
-            wholes[of_spans[begin]][0],
-        )
-        for begin, end in pairwise(cuts)
-    ]
 
 
 class FileEnd(NamedTuple):
@@ -253,7 +226,7 @@ def open_containers(files: Sequence[FileEnd]) -> Plan[list[Container]]:
             raise CorruptFileError(f"{path}: {end}")
         major, minor, wrong, tables, metadata, first_table = end
         version = FileVersion.from_footer(major, minor)
-        if version < FileVersion.V2_0:
+        if version is FileVersion.V0_1:
             raise UnsupportedError(f"{path}: file version {version.value} is not read yet")
         if wrong is not None:
             raise CorruptFileError(f"{path}: {wrong}")
@@ -268,12 +241,15 @@ def open_containers(files: Sequence[FileEnd]) -> Plan[list[Container]]:
             head_start -= TAIL_BYTES
             outgrown.append(ByteRange(path, max(0, head_start), tail_start))
             continue
-        columns, buffers = tables[0].reshape(-1, 2), tables[1].reshape(-1, 2)
-        search = parse_search_buffer(path, tail, tail_start, buffers)
-        # If the tail has a search-cache buffer, cache all of the tail.
-        keep = tail_start if search is not None and buffers[-1, 0] < tail_start else tables[2]
+        columns, buffers = tables[0], tables[1].reshape(-1, 2)
+        search = parse_search_buffer(path, tail, tail_start, buffers) if len(buffers) > 1 else None
+        start = tail_start
+        # Entries of a search-cache buffer inside the tail are useful, too.
+        if file_bytes > TAIL_BYTES and (search is None or buffers[-1, 0] >= tail_start):
+            start = tables[2]
+        content = memoryview(bytes(tail[start - tail_start :]))
         containers.append(
-            Container(path, file_bytes, version, columns, buffers, tail, tail_start, search, keep)
+            Container(path, file_bytes, version, columns, buffers, content, start, search)
         )
     if outgrown:
         heads = yield outgrown

@@ -70,13 +70,11 @@ def parse_search_buffer(
 
     Args:
         tail: the file's bytes from `tail_start` on.
-        buffers: shape (g, 2): start and stop of each global buffer.
+        buffers: shape (g, 2): start and stop of each global buffer, at least two.
 
     Raises:
         CorruptFileError: the table does not fit the buffer.
     """
-    if len(buffers) < 2:
-        return None
     start, stop = buffers[-1].tolist()
     if stop - TRAILER.size < max(start, tail_start):
         return None

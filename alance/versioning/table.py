@@ -27,6 +27,7 @@ from alance.versioning.keepers import is_dynamodb, keeper_of, open_dynamodb, wit
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Sequence
     from datetime import datetime
 
     from alance.format.table.fragment import DataFile, DatasetBasePath, Fragment
@@ -203,18 +204,21 @@ class Table:
         return self._below(base, deletion_path(fragment, base))
 
     def index_file(self, manifest: Manifest, index: Index, name: str) -> str:
-        """Return the location of a file of an index.
+        """Location of a file of an index. Raises the errors of `index_files`."""
+        return self.index_files(manifest, index, (name,))[0]
+
+    def index_files(self, manifest: Manifest, index: Index, names: Sequence[str]) -> list[str]:
+        """Locations of files of an index.
 
         Raises:
-            CorruptFileError: the name leads out of its folder, or the base is not in the manifest.
+            CorruptFileError: a name leads out of its folder, or the base is not in the manifest.
         """
         message = index.message
         base_id = message.base_id if message.HasField("base_id") else None
         base = _base(manifest, base_id, f"index {index.name!r}")
-        path = inside(name, "index file")
-        if base is None or base.is_dataset_root:
-            path = f"{INDICES}/{index.uuid}/{path}"
-        return self._below(base, path)
+        is_root = base is None or base.is_dataset_root
+        folder = self._below(base, f"{INDICES}/{index.uuid}/" if is_root else "")
+        return [folder + inside(name, "index file") for name in names]
 
     def external(self, manifest: Manifest, uri: str, base_id: int) -> str:
         """Return the location of an object that a row refers to.
@@ -290,7 +294,7 @@ class Table:
         return f"dataset {self.uri!r}{on}"
 
     def _in_main(self, path: str) -> str:
-        return self.store.root + join(self.path, path)
+        return f"{self.store.root}{self.path}/{path}" if self.path else self.store.root + path
 
     def _in_root(self, path: str) -> str:
         if self.branch is None:

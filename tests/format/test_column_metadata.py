@@ -12,12 +12,14 @@ from hypothesis import strategies as st
 from alance import _kernels
 from alance.errors import AlanceError
 from alance.file_version import FileVersion
-from alance.format.column_metadata import Column, Metadata, parse_columns
 from alance.format.container import Container
+from alance.format.plans import run
 from alance.format.proto import file2_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from alance.format.column_metadata import Column
 
 
 FILE_BYTES = 1 << 20
@@ -88,32 +90,37 @@ def damaged(draw: st.DrawFn) -> bytes:
     return bytes(content)
 
 
-def metadata_of(
-    contents: Sequence[bytes], version: FileVersion, first_index: int = 0, path: str = "f.lance"
-) -> Metadata:
-    """Metadata of columns, one behind the other."""
-    none = np.empty((0, 2), np.int64)
-    file = Container(path, FILE_BYTES, version, none, none, memoryview(b""), 0)
-    ends = np.cumsum([0, *map(len, contents)])
-    spans = np.stack([ends[:-1], ends[1:]], axis=1) + 1000
-    indices = range(first_index, first_index + len(contents))
-    return Metadata(file, indices, spans, memoryview(b"".join(contents)), 1000)
+def file_of(contents: Sequence[bytes], version: FileVersion, first_index: int = 0) -> Container:
+    """A file with the metadata of columns, one behind the other, from byte 1000 on."""
+    ends = np.cumsum([0, *map(len, contents)]) + 1000
+    spans = np.stack([ends[:-1], ends[1:]], axis=1).reshape(-1).tolist()
+    alignment = 1 if version is FileVersion.V2_0 else 64
+    columns = _kernels.FileColumns([1000] * 2 * first_index + spans, FILE_BYTES, alignment)
+    buffers = np.empty((0, 2), np.int64)
+    content = memoryview(b"".join(contents))
+    return Container("f.lance", FILE_BYTES, version, columns, buffers, content, 1000)
+
+
+def columns_of(file: Container, *indices: int) -> list[Column]:
+    columns, rounds = run(file.read_columns(indices), b"")
+    assert rounds == []
+    return columns
 
 
 def outcome(content: bytes, version: FileVersion, *, by_kernel: bool) -> object:
     """What is known of a column, or the error."""
-    kernel = _kernels.column_pages
+    kernel = _kernels.open_columns
     patch = pytest.MonkeyPatch()
     if not by_kernel:
-        patch.setattr(_kernels, "column_pages", lambda _, numbers, *__: ([None] * len(numbers), []))
+        patch.setattr(_kernels, "open_columns", lambda _, columns, __: [(0, columns[0][0])])
     try:
-        (pages,) = parse_columns([metadata_of([content], version, first_index=3)])
+        (column,) = columns_of(file_of([content], version, first_index=3), 3)
     except AlanceError as error:
         return type(error), str(error)
     finally:
         patch.undo()
-        assert _kernels.column_pages is kernel
-    return described(Column(3, pages))
+        assert _kernels.open_columns is kernel
+    return described(column)
 
 
 def described(column: Column) -> object:
@@ -144,8 +151,7 @@ def test_what_writers_make_is_read_by_the_kernel(lengths: list[int], count: int)
         page.buffer_sizes.extend(range(count))
         page.encoding.direct.encoding = b"even" if number % 2 else b"odd"
     content = message.SerializeToString()
-    parsed = parse_columns([metadata_of([content] * 2, FileVersion.V2_2)])
-    columns = [*map(Column, range(2), parsed)]
+    columns = columns_of(file_of([content] * 2, FileVersion.V2_2), 0, 1)
     assert [page.num_rows for page in columns[1].pages] == lengths
     assert columns[0].pages[:2] == list(columns[0].pages)[:2]
     if lengths:
@@ -158,6 +164,6 @@ def test_equal_descriptions_are_kept_once() -> None:
     message = file2_pb2.ColumnMetadata()
     for _ in range(1000):
         message.pages.add(length=1).encoding.direct.encoding = b"x" * 1000
-    (pages,) = parse_columns([metadata_of([message.SerializeToString()], FileVersion.V2_0)])
-    assert len(pages) == 1000
-    assert pages.num_bytes < 64_000
+    (column,) = columns_of(file_of([message.SerializeToString()], FileVersion.V2_0), 0)
+    assert len(column.pages) == 1000
+    assert column.kernel.num_bytes < 64_000

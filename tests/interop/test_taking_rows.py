@@ -13,9 +13,10 @@ import pyarrow as pa
 import pytest
 
 import alance
-import alance.file.open.page_tables as page_tables
 from alance.errors import AlanceError, CorruptFileError
+from alance.file.rows.leaves import LeafSet
 from alance.file.rows.placed_columns import ColumnsShare
+from alance.format.layouts.fields import leaf_columns
 from alance.io.reading.scheduler import Scheduler
 from tests.reference.compare import assert_same
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from alance.format.plans import Reader
+    from alance.format.schema import Schema
 
 ROWS = 5000
 HINTS: list[dict[str, str]] = [
@@ -115,6 +117,13 @@ class Counted:
         monkeypatch.setattr(ColumnsShare, "decode", counting)
 
 
+def for_codecs(schema: Schema) -> LeafSet:
+    """Leaves of which the kernel builds none."""
+    leaves = LeafSet(schema, [leaf for field in schema.fields for leaf in leaf_columns(field)])
+    leaves.usable = [False] * len(leaves.ids)
+    return leaves
+
+
 @pytest.mark.parametrize("version", ["2.1", "2.2"])
 @pytest.mark.parametrize("number", range(len(HINTS)))
 @pytest.mark.parametrize("nulls", [0.0, 0.3])
@@ -144,7 +153,7 @@ async def test_every_way_gives_the_same(
                 patched.setattr(Scheduler, "reader", lambda *_: None)
                 assert_same(await ds.take(rows), expected)
             with monkeypatch.context() as patched:
-                patched.setattr(page_tables, "is_built", lambda _: False)
+                patched.setattr(LeafSet, "of_schema", for_codecs)
                 before = counted.count
                 async with alance.Session() as fresh:  # sessions share no open files
                     other = await alance.dataset(uri, session=fresh)

@@ -17,6 +17,8 @@ from alance.io.reading.reads import Landed, Read
 from tests.reference.served import opened_on
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import pytest
 
     from alance.testing.lab import Lab
@@ -31,10 +33,10 @@ class Reader:
     """A read that notes what it is given."""
 
     def __init__(self) -> None:
-        self.landed = Landed()
+        self.spans: list[tuple[int, memoryview]] = []
 
-    def bring(self, location: str, begin: int, buffer: memoryview) -> None:
-        self.landed.add(begin, buffer)
+    def bring(self, location: str, spans: Sequence[tuple[int, memoryview]]) -> None:
+        self.spans += spans
 
 
 def widened(blocks: BlockCache, span: tuple[int, int], *, everywhere: bool) -> tuple[int, int]:
@@ -64,9 +66,9 @@ def test_what_it_gives_is_right(
         is_missing = blocks.answer("a", bounds[:, 0], bounds[:, 1], reader)  # type: ignore[arg-type]
         if is_missing is None:
             is_missing = np.ones(len(bounds), np.bool_)
-        reader.landed.close()
+        landed = Landed(reader.spans)
         for (start, stop), missing in zip(bounds.tolist(), is_missing.tolist(), strict=True):
-            assert missing or bytes(reader.landed.cut(start, stop)) == CONTENT[start:stop]
+            assert missing or bytes(landed.cut(start, stop)) == CONTENT[start:stop]
         if behind - first <= 3 * CACHED_BLOCK_BYTES:
             assert not is_missing[0]
     other = blocks.answer("b", np.array([0]), np.array([1]), Reader())  # type: ignore[arg-type]

@@ -18,6 +18,7 @@ from alance.format.codecs.fixed import Flat
 from alance.format.codecs.strings import Variable
 from alance.format.codecs.structs import Child, VariablePackedStruct
 from alance.format.layouts.arrays import array_of
+from tests.reference.planned import plan_rows, plan_spans
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,9 +63,9 @@ def decoded(values: Sequence[bytes | None], rows: Sequence[int] | None = None) -
     table = _kernels.RowTable(np.array([0, len(values)], np.int64))
     table.set(0, page, 3)
     if rows is None:
-        plan = _kernels.plan_spans([[table]], [(0, len(values))], [1])
+        plan = plan_spans([[table]], [(0, len(values))], [1])
     else:
-        plan = _kernels.plan_rows([[table]], np.array(rows, np.int64), [len(rows)])
+        plan = plan_rows([[table]], np.array(rows, np.int64), [len(rows)])
         content = b"".join(content[ends[row] : ends[row + 1]] for row in rows)
     assert plan.fitting([0], [0], [-8], [SHAPE]) == [0]
     batch = _kernels.RowBatch([0], [0], [-8], [False], shapes=[SHAPE])
@@ -121,7 +122,7 @@ def test_pages_of_other_members_fit_no_field(shape: tuple[int, ...]) -> None:
     page = _kernels.RowPage.zipped(np.array([0, 1], np.int64), (0, 1), 1, form_of(1))
     table = _kernels.RowTable(np.array([0, 1], np.int64))
     table.set(0, page, 3)
-    plan = _kernels.plan_rows([[table]], np.array([0], np.int64), [1])
+    plan = plan_rows([[table]], np.array([0], np.int64), [1])
     assert plan.fitting([0], [0], [-8], [shape]) == []
     batch = _kernels.RowBatch([0], [0], [-8], [False], shapes=[shape])
     with pytest.raises(ValueError, match="another form"):
@@ -155,7 +156,7 @@ def test_the_index_of_zipped_rows_is_learned(width: int) -> None:
             return None
         assert pages.spans(True)[2].tolist() == [192]
         pages.learn(memoryview(index), True)
-        plan = _kernels.plan_rows([[column]], np.arange(3), [3])
+        plan = plan_rows([[column]], np.arange(3), [3])
         starts, stops = plan.pieces(0, plan.num_groups)[2:4]
         assert (starts[0], stops[-1]) == (64, 64 + size)
         batch = _kernels.RowBatch([0], [0], [-8], [False], shapes=[SHAPE])

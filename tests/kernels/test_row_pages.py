@@ -10,6 +10,7 @@ import pytest
 
 from alance import _kernels
 from alance.format.layouts.row_pages import LevelsForm, ValuesForm
+from tests.reference.planned import plan_rows, plan_spans
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -70,7 +71,7 @@ def plan_of(page: _kernels.RowPage, rows: list[int], layers: int = 1) -> _kernel
     """Rows of a page of four."""
     table = _kernels.RowTable(np.array([0, 4], np.int64))
     table.set(0, page, layers)
-    return _kernels.plan_rows([[table]], np.array(rows, np.int64), [len(rows)])
+    return plan_rows([[table]], np.array(rows, np.int64), [len(rows)])
 
 
 def values_of(
@@ -246,7 +247,7 @@ def test_values_that_hash_alike_elsewhere_are_found_in_few_steps() -> None:
     page = _kernels.RowPage(*bounds, 0, len(chunk), count, ValuesForm.FLAT, 128, 0, 0, 0, True)
     table = _kernels.RowTable(bounds[0])
     table.set(0, page, 1)
-    plan = _kernels.plan_spans([[table]], [(0, count)], [1])
+    plan = plan_spans([[table]], [(0, count)], [1])
     batch = _kernels.RowBatch([0], [0], [16], [False], None, 1, [[-4]])
     batch.decode(plan, memoryview(chunk))
     arrow = pa.dictionary(pa.int32(), pa.binary(16))

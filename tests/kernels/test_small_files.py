@@ -120,8 +120,6 @@ def test_columns_of_files_become_one_batch(files: list[bytes]) -> None:
     names = ["id", "text"]
     batch = whole.batch(expected.select(names).schema, [LEAF, LEAF], [1, 0], [8, -4])
     assert pa.Table.from_batches([batch]).equals(expected.select(names))
-    assert whole.tables.versions == [(2, 1)]
-    assert len(whole.tables.column_encodings) == 1
 
 
 def test_nested_columns_of_files_become_one_batch_by_the_same_call(files: list[bytes]) -> None:
@@ -134,13 +132,12 @@ def test_nested_columns_of_files_become_one_batch_by_the_same_call(files: list[b
 
 def test_bytes_of_the_pages_of_files_that_are_not_whole(files: list[bytes]) -> None:
     whole = Whole.of(files, columns(0, 1), 321)
-    ends, starts, stops = whole.tables.spans([True, False, True], 256)
-    assert ends == [0, len(starts), len(starts)]
-    assert (starts < stops).all()
-    pieces = [files[1][start:stop] for start, stop in zip(starts, stops, strict=True)]
+    spans = whole.tables.spans([True, False, True], 256)
+    assert {file for file, _, _ in spans} == {1}
+    starts, pieces = zip(*[(start, files[1][start:stop]) for _, start, stop in spans], strict=True)
     held = [
         _kernels.HeldFile([0], [memoryview(files[0])]),
-        _kernels.HeldFile(starts.tolist(), views(pieces)),
+        _kernels.HeldFile(starts, views(pieces)),
         _kernels.HeldFile([0], [memoryview(files[2])]),
     ]
     assert whole.plan([0, 1], held=held).unknown == []
@@ -266,9 +263,11 @@ def test_wrong_pages_are_told_or_decoded(files: list[bytes], data: st.DataObject
 
 def test_columns_of_open_files_need_whole_files() -> None:
     with pytest.raises(ValueError, match="columns of other files"):
-        _kernels.FileTables.of_columns([], [], 0)
+        _kernels.FileTables.of_leaves([], 0, [])
     with pytest.raises(ValueError, match="columns of other files"):
-        _kernels.FileTables.of_columns([], [0], 1)
+        _kernels.FileTables.of_leaves([_kernels.LeafTables([])], 0, [0])
+    with pytest.raises(ValueError, match="a leaf without a column"):
+        _kernels.FileTables.of_leaves([_kernels.LeafTables([(None, 0, 0)])], 1, [0])
 
 
 def test_what_is_left_to_others(files: list[bytes]) -> None:
@@ -292,16 +291,21 @@ def direct(content: bytes) -> file2_pb2.Encoding:
     return file2_pb2.Encoding(direct=file2_pb2.DirectEncoding(encoding=content))
 
 
-def file_of_one_page(starts: list[int], sizes: list[int]) -> bytes:
+COLUMN = b"\n\x1f/lance.encodings.ColumnEncoding"
+
+
+def file_of_one_page(
+    starts: list[int], sizes: list[int], minor: int = 1, encoding: bytes = COLUMN
+) -> bytes:
     """256 bytes of a file of 2.1: one column of one page, whose buffers may lie anywhere."""
     page = file2_pb2.ColumnMetadata.Page(
         buffer_offsets=starts, buffer_sizes=sizes, length=3, encoding=direct(b"page")
     )
-    column = file2_pb2.ColumnMetadata(encoding=direct(b"column"), pages=[page])
+    column = file2_pb2.ColumnMetadata(encoding=direct(encoding), pages=[page])
     metadata = column.SerializeToString()
     metadata_start = 256 - 40 - 32 - len(metadata)
     tables = struct.pack("<4Q", metadata_start, len(metadata), 0, 64)
-    footer = struct.pack("<3Q2I2H4s", metadata_start, 184, 200, 1, 1, 2, 1, b"LANC")
+    footer = struct.pack("<3Q2I2H4s", metadata_start, 184, 200, 1, 1, 2, minor, b"LANC")
     return bytes(metadata_start) + metadata + tables + footer
 
 
@@ -311,6 +315,25 @@ def file_of_one_page(starts: list[int], sizes: list[int]) -> bytes:
 )
 def test_pages_inside_a_file(starts: list[int], sizes: list[int]) -> None:
     assert tables_of([file_of_one_page(starts, sizes)], columns(0), columns(3)) is not None
+
+
+@pytest.mark.parametrize(
+    ("minor", "encoding", "is_known"),
+    [
+        (3, COLUMN, True),
+        (0, COLUMN, False),
+        (4, COLUMN, False),
+        (1, COLUMN + b"\x12\x02\n\0", True),
+        (1, COLUMN + b"\x12\x02\n", False),
+        (1, COLUMN[:-1] + b"G", False),
+        (1, b"", False),
+    ],
+)
+def test_versions_and_column_encodings_of_whole_files(
+    minor: int, encoding: bytes, is_known: bool
+) -> None:
+    file = file_of_one_page([0], [64], minor, encoding)
+    assert (tables_of([file], columns(0), columns(3)) is not None) == is_known
 
 
 @pytest.mark.parametrize(
@@ -345,11 +368,9 @@ def test_files_with_wrong_bytes_are_planned_or_refused(
         content[place] = data.draw(st.integers(0, 255))
     tables = tables_of([bytes(content)], columns(0, 1, 2, 3), columns(20))
     if tables is not None:
-        ends, starts, stops = tables.spans([False], 0)
-        assert ends == [len(starts)]
-        assert (starts >= 0).all()
-        assert (starts < stops).all()
-        assert (stops <= len(content)).all()
+        for file, start, stop in tables.spans([False], 0):
+            assert file == 0
+            assert 0 <= start < stop <= len(content)
 
 
 @settings(max_examples=200)
@@ -370,8 +391,9 @@ def test_wrong_ends_of_files_are_told_or_read(files: list[bytes], data: st.DataO
     assert wrong is None or tables is None
     if tables is not None:
         of_columns, of_buffers, keep = tables
-        assert len(of_columns) % 2 == len(of_buffers) % 2 == 0
-        places = np.concatenate([of_columns, of_buffers])
+        assert len(of_buffers) % 2 == 0
+        of_columns = [of_columns.span(number) for number in range(len(of_columns))]
+        places = np.concatenate([np.reshape(of_columns, -1), of_buffers]).astype(np.int64)
         assert (places >= 0).all()
         assert (places <= size).all()
         assert size - len(tail) <= keep <= size
@@ -385,47 +407,13 @@ def test_ends_of_files_need_their_sizes() -> None:
     assert _kernels.file_ends(views([bytes(50)]), columns(-1)) == ["a tail of no file"]
 
 
-@pytest.mark.parametrize(
-    "place",
-    [
-        ([1], [0], [1], [9], [1]),
-        ([-1], [0], [1], [9], [1]),
-        ([0], [-1], [1], [9], [1]),
-        ([0], [3], [8], [9], [1]),
-        ([0], [0], [-1], [9], [1]),
-        ([0], [0], [1], [-1], [1]),
-        ([0], [0], [1], [9], [0]),
-        ([0], [0], [1], [9], []),
-    ],
-)
-def test_metadata_of_columns_outside_of_what_was_read(place: tuple[list[int], ...]) -> None:
-    with pytest.raises(ValueError, match="column metadata"):
-        _kernels.column_pages(views([b"0123456789"]), *[columns(*values) for values in place])
-
-
-def test_spans_are_gathered_in_order() -> None:
-    contents = views([b"abcdef", b"", b"0123"])
-    found = _kernels.gather_spans(
-        contents, columns(2, 0, 1, 0), columns(1, 0, 0, 5), columns(3, 2, 0, 1)
-    )
-    assert bytes(found) == b"123abf"
-    assert len(_kernels.gather_spans([], columns(), columns(), columns())) == 0
-
-
-@pytest.mark.parametrize(
-    ("numbers", "starts", "sizes"),
-    [
-        ([3], [0], [1]),
-        ([-1], [0], [1]),
-        ([0], [-1], [1]),
-        ([0], [0], [7]),
-        ([0], [0], []),
-        ([2], [2], [3]),
-    ],
-)
-def test_spans_outside_of_a_buffer_are_refused(
-    numbers: list[int], starts: list[int], sizes: list[int]
-) -> None:
-    contents = views([b"abcdef", b"", b"0123"])
-    with pytest.raises(ValueError, match="spans"):
-        _kernels.gather_spans(contents, columns(*numbers), columns(*starts), columns(*sizes))
+def test_metadata_of_columns_outside_of_what_was_read() -> None:
+    file = _kernels.FileColumns([0, 9, 3, 12], 20, 1)
+    held = _kernels.HeldFile([0], views([b"0123456789"]))
+    with pytest.raises(ValueError, match="column metadata that are not held"):
+        _kernels.open_columns([file], [[1]], [held])
+    with pytest.raises(IndexError, match="no such column"):
+        _kernels.open_columns([file], [[2]], [held])
+    for arguments in (([file], [], [held]), ([file], [[0]], [])):
+        with pytest.raises(ValueError, match="column metadata: lists of unequal length"):
+            _kernels.open_columns(*arguments)

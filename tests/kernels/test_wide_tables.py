@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 import pytest
+from google.protobuf.any_pb2 import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -15,12 +16,14 @@ from alance import _kernels
 from alance.errors import AlanceError
 from alance.format.proto import file2_pb2, file_pb2, table_pb2
 from alance.format.schema import Schema
+from tests.reference.planned import plan_rows, plan_spans
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
 
+ENCODING = Any(type_url="/lance.encodings.ColumnEncoding", value=b"v").SerializeToString()
 NAMES = st.sampled_from(["a", "b", "a.b", "ü", "", "a\0b"])
 TYPES = st.sampled_from(
     [
@@ -82,12 +85,11 @@ def column(rows: Sequence[int], size: int) -> _kernels.ColumnPages:
         page.buffer_offsets.extend([128 * number, 128 * number + 64])
         page.buffer_sizes.extend([2, size])
         page.encoding.direct.encoding = b"same"
-    message.encoding.direct.encoding = b"column"
+    message.encoding.direct.encoding = ENCODING
     content = memoryview(message.SerializeToString())
-    place = (np.array([value], np.int64) for value in (0, 0, len(content), 1 << 20, 64))
-    (pages,), _ = _kernels.column_pages([content], *place)
-    assert pages is not None
-    return pages
+    file = _kernels.FileColumns([0, len(content)], 1 << 20, 64)
+    assert _kernels.open_columns([file], [[0]], [_kernels.HeldFile([0], [content])]) == []
+    return file.column(0)
 
 
 def form(num_items: int) -> _kernels.PageForm:
@@ -146,7 +148,7 @@ def test_a_page_with_a_dictionary_is_known_with_its_items() -> None:
     with_items.set_items(False, False, 8, 3)
     ((file, num_bytes),) = pages.learn(memoryview(b"\x10\0abc"), True)
     assert (file, num_bytes > 0, single.chunks(0)) == (0, True, None)
-    plan = _kernels.plan_rows([[single]], np.array([1, 3], np.int64), [2])
+    plan = plan_rows([[single]], np.array([1, 3], np.int64), [2])
     batch = _kernels.RowBatch([0], [0], [1], [False])
     batch.decode(plan, memoryview(b"\0\0\x04\0\0\0\0\0\0\2\0\1\0\0\0\0"))
     rows = pa.RecordBatch._import_from_c(batch.address, pa.schema([("a", pa.uint8())]))
@@ -170,51 +172,16 @@ def test_new_pages_that_share_bytes_are_left() -> None:
         _kernels.NewPages([single], [(0, 0)], [0, 0])
 
 
-def test_small_pages_inside_ranges_are_read_whole() -> None:
-    first, second = column([4, 4, 4], 8), column([12], 8)
-    unknown = [(0, 0), (0, 1), (0, 2), (1, 0)]
-    pages = _kernels.NewPages([first, second], unknown, [0, 1])
-    pages.find([form(4)], [1 << 20, 1 << 20])
-    pages.leave([3])
-    numbers = [0, 1, 2, 3]
-    assert pages.large(numbers, [], 10) == numbers
-    assert pages.large(numbers, [(0, 12)], 9) == numbers
-    assert pages.large(numbers, [(0, 12)], 10) == []
-    assert pages.large(numbers, [(1, 8), (9, 12)], 10) == [0, 2, 3]
-    assert pages.large([2, 0], [(0, 4)], 10) == [2]
-    assert small_spans(pages, numbers, [(0, 12)], 0, 100) == (
-        [0, 1],
-        [(64, 72), (192, 200), (320, 328), (0, 2), (64, 72)],  # of the first without chunk words
-    )
-    assert small_spans(pages, numbers, [(1, 8)], 0, 100) == ([0], [(192, 200)])
-    assert small_spans(pages, [3], [(0, 12)], 64, 100) == ([1], [(0, 72)])
-    assert small_spans(pages, [3], [(0, 12)], 64, 71) == ([1], [(0, 2), (64, 72)])
-    assert small_spans(pages, [0], [], 0, 100) == ([], [])
-    pages.find([form(4)], [0, 1 << 20])  # the first file is in memory
-    assert pages.large(numbers, [(0, 12)], 10) == [0, 1, 2]
-    for call in (pages.large, lambda *args: pages.small_spans(*args, 0, 0)):
-        with pytest.raises(ValueError, match="no such page"):
-            call([4], [(0, 12)], 10)
-
-
-def small_spans(
-    pages: _kernels.NewPages,
-    numbers: Sequence[int],
-    rows: Sequence[tuple[int, int]],
-    max_gap_bytes: int,
-    max_bytes: int,
-) -> tuple[list[int], list[tuple[int, int]]]:
-    """Files, and the bytes of pages of at most 10 bytes."""
-    spans = pages.small_spans(numbers, rows, 10, max_gap_bytes, max_bytes)
-    files, ends, starts, stops = spans
-    assert (ends[-1] if ends else 0) == len(starts)
-    return files, [*zip(starts.tolist(), stops.tolist(), strict=True)]
+def copy_of(pages: _kernels.ColumnPages) -> _kernels.ColumnPages:
+    (copy,) = [_kernels.LeafTables([(pages, 0, 0)]).copy().column(0)]
+    assert copy is not None
+    return copy
 
 
 def test_copies_of_columns_learn_for_themselves() -> None:
     single = column([4, 4], 8)
     single.set_state(0, "state", 100)
-    (copy,) = _kernels.copied_pages([single])
+    copy = copy_of(single)
     assert (copy.state(0), copy.state(1)) == ("state", None)
     pages = _kernels.NewPages([copy], [(0, 1)], [0])
     pages.find([form(4)], [1 << 20])
@@ -223,7 +190,7 @@ def test_copies_of_columns_learn_for_themselves() -> None:
     assert copy.set_state(1, "other", 10) == 0
     assert single.chunks(1) is None
     assert single.state(1) is None
-    (known,) = _kernels.copied_pages([copy])
+    known = copy_of(copy)
     assert (known.chunks(1) is None, known.state(1)) == (False, "other")
     assert known.num_bytes == copy.num_bytes > single.num_bytes
     for ask in (single.state, single.chunks, single.page):
@@ -231,12 +198,77 @@ def test_copies_of_columns_learn_for_themselves() -> None:
             ask(2)
 
 
+def test_a_file_has_its_open_columns() -> None:
+    file = _kernels.FileColumns([0, 10, 10, 20, 40, 50], 100, 64)
+    first, second = column([4, 4], 8), column([8], 8)
+    file.add(2, first)
+    before = file.num_bytes
+    file.add(2, second)  # the first stays
+    assert (len(file), file.open, file.num_bytes) == (3, [2], before)
+    assert file.column(2).num_rows == 8
+    assert (file.absent([2, 1, 1, 0]), file.absent([])) == ([1, 0], [])
+    assert file.far([0, 1, 2], 41) == [(0, 20), (40, 50)]
+    assert (file.far([0, 1, 2], 0), file.span(1)) == ([], (10, 20))
+    copy = file.copy()
+    copy.grow(7)
+    assert copy.num_bytes == file.num_bytes + 7
+    copy.column(2).set_state(0, "state", 1)
+    assert file.column(2).state(0) is None
+    for number in (-1, 3):
+        for ask in (file.span, file.column, lambda column: file.absent([column])):
+            with pytest.raises(IndexError, match="column"):
+                ask(number)
+    with pytest.raises(IndexError, match="not open"):
+        file.column(1)
+    for spans, num_bytes, alignment in (
+        ([0], 9, 1),
+        ([0, 9], -1, 1),
+        ([0, 9], 9, 0),
+        ([2, 1], 9, 1),
+    ):
+        with pytest.raises(ValueError, match="column metadata"):
+            _kernels.FileColumns(spans, num_bytes, alignment)
+
+
+def test_leaves_are_in_the_last_file_that_has_them() -> None:
+    files = [_kernels.FileColumns([0, 10] * 3, 100, 64) for _ in range(2)]
+    for number in range(3):
+        files[0].add(number, column([4, 4], 8))
+        files[1].add(number, column([8], 16))
+    tables = _kernels.LeafTables(files, [[0, 1, None, None], [None, 2, 0, None]], [True] * 4)
+    assert (len(tables), tables.leaves, tables.files) == (3, [0, 1, 2], [0, 1, 1])
+    assert [tables.number(at) for at in range(3)] == [0, 2, 0]
+    assert tables.sizes == [20, 18, 18]
+    assert tables.row_bytes(2, [1, 20, 3]) == 10 + 20 + 9
+    assert tables.misfit(8, [1, 1, 1, 1]) is None
+    assert tables.misfit(4, [2, 2, 1, 1]) == (2, 8)
+    assert tables.placed == [0, 1, 2]
+    tables.drop(1)
+    assert (tables.placed, tables.usable(1)) == ([0, 2], None)
+    assert tables.column(1) is not None
+    assert tables.copy().placed == [0, 2]
+    listed = _kernels.LeafTables([(None, 7, 9), (_kernels.RowTable(np.array([0, 4])), 5, 1)])
+    assert (listed.placed, listed.sizes, listed.state_bytes) == ([1], [7, 5], 0)
+    assert (listed.column(0), listed.column(1)) == (None, None)
+    with pytest.raises(ValueError, match="without a table"):
+        _kernels.plan_rows([listed], [0], np.array([1], np.int64), [1])
+    with pytest.raises(IndexError, match="no such leaf"):
+        tables.drop(3)
+    with pytest.raises(ValueError, match="other leaves"):
+        tables.row_bytes(2, [1])
+    with pytest.raises(ValueError, match="other leaves"):
+        _kernels.LeafTables(files, [[0], [0]], [True] * 2)
+    with pytest.raises(ValueError, match="other files"):
+        _kernels.LeafTables(files, [[0]], [True])
+
+
 def test_columns_of_listed_pages_are_checked() -> None:
     pages = [(((64, 8), (128, 3)), 4, b"same"), ((), 1, b"same"), (((0, 1),), 0, b"other")]
     listed = _kernels.ColumnPages(pages)
     assert [listed.page(number) for number in range(len(listed))] == pages
     assert np.frombuffer(listed.first_rows(), np.int64).tolist() == [0, 4, 5, 5]
-    assert (listed.num_rows, listed.buffer_bytes, listed.state_bytes) == (5, 12, 24)
+    assert (listed.num_rows, listed.buffer_bytes) == (5, 12)
+    assert _kernels.LeafTables([(listed, 0, 0)]).state_bytes == 24
     for wrong in ((((-1, 8),), 4, b""), (((0, -8),), 4, b""), ((), -1, b"")):
         with pytest.raises(ValueError, match=r"buffer outside of its file|first rows"):
             _kernels.ColumnPages([wrong])
@@ -252,7 +284,7 @@ def test_a_batch_of_rows_knows_its_forms(tmp_path: Path) -> None:
         np.array([0, 4], np.int64), np.array([0, 16], np.int64), 0, 16, 4, 0, 8, 0, 0, 0, False
     )
     table.set(0, page, True)
-    plan = _kernels.plan_rows([[table]] * 2, np.array([1, 3], np.int64), [2])
+    plan = plan_rows([[table]] * 2, np.array([1, 3], np.int64), [2])
     assert plan.fitting([0, 0], [0, 1], [1, -1]) == [0]
     assert plan.fitting([0, 0], [0, 1], [4, 1]) == [1]
     assert plan.fitting([0, -1, 0], [0, 1], [1, 1]) == [0, 1]  # the layers are looked at later
@@ -307,7 +339,7 @@ def test_nested_fields_of_a_batch_have_the_layers_of_their_pages() -> None:
         table = _kernels.RowTable(np.array([0, 4], np.int64))
         table.set(0, page, layers)
         columns = [*range(trees.count(0))]
-        plan = _kernels.plan_rows([[table]] * len(columns), np.array([1, 3], np.int64), [2])
+        plan = plan_rows([[table]] * len(columns), np.array([1, 3], np.int64), [2])
         order = np.array(rows, np.int64)
         batch = _kernels.RowBatch(trees, columns, [1] * len(columns), [False] * len(columns), order)
         batch.decode(plan, memoryview(bytes(chunk) * len(columns)))
@@ -358,7 +390,7 @@ def test_shares_of_rows_become_one_batch(tmp_path: Path) -> None:
         b"".join(header + bytes(range(4 * n, 4 * n + 4)) * width for n in range(count))
     )
     wanted = np.array([1, 4, 6, 11], np.int64)
-    plan = _kernels.plan_rows([[table]], wanted, [len(wanted)])
+    plan = plan_rows([[table]], wanted, [len(wanted)])
     assert plan.num_groups == count
     order = np.array([3, 0, 0, 2, 1], np.int64)
     schema = pa.schema([("a", pa.binary(width))])
@@ -402,7 +434,7 @@ def test_ranges_of_rows_lie_in_any_buffers() -> None:
         np.array([0, 4], np.int64), np.array([0, 16], np.int64), 0, 16, 4, 0, 8, 0, 0, 0, False
     )
     table.set(0, page, True)
-    plan = _kernels.plan_spans([[table], [table]], [(1, 3)], [1])
+    plan = plan_spans([[table], [table]], [(1, 3)], [1])
     tables, ends, starts, stops, num_bytes = plan.pieces(0, plan.num_groups)
     assert (tables, ends) == ([0, 1], [1, 2])
     assert (starts.tolist(), stops.tolist(), num_bytes) == ([0, 0], [16, 16], 32)
@@ -438,10 +470,10 @@ def test_ranges_of_rows_lie_in_any_buffers() -> None:
         ([(2, 3), (1, 2)], [2], "no rows"),
         ([(0, 1)], [2], "ends of spans"),
         ([(0, 1), (1, 2)], [1], "spans of no table"),
-        ([(0, 1)], [1, 1], "unequal length"),
+        ([(0, 1)], [1, 1], "other fragments"),
     ):
         with pytest.raises(ValueError, match=message):
-            _kernels.plan_spans([[table]], spans, ends)
+            plan_spans([[table]], spans, ends)
 
 
 def test_pages_that_are_not_known_are_left_out_of_ranges() -> None:
@@ -450,7 +482,7 @@ def test_pages_that_are_not_known_are_left_out_of_ranges() -> None:
         np.array([0, 4], np.int64), np.array([0, 16], np.int64), 0, 16, 4, 0, 8, 0, 0, 0, False
     )
     table.set(0, page, True)
-    plan = _kernels.plan_spans([[table, table]], [(1, 3), (3, 5), (5, 6), (0, 4)], [3, 4])
+    plan = plan_spans([[table, table]], [(1, 3), (3, 5), (5, 6), (0, 4)], [3, 4])
     assert plan.unknown == [(0, 2)]
     tables, ends, *_, num_bytes = plan.pieces(0, plan.num_groups)
     assert (tables, ends, num_bytes) == ([0, 1], [2, 3], 48)
@@ -472,7 +504,7 @@ def test_pages_that_lie_backwards_or_over_others_are_read_from_their_places(
             False,
         )  # fmt: skip
         table.set(number, page, True)
-    plan = _kernels.plan_spans([[table]], [(0, 20)], [1])
+    plan = plan_spans([[table]], [(0, 20)], [1])
     batch = _kernels.RowBatch([0], [0], [1], [False])
     path = tmp_path / "file"
     path.write_bytes(content)
@@ -493,7 +525,7 @@ def test_missing_bytes_of_ranges_are_few_pieces() -> None:
         )  # fmt: skip
         table.set(0, page, True)
         tables.append(table)
-    plan = _kernels.plan_spans([[table] for table in tables], [(0, 4)], [1])
+    plan = plan_spans([[table] for table in tables], [(0, 4)], [1])
     nothing, files = _kernels.HeldFile([], []), [0] * 4
 
     def missing(
@@ -529,3 +561,21 @@ def test_a_field_is_made_once() -> None:
     assert (len(fields), fields.types) == (3, ["int64"])
     with pytest.raises(ValueError, match="one Arrow field a type"):
         fields.arrow([])
+
+
+def test_small_pages_inside_ranges_are_read_whole() -> None:
+    first, second = column([4, 4, 4], 8), column([8, 4], 8)
+    unknown = [(0, 0), (0, 1), (0, 2), (1, 0)]
+    pages = _kernels.NewPages([first, second], unknown, [0, 1])
+    pages.find([form(4)], [1 << 20, 1 << 20])
+    assert pages.small([(0, 12)], 10) == [0, 1, 2, 3]
+    assert pages.small([(0, 12)], 9) == []
+    assert pages.small([(1, 7), (7, 12)], 10) == [2]
+    assert pages.small([(4, 8), (9, 12)], 10) == [1]
+    assert pages.small([], 10) == []
+    assert pages.rest([3, 1, 0], 0, 1 << 20) == [(0, 64, 72), (0, 192, 200), (1, 64, 72)]
+    assert pages.rest([1, 0], 120, 1 << 20) == [(0, 64, 200)]
+    with pytest.raises(ValueError, match="no such page"):
+        pages.rest([4], 0, 1)
+    pages.find([form(4)], [0, 1 << 20])  # the bytes of the first file are at hand
+    assert pages.small([(0, 12)], 10) == [3]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from alance.format import plans
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Hashable, Sequence
 
 T = TypeVar("T")
 
@@ -21,6 +21,9 @@ class Known:
     def peek(self, key: Hashable) -> Any:
         return self.found.get(key)
 
+    def peek_all(self, keys: Sequence[Hashable]) -> list[Any]:
+        return [*map(self.found.get, keys)]
+
     def put(self, key: Hashable, value: Any, num_bytes: int) -> None:
         self.found[key] = value
 
@@ -30,6 +33,9 @@ class Nothing:
 
     def peek(self, key: Hashable) -> Any:
         return None
+
+    def peek_all(self, keys: Sequence[Hashable]) -> list[Any]:
+        return [None] * len(keys)
 
     def put(self, key: Hashable, value: Any, num_bytes: int) -> None:
         pass

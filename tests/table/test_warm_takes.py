@@ -25,6 +25,7 @@ from alance.io.reading.flights import Flight
 from alance.io.reading.joined import _Together as Together
 from alance.ops.read.positions import by_key, by_position
 from alance.testing.lab import Lab
+from tests.reference.planned import plan_rows
 from tests.reference.served import opened_on
 from tests.reference.waiting import stuck
 
@@ -171,7 +172,7 @@ def test_tables_know_their_bounds() -> None:
         table.set(2, page, 1)
 
     def plan(rows: list[int], ends: list[int]) -> _kernels.RowPlan:
-        return _kernels.plan_rows([[table] * len(ends)] * 2, np.array(rows, np.int64), ends)
+        return plan_rows([[table] * len(ends)] * 2, np.array(rows, np.int64), ends)
 
     assert plan([1, 2], [2]).unknown == [(0, 0), (1, 0)]
     table.set(0, page, 1, 64)
@@ -194,8 +195,8 @@ def test_tables_know_their_bounds() -> None:
     for wrong, ends_of in (([20], [1]), ([-1], [1]), ([3, 3], [2]), ([3], [2]), ([3, 4], [1])):
         with pytest.raises(ValueError, match="row"):
             plan(wrong, ends_of)
-    with pytest.raises(ValueError, match="unequal"):
-        _kernels.plan_rows([[table]], np.array([1], np.int64), [1, 1])
+    with pytest.raises(ValueError, match="other fragments"):
+        plan_rows([[table]], np.array([1], np.int64), [1, 1])
 
 
 def groups_of(sizes: list[int]) -> list[list[int]]:
@@ -208,7 +209,7 @@ def groups_of(sizes: list[int]) -> list[list[int]]:
         table.set(0, page, True)
         tables.append(table)
     rows = np.zeros(len(sizes), np.int64)
-    plan = _kernels.plan_rows([tables], rows, [*range(1, len(sizes) + 1)])
+    plan = plan_rows([tables], rows, [*range(1, len(sizes) + 1)])
     return [plan.pieces(number, number + 1)[0] for number in range(plan.num_groups)]
 
 

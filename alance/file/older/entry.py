@@ -22,12 +22,13 @@ if TYPE_CHECKING:
     from alance.format.field import Field
     from alance.format.plans import Plan
 
-FOOTER: Final = struct.Struct("<HH4s")  # last bytes of the footer, in all versions
+OLDER: Final = (FileVersion.V0_1, FileVersion.V2_0)
+FOOTER: Final = struct.Struct("<HH4s")  # end of the footer of any version
 
 
 def is_older(container: Container) -> bool:
     """True if the file version is below 2.1: its columns are of whole fields, not of leaves."""
-    return container.version < FileVersion.V2_1
+    return container.version in OLDER
 
 
 def holds_older(tail: memoryview) -> bool:
@@ -47,42 +48,8 @@ def open_older(
         from alance.file.older.v0_1 import open_batch_fields
 
         batched = yield from open_batch_fields(fields, columns, container, states)
-        return [OpenLeaf(LeafColumn(column.field, 1), column, is_top=True) for column in batched]
+        return [OpenLeaf(LeafColumn(column.field, 1), column) for column in batched]
     from alance.file.older.v2_0_open import open_fields
 
     opened = yield from open_fields(fields, columns, container, states)
-    return [OpenLeaf(LeafColumn(column.field, 1), column, is_top=True) for column in opened]
-
-
-def holds_packed_lists(fields: Sequence[Field], columns: Mapping[int, int]) -> bool:
-    """True if a file has a column for a fixed-size list of structs, as only 2.0 files do.
-
-    Later files only have columns for the members of the structs.
-    """
-    return any(
-        member.id in columns
-        for field in fields
-        if not field.is_leaf
-        for member in field.walk()
-        if member.logical_type.startswith("fixed_size_list:struct:")
-    )
-
-
-def merged(leaf: OpenLeaf, twin: OpenLeaf) -> OpenLeaf:
-    """Merge the columns of a field that is in two files; from 2.1 on, the last file counts.
-
-    See `v2_0_open.merged` for older files.
-    """
-    if not is_older(leaf.column.container) or not is_older(twin.column.container):
-        return twin
-    from alance.file.older import v2_0_open
-
-    return v2_0_open.merged(leaf, twin)
-
-
-def refuse_mixed(fields: Sequence[Field], leaves: Mapping[int, OpenLeaf]) -> None:
-    """Refuse structs with members both in 2.0 files and in later files; see `v2_0_open`."""
-    if any(is_older(leaf.column.container) for leaf in leaves.values()):
-        from alance.file.older import v2_0_open
-
-        v2_0_open.refuse_mixed(fields, leaves)
+    return [OpenLeaf(LeafColumn(column.field, 1), column) for column in opened]

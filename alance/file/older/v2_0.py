@@ -39,7 +39,7 @@ class ArrayColumn:
 
     @property
     def first_rows(self) -> Int64s:
-        return self.opened.column.first_rows
+        return self.opened.first_rows
 
     def array_page(self, number: int) -> ArrayPage:
         """Parse a page.
@@ -50,7 +50,7 @@ class ArrayColumn:
         pages: list[Any] = self.opened.layouts
         parsed: ArrayPage | None = pages[number]
         if parsed is None:
-            page, column = self.opened.column.pages[number], self.opened.column
+            page, column = self.opened.page(number), self.opened
             path = self.opened.container.path
             try:
                 parsed = pages[number] = array_page(
@@ -67,7 +67,7 @@ class ArrayColumn:
 
     def kind(self) -> type | None:
         """Return the encoding class of the first page; None if there are no pages."""
-        return type(self.array_page(0).root) if self.opened.column.pages else None
+        return type(self.array_page(0).root) if self.opened.num_pages else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,11 +157,6 @@ class FieldColumn:
         if self._row_page(0) is None:
             return None  # other pages are probably of the same kind, and costly to parse
         return _kernels.RowTable(self.node.column.first_rows)
-
-    def learn(self, number: int, states: States) -> Plan[None]:
-        """Do nothing, because pages have no states."""
-        return
-        yield
 
     def row_page(self, number: int, state: PageState | None) -> RowPage | None:
         """Return a page in the kernel's form; None if the kernel cannot take its rows.

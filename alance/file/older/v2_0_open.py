@@ -45,8 +45,8 @@ def open_fields(
         columns[member.id] for field in fields for member in field.walk() if member.id in columns
     ]
     opened = yield from open_columns(container, indices, states)
-    by_index = {column.column.index: column for column in opened}
-    # The first releases stored strings as lists: a column of offsets, and then a column of bytes.
+    by_index = {column.index: column for column in opened}
+    # Strings of the first releases are lists whose bytes are the column after the offsets.
     behind = [
         columns[member.id] + 1
         for field in fields
@@ -57,7 +57,7 @@ def open_fields(
     ]
     if behind:
         more = yield from open_columns(container, behind, states)
-        by_index |= {column.column.index: column for column in more}
+        by_index |= {column.index: column for column in more}
     joined = []
     for field in fields:
         used: list[OpenColumn] = []
@@ -70,8 +70,8 @@ def open_fields(
 def _joined(
     field: Field, node: Node, container: Container, used: Sequence[OpenColumn]
 ) -> FieldColumn:
-    pages = tuple(page for column in used for page in column.column.pages)
-    column = FieldPages(used[0].column.index, pages, used[0].num_rows)
+    pages = tuple(page for column in used for page in column.pages)
+    column = FieldPages(used[0].index, pages, used[0].num_rows)
     return FieldColumn(field, node, container, column)
 
 
@@ -138,7 +138,7 @@ def refuse_mixed(fields: Sequence[Field], leaves: Mapping[int, OpenLeaf]) -> Non
 
 
 def merged(leaf: OpenLeaf, twin: OpenLeaf) -> OpenLeaf:
-    """Merge the columns of a struct whose children are in two files.
+    """Merge a field that is in two files: the last file counts, but for structs in older files.
 
     Raises:
         UnsupportedError: the field is not a struct.

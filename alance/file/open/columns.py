@@ -1,7 +1,7 @@
-"""Plans over the columns of an open file: pages of the requested rows, and missing page states.
+"""Plans over a column for the codecs: the pages of requested rows, and the missing page states.
 
-Page states that were read are cached with the columns of their file, in one entry of the session's
-search cache. A scan uses a copy of the columns if its page states would only fill the cache.
+Learned page states are kept with the columns of their file, as one entry of the session's search
+cache. A scan works on a copy of the columns if its page states would only fill the cache.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 
-from alance import _kernels
 from alance.errors import AlanceError
 from alance.file.open.recall import first_ranges, held, kept_by, noted, recalled
 from alance.format.column_metadata import Column
@@ -18,11 +17,11 @@ from alance.format.layouts import page_layout
 from alance.format.layouts.miniblock import MiniBlockState
 from alance.format.layouts.place import PagePlace
 from alance.format.plans import together
-from alance.records import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Iterator
+    from collections.abc import Hashable, Iterator, Sequence
 
+    from alance import _kernels
     from alance.arrays import Int64s
     from alance.file.open.recall import Kept
     from alance.format.container import Container
@@ -30,9 +29,7 @@ if TYPE_CHECKING:
     from alance.format.layouts.row_pages import RowPage
     from alance.format.plans import Plan
 
-COLUMN_BYTES: Final = 260  # bytes of a column's Python objects, in addition to the kernel's memory
-# Bytes; a scan reads a page up to this size completely, in one round.
-SMALL_BYTES: Final = 256 << 10
+SMALL_BYTES: Final = 256 << 10  # a scan reads a page up to this size whole, in one round
 
 
 class States(Protocol):
@@ -40,89 +37,44 @@ class States(Protocol):
 
     def peek(self, key: Hashable) -> Any | None: ...
 
+    def peek_all(self, keys: Sequence[Hashable]) -> list[Any | None]: ...
+
     def put(self, key: Hashable, value: Any, num_bytes: int) -> None: ...
 
 
-class FileColumns:
-    """Opened columns of a file, with the page states known so far.
+def keep_grown(container: Container, num_bytes: int, states: States) -> None:
+    """Count memory of page states that were learned of a file's columns, and tell the cache."""
+    container.columns.grow(num_bytes)
+    states.put(("file", container.path), container, container.num_bytes)
 
-    Attributes:
-        columns: pages of the columns, by their numbers in the file.
-        num_bytes: memory of the columns and their page states, in bytes.
-        is_own: True for a copy that no cache has.
+
+class OpenColumn(Column):
+    """A column of an open file, for the codecs.
+
+    Args:
+        is_own: True for a copy that is in no cache.
     """
 
-    __slots__ = ("columns", "container", "is_own", "num_bytes")
+    __slots__ = ("_layouts", "container", "is_own")
 
-    def __init__(self, container: Container, *, is_own: bool = False) -> None:
+    def __init__(
+        self,
+        container: Container,
+        index: int,
+        kernel: _kernels.ColumnPages,
+        is_own: bool = False,
+    ) -> None:
+        super().__init__(index, kernel)
         self.container = container
-        self.columns: dict[int, _kernels.ColumnPages] = {}
-        self.num_bytes = 200
         self.is_own = is_own
-
-    def add(self, indices: Iterable[int], columns: Iterable[_kernels.ColumnPages]) -> None:
-        """Add opened columns, except those that are already here."""
-        for index, kernel in zip(indices, columns, strict=True):
-            if self.columns.setdefault(index, kernel) is kernel:
-                self.num_bytes += COLUMN_BYTES + kernel.num_bytes
-
-    def copy(self, indices: Iterable[int]) -> FileColumns:
-        """Copy columns, with the page states that are known now."""
-        own = [index for index in indices if index in self.columns]
-        copies = _kernels.copied_pages([*map(self.columns.__getitem__, own)])
-        copy = FileColumns(self.container, is_own=True)
-        copy.columns = dict(zip(own, copies, strict=True))
-        return copy
-
-    def state_bytes(self, indices: Iterable[int]) -> int:
-        """Return the approximate memory of the states of all pages of columns."""
-        return sum([self.columns[index].state_bytes for index in indices])
-
-    def has_grown(self, num_bytes: int, states: States) -> None:
-        """Add the bytes of new page states; tell the cache the new size, unless this is a copy."""
-        self.num_bytes += num_bytes
-        if not self.is_own:
-            states.put(("columns", self.container.path), self, self.num_bytes)
-
-
-@dataclass(slots=True)  # not frozen, because that would triple the time to create it
-class OpenColumn:
-    """Column of an open file; what codecs need of its pages is created on demand.
-
-    Attributes:
-        index: number of the column in the file.
-        kernel: pages of the column.
-    """
-
-    container: Container
-    index: int
-    kernel: _kernels.ColumnPages
-    file: FileColumns
-    _column: Column | None = None
-    _layouts: list[PageLayout | None] | None = None
-
-    @property
-    def column(self) -> Column:
-        """Pages of the column, in row order."""
-        if self._column is None:
-            self._column = Column(self.index, self.kernel)
-        return self._column
+        self._layouts: list[PageLayout | None] | None = None
 
     @property
     def layouts(self) -> list[PageLayout | None]:
         """Layouts of the column's pages; None for pages that are not parsed yet."""
         if self._layouts is None:
-            self._layouts = [None] * self.column.num_pages
+            self._layouts = [None] * self.num_pages
         return self._layouts
-
-    @property
-    def num_rows(self) -> int:
-        return self.kernel.num_rows
-
-    @property
-    def encoded_bytes(self) -> int:
-        """Total bytes of all page buffers."""
-        return self.kernel.buffer_bytes
 
     def layout(self, number: int) -> PageLayout:
         """Return the layout of a page, which is parsed on first use.
@@ -133,7 +85,7 @@ class OpenColumn:
         """
         layout = self.layouts[number]
         if layout is None:
-            page = self.column.pages[number]
+            page = self.page(number)
             try:
                 layout = page_layout(
                     page.encoding,
@@ -178,7 +130,7 @@ class OpenColumn:
 
     def hit(self, rows: Int64s) -> list[tuple[int, Int64s]]:
         """Return the numbers of the pages that contain rows, each with its rows as page offsets."""
-        first_rows = self.column.first_rows
+        first_rows = self.first_rows
         if len(first_rows) == 2:
             return [(0, rows)] if len(rows) else []
         cuts = np.searchsorted(rows, first_rows).tolist()
@@ -216,10 +168,10 @@ class OpenColumn:
         """Yield (page, start, stop) for each page in a range of rows, as offsets in the page."""
         if start >= stop:
             return
-        if self.column.num_pages == 1:
-            yield 0, start, min(stop, self.column.num_rows)
+        if self.num_pages == 1:
+            yield 0, start, min(stop, self.num_rows)
             return
-        first_rows, num_pages = self.column.first_rows, self.column.num_pages
+        first_rows, num_pages = self.first_rows, self.num_pages
         number = int(np.searchsorted(first_rows, start, "right")) - 1
         while number < num_pages and first_rows[number] < stop:
             first, last = int(first_rows[number]), int(first_rows[number + 1])
@@ -284,7 +236,7 @@ class OpenColumn:
 
     def is_read_whole(self, number: int, start: int, stop: int) -> bool:
         """True if a range covers all of a small page, so that its state is not worth caching."""
-        buffers, num_rows, _ = self.column.pages[number]
+        buffers, num_rows, _ = self.page(number)
         return stop - start == num_rows and sum([size for _, size in buffers]) <= SMALL_BYTES
 
     def _read_page(self, number: int, start: int, stop: int, states: States) -> Plan[DecodeTask]:
@@ -304,7 +256,7 @@ class OpenColumn:
 
     def place(self, number: int) -> PagePlace:
         """Return the location of a page: its file and buffers."""
-        buffers, num_rows, _ = self.column.pages[number]
+        buffers, num_rows, _ = self.page(number)
         return PagePlace(self.container.path, buffers, num_rows)
 
     def learn(self, number: int, states: States) -> Plan[PageState]:
@@ -320,7 +272,8 @@ class OpenColumn:
     def learned(self, number: int, state: PageState, states: States) -> None:
         """Store the state of a page in memory."""
         num_bytes = self.kernel.set_state(number, state, state.num_bytes)
-        self.file.has_grown(num_bytes, states)
+        if not self.is_own:
+            keep_grown(self.container, num_bytes, states)
 
     def add_place(self, error: AlanceError, number: int) -> None:
         """Add the page to the notes of an error."""

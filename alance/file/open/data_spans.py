@@ -8,8 +8,9 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING, NamedTuple
 
-from alance.file.open.columns import FileColumns, OpenColumn
+from alance.file.open.columns import OpenColumn
 from alance.file_version import FileVersion
+from alance.format.container import Container
 from alance.format.layouts.blob import BlobPage
 from alance.format.layouts.fullzip import ROWS, FullZipPage
 from alance.format.layouts.miniblock import MiniBlockPage
@@ -39,7 +40,7 @@ class _Buffer(NamedTuple):
     def has_values(self) -> bool:
         """True for a buffer with values; other buffers are needed to locate rows."""
         if self.column.container.version is FileVersion.V2_0:
-            return self.number in value_buffers(self.column.column.pages[self.page].encoding)
+            return self.number in value_buffers(self.column.page(self.page).encoding)
         return self.number == _values_of(self.column.layout(self.page))
 
 
@@ -47,32 +48,32 @@ class DataSpans:
     """Page buffers of the opened columns, by file."""
 
     def __init__(self) -> None:
-        self._columns: dict[str, FileColumns] = {}
+        self._files: dict[str, Container] = {}
         self._sorted: dict[str, tuple[int, list[int], list[_Buffer]]] = {}
 
     @property
     def paths(self) -> Iterable[str]:
         """Paths of the files with open columns."""
-        return self._columns
+        return [path for path, file in self._files.items() if file.columns.open]
 
     def learn(self, value: object) -> None:
-        """Add a value of the search cache, if it is the opened columns of a file."""
-        if isinstance(value, FileColumns):
-            self._columns[value.container.path] = value
+        """Add a value of the search cache if it is an open file."""
+        if isinstance(value, Container):
+            self._files[value.path] = value
 
     def needed(self, path: str, start: int, stop: int) -> list[Span]:
         """Return the parts of a range that contain no values of pages, ascending.
 
         Gaps between pages are omitted. Returns the whole range if no column of the file was opened.
         """
-        if path not in self._columns:
+        if path not in self._files or not self._files[path].columns.open:
             return [(start, stop)]
         spans = [
             (max(start, buffer.start), min(stop, buffer.stop))
             for buffer in self._overlapping(path, start, stop)
             if not buffer.has_values
         ]
-        container = self._columns[path].container
+        container = self._files[path]
         spans += [
             (max(start, begin), min(stop, end))
             for begin, end in container.buffers.tolist()
@@ -87,9 +88,9 @@ class DataSpans:
     def pages(self, ranges: Iterable[tuple[str, Span]]) -> int:
         """Count the pages that have values in these ranges."""
         pages = {
-            (path, buffer.column.column.index, buffer.page)
+            (path, buffer.column.index, buffer.page)
             for path, span in ranges
-            if path in self._columns
+            if path in self._files
             for buffer in self._overlapping(path, *span)
             if buffer.has_values
         }
@@ -99,8 +100,8 @@ class DataSpans:
     def num_pages(self) -> int:
         """Number of pages with a buffer of values, over all opened columns."""
         pages = {
-            (path, buffer.column.column.index, buffer.page)
-            for path in self._columns
+            (path, buffer.column.index, buffer.page)
+            for path in self._files
             for buffer in self._index(path)[1]
             if buffer.has_values
         }
@@ -118,15 +119,16 @@ class DataSpans:
         return overlapping
 
     def _index(self, path: str) -> tuple[list[int], list[_Buffer]]:
-        file = self._columns[path]
+        file = self._files[path]
+        opened = file.columns.open
         num_columns, starts, buffers = self._sorted.get(path, (-1, [], []))
-        if num_columns != len(file.columns):
-            columns = [OpenColumn(file.container, *own, file) for own in file.columns.items()]
+        if num_columns != len(opened):
+            columns = [OpenColumn(file, index, file.columns.column(index)) for index in opened]
             buffers = sorted(
                 (
                     _Buffer(start, start + size, column, page_number, number)
                     for column in columns
-                    for page_number, page in enumerate(column.column.pages)
+                    for page_number, page in enumerate(column.pages)
                     for number, (start, size) in enumerate(page.buffers)
                     if size
                 ),

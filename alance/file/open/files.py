@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 import numpy as np
 
 from alance import _kernels
-from alance.file.open.columns import FileColumns, OpenColumn
-from alance.file.open.recall import ScanStates, kept_by, noted, recalled
+from alance.file.open.columns import OpenColumn, keep_grown
+from alance.file.open.recall import kept_by, noted, recalled
 from alance.format.container import (
     TAIL_BYTES,
     FileEnd,
@@ -18,6 +18,7 @@ from alance.format.container import (
     tail_range,
 )
 from alance.format.plans import PLANS_A_TURN, TURN, cut, through, together
+from alance.format.v0_1.metadata import FOOTER as BATCH_FOOTER
 from alance.format.v0_1.metadata import is_batch_file, open_batch_file
 
 if TYPE_CHECKING:
@@ -32,74 +33,86 @@ FILES_AT_ONCE: Final = 64  # number of tails to parse between turns, which takes
 
 
 class FileOf(NamedTuple):
-    """File to open: its location, its exact size, and the cache for it."""
+    """A file to open: its location, and its exact size."""
 
     path: str
     file_bytes: int
-    states: States
 
 
 def open_file(
     path: str, file_bytes: int, states: States, tail_bytes: int = TAIL_BYTES
 ) -> Plan[Container]:
     """Plan the container of a file; see `open_files`."""
-    (container,) = yield from open_files([FileOf(path, file_bytes, states)], tail_bytes)
+    (container,) = yield from open_files([FileOf(path, file_bytes)], states, tail_bytes)
     return container
 
 
-def open_files(files: Sequence[FileOf], tail_bytes: int = TAIL_BYTES) -> Plan[list[Container]]:
-    """Plan the containers of files: no round if the cache has all, else one.
+def open_files(
+    files: Sequence[FileOf], states: States, tail_bytes: int = TAIL_BYTES
+) -> Plan[list[Container]]:
+    """Plan the containers of files: no round if all are in the cache, else one.
 
     A file of at most 64 KiB is read completely; its pages are then read from memory.
 
     Args:
-        tail_bytes: number of bytes at the end of each file to read in the first round.
+        states: cache for facts about the files.
+        tail_bytes: bytes of a file's end that the first round reads.
     """
-    containers: list[Container | None] = [_cached_container(file) for file in files]
+    disk = kept_by(states)
+    keys = [("file", path) for path, _ in files]
+    containers: list[Container | None] = states.peek_all(keys)
+    if None not in containers:
+        return cast("list[Container]", containers)
     missing = [number for number, container in enumerate(containers) if container is None]
+    if disk is not None:
+        for number in missing:
+            containers[number] = _recalled(files[number], disk, states)
+        missing = [number for number in missing if containers[number] is None]
     if missing:
-        tails = yield [tail_range(*files[number][:2], tail_bytes) for number in missing]
+        tails = yield [tail_range(*files[number], tail_bytes) for number in missing]
+        # Another caller may have parsed the same bytes during this round.
+        cached = states.peek_all([*map(keys.__getitem__, missing)])
         unopened = []
-        for number, tail in zip(missing, tails, strict=True):
-            file = files[number]
-            # Another caller may have parsed the same file during this round.
-            containers[number] = file.states.peek(("file", file.path))
-            if containers[number] is None:
-                unopened.append((number, FileEnd(file.path, file.file_bytes, tail)))
+        for number, tail, container in zip(missing, tails, cached, strict=True):
+            containers[number] = container
+            if container is None:
+                unopened.append((number, FileEnd(*files[number], tail)))
         for first in range(0, len(unopened), FILES_AT_ONCE):
             batch = unopened[first : first + FILES_AT_ONCE]
             opened = yield from _opened([end for _, end in batch])
-            for (number, _), container in zip(batch, opened, strict=True):
-                containers[number] = _keep_container(container, files[number].states)
+            for (number, end), container in zip(batch, opened, strict=True):
+                containers[number] = container
+                states.put(keys[number], container, container.num_bytes)
+                if disk is not None:
+                    start = container.content_start
+                    disk.put(end.path, start, end.file_bytes, container.content)
             if len(batch) > PLANS_A_TURN:
                 yield TURN
     return cast("list[Container]", containers)
 
 
-def _cached_container(file: FileOf) -> Container | None:
-    """Return a file's container from the search cache or the disk cache; None if in neither."""
-    path, file_bytes, states = file
-    container: Container | None = states.peek(("file", path))
-    disk = kept_by(states)
-    tail = None if container is not None or disk is None else disk.tail(path)
-    if tail is not None:
-        end = FileEnd(path, file_bytes, tail)
-        opened = recalled(lambda: _opened([end]), path, disk)
-        if opened is not None:
-            (container,) = opened
-            states.put(("file", path), container, container.num_bytes)
-    return container
+def _recalled(file: FileOf, disk: Kept, states: States) -> Container | None:
+    """Container of a file from the disk cache; None if it is not there."""
+    tail = disk.tail(file.path)
+    if tail is None:
+        return None
+    end = FileEnd(*file, tail)
+    opened = recalled(lambda: _opened([end]), file.path, disk)
+    if opened is None:
+        return None
+    states.put(("file", file.path), opened[0], opened[0].num_bytes)
+    return opened[0]
 
 
 def _opened(files: Sequence[FileEnd]) -> Plan[list[Container]]:
     """Plan the containers of files of any version, from their last bytes."""
-    batched = [is_batch_file(file.tail) for file in files]
-    if not any(batched):
+    footers = {bytes(file.tail[-BATCH_FOOTER.size :]) for file in files}
+    if not any(map(is_batch_file, footers)):
         return (yield from open_containers(files))
     opened: list[list[Container]] = yield from together(
         [
-            open_containers([file]) if not is_batched else _open_batched(file)
-            for file, is_batched in zip(files, batched, strict=True)
+            _open_batched(file) if is_batch_file(file.tail) else open_containers([file])
+            for file in files
         ]
     )
     return [container for (container,) in opened]
@@ -109,83 +122,44 @@ def _open_batched(file: FileEnd) -> Plan[list[Container]]:
     return [(yield from open_batch_file(*file))]
 
 
-def _keep_container(container: Container, states: States) -> Container:
-    """Add a container to the caches, with a copy of only those bytes that are worth caching.
-
-    The bytes are also added to the disk cache, if there is one.
-    """
-    path, file_bytes = container.path, container.file_bytes
-    start = container.content_start if file_bytes <= TAIL_BYTES else container.keep_from
-    own = memoryview(bytes(container.content[start - container.content_start :]))
-    container = replace(container, content=own, content_start=start)
-    disk = kept_by(states)
-    if disk is not None:
-        disk.put(path, start, file_bytes, own)
-    states.put(("file", path), container, container.num_bytes)
-    return container
-
-
 def open_columns(
     container: Container, indices: Sequence[int], states: States
 ) -> Plan[list[OpenColumn]]:
     """Plan columns of an open file; see `open_columns_of`."""
-    (columns,) = yield from open_columns_of([ColumnsOf(container, indices, states)])
-    return columns
+    yield from open_columns_of([(container, indices)], states)
+    return [OpenColumn(container, index, container.columns.column(index)) for index in indices]
 
 
-class ColumnsOf(NamedTuple):
-    """Columns to open in an open file, and the cache for them."""
+def open_columns_of(files: Sequence[tuple[Container, Sequence[int]]], states: States) -> Plan[None]:
+    """Plan columns of open files: no round if tails or caches have their metadata, else one.
 
-    container: Container
-    indices: Sequence[int]
-    states: States
-
-
-def open_columns_of(files: Sequence[ColumnsOf]) -> Plan[list[list[OpenColumn]]]:
-    """Plan columns of open files: no round if tails or caches have their metadata, else one."""
-    opened: list[FileColumns] = []
-    missing: list[tuple[int, list[int]]] = []
-    for number, (container, indices, states) in enumerate(files):
-        file: FileColumns = states.peek(("columns", container.path)) or FileColumns(container)
-        absent = [*dict.fromkeys(indices)]
-        if file.columns:
-            absent = [index for index in absent if index not in file.columns]
-        opened.append(file)
-        if absent and (disk := kept_by(states)) is not None:
-            absent = [index for index in absent if not _recall(file, index, disk, states)]
-        if absent:
-            missing.append((number, absent))
+    Args:
+        files: open files, each with the numbers of columns.
+        states: cache for facts about the files.
+    """
+    disk = kept_by(states)
+    unopened = [
+        (container, absent) for container, indices in files if (absent := container.absent(indices))
+    ]
+    missing: Sequence[tuple[Container, Sequence[int]]] = unopened
+    if disk is not None:
+        missing = [
+            (container, columns)
+            for container, absent in unopened
+            if (columns := [index for index in absent if not _recall(container, index, disk)])
+        ]
     if missing:
-        reading = read_columns([(files[number].container, absent) for number, absent in missing])
-        columns = yield from noted(reading, kept_by(files[missing[0][0]].states))
+        yield from noted(read_columns(missing), disk)
         if sum([len(absent) for _, absent in missing]) > PLANS_A_TURN:
             yield TURN
-        for (number, indices), of_file in zip(missing, columns, strict=True):
-            path, states = files[number].container.path, files[number].states
-            # Callers that waited for the same bytes share the object that the first of them
-            # created.
-            file = opened[number] = states.peek(("columns", path)) or opened[number]
-            file.add(indices, of_file)
-            states.put(("columns", path), file, file.num_bytes)
-    columns_of = []
-    for (container, indices, states), file in zip(files, opened, strict=True):
-        if isinstance(states, ScanStates) and not states.shares(file, indices):
-            file = file.copy(indices)
-        columns_of.append(
-            [OpenColumn(container, index, file.columns[index], file) for index in indices]
-        )
-    return columns_of
+    for container, _ in unopened:
+        keep_grown(container, 0, states)
 
 
-def _recall(file: FileColumns, index: int, disk: Kept, states: States) -> bool:
+def _recall(container: Container, index: int, disk: Kept) -> bool:
     """Open a column from the disk cache. Returns False if the cache lacks its metadata."""
-    container = file.container
-    columns = recalled(lambda: read_columns([(container, [index])]), container.path, disk)
-    if columns is None:
-        return False
-    file.add([index], columns[0])
-    states.put(("columns", container.path), file, file.num_bytes)
-    return True
+    recalled(lambda: read_columns([(container, [index])]), container.path, disk)
+    return not container.absent([index])
 
 
 def from_content(plan: Plan[T], container: Container) -> Plan[T]:
@@ -226,17 +200,13 @@ def bytes_at_hand(pieces: Pieces, containers: Mapping[str, Container]) -> memory
     Raises:
         CorruptFileError: the checksum of an entry of the search-cache buffer is wrong.
     """
-    places = {path: place for place, path in enumerate(containers)}
-    files = [*containers.values()]
-    in_files = np.array([places[path] for path in pieces.paths], np.int64)
-    numbers = np.repeat(in_files, np.diff(pieces.ends, prepend=0))
-    first = np.array([file.content_start for file in files], np.int64)[numbers]
-    sizes = pieces.stops - pieces.starts
-    contents = [file.content for file in files]
-    content = _kernels.gather_spans(contents, numbers, pieces.starts - first, sizes).data
+    files = [containers[path] for path in pieces.paths]
+    held = [_kernels.HeldFile([file.content_start], [file.content]) for file in files]
+    content = _kernels.gather(held, pieces.ends, pieces.starts, pieces.stops).data
     if [file.search for file in files].count(None) < len(files):
-        ends = np.cumsum(sizes).tolist()
-        starts, spans = pieces.starts.tolist(), zip([0, *ends], ends, strict=False)
-        for number, start, (begin, end) in zip(numbers.tolist(), starts, spans, strict=True):
+        stops = np.cumsum(pieces.stops - pieces.starts).tolist()
+        numbers = np.repeat(range(len(files)), np.diff(pieces.ends, prepend=0)).tolist()
+        starts, spans = pieces.starts.tolist(), pairwise([0, *stops])
+        for number, start, (begin, end) in zip(numbers, starts, spans, strict=True):
             files[number].check(start, content[begin:end])
     return content

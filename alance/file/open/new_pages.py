@@ -6,27 +6,28 @@ a layout that the kernel lacks are loaded one by one, by a plan for each.
 
 from __future__ import annotations
 
-from operator import attrgetter
-from typing import TYPE_CHECKING, Final
+from operator import attrgetter, itemgetter
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from alance import _kernels
-from alance.file.open.columns import SMALL_BYTES, OpenColumn
-from alance.file.open.files import bytes_at_hand
-from alance.file.open.page_tables import Hole
+from alance.file.open.columns import SMALL_BYTES, OpenColumn, keep_grown
+from alance.file.open.files import bytes_at_hand, from_content
 from alance.file.open.recall import kept_by
 from alance.format.layouts import page_form
-from alance.format.plans import Pieces, together
+from alance.format.plans import ByteRange, Pieces, together
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from alance.file.older.v2_0 import FieldColumn
     from alance.file.open.columns import States
-    from alance.file.open.page_tables import PageTables
+    from alance.file.rows.fragment import OpenFragment
     from alance.format.container import Container
-    from alance.format.plans import ByteRange, Plan
+    from alance.format.layouts.base import PageState
+    from alance.format.plans import Plan
 
-_PATH, _CONTAINER = attrgetter("container.path"), attrgetter("container")
-_CONTENT_START = attrgetter("content_start")
+_PATH, _CONTENT_START = map(attrgetter, ("path", "content_start"))
+_OWNER, _IS_OWN = itemgetter(0), attrgetter("is_own")
 PADDING: Final = 64  # bytes; neighbouring pages of a file have no wider gaps
 MOST_BYTES: Final = 4 << 20  # longest range: a range from two requests is copied on the loop
 NOTHING: Final = memoryview(b"")  # constant pages have their value in the description
@@ -38,66 +39,60 @@ class NewPages:
     A page is near if the file's tail in memory has all bytes of its state, else far.
 
     Args:
-        owners: tables, as pairs of a leaf's number and its `PageTables`.
-        unknown: pages, as pairs of an index into `owners` and a page number.
+        owners: leaves as pairs of a place and the fragment that has the leaf.
+        unknown: pages as pairs of a number in `owners` and a page number.
+        states: cache for what is learned. If there is a disk cache behind it, far pages are learned
+            one by one, by plans that fill that cache.
 
     Attributes:
-        unknown: the pages, except those whose table was dropped.
+        unknown: the same pages without those of leaves whose table is not usable.
     """
 
     def __init__(
-        self, owners: Sequence[tuple[int, PageTables]], unknown: Sequence[tuple[int, int]]
+        self,
+        owners: Sequence[tuple[int, OpenFragment]],
+        unknown: Sequence[tuple[int, int]],
+        states: States,
     ) -> None:
         self._owners = owners
-        tables, columns = [], []
-        for at, own in owners:
-            tables.append(own.tables[at])
-            columns.append(own.leaves[at].column)
+        self._states = states
+        tables = [own.tables.usable(at) for at, own in owners]
+        containers = [own.containers[at] for at, own in owners]
         self.unknown = unknown
         if None in tables:
             self.unknown = [page for page in unknown if tables[page[0]] is not None]
-        paths = [*map(_PATH, columns)]
-        self._containers: dict[str, Container] = dict(
-            zip(paths, map(_CONTAINER, columns), strict=True)
-        )
+        paths = [*map(_PATH, containers)]
+        self._containers: dict[str, Container] = dict(zip(paths, containers, strict=True))
         places = dict(zip(self._containers, range(len(self._containers)), strict=True))
         files = [*map(places.__getitem__, paths)]
-        self._columns = dict(zip(files, columns, strict=True))
+        self._files = [*self._containers.values()]
         self._kernel = _kernels.NewPages(tables, self.unknown, files)
         forms = [*map(page_form, self._kernel.descriptions)]
-        self._kernel.find(forms, [*map(_CONTENT_START, self._containers.values())])
+        self._kernel.find(forms, [*map(_CONTENT_START, self._files)])
+        self._near = len(self.unknown) - len(self._kernel.far) - len(self._kernel.skipped)
+        if kept_by(states) is not None:
+            self._kernel.leave(self._kernel.far)
         self._singly: list[int] = self._kernel.skipped
 
     def hole(self, number: int) -> Hole:
         """Return a page of `unknown` as a `Hole`, to load it by itself."""
         owner, page = self.unknown[number]
-        at, tables = self._owners[owner]
-        return Hole(tables, at, page)
+        at, fragment = self._owners[owner]
+        return Hole(fragment, at, page)
 
-    def fill_known(self, states: States) -> list[int]:
+    def fill_known(self) -> list[int]:
         """Load states from caches and tails; return the indices of the pages still unknown.
 
         Raises:
             CorruptFileError: a page's description or state contradicts the format.
             UnsupportedError: a page has an unknown layout or encoding.
         """
-        if len(self._kernel.far) + len(self._singly) < len(self.unknown):
+        if self._near:
             pieces = self._pieces(far=False)
             content = NOTHING if pieces is None else bytes_at_hand(pieces, self._containers)
-            self._learn(content, states, far=False)
-        self._leave_noted(states)
-        singly, self._singly = self._singly, []
-        for at in singly:
-            if not self.hole(at).is_known(states):
-                self._singly.append(at)
+            self._learn(content, far=False)
+        self._singly = [at for at in self._singly if not self.hole(at).is_known(self._states)]
         return self._kernel.far + self._singly
-
-    def _leave_noted(self, states: States) -> None:
-        """If there is a disk cache, load far pages one by one, because their plans fill it."""
-        if kept_by(states) is not None:
-            far = self._kernel.far
-            self._kernel.leave(far)
-            self._singly = far + self._singly
 
     def leave(self, numbers: Sequence[int]) -> None:
         """Exclude pages, so that they are not loaded here."""
@@ -105,49 +100,35 @@ class NewPages:
         if self._singly:
             self._singly = [*{*self._singly}.difference(numbers)]
 
-    def learn(self, states: States) -> Plan[None]:
+    def learn(self) -> Plan[None]:
         """Plan the states of the remaining pages in one round.
 
         Raises:
             CorruptFileError: a page's description or state contradicts the format.
             UnsupportedError: a page has an unknown layout or encoding.
         """
-        self._leave_noted(states)
         if self._singly:
-            plans = [self.hole(at).learn(states) for at in self._singly]
-            yield from together([self._learn_far(states), *plans])
+            plans = [self.hole(at).learn(self._states) for at in self._singly]
+            yield from together([self._learn_far(), *plans])
         else:
-            yield from self._learn_far(states)
+            yield from self._learn_far()
 
-    def _learn_far(self, states: States) -> Plan[None]:
+    def _learn_far(self) -> Plan[None]:
         pieces = self._pieces(far=True)
         if pieces is not None:
             (content,) = yield [pieces]
-            self._learn(content, states, far=True)
+            self._learn(content, far=True)
 
-    def large(self, numbers: Sequence[int], spans: Sequence[tuple[int, int]]) -> list[int]:
-        """Select the pages that a scan of ranges of rows does not read whole.
+    def small(self, spans: Sequence[tuple[int, int]]) -> list[int]:
+        """Return the small far pages inside ranges of rows, which are to be read whole."""
+        return self._kernel.small(spans, SMALL_BYTES)
 
-        It reads a page whole if it has at most `SMALL_BYTES` and all of its rows are in a range.
-
-        Args:
-            spans: ranges of rows, ascending.
-        """
-        return self._kernel.large(numbers, spans, SMALL_BYTES)
-
-    def small_ranges(
-        self, numbers: Sequence[int], spans: Sequence[tuple[int, int]]
-    ) -> list[ByteRange]:
-        """Return the bytes of pages that are read whole, except those that `learn` reads.
-
-        Args:
-            spans: as for `large`.
-        """
-        files, ends, starts, stops = self._kernel.small_spans(
-            numbers, spans, SMALL_BYTES, PADDING, MOST_BYTES
-        )
-        paths = [*self._containers]
-        return Pieces([*map(paths.__getitem__, files)], ends, starts, stops, 0).ranges()
+    def rest(self, numbers: Sequence[int]) -> list[ByteRange]:
+        """Return the bytes of far pages beside those that `learn` reads."""
+        return [
+            ByteRange(self._files[file].path, start, stop)
+            for file, start, stop in self._kernel.rest(numbers, PADDING, MOST_BYTES)
+        ]
 
     def _pieces(self, *, far: bool) -> Pieces | None:
         """Return the byte ranges of the states of far or near pages; None if there are none."""
@@ -157,19 +138,69 @@ class NewPages:
         paths = [*self._containers]
         return Pieces([*map(paths.__getitem__, files)], ends, starts, stops, num_bytes)
 
-    def _learn(self, content: memoryview, states: States, *, far: bool) -> None:
+    def _learn(self, content: memoryview, *, far: bool) -> None:
         try:
             grown = self._kernel.learn(content, far)
         except ValueError as error:
             hole = self.hole(self._kernel.page)
-            column = hole.leaf.column
+            column = hole.column
             assert isinstance(column, OpenColumn)
             failure = column.place(hole.number).corrupt(str(error))
             column.add_place(failure, hole.number)
             raise failure from None
-        for owner, _ in self.unknown:
-            self._owners[owner][1].has_grown = True
-        for file, num_bytes in grown:
-            column = self._columns[file]
-            assert isinstance(column, OpenColumn)
-            column.file.has_grown(num_bytes, states)
+        fragments = [self._owners[owner][1] for owner in {*map(_OWNER, self.unknown)}]
+        for fragment in fragments:
+            fragment.has_grown = True
+        if not all(map(_IS_OWN, fragments)):
+            for file, num_bytes in grown:
+                keep_grown(self._files[file], num_bytes, self._states)
+
+
+class Hole(NamedTuple):
+    """A page of a table whose state is unknown."""
+
+    fragment: OpenFragment
+    at: int  # place of the leaf
+    number: int  # number of the page
+
+    @property
+    def column(self) -> OpenColumn | FieldColumn:
+        """Column of the page, for the codecs."""
+        return self.fragment.leaf(self.at).column
+
+    def fill(self, state: PageState | None) -> None:
+        """Put the page into its table, or drop the table if the kernel cannot take its rows.
+
+        Args:
+            state: None if pages of this kind of column have no state.
+
+        Raises:
+            CorruptFileError: the state contradicts the page's description.
+        """
+        table = self.fragment.tables.usable(self.at)
+        if table is None:
+            return
+        page = self.column.row_page(self.number, state)
+        if page is None:
+            self.fragment.drop([self.at])
+        else:
+            table.set(self.number, page.kernel, page.layers, page.start)
+        self.fragment.has_grown = True
+
+    def is_known(self, states: States) -> bool:
+        """Fill the hole from memory, the file's end or the disk cache; return False if unknown."""
+        column = self.column
+        if not isinstance(column, OpenColumn):
+            self.fill(None)
+            return True
+        state = column.known_state(self.number, states)
+        if state is not None:
+            self.fill(state)
+        return state is not None
+
+    def learn(self, states: States) -> Plan[None]:
+        """Plan the state of the page and fill the hole: at most one round."""
+        column = self.column
+        assert isinstance(column, OpenColumn)  # other pages are always known
+        learning = column.learn(self.number, states)
+        self.fill((yield from from_content(learning, column.container)))

@@ -52,7 +52,8 @@ def open_plain(
     Raises:
         CorruptFileError: the file is not a Lance file, or its columns do not fit its schema.
     """
-    cached: PlainFile | None = states.peek(plain_key(path))
+    key = plain_key(path)
+    cached: PlainFile | None = states.peek(key)
     if cached is not None:
         return cached
     container = yield from open_file(path, file_bytes, states, tail_bytes)
@@ -61,7 +62,7 @@ def open_plain(
     columns = yield from columns_of(container, schema, states)
     file = PlainFile(FileSource(path, file_bytes, columns), container, schema, descriptor.length)
     metadata_bytes = sum(map(len, schema.metadata.values()))
-    states.put(plain_key(path), file, 1000 + 500 * len(columns) + metadata_bytes)
+    states.put(key, file, 1000 + 500 * len(columns) + metadata_bytes)
     return file
 
 

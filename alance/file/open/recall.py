@@ -14,7 +14,8 @@ from alance.format.plans import TURN, ByteRange, Done, NotAtHand, T, answered, s
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Hashable, Sequence
 
-    from alance.file.open.columns import FileColumns, States
+    from alance._kernels import LeafTables
+    from alance.file.open.columns import States
     from alance.format.container import Container
     from alance.format.plans import Extent, Plan
 
@@ -139,6 +140,9 @@ class OwnStates:
     def peek(self, key: Hashable) -> Any | None:
         return self._known.get(key)
 
+    def peek_all(self, keys: Sequence[Hashable]) -> list[Any | None]:
+        return [*map(self._known.get, keys)]
+
     def put(self, key: Hashable, value: Any, num_bytes: int) -> None:
         self._known[key] = value
 
@@ -166,15 +170,18 @@ class ScanStates:
         """Count hits (`held`) and misses (`waited`) of the page cache."""
         self._cold = max(0, self._cold - held) + COLD_STEP * waited
 
-    def shares(self, file: FileColumns, indices: Sequence[int]) -> bool:
-        """Return True if new page states of these columns go into the session's cache."""
+    def shares(self, tables: LeafTables) -> bool:
+        """Return True if learned page states of a fragment go into the session's cache."""
         if self._budget <= 0:
             return False
-        self._budget -= file.state_bytes(indices)
+        self._budget -= tables.state_bytes
         return self._budget >= 0
 
     def peek(self, key: Hashable) -> Any | None:
         return self._cache.peek(key)
+
+    def peek_all(self, keys: Sequence[Hashable]) -> list[Any | None]:
+        return self._cache.peek_all(keys)
 
     def put(self, key: Hashable, value: Any, num_bytes: int) -> None:
         self._cache.put(key, value, num_bytes)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from alance.file.open.columns import OpenColumn
 from alance.file_version import FileVersion
 from alance.io.events import trace
 
@@ -12,7 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from alance.file.older.v2_0 import FieldColumn
-    from alance.file.open.columns import OpenColumn
     from alance.file.rows.fragment import OpenFragment
     from alance.format.field import Field
 
@@ -41,4 +41,5 @@ def _spans(column: OpenColumn | FieldColumn) -> list[tuple[int, int]]:
 
         if isinstance(column, BatchedColumn):
             return column.spans()
-    return [(start, start + size) for page in column.column.pages for start, size in page.buffers]
+    pages = column.pages if isinstance(column, OpenColumn) else column.column.pages
+    return [(start, start + size) for page in pages for start, size in page.buffers]

@@ -6,45 +6,54 @@ fragment have the same rows.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+import threading
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, cast
 
+from alance import _kernels
 from alance.errors import AlanceError, CorruptFileError
-from alance.file.batches import completed, empty_columns, in_order, leaf_bytes, one_array
-from alance.file.older.entry import holds_packed_lists, is_older, merged, open_older, refuse_mixed
+from alance.file.batches import completed, empty_columns, in_order, one_array
+from alance.file.older.entry import is_older, open_older
 from alance.file.open.columns import OpenColumn
-from alance.file.open.files import ColumnsOf, FileOf, open_columns_of, open_files
-from alance.file.open.page_tables import PageTables
-from alance.file.rows.leaves import OpenLeaf, Parts
+from alance.file.open.files import FileOf, open_columns_of, open_files
+from alance.file.open.recall import ScanStates
+from alance.file.rows.field_forms import with_tables
+from alance.file.rows.leaves import LeafSet, OpenLeaf, Parts
 from alance.file.rows.placed_rows import fetch_placed, placed_rows
 from alance.file.rows.ranged import loads_of_range, read_ranges
-from alance.format.layouts.fields import LeafColumn, assemble, leaf_columns
+from alance.format.layouts.fields import assemble, leaf_columns
 from alance.format.plans import PLANS_A_TURN, TURN, all_read, joined_spans, together
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
     from alance.arrays import Int64s
     from alance.file.older.v2_0 import FieldRows
     from alance.file.open.columns import States
+    from alance.file.rows.field_forms import FieldForms
     from alance.file.rows.placed_columns import PlacedColumns, PlacedRows
+    from alance.format.container import Container
     from alance.format.field import Field
     from alance.format.layouts.base import DecodeTask, PageValues
+    from alance.format.layouts.fields import LeafColumn
     from alance.format.plans import Pieces, Plan, Reader
     from alance.format.schema import Schema
 
     Found: TypeAlias = list[DecodeTask] | FieldRows | Parts
+    _Part: TypeAlias = tuple[Container, Sequence[int | None], int | None]
+
+NONE_LEFT_OUT: Final[frozenset[int]] = frozenset()
+_CONTENT_START, _COLUMNS = map(attrgetter, ("content_start", "columns"))
 
 
 class FileSource(NamedTuple):
     """Data file of a fragment: its location, and the column index of each field."""
 
     location: str
-    file_bytes: int  # exact size
-    columns: dict[int, int]  # field id -> column index
+    file_bytes: int  # exact
+    columns: Mapping[int, int]  # field id -> column index
 
 
 class FragmentTask(NamedTuple):
@@ -160,58 +169,145 @@ def encoded_bytes(rows: Found) -> int:
     return rows.num_bytes
 
 
-@dataclass(eq=False)
 class OpenFragment:
-    """Fragment with opened columns of a projection.
+    """A fragment with open columns of a projection. Immutable, but learns page states.
 
-    Immutable, except that page states are added.
+    Attributes:
+        num_rows: physical rows, deleted ones included.
+        own: leaves of the projection that the fragment has.
+        containers: file of each leaf.
+        tables: page table of each leaf.
+        is_own: True if the tables are copies of which no cache knows.
+        placed: places of the leaves whose table is usable.
+        whole: True for each leaf whose file is in memory whole; a single bool if all leaves agree.
+        kinds: class of each leaf that is no `OpenColumn`; None if there are none.
+        encoded_bytes: bytes of all pages of the projection.
+        row_bytes: estimated memory of a decoded row: of each leaf the larger of its encoded and
+            fixed-width bytes, because a constant page has no encoded bytes.
+        has_grown: True if pages were learned since the memory of the tables was last measured.
+        lock: held by a thread while it learns pages.
     """
 
-    schema: Schema
-    num_rows: int  # number of physical rows, including deleted rows
-    leaves: tuple[OpenLeaf, ...]
-    leaf_ids: tuple[int, ...]  # field id of each leaf
+    __slots__ = (
+        "_left_out",
+        "_opened",
+        "_ranged",
+        "containers",
+        "encoded_bytes",
+        "has_grown",
+        "is_own",
+        "kinds",
+        "lock",
+        "num_rows",
+        "own",
+        "placed",
+        "row_bytes",
+        "schema",
+        "tables",
+        "whole",
+    )
 
-    @cached_property
-    def leaf_sizes(self) -> list[int]:
-        """Bytes of the pages of each leaf."""
-        return [leaf.column.encoded_bytes for leaf in self.leaves]
+    def __init__(
+        self,
+        schema: Schema,
+        num_rows: int,
+        own: LeafSet,
+        containers: Sequence[Container],
+        tables: _kernels.LeafTables,
+        *,
+        is_own: bool = False,
+        opened: Mapping[int, OpenLeaf] | None = None,
+    ) -> None:
+        self.schema = schema
+        self.num_rows = num_rows
+        self.own = own
+        self.containers = containers
+        self.tables = tables
+        self.is_own = is_own
+        self.placed = tables.placed
+        self.whole: bool | Sequence[bool] = not any(map(_CONTENT_START, containers))
+        if not (self.whole or all(map(_CONTENT_START, containers))):
+            self.whole = [container.is_whole for container in containers]
+        self._opened: dict[int, OpenLeaf] = {**opened} if opened else {}
+        self.kinds = [type(leaf.column) for leaf in opened.values()] if opened else None
+        self.encoded_bytes = sum(tables.sizes)
+        self.row_bytes = tables.row_bytes(num_rows, own.row_bytes)
+        self.has_grown = True
+        self.lock = threading.Lock()
+        self._ranged: FieldForms | None = None
+        self._left_out: frozenset[int] = NONE_LEFT_OUT
 
-    @cached_property
-    def encoded_bytes(self) -> int:
-        """Total bytes of the pages of all leaves."""
-        return sum(self.leaf_sizes)
+    def leaf(self, at: int) -> OpenLeaf:
+        """Leaf for the codecs, made when it is first needed.
+
+        Args:
+            at: its place among the leaves.
+        """
+        leaf = self._opened.get(at)
+        if leaf is None:
+            tables = self.tables
+            column = tables.column(at)
+            assert column is not None
+            opened = OpenColumn(self.containers[at], tables.number(at), column, self.is_own)
+            leaf = self._opened[at] = OpenLeaf(self.own.columns[at], opened)
+        return leaf
+
+    @property
+    def leaves(self) -> list[OpenLeaf]:
+        """All leaves for the codecs."""
+        return [*map(self.leaf, range(len(self.own.ids)))]
+
+    @property
+    def is_listed(self) -> bool:
+        """True if all leaves have columns of their own, as in files of 2.1 and later."""
+        return self.kinds is None or {*self.kinds} == {OpenColumn}
+
+    def drop(self, places: Iterable[int]) -> None:
+        """Make tables of leaves unusable: the kernel cannot take their rows."""
+        for at in places:
+            self.tables.drop(at)
+        self.placed = self.tables.placed
+        self._ranged = None
+
+    def leave_out(self, places: Iterable[int]) -> None:
+        """Exclude leaves from `ranged`; single rows are still taken from their tables."""
+        self._left_out = self._left_out.union(places)
+        self._ranged = None
+
+    @property
+    def ranged(self) -> FieldForms:
+        """Fields of which the kernel takes ranges of rows, for the tables as they are now."""
+        if self._ranged is None:
+            forms = self.own.copied_forms
+            if self._left_out or len(self.placed) < len(self.own.ids):
+                forms = with_tables(forms, {*self.placed}.difference(self._left_out))
+            self._ranged = forms
+        return self._ranged
+
+    def by_file(self, forms: FieldForms) -> list[tuple[FieldForms, bool]]:
+        """Split forms into those with all files in memory whole (True), and the others (False).
+
+        Omits an empty part.
+        """
+        if isinstance(self.whole, bool):
+            return [(forms, self.whole)] if forms.forms else []
+        are_whole = [all(map(self.whole.__getitem__, form.leaves)) for form in forms.forms]
+        parts = [
+            (forms.only([way is is_whole for way in are_whole]), is_whole)
+            for is_whole in (True, False)
+        ]
+        return [part for part in parts if part[0].forms]
 
     @property
     def num_bytes(self) -> int:
         """Memory of the columns and their page states in bytes."""
-        return 100 + self.tables.num_bytes
+        return 400 + 8 * len(self.containers) + self.tables.num_bytes
 
     @property
     def page_rows(self) -> int:
         """Rows of the first page of the first column; all rows if there is no such page."""
-        column = self.leaves[0].column if self.leaves else None
-        if not isinstance(column, OpenColumn) or not column.column.num_pages:
-            return self.num_rows
-        return max(1, column.column.pages[0].num_rows)
-
-    @cached_property
-    def row_bytes(self) -> float:
-        """Estimated bytes of memory per decoded row.
-
-        It is the sum over all leaves of the encoded bytes or the fixed width, whichever is larger,
-        because a constant page has no encoded bytes.
-        """
-        rows = max(1, self.num_rows)
-        fixed = self.schema.remember(
-            (leaf_bytes, self.leaf_ids), lambda: [leaf_bytes(leaf.leaf) for leaf in self.leaves]
-        )
-        return sum(map(max, [size / rows for size in self.leaf_sizes], fixed))
-
-    @cached_property
-    def tables(self) -> PageTables:
-        """Page tables of the leaves."""
-        return PageTables(self.schema, self.leaves, self.leaf_ids)
+        column = self.tables.column(0) if self.containers else None
+        return self.num_rows if column is None or not len(column) else max(1, column.page(0)[1])
 
     def take(self, rows: Int64s, states: States, *, guess: bool = True) -> Plan[FragmentTask]:
         """Plan single rows with all their bytes; see `take_rows`."""
@@ -272,18 +368,18 @@ class OpenFragment:
 
     def leaves_of(self, ids: Iterable[int]) -> list[OpenLeaf]:
         """Return the leaves with these field ids; ids without a leaf are skipped."""
-        by_field = self.tables.by_field
-        return [by_field[field_id] for field_id in ids if field_id in by_field]
+        places = self.own.places
+        return [self.leaf(places[field_id]) for field_id in ids if field_id in places]
 
     def leaves_beside(self) -> list[OpenLeaf]:
         """Return the leaves whose ranges of rows are decoded without the kernel."""
-        return self._others(self.tables.ranged.fields.leaves)
+        return self._others(self.ranged.leaves)
 
-    def _others(self, numbers: Iterable[int]) -> list[OpenLeaf]:
-        left_out = frozenset(numbers)
-        if len(left_out) == len(self.leaves):
+    def _others(self, places: Collection[int]) -> list[OpenLeaf]:
+        if len(places) == len(self.own.ids):
             return []
-        return [leaf for number, leaf in enumerate(self.leaves) if number not in left_out]
+        others = {*range(len(self.own.ids))}.difference(places)
+        return [*map(self.leaf, sorted(others))]
 
     def _read(
         self, leaves: Sequence[OpenLeaf], spans: Sequence[tuple[int, int]], states: States
@@ -337,19 +433,14 @@ def take_rows(
 
 
 class ToOpen(NamedTuple):
-    """Fragment to open: its files, its number of physical rows, and the cache for the files."""
+    """A fragment to open: its files, its physical rows, and the cache for facts about the files.
+
+    The caches of fragments that are opened together are views of one.
+    """
 
     files: Sequence[FileSource]
     num_rows: int
     states: States
-
-
-class _FileToOpen(NamedTuple):
-    """File to open: the number of its fragment, and the leaves in the file."""
-
-    fragment: int
-    source: FileSource
-    leaves: Sequence[LeafColumn]
 
 
 def open_fragment(
@@ -368,93 +459,124 @@ def open_fragments(schema: Schema, to_open: Sequence[ToOpen]) -> Plan[list[OpenF
     Raises:
         CorruptFileError: a column does not have as many rows as its fragment.
     """
-    leaves, ids, top = schema.remember(open_fragments, lambda: _columns_of(schema))
-    files: list[_FileToOpen] = []
-    for number, (sources, _, _) in enumerate(to_open):
-        for source in sources:
-            own = [leaf for leaf in leaves if leaf.field.id in source.columns]
-            if own or holds_packed_lists(schema.fields, source.columns):
-                files.append(_FileToOpen(number, source, own))
-    opened = yield from _open_leaves(schema, to_open, files, top)
-    if sum(map(len, opened)) > PLANS_A_TURN:
-        yield TURN
-    groups: list[list[list[OpenLeaf]]] = [[] for _ in to_open]
-    for file, own_leaves in zip(files, opened, strict=True):
-        groups[file.fragment].append(own_leaves)
-    fragments = []
-    for number, (group, (_, num_rows, _)) in enumerate(zip(groups, to_open, strict=True), 1):
-        by_field = _by_field(schema, group, num_rows)
-        own_ids = tuple(by_field)
-        if own_ids == ids:
-            own_ids = ids  # share one object between all fragments
+    every = LeafSet.of_schema(schema)
+    files: list[tuple[int, FileSource]] = [
+        (number, source)
+        for number, (sources, _, _) in enumerate(to_open)
+        for source in sources
+        if not (
+            every.places.keys().isdisjoint(source.columns)
+            and every.packed.isdisjoint(source.columns)
+        )
+    ]
+    if not files:
+        return [_of_columns(schema, every, (), fragment) for fragment in to_open]
+    cache = to_open[0].states
+    containers = yield from open_files([FileOf(*source[:2]) for _, source in files], cache)
+    newer: list[tuple[Container, Sequence[int]]] = []
+    older: list[Plan[Any]] = []
+    # Of each fragment: its files, the columns of their leaves, and the numbers of plans in `older`.
+    parts: list[list[_Part]] = [[] for _ in to_open]
+    for (number, source), container in zip(files, containers, strict=True):
+        place = None
+        indices = [*map(source.columns.get, every.ids)]
+        if is_older(container):
+            place = len(older)
+            older.append(open_older(schema.fields, source.columns, container, cache))
         else:
-            by_field = {field: by_field[field] for field in (*ids, *top) if field in by_field}
-            own_ids = tuple(by_field)
-        fragments.append(OpenFragment(schema, num_rows, tuple(by_field.values()), own_ids))
+            own = [at for at in indices if at is not None] if None in indices else indices
+            newer.append((container, cast("list[int]", own)))
+        parts[number].append((container, indices, place))
+    leaves: list[list[OpenLeaf]] = []
+    if older:
+        _, *leaves = yield from together([open_columns_of(newer, cache), *older])
+    else:
+        yield from open_columns_of(newer, cache)
+    if len(every.ids) * len(files) > PLANS_A_TURN:
+        yield TURN
+    fragments = []
+    for number, (own_parts, fragment) in enumerate(zip(parts, to_open, strict=True), 1):
+        if older and any(place is not None for _, _, place in own_parts):
+            fragments.append(_with_older(schema, every, own_parts, leaves, fragment.num_rows))
+        else:
+            fragments.append(_of_columns(schema, every, own_parts, fragment))
         if number % PLANS_A_TURN == 0:
             yield TURN
     return fragments
 
 
-def _by_field(
-    schema: Schema, files: Sequence[Sequence[OpenLeaf]], num_rows: int
-) -> dict[int, OpenLeaf]:
-    """Return the leaves in a fragment's files by field id."""
+def _of_columns(
+    schema: Schema, every: LeafSet, parts: Sequence[_Part], fragment: ToOpen
+) -> OpenFragment:
+    """Return a fragment of files whose leaves have columns of their own.
+
+    Raises:
+        CorruptFileError: a column does not have as many rows as its fragment.
+    """
+    num_rows, states = fragment[1:]
+    files, columns, _ = zip(*parts, strict=True) if parts else [()] * 3
+    tables = _kernels.LeafTables([*map(_COLUMNS, files)], columns, every.usable)
+    own = every
+    if len(tables) < len(every.ids):
+        own = LeafSet.of_columns(schema, [*map(every.columns.__getitem__, tables.leaves)])
+    containers = [*map(files.__getitem__, tables.files)]
+    misfit = tables.misfit(num_rows, every.times)
+    if misfit is not None:
+        at, rows = misfit
+        raise _other_rows(own.columns[at], containers[at], rows, num_rows)
+    is_own = isinstance(states, ScanStates) and not states.shares(tables)
+    if is_own:
+        tables = tables.copy()
+    return OpenFragment(schema, num_rows, own, containers, tables, is_own=is_own)
+
+
+def _with_older(
+    schema: Schema,
+    every: LeafSet,
+    parts: Sequence[_Part],
+    older: Sequence[Sequence[OpenLeaf]],
+    num_rows: int,
+) -> OpenFragment:
+    """Return a fragment with files of 2.0 or 0.1, which store whole fields.
+
+    Raises:
+        CorruptFileError: a column does not have as many rows as its fragment.
+    """
+    from alance.file.older.v2_0_open import merged, refuse_mixed
+
     by_field: dict[int, OpenLeaf] = {}
-    for leaves in files:
-        for leaf in leaves:
+    for container, columns, number in parts:
+        own = [
+            OpenLeaf(leaf, OpenColumn(container, index, container.columns.column(index)))
+            for leaf, index in zip(every.columns, columns, strict=True)
+            if number is None and index is not None
+        ]
+        for leaf in own if number is None else older[number]:
             twin = by_field.get(leaf.leaf.field.id)
             by_field[leaf.leaf.field.id] = leaf if twin is None else merged(twin, leaf)
-    if len(files) > 1:
+    if len(parts) > 1:
         refuse_mixed(schema.fields, by_field)
-    for leaf in by_field.values():
+    ids = dict.fromkeys([*every.ids, *[field.id for field in schema.fields]])
+    leaves = [by_field[field_id] for field_id in ids if field_id in by_field]
+    for leaf in leaves:
         if leaf.column.num_rows != num_rows * leaf.leaf.multiplier:
-            raise CorruptFileError(
-                f"field {leaf.leaf.field.name!r} in {leaf.column.container.path}: "
-                f"{leaf.column.num_rows} rows, the fragment has {num_rows}"
-            )
-    return by_field
-
-
-def _columns_of(schema: Schema) -> tuple[Sequence[LeafColumn], tuple[int, ...], Collection[int]]:
-    """Return the leaves of a schema, their field ids, and the ids of the top-level fields."""
-    leaves = [leaf for field in schema.fields for leaf in leaf_columns(field)]
-    ids = tuple([leaf.field.id for leaf in leaves])
-    return leaves, ids, {field.id: None for field in schema.fields}
-
-
-def _open_leaves(
-    schema: Schema, to_open: Sequence[ToOpen], files: Sequence[_FileToOpen], top: Collection[int]
-) -> Plan[list[list[OpenLeaf]]]:
-    """Plan the leaves of each file: files of 2.1 and later together, older files one by one."""
-    containers = yield from open_files(
+            raise _other_rows(leaf.leaf, leaf.column.container, leaf.column.num_rows, num_rows)
+    leaf_set = LeafSet.of_columns(schema, [leaf.leaf for leaf in leaves])
+    tables = _kernels.LeafTables(
         [
-            FileOf(source.location, source.file_bytes, to_open[number].states)
-            for number, source, _ in files
+            leaf.listed(is_usable=is_usable)
+            for leaf, is_usable in zip(leaves, leaf_set.usable, strict=True)
         ]
     )
-    newer: list[ColumnsOf] = []
-    older: dict[int, Plan[list[OpenLeaf]]] = {}
-    for place, (file, container) in enumerate(zip(files, containers, strict=True)):
-        states, columns = to_open[file.fragment].states, file.source.columns
-        if is_older(container):
-            older[place] = open_older(schema.fields, columns, container, states)
-        else:
-            indices = [columns[leaf.field.id] for leaf in file.leaves]
-            newer.append(ColumnsOf(container, indices, states))
-    of_older: list[list[OpenLeaf]] = []
-    if older:
-        plans: list[Plan[Any]] = [open_columns_of(newer), together([*older.values()])]
-        opened, of_older = yield from together(plans)
-    else:
-        opened = yield from open_columns_of(newer)
-    old, new = dict(zip(older, of_older, strict=True)), iter(opened)
-    return [
-        old[place]
-        if place in old
-        else [
-            OpenLeaf(leaf, column, leaf.field.id in top)
-            for leaf, column in zip(file.leaves, next(new), strict=True)
-        ]
-        for place, file in enumerate(files)
-    ]
+    containers = [leaf.column.container for leaf in leaves]
+    return OpenFragment(
+        schema, num_rows, leaf_set, containers, tables, opened=dict(enumerate(leaves))
+    )
+
+
+def _other_rows(
+    leaf: LeafColumn, container: Container, rows: int, num_rows: int
+) -> CorruptFileError:
+    return CorruptFileError(
+        f"field {leaf.field.name!r} in {container.path}: {rows} rows, the fragment has {num_rows}"
+    )

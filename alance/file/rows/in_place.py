@@ -66,7 +66,7 @@ class LocalRows:
         if not schema.fields:
             return empty_columns(self.num_rows)
         try:
-            with self.fragment.tables.lock:  # so that threads do not load the same page states
+            with self.fragment.lock:  # so that threads do not learn the same pages
                 placing = place_range(self.fragment, self.start, self.stop, OwnStates())
                 columns = answered(placing, self._read)
             decoded = []

@@ -27,19 +27,15 @@ from alance.format.plans import PLANS_A_TURN, TURN, together
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from alance._kernels import RowTable
     from alance.arrays import Int64s
     from alance.file.open.columns import States
-    from alance.file.open.page_tables import PageTables
     from alance.file.rows.fragment import Found, OpenFragment
     from alance.file.rows.leaves import OpenLeaf
     from alance.format.plans import Plan
 
-PLACED_AT_ONCE: Final = 1 << 17  # rows times columns to place per call: 1 to 4 milliseconds
-_CONTAINERS, _PATH = map(attrgetter, ("containers", "path"))
+PLACED_AT_ONCE: Final = 1 << 17  # rows times columns that a call places: 1 to 4 milliseconds
+_CONTAINERS, _PATH, _TABLES = map(attrgetter, ("containers", "path", "tables"))
 _PLACED, _WHOLE, _KINDS = map(attrgetter, ("placed", "whole", "kinds"))
-# Page tables of an `OpenFragment`; tables of a `PageTables`.
-_PAGES = _TABLES = attrgetter("tables")
 NO_LEAVES: Final[frozenset[int]] = frozenset()
 # Above this number of guesses, wasted bytes cost more than a round of 30 ms.
 GUESSED_PLACES: Final = 64
@@ -71,12 +67,11 @@ def placed_rows(
         UnsupportedError: a page has an unknown layout or encoding.
     """
     plans, first = [], 0
-    for _, alike in groupby(fragments, attrgetter("leaf_ids")):
+    for _, alike in groupby(fragments, attrgetter("own.ids")):
         last = first + len([*alike])
         begin = ends[first - 1] if first else 0
         own_ends = [end - begin for end in ends[first:last]] if first else ends[:last]
-        tables = [*map(_PAGES, fragments[first:last])]
-        request = _RowRequest(tables, rows[begin : ends[last - 1]], own_ends)
+        request = _RowRequest(fragments[first:last], rows[begin : ends[last - 1]], own_ends)
         plans.append(_rows_of(request, states, guess))
         first = last
     groups = yield from together(plans)
@@ -100,12 +95,11 @@ class _RowRequest(NamedTuple):
     """Rows of fragments that have the same leaves.
 
     Attributes:
-        tables: page tables of each fragment.
         rows: row offsets of all fragments, concatenated.
         ends: end of each fragment's offsets in `rows`.
     """
 
-    tables: Sequence[PageTables]
+    fragments: Sequence[OpenFragment]
     rows: Int64s
     ends: Sequence[int]
 
@@ -123,9 +117,9 @@ class _RowRequest(NamedTuple):
         Args:
             apart: numbers of the leaves whose rows are guessed, by the number of the fragment.
         """
-        tables, numbers, runs, first = self.tables, range(len(self.tables)), [], 0
+        numbers, runs, first = range(len(self.fragments)), [], 0
         ways = zip(
-            *[map(way, tables) for way in (_PLACED, _WHOLE, _KINDS)],
+            *[map(way, self.fragments) for way in (_PLACED, _WHOLE, _KINDS)],
             map(apart.get, numbers),
             strict=True,
         )
@@ -134,9 +128,8 @@ class _RowRequest(NamedTuple):
             begin = self.ends[first - 1] if first else 0
             rows = self.rows[begin : self.ends[last - 1]]
             ends = [end - begin for end in self.ends[first:last]] if first else self.ends[:last]
-            by_leaf = [*zip(*map(_TABLES, tables[first:last]), strict=True)]
             left_out = apart.get(first, NO_LEAVES)
-            runs.append(_Run(tables[first:last], by_leaf, first, rows, ends, left_out))
+            runs.append(_Run(self.fragments[first:last], first, rows, ends, left_out))
             first = last
         return runs
 
@@ -145,14 +138,11 @@ class _Run(NamedTuple):
     """Rows of consecutive fragments that are placed together.
 
     Attributes:
-        by_leaf: for each leaf, its table in each fragment; a copy, because `PageTables` may drop
-            tables.
         first: number of the first fragment.
         apart: numbers of the leaves whose rows are guessed.
     """
 
-    tables: Sequence[PageTables]
-    by_leaf: Sequence[Sequence[RowTable | None]]
+    fragments: Sequence[OpenFragment]
     first: int
     rows: Int64s
     ends: Sequence[int]
@@ -162,9 +152,10 @@ class _Run(NamedTuple):
         """Split the fields into batches, each for one kernel call."""
         if not len(self.rows):
             return []
-        own, batches = self.tables[0], []
-        placed = {*own.placed}.difference(self.apart) if self.apart else {*own.placed}
-        forms = with_tables(own.forms, placed)
+        own, batches = self.fragments[0], []
+        forms = own.own.forms
+        if self.apart or len(own.placed) < len(own.own.ids):
+            forms = with_tables(forms, {*own.placed}.difference(self.apart))
         for part, is_whole in own.by_file(forms):
             step = max(1, PLACED_AT_ONCE // max(1, len(self.rows)))
             if len(part.leaves) <= step:
@@ -178,7 +169,7 @@ class _Run(NamedTuple):
 
     def others(self, columns: Sequence[PlacedColumns]) -> list[int]:
         """Return the numbers of the leaves that are not in `columns`."""
-        numbers = range(len(self.tables[0].leaves)) if len(self.rows) else ()
+        numbers = range(len(self.fragments[0].containers)) if len(self.rows) else ()
         own = {at for part in columns for at in part.fields.leaves}
         return [at for at in numbers if at not in own] if len(own) < len(numbers) else []
 
@@ -198,15 +189,15 @@ class _Batch(NamedTuple):
         """Place the rows. The plan's `unknown` has the pages of unknown state."""
         run, leaves = self.run, self.fields.leaves
         try:
-            return _kernels.plan_rows([run.by_leaf[at] for at in leaves], run.rows, run.ends)  # type: ignore[misc]  # of placed leaves none is None
+            return _kernels.plan_rows([*map(_TABLES, run.fragments)], leaves, run.rows, run.ends)
         except ValueError as error:
-            path = run.tables[0].containers[leaves[0]].path
+            path = run.fragments[0].containers[leaves[0]].path
             raise CorruptFileError(f"{path}: {error}") from error
 
     def placed(self, plan: _kernels.RowPlan) -> PlacedColumns:
         """Return the placed rows, with their bytes if the files are completely in memory."""
-        by_leaf = [*zip(*map(_CONTAINERS, self.run.tables), strict=True)]
-        containers = [container for at in self.fields.leaves for container in by_leaf[at]]
+        by_leaf = [*zip(*map(_CONTAINERS, self.run.fragments), strict=True)]
+        containers = [*chain.from_iterable(map(by_leaf.__getitem__, self.fields.leaves))]
         placed = PlacedRows(plan, [*map(_PATH, containers)])
         if self.is_whole and not placed.is_read:
             by_path = {container.path: container for container in containers}
@@ -216,7 +207,7 @@ class _Batch(NamedTuple):
 
 def _rows_of(request: _RowRequest, states: States, guess: bool) -> Plan[list[FoundRows]]:
     apart: dict[int, set[int]] = {}
-    is_guessed = guess and len(request.tables[0].leaves) * request.num_runs <= GUESSED_PLACES
+    is_guessed = guess and len(request.fragments[0].containers) * request.num_runs <= GUESSED_PLACES
     while True:
         runs = request.runs(apart)
         batches = [*chain.from_iterable(map(_Run.batches, runs))]
@@ -231,24 +222,24 @@ def _rows_of(request: _RowRequest, states: States, guess: bool) -> Plan[list[Fou
         is_much = num_unknown > PLANS_A_TURN
         if is_much:
             yield TURN
-        owners: list[tuple[int, PageTables]] = []
+        owners: list[tuple[int, OpenFragment]] = []
         unknown: list[tuple[int, int]] = []
         for batch, plan in zip(batches, plans, strict=True):
             unknown += [(len(owners) + table, page) for table, page in plan.unknown]
-            owners += product(batch.fields.leaves, batch.run.tables)
-        pages = NewPages(owners, unknown)
-        missing = pages.fill_known(states)
+            owners += product(batch.fields.leaves, batch.run.fragments)
+        pages = NewPages(owners, unknown, states)
+        missing = pages.fill_known()
         if is_much:
             yield TURN
         if is_guessed and missing:
-            guessed = [at for at in missing if not pages.hole(at).leaf.column.container.is_whole]
+            guessed = [at for at in missing if not pages.hole(at).column.container.is_whole]
             pages.leave(guessed)
             for hole in map(pages.hole, guessed):
-                number = [own is hole.tables for own in request.tables].index(True)
+                number = [own is hole.fragment for own in request.fragments].index(True)
                 apart.setdefault(number, set()).add(hole.at)
             missing = [*{*missing}.difference(guessed)]
         if missing:
-            yield from pages.learn(states)
+            yield from pages.learn()
             if is_much:
                 yield TURN
     columns: dict[int, list[PlacedColumns]] = {run.first: [] for run in runs}
@@ -279,10 +270,10 @@ def _drop_unfit(batches: Sequence[_Batch], plans: Sequence[_kernels.RowPlan]) ->
     """
     is_any = False
     for batch, plan in zip(batches, plans, strict=True):
-        for at in batch.fields.unfit(plan, range(len(batch.fields.leaves))):
+        unfit = batch.fields.unfit(plan, range(len(batch.fields.leaves)))
+        for fragment in batch.run.fragments if unfit else ():
             is_any = True
-            for tables in batch.run.tables:
-                tables.drop(at)
+            fragment.drop(unfit)
     return is_any
 
 
@@ -290,17 +281,17 @@ def _read_leaves(
     run: _Run, numbers: Sequence[int], states: States, guess: bool
 ) -> Plan[dict[int, Found]]:
     """Plan the rows of leaves that the kernel cannot decode, by field id."""
-    leaves = run.tables[0].leaves
+    ids = run.fragments[0].own.ids
     spans = [
-        (tables.leaves, run.rows[first:last])
-        for tables, (first, last) in zip(run.tables, pairwise([0, *run.ends]), strict=True)
+        (fragment, run.rows[first:last])
+        for fragment, (first, last) in zip(run.fragments, pairwise([0, *run.ends]), strict=True)
         if first < last
     ]
-    plans = [_taken(own[at], rows, states, guess) for at in numbers for own, rows in spans]
+    plans = [_taken(own.leaf(at), rows, states, guess) for at in numbers for own, rows in spans]
     pieces, rows_of, count = (yield from together(plans)), {}, len(spans)
     for first, at in enumerate(numbers):
         parts = pieces[first * count : (first + 1) * count]
-        rows_of[leaves[at].leaf.field.id] = parts[0] if count == 1 else Parts(parts)
+        rows_of[ids[at]] = parts[0] if count == 1 else Parts(parts)
     return rows_of
 
 

@@ -9,6 +9,7 @@ values, some kinds of pages) are planned and decoded separately, column by colum
 from __future__ import annotations
 
 from itertools import chain, pairwise, product
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from alance import _kernels
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from alance.file.open.columns import States
-    from alance.file.open.page_tables import PageTables, RangeTables
+    from alance.file.rows.field_forms import FieldForms
     from alance.file.rows.fragment import OpenFragment
     from alance.format.container import Container
     from alance.format.plans import Plan
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 LEARNED_AT_ONCE: Final = 64  # pages learned by one plan: a millisecond or two
 FEW_PIECES: Final = 16  # as many as a read answers on the loop
 LARGE_BYTES: Final = 32 << 10  # mean piece from which a copy costs more than a request of its own
+_PATH = attrgetter("path")
 
 
 class PageBytes:
@@ -43,29 +45,26 @@ class PageBytes:
             for container in containers
         }
 
-    def of(self, tables: RangeTables) -> list[_kernels.HeldFile]:
-        """Return the bytes in memory of each column's file.
+    def of(self, paths: Sequence[str]) -> list[_kernels.HeldFile]:
+        """Return the held bytes of some of the files."""
+        return [*map(self._files.__getitem__, paths)]
 
-        These files must be among those of this object.
-        """
-        return [*map(self._files.__getitem__, tables.paths)]
-
-    def hold(self, ranges: Sequence[ByteRange]) -> Plan[None]:
-        """Plan ranges of the files: one round, or none if there are no ranges."""
-        for part, content in zip(ranges, (yield ranges) if ranges else (), strict=True):
+    def read(self, ranges: Sequence[ByteRange]) -> Plan[None]:
+        """Plan ranges: one round."""
+        for part, content in zip(ranges, (yield ranges), strict=True):
             self._files[part.path].add(part.start, content)
 
-    def read(self, plan: _kernels.RowPlan, tables: RangeTables) -> Plan[None]:
-        """Plan the bytes that a row plan needs and that are not in memory; at most one round.
+    def read_rows(self, plan: _kernels.RowPlan, paths: Sequence[str]) -> Plan[None]:
+        """Plan the bytes that a row plan needs and that are not here yet: one round at most.
 
         Few or large pieces are requested as ranges, and used without a copy. Many small pieces are
         requested as one buffer per file, because a range costs about as much as a request.
 
         Args:
-            tables: tables of the row plan.
+            paths: file of each table of the row plan.
         """
         numbers = dict(zip(self._files, range(len(self._files)), strict=True))
-        files = [*map(numbers.__getitem__, tables.paths)]
+        files = [*map(numbers.__getitem__, paths)]
         ends, starts, stops = plan.missing([*self._files.values()], files, PADDING)
         by_path = [
             (container.path, starts[first:end], stops[first:end])
@@ -75,14 +74,13 @@ class PageBytes:
         if not by_path:
             return
         if len(starts) <= FEW_PIECES or (stops - starts).sum() >= LARGE_BYTES * len(starts):
-            yield from self.hold(
-                [
-                    ByteRange(path, begin, min(begin + MOST_BYTES, stop))
-                    for path, first, last in by_path
-                    for start, stop in zip(first.tolist(), last.tolist(), strict=True)
-                    for begin in range(start, stop, MOST_BYTES)
-                ]
-            )
+            parts = [
+                ByteRange(path, begin, min(begin + MOST_BYTES, stop))
+                for path, first, last in by_path
+                for start, stop in zip(first.tolist(), last.tolist(), strict=True)
+                for begin in range(start, stop, MOST_BYTES)
+            ]
+            yield from self.read(parts)
         else:
             contents = yield [Pieces.of(*of_file) for of_file in by_path]
             for content, (path, first, last) in zip(contents, by_path, strict=True):
@@ -91,11 +89,11 @@ class PageBytes:
 
 def _placed(
     fragment: OpenFragment, spans: Sequence[tuple[int, int]]
-) -> tuple[RangeTables, _kernels.RowPlan] | None:
+) -> tuple[FieldForms, _kernels.RowPlan] | None:
     """Place ranges of rows by the page tables of a fragment.
 
-    Returns None if there are no ranges, or if the kernel can build no field. The tables omit fields
-    whose pages do not have values of the field's type.
+    Returns None if there are no ranges, or no fields that the kernel builds. Fields whose pages do
+    not hold values of the field's type are left out.
 
     Args:
         spans: ascending, not empty.
@@ -103,21 +101,38 @@ def _placed(
     Raises:
         CorruptFileError: the pages contradict each other.
     """
-    while spans and (tables := fragment.tables.ranged).fields.forms:
-        plan = _plan(tables, spans)
-        unfit = tables.fields.unfit(plan, tables.columns)
+    while spans and (fields := fragment.ranged).forms:
+        plan = _plan(fragment, fields, spans)
+        unfit = fields.unfit(plan, range(len(fields.leaves)))
         if not unfit:
-            return tables, plan
-        fragment.tables.leave_out(unfit)
+            return fields, plan
+        fragment.leave_out(unfit)
     return None
 
 
-def _plan(tables: RangeTables, spans: Sequence[tuple[int, int]]) -> _kernels.RowPlan:
+def _plan(
+    fragment: OpenFragment, fields: FieldForms, spans: Sequence[tuple[int, int]]
+) -> _kernels.RowPlan:
     try:
-        return _kernels.plan_spans(tables.tables, spans, [len(spans)])
+        return _kernels.plan_spans([fragment.tables], fields.leaves, spans, [len(spans)])
     except ValueError as error:
-        paths = ", ".join(container.path for container in tables.containers)
+        paths = ", ".join(dict.fromkeys(_paths(fragment, fields)))
         raise CorruptFileError(f"{paths}: {error}") from error
+
+
+def _paths(fragment: OpenFragment, fields: FieldForms) -> list[str]:
+    """Return the path of the file of each leaf of some fields."""
+    return [*map(_PATH, map(fragment.containers.__getitem__, fields.leaves))]
+
+
+def _columns(
+    fragment: OpenFragment,
+    fields: FieldForms,
+    plan: _kernels.RowPlan,
+    files: Sequence[_kernels.HeldFile] | None = None,
+) -> PlacedColumns:
+    rows = PlacedRows(plan, _paths(fragment, fields), files)
+    return PlacedColumns(rows, fields, range(len(fields.leaves)))
 
 
 def place_range(
@@ -130,12 +145,12 @@ def place_range(
     Cost: no round if page states are known, else one.
     """
     while placed := _placed(fragment, [(start, stop)] if start < stop else ()):
-        tables, plan = placed
+        fields, plan = placed
         if not plan.unknown:
-            return PlacedColumns(PlacedRows(plan, tables.paths), tables.fields, tables.columns)
-        pages = NewPages(_owners(fragment, tables), plan.unknown)
-        if pages.fill_known(states):
-            yield from pages.learn(states)
+            return _columns(fragment, fields, plan)
+        pages = _new_pages(fragment, fields, plan.unknown, states)
+        if pages.fill_known():
+            yield from pages.learn()
     return None
 
 
@@ -176,33 +191,41 @@ def read_ranges(
     content: PageBytes | None = None
     spans = joined_spans(chain.from_iterable(parts))
     while placed := _placed(fragment, spans):
-        tables, plan = placed
+        fields, plan = placed
+        paths = _paths(fragment, fields)
         if content is None:
-            content = PageBytes(tables.containers)
+            files = dict(
+                zip(paths, map(fragment.containers.__getitem__, fields.leaves), strict=True)
+            )
+            content = PageBytes([*files.values()])
         if plan.unknown:
-            pages = NewPages(_owners(fragment, tables), plan.unknown)
-            if missing := pages.fill_known(states):
-                small = content.hold(pages.small_ranges(missing, spans))
-                yield from together([content.read(plan, tables), pages.learn(states), small])
+            pages = _new_pages(fragment, fields, plan.unknown, states)
+            small = pages.small(spans)
+            if missing := pages.fill_known():
+                loads = [content.read_rows(plan, paths), pages.learn()]
+                if rest := pages.rest([*{*missing}.intersection(small)]):
+                    loads.append(content.read(rest))
+                yield from together(loads)
             continue
-        yield from content.read(plan, tables)
-        files = content.of(tables)
-        plans = [plan] if len(parts) == 1 else [_plan(tables, of_part) for of_part in parts]
-        return [
-            PlacedColumns(PlacedRows(own, tables.paths, files), tables.fields, tables.columns)
-            for own in plans
-        ]
+        yield from content.read_rows(plan, paths)
+        plans = [plan] if len(parts) == 1 else [_plan(fragment, fields, part) for part in parts]
+        return [_columns(fragment, fields, own, content.of(paths)) for own in plans]
     return None
 
 
-def _owners(fragment: OpenFragment, tables: RangeTables) -> list[tuple[int, PageTables]]:
-    """Return pairs of each table's leaf number and `PageTables`, for `NewPages`."""
-    return [*product(tables.fields.leaves, [fragment.tables])]
+def _new_pages(
+    fragment: OpenFragment,
+    fields: FieldForms,
+    unknown: Sequence[tuple[int, int]],
+    states: States,
+) -> NewPages:
+    """Return pages of a plan for some fields that are to be learned."""
+    return NewPages([*product(fields.leaves, [fragment])], unknown, states)
 
 
 def _loads(
     fragment: OpenFragment,
-    tables: RangeTables,
+    fields: FieldForms,
     plan: _kernels.RowPlan,
     states: States,
     besides: Sequence[tuple[int, int]] = (),
@@ -214,8 +237,9 @@ def _loads(
     Args:
         besides: ranges of rows; small pages inside one of them are skipped.
     """
-    owners = _owners(fragment, tables)
-    pages = NewPages(owners, plan.unknown)
-    missing = [pages.unknown[at] for at in pages.large(pages.fill_known(states), besides)]
+    pages = _new_pages(fragment, fields, plan.unknown, states)
+    skipped = {*pages.small(besides)}
+    missing = [pages.unknown[at] for at in pages.fill_known() if at not in skipped]
     for first in range(0, len(missing), LEARNED_AT_ONCE):
-        yield NewPages(owners, missing[first : first + LEARNED_AT_ONCE]).learn(states)
+        batch = missing[first : first + LEARNED_AT_ONCE]
+        yield _new_pages(fragment, fields, batch, states).learn()

@@ -13,7 +13,8 @@ fragment by fragment. So are all columns if the kernel fails, because codecs rai
 from __future__ import annotations
 
 from functools import partial
-from itertools import groupby
+from itertools import chain, groupby
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -21,15 +22,12 @@ import numpy as np
 from alance import _kernels
 from alance.errors import AlanceError, CorruptFileError
 from alance.file.batches import in_order, one_batch
-from alance.file.older.entry import holds_packed_lists
-from alance.file.open.columns import OpenColumn
 from alance.file.open.recall import OwnStates
 from alance.file.rows.field_forms import forms_of
 from alance.file.rows.fragment import FragmentTask, open_fragment
-from alance.file.rows.leaves import Parts
+from alance.file.rows.leaves import LeafSet, Parts
 from alance.file.rows.placed_columns import PlacedColumns, PlacedRows
-from alance.file_version import FileVersion
-from alance.format.column_metadata import COLUMN_ENCODING, any_url
+from alance.file.rows.ranged import PageBytes
 from alance.format.layouts import page_form
 from alance.format.layouts.fields import leaf_columns
 from alance.format.plans import ByteRange, all_read, answered, cut
@@ -42,14 +40,12 @@ if TYPE_CHECKING:
     from alance.arrays import Int64s
     from alance.file.open.plain import PlainFile
     from alance.file.rows.fragment import FileSource, Found, OpenFragment
-    from alance.format.container import Container
     from alance.format.field import Field
-    from alance.format.layouts.fields import LeafColumn
     from alance.format.plans import Extent, Plan, Reader, T
     from alance.format.schema import Schema
 
-# Bytes; narrower gaps between pages (padding) are read, too. Stores may merge wider gaps.
-GAP_BYTES: Final = 256
+_CONTAINERS = attrgetter("containers")
+GAP_BYTES: Final = 256  # gaps between pages that are read over (padding); stores join wider gaps
 
 
 class FragmentFiles(NamedTuple):
@@ -91,9 +87,7 @@ def group_key(fragment: OpenFragment) -> tuple[int, ...] | None:
 
     Returns None if the fragment cannot be read together with others.
     """
-    if all(isinstance(leaf.column, OpenColumn) for leaf in fragment.leaves):
-        return fragment.leaf_ids
-    return None
+    return fragment.own.ids if fragment.is_listed else None
 
 
 def read_together(fragments: Sequence[OpenFragment]) -> Plan[WholeRows]:
@@ -102,51 +96,21 @@ def read_together(fragments: Sequence[OpenFragment]) -> Plan[WholeRows]:
     Args:
         fragments: at least one, with the same schema and the same `group_key`.
     """
-    columns = [
-        column
-        for number in range(len(fragments[0].leaves))
-        for fragment in fragments
-        if isinstance(column := fragment.leaves[number].column, OpenColumn)
-    ]
-    containers = {column.container.path: column.container for column in columns}
-    places = dict(zip(containers, range(len(containers)), strict=True))
-    tables = _kernels.FileTables.of_columns(
-        [column.kernel for column in columns],
-        [places[column.container.path] for column in columns],
-        len(fragments),
-    )
-    held = yield from _held([*containers.values()], tables)
     first, num_rows = fragments[0], sum([fragment.num_rows for fragment in fragments])
-    return WholeRows(first.schema, num_rows, first.leaf_ids, tables, held, lambda: fragments)
-
-
-def _held(
-    containers: Sequence[Container], tables: _kernels.FileTables
-) -> Plan[dict[str, _kernels.HeldFile]]:
-    """Plan the bytes of all pages of files, by path; at most one round."""
-    are_whole = [container.is_whole for container in containers]
-    held = {
-        container.path: _kernels.HeldFile([0], [container.content])
-        if container.is_whole
-        else _kernels.HeldFile([], [])
-        for container in containers
-    }
-    if all(are_whole):
-        return held
-    ends, starts, stops = tables.spans(are_whole, GAP_BYTES)
-    numbers = np.repeat(np.arange(len(held)), np.diff(ends, prepend=0)).tolist()
-    spans = [
-        ByteRange(containers[number].path, start, stop)
-        for number, start, stop in zip(numbers, starts.tolist(), stops.tolist(), strict=True)
-    ]
-    contents = (yield spans) if spans else ()
-    for span, content in zip(spans, contents, strict=True):
-        if len(content) != span.num_bytes:
-            raise CorruptFileError(
-                f"{len(content)} bytes of {span.path} from {span.start}, expected {span.num_bytes}"
-            )
-        held[span.path].add(span.start, content)
-    return held
+    files = [*chain.from_iterable(zip(*map(_CONTAINERS, fragments), strict=True))]
+    containers = {container.path: container for container in files}
+    places = dict(zip(containers, range(len(containers)), strict=True))
+    tables = _kernels.FileTables.of_leaves(
+        [fragment.tables for fragment in fragments],
+        len(first.containers),
+        [places[container.path] for container in files],
+    )
+    content, paths = PageBytes([*containers.values()]), [*containers]
+    spans = tables.spans([file.is_whole for file in containers.values()], GAP_BYTES)
+    if spans:
+        yield from content.read([ByteRange(paths[at], *span) for at, *span in spans])
+    held = dict(zip(paths, content.of(paths), strict=True))
+    return WholeRows(first.schema, num_rows, first.own.ids, tables, held, lambda: fragments)
 
 
 class WholeRows(NamedTuple):
@@ -175,7 +139,8 @@ class WholeRows(NamedTuple):
             columns = self._placed()
             fields = {form.field.id for own in columns for form in own.fields.forms}
             others = [field for field in self.schema.fields if field.id not in fields]
-            task = FragmentTask(self.schema, self.num_rows, self._leaves(others), columns)
+            leaves = self._leaves(others) if others else {}
+            task = FragmentTask(self.schema, self.num_rows, leaves, columns)
             return task.decode(read, order)
         except (CorruptFileError, ValueError):
             task = FragmentTask(self.schema, self.num_rows, self._leaves(self.schema.fields))
@@ -272,33 +237,31 @@ class WholeFragments(NamedTuple):
         Returns None if the fragments must be opened one by one: for files of 2.0 or 0.1, unknown
         column encodings, and duplicate fields or locations.
         """
-        sources = fragments[0].sources
-        if any(holds_packed_lists(self.schema.fields, source.columns) for source in sources):
-            return None
-        leaves = [
-            (leaf, number)
-            for number, source in enumerate(sources)
-            for leaf in _leaves_of(self.schema, source.columns)
-        ]
-        ids = tuple([leaf.field.id for leaf, _ in leaves])
+        every, sources = LeafSet.of_schema(self.schema), fragments[0].sources
+        leaves, sets, columns = [], [], []
+        for number, source in enumerate(sources):
+            if not every.packed.isdisjoint(source.columns):
+                return None
+            for at, field_id in enumerate(every.ids):
+                if field_id in source.columns:
+                    leaves.append(at)
+                    sets.append(number)
+                    columns.append(source.columns[field_id])
         locations = [
             fragment.sources[number].location
             for number in range(len(sources))
             for fragment in fragments
         ]
-        if len({*ids}) < len(ids) or len({*locations}) < len(locations):
+        if len({*leaves}) < len(leaves) or len({*locations}) < len(locations):
             return None
-        contents = [self.contents[location] for location in locations]
+        ids = tuple(map(every.ids.__getitem__, leaves))
+        contents = [*map(self.contents.__getitem__, locations)]
         num_rows = [fragment.num_rows for fragment in fragments]
-        columns = [sources[number].columns[leaf.field.id] for leaf, number in leaves]
+        times = [*map(every.times.__getitem__, leaves)]
         tables = _kernels.FileTables.of_files(
-            contents,
-            np.array([number for _, number in leaves], np.int64),
-            np.array(columns, np.int64),
-            np.array([leaf.multiplier for leaf, _ in leaves], np.int64),
-            np.array(num_rows, np.int64),
+            contents, *[np.array(part, np.int64) for part in (sets, columns, times, num_rows)]
         )
-        if tables is None or not _are_known(tables):
+        if tables is None:
             return None
         held = {
             location: _kernels.HeldFile([0], [content])
@@ -339,20 +302,3 @@ def _alike(fragments: Sequence[FragmentFiles]) -> Iterator[list[FragmentFiles]]:
     """Yield runs of consecutive fragments whose files have the same columns."""
     for _, run in groupby(fragments, lambda files: [source.columns for source in files.sources]):
         yield list(run)
-
-
-def _leaves_of(schema: Schema, columns: Mapping[int, int]) -> list[LeafColumn]:
-    """Return the leaves of a schema that a file has, by its columns."""
-    leaves = [leaf for field in schema.fields for leaf in leaf_columns(field)]
-    return [leaf for leaf in leaves if leaf.field.id in columns]
-
-
-def _are_known(tables: _kernels.FileTables) -> bool:
-    """True if the kernel can read all file versions and column encodings."""
-    try:
-        versions = [FileVersion.from_footer(*version) for version in tables.versions]
-        if any(version <= FileVersion.V2_0 for version in versions):
-            return False
-        return all(any_url(own, "").endswith(COLUMN_ENCODING) for own in tables.column_encodings)
-    except AlanceError:
-        return False

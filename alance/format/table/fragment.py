@@ -132,7 +132,7 @@ class Fragment:
             deletion = DeletionFile.from_protobuf(message.deletion_file)
         return cls(
             message.id,
-            tuple(DataFile.from_protobuf(file) for file in message.files),
+            tuple(map(DataFile.from_protobuf, message.files)),
             deletion,
             message.physical_rows,
             message,

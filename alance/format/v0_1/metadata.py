@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 from google.protobuf.message import DecodeError
 
+from alance import _kernels
 from alance.errors import CorruptFileError
 from alance.file_version import FOOTERS, FileVersion
 from alance.format.coalesce import coalesce
@@ -180,7 +181,7 @@ def _has_pages(run: PageRun) -> bool:
     return bool(run.positions.any() or run.lengths.any())
 
 
-def is_batch_file(tail: memoryview) -> bool:
+def is_batch_file(tail: bytes | memoryview) -> bool:
     """True if a file's last bytes are a footer of version 0.1."""
     if len(tail) < FOOTER.size:
         return False
@@ -220,16 +221,18 @@ def open_batch_file(path: str, file_bytes: int, tail: memoryview) -> Plan[BatchC
         message = table_pb2.Manifest()
         _parse(path, file_bytes, tail, place, message)
         schema = Schema.from_protobuf(message.fields, message.schema_metadata)
-    none = np.empty((0, 2), np.int64)
+    tail_start = file_bytes - len(tail)
+    start = tail_start
+    if file_bytes > TAIL_BYTES:
+        start = max(start, metadata.page_table_position)
     return BatchContainer(
         path,
         file_bytes,
         FileVersion.V0_1,
-        none,
-        none,
-        tail,
-        file_bytes - len(tail),
-        keep_from=max(file_bytes - len(tail), metadata.page_table_position),
+        _kernels.FileColumns([], file_bytes, 1),
+        np.empty((0, 2), np.int64),
+        memoryview(bytes(tail[start - tail_start :])),
+        start,
         first_rows=first_rows,
         page_table_start=metadata.page_table_position,
         metadata=metadata,

@@ -149,7 +149,7 @@ class BlockCache:
             last = bisect_left(spans, (entry.stop,)) - 1  # last span before the entry's end
             if last >= 0 and spans[last][1] > entry.begin:
                 self._entries.move_to_end(entry.key)
-                read.bring(location, entry.begin, entry.buffer)
+                read.bring(location, [(entry.begin, entry.buffer)])
 
     def put(self, location: str, begin: int, buffer: memoryview) -> None:
         """Cache bytes of an object, and drop entries that lie inside them."""

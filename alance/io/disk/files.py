@@ -103,11 +103,6 @@ class FileCache:
             return None
         return dict(zip(paths, zip(opened, sizes, strict=True), strict=True))
 
-    def might_answer(self, paths: Iterable[str]) -> bool:
-        """Return True if an inline read can succeed: all files are open and support RWF_NOWAIT."""
-        files = [*map(self._files.get, paths)]
-        return None not in files and all(map(_NOWAITS, files))
-
     def open(self, path: str) -> OpenFile:
         """Return the open file; open it if it is not open. May block."""
         file = self.peek(path)
@@ -149,28 +144,20 @@ def allocate(ranges: Sequence[Span]) -> list[memoryview]:
         return [own[skip : skip + stop - start]]
     buffers = []
     arena, position, base = memoryview(b""), 0, 0
-    remaining = sum([_room(span) for span in ranges if _is_small(span)])
-    for span in ranges:
-        start, stop = span
-        if not _is_small(span):
-            own, address = _allocate(_room(span))
+    sizes = [stop - start for start, stop in ranges]
+    for (start, stop), size in zip(ranges, sizes, strict=True):
+        if size > ARENA_RANGE_BYTES:
+            own, address = _allocate(size + BUFFER_ALIGNMENT)
             skip = (start - address) % BUFFER_ALIGNMENT
-            buffers.append(own[skip : skip + stop - start])
+            buffers.append(own[skip : skip + size])
             continue
         if not arena:
-            (arena, base), position = _allocate(remaining), 0
+            small = [own + BUFFER_ALIGNMENT for own in sizes if own <= ARENA_RANGE_BYTES]
+            (arena, base), position = _allocate(sum(small)), 0
         position += (start - base - position) % BUFFER_ALIGNMENT
         buffers.append(arena[position : position + stop - start])
         position += stop - start
     return buffers
-
-
-def _is_small(span: Span) -> bool:
-    return span[1] - span[0] <= ARENA_RANGE_BYTES
-
-
-def _room(span: Span) -> int:
-    return span[1] - span[0] + BUFFER_ALIGNMENT
 
 
 def _allocate(num_bytes: int) -> tuple[memoryview, int]:
@@ -220,7 +207,7 @@ def read_now(file: OpenFile, ranges: Sequence[Span]) -> list[memoryview] | None:
         if error.errno in _NO_NOWAIT:
             file.nowait = False
         return None
-    return [buffer.toreadonly() for buffer in buffers]
+    return [*map(memoryview.toreadonly, buffers)]
 
 
 def read_held(file: OpenFile, span: Span) -> tuple[memoryview | None, bool]:

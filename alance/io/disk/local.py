@@ -145,7 +145,8 @@ class LocalStore:
         Returns None if a byte is not there, or if this tick of the loop has read its limit of
         inline bytes.
         """
-        if not self._files.might_answer([path]):
+        file = self._files.peek(path)
+        if file is None or not file.nowait:
             return None
         num_bytes = 0
         for start, stop in ranges:
@@ -155,8 +156,7 @@ class LocalStore:
         if not self._tick.has(num_bytes):
             return None
         check_spans(self.root + path, ranges)
-        file = self._files.peek(path)
-        return None if file is None else files.read_now(file, ranges)
+        return files.read_now(file, ranges)
 
     def open_file(self, path: str) -> files.OpenFile | None:
         """Return the open file of a path; None if it is not open, or the path names another file.
@@ -184,13 +184,11 @@ class LocalStore:
             requests: pieces with paths inside the store.
         """
         paths = {path for pieces in requests for path in pieces.paths}
-        if not self._files.might_answer(paths):
+        opened = self._files.peek_all(paths)
+        if opened is None:
             return None
         cost = sum([ask.num_bytes + PIECE_COST_BYTES * len(ask.starts) for ask in requests])
         if not self._tick.has(cost):
-            return None
-        opened = self._files.peek_all(paths)
-        if opened is None:
             return None
         buffers = []
         for pieces in requests:

@@ -76,6 +76,8 @@ class ObjectRanges:
 
     def listed(self) -> list[tuple[int, int]]:
         """Return all ranges as a list of (start, stop)."""
+        if not self.pieces:
+            return self.spans
         singly = [zip(*map(np.ndarray.tolist, part), strict=True) for part in self.pieces]
         return [*self.spans, *chain.from_iterable(singly)]
 
@@ -164,7 +166,9 @@ def _spans_now(
     profile, begun = store.profile, trace.now()
     if not profile.answers_now:
         return None
-    plan = coalesce(spans, profile.take_gap, profile.max_request_bytes)
+    plan = Coalesced(spans, [0])
+    if len(spans) > 1:
+        plan = coalesce(spans, profile.take_gap, profile.max_request_bytes)
     buffers = store.read_now(path, plan.spans)
     if buffers is not None and note.recorder is not None:
         note.coalesced(location, spans, plan, buffers, begun)
@@ -261,8 +265,8 @@ def _bring(
     begun: float,
 ) -> None:
     """Add an object's bytes to a read, and record them in the read's trace."""
-    for (start, _), buffer in zip(plan.spans, buffers, strict=True):
-        read.bring(location, start, buffer)
+    begins = [start for start, _ in plan.spans]
+    read.bring(location, zip(begins, buffers, strict=True))
     note = Note(read.recorder, read.reason, read.callers)
     if note.recorder is not None:
         note.coalesced(location, ranges, plan, buffers, begun)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from bisect import bisect_left, bisect_right
 from contextlib import contextmanager
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
@@ -16,13 +17,14 @@ from alance.io.events import trace
 from alance.io.loop.futures import in_thread, threads
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from alance.format.plans import Extent
     from alance.io.reading.booking import RangeRequest
     from alance.io.reading.flights import Flight
 
 R = TypeVar("R")
+_BEGIN = itemgetter(0)
 
 GATHERED_BYTES: Final = 1 << 20  # larger copies block the loop for 1 ms: in a thread
 # A part references a shared buffer without a copy if at most this share of it is only for other
@@ -35,22 +37,13 @@ class Landed:
 
     __slots__ = ("_begins", "_buffers", "_ends", "_file")
 
-    def __init__(self) -> None:
+    def __init__(self, spans: Sequence[tuple[int, memoryview]] = ()) -> None:
+        """Sort buffers that begin at offsets of the object, and drop those that add no bytes."""
         self._begins: list[int] = []
         self._buffers: list[memoryview] = []
         self._ends: list[int] = []
         self._file: _kernels.HeldFile | None = None
-
-    def add(self, begin: int, buffer: memoryview) -> None:
-        """Add a buffer that begins at offset `begin` of the object."""
-        self._begins.append(begin)
-        self._buffers.append(buffer)
-
-    def close(self) -> None:
-        """Sort the buffers after all have arrived, and drop redundant ones."""
-        spans = sorted(zip(self._begins, self._buffers, strict=True), key=lambda span: span[0])
-        self._begins, self._buffers, self._ends = [], [], []
-        for begin, buffer in spans:
+        for begin, buffer in spans if len(spans) < 2 else sorted(spans, key=_BEGIN):
             if not self._ends or begin + len(buffer) > self._ends[-1]:
                 self._begins.append(begin)
                 self._buffers.append(buffer)
@@ -131,8 +124,8 @@ class Read(asyncio.Future[Any]):
         self.is_held = is_held
         self.is_part = is_part
         self.takes = takes
-        self._objects: dict[str, Landed] = {}
-        self._others: set[asyncio.Future[Any]] = set()  # jobs that read bytes without a flight
+        self._objects: dict[str, list[tuple[int, memoryview]]] = {}  # offsets and buffers
+        self._others: set[asyncio.Future[Any]] = set()  # jobs that bring bytes without a flight
         self._missing: set[Flight] = set()
         self._part_spans: dict[str, Sequence[tuple[int, int]]] = {}  # of a part, by location
 
@@ -143,9 +136,9 @@ class Read(asyncio.Future[Any]):
         self._withdraw()
         return super().cancel(msg)
 
-    def bring(self, location: str, begin: int, buffer: memoryview) -> None:
-        """Add received bytes of an object."""
-        self._of(location).add(begin, buffer)
+    def bring(self, location: str, spans: Iterable[tuple[int, memoryview]]) -> None:
+        """Add received buffers of an object, each with its offset."""
+        self._objects.setdefault(location, []).extend(spans)
 
     def expect(self, flight: Flight) -> None:
         """Wait for a flight that reads some of the bytes."""
@@ -204,8 +197,7 @@ class Read(asyncio.Future[Any]):
 
     def _take(self, flight: Flight, location: str, spans: Sequence[tuple[int, memoryview]]) -> None:
         self._missing.discard(flight)
-        for begin, buffer in spans:
-            self.bring(location, begin, buffer)
+        self.bring(location, spans)
         self.finish_if_complete()
 
     def failed(self, error: BaseException) -> None:
@@ -218,10 +210,8 @@ class Read(asyncio.Future[Any]):
         """Set the result if no bytes are missing."""
         if self._missing or self.unplanned or self._others or self.done():
             return
-        objects, answers = self._objects, self.answers
+        objects, answers = {path: Landed(own) for path, own in self._objects.items()}, self.answers
         self._objects = {}
-        for landed in objects.values():
-            landed.close()
         if self.is_held:
             self.set_result(Held(answers, objects))
             return
@@ -246,12 +236,6 @@ class Read(asyncio.Future[Any]):
             self.failed(error)
             return
         self.set_result(answers)
-
-    def _of(self, location: str) -> Landed:
-        landed = self._objects.get(location)
-        if landed is None:
-            landed = self._objects[location] = Landed()
-        return landed
 
     def _withdraw(self) -> None:
         missing, self._missing = self._missing, set()

@@ -1,65 +1,48 @@
 // Column metadata of 2.x files as flat tables, one a column.
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
-#include <unordered_set>
-
-#include "base/text_hash.hpp"
-#include "rows/column_pages.hpp"
-#include "codecs/spans.hpp"
+#include "rows/file_columns.hpp"
 
 namespace alance {
 namespace {
 
-// Pages of columns from their metadata, and the columns whose own encoding no column before has. A
-// column is None if its metadata need the protobuf parser. Metadata i are a span of
-// `contents[numbers[i]]`, of a file of `file_bytes[i]` bytes whose buffers lie at multiples of
-// `alignments[i]`; if that is more than 1, columns must have encodings.
-nb::tuple column_pages(const nb::list& contents, const In<int64_t>& numbers,
-                       const In<int64_t>& starts, const In<int64_t>& sizes,
-                       const In<int64_t>& file_bytes, const In<int64_t>& alignments) {
-  std::vector<Bytes> buffers;
-  buffers.reserve(contents.size());
-  for (nb::handle content : contents) buffers.push_back(nb::cast<Bytes>(content));
-  const size_t count = numbers.size();
-  for (const In<int64_t>* other : {&starts, &sizes, &file_bytes, &alignments})
-    if (other->size() != count) corrupt("column metadata: arrays of unequal length");
-  std::vector<std::shared_ptr<ColumnTable>> parsed(count);
-  std::vector<size_t> first;  // columns with encodings that no column before has
+// Open columns of files, whose metadata are held. Returns (number of the file, column) of each
+// column that is left to the protobuf parser.
+std::vector<std::pair<size_t, int64_t>> open_columns(
+    const std::vector<std::shared_ptr<FileColumns>>& files,
+    const std::vector<std::vector<int64_t>>& columns, const std::vector<const HeldFile*>& held) {
+  if (columns.size() != files.size() || held.size() != files.size())
+    corrupt("column metadata: lists of unequal length");
+  std::vector<std::shared_ptr<ColumnTable>> parsed;
   {
-    nb::gil_scoped_release release;
-    std::unordered_set<std::string_view, TextHash> seen;
-    for (size_t i = 0; i < count; ++i) {
-      const int64_t number = numbers.data()[i], alignment = alignments.data()[i];
-      if (number < 0 || static_cast<size_t>(number) >= buffers.size() || alignment < 1 ||
-          file_bytes.data()[i] < 0)
-        corrupt("column metadata of no file");
-      const Bytes& buffer = buffers[static_cast<size_t>(number)];
-      const int64_t start = starts.data()[i], size = sizes.data()[i];
-      check_span(start, size, static_cast<int64_t>(buffer.size()), "column metadata");
-      const std::string_view content(reinterpret_cast<const char*>(buffer.data()) + start,
-                                     static_cast<size_t>(size));
-      auto pages = ColumnTable::parse(content, file_bytes.data()[i], alignment);
-      if (!pages) continue;
-      if (alignment > 1) {
-        if (!pages->own_encoding()) continue;
-        if (seen.insert(*pages->own_encoding()).second) first.push_back(i);
+    const nb::gil_scoped_release release;
+    for (size_t file = 0; file < files.size(); ++file)
+      for (const int64_t column : columns[file]) {
+        const auto [start, stop] = files[file]->span(column);
+        const uint8_t* content = held[file]->view(start, stop);
+        if (content == nullptr && start < stop) corrupt("column metadata that are not held");
+        const std::string_view text(reinterpret_cast<const char*>(content), static_cast<size_t>(stop - start));
+        auto pages = ColumnTable::parse(text, files[file]->file_bytes(), files[file]->alignment());
+        const bool usual = pages && (files[file]->alignment() == 1 || (pages->own_encoding() &&
+                                     is_column_encoding(*pages->own_encoding())));
+        parsed.push_back(usual ? std::move(pages) : nullptr);
       }
-      parsed[i] = std::move(pages);
+  }
+  std::vector<std::pair<size_t, int64_t>> unusual;
+  auto table = parsed.begin();
+  for (size_t file = 0; file < files.size(); ++file)
+    for (const int64_t column : columns[file]) {
+      if (*table)
+        files[file]->add(column, std::make_shared<ColumnPages>(std::move(*table)));
+      else
+        unusual.emplace_back(file, column);
+      ++table;
     }
-  }
-  nb::list columns, distinct;
-  for (const size_t i : first) {
-    const std::string& encoding = *parsed[i]->own_encoding();
-    distinct.append(nb::make_tuple(i, nb::bytes(encoding.data(), encoding.size())));
-  }
-  for (auto& pages : parsed)
-    if (pages)
-      columns.append(nb::cast(std::make_shared<ColumnPages>(std::move(pages))));
-    else
-      columns.append(nb::none());
-  return nb::make_tuple(columns, distinct);
+  return unusual;
 }
 
 // Pages that the protobuf parser read, in the form of `ColumnPages::page`.
@@ -71,13 +54,6 @@ std::shared_ptr<ColumnPages> listed(const nb::list& pages) {
                nb::cast<int64_t>(page[1]), {encoding.c_str(), encoding.size()});
   }
   return std::make_shared<ColumnPages>(std::move(table));
-}
-
-std::vector<std::shared_ptr<ColumnPages>> copied(
-    const std::vector<std::shared_ptr<ColumnPages>>& columns) {
-  std::vector<std::shared_ptr<ColumnPages>> copies;
-  for (const auto& column : columns) copies.push_back(std::make_shared<ColumnPages>(*column));
-  return copies;
 }
 
 nb::bytes first_rows(const ColumnPages& pages) {
@@ -100,11 +76,41 @@ void register_column_metadata(nanobind::module_& m) {
            nb::arg("num_bytes"))
       .def("chunks", &ColumnPages::chunks, nb::arg("number"))
       .def_prop_ro("num_rows", &ColumnPages::num_rows)
-      .def_prop_ro("state_bytes", &ColumnPages::state_bytes)
       .def_prop_ro("buffer_bytes", &ColumnPages::buffer_bytes)
       .def_prop_ro("num_bytes", &ColumnPages::num_bytes);
-  m.def("copied_pages", &copied, nb::arg("columns"));
-  m.def("column_pages", &column_pages, nb::arg("contents"), nb::arg("numbers").noconvert(),
-        nb::arg("starts").noconvert(), nb::arg("sizes").noconvert(),
-        nb::arg("file_bytes").noconvert(), nb::arg("alignments").noconvert());
+  nb::class_<FileColumns>(m, "FileColumns")
+      .def(nb::init<std::vector<int64_t>, int64_t, int64_t>(), nb::arg("spans"), nb::arg("file_bytes"),
+           nb::arg("alignment"))
+      .def("__len__", &FileColumns::count)
+      .def_prop_ro("open", &FileColumns::open)
+      .def_prop_ro("num_bytes", &FileColumns::num_bytes)
+      .def("absent", &FileColumns::absent, nb::arg("columns"))
+      .def("far", &FileColumns::far, nb::arg("columns"), nb::arg("stop"))
+      .def("span", [](const FileColumns& own, int64_t column) {
+        return nb::make_tuple(own.span(column).start, own.span(column).stop);
+      }, nb::arg("column"))
+      .def("add", &FileColumns::add, nb::arg("column"), nb::arg("pages"))
+      .def("column", &FileColumns::column, nb::arg("number"))
+      .def("copy", &FileColumns::copy)
+      .def("grow", &FileColumns::grow, nb::arg("num_bytes"));
+  m.def("open_columns", &open_columns, nb::arg("files"), nb::arg("columns"), nb::arg("held"));
+  nb::class_<LeafTables>(m, "LeafTables")
+      .def(nb::init<const std::vector<std::shared_ptr<FileColumns>>&,
+                    const std::vector<LeafTables::Columns>&, const std::vector<bool>&>(),
+           nb::arg("files"), nb::arg("columns"), nb::arg("usable"))
+      .def(nb::init<const std::vector<LeafTables::Listed>&>(), nb::arg("tables"))
+      .def("__len__", &LeafTables::count)
+      .def_prop_ro("leaves", &LeafTables::leaves)
+      .def_prop_ro("files", &LeafTables::files)
+      .def_prop_ro("placed", &LeafTables::placed)
+      .def_prop_ro("sizes", &LeafTables::sizes)
+      .def_prop_ro("state_bytes", &LeafTables::state_bytes)
+      .def_prop_ro("num_bytes", &LeafTables::num_bytes)
+      .def("usable", &LeafTables::usable, nb::arg("at"))
+      .def("column", &LeafTables::column, nb::arg("at"))
+      .def("number", &LeafTables::number, nb::arg("at"))
+      .def("drop", &LeafTables::drop, nb::arg("at"))
+      .def("copy", &LeafTables::copy)
+      .def("misfit", &LeafTables::misfit, nb::arg("num_rows"), nb::arg("times"))
+      .def("row_bytes", &LeafTables::row_bytes, nb::arg("num_rows"), nb::arg("fixed"));
 }

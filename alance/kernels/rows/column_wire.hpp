@@ -122,4 +122,23 @@ class ColumnWire {
   Describe describe_;
 };
 
+constexpr std::string_view kColumnEncoding = "/lance.encodings.ColumnEncoding";
+
+// Takes a field of a message that has a tag and a length of one byte each.
+inline bool take_field(std::string_view& message, char tag, std::string_view& content) {
+  if (message.size() < 2 || message[0] != tag || static_cast<uint8_t>(message[1]) >= 0x80) return false;
+  content = message.substr(2, static_cast<uint8_t>(message[1]));
+  if (content.size() != static_cast<uint8_t>(message[1])) return false;
+  message.remove_prefix(2 + content.size());
+  return true;
+}
+
+// True if a google.protobuf.Any, with its type URL and then maybe its value, is the encoding of a
+// column.
+inline bool is_column_encoding(std::string_view any) {
+  std::string_view url, value;
+  if (!take_field(any, '\x0a', url) || !url.ends_with(kColumnEncoding)) return false;
+  return any.empty() || (take_field(any, '\x12', value) && any.empty());
+}
+
 }  // namespace alance

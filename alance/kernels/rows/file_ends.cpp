@@ -1,9 +1,12 @@
-// Footers and tables of many files at once, from their last bytes; and spans of bytes.
+// Footers and tables of many files at once, from their last bytes.
+#include <nanobind/stl/shared_ptr.h>
+
 #include <algorithm>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "rows/file_columns.hpp"
 #include "rows/footer.hpp"
 #include "base/lists.hpp"
 #include "codecs/spans.hpp"
@@ -20,8 +23,9 @@ struct End {
   bool has_tables = false;  // the bytes have the tables that the footer names
   std::vector<int64_t> columns, buffers;  // starts and stops by turns
   int64_t keep = 0;  // start of the first part in the bytes, or of the bytes
+  int64_t num_bytes;  // of the file
 
-  End(const Bytes& tail, int64_t file_bytes) {
+  End(const Bytes& tail, int64_t file_bytes) : num_bytes(file_bytes) {
     try {
       parse(tail, file_bytes);
     } catch (const std::invalid_argument& error) {
@@ -37,12 +41,17 @@ struct End {
     if (!wrong.empty())
       error = nb::str(wrong.data(), wrong.size());
     else if (has_tables)
-      tables = nb::make_tuple(numpy_of(columns), numpy_of(buffers), keep);
+      tables = nb::make_tuple(std::make_shared<FileColumns>(columns, num_bytes, alignment()),
+                              numpy_of(buffers), keep);
     return nb::make_tuple(footer->major, footer->minor, error, tables, footer->metadata,
                           std::min(footer->columns, footer->buffers));
   }
 
  private:
+  int64_t alignment() const {
+    return footer->major > 2 || (footer->major == 2 && footer->minor > 0) ? kAlign : 1;
+  }
+
   void parse(const Bytes& tail, int64_t file_bytes) {
     const uint64_t size = static_cast<uint64_t>(file_bytes);
     if (file_bytes < 0 || tail.size() > size) corrupt("a tail of no file");
@@ -50,7 +59,6 @@ struct End {
     footer->check(size);
     const uint64_t first = size - tail.size();
     if (footer->columns < first || footer->buffers < first) return;
-    const bool is_structural = footer->major > 2 || (footer->major == 2 && footer->minor > 0);
     int64_t least = file_bytes;
     auto places = [&](uint64_t at, uint32_t count, int64_t align, const char* what,
                       std::vector<int64_t>& bounds) {
@@ -62,7 +70,7 @@ struct End {
                      });
     };
     places(footer->columns, footer->num_columns, 1, "column metadata", columns);
-    places(footer->buffers, footer->num_buffers, is_structural ? kAlign : 1, "global buffer", buffers);
+    places(footer->buffers, footer->num_buffers, alignment(), "global buffer", buffers);
     keep = least == file_bytes ? static_cast<int64_t>(first) : least;
     has_tables = true;
   }
@@ -83,38 +91,6 @@ nb::list file_ends(const nb::list& tails, const In<int64_t>& file_bytes) {
   return parsed;
 }
 
-// Concatenate spans of buffers; span i is in buffer `numbers[i]`.
-Numpy<uint8_t> gather_spans(const nb::list& contents, const In<int64_t>& numbers,
-                            const In<int64_t>& starts, const In<int64_t>& sizes) {
-  const std::vector<Bytes> buffers = buffers_of(contents);
-  const size_t count = numbers.size();
-  if (starts.size() != count || sizes.size() != count)
-    corrupt("spans: one start and one size a span");
-  auto run = [&] {
-    nb::gil_scoped_release release;
-    int64_t total = 0;
-    for (size_t i = 0; i < count; ++i) {
-      const int64_t number = numbers.data()[i];
-      if (number < 0 || number >= static_cast<int64_t>(buffers.size()))
-        corrupt("spans: buffer " + std::to_string(number) + " of " +
-                std::to_string(buffers.size()));
-      check_span(starts.data()[i], sizes.data()[i],
-                 static_cast<int64_t>(buffers[static_cast<size_t>(number)].size()), "spans");
-      if (__builtin_add_overflow(total, sizes.data()[i], &total)) corrupt("spans: sizes overflow");
-    }
-    Owned<uint8_t> out(total);
-    uint8_t* at = out.data();
-    for (size_t i = 0; i < count; ++i) {
-      const size_t size = static_cast<size_t>(sizes.data()[i]);
-      const Bytes& buffer = buffers[static_cast<size_t>(numbers.data()[i])];
-      if (size) std::memcpy(at, buffer.data() + starts.data()[i], size);
-      at += size;
-    }
-    return out;
-  };
-  return run().numpy();
-}
-
 }  // namespace
 }  // namespace alance
 
@@ -122,6 +98,4 @@ void register_file_ends(nanobind::module_& m) {
   using namespace alance;
   using nanobind::arg;
   m.def("file_ends", &file_ends, arg("tails"), arg("file_bytes").noconvert());
-  m.def("gather_spans", &gather_spans, arg("contents"), arg("numbers").noconvert(),
-        arg("starts").noconvert(), arg("sizes").noconvert());
 }

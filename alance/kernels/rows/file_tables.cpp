@@ -8,7 +8,6 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
-#include <set>
 #include <unordered_map>
 
 #include "base/lists.hpp"
@@ -16,7 +15,7 @@
 #include "base/unlocked.hpp"
 #include "io/coalesce.hpp"
 #include "io/held.hpp"
-#include "rows/column_pages.hpp"
+#include "rows/file_columns.hpp"
 #include "rows/footer.hpp"
 #include "rows/page_form.hpp"
 #include "rows/planner.hpp"
@@ -25,6 +24,7 @@ namespace alance {
 namespace {
 
 constexpr int64_t kAlign = 64;  // of buffers in files of 2.1 and later
+constexpr int kLastMinor = 3;  // of the versions 2.1 and later that are known
 constexpr int64_t kValueBytes = 32;  // of the longest value in a description
 constexpr int64_t kConstantBytes = int64_t{16} << 20;  // of a constant page, decoded
 
@@ -66,27 +66,22 @@ class FileTables {
     return tables->read(sets, columns, times, num_rows) ? std::move(tables) : nullptr;
   }
 
-  // Columns of open files, each in `num_fragments` fragments; `files`: number of the file of each.
-  static std::unique_ptr<FileTables> of_columns(std::vector<std::shared_ptr<ColumnPages>> columns,
-                                                std::vector<size_t> files, size_t num_fragments) {
-    if (num_fragments == 0 || columns.size() % num_fragments || files.size() != columns.size())
+  // Leaves of open fragments, all of which have `num_leaves`; `files`: number of the file of each,
+  // leaf by leaf.
+  static std::unique_ptr<FileTables> of_leaves(const std::vector<const LeafTables*>& fragments, size_t num_leaves,
+                                               std::vector<size_t> files) {
+    if (fragments.empty() || files.size() != num_leaves * fragments.size())
       corrupt("file tables: columns of other files");
     auto tables = std::make_unique<FileTables>();
-    tables->num_fragments_ = num_fragments;
-    tables->columns_ = std::move(columns);
+    tables->num_fragments_ = fragments.size();
     tables->files_ = std::move(files);
+    for (size_t leaf = 0; leaf < num_leaves; ++leaf)
+      for (const LeafTables* own : fragments)
+        if (!tables->columns_.emplace_back(own->column(leaf))) corrupt("file tables: a leaf without a column");
     const Unlocked unlocked(static_cast<int64_t>(tables->columns_.size()) << 8);
     for (const auto& column : tables->columns_) tables->add(*column);
     return tables;
   }
-
-  // Distinct (major, minor) of the whole files.
-  nb::list versions() const {
-    nb::list all;
-    for (const auto& [major, minor] : versions_) all.append(nb::make_tuple(major, minor));
-    return all;
-  }
-  nb::list column_encodings() const { return column_encodings_.list(); }
 
   // Distinct descriptions; of those that differ in symbols of strings alone the first.
   nb::list descriptions() {
@@ -97,9 +92,8 @@ class FileTables {
   // Number of the file of each column of each fragment.
   const std::vector<size_t>& files() const { return files_; }
 
-  // Bytes of all pages, coalesced file by file: end of each file's spans, starts, stops. Marked
-  // files have none.
-  nb::tuple spans(const std::vector<bool>& are_here, uint64_t max_gap_bytes) const {
+  // Bytes of all pages, coalesced: (file, start, stop) of each range. Marked files have none.
+  nb::list spans(const std::vector<bool>& are_here, uint64_t max_gap_bytes) const {
     std::vector<std::vector<ByteRange>> ranges(are_here.size());
     for (size_t page = 0, table = 0, num_pages = 0; page < table_.rows.size(); ++page, --num_pages) {
       for (; num_pages == 0; ++table) num_pages = static_cast<size_t>(counts_[table]);
@@ -113,16 +107,11 @@ class FileTables {
       }
       if (range.start < range.stop) ranges[files_[table - 1]].push_back(range);
     }
-    std::vector<int64_t> starts, stops;
-    nb::list ends;
-    for (const auto& own : ranges) {
-      for (const auto& [start, stop] : coalesce(own, {max_gap_bytes}).spans) {
-        starts.push_back(start);
-        stops.push_back(stop);
-      }
-      ends.append(stops.size());
-    }
-    return nb::make_tuple(ends, numpy_of(starts), numpy_of(stops));
+    nb::list spans;
+    for (size_t file = 0; file < ranges.size(); ++file)
+      for (const auto& [start, stop] : coalesce(ranges[file], {max_gap_bytes}).spans)
+        spans.append(nb::make_tuple(file, start, stop));
+    return spans;
   }
 
   // Plan of all rows of some columns, whose tables keep their numbers. Pages that the kernel does
@@ -170,7 +159,8 @@ class FileTables {
     } catch (const std::invalid_argument&) {
       return false;
     }
-    for (const Footer& footer : footers) versions_.emplace(footer.major, footer.minor);
+    for (const Footer& footer : footers)
+      if (footer.major != 2 || footer.minor < 1 || footer.minor > kLastMinor) return false;
     for (size_t c = 0; c < sets.size(); ++c)
       for (size_t f = 0; f < num_fragments_; ++f) {
         const int64_t column = columns.data()[c], set = sets.data()[c];
@@ -209,8 +199,7 @@ class FileTables {
     };
     if (!ColumnWire(table_, static_cast<int64_t>(content.size()), kAlign, describe).read(metadata))
       return false;
-    if (!usual || !table_.column_encoding) return false;
-    column_encodings_.number(*table_.column_encoding, *table_.column_encoding);
+    if (!usual || !table_.column_encoding || !is_column_encoding(*table_.column_encoding)) return false;
     counts_.push_back(static_cast<int64_t>(table_.rows.size() - before));
     for (size_t page = before; page < table_.rows.size(); ++page) num_rows -= table_.rows[page];
     return num_rows == 0;
@@ -271,13 +260,12 @@ class FileTables {
   }
 
   size_t num_fragments_ = 0;
-  std::set<std::pair<int, int>> versions_;
   PageTable table_;
   std::vector<int64_t> counts_;  // pages of each table, which is a (column, fragment)
   std::vector<size_t> bounds_;  // pages before each table, and of all
   std::vector<size_t> files_;    // of each table
   std::vector<size_t> kinds_;  // number of each page's encoding
-  Interned<std::string_view> encodings_, column_encodings_;
+  Interned<std::string_view> encodings_;
   Interned<std::string> described_;
   std::vector<std::string_view> symbols_;  // of each encoding; may be empty
   std::vector<size_t> alike_;  // number of each encoding's description
@@ -295,10 +283,8 @@ void register_file_tables(nanobind::module_& m) {
   nb::class_<FileTables>(m, "FileTables")
       .def_static("of_files", &FileTables::of_files, arg("contents"), arg("sets").noconvert(),
                   arg("columns").noconvert(), arg("times").noconvert(), arg("num_rows").noconvert())
-      .def_static("of_columns", &FileTables::of_columns, arg("columns"), arg("files"),
-                  arg("num_fragments"))
-      .def_prop_ro("versions", &FileTables::versions)
-      .def_prop_ro("column_encodings", &FileTables::column_encodings)
+      .def_static("of_leaves", &FileTables::of_leaves, arg("fragments"), arg("num_leaves"),
+                  arg("files"))
       .def_prop_ro("descriptions", &FileTables::descriptions)
       .def_prop_ro("files", &FileTables::files)
       .def("spans", &FileTables::spans, arg("are_here"), arg("max_gap_bytes"))

@@ -21,27 +21,6 @@
 namespace alance {
 namespace {
 
-// Rows [first, second).
-using RowSpan = std::pair<int64_t, int64_t>;
-
-// Small page of a range of rows, which is read as a whole: all of its rows are in one of `spans`,
-// which ascend, and its buffers have at most `most_bytes`.
-struct SmallPages {
-  std::vector<RowSpan> spans;
-  int64_t most_bytes;
-
-  bool has(const ColumnPages& column, size_t number) const {
-    const int64_t first = column.first_rows()[number], last = column.first_rows()[number + 1];
-    const auto next = std::upper_bound(spans.begin(), spans.end(), RowSpan{first, INT64_MAX});
-    if (next == spans.begin() || last > std::prev(next)->second) return false;
-    int64_t num_bytes = 0;  // cannot overflow: the table has checked the bytes of all its buffers
-    const PageTable& table = column.table();
-    for (int64_t i = table.ends[number]; i < table.ends[number + 1]; ++i)
-      num_bytes += table.sizes[static_cast<size_t>(i)];
-    return num_bytes <= most_bytes;
-  }
-};
-
 class NewPages {
  public:
   // Pages `unknown[i].second` of `tables[unknown[i].first]`; table i is of a column of `files[i]`.
@@ -78,7 +57,6 @@ class NewPages {
   void find(std::vector<std::shared_ptr<PageForm>> forms, const std::vector<int64_t>& tails) {
     if (forms.size() != descriptions_.size()) corrupt("new pages: forms of other descriptions");
     forms_ = std::move(forms);
-    tails_ = tails;
     spans_.clear();
     for (size_t i = 0; i < pages_.size(); ++i) {
       Page& page = pages_[i];
@@ -111,6 +89,45 @@ class NewPages {
     std::erase_if(sorted_, [this](size_t i) { return pages_[spans_[i].page].form == nullptr; });
   }
 
+  // Far pages inside of ascending spans of rows, whose buffers have at most so many bytes.
+  std::vector<size_t> small(const std::vector<std::pair<int64_t, int64_t>>& spans, int64_t most_bytes) const {
+    return where([&](const Page& page) {
+      if (page.form == nullptr || !page.is_far) return false;
+      const std::vector<int64_t>& bounds = page.column->first_rows();
+      const int64_t first = bounds[page.number], last = bounds[page.number + 1];
+      const auto above = std::upper_bound(spans.begin(), spans.end(), std::pair{first, INT64_MAX});
+      if (above == spans.begin() || std::prev(above)->second < last) return false;
+      const PageTable& table = page.column->table();
+      int64_t num_bytes = 0;  // those of all pages fit
+      for (int64_t i = table.ends[page.number]; i < table.ends[page.number + 1]; ++i)
+        num_bytes += table.sizes[static_cast<size_t>(i)];
+      return num_bytes <= most_bytes;
+    });
+  }
+
+  // Bytes of pages beside those to know, coalesced: (file, start, stop) of each range.
+  nb::list rest(const std::vector<size_t>& numbers, uint64_t max_gap_bytes, uint64_t max_bytes) const {
+    std::map<size_t, std::vector<ByteRange>> ranges;  // by file
+    for (const size_t number : numbers) {
+      if (number >= pages_.size() || pages_[number].column == nullptr) corrupt("new pages: no such page");
+      const Page& page = pages_[number];
+      PageBuffers buffers;
+      page_buffers(page.column->table(), page.number, buffers);
+      for (size_t i = 0; i < buffers.size(); ++i) {
+        const bool is_known = std::any_of(
+            spans_.begin() + static_cast<int64_t>(page.first), spans_.begin() + static_cast<int64_t>(page.last),
+            [&](const Span& span) { return span.buffer == i; });
+        if (!is_known && buffers[i].size > 0)
+          ranges[page.file].push_back({buffers[i].start, buffers[i].start + buffers[i].size});
+      }
+    }
+    nb::list all;
+    for (const auto& [file, own] : ranges)
+      for (const auto& [start, stop] : coalesce(own, {max_gap_bytes, max_bytes}).spans)
+        all.append(nb::make_tuple(file, start, stop));
+    return all;
+  }
+
   // Bytes to know of far pages, or of the others: files, end of each file's spans, starts, stops,
   // total size.
   nb::tuple spans(bool far) const {
@@ -136,49 +153,6 @@ class NewPages {
       ends.append(starts.size());
     }
     return nb::make_tuple(files, ends, numpy_of(starts), numpy_of(stops), total);
-  }
-
-  // Some pages without the small ones, as in `SmallPages`. Pages of files that are in memory as a
-  // whole are not small.
-  std::vector<size_t> large(const std::vector<size_t>& numbers, const std::vector<RowSpan>& rows,
-                            int64_t most_bytes) const {
-    const SmallPages small{rows, most_bytes};
-    std::vector<size_t> all;
-    for (const size_t number : numbers)
-      if (!is_small(number, small)) all.push_back(number);
-    return all;
-  }
-  // Coalesced buffers of the small ones of some pages, without the bytes to know of far pages:
-  // files, end of each file's spans, starts, stops.
-  nb::tuple small_spans(const std::vector<size_t>& numbers, const std::vector<RowSpan>& rows,
-                        int64_t most_bytes, uint64_t max_gap_bytes, uint64_t max_bytes) const {
-    const SmallPages small{rows, most_bytes};
-    std::map<size_t, std::vector<ByteRange>> ranges;  // by file
-    for (const size_t number : numbers) {
-      if (!is_small(number, small)) continue;
-      const Page& page = pages_[number];
-      const PageTable& table = page.column->table();
-      size_t known = page.form != nullptr && page.is_far ? page.first : page.last;
-      const int64_t first = table.ends[page.number];
-      for (int64_t i = first; i < table.ends[page.number + 1]; ++i) {
-        const int64_t start = table.starts[static_cast<size_t>(i)], size = table.sizes[static_cast<size_t>(i)];
-        if (known < page.last && spans_[known].buffer == static_cast<size_t>(i - first))
-          ++known;  // spans are in the order of their buffers
-        else if (size != 0)
-          ranges[page.file].push_back({start, start + size});
-      }
-    }
-    nb::list files, ends;
-    std::vector<int64_t> starts, stops;
-    for (const auto& [file, own] : ranges) {
-      for (const auto& [start, stop] : coalesce(own, {max_gap_bytes, max_bytes}).spans) {
-        starts.push_back(start);
-        stops.push_back(stop);
-      }
-      files.append(file);
-      ends.append(starts.size());
-    }
-    return nb::make_tuple(files, ends, numpy_of(starts), numpy_of(stops));
   }
 
   // Learn pages from those bytes, one after the other; returns (file, bytes of memory) for each
@@ -236,13 +210,6 @@ class NewPages {
     return all;
   }
 
-  bool is_small(size_t number, const SmallPages& small) const {
-    if (number >= pages_.size()) corrupt("new pages: no such page");
-    const Page& page = pages_[number];
-    return page.column != nullptr && page.file < tails_.size() && tails_[page.file] != 0 &&
-           small.has(*page.column, page.number);
-  }
-
   size_t file_of(size_t span) const { return pages_[spans_[span].page].file; }
 
   // Add the spans of a page; false if the kernel does not know such pages.
@@ -291,7 +258,6 @@ class NewPages {
   std::vector<Page> pages_;
   std::vector<Span> spans_;
   std::vector<size_t> sorted_;
-  std::vector<int64_t> tails_;  // position from which on each file's bytes are at hand
   size_t page_ = 0;
 };
 
@@ -364,9 +330,8 @@ void register_new_pages(nanobind::module_& m) {
       .def_prop_ro("page", &NewPages::page)
       .def("spans", &NewPages::spans, nb::arg("far"))
       .def("find", &NewPages::find, nb::arg("forms"), nb::arg("tails"))
-      .def("large", &NewPages::large, nb::arg("numbers"), nb::arg("rows"), nb::arg("most_bytes"))
-      .def("small_spans", &NewPages::small_spans, nb::arg("numbers"), nb::arg("rows"),
-           nb::arg("most_bytes"), nb::arg("max_gap_bytes"), nb::arg("max_bytes"))
       .def("leave", &NewPages::leave, nb::arg("numbers"))
+      .def("small", &NewPages::small, nb::arg("spans"), nb::arg("most_bytes"))
+      .def("rest", &NewPages::rest, nb::arg("numbers"), nb::arg("max_gap_bytes"), nb::arg("max_bytes"))
       .def("learn", &NewPages::learn, nb::arg("content"), nb::arg("far"));
 }

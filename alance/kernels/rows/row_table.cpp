@@ -10,43 +10,50 @@
 
 #include "io/held.hpp"
 #include "base/lists.hpp"
+#include "rows/file_columns.hpp"
 #include "rows/planner.hpp"
-#include "rows/row_table.hpp"
 
 namespace alance {
 namespace {
 
 constexpr int64_t kMany = 1 << 10;  // rows: releasing the GIL for fewer costs more than it gains
-using Tables = std::vector<const RowTable*>;
-
 using Span = Planner::Span;
+using Fragments = std::vector<const LeafTables*>;
 
-void check_tables(const std::vector<Tables>& columns, size_t count) {
-  for (const Tables& tables : columns)
-    if (tables.size() != count || std::find(tables.begin(), tables.end(), nullptr) != tables.end())
-      corrupt("row plan: tables of unequal length");
+// Tables of some leaves of fragments, leaf by leaf.
+std::vector<std::shared_ptr<RowTable>> tables_of(const Fragments& fragments, const std::vector<size_t>& leaves,
+                                                 size_t count) {
+  if (fragments.size() != count) corrupt("row plan: rows of other fragments");
+  std::vector<std::shared_ptr<RowTable>> tables;
+  tables.reserve(leaves.size() * count);
+  for (const size_t leaf : leaves)
+    for (const LeafTables* own : fragments) {
+      tables.push_back(own->table(leaf));
+      if (!tables.back()) corrupt("row plan: a leaf without a table");
+    }
+  return tables;
 }
 
-// Plan the same rows of several columns, each of as many tables: the rows of table t end at
-// `ends[t]` in `rows`, ascending and distinct. The plan numbers the tables of all columns, column
-// by column.
-RowPlan plan_rows(const std::vector<Tables>& columns, const In<int64_t>& rows,
+// Plan the same rows of several leaves of fragments: the rows of fragment t end at `ends[t]` in
+// `rows`, ascending and distinct. A leaf is a column of the plan, which numbers the tables of all
+// columns, column by column.
+RowPlan plan_rows(const Fragments& fragments, const std::vector<size_t>& leaves, const In<int64_t>& rows,
                   const std::vector<int64_t>& ends) {
   const int64_t count = static_cast<int64_t>(rows.size());
-  check_tables(columns, ends.size());
+  const auto tables = tables_of(fragments, leaves, ends.size());
   int64_t before = 0;
   for (const int64_t end : ends) {
     if (end < before || end > count) corrupt("plan_rows: ends of rows");
     before = end;
   }
   if (before != count) corrupt("plan_rows: rows of no table");
-  Planner planner(rows.data(), count, columns.size());
+  Planner planner(rows.data(), count, leaves.size());
   const auto run = [&] {
-    for (size_t c = 0; c < columns.size(); ++c) {
+    for (size_t c = 0; c < leaves.size(); ++c) {
       int64_t first = 0;
       for (size_t t = 0; t < ends.size(); ++t) {
-        planner.add(*columns[c][t], c * ends.size() + t, first, ends[t],
-                    static_cast<int64_t>(c) * count);
+        const size_t table = c * ends.size() + t;
+        planner.add(*tables[table], table, first, ends[t], static_cast<int64_t>(c) * count);
         first = ends[t];
       }
       planner.end_column();
@@ -61,11 +68,11 @@ RowPlan plan_rows(const std::vector<Tables>& columns, const In<int64_t>& rows,
   return std::move(planner.plan);
 }
 
-// Plan ranges of rows of several columns, each of as many tables: the spans of table t end at
-// `ends[t]` in `spans`; those of a table ascend, and none is empty. Unknown pages are left out.
-RowPlan plan_spans(const std::vector<Tables>& columns, const std::vector<Span>& spans,
+// Plan ranges of rows of several leaves of fragments: the spans of fragment t end at `ends[t]` in
+// `spans`; those of a fragment ascend, and none is empty. Unknown pages are left out.
+RowPlan plan_spans(const Fragments& fragments, const std::vector<size_t>& leaves, const std::vector<Span>& spans,
                    const std::vector<size_t>& ends) {
-  check_tables(columns, ends.size());
+  const auto tables = tables_of(fragments, leaves, ends.size());
   int64_t count = 0;
   for (size_t t = 0, at = 0; t < ends.size(); ++t) {
     if (ends[t] < at || ends[t] > spans.size()) corrupt("plan_spans: ends of spans");
@@ -77,9 +84,10 @@ RowPlan plan_spans(const std::vector<Tables>& columns, const std::vector<Span>& 
   }
   if (spans.size() != (ends.empty() ? 0 : ends.back())) corrupt("plan_spans: spans of no table");
   Planner planner(count);
-  for (size_t c = 0; c < columns.size(); ++c) {
+  for (size_t c = 0; c < leaves.size(); ++c) {
     for (size_t t = 0, at = 0; t < ends.size(); ++t)
-      for (; at < ends[t]; ++at) planner.add(*columns[c][t], c * ends.size() + t, spans[at]);
+      for (const size_t table = c * ends.size() + t; at < ends[t]; ++at)
+        planner.add(*tables[table], table, spans[at]);
     planner.end_column();
   }
   return std::move(planner.plan);
@@ -218,6 +226,8 @@ void register_row_table(nanobind::module_& m) {
       .def("pieces", &pieces_of)
       .def("num_bytes", &bytes_of)
       .def("missing", &missing_of, nb::arg("held"), nb::arg("files"), nb::arg("max_gap_bytes"));
-  m.def("plan_rows", &plan_rows, nb::arg("columns"), nb::arg("rows"), nb::arg("ends"));
-  m.def("plan_spans", &plan_spans, nb::arg("columns"), nb::arg("spans"), nb::arg("ends"));
+  m.def("plan_rows", &plan_rows, nb::arg("fragments"), nb::arg("leaves"), nb::arg("rows"),
+        nb::arg("ends"));
+  m.def("plan_spans", &plan_spans, nb::arg("fragments"), nb::arg("leaves"), nb::arg("spans"),
+        nb::arg("ends"));
 }

@@ -276,8 +276,8 @@ class IndexFiles:
                 task = yield from opened.take(rows, engine.cache, guess=is_remote)
             else:
                 task = yield from opened.read_spans(spans, engine.cache)
-            if opened.tables.has_grown:
-                opened.tables.has_grown = False
+            if opened.has_grown:
+                opened.has_grown = False
                 engine.cache.put(key, opened, opened.num_bytes)
             return task
 

@@ -10,14 +10,14 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from copy import copy
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 
-from alance.file.open.columns import FileColumns
 from alance.file.open.data_spans import DataSpans, Needed
 from alance.file.rows.fragment import OpenFragment
+from alance.format.container import Container
 from alance.format.plans import ByteRange, Pieces
 from alance.io.caches.cache import SearchCache
 from alance.io.events import trace
@@ -121,12 +121,15 @@ class _Cache(SearchCache):
         if value is None:
             value = self._real.peek(key)
             if isinstance(value, OpenFragment):
-                return None  # a take would change it, so it is opened again with copied columns
-            if isinstance(value, FileColumns):
-                value = value.copy(value.columns)
+                return None  # it would be changed, so it is opened again with copied columns
+            if isinstance(value, Container):
+                value = replace(value, columns=value.columns.copy())
                 super().put(key, value, value.num_bytes)
         self._spans.learn(value)
         return value
+
+    def peek_all(self, keys: Sequence[Hashable]) -> list[Any | None]:
+        return [*map(self.peek, keys)]
 
     def put(self, key: Hashable, value: Any, num_bytes: int) -> None:
         self._spans.learn(value)

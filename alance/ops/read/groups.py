@@ -8,16 +8,17 @@ fragments of some MiB in total. So scans work on groups.
 from __future__ import annotations
 
 from itertools import accumulate, groupby, pairwise
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
-from alance.file.batches import leaf_bytes, one_array
+from alance.file.batches import one_array
 from alance.file.rows.fragment import take_rows
+from alance.file.rows.leaves import LeafSet
 from alance.file.rows.placed_rows import fetch_placed
 from alance.file.rows.taken import TakenRows
 from alance.file.rows.whole import FragmentFiles, group_key, read_together, read_whole
-from alance.format.layouts.fields import leaf_columns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -36,7 +37,8 @@ if TYPE_CHECKING:
     # Task that decodes the rows of a split.
     Task: TypeAlias = FragmentTask | WholeRows | WholeFragments | LocalRows | TakenRows
 
-# Maximum encoded bytes, rows and decoded bytes of a small fragment.
+_ENCODED_BYTES, _FILE_BYTES = map(attrgetter, ("encoded_bytes", "file_bytes"))
+# Limits of a small fragment.
 SMALL_FRAGMENT_BYTES: Final = 1 << 20
 SMALL_ROWS: Final = 64 << 10
 SMALL_DECODED_BYTES: Final = 16 << 20
@@ -85,14 +87,14 @@ class FragmentGroup(NamedTuple):
         """Encoded bytes of the first columns; if whole files are read, the size of the files."""
         if not self.opened:
             return sum(map(file_bytes, self.handles))
-        return sum(fragment.encoded_bytes for fragment in self.opened)
+        return sum(map(_ENCODED_BYTES, self.opened))
 
     @property
     def is_little(self) -> bool:
         """True if decoding and filtering take little more time than a hop to the pool."""
         return (
             self.is_small
-            and 0 < sum([len(fragment.leaves) for fragment in self.opened]) <= LITTLE_COLUMNS
+            and 0 < sum([len(fragment.containers) for fragment in self.opened]) <= LITTLE_COLUMNS
             and self.spans[-1][1] <= LITTLE_ROWS
             and self.num_bytes <= LITTLE_BYTES
         )
@@ -260,7 +262,7 @@ def is_small(handle: FragmentHandle, row_bytes: float) -> bool:
 
 def file_bytes(handle: FragmentHandle) -> int:
     """Return the total size of a fragment's files, which must be known."""
-    return sum(source.file_bytes for source in handle.sources)
+    return sum(map(_FILE_BYTES, handle.sources))
 
 
 def fixed_row_bytes(schema: Schema) -> float:
@@ -268,7 +270,7 @@ def fixed_row_bytes(schema: Schema) -> float:
 
     It only depends on the schema, not on bytes in files, because constant pages have none.
     """
-    return sum([leaf_bytes(leaf) for field in schema.fields for leaf in leaf_columns(field)])
+    return sum(LeafSet.of_schema(schema).row_bytes)
 
 
 def with_neighbours(groups: Sequence[FragmentGroup], row_bytes: float) -> Iterator[FragmentGroup]:

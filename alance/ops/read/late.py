@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import numpy as np
 
 from alance.errors import BatchTooLargeError
-from alance.file.open.columns import OpenColumn
 from alance.file.open.recall import ScanStates
 from alance.file.open.tracing import describe
 from alance.file.rows.fragment import open_fragments
@@ -175,7 +174,7 @@ class SplitReader:
         if not self._seen:
             return RESERVED
         num_kept = num_rows * self._num_kept / self._seen
-        return max(LEAST_GUESS, int(2 * num_kept * len(late.leaves) * SPARSE_CHUNK_BYTES))
+        return max(LEAST_GUESS, int(2 * num_kept * len(late.containers) * SPARSE_CHUNK_BYTES))
 
     async def _begin(
         self, splits: Sequence[Split], reserved: int, is_eager: bool
@@ -474,9 +473,9 @@ def _is_dense(late: OpenFragment, kept_share: float) -> bool:
 
     A chunk is read if any of its rows is needed. Files of version 2.0 and 0.1 have no chunks.
     """
-    if not all(isinstance(leaf.column, OpenColumn) for leaf in late.leaves):
+    if not late.is_listed:
         return False
-    sizes = late.leaf_sizes
+    sizes = late.tables.sizes
     needed = sum(min(size, kept_share * late.num_rows * SPARSE_CHUNK_BYTES) for size in sizes)
     return 2 * needed >= sum(sizes)
 

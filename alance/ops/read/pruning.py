@@ -170,7 +170,7 @@ class Pruner:
         """
         if file_bytes(handle) + fragment.num_rows * self.num_checks <= LEAST_WORK:
             return None
-        containers = {leaf.column.container.path: leaf.column.container for leaf in fragment.leaves}
+        containers = {container.path: container for container in fragment.containers}
         by_file: dict[str, dict[int, int]] = {}
         for key in set(self.columns.values()):
             files = [source for source in handle.sources if key in source.columns]

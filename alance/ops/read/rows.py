@@ -224,7 +224,7 @@ class LateRows:
 
     @property
     def _taken_bytes(self) -> int:
-        return len(self.rows) * len(self.opened[0].leaves) * SPARSE_CHUNK_BYTES
+        return len(self.rows) * len(self.opened[0].containers) * SPARSE_CHUNK_BYTES
 
     @cached_property
     def is_sparse(self) -> bool:

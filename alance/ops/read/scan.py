@@ -16,6 +16,7 @@ import itertools
 from collections import deque
 from contextlib import aclosing
 from dataclasses import replace
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
@@ -60,9 +61,9 @@ if TYPE_CHECKING:
 
     Window: TypeAlias = tuple[SplitReader, Sequence[FragmentHandle]]
 
-WINDOW: Final = 64  # fragments to open at once, so that their footers are one wave of requests
-# Encoded bytes of a split: 10 to 20 ms of decoding, so calls cost little.
-SCAN_PART_BYTES: Final = 16 << 20
+_ROW_BYTES = attrgetter("row_bytes")
+WINDOW: Final = 64  # fragments opened at once: their footers fit in one wave of requests
+SCAN_PART_BYTES: Final = 16 << 20  # encoded; 10 to 20 ms of decoding, so calls cost little
 PART_DECODED_BYTES: Final = 32 << 20
 # Minimum encoded bytes of a split, for a scan with a small read-ahead.
 LEAST_PART_BYTES: Final = 1 << 20
@@ -309,7 +310,7 @@ def _jobs(reader: SplitReader, groups: Sequence[FragmentGroup]) -> Iterator[Job[
             yield reader.job([Split(group, *group.spans[0])], group.num_bytes)
             continue
         if group.rows is not None:
-            row_bytes = max(fragment.row_bytes for fragment in group.opened)
+            row_bytes = max(map(_ROW_BYTES, group.opened))
             step = max(1, min(INDEXED_SPLIT_ROWS, int(INDEXED_SPLIT_BYTES / max(1.0, row_bytes))))
             for start in range(0, len(group.rows), step):
                 rows = group.rows[start : start + step]
@@ -346,7 +347,7 @@ def _fetched_rows(reader: SplitReader, group: FragmentGroup, part_rows: int) -> 
     """
     (fragment,), profile = group.opened, reader.snapshot.table.store.profile
     row_bytes, ahead_bytes = max(_row_bytes(group), 1e-9), reader.ahead_bytes
-    num_columns = len(fragment.leaves)
+    num_columns = len(fragment.containers)
     if not profile.is_remote or num_columns * profile.take_gap <= profile.span_bytes:
         return part_rows * int(min(64, max(1, profile.span_bytes // (row_bytes * part_rows))))
     most_bytes = min(num_columns * profile.take_gap, ahead_bytes // 2)

@@ -11,6 +11,7 @@ import asyncio
 import itertools
 from contextlib import aclosing
 from functools import partial
+from operator import attrgetter, mul
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, TypeVar, cast
 
 import numpy as np
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     Decoder: TypeAlias = Callable[[Reader], pa.RecordBatch | None]
 
 T = TypeVar("T")
+_ROW_BYTES = attrgetter("row_bytes")
 
 # Encoded bytes that the event loop decodes, in 0.1 ms: as long as a hop to the pool.
 INLINE_TAKE_BYTES: Final = 256 << 10
@@ -220,7 +222,7 @@ def _parts(
 def _decoded_bytes(rows: PhysicalRows, opened: Sequence[OpenFragment]) -> int:
     """Estimate the memory of the output in bytes."""
     counts = np.diff(rows.ends, prepend=0).tolist()
-    return int(sum(count * own.row_bytes for count, own in zip(counts, opened, strict=True)))
+    return int(sum(map(mul, counts, map(_ROW_BYTES, opened))))
 
 
 def _as_is(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -264,15 +266,16 @@ def opened_fragments(
     if None in fragments:
         missing = [number for number, fragment in enumerate(fragments) if fragment is None]
         sources = [
-            FileOf(source.location, source.file_bytes, cache)
+            FileOf(source.location, source.file_bytes)
             for number in missing
             for source in handles[number].sources
             if not choice.ids.isdisjoint(source.columns)
         ]
-        yield from open_files(sources)
-        # If several callers waited for the same files, only the first one opens the fragments.
-        for number in missing:
-            fragments[number] = cache.peek(keys[number])
+        yield from open_files(sources, cache)
+        # If several callers waited for the same files, only the first opens the fragments.
+        cached = cache.peek_all([keys[number] for number in missing])
+        for number, fragment in zip(missing, cached, strict=True):
+            fragments[number] = fragment
         missing = [number for number in missing if fragments[number] is None]
         to_open = [handles[number].to_open(cache) for number in missing]
         opened = yield from open_fragments(choice.schema, to_open)
@@ -292,7 +295,7 @@ def keep_grown(
 ) -> None:
     """Update opened fragments in the cache if a take has loaded page states."""
     for handle, fragment in zip(handles, opened, strict=True):
-        if fragment.tables.has_grown:
-            fragment.tables.has_grown = False
+        if fragment.has_grown:
+            fragment.has_grown = False
             key = ("fragment", handle.identity, choice.key)
             cache.put(key, fragment, fragment.num_bytes)

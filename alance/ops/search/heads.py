@@ -144,9 +144,9 @@ def page_states(opened: OpenFragment, states: Any) -> Plan[None]:
     plans = loads_of_all(opened, states)
     for leaf in opened.leaves_beside():
         if not isinstance(leaf.column, OpenColumn):
-            continue  # pages of 2.0 files have no page tables
-        cuts = leaf.column.column.first_rows.tolist()
-        # All rows except one, because a read of all rows of a small page loads no table.
+            continue  # pages of 2.0 files have no tables
+        cuts = leaf.column.first_rows.tolist()
+        # All rows except one, because reading all rows of a small page loads no table.
         plans += [
             leaf.column.load(first, last - 1, states)
             for first, last in pairwise(cuts)
@@ -162,13 +162,13 @@ def few_states(fragments: Sequence[OpenFragment], states: Any) -> Plan[None]:
         for fragment in fragments
         for leaf in fragment.leaves
         if isinstance(leaf.column, OpenColumn)
-        for number in range(leaf.column.column.num_pages)
+        for number in range(leaf.column.num_pages)
     ]
     if len(pages) > MAX_LOADED_PAGES:
         return
     plans: list[Plan[None]] = []
     for column, number in pages:
-        first, last = column.column.first_rows[number : number + 2].tolist()
+        first, last = column.first_rows[number : number + 2].tolist()
         ranges = first_ranges(column.layout(number).load())
         if last - first > 1 and sum(part.stop - part.start for part in ranges) <= STATE_BYTES:
             plans.append(column.load(first, last - 1, states))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import numpy as np
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 _Oneof: TypeAlias = Literal[
     "row_id_sequence", "created_at_version_sequence", "last_updated_at_version_sequence"
 ]
+_FILE_BYTES, _LOCATION = map(attrgetter, ("file_bytes", "location"))  # of a `FileSource`
+_NUM_BYTES = attrgetter("num_bytes")  # of a `DataFile`
 READABLE: Final = tuple(FileVersion)
 # Field names of row ids and versions in a fragment's record: the oneof, and suffixes of its arms.
 _ONEOFS: Final[Mapping[str, _Oneof]] = {
@@ -49,44 +52,41 @@ class FragmentHandle:
     """A fragment with facts that were read about it: sizes, row count, deletions, row ids.
 
     These facts never change, so all tasks share a handle.
+
+    Attributes:
+        id: id of the fragment.
+        num_physical_rows: rows stored, including deleted rows; 0: unknown until `Snapshot.prepare`.
+        deleted: deletion vector; None if there are no deletions, or it is not loaded.
     """
 
     __slots__ = (
         "__dict__",  # for cached properties
-        "_num_rows",
         "_snapshot",
         "_sources",
         "_values",
         "deleted",
         "fragment",
+        "id",
+        "num_physical_rows",
     )
 
     def __init__(self, snapshot: Snapshot, fragment: Fragment) -> None:
         self._snapshot = snapshot
         self.fragment = fragment
-        self.deleted: DeletionVector | None = None  # None: no deletions, or not loaded
+        self.id = fragment.id
+        self.deleted: DeletionVector | None = None
         self._sources: tuple[FileSource, ...] | None = None
-        self._num_rows = fragment.physical_rows
+        self.num_physical_rows = fragment.physical_rows
         self._values: dict[str, RowValues] = {}
-
-    @property
-    def id(self) -> int:
-        """Id of the fragment."""
-        return self.fragment.id
-
-    @property
-    def num_physical_rows(self) -> int:
-        """Number of stored rows, including deleted rows; 0 if unknown until `Snapshot.prepare`."""
-        return self._num_rows
 
     @property
     def is_resolved(self) -> bool:
         """True if row count and file sizes are known."""
         if self._sources is not None:
-            sized = all(source.file_bytes for source in self._sources)
+            sized = all(map(_FILE_BYTES, self._sources))
         else:
-            sized = all(file.num_bytes for file in self.fragment.files)
-        return sized and (self._num_rows > 0 or not self.fragment.files)
+            sized = all(map(_NUM_BYTES, self.fragment.files))
+        return sized and (self.num_physical_rows > 0 or not self.fragment.files)
 
     @property
     def is_prepared(self) -> bool:
@@ -104,16 +104,16 @@ class FragmentHandle:
         """
         if self._sources is None:
             table, manifest = self._snapshot.table, self._snapshot.manifest
+            sources = []
             for file in self.fragment.files:
                 if file.version not in READABLE:
                     raise UnsupportedError(
                         f"data file {file.path!r} of fragment {self.id}: file version "
                         f"{file.version.value} is not read by this alance"
                     )
-            self._sources = tuple(
-                FileSource(table.data_file(manifest, file), file.num_bytes, dict(file.columns))
-                for file in self.fragment.files
-            )
+                location = table.data_file(manifest, file)
+                sources.append(FileSource(location, file.num_bytes, file.columns))
+            self._sources = tuple(sources)
         return self._sources
 
     @cached_property
@@ -125,7 +125,7 @@ class FragmentHandle:
         Raises:
             UnsupportedError, CorruptFileError: as for `sources`.
         """
-        places = tuple([source.location for source in self.sources])
+        places = tuple(map(_LOCATION, self.sources))
         return places[0] if len(places) == 1 else places
 
     def set_apart(self) -> None:
@@ -134,12 +134,12 @@ class FragmentHandle:
 
     def to_open(self, states: States) -> ToOpen:
         """Return the arguments for opening the fragment, which must be prepared."""
-        return ToOpen(self.sources, self.num_physical_rows, states)
+        return ToOpen(self._sources or self.sources, self.num_physical_rows, states)
 
     def resolve(self, sources: Sequence[FileSource], num_rows: int) -> None:
         """Set the files, with their sizes, and the row count."""
         self._sources = tuple(sources)
-        self._num_rows = num_rows
+        self.num_physical_rows = num_rows
 
     def source_of(self, field_id: int) -> FileSource:
         """Return the data file of a field.
@@ -156,10 +156,14 @@ class FragmentHandle:
         """Return the deletion vector; None if no row is deleted. Cost: at most one GET, once."""
         if self.deleted is None and self.fragment.deletion_file is not None:
             snapshot = self._snapshot
-            if not self._num_rows:
+            if not self.num_physical_rows:
                 await snapshot.resolve_sizes([self])
             self.deleted = await load_deletions(
-                snapshot.engine, snapshot.table, snapshot.manifest, self.fragment, self._num_rows
+                snapshot.engine,
+                snapshot.table,
+                snapshot.manifest,
+                self.fragment,
+                self.num_physical_rows,
             )
         return self.deleted
 
@@ -182,7 +186,7 @@ class FragmentHandle:
             CorruptFileError: there are fewer live rows than the manifest says.
         """
         rows = offsets if self.deleted is None else self.deleted.to_physical(offsets)
-        if len(rows) and rows.max() >= self._num_rows:
+        if len(rows) and rows.max() >= self.num_physical_rows:
             raise CorruptFileError(
                 f"fragment {self.id}: no live row {offsets.max()}, the manifest's count of "
                 f"deleted rows is wrong"
@@ -238,7 +242,7 @@ class FragmentHandle:
             elif name == ROW_ID:
                 raise CorruptFileError(f"fragment {self.id}: it has no row ids")
             else:
-                values = self.keep_values(name, np.ones(self._num_rows, np.uint64))
+                values = self.keep_values(name, np.ones(self.num_physical_rows, np.uint64))
         return values
 
     def is_spilled(self, name: str) -> bool:
@@ -260,16 +264,17 @@ class FragmentHandle:
         if isinstance(content, bytes):
             try:
                 if name == ROW_ID:
-                    runs = parse_row_id_runs(content, self._num_rows)
-                    values = self._values[name] = RowValues.of_runs(*runs, self._num_rows)
+                    runs = parse_row_id_runs(content, self.num_physical_rows)
+                    values = self._values[name] = RowValues.of_runs(*runs, self.num_physical_rows)
                     return values
-                content = parse_versions(content, self._num_rows)
+                content = parse_versions(content, self.num_physical_rows)
             except AlanceError as error:
                 error.add_note(f"in fragment {self.id}")
                 raise
-        elif len(content) != self._num_rows:
+        elif len(content) != self.num_physical_rows:
             raise CorruptFileError(
-                f"fragment {self.id}: {len(content)} values of {name}, {self._num_rows} rows"
+                f"fragment {self.id}: {len(content)} values of {name}, "
+                f"{self.num_physical_rows} rows"
             )
         values = self._values[name] = RowValues.of(content, 1 if name == ROW_ID else 0)
         return values

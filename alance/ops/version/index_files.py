@@ -31,7 +31,7 @@ async def located_files(
     """
     engine = snapshot.engine
     recorded = {file.path: file.size_bytes for file in index.message.files}
-    places = [snapshot.table.index_file(snapshot.manifest, index, name) for name in names]
+    places = snapshot.table.index_files(snapshot.manifest, index, names)
     sizes = [recorded.get(name, 0) for name in names]
 
     async def learn(number: int) -> None:
@@ -58,7 +58,7 @@ async def opened_files(snapshot: Snapshot, index: Index, names: Sequence[str]) -
     engine = snapshot.engine
     places = await located_files(snapshot, index, names)
     files: list[PlainFile | None] = engine.cache.peek_all([plain_key(place) for place, _ in places])
-    if any(file is None for file in files):
+    if None in files:
         plans: list[Plan[PlainFile]] = [open_plain(*place, engine.cache) for place in places]
         return await engine.drive(together(plans), "open index")
     return cast("list[PlainFile]", files)

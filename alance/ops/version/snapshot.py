@@ -67,11 +67,16 @@ class TakenColumns(NamedTuple):
             schema: schema of the table.
             fields: fields to read.
         """
-        ids = [field.id for top in fields.fields for field in top.walk()]
-        # JSON read as stored differs from the same column read as text
-        stored = [~top.id for top in fields.fields if top.logical_type == "large_binary"]
-        key = (schema.remember("identity", object), *ids, *stored)
-        return cls(projection, fields, key, frozenset(ids))
+        own, ids = fields.remember(TakenColumns, lambda: _read_ids(fields))
+        return cls(projection, fields, (schema.remember("identity", object), *own), ids)
+
+
+def _read_ids(fields: Schema) -> tuple[list[int], frozenset[int]]:
+    """Return a key of fields to read, in order, and the ids of these and all fields below them."""
+    ids = [field.id for top in fields.fields for field in top.walk()]
+    # JSON read as stored differs from the same column read as text
+    stored = [~top.id for top in fields.fields if top.logical_type == "large_binary"]
+    return ids + stored, frozenset(ids)
 
 
 class Snapshot:
