@@ -11,17 +11,19 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import sys
 import threading
 from concurrent.futures import CancelledError
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from alance.checks import SYNONYMS, did_you_mean, no_name, unexpected
 from alance.errors import InvalidInputError
 from alance.io.loop import lifecycle
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Iterator
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
     from concurrent.futures import Future
 
 T = TypeVar("T")
@@ -29,7 +31,7 @@ T = TypeVar("T")
 END_S: Final = 2.0  # seconds for the cancellation of running work at the end of a program
 
 
-__all__ = ["OwnLoop"]
+__all__ = ["OwnLoop", "did_you_mean", "no_name", "not_constructed", "wrong_call"]
 
 
 class OwnLoop:
@@ -178,3 +180,38 @@ async def _wind_up() -> None:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
     await asyncio.get_running_loop().shutdown_asyncgens()
+
+
+# Ways to the classes that callers do not construct.
+_CONSTRUCTED_BY: Final = {
+    "Dataset": "alance.dataset(uri)",
+    "Catalog": "alance.connect(uri)",
+    "FileReader": "FileReader.open(uri)",
+    "FileWriter": "FileWriter.open(uri)",
+    "FileSession": "FileSession.open(uri)",
+    "Sink": "alance.ingest(uri)",
+}
+
+
+def wrong_call(
+    error: TypeError, function: Callable[..., object], named: Iterable[str]
+) -> TypeError:
+    """Return the error for arguments that do not fit a signature, which it quotes."""
+    names = [name for name in inspect.signature(function).parameters if name != "self"]
+    shown = f"{function.__qualname__}()"
+    unknown = [name for name in named if name not in names]
+    if unknown and "unexpected" in str(error):
+        return unexpected(unknown, names, f"{shown}: ")
+    hint = "".join(
+        f", did you mean {synonym!r} for {name!r}?"
+        for name in unknown
+        for synonym in SYNONYMS.get(name, ())
+        if synonym in names
+    )
+    return TypeError(f"{error}; its arguments are {', '.join(names)}{hint}")
+
+
+def not_constructed(kind: type) -> InvalidInputError:
+    """Return the error for a call of a class whose objects other calls return."""
+    way = _CONSTRUCTED_BY.get(kind.__name__, "a method that returns it")
+    return InvalidInputError(f"{kind.__name__}(): not called by users; write {way}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import reprlib
+import sys
 from dataclasses import fields
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -14,18 +15,23 @@ from alance.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
+    from types import UnionType
 
 T = TypeVar("T")
 
 # Arguments that pandas, SQL and other stores call so, with their names here.
-_SYNONYMS: Final = {
-    "where": "filter",
-    "predicate": "filter",
-    "select": "columns",
-    "n": "limit",
-    "top_k": "k",
-    "batch_rows": "batch_size",
-    "sort_by": "order_by",
+SYNONYMS: Final = {
+    "where": ("filter",),
+    "predicate": ("filter",),
+    "select": ("columns",),
+    "n": ("limit", "k"),
+    "limit": ("k",),
+    "top_k": ("k",),
+    "batch_rows": ("batch_size",),
+    "sort_by": ("order_by",),
+    "key": ("on",),
+    "keys": ("on",),
+    "values": ("updates",),
 }
 NAMED: Final = 8  # maximum number of values that a message lists; there may be tens of thousands
 MOST: Final = (1 << 63) - 1  # largest integer in the kernels and in Arrow
@@ -79,7 +85,22 @@ def check_choice(name: str, value: object, choices: Collection[str]) -> None:
         InvalidInputError: the value is not in `choices`.
     """
     if value not in choices:
-        raise InvalidInputError(f"{name}={value!r}: expected one of {', '.join(choices)}")
+        hint = did_you_mean(value, choices) if isinstance(value, str) else ""
+        raise InvalidInputError(
+            f"{name}={reprlib.repr(value)}: expected one of {', '.join(choices)}{hint}"
+        )
+
+
+def check_type(
+    name: str, value: object, kind: type | UnionType | tuple[type, ...], expected: str
+) -> None:
+    """Check that a value is of a type; the message has the value's type, never its contents.
+
+    Raises:
+        InvalidInputError: the value is not an instance of `kind`.
+    """
+    if not isinstance(value, kind):
+        raise InvalidInputError(f"{name}: got {type(value).__name__}, expected {expected}")
 
 
 def check_callback(name: str, value: object, expected: str = "a function") -> None:
@@ -103,23 +124,130 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
     from difflib import get_close_matches
 
     by_lower: dict[str, list[str]] = {}
-    for candidate in names:
+    for candidate in dict.fromkeys(names):
         by_lower.setdefault(candidate.lower(), []).append(candidate)
     close = get_close_matches(name.lower(), by_lower, n=3)
     alike = [repr(candidate) for lower in close for candidate in by_lower[lower]]
     return f", did you mean {' or '.join(alike)}?" if alike else ""
 
 
-def unexpected(names: Iterable[str], choices: Iterable[str], what: str = "") -> TypeError:
-    """Return the error for unknown arguments, which suggests names similar to the first of them."""
+def unexpected(
+    names: Iterable[str], choices: Iterable[str], what: str = "", owner: str = ""
+) -> TypeError:
+    """Return the error for unknown arguments, which suggests names similar to the first of them.
+
+    Args:
+        names: the unknown arguments.
+        choices: arguments that are accepted, in addition to those of the verb that was called.
+        what: prefix of the message; by default the call of the verb.
+        owner: class to name if no verb was called.
+    """
     first, *others = sorted(names)
-    choices = [*choices]
-    synonym = _SYNONYMS.get(first)
+    call, own = _call_with(first)
+    choices = [*own, *choices]
+    synonym = next((name for name in SYNONYMS.get(first, ()) if name in choices), None)
     hint = did_you_mean(first, choices)
-    if synonym in choices:
+    if synonym is not None:
         hint = f", did you mean {synonym!r}?"
+    what = what or call or (f"{owner}(): " if owner else "")
     more = f" (nor are there {', '.join(map(repr, others))})" if others else ""
     return TypeError(f"{what}unexpected keyword argument {first!r}{hint}{more}")
+
+
+def _call_with(name: str) -> tuple[str, Sequence[str]]:
+    """Return the prefix of messages about the public call with a keyword, and its other arguments.
+
+    A verb passes the keywords that its signature does not list on to a dataclass, which knows
+    neither the verb nor the arguments in its signature. They are in the frame of the verb.
+    """
+    call = ""
+    own: Sequence[str] = ()
+    frame = inspect.currentframe()
+    while frame is not None:
+        code = frame.f_code
+        is_verb = frame.f_globals.get("__name__", "").startswith("alance.")
+        is_verb &= code.co_name[0] != "_" and code.co_name != "checked"
+        if code.co_flags & inspect.CO_VARKEYWORDS and is_verb:
+            count = code.co_argcount + code.co_kwonlyargcount
+            keywords = code.co_varnames[count + bool(code.co_flags & inspect.CO_VARARGS)]
+            if name in frame.f_locals.get(keywords, ()):
+                own = code.co_varnames[:count]
+                owner = frame.f_locals[own[0]] if own and own[0] in ("self", "cls") else None
+                kind = owner if isinstance(owner, type) else type(owner)
+                prefix = "" if owner is None else f"{kind.__name__}."
+                call, own = f"{prefix}{code.co_name}(): ", own[owner is not None :]
+        frame = frame.f_back
+    return call, own
+
+
+# Public names that users of other libraries look for, with their names here.
+_COUNTERPARTS: Final = {
+    "LanceDataset": "dataset",
+    "LanceFragment": "DatasetFragment",
+    "LanceFileReader": "FileReader",
+    "Table": "dataset",
+    "open": "dataset",
+    "open_table": "dataset",
+    "read": "dataset",
+    "load": "dataset",
+    "write": "write_dataset",
+    "write_table": "write_dataset",
+    "create_table": "write_dataset",
+    "delete": "drop",
+}
+
+
+def no_name(module: str, name: str) -> AttributeError:
+    """Return the error for a name that a module lacks, with its counterpart here.
+
+    Similar names are left to Python, which finds them when it prints the error: an import of a
+    submodule asks for a missing name, too, and `difflib` takes a millisecond to import.
+    """
+    counterpart = _COUNTERPARTS.get(name) if module in ("alance", "alance.sync") else None
+    hint = "" if counterpart is None else f", did you mean {counterpart!r}?"
+    message = f"module {module!r} has no attribute {name!r}{hint}"
+    return AttributeError(message, name=name, obj=sys.modules.get(module))
+
+
+# Attributes that users of other libraries look for, with what to write here.
+_MEMBERS: Final = {
+    ("Catalog", "delete_table"): "drop_table",
+    ("Catalog", "get_table"): "open_table",
+    ("Catalog", "items"): "list_tables",
+    ("Catalog", "keys"): "list_tables",
+    ("Catalog", "open"): "open_table",
+    ("Catalog", "table_names"): "list_tables",
+    ("Catalog", "tables"): "list_tables",
+    ("MergeInsert", "when_matched_update"): "when_matched_update_all",
+    ("MergeInsert", "when_not_matched_insert"): "when_not_matched_insert_all",
+    ("Scanner", "filter"): "scanner(filter=)",
+    ("Scanner", "limit"): "scanner(limit=)",
+    ("Scanner", "nearest"): "scanner(nearest=)",
+    ("Scanner", "select"): "scanner(columns=)",
+    ("Scanner", "to_list"): "to_table().to_pylist()",
+    ("Scanner", "where"): "scanner(filter=)",
+}
+
+
+class Hinted:
+    """Base class whose error for a missing attribute suggests another one."""
+
+    __slots__ = ()
+
+    if not TYPE_CHECKING:  # a type checker finds missing attributes by itself
+
+        def __getattr__(self, name: str) -> Any:
+            kind = type(self)
+            public = [member for member in dir(kind) if member[0] != "_"]
+            hint = "" if name.startswith("_") else did_you_mean(name, public)
+            if (kind.__name__, name) in _MEMBERS:
+                hint = f"; write `{_MEMBERS[kind.__name__, name]}`"
+            raise AttributeError(f"{kind.__name__!r} object has no attribute {name!r}{hint}")
+
+
+def list_hint(name: str, value: object) -> str:
+    """Return "; write name=['value']" for a text in the place of a list of texts, else ""."""
+    return f"; write {name}=[{value!r}]" if isinstance(value, str) else ""
 
 
 def public_arguments(options: type[T]) -> type[T]:
@@ -133,7 +261,7 @@ def public_arguments(options: type[T]) -> type[T]:
     @wraps(init)
     def checked(self: T, *values: Any, **arguments: Any) -> None:
         if not arguments.keys() <= accepted:
-            raise unexpected(arguments.keys() - accepted, accepted)
+            raise unexpected(arguments.keys() - accepted, accepted, owner=options.__name__)
         init(self, *values, **arguments)
 
     options.__init__ = checked  # type: ignore[assignment, method-assign]  # with its arguments
@@ -144,3 +272,9 @@ def some_of(values: Sequence[object]) -> str:
     """Format values for a message: the first `NAMED` values, and the number of further values."""
     more = len(values) - NAMED
     return f"{list(values[:NAMED])} and {more:,} more" if more > 0 else f"{list(values)}"
+
+
+def some_columns(names: Sequence[str]) -> str:
+    """Format the names of columns for a message: the first `NAMED`, and the number of others."""
+    more = f" and {len(names) - NAMED:,} more" * (len(names) > NAMED)
+    return ", ".join(names[:NAMED]) + more

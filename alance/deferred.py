@@ -10,6 +10,8 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from alance.checks import no_name
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
@@ -43,7 +45,7 @@ def lazy(
 
     def find(name: str) -> Any:
         if name not in places:
-            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+            raise no_name(module, name)
         place, _, attribute = places[name].partition(":")
         value: Any = import_module(place)
         if place != f"{module}.{name}":

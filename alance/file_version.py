@@ -35,7 +35,9 @@ class FileVersion(Enum):
             return cls(name)
         except ValueError:
             names = [version.value for version in cls] + list(ALIASES)
-            raise InvalidInputError(f"file version {text!r}: expected one of {names}") from None
+            raise InvalidInputError(
+                f"file version {text!r}: expected one of {', '.join(names)}"
+            ) from None
 
     @classmethod
     def from_footer(cls, major: int, minor: int) -> FileVersion:

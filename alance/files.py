@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 
-from alance.checks import check_count
+from alance.checks import check_count, check_type, list_hint
 from alance.deferred import Deferred
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.file.budgets import PAGE_BYTES
@@ -119,8 +119,7 @@ class FileReader:
         container, schema, num_rows, places = await engine.drive(
             from_tail(plan(), location, tail, file_bytes - len(tail)), "open file"
         )
-        if columns is not None:
-            schema = schema.project(columns)
+        schema = _projected(schema, columns)
         source = FileSource(location, file_bytes, places)
         return cls(session, source, container, schema, num_rows, opened)
 
@@ -233,6 +232,10 @@ class FileReader:
         """
         engine = self._session.engine
         stop = self.num_rows if stop is None else stop
+        check_type("start", start, int, "an integer")
+        check_type("stop", stop, int, "an integer, or None for the last row")
+        if batch_size is not None:
+            check_count("batch_size", batch_size)
         if not 0 <= start <= stop <= self.num_rows:
             raise InvalidInputError(f"rows {start} to {stop}: the file has {self.num_rows}")
         states = ScanStates(engine.cache)
@@ -261,12 +264,19 @@ class FileReader:
         return pa.Table.from_batches(batches, schema=schema)
 
     def _projected(self, columns: Sequence[str] | None) -> Schema:
-        return self._schema if columns is None else self._schema.project(columns)
+        return _projected(self._schema, columns)
 
     def _open(self, columns: Sequence[str] | None) -> Plan[OpenFragment]:
         return open_fragment(
             self._projected(columns), [self._source], self.num_rows, self._session.engine.cache
         )
+
+
+def _projected(schema: Schema, columns: Sequence[str] | None) -> Schema:
+    if isinstance(columns, str):
+        hint = list_hint("columns", columns)
+        raise InvalidInputError(f"columns={columns!r}: expected a list of names{hint}")
+    return schema if columns is None else schema.project(columns)
 
 
 @expanded
@@ -339,6 +349,8 @@ class FileWriter:
             check_count("buffer_bytes", buffer_bytes)
         if not isinstance(version, FileVersion):
             version = FileVersion.parse(version)
+        if schema is not None:
+            check_type("schema", schema, pa.Schema, "a pyarrow Schema")
         session, opened, path = open_store(uri, **place)
         upload = opened.open_upload(path)
         upload.background = session.engine.background

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, ClassVar, Final
 
+from alance.checks import Hinted
 from alance.deferred import Deferred, lazy
 from alance.errors import InvalidInputError
 from alance.ops.version.options import CommitOptions
@@ -69,7 +70,7 @@ if not TYPE_CHECKING:  # otherwise any name would type-check
 
 
 @expanded
-class Optimize:
+class Optimize(Hinted):
     """Upkeep of a dataset's files and indices; see `Dataset.optimize`."""
 
     __slots__ = ("_dataset",)

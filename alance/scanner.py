@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, get_args
 
 import pyarrow as pa
 
-from alance.checks import check_choice
+from alance.checks import Hinted, check_choice
 from alance.deferred import Deferred
 from alance.errors import MissingPackageError
 from alance.io.events import trace
@@ -65,7 +65,7 @@ else:
 
 
 @expanded
-class Scanner:
+class Scanner(Hinted):
     """A scan of a dataset or fragment; each call runs the scan again."""
 
     __slots__ = ("_columns", "_is_folded", "_options", "_snapshot")

@@ -11,7 +11,7 @@ from numbers import Real
 from typing import TYPE_CHECKING, ClassVar, Final, Generic, NamedTuple, TypedDict, TypeVar
 from weakref import WeakKeyDictionary, WeakSet
 
-from alance.checks import check_count, unexpected
+from alance.checks import check_count, check_type, unexpected
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.io.caches.cache import SearchCache
 from alance.io.events import observing
@@ -405,7 +405,10 @@ def _taken_from(place: StoreArguments, kind: type[StoreArguments]) -> Session:
     """Remove the session from the arguments, and return it or the loop's own session."""
     if unknown := place.keys() - kind.__annotations__.keys():
         raise unexpected(unknown, kind.__annotations__)
-    return place.pop("session", None) or Session.of_loop()
+    session = place.pop("session", None)
+    if session is not None:
+        check_type("session", session, Session, "an alance.Session")
+    return session or Session.of_loop()
 
 
 def _no_loop() -> UnsupportedError:

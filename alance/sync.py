@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 import alance
-from alance.blocking import OwnLoop
+from alance.blocking import OwnLoop, no_name, not_constructed, wrong_call
 
 if TYPE_CHECKING:  # the stub has the types; editors find the docstrings by these imports
     from alance import *  # noqa: F403
@@ -90,7 +90,7 @@ def __getattr__(name: str) -> Any:
     elif name in _SAME:
         value = getattr(alance, name)
     else:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        raise no_name(__name__, name)
     return globals().setdefault(name, value)
 
 
@@ -142,7 +142,12 @@ def _blocking(function: Callable[..., Any], *, is_method: bool) -> Callable[...,
         named = {name: _unwrap(argument) for name, argument in kwargs.items()}
 
         async def start() -> Any:
-            result = function(*arguments, **named)
+            try:
+                result = function(*arguments, **named)
+            except TypeError as error:
+                if error.__traceback__ is None or error.__traceback__.tb_next is not None:
+                    raise  # by the function, not by the call
+                raise wrong_call(error, function, named) from None
             return await result if inspect.isawaitable(result) else result
 
         result = _background.run(start())
@@ -170,6 +175,8 @@ def _face(async_class: type) -> type:
     """Derive the blocking version of a class: the same public names, all blocking."""
 
     def __init__(self: Any, inner: Any) -> None:
+        if not isinstance(inner, async_class):
+            raise not_constructed(async_class)
         self._inner = inner
 
     def __repr__(self: Any) -> str:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
-from alance.checks import check_text
+from alance.checks import check_text, check_type
 from alance.errors import InvalidInputError
 from alance.records import dataclass
 
@@ -87,8 +87,7 @@ def names_of(name: TableName, what: str) -> Names:
     Raises:
         InvalidInputError: a name is not text, is empty, or is not valid in a path.
     """
-    if not isinstance(name, Iterable):
-        raise InvalidInputError(f"{what} {name!r}: expected a name, or a sequence of names")
+    check_type(what, name, str | list | tuple, "a name, or a sequence of names")
     names = (name,) if isinstance(name, str) else tuple(name)
     for part in names:
         if not isinstance(part, str) or not part or part.startswith((".", "__")):

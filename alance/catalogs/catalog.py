@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Literal
 import pyarrow as pa
 
 from alance.catalogs.backend import namespace_names, shown, table_names
-from alance.checks import check_choice
+from alance.checks import Hinted, check_choice
 from alance.datasets import Dataset, dataset
 from alance.errors import (
     AlreadyExistsError,
@@ -80,7 +80,7 @@ async def connect(
 
 
 @expanded
-class Catalog:
+class Catalog(Hinted):
     r"""Tables by name, opened by `connect`.
 
     A table is named by a text, `"users"`, or by texts, its namespace first: `("shop", "users")`.

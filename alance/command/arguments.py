@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import argparse
+from typing import TYPE_CHECKING, Any, Final
 
 import alance
 from alance import InvalidInputError
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Awaitable, Callable, Iterable
     from typing import TypeAlias
 
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
     Run: TypeAlias = Callable[[argparse.Namespace], Awaitable[Output | None]]
     Parsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+
+
+MAX_PORT: Final = 65535
 
 
 def add(parsers: Parsers, name: str, run: Run, summary: str) -> argparse.ArgumentParser:
@@ -61,8 +64,8 @@ def add_rows(parser: argparse.ArgumentParser) -> None:
 def pair(text: str) -> tuple[str, str]:
     """Parse `KEY=VALUE`."""
     key, sign, value = text.partition("=")
-    if not sign or not key:
-        raise ValueError(text)
+    if not sign or not key:  # without the text, which may be a secret
+        raise argparse.ArgumentTypeError("expected KEY=VALUE")
     return key, value
 
 
@@ -74,10 +77,21 @@ def names(text: str) -> list[str]:
 def numbers(text: str) -> list[int]:
     """Parse numbers and ranges, such as `1,2,5-9`; ranges include both ends."""
     listed: list[int] = []
-    for part in names(text):
-        first, dash, last = part.partition("-")
-        listed += range(int(first), int(last) + 1) if dash else [int(part)]
+    try:
+        for part in names(text):
+            first, dash, last = part.partition("-")
+            listed += range(int(first), int(last) + 1) if dash else [int(part)]
+    except ValueError:
+        message = f"{text!r}, expected numbers and ranges, such as 1,2,5-9"
+        raise argparse.ArgumentTypeError(message) from None
     return listed
+
+
+def port(text: str) -> int:
+    """Parse the number of a port."""
+    if not text.isdecimal() or int(text) > MAX_PORT:
+        raise argparse.ArgumentTypeError(f"{text!r}, expected a number from 0 to {MAX_PORT}")
+    return int(text)
 
 
 def version(text: str) -> int | str:

@@ -6,10 +6,11 @@ import argparse
 import asyncio
 import os
 import sys
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import alance
 from alance import AlanceError
+from alance.blocking import did_you_mean
 from alance.command import (
     changing,
     checking,
@@ -53,10 +54,26 @@ async def _run(args: argparse.Namespace) -> int:
 
 
 class _CommandParser(argparse.ArgumentParser):
-    """Parser that escapes its error messages, which quote arguments such as foreign file names."""
+    """Parser whose errors are a line, with similar options, and without control characters."""
 
     def error(self, message: str) -> NoReturn:
-        super().error(escaped(message))
+        self.exit(2, escaped(f"{self.prog}: error: {message}; see `{self.prog} --help`") + "\n")
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
+        parsed, others = super().parse_known_args(args, namespace)
+        if others:  # here, because the parser of all subcommands knows no option of this one
+            options = [name for name in self._option_string_actions if name.startswith("--")]
+            hint = did_you_mean(others[0].partition("=")[0], options)
+            if others[0].startswith("--where") and "--filter" in options:
+                hint = ", did you mean '--filter'?"
+            self.error(f"unrecognized arguments: {' '.join(others)}{hint}")
+        return parsed, others
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            choices = [*map(str, action.choices)]
+            message = f"no {value!r}, expected one of {', '.join(choices)}"
+            raise argparse.ArgumentError(action, message + did_you_mean(str(value), choices))
 
 
 def parser() -> argparse.ArgumentParser:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from alance import InvalidInputError
-from alance.command.arguments import pair, storage
+from alance.command.arguments import pair, port, storage
 from alance.command.terminal import EscapedFormatter, escaped
 from alance.extras import missing
 from alance.optimize import parse_duration
@@ -46,7 +46,7 @@ def add_to(parsers: Parsers) -> None:
         help="a table; NAME is by default that of its folder",
     )
     parser.add_argument("--host", default="127.0.0.1", help="default: 127.0.0.1")
-    parser.add_argument("--port", type=int, default=8000, help="default: 8000; 0: any free one")
+    parser.add_argument("--port", type=port, default=8000, help="default: 8000; 0: any free one")
     parser.add_argument(
         "--key",
         action="append",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from alance.deferred import Deferred
-from alance.expr.tree import FAILURES, Problem, one_line
+from alance.expr.tree import FAILURES, Problem, one_line, unknown
 from alance.format.paths import join_path
 from alance.records import dataclass
 
@@ -93,8 +93,10 @@ class ArrowCondition:
             values = self.evaluate(_empty(schema))
         except FAILURES as error:
             absent = re.match(_ABSENT, str(error))
-            column = None if absent is None else join_path(re.findall(_NAME, absent[1]))
-            raise Problem(one_line(error), column=column) from error
+            if absent is not None:
+                path = join_path(re.findall(_NAME, absent[1]))
+                raise unknown("column", path, schema.names) from error
+            raise Problem(one_line(error)) from error
         if not is_value and not pa.types.is_boolean(values.type):
             raise Problem(f"expected a condition, found {values.type}")
         needed = [schema.field(name) for name in schema.names if name in text]

@@ -46,6 +46,14 @@ def _apply(name: str, args: list[Node]) -> Node:
     return apply(name, args)
 
 
+# By the kind of an expression that is not evaluated: what to write instead.
+_INSTEAD: Final = {
+    "Interval": "; compute the time in Python, and pass it by `params`",
+    "Star": "; `aggregate` and `Dataset.sql` count rows",
+    "Subquery": "; `Dataset.sql` runs whole queries",
+}
+
+
 class Builder:
     """Builder of the nodes of one text for one schema, with the values of its parameters."""
 
@@ -74,7 +82,9 @@ class Builder:
             builder = _BUILDERS.get(tree.kind)
             if builder is None:
                 raise Problem(
-                    f"{tree.kind} is not supported in a {self._source.what}", unsupported=True
+                    f"{tree.kind} is not supported in a {self._source.what}"
+                    f"{_INSTEAD.get(tree.kind, '')}",
+                    unsupported=True,
                 )
             return builder(self, tree)
         except Problem as problem:

@@ -332,9 +332,21 @@ def extreme(kernel: Callable[..., pa.Array], op: str) -> Callable[[str, list[Nod
     return build
 
 
+def _is_number(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(type_) or pa.types.is_floating(type_))
+
+
 def mismatch(op: str, left: Node, right: Node) -> Problem:
     """Return the error for two types that cannot be compared."""
     for side in (left, right):
         if isinstance(side, Literal) and side.name is not None:
             return Problem(f'"{side.name}" is text; a column takes backticks: `{side.name}`')
-    return Problem(f"type mismatch: {left.type} {op} {right.type}; cast one of them")
+    hint = ""
+    for side, other in ((left, right), (right, left)):
+        if isinstance(side, Literal) and is_text(side.type) and _is_number(other.type):
+            hint = ", or write the number without quotes"
+        elif isinstance(side, Literal) and _is_number(side.type) and is_text(other.type):
+            hint = ", or write the text in single quotes"
+        elif _is_number(side.type) and pa.types.is_temporal(other.type):
+            hint = ", or write the time as text: '2024-12-31'"
+    return Problem(f"type mismatch: {left.type} {op} {right.type}; cast one of them{hint}")

@@ -152,6 +152,22 @@ def _with_typed_texts(source: SqlText, tokens: list[Any]) -> list[Any]:
     return tokens
 
 
+_ALONE: Final = "; the text is an expression alone, without SELECT, FROM and WHERE"
+# By the token at a syntax error: what to write instead.
+_HINTS: Final = {
+    "&&": "; write AND",
+    "!": "; write NOT",
+    "~": "; write regexp_like(column, 'pattern')",
+    "contains": "; write contains(column, 'text')",
+    "select": _ALONE,
+    "from": _ALONE,
+    "where": _ALONE,
+    "order by": "; rows are sorted by the argument order_by",
+    "group by": "; groups are an argument of `aggregate`",
+    "limit": "; the number of rows is the argument limit",
+}
+
+
 def _syntax_error(source: SqlText, error: ParseError) -> InvalidInputError:
     first = error.errors[0] if error.errors else {}
     highlight = first.get("highlight") or ""
@@ -162,8 +178,9 @@ def _syntax_error(source: SqlText, error: ParseError) -> InvalidInputError:
     elif reason.startswith("Required keyword"):
         reason = "an operand is missing"
     seen = f"near {highlight[:60]!r}" if highlight else "at the end"
+    hint = _HINTS.get(highlight.strip().lower(), "")
     return InvalidInputError(
-        f"{source.what}, {source.place(offset)}: syntax error {seen}: {reason}"
+        f"{source.what}, {source.place(offset)}: syntax error {seen}: {reason}{hint}"
     )
 
 

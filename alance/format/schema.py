@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import pyarrow as pa
 
-from alance.checks import did_you_mean
+from alance.checks import did_you_mean, some_columns
 from alance.errors import (
     ColumnNotFoundError,
     CorruptFileError,
@@ -328,7 +328,10 @@ class Schema:
                 field = next((child for child in candidates if child.name == name), None)
             if field is None:
                 others = candidates if depth else self.fields
-                hint = did_you_mean(name, [candidate.name for candidate in others])
+                beside = [candidate.name for candidate in others]
+                hint = did_you_mean(name, beside)
+                if not hint and beside:
+                    hint = f"; there {'are' if len(beside) > 1 else 'is'} {some_columns(beside)}"
                 below = f" in {join_path(names[:depth])!r}" if depth else ""
                 message = f"column {path!r}: no field {name!r}{below}{hint}"
                 raise ColumnNotFoundError(message, path)

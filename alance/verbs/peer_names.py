@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from alance.checks import did_you_mean
+
 # As in docs/from-pylance.md; `tests/test_from_pylance.py` compares the two.
 COUNTERPARTS: Final = {
     "commit": "alance.commit",
@@ -74,6 +76,29 @@ OF_LANCEDB: Final = {
     "wait_for_index": "create_index",
 }
 
+# Names of pandas, pyarrow and builders of queries, with what to write instead.
+OF_OTHERS: Final = {
+    "append": "insert(data)",
+    "columns": "schema.names",
+    "column_names": "schema.names",
+    "compact": "optimize.compact_files()",
+    "count": "count_rows()",
+    "fts": "search_text(query)",
+    "limit": "to_table(limit=)",
+    "num_rows": "count_rows()",
+    "order_by": "to_table(order_by=)",
+    "query": "to_table(filter=) or sql(query)",
+    "read": "to_table()",
+    "select": "to_table(columns=)",
+    "shape": "count_rows() and schema",
+    "to_list": "to_table().to_pylist()",
+    "to_pydict": "to_table().to_pydict()",
+    "to_pylist": "to_table().to_pylist()",
+    "vector_search": "nearest(column, query)",
+    "where": "to_table(filter=)",
+    "write": "insert(data)",
+}
+
 
 def no_attribute(kind: type, name: str) -> AttributeError:
     """Return the error for an attribute that datasets lack."""
@@ -81,4 +106,8 @@ def no_attribute(kind: type, name: str) -> AttributeError:
     for counterparts, page in ((COUNTERPARTS, "from-pylance"), (OF_LANCEDB, "from-lancedb")):
         if name in counterparts:
             hint = f"; its counterpart is `{counterparts[name]}`, see docs/{page}.md"
+    if not hint and name in OF_OTHERS:
+        hint = f"; write {OF_OTHERS[name]}"
+    elif not hint and not name.startswith("_"):
+        hint = did_you_mean(name, [member for member in dir(kind) if member[0] != "_"])
     return AttributeError(f"{kind.__name__!r} object has no attribute {name!r}{hint}")

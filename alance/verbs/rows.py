@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
-from alance.checks import check_choice, check_count
+from alance.checks import Hinted, check_choice, check_count, check_type
 from alance.deferred import Deferred
 from alance.errors import InvalidInputError
 from alance.file_version import FileVersion
@@ -23,7 +24,7 @@ from alance.signatures import expanded
 from alance.verbs.base import Handle
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
     from typing import Self, Unpack
 
     import pyarrow as pa
@@ -219,6 +220,9 @@ class RowVerbs(Handle):
         Args:
             on: key columns; None: the table's primary key.
         """
+        check_type(
+            "on", on, (str, Iterable, type(None)), "the name of a key column, or a list of names"
+        )
         keys = None if on is None else (on,) if isinstance(on, str) else tuple(on)
         return MergeInsert(self, merge_options.MergePlan(keys))
 
@@ -260,7 +264,7 @@ class RowVerbs(Handle):
 
 
 @expanded
-class MergeInsert:
+class MergeInsert(Hinted):
     """A merge of new data into a dataset, created by `Dataset.merge_insert`.
 
     Immutable: each method returns another merge, and `execute` runs it. Rows are matched by their

@@ -5,7 +5,8 @@ from __future__ import annotations
 from contextlib import aclosing
 from typing import TYPE_CHECKING, TypeVar
 
-from alance.errors import BucketNotFoundError, InvalidInputError, NotFoundError
+from alance.checks import did_you_mean
+from alance.errors import AlanceError, BucketNotFoundError, InvalidInputError, NotFoundError
 from alance.format.table.refs import (
     MAIN,
     BranchContents,
@@ -80,7 +81,19 @@ async def read_record(
     except NotFoundError as error:
         is_number = kind == "tag" and name.isdecimal()
         hint = f"; the number of a version is an int: version={name}" * is_number
+        hint = hint or did_you_mean(name, await _names_beside(engine, location))
         raise table.lacks(name, f"no {kind} {name!r}{hint}") from error
+
+
+async def _names_beside(engine: Engine, location: str) -> list[str]:
+    """Return the names of the tags or branches beside a missing one. Cost: one LIST."""
+    folder = location.rpartition("/")[0]
+    try:
+        _, files = await engine.scheduler.list_level(folder, reason="similar names")
+    except AlanceError:
+        return []
+    names = (parse_ref_file_name(path[len(folder) + 1 :]) for path in files)
+    return [name for name in names if name is not None]
 
 
 def _checked(table: Table, name: str, check: Callable[[str], str], what: str) -> str:

@@ -69,6 +69,12 @@ def as_mapping(options: StorageOptions | None) -> Mapping[str, Any] | None:
     """Return storage options as a mapping; a provider becomes the option `credentials`."""
     if options is None or isinstance(options, Mapping):
         return options
+    if isinstance(options, str | list | tuple):
+        raise InvalidInputError(
+            f"storage_options: got {type(options).__name__}, expected a mapping, such as "
+            "{'region': 'us-east-1'}, or a provider: a function without arguments, or an object "
+            "with fetch_storage_options()"
+        )
     return {CREDENTIALS: options}
 
 

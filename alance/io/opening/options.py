@@ -14,6 +14,7 @@ from datetime import timedelta
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
+from alance.checks import did_you_mean
 from alance.errors import InvalidInputError
 from alance.io.opening.credentials import CREDENTIALS, Renewed
 from alance.records import dataclass
@@ -76,7 +77,9 @@ def parse_options(kind: Kind, options: Mapping[str, object] | None) -> StoreOpti
         elif kind in _CONFIG_OPTIONS or not any(
             canonical(other, key) in names for other, names in _CONFIG_OPTIONS.items()
         ):
-            raise InvalidInputError(f"storage option {key!r} is not known for {kind} stores")
+            names = (*_CONFIG_OPTIONS.get(kind, ()), *_CLIENT_OPTIONS, *_RETRY_OPTIONS)
+            hint = did_you_mean(key, names) or did_you_mean(name, names)
+            raise InvalidInputError(f"storage option {key!r} is not known for {kind} stores{hint}")
     outer = retries.get("download_retry_count")
     inner = retries.get("client_max_retries")
     return StoreOptions(

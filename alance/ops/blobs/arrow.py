@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from alance.checks import check_count
+from alance.checks import check_count, check_text, check_type
 from alance.errors import InvalidInputError
 from alance.file_version import FileVersion
 from alance.format.encode.blobs import DEDICATED_KEY, INLINE_KEY, PACK_KEY, PREPARED_TYPE
@@ -17,7 +17,7 @@ from alance.format.types import EXTENSION_METADATA, EXTENSION_NAME, MAX_DEPTH
 from alance.records import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
 LOGICAL: Final = pa.struct(
     [
@@ -95,6 +95,7 @@ def blob_array(values: Iterable[Blob | bytes | bytearray | memoryview | str | No
     Raises:
         InvalidInputError: other values.
     """
+    check_type("values", values, Iterable, "a list of bytes, URIs, Blobs and None")
     return pa.array([_logical(value) for value in values], LOGICAL)
 
 
@@ -173,6 +174,7 @@ def blob_field(
         dedicated_size_threshold: bytes of the largest blob that shares an object; None: 4 MiB.
         pack_file_size_threshold: maximum bytes of an object of several blobs; None: 1 GiB.
     """
+    check_text("name", name)
     limits = {
         INLINE_KEY: inline_size_threshold,
         DEDICATED_KEY: dedicated_size_threshold,

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import numpy as np
 
-from alance.checks import check_choice, check_counts
+from alance.checks import check_choice, check_counts, public_arguments
 from alance.errors import AlanceError, InvalidInputError, UnsupportedError
 from alance.format.blocks import VariableWidth
 from alance.format.plans import ByteRange
@@ -39,6 +39,7 @@ MODES: Final = ("reference", "ingest")
 INGESTED_BYTES: Final = 32 << 20  # bytes of objects that are read at once, but at least one object
 
 
+@public_arguments
 @dataclass(frozen=True, slots=True)
 class BlobOptions:
     """Options for writing blobs of version 2, named as in pylance.

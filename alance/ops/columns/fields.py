@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from alance.checks import check_text
+from alance.checks import check_text, list_hint
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.file_version import FileVersion
 from alance.format.proto import copied
@@ -139,7 +139,8 @@ def dropped(schema: Schema, paths: Collection[str]) -> Schema:
         InvalidInputError: a field does not exist, or no field would remain.
     """
     if isinstance(paths, str) or not paths:
-        raise InvalidInputError(f"columns {paths!r}: expected a list of names")
+        hint = list_hint("columns", paths)
+        raise InvalidInputError(f"columns {paths!r}: expected a list of names{hint}")
     gone = {schema.field(path).id for path in paths}
     fields = [rest for root in schema.fields if (rest := _without(root, gone)) is not None]
     if not fields:

@@ -291,11 +291,15 @@ class Expressions(OfLiveRows):
         for name, text in self.texts.items():
             if not isinstance(name, str):
                 raise InvalidInputError(f"new column {name!r}: expected a name")
-            if isinstance(text, str):
-                computed = parse_projection(text, arrow)
-            else:
-                computed = computed_from_arrow(text, arrow)
             check_text("column", name)
+            try:
+                if isinstance(text, str):
+                    computed = parse_projection(text, arrow)
+                else:
+                    computed = computed_from_arrow(text, arrow)
+            except AlanceError as error:
+                error.add_note(f"in new column {name!r}")
+                raise
             outputs.append(Output(name, computed=computed))
         fields = [name for output in outputs if output.computed for name in output.computed.columns]
         projection = Projection(tuple(dict.fromkeys(fields)), tuple(outputs), frozenset())

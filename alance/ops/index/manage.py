@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, cast
 
-from alance.errors import InvalidInputError, NotFoundError, UnsupportedError
+from alance.errors import InvalidInputError, UnsupportedError
 from alance.format.index.details import index_type
 from alance.format.table.apply_indices import SYSTEM
 from alance.format.table.indices import Index
@@ -111,5 +111,5 @@ def segments_of_name(snapshot: Snapshot, name: str) -> list[table_pb2.IndexMetad
         if message.name == name and name not in SYSTEM
     ]
     if not segments:
-        raise NotFoundError(f"index {name!r}: not in version {snapshot.version}")
+        raise snapshot.lacks_index(name)
     return segments

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from alance.checks import check_counts
+from alance.checks import check_counts, check_type
 from alance.errors import (
     AlanceError,
     CommitConflictError,
@@ -118,11 +118,13 @@ async def maintain(
     dry_run: bool,
     workers: Workers | None = None,
 ) -> tuple[Snapshot, MaintenanceReport]:
-    """Do the steps that are due, and return the version after them. See `Dataset.maintain`.
+    """Execute the steps that are due; return the version and a report. See `Dataset.maintain`.
 
     Args:
         workers: run the tasks of the steps; None: this process does.
     """
+    if policy is not None:
+        check_type("policy", policy, MaintenancePolicy, "an alance.MaintenancePolicy")
     # The versions are listed once for the latest one and for its state.
     versions = await list_manifests(snapshot.engine, snapshot.table)
     snapshot = await checkout_listed(snapshot, versions[-1])

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from alance import compute as pc
+from alance.checks import did_you_mean, some_columns
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.format.paths import split_path
 from alance.ops.read.filters import parse_over, parse_predicate
@@ -204,7 +205,8 @@ def named_keys(on: Sequence[str], schema: Schema) -> tuple[str, ...]:
         alike = [column for column in names if column.casefold() == str(name).casefold()]
         if name not in names and len(alike) != 1:
             raise InvalidInputError(
-                f"key column {name!r}: not among the columns of the table, {', '.join(names)}"
+                f"key column {name!r}: not among the columns of the table, "
+                f"{some_columns(names)}{did_you_mean(str(name), names)}"
             )
         columns.append(name if name in names else alike[0])
     return tuple(dict.fromkeys(columns))

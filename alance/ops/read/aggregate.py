@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import pyarrow as pa
 
-from alance.checks import check_count, check_text
+from alance.checks import check_count, check_text, list_hint
 from alance.errors import InvalidInputError
 from alance.expr.aggregate import parse_aggregate
 from alance.expr.tree import Column
@@ -200,7 +200,8 @@ def _key_texts(snapshot: Snapshot, group_by: Columns) -> dict[str, str]:
         return dict(group_by or {})
     is_list = isinstance(group_by, Iterable) and not isinstance(group_by, str)
     if not is_list or not all(isinstance(name, str) for name in group_by):
-        raise InvalidInputError(f"group_by={group_by!r}: expected a list of names")
+        hint = list_hint("group_by", group_by)
+        raise InvalidInputError(f"group_by={group_by!r}: expected a list of names{hint}")
     texts = {name: _quoted(snapshot, name) for name in group_by}
     if len(texts) < len(group_by):
         raise InvalidInputError(f"group_by={group_by!r}: a name is there twice")

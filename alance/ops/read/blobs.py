@@ -346,7 +346,10 @@ async def _places(
     """Return the addresses of rows, and the locations of their blobs."""
     field = snapshot.schema.field(column)
     if not (field.is_blob_v1 or field.is_blob_v2):
-        raise InvalidInputError(f"column {column!r} is no blob column")
+        raise InvalidInputError(
+            f"column {column!r} is no blob column, but {field.to_arrow().type}; a blob column is "
+            f"declared in the schema: alance.blob_field({column!r})"
+        )
     selections = [numbers for numbers in (indices, row_ids, addresses) if numbers is not None]
     if len(selections) != 1:
         raise InvalidInputError("blobs: expected one of indices, row_ids and addresses")

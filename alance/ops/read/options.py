@@ -7,7 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict, get_args
 
-from alance.checks import check_callback, check_choice, check_counts, public_arguments
+from alance.checks import (
+    check_callback,
+    check_choice,
+    check_counts,
+    list_hint,
+    public_arguments,
+)
 from alance.errors import InvalidInputError
 from alance.ops.version.conditions import bound
 from alance.records import dataclass
@@ -28,6 +34,7 @@ BlobHandling: TypeAlias = Literal["all_binary", "blobs_descriptions", "all_descr
 BlobMode: TypeAlias = Literal["lazy", "bytes", "descriptions"]
 
 
+@public_arguments
 @dataclass(frozen=True, slots=True)
 class ColumnOrdering:
     """Column to sort by.
@@ -259,6 +266,7 @@ def orderings_of(order_by: OrderBy | None) -> tuple[ColumnOrdering, ...]:
     if isinstance(order_by, str | ColumnOrdering) or not isinstance(order_by, Iterable | None):
         raise InvalidInputError(
             f"order_by={order_by!r}: expected a list of names and ColumnOrderings"
+            f"{list_hint('order_by', order_by)}"
         )
     return tuple(_ordering(key) for key in order_by or ())
 
@@ -267,5 +275,8 @@ def _ordering(key: str | ColumnOrdering) -> ColumnOrdering:
     if isinstance(key, ColumnOrdering):
         return key
     if not isinstance(key, str):
-        raise InvalidInputError(f"order_by: {key!r} is neither a name nor a ColumnOrdering")
+        raise InvalidInputError(
+            f"order_by: {key!r} is neither a name nor a ColumnOrdering; a name with - before it "
+            "sorts in descending order: '-price'"
+        )
     return ColumnOrdering(key.removeprefix("-"), ascending=not key.startswith("-"))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import numpy as np
 
-from alance.checks import some_of
+from alance.checks import check_type, some_of
 from alance.errors import InvalidInputError
 from alance.file.batches import leaf_bytes
 from alance.format.layouts.fields import leaf_columns
@@ -111,11 +111,16 @@ def chosen(snapshot: Snapshot, options: ScanOptions) -> Sequence[FragmentHandle]
     """
     if options.fragments is None:
         return snapshot.handles
+    check_type("fragments", options.fragments, Iterable, "a list of the ids of fragments")
     of_ids = {
         number: snapshot.manifest.fragments.position_of(number) for number in options.fragments
     }
     if missing := sorted(number for number, position in of_ids.items() if position is None):
-        raise InvalidInputError(f"fragments {some_of(missing)}: not in version {snapshot.version}")
+        ids = [handle.id for handle in snapshot.handles]
+        raise InvalidInputError(
+            f"fragments {some_of(missing)}: not in version {snapshot.version}, which has "
+            f"{some_of(ids)}"
+        )
     positions = sorted(position for position in of_ids.values() if position is not None)
     return [snapshot.handles[position] for position in positions]
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
+from alance.checks import check_type
 from alance.errors import BatchTooLargeError, InvalidInputError, RowNotFoundError
 from alance.file.batches import empty_batch, in_order, one_batch
 from alance.io.reading.joined import Joint
@@ -288,6 +289,7 @@ async def drawn(snapshot: Snapshot, num_rows: int, seed: int | None) -> Int64s:
     Raises:
         InvalidInputError: as for `sample`.
     """
+    check_type("num_rows", num_rows, int | np.integer, "an integer")
     total = int((await snapshot.live_counts()).sum())
     if not 0 <= num_rows <= total:
         raise InvalidInputError(f"sample of {num_rows} rows: the dataset has {total}")

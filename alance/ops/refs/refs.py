@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from alance.checks import check_choice
+from alance.checks import Hinted, check_choice
 from alance.deferred import Deferred
 from alance.format.table.refs import check_branch_name, check_tag_name
 from alance.ops.version.options import CommitOptions
@@ -24,7 +24,7 @@ else:
 C = TypeVar("C")
 
 
-class _Refs:
+class _Refs(Hinted):
     __slots__ = ("_snapshot",)
 
     def __init__(self, snapshot: Snapshot) -> None:

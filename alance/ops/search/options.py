@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import math
-import reprlib
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict, cast, get_args
 
 import numpy as np
 import pyarrow as pa
 
-from alance.checks import MOST, check_choice, check_count, unexpected
+from alance.checks import MOST, check_choice, check_count, check_type, did_you_mean, unexpected
 from alance.errors import InvalidInputError
 from alance.format.index.values import ALIASES, VectorType, not_of_vectors
 from alance.ops.read.options import ScanOptions
 from alance.records import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection
 
     import pyarrow.compute as pc
 
@@ -219,15 +219,21 @@ def search_of(
         InvalidInputError: a name or column is unknown; the query does not have the vectors' shape
             or is not numeric and finite; a number is out of range.
     """
+    check_type(
+        "nearest", arguments, Mapping, "a mapping: {'column': 'vector', 'q': [...], 'k': 10}"
+    )
     unknown = set(arguments) - set(_NEAREST)
     if unknown:
         raise InvalidInputError(
             f"nearest: unknown {', '.join(map(repr, sorted(unknown)))}; expected some of "
-            f"{', '.join(_NEAREST)}"
+            f"{', '.join(_NEAREST)}{did_you_mean(min(unknown), _NEAREST)}"
         )
     column = arguments.get("column")
     if not isinstance(column, str):
-        raise InvalidInputError(f"nearest: column {reprlib.repr(column)}: expected a name")
+        swapped = "; the column comes before the query" * isinstance(arguments.get("q"), str)
+        raise InvalidInputError(
+            f"nearest: column: got {type(column).__name__}, expected a name{swapped}"
+        )
     type_ = None if types is None else types.get(column)
     if type_ is None:
         type_ = vector_type(schema.field(column), column)
@@ -283,7 +289,8 @@ def _queries(q: object, dim: int, column: str, *, is_multi: bool) -> tuple[Float
     width = math.prod(shape[1:])
     if values.ndim not in (1, 2, 2 + is_multi) or shape[-1] != dim or not width:
         raise InvalidInputError(
-            f"query of shape {values.shape}: column {column!r} has vectors of dimension {dim}"
+            f"query of shape {values.shape}: column {column!r} has vectors of dimension {dim}; "
+            f"expected {dim} numbers"
         )
     if not np.isfinite(values).all():
         raise InvalidInputError(f"query of column {column!r}: NaN or infinite values")

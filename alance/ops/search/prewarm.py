@@ -85,7 +85,7 @@ def _segments(snapshot: Snapshot, name: str, chosen: Iterable[str] | None) -> li
         if message.name == name and name not in SYSTEM
     ]
     if not indices:
-        raise NotFoundError(f"index {name!r}: not in version {snapshot.version}")
+        raise snapshot.lacks_index(name)
     if chosen is None:
         return indices
     try:

@@ -9,6 +9,7 @@ from alance.errors import InvalidInputError, NotFoundError, UnsupportedError
 from alance.format.table.naming import VERSIONS, NamingScheme, manifest_name, parse_manifest_name
 from alance.io.loop.tasks import each
 from alance.io.stores.conformance import examine
+from alance.ops.version.opening import what_is_there
 from alance.session import Session, open_store, queues_of, table_at
 from alance.signatures import expanded
 from alance.versioning import load, refs
@@ -65,7 +66,7 @@ async def drop(
         await _refuse_what_is_no_table(engine, table)
         if ignore_missing:
             return
-        raise
+        raise table.not_there(await what_is_there(engine, table)) from None
     if latest.branch is not None:
         raise InvalidInputError(
             f"drop: {table.uri!r} is branch {latest.branch!r} of a table; delete it by "

@@ -73,18 +73,14 @@ async def open_snapshot(
         elif version is None:
             manifest = await load.load_latest(engine, table)
         else:
-            try:
-                table, manifest = await _named(session, table, version)
-            except VersionNotFoundError:
-                await _check_there(engine, table)
-                raise
+            table, manifest = await _named(session, table, version)
     except TableNotFoundError as error:
-        raise table.not_there(await _what_is_there(engine, table)) from error
+        raise table.not_there(await what_is_there(engine, table)) from error
     await _check(engine, table, manifest)
     return Snapshot(session, table, manifest)
 
 
-async def _what_is_there(engine: Engine, table: Table) -> str:
+async def what_is_there(engine: Engine, table: Table) -> str:
     """Explain why a place is not a table. Cost: two LISTs if it is local, else no request."""
     if table.branch is not None:
         return "there are no versions"
@@ -108,18 +104,18 @@ async def _what_is_there(engine: Engine, table: Table) -> str:
     return f"it is a folder of tables, {some_of(tables)}; open it by `alance.connect`"
 
 
-async def _check_there(engine: Engine, table: Table) -> None:
-    """Check that there is a table, if the store can list. Cost: one LIST.
+async def _latest_there(engine: Engine, table: Table) -> int | None:
+    """Return the latest version of a table; None if the store cannot list. Cost: one LIST.
 
     Raises:
         TableNotFoundError: there is no table.
     """
     try:
-        await load.latest(engine, table)
+        return (await load.latest(engine, table)).version
     except TableNotFoundError:
         raise
     except AlanceError:
-        return
+        return None
 
 
 async def versions(snapshot: Snapshot) -> list[VersionInfo]:
@@ -258,9 +254,16 @@ def as_time(value: datetime | str) -> datetime:
 
 async def _named(session: Session, table: Table, version: int | str) -> tuple[Table, Manifest]:
     engine = session.engine
-    if not isinstance(version, str):
-        return table, await load.load_version(engine, table, version)
-    tag = await refs.load_tag(engine, table, version)
+    try:
+        if not isinstance(version, str):
+            return table, await load.load_version(engine, table, version)
+        tag = await refs.load_tag(engine, table, version)
+    except VersionNotFoundError as error:
+        latest = await _latest_there(engine, table)
+        if latest is None or isinstance(version, str):
+            raise
+        message = f"{error}; the latest version is {latest}"
+        raise VersionNotFoundError(message, version) from error
     table = table.on_branch(tag.branch)
     try:
         return table, await load.load_version(engine, table, tag.version)

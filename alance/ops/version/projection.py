@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
-from alance.checks import check_text
-from alance.errors import InvalidInputError
+from alance.checks import check_text, list_hint
+from alance.errors import AlanceError, ColumnNotFoundError, InvalidInputError
 from alance.file.batches import empty_columns, one_batch
 from alance.format.paths import join_path
 from alance.records import dataclass
@@ -167,7 +167,8 @@ def project(
     elif isinstance(columns, Mapping):
         outputs = [_computed(schema, name, text) for name, text in columns.items()]
     elif isinstance(columns, str):
-        raise InvalidInputError(f"columns={columns!r}: expected a list of names")
+        hint = list_hint("columns", columns)
+        raise InvalidInputError(f"columns={columns!r}: expected a list of names{hint}")
     elif not isinstance(columns, Iterable):
         raise InvalidInputError(f"columns={columns!r}: expected a list of names, or a mapping")
     else:
@@ -220,7 +221,14 @@ def _stored_path(schema: Schema, name: object) -> tuple[str, ...]:
         if (first := schema.names_of(schema.in_this_case(join_path(path[:1])))) != path[:1]:
             path = (*first, *path[1:])
             name = join_path(path)
-    schema.field(name)
+    try:
+        schema.field(name)
+    except ColumnNotFoundError as error:
+        if name == "*":
+            error.add_note("all columns are columns=None")
+        elif any(sign in name for sign in " ()*+/"):
+            error.add_note(f"an expression needs a name: columns={{'name': {name!r}}}")
+        raise
     return path
 
 
@@ -254,4 +262,8 @@ def _computed(schema: Schema, name: str, text: str) -> Output:
     from alance.expr import parse_projection
 
     check_text("column", name)
-    return Output(name, computed=parse_projection(text, with_meta_fields(schema)))
+    try:
+        return Output(name, computed=parse_projection(text, with_meta_fields(schema)))
+    except AlanceError as error:
+        error.add_note(f"in column {name!r}")
+        raise

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple, overload
 
 import numpy as np
 
+from alance.checks import did_you_mean, some_of
 from alance.errors import CorruptFileError, NotFoundError, RowNotFoundError
 from alance.format.schema import Remembered
+from alance.format.table.apply_indices import SYSTEM
 from alance.io.loop.tasks import all_of
 from alance.ops.version.handle import FragmentHandle
 from alance.ops.version.learn import learn_rows_and_sizes, learn_values
@@ -194,6 +196,13 @@ class Snapshot:
         if position is None:
             raise NotFoundError(f"fragment {fragment_id}: not in version {self.version}")
         return position
+
+    def lacks_index(self, name: object) -> NotFoundError:
+        """Return the error for an index that this version lacks, with the names that it has."""
+        names = sorted({message.name for message in self.manifest.indices} - {*SYSTEM})
+        hint = did_you_mean(name, names) if isinstance(name, str) else ""
+        listed = f"; there are {some_of(names)}" if names else "; there are no indices"
+        return NotFoundError(f"index {name!r}: not in version {self.version}{hint or listed}")
 
     def position(self, handle: FragmentHandle) -> int:
         """Return the position of a fragment in the version's list of fragments."""

@@ -7,6 +7,7 @@ MB of small batches at a time, and only after earlier batches have been consumed
 from __future__ import annotations
 
 import logging
+import os
 import time
 from bisect import bisect_left
 from collections.abc import AsyncIterable, Iterable, Iterator, Mapping
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, runt
 import numpy as np
 import pyarrow as pa
 
+from alance.checks import did_you_mean, some_columns
 from alance.errors import InvalidInputError
 from alance.file.write.small_batches import SmallBatches
 from alance.format.schema import check_not_reserved
@@ -233,7 +235,17 @@ def _column(
         return array
     except _REFUSALS as error:
         row = "" if isinstance(error, InvalidInputError) else _first_refused(values, type_)
-        raise InvalidInputError(f"column {name!r}{row}: {error}") from error
+        raise InvalidInputError(f"column {name!r}{row}: {_plain(error, type_)}") from error
+
+
+def _plain(error: Exception, type_: pa.DataType | None) -> str:
+    """Return an error of `pa.array` with the Arrow type, where it names a type of C or none."""
+    text = str(error)
+    if type_ is not None and "cannot be converted to int" in text and pa.types.is_temporal(type_):
+        return f"text is not converted, expected a Python date or time for {type_}"
+    if "int too large to convert" in text:
+        return f"an integer out of range, expected {'int64' if type_ is None else type_}"
+    return text
 
 
 def _as_vectors(name: str, array: pa.Array) -> pa.Array:
@@ -284,7 +296,7 @@ def _opened(
     if isinstance(data, ArrowStream):
         try:
             reader = pa.RecordBatchReader.from_stream(data)
-        except pa.ArrowException as error:
+        except (pa.ArrowException, ValueError) as error:
             if isinstance(data, PandasFrame):
                 raise _refused_column(data, error) from error
             raise _refused(data) from error  # a Series or ChunkedArray streams values, not rows
@@ -301,7 +313,9 @@ def _opened(
 
 def _refused(data: object) -> InvalidInputError:
     what = f"{data.__name__}, a class" if isinstance(data, type) else f"type {type(data).__name__}"
-    return InvalidInputError(f"data of {what}: expected {ACCEPTED}")
+    hint = "; a path is no data: read the file first, as by `pyarrow.dataset.dataset(path)`"
+    is_path = isinstance(data, str | os.PathLike)
+    return InvalidInputError(f"data of {what}: expected {ACCEPTED}{hint * is_path}")
 
 
 def _of_frame(reader: pa.RecordBatchReader) -> tuple[pa.Schema, Iterator[Rows]]:
@@ -316,6 +330,10 @@ def _of_frame(reader: pa.RecordBatchReader) -> tuple[pa.Schema, Iterator[Rows]]:
 
 def _refused_column(frame: PandasFrame, cause: Exception) -> InvalidInputError:
     """Return the error for a frame with a column that Arrow cannot convert."""
+    names = list(frame.columns)
+    for name in names:
+        if names.count(name) > 1:
+            return InvalidInputError(f"column {name!r}: the data has it twice")
     for name, column in frame.items():
         values = column.to_numpy()
         try:
@@ -408,7 +426,7 @@ def _batches_of(rows: object) -> list[pa.RecordBatch]:
             )
         ]
     raise InvalidInputError(
-        f"an iterable of {type(rows).__name__}: expected Tables or RecordBatches"
+        f"data: an iterable of {type(rows).__name__}: expected Tables or RecordBatches"
         + "; a list of dicts is accepted" * isinstance(rows, Mapping)
     )
 
@@ -452,7 +470,8 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     if extra:
         check_not_reserved(extra)
         raise InvalidInputError(
-            f"column {extra[0]!r}: not among the columns of the table, {', '.join(schema.names)}"
+            f"column {extra[0]!r}: not among the columns of the table, "
+            f"{some_columns(schema.names)}{did_you_mean(extra[0], schema.names)}"
             + "; it is the index of a pandas frame, which `frame.reset_index(drop=True)` and "
             "`pa.Table.from_pandas(frame, preserve_index=False)` drop"
             * extra[0].startswith("__index_level_")

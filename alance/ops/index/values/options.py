@@ -14,7 +14,7 @@ from typing import (
     runtime_checkable,
 )
 
-from alance.checks import check_count, unexpected
+from alance.checks import check_count, did_you_mean, unexpected
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.expr.json_values import path_steps
 from alance.expr.tree import Problem
@@ -125,9 +125,12 @@ def kind_and_options(
             else ", JSON, INVERTED, or of vectors IVF_FLAT, IVF_PQ, IVF_SQ, IVF_RQ, IVF_HNSW_FLAT, "
             "IVF_HNSW_PQ, IVF_HNSW_SQ"
         )
+        hint = did_you_mean(type_name, [*expected, "JSON", "INVERTED"])
+        if type_name.startswith("IVF_"):
+            hint = f"; write create_index(column, {type_name!r})"
         raise UnsupportedError(
             f"index of type {type_name or index_type!r}: not written by this alance, "
-            f"expected {', '.join(expected)}{more}"
+            f"expected {', '.join(expected)}{more}{hint}"
         )
     memory = others.pop("memory_bytes", DEFAULTS["memory_bytes"])
     check_count("memory_bytes", memory, 1 << 20)

@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict
 import numpy as np
 import pyarrow as pa
 
-from alance.checks import check_choice, check_count, check_counts, public_arguments
+from alance.checks import (
+    check_choice,
+    check_count,
+    check_counts,
+    did_you_mean,
+    public_arguments,
+)
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.format.field import struct_paths
 from alance.format.index.encoders import BITS
@@ -181,6 +187,17 @@ class CheckedVectors:
         return self.options.num_bits or BITS.get(self.kind, (0,))[0]
 
 
+def _hint(new: NewVectorIndex, type_name: str) -> str:
+    """Return the call that builds an index of scalars, or similar names of types."""
+    from alance.ops.index.values.options import NAMED
+
+    scalar = [*(kind.index_type for kind in NAMED), "JSON"]
+    if type_name in scalar:
+        column = repr(new.column) if isinstance(new.column, str) else "column"
+        return f": write create_scalar_index({column}, {type_name!r})"
+    return did_you_mean(type_name, [*INDEX_TYPES, "INVERTED", *scalar])
+
+
 def check_new_vectors(base: Snapshot, new: NewVectorIndex) -> CheckedVectors:
     """Check that a version can have a new vector index.
 
@@ -196,7 +213,7 @@ def check_new_vectors(base: Snapshot, new: NewVectorIndex) -> CheckedVectors:
         raise UnsupportedError(
             f"index of type {new.kind!r}: not written by this alance, expected "
             f"{', '.join(INDEX_TYPES)}, or INVERTED for texts; "
-            "create_scalar_index builds the other types"
+            f"create_scalar_index builds the other types{_hint(new, type_name)}"
         )
     metric = str(new.metric).lower()
     metric = ALIASES.get(metric, metric)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias, get_
 
 import numpy as np
 
-from alance.checks import MOST, check_choice, check_count
+from alance.checks import MOST, check_choice, check_count, public_arguments
 from alance.errors import InvalidInputError
 from alance.format.index.text.params import GRANULARITIES, LIST_ELEMENT, ROW, Granularity
 from alance.format.index.text.source import TextSource
@@ -43,6 +43,7 @@ class TextQuery:
         return ()
 
 
+@public_arguments
 @dataclass(frozen=True, slots=True)
 class MatchQuery(TextQuery):
     """Matches rows that contain words of a text.
@@ -83,6 +84,7 @@ class MatchQuery(TextQuery):
         _check_granularity(self)
 
 
+@public_arguments
 @dataclass(frozen=True, slots=True)
 class PhraseQuery(TextQuery):
     """Matches rows that contain the words of a text one after the other.
@@ -104,6 +106,7 @@ class PhraseQuery(TextQuery):
         _check_granularity(self)
 
 
+@public_arguments
 @dataclass(frozen=True, slots=True)
 class MultiMatchQuery(TextQuery):
     """Matches rows with words of a text in any of several columns; the best column's score counts.
@@ -124,6 +127,7 @@ class MultiMatchQuery(TextQuery):
         return _matches(self)
 
 
+@public_arguments
 @dataclass(frozen=True, slots=True)
 class CombinedFieldsQuery(TextQuery):
     """Matches rows with words of a text in several columns, which are scored as one column (BM25F).
@@ -155,6 +159,7 @@ class CombinedFieldsQuery(TextQuery):
         return _matches(self)
 
 
+@public_arguments
 @dataclass(frozen=True, slots=True)
 class BoostQuery(TextQuery):
     """Matches the rows of `positive`, with a lower score if `negative` matches them, too.
@@ -175,6 +180,7 @@ class BoostQuery(TextQuery):
         return self.positive, self.negative
 
 
+@public_arguments
 @dataclass(frozen=True, slots=True)
 class BooleanQuery(TextQuery):
     """Matches rows by a boolean combination of queries.
@@ -283,7 +289,10 @@ def query_of(schema: Schema, query: object, indexed: Sequence[str]) -> TextQuery
                 f"{name} of pylance, whose arguments cannot be read: expected alance.{name}, "
                 "which takes the same arguments"
             )
-        raise InvalidInputError(f"{query!r}: expected a text or a query of texts")
+        raise InvalidInputError(
+            f"query of texts: got {type(query).__name__}, expected a text, or a query such as "
+            "alance.MatchQuery(text, column)"
+        )
     whole = changed(query, lambda part: _placed(part, columns))
     for leaf in leaves_of(whole):
         check_text_column(schema, leaf.column)
