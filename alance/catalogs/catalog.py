@@ -4,25 +4,28 @@ from __future__ import annotations
 
 import logging
 import os
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Final, Literal
 
 import pyarrow as pa
 
 from alance.catalogs.backend import namespace_names, shown, table_names
-from alance.checks import Hinted, check_choice
+from alance.checks import Hinted, check_choice, did_you_mean
 from alance.datasets import Dataset, dataset
 from alance.errors import (
+    AlanceError,
     AlreadyExistsError,
     CommitStateUnknownError,
     InvalidInputError,
     NotFoundError,
+    TableNotFoundError,
 )
 from alance.session import Session
 from alance.signatures import expanded
 from alance.writing import write_dataset
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import AsyncIterator, Mapping
     from typing import Unpack
 
     from alance.catalogs.backend import Backend, Place, TableName
@@ -292,7 +295,7 @@ class Catalog(Hinted):
             StoreError: the store failed.
         """
         try:
-            await self.place(table)
+            await self._backend.find(table_names(table))
         except NotFoundError:
             return False
         return True
@@ -310,7 +313,22 @@ class Catalog(Hinted):
             TableNotFoundError: no table of that name.
             InvalidInputError: a bad name.
         """
-        return await self._backend.find(table_names(table))
+        names = table_names(table)
+        async with self._suggesting(names):
+            return await self._backend.find(names)
+
+    @asynccontextmanager
+    async def _suggesting(self, names: tuple[str, ...]) -> AsyncIterator[None]:
+        """Add similar names to the error for a missing table. Cost: as `list_tables`, after it."""
+        try:
+            yield
+        except TableNotFoundError as error:
+            hint = ""
+            with suppress(AlanceError):
+                hint = did_you_mean(names[-1], await self.list_tables(names[:-1]))
+            if not hint:
+                raise
+            raise TableNotFoundError(f"{error}{hint}", error.uri) from error
 
     async def rename_table(self, table: TableName, new: TableName) -> None:
         """Rename a table, or move it to another namespace.
@@ -331,7 +349,8 @@ class Catalog(Hinted):
             AlreadyExistsError: the new name is in use.
             InvalidInputError: a bad name.
         """
-        await self._backend.rename(table_names(table), table_names(new))
+        async with self._suggesting(table_names(table)):
+            await self._backend.rename(table_names(table), table_names(new))
 
     async def drop_table(self, table: TableName) -> None:
         """Delete a table with all its versions.
@@ -346,7 +365,8 @@ class Catalog(Hinted):
             TableNotFoundError: no table of that name.
             InvalidInputError: a bad name, or tags record shallow clones that read its files.
         """
-        await self._backend.drop(table_names(table))
+        async with self._suggesting(table_names(table)):
+            await self._backend.drop(table_names(table))
 
 
 def _not_root(namespace: TableName) -> tuple[str, ...]:

@@ -18,11 +18,9 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from alance.catalogs.backend import DELIMITER, Place, shown
-from alance.checks import did_you_mean
 from alance.datasets import dataset
 from alance.distributed.folders import list_folders, move_table, tables_among
 from alance.errors import (
-    AlanceError,
     AlreadyExistsError,
     CorruptFileError,
     InvalidInputError,
@@ -168,11 +166,7 @@ class DirectoryBackend:
             return self._place(_checked(row["location"], names))
         if len(names) == 1 and await self._is_in_root(names[0]):
             return self._place(names[0] + SUFFIX)
-        hint = ""
-        with suppress(AlanceError):
-            beside = await self.list_tables(names[:-1], include_declared=True)
-            hint = did_you_mean(names[-1], beside)
-        raise TableNotFoundError(f"catalog {self.uri!r}: no table {shown(names)!r}{hint}")
+        raise TableNotFoundError(f"catalog {self.uri!r}: no table {shown(names)!r}")
 
     async def _is_in_root(self, name: str) -> bool:
         """True if the folder `name.lance` has subfolders, as every table's folder has."""
