@@ -18,7 +18,9 @@ from concurrent.futures import CancelledError
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from alance.checks import SYNONYMS, did_you_mean, no_name, unexpected
+from alance.checks import SYNONYMS, unexpected
+from alance.checks import did_you_mean as did_you_mean
+from alance.checks import no_name as no_name
 from alance.errors import InvalidInputError
 from alance.io.loop import lifecycle
 
@@ -31,7 +33,7 @@ T = TypeVar("T")
 END_S: Final = 2.0  # seconds for the cancellation of running work at the end of a program
 
 
-__all__ = ["OwnLoop", "did_you_mean", "no_name", "not_constructed", "wrong_call"]
+__all__ = ["OwnLoop"]
 
 
 class OwnLoop:

@@ -250,7 +250,7 @@ async def test_phrases_without_positions_are_refused_of_no_rows_as_well(tmp_path
         (PhraseQuery("quick fox", "text"), "has no positions"),
         (MatchQuery("fox", "id"), "expected texts"),
         (MatchQuery("fox", "nowhere"), "nowhere"),
-        (7, "expected a text or a query"),
+        (7, "expected a text, or a query"),
         ("a \ud800", "surrogates not allowed"),
         ({"query": "fox", "column": "text"}, "expected query and columns"),
     ],
