@@ -5,8 +5,9 @@ methods of `DatasetFragment`:
 
 - a version sent from a driver to tasks, which read no manifest: `version_record` and `open_record`;
 a dataset usable in any event loop: `in_any_loop`;
-- a scan in splits of about equal bytes: `plan_splits`, `read_split` and `member_paths`; least and
-greatest values: `read_extremes`;
+- a scan in splits of about equal bytes: `plan_splits`, `read_split` and `member_paths`; rows that a
+filter may keep, by indices and statistics: `select_rows`; least and greatest values:
+`read_extremes`;
 - rows that versions added, for readers that follow a table: `added_by`; columns that were renamed
 or added meanwhile: `ColumnsAcross`;
 - commits that take effect only once, however often a driver repeats them: `producer_properties` and
@@ -38,6 +39,7 @@ from alance.distributed.folders import (
 )
 from alance.distributed.maintaining import maintain
 from alance.distributed.row_ids import row_ids_of, with_row_ids
+from alance.distributed.selecting import SelectedRows, select_rows
 from alance.distributed.splits import (
     Piece,
     check_filter,
@@ -90,6 +92,7 @@ __all__ = [
     "InsertedKeys",
     "Piece",
     "RowUpdate",
+    "SelectedRows",
     "SourceGaps",
     "Workers",
     "added_by",
@@ -126,6 +129,7 @@ __all__ = [
     "remove_folder",
     "replace_rows",
     "row_ids_of",
+    "select_rows",
     "version_record",
     "with_row_ids",
 ]

@@ -8,12 +8,16 @@ fragments. A split is a set of rows of some fragments; splits have about equal b
 from __future__ import annotations
 
 from contextlib import aclosing
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
 import pyarrow as pa
+from pyroaring import BitMap
 
 from alance.datasets import Dataset
 from alance.format.paths import join_path
+from alance.format.plans import joined_spans
 from alance.format.proto import table_pb2
 from alance.format.schema import Schema
 from alance.format.table.fragments import Records
@@ -21,6 +25,7 @@ from alance.format.table.manifest import Manifest
 from alance.ops.read.extremes import extreme_rows
 from alance.ops.read.filters import parse_predicate
 from alance.ops.read.ordering import sorted_table
+from alance.ops.read.rows import ChosenRows, num_rows_of
 from alance.ops.read.scan import scanned
 from alance.ops.read.window import cut_table
 from alance.ops.version import pickled
@@ -34,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator, Sequence
     from typing import Unpack
 
+    from alance.distributed.selecting import SelectedRows
     from alance.format.table.fragment import Fragment
     from alance.io.opening.credentials import StorageOptions
     from alance.ops.read.options import ScanOptions
@@ -122,11 +128,18 @@ class Piece:
     Attributes:
         fragment: record of the fragment in the manifest.
         start, stop: range of physical rows; if `stop` is None, to the end.
+        offsets: serialized roaring bitmap of the rows that an index selects for the filter; None:
+            all rows of the range.
+        is_exact: True if the filter is true for all rows of `offsets`, unless the index is wrong.
+        is_pruned: True if statistics have ruled out the rows that they can.
     """
 
     fragment: bytes
     start: int = 0
     stop: int | None = None
+    offsets: bytes | None = None
+    is_exact: bool = False
+    is_pruned: bool = False
 
 
 def field_ids(dataset: Dataset, columns: Sequence[str]) -> frozenset[int] | None:
@@ -150,6 +163,7 @@ def plan_splits(
     parallelism: int = 1,
     limit: int | None = None,
     is_filtered: bool = False,
+    selected: SelectedRows | None = None,
 ) -> list[tuple[Piece, ...]]:
     """Cut a scan into splits, in row order; a scan with a limit is a single split.
 
@@ -164,11 +178,15 @@ def plan_splits(
             none.
         limit: maximum number of rows to read; None: no limit.
         is_filtered: True if a filter may drop any of the rows.
+        selected: result of `select_rows` for the filter; None: any row may pass.
     """
+    if selected is not None:
+        fragments = [fragment for fragment in fragments if fragment.id in selected.fragments]
     if limit is not None:
         whole = fragments if is_filtered else _first(fragments, limit)
-        return [tuple(Piece(_record(fragment)) for fragment in (whole if limit else ()))]
-    sizes = [fragment_bytes(fragment, fields) for fragment in fragments]
+        parts = (_pieces(part, 0, 1, selected) for part in (whole if limit else ()))
+        return [tuple(piece for pieces in parts for piece, _ in pieces)]
+    sizes = [_selected_bytes(fragment, fields, selected) for fragment in fragments]
     total = sum(sizes)
     target = min(
         split_bytes,
@@ -179,7 +197,7 @@ def plan_splits(
     pieces: list[Piece] = []
     filled = 0
     for fragment, size in zip(fragments, sizes, strict=True):
-        for piece, num_bytes in _pieces(fragment, size, target):
+        for piece, num_bytes in _pieces(fragment, size, target, selected):
             if pieces and (filled + num_bytes > target * 1.25 or len(pieces) >= MAX_PIECES):
                 splits.append(tuple(pieces))
                 pieces, filled = [], 0
@@ -200,16 +218,43 @@ def _first(fragments: Sequence[Fragment], limit: int) -> Iterator[Fragment]:
         left -= fragment.num_rows or 0
 
 
-def _pieces(fragment: Fragment, size: int, target: int) -> Iterator[tuple[Piece, int]]:
-    """Yield a fragment whole, or in pieces of equal numbers of rows."""
+def _pieces(
+    fragment: Fragment, size: int, target: int, selected: SelectedRows | None
+) -> Iterator[tuple[Piece, int]]:
+    """Yield a fragment whole, or in pieces of about equal numbers of rows; each with its bytes."""
     record, rows = _record(fragment), fragment.physical_rows
-    count = min(-(-size // target), rows // MIN_ROWS)
-    if size <= target * 1.25 or count < 2:
-        yield Piece(record), size
-        return
-    for number in range(count):
-        start, stop = number * rows // count, (number + 1) * rows // count
-        yield Piece(record, start, stop), size // count
+    spans, is_pruned = None, False
+    if selected is not None:
+        offsets = selected.offsets.get(fragment.id)
+        if offsets is not None:
+            yield Piece(record, offsets=offsets, is_exact=selected.is_exact), size
+            return
+        spans, is_pruned = selected.spans.get(fragment.id), fragment.id in selected.pruned
+    ranges = spans or [(0, rows)]
+    total = max(1, num_rows_of(ranges))
+    for start, stop in ranges:
+        length = stop - start
+        num_bytes = size * length // total
+        count = min(-(-num_bytes // target), length // MIN_ROWS)
+        if num_bytes <= target * 1.25 or count < 2:
+            count = 1
+        if (start, stop, count) == (0, rows, 1):
+            yield Piece(record, is_pruned=is_pruned), size
+            return
+        for number in range(count):
+            first, last = (start + length * place // count for place in (number, number + 1))
+            yield Piece(record, first, last, is_pruned=is_pruned), num_bytes // count
+
+
+def _selected_bytes(
+    fragment: Fragment, fields: frozenset[int] | None, selected: SelectedRows | None
+) -> int:
+    """Estimate the encoded bytes of the selected rows of a fragment."""
+    size = fragment_bytes(fragment, fields)
+    if selected is None or not fragment.physical_rows:
+        return size
+    share = selected.num_rows(fragment) / fragment.physical_rows
+    return min(size, FILE_COST + int(size * share))
 
 
 def fragment_bytes(fragment: Fragment, fields: frozenset[int] | None = None) -> int:
@@ -264,7 +309,7 @@ async def read_split(
 
     Args:
         record, uri: as for `open_record`.
-        split: split from `plan_splits`.
+        split: split from `plan_splits`, for the same filter if it was planned with `selected`.
         columns: names, or paths of members of structs.
         options: options of the scan.
         flat: True to return members as columns; False to return them inside their parents, which
@@ -276,9 +321,10 @@ async def read_split(
         CorruptFileError: files that contradict the format.
         StoreError: the store failed.
     """
-    dataset, spans = open_split(record, uri, split, **place)
-    scanner = _RangeScanner(dataset._snapshot, list(columns), options)
-    scanner.spans, scanner.flat = spans, flat
+    opened = open_split(record, uri, split, **place)
+    snapshot = opened.dataset._snapshot
+    scanner = _RangeScanner(snapshot, list(columns), opened.options(options))
+    scanner.rows, scanner.flat = opened.rows, flat
     async for batch in scanner.to_batches():
         yield batch
 
@@ -304,8 +350,9 @@ async def read_extremes(
         CorruptFileError: files that contradict the format.
         StoreError: the store failed.
     """
-    dataset, spans = open_split(record, uri, split, **place)
-    async with aclosing(extreme_rows(dataset._snapshot, columns, options, spans)) as batches:
+    opened = open_split(record, uri, split, **place)
+    snapshot, spans = opened.dataset._snapshot, opened.rows.spans
+    async with aclosing(extreme_rows(snapshot, columns, options, spans)) as batches:
         async for batch in batches:
             yield batch
 
@@ -359,40 +406,62 @@ def _has_blobs(field: pa.Field) -> bool:
     return any(_has_blobs(kind.field(number)) for number in range(kind.num_fields))
 
 
+@dataclass(frozen=True, slots=True)
+class OpenSplit:
+    """A split in the process that reads it.
+
+    Attributes:
+        dataset: the version, with the fragments of the split.
+        rows: rows of these fragments to read.
+        is_pruned: True if statistics can rule out no further rows.
+    """
+
+    dataset: Dataset
+    rows: ChosenRows
+    is_pruned: bool
+
+    def options(self, options: ScanOptions) -> ScanOptions:
+        """Return the options of a scan of the split."""
+        return replace(options, use_stats=False) if self.is_pruned else options
+
+
 def open_split(
     record: bytes, uri: str, split: Sequence[Piece], **place: Unpack[OpenArguments]
-) -> tuple[Dataset, dict[int, list[tuple[int, int]]]]:
-    """Open a version with the fragments of a split; return it with the rows of partial fragments.
-
-    No request.
-    """
-    ranges: dict[bytes, tuple[int, int | None]] = {}
-    for piece in split:  # pieces of the same fragment are adjacent
-        start = ranges[piece.fragment][0] if piece.fragment in ranges else piece.start
-        ranges[piece.fragment] = (start, piece.stop)
-    dataset = open_record(record, uri, list(ranges), **place)
-    return dataset, {
-        handle.id: [(start, stop)]
-        for handle, (start, stop) in zip(dataset._snapshot.handles, ranges.values(), strict=True)
-        if stop is not None
-    }
+) -> OpenSplit:
+    """Open a version with the fragments of a split. No request."""
+    by_fragment: dict[bytes, list[Piece]] = {}
+    for piece in split:
+        by_fragment.setdefault(piece.fragment, []).append(piece)
+    dataset = open_record(record, uri, list(by_fragment), **place)
+    spans, picked = {}, {}
+    for handle, pieces in zip(dataset._snapshot.handles, by_fragment.values(), strict=True):
+        if pieces[0].offsets is not None:
+            offsets = BitMap.deserialize(pieces[0].offsets).to_array()
+            picked[handle.id] = np.array(offsets, np.int64)
+        elif pieces[0].stop is not None:
+            spans[handle.id] = joined_spans((piece.start, piece.stop or 0) for piece in pieces)
+    return OpenSplit(
+        dataset,
+        ChosenRows(spans, picked, all(piece.is_exact for piece in split if piece.offsets)),
+        all(piece.is_pruned or piece.offsets is not None for piece in split),
+    )
 
 
 class _RangeScanner(Scanner):
-    """Scan of physical row ranges of fragments."""
+    """Scan of chosen rows of fragments."""
 
-    __slots__ = ("flat", "spans")
+    __slots__ = ("flat", "rows")
 
     flat: bool
-    spans: dict[int, list[tuple[int, int]]]
+    rows: ChosenRows
 
     async def _scan(self, options: ScanOptions) -> AsyncGenerator[pa.RecordBatch, None]:
         if options.order_by:
-            table = await sorted_table(self._snapshot, self._columns, options, self.spans)
+            table = await sorted_table(self._snapshot, self._columns, options, self.rows)
             for batch in cut_table(table, options):
                 yield batch
             return
-        rows = scanned(self._snapshot, self._columns, options, spans=self.spans, flat=self.flat)
+        rows = scanned(self._snapshot, self._columns, options, rows=self.rows, flat=self.flat)
         async with aclosing(rows) as batches:
             async for batch in batches:
                 yield batch

@@ -72,12 +72,12 @@ class RowUpdate:
         Raises:
             InvalidInputError: values that an expression cannot take or a column cannot hold.
         """
-        dataset, spans = open_split(record, uri, split, **place)
-        base = dataset._snapshot
+        opened = open_split(record, uri, split, **place)
+        dataset, base = opened.dataset, opened.dataset._snapshot
         run = base.engine.pool.run
         assignments = await run(partial(self._parsed, dataset))
-        where = ScanOptions(filter=self.where)
-        async with aclosing(matching(base, assignments, where, spans)) as batches:
+        where = opened.options(ScanOptions(filter=self.where))
+        async with aclosing(matching(base, assignments, where, opened.rows)) as batches:
             async for group in in_groups(batches):
                 pairs = new_rows(group, assignments, base.schema)
                 while (pair := await run(partial(next, pairs, None))) is not None:

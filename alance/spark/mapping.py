@@ -15,7 +15,7 @@ import pyarrow as pa
 from alance import InvalidInputError
 from alance.distributed import check_filter
 from alance.spark.options import ReadOptions
-from alance.spark.reader import columns_of, planned, read_pieces
+from alance.spark.reader import columns_of, planned, read_pieces, selected_rows
 from alance.spark.types import arrow_schema, converted, spark_schema
 from alance.spark.versions import Version, open_for_read, pinned
 from alance.spark.worker import run, stream
@@ -67,7 +67,9 @@ def mapped(
     elif isinstance(schema, str):
         schema = StructType.fromDDL(schema)
     assert isinstance(schema, StructType)
-    partitions = tuple(rows.pieces for rows in planned(dataset, names, options))
+    selected = run(selected_rows(dataset, names, options))
+    plan = planned(dataset, names, options, selected=selected)
+    partitions = tuple(rows.pieces for rows in plan)
     version = Version.of(dataset, options)
     work = MapWork(function, version, options, tuple(names), partitions, arrow_schema(schema))
     count = len(partitions)

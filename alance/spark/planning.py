@@ -26,7 +26,7 @@ from alance.distributed import (
 from alance.spark.filters import FilterCall, FilterColumn, column_of, sql_of, tree_of
 from alance.spark.keeping import described, is_blob
 from alance.spark.options import MANY_PATHS, ReadOptions, StreamOptions, for_cores
-from alance.spark.reader import planned
+from alance.spark.reader import planned, selected_rows
 from alance.spark.types import arrow_schema, is_exact, is_list, spark_schema
 from alance.spark.versions import Version, open_for_read
 from alance.spark.work import COUNT, Aggregate, PartitionWork
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from alance import Dataset
+    from alance.distributed import SelectedRows
     from alance.spark.source import AlanceSource
 
 TABLES: Final = 4  # versions whose manifests are cached between the requests of a query
@@ -70,7 +71,7 @@ class Planner:
             schema = None if None in of_tables else _result(of_tables[0] or (), tables[0][1]).json()
             return {"schema": schema}
         if verb == "plan":
-            plans = [await asyncio.to_thread(_plan, request, *table) for table in tables]
+            plans = [await _planned(request, *table) for table in tables]
             return plans[0] if len(plans) == 1 else _of_all(plans)
         if verb == "delete":
             dataset = await self.whole_table(request["state"])
@@ -295,8 +296,20 @@ def _result(aggregates: tuple[Aggregate, ...], dataset: Dataset) -> StructType:
     return StructType(fields)
 
 
-def _plan(request: Mapping[str, Any], options: ReadOptions, dataset: Dataset) -> dict[str, Any]:
+async def _planned(
+    request: Mapping[str, Any], options: ReadOptions, dataset: Dataset
+) -> dict[str, Any]:
     """Plan the tasks of a query, and estimate the rows and bytes that they read."""
+    work = await asyncio.to_thread(_work, request, options, dataset)
+    names = [key.column_name for key in work.order] or work.columns
+    aggregates = {(own.op, own.column) for own in work.aggregates or ()}
+    counts = aggregates == {(COUNT, None)}
+    selected = await selected_rows(dataset, names, work.options, counts=counts)
+    return await asyncio.to_thread(_tasks, request, work, dataset, selected)
+
+
+def _work(request: Mapping[str, Any], options: ReadOptions, dataset: Dataset) -> PartitionWork:
+    """Return the part of a query's work that all its tasks share."""
     filters = [options.filter, *request.get("filters", ())]
     limits = [limit for limit in (options.limit, request.get("limit")) if limit is not None]
     options = replace(options, filter=joined(filters), limit=min(limits, default=None))
@@ -312,12 +325,7 @@ def _plan(request: Mapping[str, Any], options: ReadOptions, dataset: Dataset) ->
     order = _orderings(request.get("order", ()), options, dataset)
     if order:  # few rows are read, so members are not pruned
         flat, paths = True, columns.names
-    read = [key.column_name for key in order] or paths
-    partitions = planned(dataset, read, options)
-    pieces = [rows.pieces for rows in partitions]
-    if aggregates is not None and not pieces:
-        pieces = [()]  # a count over no rows is 0
-    work = PartitionWork(
+    return PartitionWork(
         Version.of(dataset, options),
         options,
         arrow_schema(columns),
@@ -329,13 +337,29 @@ def _plan(request: Mapping[str, Any], options: ReadOptions, dataset: Dataset) ->
         order=order,
         first=request["first"] if order else None,
     )
+
+
+def _tasks(
+    request: Mapping[str, Any],
+    work: PartitionWork,
+    dataset: Dataset,
+    selected: SelectedRows | None,
+) -> dict[str, Any]:
+    """Cut a query into tasks, and estimate the rows and bytes that they read."""
+    names = [key.column_name for key in work.order] or work.columns
+    options = work.options
+    partitions = planned(dataset, names, options, selected=selected)
+    pieces = [rows.pieces for rows in partitions]
+    num_counted = 0 if selected is None else selected.num_counted
+    if work.aggregates is not None and (num_counted or not pieces):
+        pieces.append(())  # this task adds the rows that indices counted, at least 0
     share = _kept_share(request.get("filters", ()))
-    num_rows, num_bytes = _estimated(work, dataset, len(pieces))
+    num_rows, num_bytes = _estimated(work, dataset, len(pieces), share, selected)
     return {
-        "work": _text(work.dumps()),
+        "work": _text(replace(work, num_counted=num_counted).dumps()),
         "partitions": [{"pieces": _text(pickle.dumps(piece))} for piece in pieces],
-        "rows": int(num_rows * share),
-        "bytes": int(num_bytes * share),
+        "rows": num_rows,
+        "bytes": num_bytes,
     }
 
 
@@ -345,15 +369,29 @@ def _aggregated(aggregates: tuple[Aggregate, ...], dataset: Dataset) -> StructTy
     return StructType([field for field in spark_schema(dataset.schema) if field.name in names])
 
 
-def _estimated(work: PartitionWork, dataset: Dataset, num_tasks: int) -> tuple[int, int]:
-    """Estimate the rows and bytes that all tasks read, without a filter."""
-    rows = sum(fragment.num_rows or 0 for fragment in fragments_of(dataset))
-    rows = rows if work.options.limit is None else min(rows, work.options.limit)
+def _estimated(
+    work: PartitionWork,
+    dataset: Dataset,
+    num_tasks: int,
+    share: float,
+    selected: SelectedRows | None,
+) -> tuple[int, int]:
+    """Estimate the rows and bytes that all tasks return.
+
+    Args:
+        share: estimated share of the rows that pass the filter.
+    """
+    fragments = fragments_of(dataset)
+    rows = sum(fragment.num_rows or 0 for fragment in fragments)
     num_bytes = max(_encoded_bytes(dataset, work.columns), rows * _row_bytes(work.schema))
-    if work.first is None:
-        return rows, num_bytes
-    used_rows = min(rows, work.first * num_tasks)
-    return used_rows, num_bytes * used_rows // max(rows, 1)
+    passing = int(rows * share)
+    if selected is not None:
+        passing = min(passing, sum(map(selected.num_rows, fragments)))
+    if work.options.limit is not None:
+        passing = min(passing, work.options.limit)
+    if work.first is not None:
+        passing = min(passing, work.first * num_tasks)
+    return passing, num_bytes * passing // max(rows, 1)
 
 
 def _marks(names: Sequence[str], dataset: Dataset, options: ReadOptions) -> tuple[str, ...]:

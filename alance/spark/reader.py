@@ -37,11 +37,12 @@ from alance.distributed import (
     plan_splits,
     read_extremes,
     read_split,
+    select_rows,
 )
 from alance.spark.filters import FilterCall, FilterColumn, FilterConstant, sql_of
 from alance.spark.types import arrow_schema, converted
 from alance.spark.versions import access
-from alance.spark.worker import stream
+from alance.spark.worker import run, stream
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Collection, Iterable, Iterator, Mapping, Sequence
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from alance import ColumnOrdering, Dataset
-    from alance.distributed import Piece
+    from alance.distributed import Piece, SelectedRows
     from alance.spark.options import ReadOptions
     from alance.spark.versions import Version
     from alance.types import Fragment
@@ -111,12 +112,16 @@ class PartitionRows(InputPartition):
 
 
 def plan(
-    fragments: Sequence[Fragment], fields: frozenset[int] | None, options: ReadOptions
+    fragments: Sequence[Fragment],
+    fields: frozenset[int] | None,
+    options: ReadOptions,
+    selected: SelectedRows | None = None,
 ) -> list[PartitionRows]:
     """Plan the partitions of a read, in row order. No request.
 
     Args:
         fields: ids of the fields to read; None: all.
+        selected: rows that the filter may keep; None: any.
     """
     splits = plan_splits(
         fragments,
@@ -126,6 +131,7 @@ def plan(
         parallelism=options.parallelism,
         limit=options.limit,
         is_filtered=options.filter is not None,
+        selected=selected,
     )
     return [PartitionRows(split) for split in splits]
 
@@ -145,16 +151,39 @@ def planned(
     names: Sequence[str],
     options: ReadOptions,
     ids: Collection[int] | None = None,
+    selected: SelectedRows | None = None,
 ) -> list[PartitionRows]:
-    """Plan the partitions of a read of columns of a version.
+    """Plan the partitions of a read of columns of a version. No request.
 
     Args:
         ids: fragments to read; None: all.
+        selected: result of `selected_rows` for these columns and options.
     """
     fragments = [
         fragment for fragment in fragments_of(dataset) if ids is None or fragment.id in ids
     ]
-    return plan(fragments, field_ids(dataset, names), options)
+    return plan(fragments, field_ids(dataset, names), options, selected)
+
+
+async def selected_rows(
+    dataset: Dataset, names: Sequence[str], options: ReadOptions, *, counts: bool = False
+) -> SelectedRows | None:
+    """Select the rows that the filter of a read may keep, by indices and statistics.
+
+    Returns None if any row may pass. A read with a limit is one task, which reads statistics itself
+    and ends early.
+
+    Cost: see `select_rows`.
+
+    Args:
+        names: columns to read.
+        counts: True if rows are only counted.
+    """
+    if options.filter is None:
+        return None
+    return await select_rows(
+        dataset, options.filter, names, counts=counts, use_stats=options.limit is None
+    )
 
 
 class AlanceReader(DataSourceReader):
@@ -181,10 +210,13 @@ class AlanceReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """Plan the tasks. Spark has already pickled the reader, so attributes set here are lost.
 
-        Cost: no request, because the manifest has been read; about 10 us per fragment.
+        Cost: without a filter no request, because the manifest has been read; about 10 us per
+        fragment. With a filter, see `select_rows`.
         """
         assert self._dataset is not None
-        return planned(self._dataset, self.schema.names, self.options)
+        names = self.schema.names
+        selected = run(selected_rows(self._dataset, names, self.options))
+        return planned(self._dataset, names, self.options, selected=selected)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read the rows of a partition, in exactly Spark's types."""

@@ -53,6 +53,7 @@ class PartitionWork:
         marks: columns of blob descriptions that are replaced by marks of their rows; see `keeping`.
         across: matches the columns of the query to those of the version that is read; None if both
             have the same names.
+        num_counted: number of rows that indices have counted; the task without pieces adds it.
         order: order of the rows, of which the first `first` are returned; if empty, all rows are
             returned in the order of the table.
     """
@@ -69,6 +70,7 @@ class PartitionWork:
     order: tuple[ColumnOrdering, ...] = ()
     first: int | None = None
     across: ColumnsAcross | None = None
+    num_counted: int = 0
 
     def dumps(self) -> bytes:
         """Pickle the part of the work that all tasks share."""
@@ -109,7 +111,11 @@ class PartitionWork:
         are_ends = [
             self.options.filter is None and aggregate.op != COUNT for aggregate in aggregates
         ]
-        values: list[list[pa.Scalar]] = [[] for _ in aggregates]
+        counted = [] if self.pieces else [pa.scalar(self.num_counted, pa.int64())]
+        values: list[list[pa.Scalar]] = [
+            [*counted] if (aggregate.op, aggregate.column) == (COUNT, None) else []
+            for aggregate in aggregates
+        ]
         for by_statistics in sorted(set(are_ends)):
             parts = [
                 (aggregate, seen)

@@ -19,6 +19,7 @@ from alance.io.loop.generators import outermost
 from alance.ops.changes.diff import FragmentRows, VersionDiff, compare
 from alance.ops.changes.tokens import Token, maker_of
 from alance.ops.read.options import ScanOptions
+from alance.ops.read.rows import ChosenRows
 from alance.ops.read.scan import scanned
 from alance.ops.read.take import batch_of, take_rows
 from alance.ops.version.opening import at_version, latest_version
@@ -425,7 +426,7 @@ class _VersionReader:
         spans, changed = await snapshot.engine.pool.run(lambda: _places(parts or ()))
         waiting: list[pa.RecordBatch] = []  # small batches of several fragments, to be concatenated
         num_waiting = 0
-        async with aclosing(scanned(snapshot, names, options, spans=spans)) as batches:
+        async with aclosing(scanned(snapshot, names, options, rows=ChosenRows(spans))) as batches:
             async for batch in batches:
                 await snapshot.engine.pool.share_turn()
                 part = batch

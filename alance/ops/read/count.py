@@ -29,7 +29,7 @@ async def count_scanned(snapshot: Snapshot, options: ScanOptions) -> int:
     plan = await plan_scan(snapshot, [], replace(options, with_row_id=False), counts=True)
     if plan.counted is None:
         return await _count_batches(snapshot, plan)
-    total = await _count_live(snapshot, plan.counted)
+    total = await count_live(snapshot, plan.counted)
     if plan.handles:
         scanned = replace(plan, options=replace(plan.options, limit=None, offset=None))
         total += await _count_batches(snapshot, scanned)
@@ -58,7 +58,7 @@ async def _count(snapshot: Snapshot, options: ScanOptions) -> int:
     return sum([await snapshot.live_count(handle) for handle in handles])
 
 
-async def _count_live(snapshot: Snapshot, rows: RowSet) -> int:
+async def count_live(snapshot: Snapshot, rows: RowSet) -> int:
     """Return the number of live rows in a set.
 
     Cost: deletion files of the fragments of these rows.

@@ -24,6 +24,7 @@ from alance.ops.version.projection import META, ROW_ADDRESS, plain_names
 if TYPE_CHECKING:
     from alance.ops.read import sorting
     from alance.ops.read.options import ScanOptions
+    from alance.ops.read.rows import ChosenRows
     from alance.ops.version.projection import Columns, Projection
     from alance.ops.version.snapshot import Snapshot
 else:
@@ -62,7 +63,7 @@ async def sorted_table(
     snapshot: Snapshot,
     columns: Columns,
     options: ScanOptions,
-    spans: Mapping[int, list[tuple[int, int]]] | None = None,
+    rows: ChosenRows | None = None,
 ) -> pa.Table:
     """Return all rows of a scan, sorted by `order_by`, and then cut by offset and limit.
 
@@ -72,7 +73,7 @@ async def sorted_table(
     memory: all rows.
 
     Args:
-        spans: physical rows to scan, by fragment id; all rows of fragments without an entry.
+        rows: physical rows to scan; None: all rows.
 
     Raises:
         InvalidInputError: a sort column is neither in the table nor in the output.
@@ -91,14 +92,14 @@ async def sorted_table(
     await snapshot.engine.pool.load(sorting)
     first = sorting.FirstRows(of_scan, orderings_of(options.order_by), stop)
     run = snapshot.engine.pool.run
-    async with aclosing(scanned(snapshot, needed, unsorted, spans=spans)) as batches:
+    async with aclosing(scanned(snapshot, needed, unsorted, rows=rows)) as batches:
         async for batch in batches:
             await run(partial(first.add, batch))
     table = (await run(first.result)).slice(options.offset or 0)
     if not takes_others(options):
         return table.select(schema.names).replace_schema_metadata(schema.metadata)
-    rows = as_numbers(table.column(ROW_ADDRESS).combine_chunks())
-    batch = await flat_rows(snapshot, rows, projection, by_address=True)
+    addresses = as_numbers(table.column(ROW_ADDRESS).combine_chunks())
+    batch = await flat_rows(snapshot, addresses, projection, by_address=True)
     return pa.Table.from_batches([batch]).cast(schema)
 
 

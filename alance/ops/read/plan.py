@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar, cast
 
 import numpy as np
 
@@ -27,8 +27,10 @@ if TYPE_CHECKING:
 
     from alance.arrays import Int64s
     from alance.expr import Predicate
+    from alance.expr.tree import Node
     from alance.ops.lookup.look_up import IndexUse
     from alance.ops.read.options import ScanOptions
+    from alance.ops.read.rows import ChosenRows
     from alance.ops.version.projection import Columns, Projection
     from alance.ops.version.snapshot import FragmentHandle, Snapshot
 
@@ -318,7 +320,29 @@ def picking(plan: ScanPlan, use: IndexUse) -> ScanPlan:
         spans=spans,
         picked=picked,
         picked_by=use.condition,
+        is_exact=use.is_exact,
         index_lines=tuple(use.lines),
+    )
+
+
+def restricted(plan: ScanPlan, rows: ChosenRows) -> ScanPlan:
+    """Restrict a plan to chosen rows."""
+    plan = replace(plan, spans={**plan.spans, **rows.spans})
+    if not rows.picked:
+        return plan
+    from alance.expr.arrow import ArrowCondition
+
+    condition = plan.predicate.condition if plan.predicate and rows.is_exact else None
+    first, late = plan.first_schema, plan.late_schema
+    if len(rows.picked) == len(plan.handles):
+        first, late = at_once(first, late, rows.picked, is_sure=condition is not None)
+    return replace(
+        plan,
+        first_schema=first,
+        late_schema=late,
+        picked=rows.picked,
+        picked_by=None if isinstance(condition, ArrowCondition) else cast("Node", condition),
+        is_exact=rows.is_exact,
     )
 
 

@@ -60,6 +60,7 @@ class ScanPlan:
         picked: row offsets from an index, by fragment id; only these rows of the fragment are read.
         picked_by: part of the filter that is true for these rows, unless the index is wrong; None
             if there is no such part.
+        is_exact: True if that part is the whole filter.
         index_lines: texts for `explain` about the use of indices.
         counted: rows that indices have counted, including deleted rows, in fragments that are not
             scanned; None if indices count no rows.
@@ -78,6 +79,7 @@ class ScanPlan:
     pruner: Pruner | None = None
     picked: Mapping[int, Int64s] = field(default_factory=dict)
     picked_by: Node | None = None
+    is_exact: bool = False
     index_lines: tuple[str, ...] = ()
     counted: RowSet | None = None
     reads_files_whole: bool = False
@@ -85,6 +87,21 @@ class ScanPlan:
     def spans_of(self, handle: FragmentHandle) -> Sequence[tuple[int, int]]:
         """Return the spans of physical rows of a fragment to read."""
         return self.spans.get(handle.id, [(0, handle.num_physical_rows)])
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenRows:
+    """Physical rows to which a scan is restricted; other fragments are read whole.
+
+    Attributes:
+        spans: ascending spans of rows, by fragment id.
+        picked: offsets of rows from an index, by fragment id.
+        is_exact: True if the filter is true for all rows of `picked`, unless the index is wrong.
+    """
+
+    spans: Mapping[int, Sequence[tuple[int, int]]] = field(default_factory=dict)
+    picked: Mapping[int, Int64s] = field(default_factory=dict)
+    is_exact: bool = False
 
 
 def num_rows_of(spans: Sequence[tuple[int, int]]) -> int:

@@ -39,12 +39,12 @@ from alance.ops.read.groups import (
     with_neighbours,
 )
 from alance.ops.read.late import SplitReader
-from alance.ops.read.plan import at_once, in_large_batches, plan_scan
+from alance.ops.read.plan import at_once, in_large_batches, plan_scan, restricted
 from alance.ops.read.taking import opened_fragments, prepare_take
 from alance.ops.read.window import RowWindow
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import AsyncGenerator, Awaitable, Iterable, Iterator, Sequence
 
     import pyarrow as pa
 
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from alance.ops.read.late import Rest, Rows
     from alance.ops.read.options import ScanOptions
     from alance.ops.read.pruning import FragmentZones
-    from alance.ops.read.rows import ScanPlan
+    from alance.ops.read.rows import ChosenRows, ScanPlan
     from alance.ops.version.projection import Columns
     from alance.ops.version.snapshot import FragmentHandle, Snapshot
 
@@ -84,20 +84,20 @@ async def scanned(
     columns: Columns,
     options: ScanOptions,
     *,
-    spans: Mapping[int, Sequence[tuple[int, int]]] | None = None,
+    rows: ChosenRows | None = None,
     flat: bool = True,
     is_large: bool = False,
 ) -> AsyncGenerator[pa.RecordBatch, None]:
     """Plan a scan and yield its batches; cost and errors are those of `plan_scan` and `scan`.
 
     Args:
-        spans: physical rows to scan, by fragment id; all rows of fragments without an entry.
+        rows: physical rows to scan; None: all rows.
         flat: see `plan_scan`.
         is_large: True to return large batches of narrow rows; see `in_large_batches`.
     """
     plan = await plan_scan(snapshot, columns, options, flat=flat)
-    if spans:
-        plan = replace(plan, spans={**plan.spans, **spans})
+    if rows is not None:
+        plan = restricted(plan, rows)
     async with aclosing(scan(snapshot, in_large_batches(plan) if is_large else plan)) as batches:
         async for batch in batches:
             yield batch
@@ -202,7 +202,7 @@ async def _open(reader: SplitReader, handles: Sequence[FragmentHandle]) -> list[
         raise
     describe(opened)
     pairs = list(zip(handles, opened, strict=True))
-    spans = await _spans(engine, plan, handles, opened)
+    spans = await needed_spans(engine, plan, handles, opened)
     single = [
         FragmentGroup([handle], [fragment], states, needed)
         for (handle, fragment), states, needed in zip(pairs, all_states, spans, strict=True)
@@ -236,13 +236,13 @@ async def _open_picked(reader: SplitReader, handles: Sequence[FragmentHandle]) -
     return FragmentGroup(handles, opened, cache, [], rows)
 
 
-async def _spans(
+async def needed_spans(
     engine: Engine,
     plan: ScanPlan,
     handles: Sequence[FragmentHandle],
     opened: Sequence[OpenFragment],
 ) -> Sequence[Sequence[tuple[int, int]]]:
-    """Return the rows of each fragment to read: all rows that statistics do not rule out."""
+    """Return the spans of rows of open fragments that statistics do not rule out."""
     spans = [plan.spans_of(handle) for handle in handles]
     pruner = plan.pruner
     if pruner is None:

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from alance.expr import Computed
     from alance.format.field import Field
     from alance.format.schema import Schema
+    from alance.ops.read.rows import ChosenRows
     from alance.ops.version.conditions import Params
     from alance.ops.version.options import CommitOptions
     from alance.ops.version.snapshot import Snapshot
@@ -127,18 +128,17 @@ def matching(
     base: Snapshot,
     assignments: Assignments,
     where: ScanOptions,
-    spans: Mapping[int, list[tuple[int, int]]] | None = None,
+    chosen: ChosenRows | None = None,
 ) -> AsyncGenerator[pa.RecordBatch, None]:
     """Scan the rows that match, with their addresses, and with their ids if row ids are stable.
 
     Args:
-        spans: rows to scan, by fragment id; all rows of fragments without an entry. None for all
-            rows.
+        chosen: rows to scan; None for all rows.
     """
     columns = assignments.needed(base.schema)
     blobs = moved_blobs(base, columns)
     options = replace(where, with_row_address=True, with_row_id=base.has_stable_row_ids)
-    rows = scanned(base, columns, options, spans=spans)
+    rows = scanned(base, columns, options, rows=chosen)
     return with_payloads(base, rows, blobs, keep_address=True) if blobs else rows
 
 

@@ -21,7 +21,7 @@ from alance.spark.jobs.changing import (
     target_in_place,
 )
 from alance.spark.options import PARTITION_BYTES, ReadOptions
-from alance.spark.reader import planned
+from alance.spark.reader import planned, selected_rows
 from alance.spark.session import parallelism_of
 from alance.spark.versions import access
 from alance.spark.worker import run
@@ -123,7 +123,9 @@ def update(
 
         def attempt(base: Dataset) -> tuple[Dataset, dict[str, int]]:
             names = run(_checked(work, base))
-            splits = [rows.pieces for rows in planned(base, names, reading)]
+            selected = run(selected_rows(base, names, reading))
+            plan = planned(base, names, reading, selected=selected)
+            splits = [rows.pieces for rows in plan]
             target = target_in_place(table, base)
             task = partial(_updated, target, work)
             moved = spread(spark, splits, task)
