@@ -12,6 +12,7 @@ import time
 from bisect import bisect_left
 from collections.abc import AsyncIterable, Iterable, Iterator, Mapping
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
@@ -228,6 +229,8 @@ def _column(
         if isinstance(values, np.ndarray) and values.ndim > 1:
             return _vectors(values, type_)
         array = pa.array(values, type_)
+        if type_ is not None and isinstance(values, list | tuple):
+            _check_lossless(values, type_)
         if type_ is None and name in VECTOR_COLUMNS:
             array = _as_vectors(name, array)
         if models and type_ is None and has_nulls_alone(array.type):
@@ -236,6 +239,43 @@ def _column(
     except _REFUSALS as error:
         row = "" if isinstance(error, InvalidInputError) else _first_refused(values, type_)
         raise InvalidInputError(f"column {name!r}{row}: {_plain(error, type_)}") from error
+
+
+def _check_lossless(values: Sequence[object], type_: pa.DataType) -> None:
+    """Refuse Python values of which `pa.array` would drop a part.
+
+    It cuts fractions off where integers are expected, ignores members that a struct lacks, and
+    takes a text for a list of its characters.
+
+    Raises:
+        InvalidInputError: a value that the type does not hold.
+    """
+    if pa.types.is_integer(type_):
+        if float in {*map(type, values)}:
+            cut = (v for v in values if isinstance(v, float) and not v.is_integer())
+            for value in cut:
+                raise InvalidInputError(f"{value!r} is not a whole number, expected {type_}")
+    elif pa.types.is_struct(type_):
+        members = {field.name: field.type for field in type_}
+        rows = [value for value in values if isinstance(value, Mapping)]
+        if unknown := {*chain.from_iterable(rows)} - {*members}:
+            name = min(map(str, unknown))
+            hint = did_you_mean(name, members)
+            raise InvalidInputError(f"no member {name!r}{hint}, expected {type_}")
+        for name, member in members.items():
+            _check_lossless([row.get(name) for row in rows], member)
+    elif pa.types.is_map(type_):
+        maps = [value.items() if isinstance(value, Mapping) else value for value in values if value]
+        pairs = [*chain.from_iterable(maps)]
+        _check_lossless([pair[0] for pair in pairs], type_.key_type)
+        _check_lossless([pair[1] for pair in pairs], type_.item_type)
+    elif items := getattr(type_, "value_type", None):
+        for value in values:
+            if isinstance(value, str | bytes) and pa.types.is_nested(type_):
+                raise InvalidInputError(f"{value!r}: expected a list, for {type_}")
+        if pa.types.is_integer(items) or pa.types.is_nested(items):
+            lists = [value for value in values if isinstance(value, list | tuple)]
+            _check_lossless([*chain.from_iterable(lists)], items)
 
 
 def _plain(error: Exception, type_: pa.DataType | None) -> str:
