@@ -9,8 +9,8 @@ async for batch in dataset.to_batches(filter="price > 10"):
 from typing import TYPE_CHECKING, Final
 
 from alance._version import __version__
+from alance.base.deferred import lazy
 from alance.datasets import Dataset, dataset
-from alance.deferred import lazy
 from alance.errors import (
     AccessError,
     AlanceError,
@@ -41,6 +41,7 @@ from alance.session import Session
 if TYPE_CHECKING:
     from alance import distributed, indexing, observe, operations, optimize
     from alance import types as types
+    from alance.base.progress import Progress
     from alance.catalogs import Catalog, connect
     from alance.file_session import FileSession
     from alance.files import FileReader, FileWriter
@@ -74,7 +75,6 @@ if TYPE_CHECKING:
     from alance.ops.upkeep.repair import RepairReport, repair
     from alance.ops.write.ingest_options import IngestMetrics
     from alance.optimize import Compaction
-    from alance.progress import Progress
     from alance.udf import BatchUdf, batch_udf
     from alance.verbs.maintenance import Maintenance
     from alance.verbs.rows import MergeInsert
@@ -85,7 +85,7 @@ if TYPE_CHECKING:
     from alance.writing import commit, commit_batch, write_dataset, write_fragments
 
 # The names above open and read tables. The names below are imported at their first use, together
-# with the modules that their functions need: see `alance.deferred`.
+# with the modules that their functions need: see `alance.base.deferred`.
 _PLACES: Final = {
     "distributed": "alance.distributed",
     "BatchUdf": "alance.udf",
@@ -115,7 +115,7 @@ _PLACES: Final = {
     "MultiMatchQuery": "alance.ops.search.text.query",
     "PackedBlobWriter": "alance.ops.blobs.writers",
     "PhraseQuery": "alance.ops.search.text.query",
-    "Progress": "alance.progress",
+    "Progress": "alance.base.progress",
     "Recorder": "alance.viz.page",
     "Sink": "alance.ingesting",
     "SqliteStore": "alance.versioning.sqlite_store",

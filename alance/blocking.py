@@ -18,9 +18,9 @@ from concurrent.futures import CancelledError
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from alance.checks import SYNONYMS, unexpected
-from alance.checks import did_you_mean as did_you_mean
-from alance.checks import no_name as no_name
+from alance.base.checks import SYNONYMS, unexpected
+from alance.base.checks import did_you_mean as did_you_mean
+from alance.base.checks import no_name as no_name
 from alance.errors import InvalidInputError
 from alance.io.loop import lifecycle
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from alance.checks import check_count
+from alance.base.checks import check_count
 from alance.errors import InvalidInputError
 from alance.file_version import FileVersion
 from alance.files import FileReader

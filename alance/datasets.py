@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from alance.deferred import Deferred
+from alance.base.deferred import Deferred
+from alance.base.signatures import expanded
 from alance.errors import InvalidInputError
 from alance.fragment import DatasetFragment
-from alance.ops.read import count
+from alance.ops.read.aggregates import count
 from alance.ops.read.options import ScanOptions, checked_defaults
 from alance.ops.read.take import sample, take, take_addresses, take_rows
 from alance.ops.version import opening
 from alance.ops.version.options import GROUP_BYTES, SMALL_ROWS
 from alance.scanner import Framed, Scanner
 from alance.session import Session
-from alance.signatures import expanded
 from alance.verbs import Verbs
 from alance.verbs.blobs import BlobVerbs
 from alance.verbs.engines import EngineVerbs

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from alance.checks import check_count
-from alance.deferred import Deferred
+from alance.base.checks import check_count
+from alance.base.deferred import Deferred
+from alance.base.signatures import expanded
 from alance.errors import CorruptFileError, InvalidInputError, NotFoundError
 from alance.file.budgets import BUFFER_BYTES, PAGE_BYTES
 from alance.files import FileReader, FileWriter
@@ -13,7 +14,6 @@ from alance.format.plans import ByteRange
 from alance.io.stores.uri import clean_path, join
 from alance.ops.version.objects import copy_object
 from alance.session import Session, open_store
-from alance.signatures import expanded
 
 if TYPE_CHECKING:
     import os

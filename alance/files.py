@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 
-from alance.checks import check_count, check_type, list_hint
-from alance.deferred import Deferred
+from alance.base.checks import check_count, check_type, list_hint
+from alance.base.deferred import Deferred
+from alance.base.signatures import expanded
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.file.budgets import PAGE_BYTES
 from alance.file.older.entry import holds_older
@@ -24,7 +25,6 @@ from alance.io.loop.generators import outermost
 from alance.ops.read.positions import as_positions
 from alance.ops.version.first_use import OLDER_FILES
 from alance.session import Session, open_store
-from alance.signatures import expanded
 
 if TYPE_CHECKING:
     import os

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from alance.checks import check_count
-from alance.deferred import Deferred
+from alance.base.checks import check_count
+from alance.base.deferred import Deferred
+from alance.base.signatures import expanded
 from alance.errors import InvalidInputError
 from alance.ops.read.options import ScanOptions
 from alance.ops.read.positions import as_positions
 from alance.ops.read.take import take_located
 from alance.scanner import Framed, Scanner
 from alance.session import table_at
-from alance.signatures import expanded
 
 if TYPE_CHECKING:
     import os

@@ -18,8 +18,8 @@ import pyarrow as pa
 
 import alance
 from alance import sync
+from alance.base.extras import missing
 from alance.distributed import in_any_loop
-from alance.extras import missing
 
 try:
     import datasets

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from alance.deferred import Deferred, lazy
+from alance.base.deferred import Deferred, lazy
+from alance.base.signatures import expanded
 from alance.ops.version.options import CommitOptions
-from alance.signatures import expanded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 
+from alance.base.deferred import Deferred
+from alance.base.signatures import expanded
 from alance.datasets import Dataset
-from alance.deferred import Deferred
 from alance.errors import InvalidInputError
 from alance.file_version import FileVersion
 from alance.ops.blobs.files import BlobOptions
@@ -23,7 +24,6 @@ from alance.ops.write.ingest_options import (
 )
 from alance.ops.write.options import Limits
 from alance.session import Session, table_at
-from alance.signatures import expanded
 
 if TYPE_CHECKING:
     import os

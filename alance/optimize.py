@@ -5,18 +5,19 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from alance.checks import Hinted
-from alance.deferred import Deferred, lazy
+from alance.base.checks import Hinted
+from alance.base.deferred import Deferred, lazy
+from alance.base.progress import Reporting
+from alance.base.signatures import expanded
 from alance.errors import InvalidInputError
 from alance.ops.version.options import CommitOptions
-from alance.progress import Reporting
-from alance.signatures import expanded
 from alance.versioning.backoff import MAX_RETRIES
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
     from typing import Self, Unpack
 
+    from alance.base.progress import OnProgress
     from alance.datasets import Dataset
     from alance.ops.cleanup import after as cleanup_after
     from alance.ops.cleanup import policy as cleanup_policy
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     )
     from alance.ops.upkeep.compact_plan import CompactionArguments, CompactionOptions
     from alance.ops.version.options import CommitArguments
-    from alance.progress import OnProgress
 else:
     auto_compact = Deferred("alance.ops.upkeep.auto_compact")
     cleanup_after = Deferred("alance.ops.cleanup.after")

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, get_args
 
 import pyarrow as pa
 
-from alance.checks import Hinted, check_choice
-from alance.deferred import Deferred
+from alance.base.checks import Hinted, check_choice
+from alance.base.deferred import Deferred
+from alance.base.signatures import expanded
 from alance.errors import MissingPackageError
 from alance.io.events import trace
 from alance.io.loop.generators import outermost
-from alance.ops.read import count, ordering
+from alance.ops.read import ordering
+from alance.ops.read.aggregates import count
 from alance.ops.read.options import BlobMode, described, split_arguments
 from alance.ops.read.plan import parsed
 from alance.ops.read.scan import scanned
@@ -22,7 +24,6 @@ from alance.ops.read.window import cut_table
 from alance.ops.version.first_use import load_readers
 from alance.ops.version.options import GROUP_BYTES
 from alance.ops.version.projection import ROW_ADDRESS
-from alance.signatures import expanded
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
@@ -34,8 +35,8 @@ if TYPE_CHECKING:
 
     from alance.format.field import Field
     from alance.io.reading.pool import DecodePool
-    from alance.ops.read import aggregate as aggregating
     from alance.ops.read import blob_bytes, explain, frames, scan_stats
+    from alance.ops.read.aggregates import aggregate as aggregating
     from alance.ops.read.blobs import BlobFile
     from alance.ops.read.explain import Explanation
     from alance.ops.read.options import FrameArguments, ScanOptions
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
         def scanner(self) -> Callable[..., Scanner]:
             """Create a scan of columns and options."""
 else:
-    aggregating = Deferred("alance.ops.read.aggregate")
+    aggregating = Deferred("alance.ops.read.aggregates.aggregate")
     blob_bytes = Deferred("alance.ops.read.blob_bytes")
     explain = Deferred("alance.ops.read.explain")
     frames = Deferred("alance.ops.read.frames")

@@ -11,7 +11,7 @@ from numbers import Real
 from typing import TYPE_CHECKING, ClassVar, Final, Generic, NamedTuple, TypedDict, TypeVar
 from weakref import WeakKeyDictionary, WeakSet
 
-from alance.checks import check_count, check_type, unexpected
+from alance.base.checks import check_count, check_type, unexpected
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.io.caches.cache import SearchCache
 from alance.io.events import observing

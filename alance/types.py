@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from alance.deferred import lazy
+from alance.base.deferred import lazy
 
 if TYPE_CHECKING:
+    from alance.base.progress import OnProgress
     from alance.catalogs.backend import Place, TableName
     from alance.file.open.describe import ColumnDescription, FileDescription, PageDescription
     from alance.file_session import ListResult
@@ -102,7 +103,6 @@ if TYPE_CHECKING:
     from alance.ops.version.summary import ChangeSummary
     from alance.ops.write.options import FragmentWriteProgress, Mode, WriteProgress
     from alance.ops.write.sources import Data
-    from alance.progress import OnProgress
     from alance.session import OpenArguments, StoreArguments, TableArguments
     from alance.verbs.maintenance import Maintenance
     from alance.versioning.external_store import Entry, ExternalStore
@@ -177,7 +177,7 @@ _PLACES: Final = {
     "NewTextIndex": "alance.ops.index.texts.new",
     "NewVectorIndex": "alance.ops.index.vectors.new",
     "Occur": "alance.ops.search.text.query",
-    "OnProgress": "alance.progress",
+    "OnProgress": "alance.base.progress",
     "OpenArguments": "alance.session",
     "Operator": "alance.ops.search.text.query",
     "OptionsProvider": "alance.io.opening.credentials",

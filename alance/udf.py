@@ -6,7 +6,7 @@ import inspect
 import os
 from typing import TYPE_CHECKING, Any
 
-from alance.checks import check_count
+from alance.base.checks import check_count
 from alance.errors import InvalidInputError
 
 if TYPE_CHECKING:

@@ -54,7 +54,7 @@ async def warm_up(*, session: Session | None = None) -> None:
 
 def _parse() -> None:
     """Build the tables of the SQL parser."""
-    from alance.expr.lexical import SqlText
+    from alance.expr.sql.lexical import SqlText
 
     SqlText("abs(a) = 1 AND b IN ('x') OR c LIKE 'y%' AND d IS NOT NULL", "filter").parse()
 

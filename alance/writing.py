@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, TypedDict, overload
 
+from alance.base.deferred import Deferred
+from alance.base.signatures import expanded
 from alance.datasets import Dataset
-from alance.deferred import Deferred
 from alance.errors import InvalidInputError
 from alance.ops.version.options import (
     MAX_BYTES_PER_FILE,
@@ -15,7 +16,6 @@ from alance.ops.version.options import (
 )
 from alance.ops.write.options import WriteOptions
 from alance.session import Session, StoreArguments, table_at
-from alance.signatures import expanded
 from alance.versioning.backoff import MAX_RETRIES
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import alance
-from alance.checks import (
+from alance.base.checks import (
     check_callback,
     check_choice,
     check_count,

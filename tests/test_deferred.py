@@ -10,7 +10,7 @@ from types import ModuleType
 
 import pytest
 
-from alance.deferred import Deferred, lazy
+from alance.base.deferred import Deferred, lazy
 
 ROOT = Path(__file__).parents[1]
 SOURCES = [

@@ -149,7 +149,7 @@ async def main():
     assert (await t.to_table(filter="id IS NULL OR id != 3")).num_rows == 999
 asyncio.run(main())
 heavy = ("sqlglot", "pandas", "pyarrow.compute", "pyarrow.acero", "pyarrow.dataset", "numpy.ma")
-heavy += ("alance.expr.grammar", "alance.expr.functions", "alance.ops.write", "difflib")
+heavy += ("alance.expr.sql.grammar", "alance.expr.functions", "alance.ops.write", "difflib")
 assert [name for name in heavy if name in sys.modules] == []
 """
     run(program)
@@ -157,17 +157,19 @@ assert [name for name in heavy if name in sys.modules] == []
 
 # What a first use may load of alance: a module takes some 0.3 ms of processor time.
 FILTER_LOADS = """
-compute
-expr expr.arithmetic expr.arrow expr.build expr.casts expr.compare expr.exact expr.lexical
-expr.logic expr.nested expr.parameters expr.predicate expr.pruning expr.pruning_checks
-expr.pruning_sets expr.regex expr.simple expr.syntax expr.text expr.text_parts expr.tree
+base.compute
+expr expr.builders expr.sql expr.arithmetic expr.arrow expr.build expr.casts expr.compare
+expr.exact expr.sql.lexical
+expr.logic expr.builders.nested expr.sql.parameters expr.predicate expr.pruning expr.pruning_checks
+expr.pruning_sets expr.builders.regex expr.sql.simple expr.sql.syntax expr.builders.text
+expr.builders.text_parts expr.tree
 expr.value_budget
 file.open.zones
 format.statistics
 ops.lookup ops.lookup.work ops.read.pruning
 """
 APPEND_LOADS = """
-compute
+base.compute
 file.write file.write.blob_placer file.write.here file.write.page_writer
 file.write.small_batches file.write.waiting file.write.writer file.budgets
 format.encode format.encode.arrays format.encode.base format.encode.blobs format.encode.container
@@ -177,8 +179,10 @@ format.encode.planar format.encode.rows format.encode.small_file format.encode.s
 format.encode.strings format.encode.values
 format.proto.encodings_v2_0_pb2 format.proto.encodings_v2_3_pb2
 format.statistics
-format.table.apply format.table.apply_columns format.table.apply_meta format.table.apply_rows
-format.table.apply_state format.table.drafted format.table.lineage format.table.operations
+format.table.changes format.table.changes.apply format.table.changes.apply_columns
+format.table.changes.apply_meta format.table.changes.apply_rows
+format.table.changes.apply_state format.table.changes.drafted format.table.changes.lineage
+format.table.operations
 format.table.operations_meta format.table.row_ids_encode format.table.transaction format.table.wire
 ops.blobs ops.blobs.arrow ops.blobs.files
 ops.cleanup ops.cleanup.after
@@ -302,7 +306,7 @@ asyncio.run(main())
 print(*(one for one in sys.modules if one not in before and one.startswith("alance")))
 """
     )
-    assert loaded.split() == ["alance.compute"]  # for Arrow's kernel that puts rows in order
+    assert loaded.split() == ["alance.base.compute"]  # for Arrow's kernel that puts rows in order
 
 
 def test_public_names_are_found_and_listed() -> None:
@@ -337,7 +341,7 @@ FEW = (
     "alance.files",
     "alance.format.index",
     "alance.format.index.details",
-    "alance.format.table.apply_indices",
+    "alance.format.table.changes.apply_indices",
     "alance.format.table.indices",
     "alance.ingesting",
     "alance.operations",
@@ -469,7 +473,7 @@ async def main():
 found = []
 sys.meta_path.insert(0, Watch)
 asyncio.run(main())
-assert "alance.compute" in sys.modules
+assert "alance.base.compute" in sys.modules
 assert "pyarrow.compute" not in sys.modules
 assert not found, found
 """

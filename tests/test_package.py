@@ -11,7 +11,7 @@ from typing import Final
 import pytest
 
 import alance
-from alance.extras import installing
+from alance.base.extras import installing
 
 ROOT = Path(__file__).parents[1]
 

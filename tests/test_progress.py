@@ -12,9 +12,10 @@ import pytest
 
 import alance
 import alance.sync
-from alance import InvalidInputError, Progress, bars
-from alance import progress as reports
-from alance.progress import Reporting, Stage
+from alance import InvalidInputError, Progress
+from alance.base import bars
+from alance.base import progress as reports
+from alance.base.progress import Reporting, Stage
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

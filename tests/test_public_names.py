@@ -32,7 +32,7 @@ PUBLIC += (".operations", ".optimize", ".types")
 MODULES = [import_module(f"alance{name}") for name in PUBLIC]
 # What engines and the blocking face may import besides.
 OWN = (
-    "alance.extras",
+    "alance.base.extras",
     "alance.huggingface",
     "alance.serve",
     "alance.spark",
@@ -44,7 +44,7 @@ OUTSIDE = {"Any", "Final", "Literal", "Self", "TracebackType", "Unpack", "os", "
 OUTSIDE |= {"Path", "pa", "pc", "pd", "pl", "datetime", "timedelta", "table_pb2", "file_pb2"}
 OUTSIDE |= {"AsyncGenerator", "AsyncIterator", "Awaitable", "Callable", "Collection", "Iterable"}
 OUTSIDE |= {"Future", "Iterator", "Mapping", "Sequence", "T"}
-OUTSIDE |= {"Int64s", "UInt64s"}  # of alance.arrays: short for numpy's own
+OUTSIDE |= {"Int64s", "UInt64s"}  # of alance.base.arrays: short for numpy's own
 
 # What is of no use outside of the package, and has no underscore since modules of it use it.
 INTERNAL = {"CompactionOptions.resolved", "InsertedKeys.filter", "InsertedKeys.of"}

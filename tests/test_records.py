@@ -1,4 +1,4 @@
-"""Dataclasses of `alance.records` are those of `dataclasses`, made when they are first used."""
+"""Dataclasses of `alance.base.records` equal those of `dataclasses`, and are made on first use."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from alance import records
+from alance.base import records
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -267,7 +267,7 @@ for name in sorted(name for name in sys.modules if name.startswith("alance")):
 
 
 def test_each_class_of_the_package_is_as_dataclasses_make_it() -> None:
-    standard = "sys.modules['alance.records'] = dataclasses"
+    standard = "sys.modules['alance.base.records'] = dataclasses"
     ours, theirs = (described(DESCRIBE.replace("_replace_", by)) for by in ("", standard))
     assert len(ours) > 400
     for mine, other in zip(ours, theirs, strict=True):

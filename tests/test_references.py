@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from alance.format.table.conflicts import COLUMNS, MATRIX, RULES
+from alance.format.table.changes.conflicts import COLUMNS, MATRIX, RULES
 from tests.pages import PAGES, ROOT
 
 if TYPE_CHECKING:
@@ -181,7 +181,7 @@ def test_each_rule_of_the_matrix_has_a_line_and_each_line_a_rule() -> None:
     for number, function in legend.items():
         module, name = function.split(".")
         assert RULES[number].__name__ == name
-        assert RULES[number].__module__ == f"alance.format.table.{module}"
+        assert RULES[number].__module__ == f"alance.format.table.changes.{module}"
 
 
 GUIDES: Final = [

@@ -12,7 +12,8 @@ import pytest
 
 import alance
 import alance.sync
-from alance import signatures, types
+from alance import types
+from alance.base import signatures
 from alance.ops.index.values.options import NAMED
 from alance.ops.index.vectors.new import INDEX_TYPES
 

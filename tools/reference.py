@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 
 
 class Records(Extension):
-    """Classes of `alance.records` have the parameters of dataclasses, which they are."""
+    """Classes of `alance.base.records` have the parameters of dataclasses, which they are."""
 
     def on_alias_instance(self, *, alias: Alias, **_: Any) -> None:
         """Take the decorator for that of `dataclasses`."""
-        if alias.target_path == "alance.records.dataclass":
+        if alias.target_path == "alance.base.records.dataclass":
             alias.target_path = "dataclasses.dataclass"

@@ -16,7 +16,7 @@ from typing import Any, Final, get_overloads
 
 import alance
 from alance import sync
-from alance.signatures import ExpandedSignature
+from alance.base.signatures import ExpandedSignature
 
 TARGET: Final = Path(sync.__file__).with_suffix(".pyi")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
-from alance.checks import check_text, check_type
+from alance.base.checks import check_text, check_type
+from alance.base.records import dataclass
 from alance.errors import InvalidInputError
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from alance.io.opening.credentials import StorageOptions

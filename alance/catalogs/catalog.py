@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import pyarrow as pa
 
+from alance.base.checks import Hinted, check_choice, did_you_mean
+from alance.base.signatures import expanded
 from alance.catalogs.backend import namespace_names, shown, table_names
-from alance.checks import Hinted, check_choice, did_you_mean
 from alance.datasets import Dataset, dataset
 from alance.errors import (
     AlanceError,
@@ -21,7 +22,6 @@ from alance.errors import (
     TableNotFoundError,
 )
 from alance.session import Session
-from alance.signatures import expanded
 from alance.writing import write_dataset
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
+from alance.base.extras import missing
 from alance.catalogs.backend import DELIMITER, Place, plain, shown
 from alance.errors import (
     AccessError,
@@ -25,7 +26,6 @@ from alance.errors import (
     TableNotFoundError,
     UnsupportedError,
 )
-from alance.extras import missing
 from alance.io.opening.credentials import CREDENTIALS, apart
 from alance.io.stores.uri import parse_uri
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from alance.base.records import dataclass
 from alance.catalogs.backend import DELIMITER, Place, shown
 from alance.datasets import dataset
 from alance.distributed.folders import list_folders, move_table, tables_among
@@ -28,7 +29,6 @@ from alance.errors import (
     TableNotFoundError,
 )
 from alance.ops.upkeep.place import drop
-from alance.records import dataclass
 from alance.writing import write_dataset
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from datetime import datetime
 from math import isfinite
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from alance.base.extras import missing
 from alance.command.terminal import escaped
-from alance.extras import missing
 from alance.serve.values import plain
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from alance import InvalidInputError
+from alance.base.extras import missing
 from alance.command.arguments import pair, port, storage
 from alance.command.terminal import EscapedFormatter, escaped
-from alance.extras import missing
 from alance.optimize import parse_duration
 from alance.serve import Bounds, Service
 from alance.serve.service import MAINTAIN_S

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
+from alance.base.records import dataclass
 from alance.datasets import Dataset
 from alance.errors import NotFoundError
 from alance.format.table.operations import (
@@ -21,7 +22,6 @@ from alance.format.table.operations_meta import Restore
 from alance.ops.version.opening import read_transaction
 from alance.ops.version.projection import CREATED_AT
 from alance.ops.version.snapshot import Snapshot
-from alance.records import dataclass
 from alance.session import table_at
 from alance.versioning import load
 from alance.versioning.outcome import last_number

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from alance.base.records import dataclass
 from alance.errors import InvalidInputError
 from alance.ops.version.projection import META, ROW_ADDRESS
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from alance.arrays import UInt64s
+    from alance.base.arrays import UInt64s
 
 NO_ROW: Final = (1 << 64) - 1
 

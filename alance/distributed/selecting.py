@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Final
 
 from pyroaring import BitMap
 
+from alance.base.records import dataclass
 from alance.distributed.splits import FILE_COST, WORTH_A_TASK, field_ids, fragment_bytes
 from alance.format.row_set import RowSet
-from alance.ops.read.count import count_live
+from alance.ops.read.aggregates.count import count_live
 from alance.ops.read.filters import parse_predicate
 from alance.ops.read.options import ScanOptions
 from alance.ops.read.plan import plan_scan
 from alance.ops.read.rows import num_rows_of
 from alance.ops.read.selecting import with_statistics
 from alance.ops.version.projection import META, ROW_ADDRESS
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap
 
+from alance.base.records import dataclass
 from alance.datasets import Dataset
 from alance.format.paths import join_path
 from alance.format.plans import joined_spans
@@ -22,7 +23,7 @@ from alance.format.proto import table_pb2
 from alance.format.schema import Schema
 from alance.format.table.fragments import Records
 from alance.format.table.manifest import Manifest
-from alance.ops.read.extremes import extreme_rows
+from alance.ops.read.aggregates.extremes import extreme_rows
 from alance.ops.read.filters import parse_predicate
 from alance.ops.read.ordering import sorted_table
 from alance.ops.read.rows import ChosenRows, num_rows_of
@@ -31,7 +32,6 @@ from alance.ops.read.window import cut_table
 from alance.ops.version import pickled
 from alance.ops.version.projection import META
 from alance.ops.version.snapshot import Snapshot
-from alance.records import dataclass
 from alance.scanner import Scanner
 from alance.session import table_at
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from alance.base.records import dataclass
 from alance.distributed.splits import open_split
 from alance.file.write.small_batches import in_groups
 from alance.ops.read.filters import parse_predicate
 from alance.ops.read.options import ScanOptions
 from alance.ops.rows.update import matching, new_rows, parse_updates
 from alance.ops.version.projection import META
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping, Sequence

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from alance import _kernels
+from alance.base.records import dataclass
 from alance.errors import AlanceError, AlreadyExistsError, InvalidInputError, NotFoundError
 from alance.file.batches import empty_batch
 from alance.format.proto import table_pb2
@@ -35,7 +36,6 @@ from alance.ops.version.projection import ROW_ADDRESS
 from alance.ops.write import write
 from alance.ops.write.blob_moves import moved_blobs
 from alance.ops.write.sources import conform
-from alance.records import dataclass
 from alance.session import open_store, table_at
 from alance.versioning.tokens import Notes
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
     from typing import Unpack
 
-    from alance.arrays import Int64s, UInt64s
+    from alance.base.arrays import Int64s, UInt64s
     from alance.datasets import Dataset
     from alance.format.proto.table_pb2 import DataFragment
     from alance.fragment import DatasetFragment

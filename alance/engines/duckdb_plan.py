@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import duckdb
 
-from alance.records import dataclass
+from alance.base.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -16,14 +16,14 @@ from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 
-from alance.extras import missing
+from alance.base.extras import missing
 
 try:
     import duckdb
 except ImportError as error:
     raise missing("SQL is run by DuckDB", "sql") from error
 
-from alance.checks import check_text
+from alance.base.checks import check_text
 from alance.engines.arrow import ArrowDataset
 from alance.engines.bridge import Bridge
 from alance.engines.duckdb_plan import pushed

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
-from alance import compute as pc
+from alance.base import compute as pc
 from alance.expr.casts import (
     NARROW_DIGITS,
     WIDE_DIGITS,

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from alance.deferred import Deferred
+from alance.base.deferred import Deferred
+from alance.base.records import dataclass
 from alance.expr.tree import FAILURES, Problem, one_line, unknown
 from alance.format.paths import join_path
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
+from alance.base.records import dataclass
 from alance.expr.arrow_tokens import serialized
+from alance.expr.builders.text import with_pattern
+from alance.expr.builders.text_parts import ANY_TEXT
 from alance.expr.casts import is_text
 from alance.expr.compare import compare
 from alance.expr.logic import is_in, is_null, junction, negation
-from alance.expr.text import with_pattern
-from alance.expr.text_parts import ANY_TEXT
 from alance.expr.tree import FAILURES, Column, Literal, Node, Problem, plain_type
 from alance.format.numbers import as_scalar
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from alance import compute as pc
+from alance.base import compute as pc
+from alance.base.records import dataclass
 from alance.expr.tree import FAILURES, plain_type
 from alance.format.numbers import as_scalar
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -6,15 +6,16 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from alance.deferred import Deferred
-from alance.expr import logic, nested, text
+from alance.base.deferred import Deferred
+from alance.expr import logic
 from alance.expr.arithmetic import arithmetic, fitted, negative, number_literal
+from alance.expr.builders import nested, text
+from alance.expr.builders.nested import member
 from alance.expr.casts import cast
 from alance.expr.compare import compare, distinct
 from alance.expr.exact import Digits
-from alance.expr.nested import member
-from alance.expr.parameters import NULL_LITERAL, Parameters
-from alance.expr.syntax import SyntaxTree, is_kind
+from alance.expr.sql.parameters import NULL_LITERAL, Parameters
+from alance.expr.sql.syntax import SyntaxTree, is_kind
 from alance.expr.tree import Column, Literal, Node, Problem, plain_type, unknown
 from alance.format.numbers import as_scalar
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from alance.expr import type_names
-    from alance.expr.lexical import SqlText
+    from alance.expr.sql.lexical import SqlText
 else:
     type_names = Deferred("alance.expr.type_names")
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 
-from alance import compute as pc
+from alance.base import compute as pc
 from alance.expr.exact import date_literal, in_zone_of, time_literal, timestamp_literal
 from alance.expr.tree import FAILURES, Literal, Node, Problem, call
 from alance.format.numbers import as_scalar, to_arrow

@@ -14,7 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from alance import _kernels
-from alance import compute as pc
+from alance.base import compute as pc
+from alance.base.records import dataclass
 from alance.expr.casts import convert, is_bytes, is_text, unify
 from alance.expr.exact import exact_value, number_value, scalar_of, scale_of
 from alance.expr.tree import (
@@ -30,7 +31,6 @@ from alance.expr.tree import (
     truly,
 )
 from alance.format.numbers import as_scalar, bytes_of, numpy_type
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

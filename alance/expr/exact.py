@@ -19,15 +19,15 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from alance import compute as pc
+from alance.base import compute as pc
+from alance.base.records import dataclass
 from alance.expr.tree import Literal, Problem
 from alance.format.numbers import as_scalar
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from alance.arrays import Float64s
+    from alance.base.arrays import Float64s
 
 Moments = TypeVar("Moments", pa.Array, pa.Scalar)
 

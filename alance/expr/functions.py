@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final
 
-from alance import compute as pc
-from alance.expr import (
-    arithmetic,
+from alance.base import compute as pc
+from alance.base.records import dataclass
+from alance.expr import arithmetic, logic, type_names
+from alance.expr.builders import (
     characters,
     digests,
     formats,
@@ -15,19 +16,16 @@ from alance.expr import (
     list_items,
     list_sets,
     lists,
-    logic,
     moments,
     nested,
     regex,
     text,
-    type_names,
     vectors,
 )
+from alance.expr.builders.text_parts import ANY_TEXT
 from alance.expr.compare import extreme
-from alance.expr.text_parts import ANY_TEXT
 from alance.expr.tree import Literal, Problem, call, unknown
 from alance.format.numbers import as_scalar
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from alance.base.records import dataclass
+from alance.expr.builders.text_parts import NO_PARTS
 from alance.expr.logic import Junction, junction, negation
 from alance.expr.pruning import check_of
 from alance.expr.pruning_checks import All, IsNull, Within
-from alance.expr.text_parts import NO_PARTS
 from alance.expr.tree import (
     AnyItem,
     Call,
@@ -33,12 +34,11 @@ from alance.expr.tree import (
     item_of,
 )
 from alance.format.numbers import as_mask
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from alance.arrays import Int64s, Mask
+    from alance.base.arrays import Int64s, Mask
     from alance.expr.pruning import Check
 
     Path: TypeAlias = tuple[str, ...]

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from alance import compute as pc
+from alance.base import compute as pc
 from alance.errors import InvalidInputError
+from alance.expr.builders.nested import member
 from alance.expr.casts import is_bytes, is_text
 from alance.expr.exact import Digits, exact_value, scalar_of, scale_of
 from alance.expr.logic import INT64_MAX, is_among, is_in, junction
-from alance.expr.nested import member
-from alance.expr.parameters import array_of, items_of, literal_of
 from alance.expr.predicate import Predicate
+from alance.expr.sql.parameters import array_of, items_of, literal_of
 from alance.expr.tree import Column, Literal, Problem, plain_type
 from alance.format.numbers import as_mask, as_numbers, as_scalar, numpy_type, to_arrow
 from alance.format.paths import join_path
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from fractions import Fraction
 
-    from alance.arrays import Int64s, Mask
+    from alance.base.arrays import Int64s, Mask
     from alance.expr.tree import Node
 
     Number: TypeAlias = Fraction | float

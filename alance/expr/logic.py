@@ -10,9 +10,11 @@ import numpy as np
 import pyarrow as pa
 
 from alance import _kernels
-from alance import compute as pc
-from alance.cancellation import check_cancelled
+from alance.base import compute as pc
+from alance.base.cancellation import check_cancelled
+from alance.base.records import dataclass
 from alance.expr import value_budget
+from alance.expr.builders.regex import Match
 from alance.expr.casts import convert, is_bytes, is_text, unify
 from alance.expr.compare import (
     NULL,
@@ -25,7 +27,6 @@ from alance.expr.compare import (
     mismatch,
 )
 from alance.expr.exact import Digits, exact_value, scale_of
-from alance.expr.regex import Match
 from alance.expr.tree import (
     Call,
     Column,
@@ -49,12 +50,11 @@ from alance.format.numbers import (
     to_arrow,
     validity_of,
 )
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from alance.arrays import Float64s, Int64s, Mask
+    from alance.base.arrays import Float64s, Int64s, Mask
 
 # Values up to which single comparisons are faster than a hash table (0.3 ms a value and million
 # rows, against 2.7 ms; for few rows 10 us a value, against 25 us).

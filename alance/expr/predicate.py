@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import pyarrow as pa
 
-from alance import compute as pc
+from alance.base import compute as pc
+from alance.base.records import dataclass
 from alance.errors import AlanceError, InvalidInputError
 from alance.expr import logic, value_budget
 from alance.expr.arrow import ArrowCondition
@@ -32,13 +33,12 @@ from alance.expr.tree import (
     whole_paths,
 )
 from alance.format.paths import join_path
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from alance.expr.lexical import SqlText
-    from alance.expr.syntax import SyntaxTree
+    from alance.expr.sql.lexical import SqlText
+    from alance.expr.sql.syntax import SyntaxTree
 
     Params = Sequence[object] | Mapping[str, object] | None
 
@@ -133,7 +133,7 @@ class ParsedFilter:
         Raises:
             InvalidInputError: the text is not an expression; the message has the position.
         """
-        from alance.expr.lexical import SqlText
+        from alance.expr.sql.lexical import SqlText
 
         source = SqlText(sql, "filter")
         return cls(source, source.parse())
@@ -169,7 +169,7 @@ def parse_projection(sql: str, schema: pa.Schema, params: Params = None) -> Comp
             the message has the position.
         UnsupportedError: the text is valid SQL that alance does not evaluate.
     """
-    from alance.expr.lexical import SqlText
+    from alance.expr.sql.lexical import SqlText
 
     source = SqlText(sql, "expression")
     node = _build(source, source.parse(), schema, params)
@@ -218,7 +218,7 @@ def computed_from_arrow(expression: pc.Expression, schema: pa.Schema) -> Compute
 
 def _build(source: SqlText, tree: SyntaxTree, schema: pa.Schema, params: Params) -> Node:
     from alance.expr.build import Builder
-    from alance.expr.parameters import Parameters
+    from alance.expr.sql.parameters import Parameters
 
     try:
         with value_budget.limited_to(value_budget.folding_budget()):

@@ -41,7 +41,7 @@ from alance.expr.tree import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from alance.arrays import Mask
+    from alance.base.arrays import Mask
     from alance.expr.tree import Node
 
 # Checks of columns; each takes 20 us for all zones together. A scan also evaluates each term for

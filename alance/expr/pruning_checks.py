@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING, Final, Protocol
 import numpy as np
 import pyarrow as pa
 
-from alance import compute as pc
+from alance.base import compute as pc
+from alance.base.records import dataclass
 from alance.expr.compare import compare
 from alance.expr.pruning_sets import StoredBounds, as_bytes
 from alance.expr.tree import Column, Literal, Node, broadcast
 from alance.format.numbers import as_mask, as_scalar
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from alance.arrays import Mask
+    from alance.base.arrays import Mask
     from alance.expr.pruning_sets import Ranges
     from alance.expr.tree import Pattern
     from alance.format.statistics import Bounds

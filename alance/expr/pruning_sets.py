@@ -15,19 +15,19 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from alance import compute as pc
+from alance.base import compute as pc
+from alance.base.records import dataclass
 from alance.expr.casts import is_bytes, is_text
 from alance.expr.compare import float_literal, float_values
 from alance.expr.exact import exact_value, scale_of
 from alance.format.numbers import as_mask, bytes_of, is_large, positions_of
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     import numpy.typing as npt
 
-    from alance.arrays import Float64s, Int64s, Mask
+    from alance.base.arrays import Float64s, Int64s, Mask
     from alance.expr.tree import Literal
     from alance.format.statistics import Bounds
 

@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 import pyarrow as pa
 
-from alance import compute as pc
-from alance.cancellation import check_cancelled
-from alance.checks import did_you_mean
+from alance.base import compute as pc
+from alance.base.cancellation import check_cancelled
+from alance.base.checks import did_you_mean
+from alance.base.records import dataclass
 from alance.errors import ColumnNotFoundError, InvalidInputError, UnsupportedError
 from alance.expr import value_budget
 from alance.format.numbers import as_scalar
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

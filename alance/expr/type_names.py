@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
+from alance.expr.builders.text import literal_text
 from alance.expr.casts import NARROW_DIGITS, WIDE_DIGITS, cast
-from alance.expr.syntax import is_kind
-from alance.expr.text import literal_text
+from alance.expr.sql.syntax import is_kind
 from alance.expr.tree import Literal, Problem, plain_type, unknown
 from alance.format.numbers import as_scalar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from alance.expr.syntax import SyntaxTree
+    from alance.expr.sql.syntax import SyntaxTree
     from alance.expr.tree import Node
 
 MAX_TYPE_DEPTH: Final = 32  # levels of nested lists

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from alance.cancellation import check_cancelled
+from alance.base.cancellation import check_cancelled
 from alance.errors import InvalidInputError
 
 if TYPE_CHECKING:

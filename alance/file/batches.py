@@ -12,7 +12,7 @@ from alance.format.numbers import to_arrow
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from alance.arrays import Int64s
+    from alance.base.arrays import Int64s
     from alance.format.field import Field
     from alance.format.layouts.fields import LeafColumn
     from alance.format.schema import Schema
@@ -43,7 +43,7 @@ def in_order(rows: RowsT, order: Int64s | None) -> RowsT:
         return rows
     if isinstance(rows, pa.RecordBatch) and not rows.num_columns:
         return empty_columns(len(order))
-    from alance.compute import call_function
+    from alance.base.compute import call_function
 
     # `rows.take` makes the same call, but takes twice as long, because it creates default options.
     try:

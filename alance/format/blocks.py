@@ -16,7 +16,7 @@ from alance.errors import CorruptFileError, kernel_errors
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from alance.arrays import Bytes, Int32s, Int64s, Mask
+    from alance.base.arrays import Bytes, Int32s, Int64s, Mask
 
 
 class FixedWidth(NamedTuple):

@@ -14,7 +14,7 @@ from alance import _kernels
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from alance.arrays import Int64s
+    from alance.base.arrays import Int64s
 
 MAX_STOP: Final = 1 << 62  # a position plus a gap still fits into an int64
 MAX_RANGE_BYTES: Final = 1 << 40  # above any machine's memory; still a moderate number of requests

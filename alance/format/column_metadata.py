@@ -21,7 +21,7 @@ from alance.file_version import FileVersion
 from alance.format.proto import file2_pb2
 
 if TYPE_CHECKING:
-    from alance.arrays import Int64s
+    from alance.base.arrays import Int64s
     from alance.format.container import Container
 
 COLUMN_ENCODING: Final = "/lance.encodings.ColumnEncoding"

@@ -27,18 +27,18 @@ import numpy as np
 from google.protobuf.message import DecodeError
 
 from alance import _kernels
+from alance.base.records import dataclass
 from alance.errors import CorruptFileError, UnsupportedError
 from alance.file_version import FileVersion
 from alance.format.column_metadata import Column, parse_column
 from alance.format.plans import TURN, ByteRange
 from alance.format.proto import file_pb2
 from alance.format.search_buffer import SearchBuffer, parse_search_buffer
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from alance.arrays import Int64s
+    from alance.base.arrays import Int64s
     from alance.format.plans import Plan
 
 MAGIC: Final = b"LANC"

@@ -21,7 +21,7 @@ from alance.format.numbers import contents_of, mask_bytes
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from alance.arrays import Mask
+    from alance.base.arrays import Mask
 
 
 def json_text(values: VariableWidth, valid: Mask | None) -> VariableWidth:

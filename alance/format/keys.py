@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from alance import _kernels
+from alance.base.records import dataclass
 from alance.errors import UnsupportedError
 from alance.format.numbers import (
     as_mask,
@@ -24,14 +25,13 @@ from alance.format.numbers import (
     strings_of,
     to_arrow,
 )
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import numpy.typing as npt
 
-    from alance.arrays import Bytes, Int64s, Mask
+    from alance.base.arrays import Bytes, Int64s, Mask
 
     Offsets: TypeAlias = npt.NDArray[np.signedinteger[Any]]  # integers of 32 or 64 bits
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from alance.arrays import Bytes, Int32s, Int64s, Mask, UInt64s
+    from alance.base.arrays import Bytes, Int32s, Int64s, Mask, UInt64s
 
 
 def as_numbers(array: pa.Array | pa.ChunkedArray) -> npt.NDArray[Any]:

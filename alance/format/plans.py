@@ -15,15 +15,15 @@ from collections.abc import Generator, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, Generic, NamedTuple, NoReturn, TypeAlias, TypeVar
 
+from alance.base.records import dataclass
 from alance.format.coalesce import coalesce
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from contextlib import AbstractContextManager
 
     from alance import _kernels
-    from alance.arrays import Int64s
+    from alance.base.arrays import Int64s
 
 T = TypeVar("T")
 

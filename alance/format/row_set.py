@@ -20,7 +20,7 @@ from alance.format.numbers import positions_of
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from alance.arrays import Int64s, Mask
+    from alance.base.arrays import Int64s, Mask
 
 
 HALF: Final = 32  # bits of a row offset

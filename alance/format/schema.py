@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import pyarrow as pa
 
-from alance.checks import did_you_mean, some_columns
+from alance.base.checks import did_you_mean, some_columns
 from alance.errors import (
     ColumnNotFoundError,
     CorruptFileError,

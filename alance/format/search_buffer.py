@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from alance.base.records import dataclass
 from alance.errors import CorruptFileError
-from alance.records import dataclass
 
 if TYPE_CHECKING:
-    from alance.arrays import Int64s
+    from alance.base.arrays import Int64s
 
 TRAILER: Final = struct.Struct("<IHH8s")
 VERSION: Final = 1

@@ -22,17 +22,17 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 
+from alance.base.records import dataclass
 from alance.errors import CorruptFileError
 from alance.format.blocks import FixedWidth, VariableWidth
 from alance.format.numbers import bitmap, is_large, is_variable, offsets_of, to_arrow
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import numpy.typing as npt
 
-    from alance.arrays import Bytes, Int64s, Mask
+    from alance.base.arrays import Bytes, Int64s, Mask
 
 HEADER: Final = struct.Struct("<8sHHIQII")
 MAGIC: Final = b"alancest"

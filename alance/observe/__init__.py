@@ -11,7 +11,7 @@ and a WARNING when a budget limits work (docs/operations.md).
 
 from typing import TYPE_CHECKING, Final
 
-from alance.deferred import lazy
+from alance.base.deferred import lazy
 from alance.io.events.observing import (
     CommitEnded,
     Observer,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from alance.extras import missing
+from alance.base.extras import missing
 from alance.io.events.observing import Observer, readings
 
 if TYPE_CHECKING:

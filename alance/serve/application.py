@@ -10,7 +10,7 @@ import pyarrow as pa
 
 import alance
 from alance import InvalidInputError
-from alance.extras import missing
+from alance.base.extras import missing
 
 try:
     from starlette.applications import Starlette

@@ -15,7 +15,7 @@ from pyspark.sql.types import UserDefinedType
 from pyspark.sql.udtf import AnalyzeResult
 
 from alance import InvalidInputError, TableNotFoundError
-from alance.spark.catalog import named_uri
+from alance.spark.connector.catalog import named_uri
 from alance.spark.options import ReadOptions
 from alance.spark.types import arrow_schema, converted, spark_schema
 from alance.spark.versions import open_version

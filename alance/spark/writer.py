@@ -35,7 +35,7 @@ from alance.spark.committing import (
     remove_files,
     write_rows,
 )
-from alance.spark.keeping import descriptions
+from alance.spark.connector.keeping import descriptions
 from alance.spark.types import arrow_schema, new_table_schema
 from alance.spark.versions import Version, open_if_there
 from alance.spark.worker import release, run

@@ -8,7 +8,7 @@ import random
 import re
 from typing import TYPE_CHECKING, Any, Final, TypedDict
 
-from alance.records import dataclass
+from alance.base.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

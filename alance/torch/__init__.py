@@ -16,7 +16,7 @@ remains at the version with which it was created, also in the workers of a loade
 docs/training.md.
 """
 
-from alance.extras import missing
+from alance.base.extras import missing
 
 try:
     import torch  # noqa: F401  # before the modules below, which need it

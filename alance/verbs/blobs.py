@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from alance.deferred import Deferred
+from alance.base.deferred import Deferred
 from alance.ops.version.options import BLOB_BYTES
 from alance.verbs.base import Handle
 

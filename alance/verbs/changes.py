@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
-from alance.deferred import Deferred
+from alance.base.deferred import Deferred
 from alance.io.loop.generators import outermost
 from alance.verbs.base import Handle
 

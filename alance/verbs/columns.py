@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from alance.deferred import Deferred
+from alance.base.deferred import Deferred
+from alance.base.progress import Reporting
 from alance.ops.version.options import CommitOptions
-from alance.progress import Reporting
 from alance.verbs.base import Handle
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Self, Unpack
 
+    from alance.base.progress import OnProgress
     from alance.ops.columns import add as columns_add
     from alance.ops.columns import alter as columns_alter
     from alance.ops.columns import join as columns_join
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from alance.ops.columns.sources import Transforms
     from alance.ops.version.options import CommitArguments
     from alance.ops.write.sources import Data
-    from alance.progress import OnProgress
 else:
     columns_add = Deferred("alance.ops.columns.add")
     columns_alter = Deferred("alance.ops.columns.alter")

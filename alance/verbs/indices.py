@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from alance.deferred import Deferred
+from alance.base.deferred import Deferred
+from alance.base.progress import Reporting
 from alance.ops.read.positions import as_positions
 from alance.ops.version.options import CommitArguments, CommitOptions
-from alance.progress import Reporting
 from alance.verbs.base import Handle
 from alance.versioning.backoff import MAX_RETRIES
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from alance.base.progress import OnProgress
     from alance.ops.index import late as index_late
     from alance.ops.index import listing as index_list
     from alance.ops.index import manage as index_manage
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     )
     from alance.ops.search import prewarm
     from alance.ops.search.options import Metric
-    from alance.progress import OnProgress
 else:
     index_late = Deferred("alance.ops.index.late")
     index_list = Deferred("alance.ops.index.listing")

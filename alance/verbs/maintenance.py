@@ -5,19 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, cast
 
-from alance.deferred import Deferred
+from alance.base.deferred import Deferred
+from alance.base.progress import Reporting
 from alance.optimize import UpkeepBlock
-from alance.progress import Reporting
 from alance.verbs.base import Handle
 
 if TYPE_CHECKING:
+    from alance.base.progress import OnProgress
     from alance.datasets import Dataset
     from alance.ops.maintain import background, health, run
     from alance.ops.maintain.background import Maintainer, MaintenanceMetrics
     from alance.ops.maintain.health import TableHealth
     from alance.ops.maintain.policy import MaintenancePolicy
     from alance.ops.maintain.run import MaintenanceReport
-    from alance.progress import OnProgress
 else:
     background = Deferred("alance.ops.maintain.background")
     health = Deferred("alance.ops.maintain.health")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from alance.checks import did_you_mean
+from alance.base.checks import did_you_mean
 
 # As in docs/from-pylance.md; `tests/test_from_pylance.py` compares the two.
 COUNTERPARTS: Final = {

@@ -7,8 +7,9 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
-from alance.checks import Hinted, check_choice, check_count, check_type
-from alance.deferred import Deferred
+from alance.base.checks import Hinted, check_choice, check_count, check_type
+from alance.base.deferred import Deferred
+from alance.base.signatures import expanded
 from alance.errors import InvalidInputError
 from alance.file_version import FileVersion
 from alance.ops.read.options import ScanOptions
@@ -20,7 +21,6 @@ from alance.ops.version.options import (
     BaseOptions,
     CommitOptions,
 )
-from alance.signatures import expanded
 from alance.verbs.base import Handle
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from alance.deferred import Deferred
+from alance.base.deferred import Deferred
 from alance.errors import InvalidInputError
 from alance.verbs.base import Handle
 

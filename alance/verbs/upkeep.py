@@ -5,11 +5,11 @@ from __future__ import annotations
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Final, cast
 
-from alance.deferred import Deferred
+from alance.base.deferred import Deferred
+from alance.base.progress import Reporting
 from alance.io.loop.generators import outermost
 from alance.ops.version.options import CommitOptions
 from alance.optimize import Optimize
-from alance.progress import Reporting
 from alance.verbs.base import Handle
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from alance.base.progress import OnProgress
     from alance.datasets import Dataset
     from alance.format.table.fragment import DatasetBasePath
     from alance.ops.cleanup import cleanup, tracked
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from alance.ops.upkeep import config, place, validate
     from alance.ops.version.options import CommitArguments
     from alance.ops.write import bases
-    from alance.progress import OnProgress
 else:
     bases = Deferred("alance.ops.write.bases")
     cleanup = Deferred("alance.ops.cleanup.cleanup")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from alance.deferred import Deferred
+from alance.base.deferred import Deferred
+from alance.base.progress import Reporting
 from alance.ops.version import opening
 from alance.ops.version.options import CommitOptions
-from alance.progress import Reporting
 from alance.verbs.base import Handle
 
 if TYPE_CHECKING:
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Self, Unpack
 
+    from alance.base.progress import OnProgress
     from alance.format.table.transaction import Transaction
     from alance.io.opening.credentials import StorageOptions
     from alance.ops.read import delta
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from alance.ops.version import restore
     from alance.ops.version.opening import Reference
     from alance.ops.version.options import CommitArguments
-    from alance.progress import OnProgress
     from alance.versioning.load import VersionInfo
 else:
     clone = Deferred("alance.ops.refs.clone")

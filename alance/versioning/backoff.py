@@ -6,7 +6,7 @@ import random
 from dataclasses import field
 from typing import TYPE_CHECKING, Final
 
-from alance.records import dataclass
+from alance.base.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -18,6 +18,7 @@ import secrets
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
+from alance.base.records import dataclass
 from alance.errors import (
     AlanceError,
     AlreadyExistsError,
@@ -30,7 +31,6 @@ from alance.format.table.manifest import Manifest, parse_manifest
 from alance.format.table.naming import DELETIONS, transaction_name
 from alance.io.events import observing
 from alance.io.loop.tasks import all_of
-from alance.records import dataclass
 from alance.versioning.backoff import MAX_RETRIES, Backoff
 from alance.versioning.load import AS_FAST
 from alance.versioning.manifest_store import (

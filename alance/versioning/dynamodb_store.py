@@ -17,6 +17,7 @@ import threading
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl
 
+from alance.base.extras import missing
 from alance.errors import (
     AccessError,
     AlreadyExistsError,
@@ -24,7 +25,6 @@ from alance.errors import (
     NotFoundError,
     StoreError,
 )
-from alance.extras import missing
 from alance.versioning.external_store import Entry
 from alance.versioning.keepers import ENDPOINT, SCHEME
 

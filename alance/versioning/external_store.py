@@ -18,11 +18,11 @@ import logging
 import uuid
 from typing import TYPE_CHECKING, Final, Protocol
 
+from alance.base.records import dataclass
 from alance.errors import AlanceError, NotFoundError
 from alance.format.table.naming import VERSIONS, NamingScheme, parse_manifest_name
 from alance.io.loop.tasks import all_of
 from alance.io.stores.store import without_number
-from alance.records import dataclass
 from alance.versioning.load import ManifestLocation, load_manifest
 from alance.versioning.manifest_store import (
     ConditionalManifests,

@@ -9,8 +9,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Protocol
 
+from alance.base.records import dataclass
 from alance.errors import InvalidInputError, UnsupportedError
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from alance.records import dataclass
+from alance.base.records import dataclass
 from alance.versioning.manifest_store import makers_of
 from alance.versioning.outcome import notes_of
 

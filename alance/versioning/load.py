@@ -11,6 +11,7 @@ from contextlib import aclosing
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
+from alance.base.records import dataclass
 from alance.errors import BucketNotFoundError, CorruptFileError, InvalidInputError, NotFoundError
 from alance.format.plans import ByteRange
 from alance.format.table.manifest import Manifest, met_manifest, parse_manifest
@@ -18,7 +19,6 @@ from alance.format.table.naming import NamingScheme, manifest_name, parse_manife
 from alance.format.table.totals import VersionTotals, parse_totals
 from alance.io.loop.readahead import grouped
 from alance.io.loop.tasks import all_of
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence

@@ -15,6 +15,7 @@ import uuid
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 from weakref import WeakKeyDictionary
 
+from alance.base.records import dataclass
 from alance.errors import (
     CommitConflictError,
     CorruptFileError,
@@ -27,7 +28,6 @@ from alance.format.table.manifest import Manifest, parse_manifest
 from alance.format.table.naming import TRANSACTIONS, NamingScheme, manifest_name
 from alance.io.loop.tasks import each
 from alance.io.stores.store import without_number
-from alance.records import dataclass
 from alance.versioning import load
 from alance.versioning.load import ManifestLocation, load_manifest
 from alance.versioning.settle import Patience, Settled, put_settled

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import aclosing
 from typing import TYPE_CHECKING, TypeVar
 
-from alance.checks import did_you_mean
+from alance.base.checks import did_you_mean
 from alance.errors import AlanceError, BucketNotFoundError, InvalidInputError, NotFoundError
 from alance.format.table.refs import (
     MAIN,

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from alance import _kernels
+from alance.base.records import dataclass
 from alance.errors import CorruptFileError, RowNotFoundError
 from alance.format.numbers import places_in
 from alance.format.row_set import RowSet
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from alance.arrays import Int64s, Mask, UInt32s, UInt64s
+    from alance.base.arrays import Int64s, Mask, UInt32s, UInt64s
 
 HALF: Final = np.uint64(32)
 RUN_ROWS: Final = 256  # rows; looking up this many takes as long as moving one run

@@ -9,12 +9,12 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, Protocol
 
-from alance.deferred import Deferred
+from alance.base.deferred import Deferred
+from alance.base.records import dataclass
 from alance.errors import RetryableConflictError
-from alance.format.table.apply import apply, manifest_bytes
-from alance.format.table.apply_state import DEFAULT, Settings
+from alance.format.table.changes.apply import apply, manifest_bytes
+from alance.format.table.changes.apply_state import DEFAULT, Settings
 from alance.io.loop.tasks import all_of
-from alance.records import dataclass
 from alance.versioning.load import AS_FAST
 from alance.versioning.sidecars import load_deletions, load_transaction
 from alance.versioning.tokens import Notes, noted_config
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from alance.format.proto import table_pb2
-    from alance.format.table import conflicts
-    from alance.format.table.conflict_case import Rows
-    from alance.format.table.conflicts import Rebased
+    from alance.format.table.changes import conflicts
+    from alance.format.table.changes.conflict_case import Rows
+    from alance.format.table.changes.conflicts import Rebased
+    from alance.format.table.changes.lineage import Lineage
     from alance.format.table.deletions import DeletionVector
-    from alance.format.table.lineage import Lineage
     from alance.format.table.manifest import Manifest
     from alance.format.table.transaction import Transaction
     from alance.io.reading.engine import Engine
     from alance.versioning.table import Table
 else:
-    conflicts = Deferred("alance.format.table.conflicts")
+    conflicts = Deferred("alance.format.table.changes.conflicts")
 
 
 class Rules(Protocol):

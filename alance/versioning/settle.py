@@ -20,6 +20,7 @@ from dataclasses import field, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
+from alance.base.records import dataclass
 from alance.errors import (
     AccessError,
     AlreadyExistsError,
@@ -30,7 +31,6 @@ from alance.errors import (
     UnsupportedError,
 )
 from alance.io.loop.futures import seen
-from alance.records import dataclass
 from alance.versioning.outcome import mark_as_not_made
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
+from alance.base.records import dataclass
 from alance.errors import (
     CorruptFileError,
     InvalidInputError,
@@ -22,7 +23,6 @@ from alance.io.opening.access import Access, own_options
 from alance.io.opening.credentials import CREDENTIALS, as_mapping
 from alance.io.stores.store import without_number
 from alance.io.stores.uri import clean_path, join, parse_uri
-from alance.records import dataclass
 from alance.versioning.keepers import is_dynamodb, keeper_of, open_dynamodb, without_endpoint
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ import json
 from dataclasses import field
 from typing import TYPE_CHECKING, Final
 
-from alance.records import dataclass
+from alance.base.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -1,4 +1,4 @@
-"""Functions of Arrow as `alance.compute` calls them are those of `pyarrow.compute`."""
+"""Functions of Arrow as `alance.base.compute` calls them are those of `pyarrow.compute`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute
 import pytest
 
-from alance import compute
+from alance.base import compute
 
 ROOT = Path(__file__).parents[2]
 VALUES = pa.array([1.25, None, -2.5])

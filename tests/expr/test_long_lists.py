@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from alance.errors import InvalidInputError
 from alance.expr import parse_filter
-from alance.expr.lexical import LONG_LIST, SqlText
 from alance.expr.pruning import check_of
 from alance.expr.pruning_checks import Within
 from alance.expr.pruning_sets import Ranges, listed
+from alance.expr.sql.lexical import LONG_LIST, SqlText
 from alance.expr.tree import Literal
 from alance.format.numbers import as_scalar
 

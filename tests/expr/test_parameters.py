@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from alance.errors import InvalidInputError
 from alance.expr import parse_filter
-from alance.expr.lexical import LONG_LIST
+from alance.expr.sql.lexical import LONG_LIST
 
 MOMENT = dt.datetime(2020, 1, 1, 1, 2, 3, 5)
 INSTANT = dt.datetime(2020, 1, 1, 3, tzinfo=dt.timezone(dt.timedelta(hours=2)))

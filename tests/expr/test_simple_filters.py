@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from alance.expr.grammar import _Words, read
-from alance.expr.lexical import SqlText
-from alance.expr.simple import MAX_TERMS, simple_tree
+from alance.expr.sql.grammar import _Words, read
+from alance.expr.sql.lexical import SqlText
+from alance.expr.sql.simple import MAX_TERMS, simple_tree
 
 if TYPE_CHECKING:
-    from alance.expr.syntax import SyntaxTree
+    from alance.expr.sql.syntax import SyntaxTree
 
 SIMPLE: Final = [
     "id >= 990",

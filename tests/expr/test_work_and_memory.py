@@ -11,7 +11,7 @@ import pytest
 
 import alance
 from alance import _kernels
-from alance.cancellation import WorkCancelled, cancelled_when, check_cancelled
+from alance.base.cancellation import WorkCancelled, cancelled_when, check_cancelled
 from alance.errors import InvalidInputError
 from alance.expr import parse_filter, parse_projection, value_budget
 from alance.expr.tree import LazyConstant, Literal

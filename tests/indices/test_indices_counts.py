@@ -21,7 +21,7 @@ from tests.indices.index_cases import by_pylance, rows
 from tests.reference.served import opened_on
 
 if TYPE_CHECKING:
-    from alance.expr.lexical import SqlText
+    from alance.expr.sql.lexical import SqlText
     from alance.testing.lab import Lab
 
 NUM_ROWS = 60_000

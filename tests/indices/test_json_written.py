@@ -14,7 +14,7 @@ from lance.indices import IndexConfig
 
 import alance
 from alance.errors import InvalidInputError, UnsupportedError
-from alance.expr.json_values import path_steps, scalars
+from alance.expr.builders.json_values import path_steps, scalars
 from tests.indices.index_cases import ids, plan_of
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import pytest
 import alance
 from alance.errors import InvalidInputError, RetryableConflictError, UnsupportedError
 from alance.format.index.remap import NewFragment, OldFragment, group_of
-from alance.format.table.apply_indices import covered, reuse_index
+from alance.format.table.changes.apply_indices import covered, reuse_index
 from alance.format.table.indices import FRAGMENT_REUSE
 from alance.format.table.reuse import compactions_of, place_of, surviving
 from alance.ops.index.reuse import load_compactions

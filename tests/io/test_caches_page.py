@@ -103,7 +103,7 @@ def test_the_page_has_the_bounds_of_spark() -> None:
     texts = [(ROOT / "alance" / "spark" / f"{name}.py").read_text() for name in names]
     bounds = [re.findall(r"^TABLES: Final = (\d+)", text, re.MULTILINE) for text in texts]
     assert bounds == [["4"], ["16"]]
-    assert "| 4; 16 |" in row_of("alance/spark/planning.py")
+    assert "| 4; 16 |" in row_of("alance/spark/connector/planning.py")
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from alance import _kernels
 from alance.errors import CorruptFileError
-from alance.expr import json_values
-from alance.expr.json_values import ALL_ITEMS, ALL_MEMBERS, LAST_ITEM, NO_ITEM, PathStep
+from alance.expr.builders import json_values
+from alance.expr.builders.json_values import ALL_ITEMS, ALL_MEMBERS, LAST_ITEM, NO_ITEM, PathStep
 from alance.format.jsonb import json_text, jsonb
 
 ITEMS = st.sampled_from([0, 1, LAST_ITEM, LAST_ITEM - 1, NO_ITEM, ALL_ITEMS, ALL_MEMBERS])

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alance import _kernels
-from alance.expr.text_parts import ANY_CHARACTER, ANY_TEXT, like_bytes, like_regex
+from alance.expr.builders.text_parts import ANY_CHARACTER, ANY_TEXT, like_bytes, like_regex
 
 # Few letters, so that they match often; of one to four bytes, some of which have bytes in common.
 LETTERS = "ab\n\u00e9\u00e8\u20ac\U0001d11e"

@@ -10,7 +10,7 @@ import pytest
 from alance import _kernels
 
 if TYPE_CHECKING:
-    from alance.arrays import Bytes
+    from alance.base.arrays import Bytes
 
 
 def resident() -> int:

@@ -15,7 +15,7 @@ from alance import _kernels
 from alance.format.row_set import RowSet
 
 if TYPE_CHECKING:
-    from alance.arrays import UInt64s
+    from alance.base.arrays import UInt64s
 
 # Pieces of a set: first row, number, step. Runs, bits and arrays, of several upper halves.
 PIECES = st.lists(

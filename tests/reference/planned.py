@@ -9,7 +9,7 @@ from alance import _kernels
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from alance.arrays import Int64s
+    from alance.base.arrays import Int64s
 
     Columns = Sequence[Sequence[_kernels.RowTable]]  # tables of each column, one a fragment
 

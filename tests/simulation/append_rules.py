@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from alance.errors import CommitConflictError
 from alance.format.proto import table_pb2, transaction_pb2
-from alance.format.table.conflicts import Rebased
+from alance.format.table.changes.conflicts import Rebased
 from alance.format.table.manifest import FOOTER, LENGTH, MAGIC, Manifest
 from alance.format.table.naming import transaction_name
 from alance.format.table.transaction import Transaction

@@ -70,7 +70,7 @@ def killing_python(mark: Path):
                     pid = int(folder.name) if folder.name.isdecimal() else 0
                     with suppress(OSError):
                         command = (folder / "cmdline").read_bytes() if pid else b""
-                        if b"alance.spark.server" in command and parent_of(pid) == jvm:
+                        if b"alance.spark.connector.server" in command and parent_of(pid) == jvm:
                             os.kill(pid, signal.SIGKILL)
 
     return rows

@@ -16,7 +16,7 @@ from pyspark.errors import AnalysisException
 
 import alance.spark
 from alance import InvalidInputError
-from alance.spark.catalog import uri_of
+from alance.spark.connector.catalog import uri_of
 from alance.testing.lab import Lab
 from tests.spark.cluster import POLL_S
 from tests.spark.spark_cases import ids_of

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alance.spark.keeping import UnchangedColumns, marked
+from alance.spark.connector.keeping import UnchangedColumns, marked
 from alance.spark.options import ReadOptions
 from alance.spark.session import CATALOG_CLASS
 from alance.spark.times import with_old_times

@@ -19,8 +19,8 @@ from pyspark import cloudpickle
 
 import alance.sync
 from alance import InvalidInputError
-from alance.spark.procedures import create_index
-from alance.spark.server import ConnectorServer
+from alance.spark.connector.procedures import create_index
+from alance.spark.connector.server import ConnectorServer
 from alance.spark.source import AlanceSource
 from alance.spark.worker import run
 
@@ -139,7 +139,7 @@ def test_it_ends_when_nobody_asks(tmp_path):
 
 def test_the_process_ends_with_its_standard_input(tmp_path):
     process = subprocess.Popen(
-        [sys.executable, "-m", "alance.spark.server", str(tmp_path / "socket")],
+        [sys.executable, "-m", "alance.spark.connector.server", str(tmp_path / "socket")],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},

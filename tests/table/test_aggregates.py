@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 import alance
 import alance.sync
 from alance import ColumnNotFoundError, InvalidInputError, UnsupportedError
-from alance.ops.read import grouping
-from alance.ops.read.grouping import Groups, Measure
+from alance.ops.read.aggregates import grouping
+from alance.ops.read.aggregates.grouping import Groups, Measure
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from alance.arrays import Int64s
+    from alance.base.arrays import Int64s
     from alance.ops.search.text.ranked import Ranked
 
 COLUMNS: Final = ("title", "text")

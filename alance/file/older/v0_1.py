@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from alance.base.records import dataclass
 from alance.errors import CorruptFileError
 from alance.file.older.v2_0 import FieldColumn, FieldPages
 from alance.file.open.files import from_end
@@ -14,12 +15,11 @@ from alance.file.open.recall import kept_by, noted, recalled
 from alance.format.plans import together
 from alance.format.v0_1.dictionary import items_of, read_items
 from alance.format.v0_1.fields import Tree, fields_before, page_bits, page_ends, pages_before
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from alance.arrays import Int64s
+    from alance.base.arrays import Int64s
     from alance.file.open.columns import States
     from alance.format.field import Field
     from alance.format.plans import Plan

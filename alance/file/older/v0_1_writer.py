@@ -18,7 +18,7 @@ from alance.format.v0_1.encode import BatchFileBuilder
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from alance.arrays import Bytes
+    from alance.base.arrays import Bytes
 
 BATCH_ROWS: Final = 1024  # rows per batch of the file, as by default in other writers
 STEP_ROWS: Final = 64 * BATCH_ROWS  # rows to encode per job

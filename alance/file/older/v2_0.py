@@ -6,18 +6,18 @@ from dataclasses import field as attribute
 from typing import TYPE_CHECKING, Any
 
 from alance import _kernels
+from alance.base.records import dataclass
 from alance.errors import AlanceError
 from alance.format.v2_0.arrays import ArrayPage, array_page, row_page
 from alance.format.v2_0.base import Spans
 from alance.format.v2_0.fields import LeafNode, Node
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import pyarrow as pa
 
-    from alance.arrays import Int64s
+    from alance.base.arrays import Int64s
     from alance.file.open.columns import OpenColumn, States
     from alance.format.column_metadata import Page
     from alance.format.container import Container

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Sequence
 
     from alance import _kernels
-    from alance.arrays import Int64s
+    from alance.base.arrays import Int64s
     from alance.file.open.recall import Kept
     from alance.format.container import Container
     from alance.format.layouts.base import DecodeTask, PageLayout, PageState

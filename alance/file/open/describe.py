@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Final
 from google.protobuf.any_pb2 import Any
 from google.protobuf.message import DecodeError, Message
 
+from alance.base.records import dataclass
 from alance.errors import CorruptFileError, UnsupportedError
 from alance.format.proto import encodings_v2_0_pb2, encodings_v2_1_pb2, encodings_v2_3_pb2
 from alance.format.v0_1.metadata import BatchContainer
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
+from alance.base.records import dataclass
 from alance.errors import CorruptFileError
 from alance.file.open.files import open_file
 from alance.file.rows.fragment import FileSource
@@ -14,7 +15,6 @@ from alance.format.layouts.fields import leaf_columns
 from alance.format.proto import file_pb2
 from alance.format.schema import Schema
 from alance.format.v0_1.metadata import BatchContainer
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from alance.file.open.columns import States

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Final, Protocol, cast
 import numpy as np
 import pyarrow as pa
 
-from alance import compute as pc
+from alance.base import compute as pc
+from alance.base.records import dataclass
 from alance.errors import CorruptFileError
 from alance.file.open.files import from_content, from_end
 from alance.file_version import FileVersion
@@ -20,12 +21,11 @@ from alance.format.layouts.place import fetch
 from alance.format.numbers import as_scalar, to_arrow
 from alance.format.plans import ByteRange, together
 from alance.format.statistics import Bounds, head_bytes, kind_of, parse_head, parse_zones
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from alance.arrays import Int64s
+    from alance.base.arrays import Int64s
     from alance.file.open.columns import States
     from alance.format.container import Container
     from alance.format.plans import Plan

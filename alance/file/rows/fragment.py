@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from alance.arrays import Int64s
+    from alance.base.arrays import Int64s
     from alance.file.older.v2_0 import FieldRows
     from alance.file.open.columns import States
     from alance.file.rows.field_forms import FieldForms

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from alance.base.records import dataclass
 from alance.errors import AlanceError
 from alance.file.batches import completed, empty_columns
 from alance.file.open.recall import PATIENCE, OwnStates
@@ -23,7 +24,6 @@ from alance.format.layouts.fields import leaf_columns
 from alance.format.plans import ByteRange, NotAtHand, Pieces, answered
 from alance.io.disk import files
 from alance.io.events import trace
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

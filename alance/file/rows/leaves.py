@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from alance.base.records import dataclass
 from alance.file.batches import leaf_bytes
 from alance.file.open.columns import OpenColumn
 from alance.file.open.files import from_content
 from alance.file.rows.field_forms import FieldForms, forms_of
 from alance.file.rows.kernel_arrays import is_built
 from alance.format.layouts.fields import leaf_columns
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from alance._kernels import RowTable
-    from alance.arrays import Int64s
+    from alance.base.arrays import Int64s
     from alance.file.older.v2_0 import FieldColumn
     from alance.file.open.columns import States
     from alance.file.rows.fragment import Found

@@ -16,7 +16,7 @@ from alance.format.plans import Pieces
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from alance.arrays import Int64s
+    from alance.base.arrays import Int64s
     from alance.errors import CorruptFileError
     from alance.file.rows.field_forms import FieldForms
     from alance.format.plans import Reader

@@ -27,7 +27,7 @@ from alance.format.plans import PLANS_A_TURN, TURN, together
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from alance.arrays import Int64s
+    from alance.base.arrays import Int64s
     from alance.file.open.columns import States
     from alance.file.rows.fragment import Found, OpenFragment
     from alance.file.rows.leaves import OpenLeaf

@@ -16,7 +16,7 @@ from alance.format.schema import Schema
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from alance.arrays import Int64s
+    from alance.base.arrays import Int64s
     from alance.file.rows.fragment import FragmentTask
     from alance.file.rows.placed_columns import ColumnsShare, PlacedRows
     from alance.format.field import Field

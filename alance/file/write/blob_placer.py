@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, Protocol, cast
 
 import numpy as np
 
+from alance.base.records import dataclass
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.format.blocks import VariableWidth
 from alance.format.encode.blobs import (
@@ -25,12 +26,11 @@ from alance.format.encode.blobs import (
 )
 from alance.format.encode.leaves import block_of
 from alance.io.loop.tasks import all_of, each
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
-    from alance.arrays import Bytes, Mask, UInt32s, UInt64s
+    from alance.base.arrays import Bytes, Mask, UInt32s, UInt64s
     from alance.format.blocks import Block
     from alance.format.encode.blobs import PlacedBlobs
     from alance.format.encode.container import FileBuilder

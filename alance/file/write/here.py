@@ -11,7 +11,7 @@ from alance.io.stores.upload import Upload
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
 
-    from alance.arrays import Bytes
+    from alance.base.arrays import Bytes
     from alance.io.stores.store import Body
 
 T = TypeVar("T")

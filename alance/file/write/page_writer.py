@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from alance import _kernels
-from alance.deferred import Deferred
+from alance.base.deferred import Deferred
+from alance.base.records import dataclass
 from alance.errors import InvalidInputError
 from alance.file.write.blob_placer import BlobPlacer
 from alance.file.write.here import Here, Pieces, without_waiting
@@ -29,13 +30,12 @@ from alance.format.encode.small_file import small_files
 from alance.format.encode.statistics import NewStatistics
 from alance.format.layouts.fields import leaf_columns
 from alance.io.loop.readahead import grouped
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import ModuleType
 
-    from alance.arrays import Bytes
+    from alance.base.arrays import Bytes
     from alance.file.older import v0_1_writer, v2_0_writer
     from alance.file.write.blob_placer import Sidecars
     from alance.format.encode.base import EncodedPage

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 import pyarrow as pa
 
+from alance.base.records import dataclass
 from alance.errors import InvalidInputError
 from alance.file.batches import batch_bytes
 from alance.file.budgets import buffer_bytes_for
 from alance.format.encode.rows import join, split, values_bytes
 from alance.format.numbers import storage_of
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

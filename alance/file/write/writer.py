@@ -13,6 +13,7 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from alance.base.records import dataclass
 from alance.errors import InvalidInputError
 from alance.file.budgets import PAGE_BYTES
 from alance.file.write.here import Here, Pieces, without_waiting
@@ -21,14 +22,13 @@ from alance.file.write.waiting import steps
 from alance.file_version import FileVersion
 from alance.format.encode.options import FieldOptions
 from alance.io.loop.tasks import all_of
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     import pyarrow as pa
 
-    from alance.arrays import Bytes
+    from alance.base.arrays import Bytes
     from alance.file.write.blob_placer import Sidecars
     from alance.format.field import Field
     from alance.format.schema import Schema

@@ -17,7 +17,7 @@ from alance.errors import CorruptFileError, UnsupportedError
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from alance.arrays import Bytes
+    from alance.base.arrays import Bytes
     from alance.format.blocks import Block, FixedWidth, VariableWidth
     from alance.format.proto import encodings_v2_1_pb2 as pb
 

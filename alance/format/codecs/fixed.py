@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, Literal, NamedTuple
 import numpy as np
 
 from alance import _kernels
+from alance.base.records import dataclass
 from alance.errors import CorruptFileError, UnsupportedError, kernel_errors
 from alance.format.blocks import Block, ConstantBlock, FixedSizeListBlock, FixedWidth, VariableWidth
 from alance.format.codecs.base import (
@@ -26,12 +27,11 @@ from alance.format.codecs.base import (
     packable_bits,
     refuse_compression,
 )
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from alance.arrays import Bytes
+    from alance.base.arrays import Bytes
     from alance.format.proto import encodings_v2_1_pb2 as pb
 
 PACKED_AT_ONCE: Final = 1024  # values per packed block

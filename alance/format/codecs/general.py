@@ -23,16 +23,16 @@ import numpy as np
 import zstandard
 
 from alance import _kernels
+from alance.base.records import dataclass
 from alance.errors import CorruptFileError, UnsupportedError, kernel_errors
 from alance.format.blocks import Block, FixedWidth, VariableWidth
 from alance.format.codecs.strings import Variable, check_variable
 from alance.format.numbers import offsets_of
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from alance.arrays import Bytes, Int64s
+    from alance.base.arrays import Bytes, Int64s
     from alance.format.codecs.base import BlockCodec, MiniBlockCodec
     from alance.format.proto import encodings_v2_1_pb2 as pb
 

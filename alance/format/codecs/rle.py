@@ -26,19 +26,19 @@ from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 import numpy as np
 
+from alance.base.records import dataclass
 from alance.errors import CorruptFileError, UnsupportedError
 from alance.format.blocks import FixedWidth
 from alance.format.codecs.base import expect, variant
 from alance.format.codecs.fixed import Flat, OutOfLineBitpacking
 from alance.format.codecs.general import Scheme, content_of
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     import numpy.typing as npt
 
-    from alance.arrays import Bytes
+    from alance.base.arrays import Bytes
     from alance.format.proto import encodings_v2_1_pb2 as pb
 
 PREFIX_BYTES: Final = 8  # bytes of the size at the start of a block

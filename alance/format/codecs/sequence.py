@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple, Protocol
 
 import numpy as np
 
+from alance.base.records import dataclass
 from alance.errors import CorruptFileError, UnsupportedError
 from alance.format.blocks import FixedWidth, VariableWidth
 from alance.format.codecs.base import (
@@ -41,12 +42,11 @@ from alance.format.codecs.general import GeneralBlock
 from alance.format.codecs.rle import split_payload
 from alance.format.codecs.strings import Variable
 from alance.format.numbers import offsets_of
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from alance.arrays import Bytes, Int64s
+    from alance.base.arrays import Bytes, Int64s
     from alance.format.codecs.base import BlockCodec
     from alance.format.proto import encodings_v2_1_pb2 as pb
 

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, ClassVar, Final, Literal, NamedTuple
 import numpy as np
 
 from alance import _kernels
+from alance.base.records import dataclass
 from alance.errors import BatchTooLargeError, CorruptFileError, kernel_errors
 from alance.format.blocks import FixedWidth, VariableWidth
 from alance.format.codecs.base import expect, nested_flat_bits, refuse_compression
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from alance.arrays import Bytes, Int32s, Int64s, UInt64s
+    from alance.base.arrays import Bytes, Int32s, Int64s, UInt64s
     from alance.format.proto import encodings_v2_1_pb2 as pb
 
 TABLE_BYTES: Final = 2312  # bytes of a table: header, 256 symbols, 256 lengths

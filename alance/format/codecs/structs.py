@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 import numpy as np
 
 from alance import _kernels
+from alance.base.records import dataclass
 from alance.errors import CorruptFileError, UnsupportedError, kernel_errors
 from alance.format.blocks import Block, FixedWidth, StructBlock, VariableWidth
 from alance.format.codecs.base import PerValueCodec, expect
 from alance.format.codecs.fixed import Flat, column_of
 from alance.format.codecs.strings import check_variable
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from alance.arrays import Bytes, Int64s
+    from alance.base.arrays import Bytes, Int64s
     from alance.format.proto import encodings_v2_1_pb2 as pb
 
 

@@ -34,7 +34,7 @@ from alance.format.numbers import (
 )
 
 if TYPE_CHECKING:
-    from alance.arrays import Int64s, Mask
+    from alance.base.arrays import Int64s, Mask
     from alance.format.blocks import Block
     from alance.format.encode.levels import Path
     from alance.format.field import Field

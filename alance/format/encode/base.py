@@ -13,14 +13,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from alance.base.records import dataclass
 from alance.format.proto import encodings_v2_1_pb2 as pb
 from alance.format.proto import encodings_v2_3_pb2 as pb3
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from alance.arrays import Bytes
+    from alance.base.arrays import Bytes
     from alance.file_version import FileVersion
     from alance.format.proto import encodings_v2_0_pb2 as pb0
 

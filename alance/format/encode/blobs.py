@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
+from alance.base.records import dataclass
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.format.blocks import FixedWidth, StructBlock, VariableWidth
 from alance.format.encode.base import EncodedPage
@@ -47,14 +48,13 @@ from alance.format.numbers import (
     validity_of,
 )
 from alance.format.proto import encodings_v2_1_pb2 as pb
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import numpy.typing as npt
 
-    from alance.arrays import Bytes, Int64s, Mask, UInt32s, UInt64s
+    from alance.base.arrays import Bytes, Int64s, Mask, UInt32s, UInt64s
     from alance.format.encode.base import Hints
     from alance.format.field import Field
 

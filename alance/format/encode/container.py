@@ -33,7 +33,7 @@ from alance.format.types import logical_type
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from alance.arrays import Bytes, Int64s
+    from alance.base.arrays import Bytes, Int64s
     from alance.format.blocks import VariableWidth
     from alance.format.encode.base import EncodedPage
     from alance.format.field import Field

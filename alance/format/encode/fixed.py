@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from alance import _kernels
+from alance.base.records import dataclass
 from alance.errors import UnsupportedError
 from alance.format.blocks import ConstantBlock, FixedSizeListBlock, FixedWidth
 from alance.format.encode import encodings
-from alance.records import dataclass
 
 if TYPE_CHECKING:
-    from alance.arrays import Bytes
+    from alance.base.arrays import Bytes
     from alance.format.blocks import Block
     from alance.format.proto import encodings_v2_1_pb2 as pb
 

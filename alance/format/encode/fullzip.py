@@ -20,7 +20,7 @@ from alance.format.layouts.levels import NO_LEVELS
 from alance.format.proto import encodings_v2_1_pb2 as pb
 
 if TYPE_CHECKING:
-    from alance.arrays import Bytes, Int64s
+    from alance.base.arrays import Bytes, Int64s
     from alance.format.blocks import VariableWidth
     from alance.format.encode.base import Hints
     from alance.format.layouts.base import PageValues

@@ -37,7 +37,7 @@ from alance.format.numbers import (
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from alance.arrays import Bytes, Mask
+    from alance.base.arrays import Bytes, Mask
     from alance.format.blocks import Block
 
 

@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import numpy as np
 
 from alance import _kernels
+from alance.base.records import dataclass
 from alance.errors import UnsupportedError
 from alance.format.layouts.base import Layer, max_definition, max_repetition
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from alance.arrays import Int64s, Mask, UInt16s
+    from alance.base.arrays import Int64s, Mask, UInt16s
 
 NO_NULLS: Final = np.empty(0, np.uint8)
 

@@ -20,9 +20,9 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
+from alance.base.records import dataclass
 from alance.errors import InvalidInputError
 from alance.format.codecs.general import Scheme
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -35,7 +35,7 @@ from alance.format.layouts.base import max_definition, max_repetition
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from alance.arrays import Bytes
+    from alance.base.arrays import Bytes
     from alance.format.blocks import Block
     from alance.format.encode.base import Hints
     from alance.format.layouts.base import PageValues

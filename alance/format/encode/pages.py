@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from alance import _kernels
-    from alance.arrays import UInt16s
+    from alance.base.arrays import UInt16s
     from alance.format.blocks import Block
     from alance.format.encode.base import EncodedPage
     from alance.format.field import Field

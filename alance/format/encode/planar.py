@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from alance import _kernels
+from alance.base.records import dataclass
 from alance.errors import UnsupportedError
 from alance.format.blocks import DictionaryBlock
 from alance.format.encode import encodings
@@ -28,12 +29,11 @@ from alance.format.layouts.repdef import Lists, unravel
 from alance.format.layouts.selection import select, spread
 from alance.format.proto import encodings_v2_1_pb2 as pb
 from alance.format.proto import encodings_v2_3_pb2 as pb3
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from alance.arrays import Bytes, Int64s, Mask
+    from alance.base.arrays import Bytes, Int64s, Mask
     from alance.format.blocks import Block
     from alance.format.encode.base import Hints
 

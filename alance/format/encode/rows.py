@@ -30,7 +30,7 @@ from alance.format.numbers import offsets_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from alance.arrays import Int64s, UInt16s
+    from alance.base.arrays import Int64s, UInt16s
     from alance.format.blocks import Block
 
     Places: TypeAlias = range | Int64s

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import pyarrow as pa
 
 from alance import _kernels
+from alance.base.records import dataclass
 from alance.file_version import FileVersion
 from alance.format.encode import statistics as zone_statistics
 from alance.format.encode.container import (
@@ -26,7 +27,6 @@ from alance.format.encode.options import PREFIX
 from alance.format.layouts import PAGE_LAYOUT
 from alance.format.layouts.fields import owns_column
 from alance.format.numbers import is_large, is_variable
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from alance.format.field import Field

@@ -18,7 +18,7 @@ from alance.format.statistics import kind_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from alance.arrays import Bytes
+    from alance.base.arrays import Bytes
     from alance.format.field import Field
     from alance.format.layouts.base import PageValues
     from alance.format.layouts.fields import LeafColumn

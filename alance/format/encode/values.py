@@ -25,7 +25,7 @@ from alance.format.proto import encodings_v2_1_pb2 as pb
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from alance.arrays import Int32s, Int64s
+    from alance.base.arrays import Int32s, Int64s
     from alance.format.blocks import Block
 
     Encoded = tuple[pb.CompressiveEncoding, FixedWidth | VariableWidth]

@@ -24,7 +24,7 @@ from alance.format.table.roaring import roaring_bytes
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from alance.arrays import Int64s
+    from alance.base.arrays import Int64s
 
 
 def parse_rows(content: memoryview) -> RowSet:

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
+from alance.base.records import dataclass
 from alance.format.index.addresses import parse_rows, rows_bytes
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from alance.arrays import Int64s
+    from alance.base.arrays import Int64s
     from alance.format.row_set import RowSet
 
 FILE: Final = "bitmap_page_lookup.lance"

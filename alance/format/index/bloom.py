@@ -24,7 +24,7 @@ from alance.format.numbers import as_numbers, bytes_of, contents_of, is_variable
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from alance.arrays import Mask, UInt64s
+    from alance.base.arrays import Mask, UInt64s
 
 FILE: Final = "bloomfilter.lance"
 FILTERS: Final = "bloom_filter_data"

@@ -23,14 +23,14 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 
+from alance.base.records import dataclass
 from alance.errors import CorruptFileError
 from alance.format.numbers import as_numbers, positions_of, to_arrow
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from alance.arrays import Int64s
+    from alance.base.arrays import Int64s
 
 LOOKUP_FILE: Final = "page_lookup.lance"
 DATA_FILE: Final = "page_data.lance"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
-from alance import compute as pc
+from alance.base import compute as pc
 from alance.format.index.addresses import joined_rows
 from alance.format.index.bitmap import ROW_SETS
 from alance.format.index.btree import LOOKUP_COLUMNS, PAGE_ROWS
@@ -17,7 +17,7 @@ from alance.format.row_set import RowSet
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from alance.arrays import Int64s
+    from alance.base.arrays import Int64s
     from alance.format.index.bitmap import KeyedSets
 
 SET_BYTES: Final = 8 << 20  # bytes of row sets per batch

@@ -11,17 +11,17 @@ import numpy as np
 import pyarrow as pa
 
 from alance import _kernels
+from alance.base.records import dataclass
 from alance.format.index import flat, pq, rabitq, sq
 from alance.format.index.ivf import tensor_of
 from alance.format.index.values import Vectors, values_of
 from alance.format.index.vector_codes import packed_signs, transposed, untransposed
 from alance.format.numbers import as_numbers, to_arrow
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from alance.arrays import Bytes, Float32s, Int64s
+    from alance.base.arrays import Bytes, Float32s, Int64s
     from alance.format.index.ivf import Quantizer
     from alance.format.index.values import VectorType
     from alance.format.proto import vector_index_pb2

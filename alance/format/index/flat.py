@@ -6,14 +6,14 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Final
 
 from alance import _kernels
+from alance.base.records import dataclass
 from alance.errors import CorruptFileError
 from alance.format.index.values import METRICS, TYPES, VectorType
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from alance.arrays import Bytes, Float64s, Int32s
+    from alance.base.arrays import Bytes, Float64s, Int32s
     from alance.format.index.ivf import Centroids, Partition
 
 

@@ -32,17 +32,17 @@ import numpy as np
 import pyarrow as pa
 
 from alance import _kernels
+from alance.base.records import dataclass
 from alance.errors import CorruptFileError, UnsupportedError
 from alance.expr.tree import plain
 from alance.format.numbers import as_mask, as_numbers, contents_of
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import numpy.typing as npt
 
-    from alance.arrays import Bytes, Int64s, Mask, UInt64s
+    from alance.base.arrays import Bytes, Int64s, Mask, UInt64s
 
 VERSION: Final = 10
 ENDING: Final = "_fm.lance"

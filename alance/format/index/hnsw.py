@@ -20,16 +20,16 @@ import pyarrow as pa
 from google.protobuf.message import DecodeError
 
 from alance import _kernels
+from alance.base.records import dataclass
 from alance.errors import CorruptFileError
 from alance.format.index.ivf import json_of, partition_offsets
 from alance.format.numbers import as_numbers
 from alance.format.proto import vector_index_pb2
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from alance.arrays import Int64s
+    from alance.base.arrays import Int64s
 
 VECTORS: Final = "__vector_id"
 LINKS: Final = "__neighbors"

@@ -19,12 +19,12 @@ import numpy as np
 import pyarrow as pa
 from google.protobuf.message import DecodeError
 
+from alance.base.records import dataclass
 from alance.errors import CorruptFileError, UnsupportedError
 from alance.format.container import TAIL_BYTES
 from alance.format.index.values import METRICS, values_of
 from alance.format.numbers import as_numbers
 from alance.format.proto import vector_index_pb2
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from alance import _kernels
-    from alance.arrays import Bytes, Float32s, Float64s, Int32s, Int64s, UInt64s
+    from alance.base.arrays import Bytes, Float32s, Float64s, Int32s, Int64s, UInt64s
 
 
 INDEX_FILE: Final = "index.idx"

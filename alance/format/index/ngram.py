@@ -21,18 +21,18 @@ import numpy as np
 import pyarrow as pa
 
 from alance import _kernels
+from alance.base.records import dataclass
 from alance.errors import CorruptFileError, kernel_errors
 from alance.format.index.bitmap import KeyedSets
 from alance.format.index.text.folding import folded
 from alance.format.numbers import as_mask, contents_of, offsets_of, packed
 from alance.format.row_set import RowSet
 from alance.format.table.roaring import end_of_roaring
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from alance.arrays import Int64s, UInt32s, UInt64s
+    from alance.base.arrays import Int64s, UInt32s, UInt64s
 
 FILE: Final = "ngram_postings.lance"
 TOKENS: Final = "tokens"

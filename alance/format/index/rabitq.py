@@ -9,16 +9,16 @@ import numpy as np
 import pyarrow as pa
 
 from alance import _kernels
+from alance.base.records import dataclass
 from alance.errors import CorruptFileError, UnsupportedError
 from alance.format.index.ivf import integer, parse_tensor
 from alance.format.index.sq import codes_of, scale_of
 from alance.format.index.values import METRICS
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from alance.arrays import Bytes, Float32s, Float64s, Int32s
+    from alance.base.arrays import Bytes, Float32s, Float64s, Int32s
     from alance.format.index.ivf import Centroids, Partition
 
 

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
+from alance.base.records import dataclass
 from alance.errors import CorruptFileError, InvalidInputError
 from alance.format.numbers import places_in
 from alance.format.table.indices import FRAGMENT_REUSE
 from alance.format.table.reuse import Digest, Group, surviving, surviving_bytes
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from alance.arrays import Int64s, Mask
+    from alance.base.arrays import Int64s, Mask
     from alance.format.table.reuse import PastCompaction
 
 

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from alance import _kernels
+from alance.base.records import dataclass
 from alance.errors import CorruptFileError, UnsupportedError
 from alance.format.index.ivf import integer
 from alance.format.index.values import METRICS
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from alance.arrays import Bytes, Float64s, Int32s
+    from alance.base.arrays import Bytes, Float64s, Int32s
     from alance.format.index.ivf import Centroids, Partition
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from alance import _kernels
+from alance.base.records import dataclass
 from alance.errors import InvalidInputError
 from alance.format.numbers import (
     as_mask,
@@ -21,10 +22,9 @@ from alance.format.numbers import (
     validity_of,
 )
 from alance.format.types import BFLOAT16, EXTENSION_NAME
-from alance.records import dataclass
 
 if TYPE_CHECKING:
-    from alance.arrays import Bytes, Float32s, Int64s
+    from alance.base.arrays import Bytes, Float32s, Int64s
 
 NO_MASK: Final = np.empty(0, np.uint8)  # an empty mask stands for all rows
 # Number of each type in the kernels (`vectors.hpp`).

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 if TYPE_CHECKING:
-    from alance.arrays import Bytes
+    from alance.base.arrays import Bytes
 
 
 BLOCK_ROWS: Final = 32

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from alance import _kernels
-from alance import compute as pc
+from alance.base import compute as pc
 from alance.expr.compare import float_values
 from alance.expr.tree import plain
 from alance.format.index import bloom
@@ -20,7 +20,7 @@ from alance.format.row_set import HALF
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from alance.arrays import Bytes, Int64s
+    from alance.base.arrays import Bytes, Int64s
 
 BATCH_ZONES: Final = 256  # maximum zones per batch
 FILTER_BATCH_BYTES: Final = 8 << 20  # maximum bytes of bloom filters per batch

@@ -17,16 +17,16 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 
+from alance.base.records import dataclass
 from alance.errors import CorruptFileError
 from alance.format.index import bloom
 from alance.format.numbers import as_numbers
 from alance.format.row_set import HALF, RowSet
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from alance.arrays import Int64s, Mask
+    from alance.base.arrays import Int64s, Mask
 
 PLACES: Final = ("fragment_id", "zone_start", "zone_length")
 MAP_FILE: Final = "zonemap.lance"

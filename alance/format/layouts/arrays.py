@@ -36,7 +36,7 @@ from alance.format.numbers import (
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from alance.arrays import Int32s, Int64s, Mask
+    from alance.base.arrays import Int32s, Int64s, Mask
     from alance.format.blocks import Block
 
 MAX_OFFSET: Final = (1 << 31) - 1

@@ -10,7 +10,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from alance.arrays import Int64s, UInt16s
+    from alance.base.arrays import Int64s, UInt16s
     from alance.format.blocks import Block
     from alance.format.layouts.repdef import Structure
     from alance.format.layouts.row_pages import RowPage

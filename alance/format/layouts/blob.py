@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from alance import _kernels
-    from alance.arrays import Int64s, UInt16s
+    from alance.base.arrays import Int64s, UInt16s
     from alance.format.layouts.base import PageLayout
     from alance.format.layouts.place import PagePlace
     from alance.format.layouts.row_pages import RowPage

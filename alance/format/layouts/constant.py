@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from alance.base.records import dataclass
 from alance.errors import CorruptFileError
 from alance.format.blocks import ConstantBlock, FixedWidth, VariableWidth
 from alance.format.codecs import block_codec
@@ -33,11 +34,10 @@ from alance.format.layouts.row_pages import (
     constant_form,
     constant_rows,
 )
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from alance import _kernels
-    from alance.arrays import Int64s, UInt16s
+    from alance.base.arrays import Int64s, UInt16s
     from alance.format.blocks import Block
     from alance.format.codecs.base import BlockCodec
     from alance.format.layouts.base import PageState, PageValues

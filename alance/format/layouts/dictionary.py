@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from alance import _kernels
+from alance.base.records import dataclass
 from alance.format.blocks import FixedWidth, VariableWidth
 from alance.format.codecs.fixed import Flat
 from alance.format.codecs.general import GeneralBlock, Scheme
 from alance.format.codecs.strings import Variable
 from alance.format.layouts.miniblock_task import decode_block
 from alance.format.layouts.selection import block_bytes
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from alance.format.blocks import Block

@@ -24,7 +24,7 @@ from alance.format.numbers import bitmap, contents_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from alance.arrays import Mask
+    from alance.base.arrays import Mask
     from alance.format.blocks import Block
     from alance.format.field import Field
     from alance.format.layouts.base import PageValues

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from alance import _kernels
+from alance.base.records import dataclass
 from alance.errors import CorruptFileError
 from alance.format.blocks import FixedWidth, VariableWidth
 from alance.format.codecs import per_value_codec
@@ -39,14 +40,13 @@ from alance.format.layouts.place import (
 )
 from alance.format.layouts.row_pages import MAX_INDEX_BYTES, RowPage, zipped_form
 from alance.format.layouts.selection import spread
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import numpy.typing as npt
 
-    from alance.arrays import Bytes, Int64s
+    from alance.base.arrays import Bytes, Int64s
     from alance.format.blocks import Block
     from alance.format.codecs.base import PerValueCodec
     from alance.format.layouts.base import PageState, PageValues

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from alance.base.records import dataclass
 from alance.errors import CorruptFileError
 from alance.format.layouts.base import (
     Layer,
@@ -23,12 +24,11 @@ from alance.format.layouts.base import (
 )
 from alance.format.layouts.selection import is_all, select, selection_of_spans
 from alance.format.numbers import offsets_of
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from alance.arrays import Int64s, Mask, UInt16s
+    from alance.base.arrays import Int64s, Mask, UInt16s
     from alance.format.blocks import Block
     from alance.format.layouts.selection import Selection
 

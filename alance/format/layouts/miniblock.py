@@ -37,7 +37,7 @@ from alance.format.layouts.row_pages import RowPage, has_items, row_form
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from alance.arrays import Int64s
+    from alance.base.arrays import Int64s
     from alance.format.codecs.base import BlockCodec
     from alance.format.layouts.base import PageState
     from alance.format.layouts.miniblock_chunks import ChunkRuns

@@ -20,7 +20,7 @@ from alance.format.numbers import positions_of
 
 if TYPE_CHECKING:
     from alance import _kernels
-    from alance.arrays import Int64s, Mask
+    from alance.base.arrays import Int64s, Mask
     from alance.format.layouts.place import Spans
 
 CHUNKS: Final = 1  # number of the buffer with the chunks

@@ -25,7 +25,7 @@ from alance.format.layouts.place import joined, levels_view
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from alance.arrays import Bytes, Int64s, UInt16s
+    from alance.base.arrays import Bytes, Int64s, UInt16s
     from alance.format.blocks import Block
     from alance.format.codecs.base import BlockCodec, MiniBlockCodec
     from alance.format.layouts.dictionary import Dictionary

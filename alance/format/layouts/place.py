@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
+from alance.base.records import dataclass
 from alance.errors import AlanceError, CorruptFileError
 from alance.format.coalesce import coalesce
 from alance.format.plans import ByteRange, Pieces
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from alance.arrays import Bytes, Int64s, UInt16s
+    from alance.base.arrays import Bytes, Int64s, UInt16s
     from alance.format.plans import Plan
 
 # Bytes; a page up to this size is read completely: at 100 MB/s that takes 2.5 ms, a round takes 30

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
 import numpy as np
 
+from alance.base.records import dataclass
 from alance.errors import CorruptFileError, UnsupportedError
 from alance.format.blocks import Block, ConstantBlock, DictionaryBlock, FixedWidth
 from alance.format.codecs import block_codec
@@ -38,10 +39,9 @@ from alance.format.layouts.selection import block_bytes, spread
 from alance.format.layouts.sparse_layers import MAX_NUMBERS, Runs
 from alance.format.plans import together
 from alance.format.proto import encodings_v2_1_pb2 as pb
-from alance.records import dataclass
 
 if TYPE_CHECKING:
-    from alance.arrays import Mask, UInt32s
+    from alance.base.arrays import Mask, UInt32s
     from alance.format.layouts.base import DecodeTask, PageState
     from alance.format.layouts.place import PagePlace
     from alance.format.layouts.sparse_layers import LayerState

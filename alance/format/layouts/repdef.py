@@ -24,7 +24,7 @@ from alance.format.numbers import offsets_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from alance.arrays import Int64s, Mask, UInt16s
+    from alance.base.arrays import Int64s, Mask, UInt16s
     from alance.format.layouts.base import PageValues
 
 

@@ -31,7 +31,7 @@ from alance.format.layouts.base import Layer
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from alance.arrays import Bytes, UInt64s
+    from alance.base.arrays import Bytes, UInt64s
     from alance.format.blocks import Block
     from alance.format.codecs.base import BlockCodec, MiniBlockCodec, PerValueCodec
     from alance.format.codecs.structs import Child

@@ -18,7 +18,7 @@ from alance.format.blocks import (
 from alance.format.numbers import bits_of, positions_of
 
 if TYPE_CHECKING:
-    from alance.arrays import Bytes, Int64s, Mask
+    from alance.base.arrays import Bytes, Int64s, Mask
     from alance.format.blocks import Block
 
     Selection: TypeAlias = slice | Int64s

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from alance.base.records import dataclass
 from alance.errors import CorruptFileError
 from alance.format.layouts.base import Layer, PageValues
 from alance.format.layouts.place import MAX_WHOLE_BYTES, PagePlace, fetch
@@ -30,12 +31,11 @@ from alance.format.layouts.planar_values import (
 from alance.format.layouts.sparse_layers import Runs, parse_layers, structure
 from alance.format.plans import answered, cut, together
 from alance.format.proto import encodings_v2_1_pb2 as pb
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from alance.arrays import Int64s
+    from alance.base.arrays import Int64s
     from alance.format.layouts.base import PageState
     from alance.format.layouts.fullzip import FullZipPage
     from alance.format.layouts.planar_values import SlotTask, SlotValues

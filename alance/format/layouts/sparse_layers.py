@@ -23,18 +23,18 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 
+from alance.base.records import dataclass
 from alance.errors import BatchTooLargeError, CorruptFileError, UnsupportedError
 from alance.format.codecs.sequence import Arithmetic, sequence_codec
 from alance.format.layouts.repdef import Items, Lists
 from alance.format.layouts.selection import selection_of_spans
 from alance.format.numbers import offsets_of
 from alance.format.proto import encodings_v2_3_pb2 as pb3
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from alance.arrays import Int64s, Mask
+    from alance.base.arrays import Int64s, Mask
     from alance.format.codecs.sequence import SequenceCodec
     from alance.format.layouts.repdef import Structure
     from alance.format.proto import encodings_v2_1_pb2 as pb

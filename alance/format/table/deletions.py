@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 
+from alance.base.records import dataclass
 from alance.errors import CorruptFileError
 from alance.format.arrow_sizes import batch_place, batch_sizes
 from alance.format.numbers import as_numbers, to_arrow
 from alance.format.proto import table_pb2
 from alance.format.table.naming import deletion_name
 from alance.format.table.roaring import parse_roaring, roaring_bytes
-from alance.records import dataclass
 
 if TYPE_CHECKING:
-    from alance.arrays import Int64s, Mask
+    from alance.base.arrays import Int64s, Mask
 
 PADDING: Final = 64  # bytes; Arrow pads a buffer by at most this much
 ARROW_MAX_ROWS: Final = 5000  # rows; more deleted rows are written as a bitmap

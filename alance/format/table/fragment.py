@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from alance.base.records import dataclass
 from alance.errors import CorruptFileError
 from alance.file_version import FileVersion
 from alance.format.proto import table_pb2
 from alance.format.table.naming import DATA, DELETIONS, deletion_name
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

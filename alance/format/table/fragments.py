@@ -9,16 +9,16 @@ import numpy as np
 from google.protobuf.message import DecodeError
 
 from alance import _kernels
+from alance.base.records import dataclass
 from alance.errors import CorruptFileError
 from alance.format.proto import table_pb2
 from alance.format.table.flags import SEQUENCES
 from alance.format.table.fragment import Fragment
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from alance.arrays import Int32s, Int64s, Mask, UInt64s
+    from alance.base.arrays import Int32s, Int64s, Mask, UInt64s
 
 # Fields of a record that its form omits; see `Records`.
 OWN_PARTS: Final = ("id", "physical_rows", "deletion_file")

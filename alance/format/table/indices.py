@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final
 from google.protobuf import any_pb2
 from google.protobuf.message import DecodeError
 
+from alance.base.records import dataclass
 from alance.errors import CorruptFileError
 from alance.format.table.roaring import parse_roaring
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from alance.format.proto import table_pb2

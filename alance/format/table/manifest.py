@@ -21,6 +21,7 @@ from weakref import WeakValueDictionary
 from google.protobuf.message import DecodeError, Message
 
 from alance import _kernels
+from alance.base.records import dataclass
 from alance.errors import AlanceError, CorruptFileError
 from alance.file_version import FileVersion
 from alance.format.proto import table_pb2, transaction_pb2
@@ -34,7 +35,6 @@ from alance.format.table.flags import (
 )
 from alance.format.table.fragment import DatasetBasePath
 from alance.format.table.fragments import Fragments, Records
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -12,9 +12,9 @@ from __future__ import annotations
 from dataclasses import field
 from typing import TYPE_CHECKING, ClassVar, Final
 
+from alance.base.records import dataclass
 from alance.format.proto import file_pb2, table_pb2, transaction_pb2
 from alance.format.table.wire import Wire
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

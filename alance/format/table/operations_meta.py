@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import field
 from typing import TYPE_CHECKING, ClassVar, Final
 
+from alance.base.records import dataclass
 from alance.format.proto import table_pb2, transaction_pb2
 from alance.format.table.operations import (
     Append,
@@ -21,7 +22,6 @@ from alance.format.table.operations import (
     Update,
 )
 from alance.format.table.wire import Wire, unknown_fields
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

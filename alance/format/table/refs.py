@@ -15,10 +15,10 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote, unquote
 
+from alance.base.records import dataclass
 from alance.errors import CorruptFileError, InvalidInputError
 from alance.format.table.naming import TREE
 from alance.format.table.refs_write import members_of, parse_identifier
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -30,7 +30,7 @@ from alance.format.table.roaring import end_of_roaring, parse_roaring, roaring_b
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from alance.arrays import Int64s
+    from alance.base.arrays import Int64s
     from alance.format.proto import table_pb2
 
 DETAILS_TYPE: Final = "/lance.table.FragmentReuseIndexDetails"

@@ -23,7 +23,7 @@ from alance import _kernels
 from alance.errors import CorruptFileError
 
 if TYPE_CHECKING:
-    from alance.arrays import Bytes, Int64s
+    from alance.base.arrays import Bytes, Int64s
 
 
 def parse_roaring(content: memoryview, limit: int = 1 << 32) -> Int64s:

@@ -16,7 +16,7 @@ from alance.format.proto import rowids_pb2
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from alance.arrays import Bytes, Int64s, UInt64s
+    from alance.base.arrays import Bytes, Int64s, UInt64s
 
     Runs: TypeAlias = "tuple[Int64s, UInt64s]"
 

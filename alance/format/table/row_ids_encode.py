@@ -14,7 +14,7 @@ from alance.format.proto import rowids_pb2
 from alance.format.table.row_ids import num_row_ids, segment_values
 
 if TYPE_CHECKING:
-    from alance.arrays import UInt64s
+    from alance.base.arrays import UInt64s
 
 # Estimated bytes to compare kinds of segments, as other writers do: per segment, per hole, per
 # value of a sorted array.

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Final
 
 from google.protobuf.message import DecodeError
 
+from alance.base.records import dataclass
 from alance.errors import CorruptFileError, InvalidInputError
 from alance.format.proto import transaction_pb2
 from alance.format.table.naming import MESSAGE_PROPERTY, transaction_name
 from alance.format.table.operations_meta import OPERATIONS, Unknown
 from alance.format.table.wire import unknown_fields
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Self
 from google.protobuf.message import Message
 from google.protobuf.unknown_fields import UnknownFieldSet
 
-from alance.records import dataclass
+from alance.base.records import dataclass
 
 EXTRA = "extra"
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from alance.arrays import Int64s, Mask
+    from alance.base.arrays import Int64s, Mask
     from alance.format.field import Field
     from alance.format.plans import Plan
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 
+from alance.base.records import dataclass
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.format.blocks import FixedSizeListBlock, FixedWidth, VariableWidth
 from alance.format.container import MAGIC
@@ -37,14 +38,13 @@ from alance.format.v0_1.fields import is_list, is_text, page_bits
 from alance.format.v0_1.leaves import row_bits
 from alance.format.v0_1.metadata import FOOTER, LENGTH
 from alance.format.v0_1.statistics import has_statistics
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from google.protobuf.message import Message
 
-    from alance.arrays import Bytes, Int64s, Mask
+    from alance.base.arrays import Bytes, Int64s, Mask
     from alance.format.blocks import Block
     from alance.format.field import Field
     from alance.format.schema import Schema

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
-from alance import compute as pc
+from alance.base import compute as pc
+from alance.base.records import dataclass
 from alance.format.numbers import as_numbers
 from alance.format.numbers import is_text as is_text_type
 from alance.format.proto import file_pb2
 from alance.format.types import leaf_type
 from alance.format.v0_1.fields import is_text
 from alance.format.v0_1.statistics import COUNT, LEAST, MOST
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 
+from alance.base.records import dataclass
 from alance.errors import CorruptFileError, UnsupportedError
 from alance.format.numbers import offsets_of, storage_type
 from alance.format.plans import together
@@ -23,12 +24,11 @@ from alance.format.v0_1.pages import Pages
 from alance.format.v2_0.base import Spans
 from alance.format.v2_0.fields import NullNode, StructNode, list_piece
 from alance.format.v2_0.strings import Ends, decode_ends
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from alance.arrays import Int64s
+    from alance.base.arrays import Int64s
     from alance.format.field import Field
     from alance.format.plans import Plan
     from alance.format.schema import Schema

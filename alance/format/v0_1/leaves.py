@@ -22,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from alance import _kernels
+from alance.base.records import dataclass
 from alance.errors import CorruptFileError, kernel_errors
 from alance.format.blocks import (
     DictionaryBlock,
@@ -37,12 +38,11 @@ from alance.format.plans import together
 from alance.format.v0_1.pages import distinct, fetch_range
 from alance.format.v2_0.fields import FieldPiece
 from alance.format.v2_0.strings import WIDE_BYTES, decode_ends
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from alance.arrays import Bytes, Int32s, Int64s, Mask
+    from alance.base.arrays import Bytes, Int32s, Int64s, Mask
     from alance.format.blocks import Block
     from alance.format.field import Field
     from alance.format.plans import Plan

@@ -18,6 +18,7 @@ import numpy as np
 from google.protobuf.message import DecodeError
 
 from alance import _kernels
+from alance.base.records import dataclass
 from alance.errors import CorruptFileError
 from alance.file_version import FOOTERS, FileVersion
 from alance.format.coalesce import coalesce
@@ -25,14 +26,13 @@ from alance.format.container import MAGIC, TAIL_BYTES, Container
 from alance.format.plans import ByteRange
 from alance.format.proto import file_pb2, table_pb2
 from alance.format.schema import Schema
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from google.protobuf.message import Message
 
-    from alance.arrays import Int64s
+    from alance.base.arrays import Int64s
     from alance.format.plans import Plan
 
 FOOTER: Final = struct.Struct("<QHH4s")

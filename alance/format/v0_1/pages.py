@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from alance.base.records import dataclass
 from alance.errors import CorruptFileError
 from alance.format.layouts.place import PagePlace, fetch, fetch_pieces
 from alance.format.numbers import offsets_of, positions_of
 from alance.format.v2_0.base import BitPiece, Spans, fetch_bits
-from alance.records import dataclass
 
 if TYPE_CHECKING:
-    from alance.arrays import Int64s
+    from alance.base.arrays import Int64s
     from alance.format.plans import Plan
     from alance.format.v0_1.metadata import PageRun
 

@@ -19,17 +19,17 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from alance.base.records import dataclass
 from alance.errors import AlanceError, CorruptFileError
 from alance.format.numbers import as_numbers
 from alance.format.schema import Schema
 from alance.format.v0_1.fields import Tree, page_bits
 from alance.format.v2_0.base import Spans
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from alance.arrays import Int64s
+    from alance.base.arrays import Int64s
     from alance.format.field import Field
     from alance.format.plans import Plan
     from alance.format.v0_1.metadata import BatchContainer

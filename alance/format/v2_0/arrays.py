@@ -13,6 +13,7 @@ from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.message import DecodeError
 
 from alance import _kernels
+from alance.base.records import dataclass
 from alance.errors import AlanceError, CorruptFileError, UnsupportedError
 from alance.format.codecs.base import MAX_BITS_PER_VALUE
 from alance.format.codecs.general import Scheme
@@ -33,7 +34,6 @@ from alance.format.v2_0.fixed import (
     SomeNulls,
 )
 from alance.format.v2_0.strings import Binary, FsstEncoding, Indices, SameLength, StringPlaces
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import numpy as np
 
+from alance.base.records import dataclass
 from alance.errors import CorruptFileError, UnsupportedError
 from alance.format.blocks import ConstantBlock, FixedWidth, bits_at
 from alance.format.layouts.place import fetch_pieces
 from alance.format.numbers import positions_of
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from alance.arrays import Bytes, Int64s, Mask
+    from alance.base.arrays import Bytes, Int64s, Mask
     from alance.format.blocks import Block
     from alance.format.layouts.place import PagePlace
     from alance.format.plans import Plan

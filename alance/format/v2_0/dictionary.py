@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from alance.base.records import dataclass
 from alance.errors import BatchTooLargeError, CorruptFileError
 from alance.format.blocks import ConstantBlock, DictionaryBlock, FixedWidth, gather
 from alance.format.plans import together
 from alance.format.v2_0.base import ArrayPiece, NullableBlock, Spans
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from typing import Any
 
     import numpy.typing as npt
 
-    from alance.arrays import Mask
+    from alance.base.arrays import Mask
     from alance.format.blocks import Block
     from alance.format.layouts.place import PagePlace
     from alance.format.plans import Plan

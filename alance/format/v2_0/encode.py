@@ -36,7 +36,7 @@ from alance.format.proto import encodings_v2_0_pb2 as pb
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from alance.arrays import Bytes, Int64s, Mask
+    from alance.base.arrays import Bytes, Int64s, Mask
     from alance.format.blocks import Block
     from alance.format.field import Field
 

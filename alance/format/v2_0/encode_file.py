@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import pyarrow as pa
 
+from alance.base.records import dataclass
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.file_version import FileVersion
 from alance.format.blocks import VariableWidth
@@ -22,12 +23,11 @@ from alance.format.numbers import is_variable_list, lists_of, storage_of, validi
 from alance.format.proto import encodings_v2_0_pb2 as pb
 from alance.format.v2_0.arrays import ARRAY_ENCODING
 from alance.format.v2_0.encode import Buffers, ends_of, leaf_page, no_nulls
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from alance.arrays import Bytes, Mask
+    from alance.base.arrays import Bytes, Mask
     from alance.format.field import Field
     from alance.format.schema import Schema
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import numpy as np
 import pyarrow as pa
 
+from alance.base.records import dataclass
 from alance.errors import BatchTooLargeError, CorruptFileError
 from alance.format.layouts.arrays import narrow, wrapped
 from alance.format.layouts.fields import values_array
@@ -22,12 +23,11 @@ from alance.format.plans import together
 from alance.format.v2_0.arrays import Offsets
 from alance.format.v2_0.base import Spans
 from alance.format.v2_0.dictionary import narrowed
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from alance.arrays import Int64s, Mask
+    from alance.base.arrays import Int64s, Mask
     from alance.format.field import Field
     from alance.format.plans import Plan
     from alance.format.v2_0.arrays import ArrayPage

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from alance import _kernels
+from alance.base.records import dataclass
 from alance.errors import CorruptFileError, kernel_errors
 from alance.format.blocks import (
     ConstantBlock,
@@ -44,10 +45,9 @@ from alance.format.v2_0.base import (
     fetch_values,
     kind_of,
 )
-from alance.records import dataclass
 
 if TYPE_CHECKING:
-    from alance.arrays import Bytes
+    from alance.base.arrays import Bytes
     from alance.format.blocks import Block
     from alance.format.layouts.place import PagePlace
     from alance.format.plans import Plan

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from alance import _kernels
+from alance.base.records import dataclass
 from alance.errors import BatchTooLargeError, CorruptFileError, kernel_errors
 from alance.format.blocks import FixedWidth, StructBlock, VariableWidth
 from alance.format.codecs.general import Scheme, decompress
@@ -21,10 +22,9 @@ from alance.format.layouts.place import fetch, fetch_pieces, unpinned
 from alance.format.numbers import offsets_of
 from alance.format.plans import together
 from alance.format.v2_0.base import ArrayEncoding, ArrayPiece, NullableBlock, Spans, fixed
-from alance.records import dataclass
 
 if TYPE_CHECKING:
-    from alance.arrays import Bytes, Int32s, Int64s, Mask
+    from alance.base.arrays import Bytes, Int32s, Int64s, Mask
     from alance.format.codecs.strings import SymbolTable
     from alance.format.layouts.place import PagePlace
     from alance.format.plans import Plan

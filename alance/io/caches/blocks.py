@@ -19,7 +19,7 @@ from alance.format.coalesce import coalesce
 from alance.format.numbers import distinct
 
 if TYPE_CHECKING:
-    from alance.arrays import Int64s, Mask
+    from alance.base.arrays import Int64s, Mask
     from alance.io.reading.reads import Read
 
 CACHED_BLOCK_BYTES: Final = 64 << 10

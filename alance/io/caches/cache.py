@@ -16,12 +16,12 @@ from functools import partial
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from alance.base.records import dataclass
 from alance.io.events import observing, trace
 from alance.io.events.observing import Reading
 from alance.io.loop import lifecycle
 from alance.io.loop.futures import seen
 from alance.io.loop.tasks import Begun
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import (

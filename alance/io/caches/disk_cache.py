@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Final
 
 from aiofiles.os import wrap
 
+from alance.base.records import dataclass
 from alance.io.caches.disk_store import DiskStore
 from alance.io.loop import lifecycle
 from alance.io.loop.futures import threads
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -13,9 +13,9 @@ import time
 from dataclasses import field
 from typing import TYPE_CHECKING, TypeVar
 
+from alance.base.records import dataclass
 from alance.errors import StoreError
 from alance.io.events import observing, trace
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

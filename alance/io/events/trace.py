@@ -23,10 +23,10 @@ from dataclasses import field
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypeVar
 
+from alance.base.records import dataclass
 from alance.format.plans import joined_spans
 from alance.io.events.trace_text import chrome, span_of, table, waterfall, waves
 from alance.io.stores.store import without_number
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence

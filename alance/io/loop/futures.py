@@ -14,7 +14,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
-from alance.cancellation import cancelled_when
+from alance.base.cancellation import cancelled_when
 from alance.io.loop import lifecycle
 from alance.io.loop.limits import outlasted
 

@@ -13,7 +13,7 @@ import re
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from alance.records import dataclass
+from alance.base.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -13,7 +13,7 @@ from collections import deque
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from alance.records import dataclass
+from alance.base.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator

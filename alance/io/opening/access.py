@@ -24,11 +24,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import field
 from typing import TYPE_CHECKING, Final
 
+from alance.base.records import dataclass
 from alance.errors import AccessError, InvalidInputError
 from alance.io.opening.credentials import as_mapping, is_provider
 from alance.io.opening.options import BASE_PREFIX, CHOOSER, parse_options
 from alance.io.stores.uri import Address, parse_uri
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from alance.io.stores.profile import Kind

@@ -14,10 +14,10 @@ from datetime import timedelta
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
-from alance.checks import did_you_mean
+from alance.base.checks import did_you_mean
+from alance.base.records import dataclass
 from alance.errors import InvalidInputError
 from alance.io.opening.credentials import CREDENTIALS, Renewed
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -16,7 +16,7 @@ from alance.io.events import trace
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from alance.arrays import Int64s
+    from alance.base.arrays import Int64s
     from alance.format.coalesce import Coalesced
     from alance.io.caches.blocks import BlockCache
     from alance.io.reading.flights import Flight, Lane

@@ -6,10 +6,10 @@ from dataclasses import field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
+from alance.base.records import dataclass
 from alance.format.plans import all_read
 from alance.io.loop.background import Background
 from alance.io.reading.drive import drive, drive_all
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence

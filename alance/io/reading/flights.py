@@ -23,7 +23,7 @@ from alance.io.stores.store import without_number
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from alance.arrays import Int64s
+    from alance.base.arrays import Int64s
     from alance.io.caches.blocks import BlockCache
     from alance.io.reading.reads import Read
     from alance.io.stores.store import Store

@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
+from alance.base.records import dataclass
 from alance.errors import CorruptFileError
 from alance.format.coalesce import Coalesced, are_ranges, coalesce, is_range
 from alance.format.plans import Pieces
 from alance.io.disk.files import PIECES_GAP
 from alance.io.events import trace
 from alance.io.reading.booking import RangeRequest
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from alance.arrays import Int64s
+    from alance.base.arrays import Int64s
     from alance.format.plans import Extent
     from alance.io.opening.registry import StoreRegistry
     from alance.io.reading.reads import Read

@@ -12,9 +12,9 @@ from collections import deque
 from contextvars import Context, copy_context
 from typing import TYPE_CHECKING, Final, Generic, TypeAlias, TypeVar
 
+from alance.base.records import dataclass
 from alance.io.events import trace
 from alance.io.loop.tasks import all_of
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final, Literal, TypeAlias
 
-from alance.records import dataclass
+from alance.base.records import dataclass
 
 Kind: TypeAlias = Literal["memory", "local", "s3", "gcs", "azure", "http"]
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from obstore import exceptions as obstore_errors
 
+from alance.base.records import dataclass
 from alance.errors import (
     AccessError,
     AlanceError,
@@ -26,7 +27,6 @@ from alance.errors import (
     UnsupportedError,
 )
 from alance.io.stores.uri import kind_at
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     import asyncio

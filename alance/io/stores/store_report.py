@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-from alance.records import dataclass
+from alance.base.records import dataclass
 
 Purpose: TypeAlias = Literal["reading", "writing", "commits"]
 

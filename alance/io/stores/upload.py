@@ -20,7 +20,7 @@ from alance.io.loop.background import CANCEL_GRACE_S, Background
 if TYPE_CHECKING:
     from typing import Self
 
-    from alance.arrays import Bytes
+    from alance.base.arrays import Bytes
     from alance.io.stores.store import Body
 
 _log: Final = logging.getLogger(__name__)

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from alance.checks import check_count, check_text, check_type
+from alance.base.checks import check_count, check_text, check_type
+from alance.base.records import dataclass
 from alance.errors import InvalidInputError
 from alance.file_version import FileVersion
 from alance.format.encode.blobs import DEDICATED_KEY, INLINE_KEY, PACK_KEY, PREPARED_TYPE
 from alance.format.field import BLOB, BLOB_V2
 from alance.format.numbers import is_variable_list
 from alance.format.types import EXTENSION_METADATA, EXTENSION_NAME, MAX_DEPTH
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import numpy as np
 
-from alance.checks import check_choice, check_counts, public_arguments
+from alance.base.checks import check_choice, check_counts, public_arguments
+from alance.base.records import dataclass
 from alance.errors import AlanceError, InvalidInputError, UnsupportedError
 from alance.format.blocks import VariableWidth
 from alance.format.plans import ByteRange
 from alance.io.stores.uri import parse_uri
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping

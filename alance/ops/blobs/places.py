@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from alance.base.records import dataclass
 from alance.errors import CorruptFileError, UnsupportedError
 from alance.format.encode.blobs import (
     DEDICATED,
@@ -25,12 +26,11 @@ from alance.format.numbers import as_mask, as_numbers, bitmap, lists_of, to_arro
 from alance.format.plans import ByteRange
 from alance.format.types import nested_type
 from alance.ops.blobs.files import blob_path
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from alance.arrays import UInt64s
+    from alance.base.arrays import UInt64s
     from alance.format.field import Field
     from alance.ops.version.snapshot import FragmentHandle, Snapshot
 

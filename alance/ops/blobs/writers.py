@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from alance.checks import check_count
+from alance.base.checks import check_count
+from alance.base.records import dataclass
 from alance.errors import InvalidInputError
 from alance.format.blocks import VariableWidth
 from alance.format.encode.blobs import (
@@ -34,13 +35,12 @@ from alance.format.field import BLOB_V2
 from alance.format.numbers import bitmap, validity_of
 from alance.format.types import EXTENSION_NAME
 from alance.ops.blobs.files import blob_path
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import Self
 
-    from alance.arrays import Int64s, Mask
+    from alance.base.arrays import Int64s, Mask
     from alance.io.reading.engine import Engine
 
 MAX_ID: Final = (1 << 32) - 1

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from alance.base.records import dataclass
 from alance.ops.version.projection import ROW_ID, UPDATED_AT
-from alance.records import dataclass
 from alance.versioning.sidecars import load_transaction
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from alance.arrays import Int64s, Mask, UInt64s
+    from alance.base.arrays import Int64s, Mask, UInt64s
     from alance.format.table.fragments import Records
     from alance.ops.version.handle import FragmentHandle
     from alance.ops.version.snapshot import Snapshot

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypedDict
 import numpy as np
 import pyarrow as pa
 
-from alance.checks import check_count, public_arguments
+from alance.base.checks import check_count, public_arguments
+from alance.base.records import dataclass
 from alance.errors import InvalidInputError, NotFoundError, VersionNotFoundError
 from alance.file.batches import one_batch
 from alance.format.numbers import as_numbers, to_arrow
@@ -24,7 +25,6 @@ from alance.ops.read.scan import scanned
 from alance.ops.read.take import batch_of, take_rows
 from alance.ops.version.opening import at_version, latest_version
 from alance.ops.version.projection import ROW_ADDRESS, ROW_ID
-from alance.records import dataclass
 from alance.versioning.load import list_manifests
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     import pyarrow.compute as pc
 
-    from alance.arrays import Mask, UInt64s
+    from alance.base.arrays import Mask, UInt64s
     from alance.ops.version.conditions import Params
     from alance.ops.version.snapshot import Snapshot
 

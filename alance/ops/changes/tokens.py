@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
+from alance.base.records import dataclass
 from alance.errors import InvalidInputError
-from alance.records import dataclass
 from alance.versioning.manifest_store import transaction_uuid_of
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from alance.deferred import Deferred
+from alance.base.deferred import Deferred
 from alance.versioning.outcome import mark_as_open
 
 if TYPE_CHECKING:

@@ -19,7 +19,9 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from alance.checks import check_count
+from alance.base.checks import check_count
+from alance.base.progress import Stage
+from alance.base.records import dataclass
 from alance.errors import NotFoundError, StoreError
 from alance.format.table.manifest import parse_parts, timestamp_of
 from alance.format.table.naming import BLOBS, DATA, VERSIONS, parse_manifest_name
@@ -36,8 +38,6 @@ from alance.ops.cleanup.policy import (
     counted,
     without_tagged,
 )
-from alance.progress import Stage
-from alance.records import dataclass
 from alance.versioning import refs
 from alance.versioning.load import (
     TOGETHER_BYTES,
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
     from typing import TypeAlias
 
-    from alance.arrays import Int32s
+    from alance.base.arrays import Int32s
     from alance.format.table.manifest import Manifest
     from alance.format.table.refs import BranchContents, TagContents
     from alance.io.reading.engine import Engine

@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from alance.base.records import dataclass
 from alance.format.table.flags import MANAGED_BLOBS
 from alance.format.table.fragment import DeletionFile, lineage_paths
 from alance.format.table.naming import BLOBS, DATA, DELETIONS, INDICES, TRANSACTIONS, VERSIONS
 from alance.ops.cleanup.policy import CleanupCandidateFile
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence, Set
 
-    from alance.arrays import Int32s
+    from alance.base.arrays import Int32s
     from alance.format.proto import table_pb2
     from alance.format.table.fragments import Records
     from alance.ops.cleanup.policy import Kind

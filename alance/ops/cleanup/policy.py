@@ -8,10 +8,10 @@ from dataclasses import field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypedDict
 
-from alance.checks import check_count, check_counts, public_arguments
+from alance.base.checks import check_count, check_counts, public_arguments
+from alance.base.records import dataclass
 from alance.errors import InvalidInputError
 from alance.ops.cleanup.after import AUTO, INTERVAL
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from alance.checks import check_count
+from alance.base.checks import check_count
+from alance.base.progress import Reporter, Stage
 from alance.errors import CorruptFileError, NotFoundError
 from alance.format.table.fragment import (
     DataFile,
@@ -20,16 +21,15 @@ from alance.format.table.fragment import (
 from alance.format.table.naming import TRANSACTIONS, VERSIONS
 from alance.io.loop.readahead import Job, readahead
 from alance.ops.cleanup.files import index_folder
-from alance.progress import Reporter, Stage
 from alance.versioning.load import list_manifests, load_manifest
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator, Mapping
 
+    from alance.base.progress import OnProgress
     from alance.format.table.fragment import DatasetBasePath
     from alance.format.table.manifest import Manifest
     from alance.io.reading.engine import Engine
-    from alance.progress import OnProgress
     from alance.versioning.load import ManifestLocation
     from alance.versioning.table import Table
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from alance.base.records import dataclass
 from alance.errors import InvalidInputError
 from alance.format.table.operations import DataReplacement, DataReplacementGroup, Merge
 from alance.ops.columns.backfill import Backfill
@@ -21,7 +22,6 @@ from alance.ops.columns.sources import opened
 from alance.ops.version.commits import PreparedChange, with_retries
 from alance.ops.version.mem_wal import refuse_with_mem_wal
 from alance.ops.version.summary import ChangeSummary
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence

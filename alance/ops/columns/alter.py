@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from alance.base.records import dataclass
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.expr.logic import is_null, junction
 from alance.expr.pruning import check_of
 from alance.expr.tree import Column, plain_type
 from alance.file_version import FileVersion
 from alance.format.numbers import as_numbers
-from alance.format.table.apply_columns import without_dead_files
-from alance.format.table.apply_indices import related
+from alance.format.table.changes.apply_columns import without_dead_files
+from alance.format.table.changes.apply_indices import related
 from alance.format.table.operations import Merge, Project
 from alance.ops.columns.backfill import Backfill
 from alance.ops.columns.cast import Casts
@@ -38,7 +39,6 @@ from alance.ops.version.commits import PreparedChange, with_retries
 from alance.ops.version.mem_wal import refuse_with_mem_wal
 from alance.ops.version.projection import ROW_ADDRESS, project
 from alance.ops.version.summary import ChangeSummary
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

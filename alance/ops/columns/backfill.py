@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from alance.base.progress import Stage, is_watched
+from alance.base.records import dataclass
 from alance.errors import InvalidInputError
 from alance.file.batches import fixed_bytes, one_batch
 from alance.format.layouts.fields import leaf_columns
 from alance.format.numbers import to_arrow
 from alance.format.proto import copied, table_pb2
-from alance.format.table.apply_columns import TOMBSTONE
+from alance.format.table.changes.apply_columns import TOMBSTONE
 from alance.io.loop.tasks import all_of
 from alance.ops.columns.sources import GroupedValues, source_of
 from alance.ops.read.groups import (
@@ -34,8 +36,6 @@ from alance.ops.version.commits import PreparedChange
 from alance.ops.write.files import DataFiles
 from alance.ops.write.files_at_once import write_at_once
 from alance.ops.write.options import Limits
-from alance.progress import Stage, is_watched
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from alance.arrays import Int64s
+    from alance.base.arrays import Int64s
     from alance.format.schema import Schema
     from alance.format.table.operations import Operation
     from alance.ops.columns.checkpoint import Checkpoint

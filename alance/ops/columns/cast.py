@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from alance import compute as pc
+from alance.base import compute as pc
+from alance.base.records import dataclass
 from alance.errors import InvalidInputError
 from alance.expr.exact import in_zone_of
 from alance.format.numbers import to_arrow
@@ -20,14 +21,13 @@ from alance.ops.read.options import ScanOptions
 from alance.ops.read.rows import ScanPlan
 from alance.ops.read.scan import scan
 from alance.ops.version.projection import project
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping, Sequence
 
     import numpy.typing as npt
 
-    from alance.arrays import Mask
+    from alance.base.arrays import Mask
     from alance.ops.version.handle import FragmentHandle
     from alance.ops.version.snapshot import Snapshot
 

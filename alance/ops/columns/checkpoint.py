@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import pyarrow as pa
 
+from alance.base.records import dataclass
 from alance.errors import InvalidInputError, NotFoundError, StoreError
 from alance.format.proto import table_pb2
 from alance.io.loop.background import LOCAL_GRACE_S
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

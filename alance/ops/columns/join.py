@@ -12,11 +12,12 @@ import numpy as np
 import pyarrow as pa
 
 from alance import _kernels
+from alance.base.records import dataclass
 from alance.errors import InvalidInputError
 from alance.expr.tree import plain
 from alance.format.keys import KeyColumns
 from alance.format.numbers import as_mask, to_arrow
-from alance.format.table.apply_columns import TOMBSTONE
+from alance.format.table.changes.apply_columns import TOMBSTONE
 from alance.format.table.roaring import roaring_bytes
 from alance.ops.blobs.places import has_blobs
 from alance.ops.columns.add import add_opened, add_opened_to_fragment, whole_columns
@@ -28,12 +29,11 @@ from alance.ops.read.scan import scanned
 from alance.ops.version.projection import META
 from alance.ops.write.blob_moves import as_moved, moved_blobs, moved_type, with_payloads
 from alance.ops.write.sources import open_source
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
 
-    from alance.arrays import Int64s, Mask
+    from alance.base.arrays import Int64s, Mask
     from alance.format.field import Field
     from alance.format.proto import file_pb2, table_pb2
     from alance.format.schema import Schema

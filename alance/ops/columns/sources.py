@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, runtime_check
 
 import pyarrow as pa
 
-from alance.checks import check_text
+from alance.base.checks import check_text
+from alance.base.records import dataclass
 from alance.errors import AlanceError, CommitConflictError, InvalidInputError
 from alance.expr import computed_from_arrow, is_nullable, parse_projection
 from alance.file.batches import empty_batch
@@ -24,7 +25,6 @@ from alance.ops.read.rows import ScanPlan
 from alance.ops.read.scan import scan, scanned
 from alance.ops.version.projection import Output, Projection
 from alance.ops.write.sources import ArrowStream, open_source
-from alance.records import dataclass
 from alance.udf import BatchUdf
 
 if TYPE_CHECKING:

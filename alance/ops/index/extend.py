@@ -5,8 +5,9 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING, TypeAlias
 
-from alance.checks import check_count
-from alance.format.table.apply_indices import SYSTEM
+from alance.base.checks import check_count
+from alance.base.records import dataclass
+from alance.format.table.changes.apply_indices import SYSTEM
 from alance.format.table.indices import JSON, Index, json_target
 from alance.format.table.operations_meta import CreateIndex
 from alance.ops.index.late import catch_up
@@ -23,7 +24,6 @@ from alance.ops.lookup.kinds import KINDS
 from alance.ops.version.commits import PreparedChange, with_retries
 from alance.ops.version.opening import at_version
 from alance.ops.version.summary import ChangeSummary
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Sequence

@@ -16,8 +16,8 @@ import pyarrow as pa
 
 from alance.errors import UnsupportedError
 from alance.format.index.remap import LateMoves
-from alance.format.table.apply_indices import SYSTEM, covered, reuse_index, with_coverage
-from alance.format.table.apply_rows import with_files
+from alance.format.table.changes.apply_indices import SYSTEM, covered, reuse_index, with_coverage
+from alance.format.table.changes.apply_rows import with_files
 from alance.format.table.indices import Index
 from alance.format.table.operations_meta import CreateIndex
 from alance.format.table.reuse import translated
@@ -30,7 +30,7 @@ from alance.ops.version.commits import PreparedChange
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from alance.arrays import Int64s
+    from alance.base.arrays import Int64s
     from alance.format.proto import table_pb2
     from alance.format.table.reuse import PastCompaction
     from alance.ops.version.options import CommitOptions

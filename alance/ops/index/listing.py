@@ -5,10 +5,10 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING, Any, TypedDict
 
+from alance.base.records import dataclass
 from alance.format.index.details import details_of, index_type
-from alance.format.table.apply_indices import MEM_WAL, SYSTEM
+from alance.format.table.changes.apply_indices import MEM_WAL, SYSTEM
 from alance.format.table.indices import Index
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.format.index.details import index_type
-from alance.format.table.apply_indices import SYSTEM
+from alance.format.table.changes.apply_indices import SYSTEM
 from alance.format.table.indices import Index
 from alance.format.table.operations_meta import CreateIndex
 from alance.ops.index.new import check_new, commit_segments

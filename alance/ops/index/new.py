@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
-from alance.checks import check_text
+from alance.base.checks import check_text
+from alance.base.records import dataclass
 from alance.errors import AlreadyExistsError, InvalidInputError, UnsupportedError
 from alance.format.field import struct_paths
 from alance.format.paths import join_path
-from alance.format.table.apply_indices import SYSTEM
+from alance.format.table.changes.apply_indices import SYSTEM
 from alance.format.table.indices import FRAGMENT_REUSE
 from alance.format.table.operations_meta import CreateIndex
 from alance.ops.index.values.options import (
@@ -20,7 +21,6 @@ from alance.ops.index.values.options import (
     kind_and_options,
 )
 from alance.ops.version.commits import PreparedChange
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

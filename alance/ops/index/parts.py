@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from alance.checks import check_count
+from alance.base.checks import check_count
+from alance.base.records import dataclass
 from alance.errors import InvalidInputError
 from alance.format.index.addresses import parse_rows, rows_bytes
 from alance.format.index.text.source import TextSource
@@ -53,12 +54,11 @@ from alance.ops.lookup.kinds import KINDS as VALUE_KINDS
 from alance.ops.version.commits import PreparedChange
 from alance.ops.version.objects import discard_objects
 from alance.ops.version.opening import at_version
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Sequence
 
-    from alance.arrays import Int64s
+    from alance.base.arrays import Int64s
     from alance.datasets import Dataset
     from alance.format.field import Field
     from alance.format.proto import table_pb2

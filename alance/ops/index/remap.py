@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 from google.protobuf.any_pb2 import Any
 
+from alance.base.progress import Stage
+from alance.base.records import dataclass
 from alance.errors import AlanceError, CorruptFileError, NotFoundError, UnsupportedError
 from alance.format.index.ivf import INDEX_FILE, STORAGE_FILE
 from alance.format.index.remap import AddressMap
@@ -20,15 +22,13 @@ from alance.format.index.text.params import (
     is_written_here,
 )
 from alance.format.proto import table_pb2
-from alance.format.table.apply_indices import SYSTEM, covered
+from alance.format.table.changes.apply_indices import SYSTEM, covered
 from alance.format.table.indices import JSON, Index, holds_row_ids
 from alance.format.table.operations import RewrittenIndex
 from alance.ops.index.segment_files import SegmentFiles
 from alance.ops.index.texts.remap import moved_texts
 from alance.ops.index.vectors.remap import moved_vectors
 from alance.ops.lookup.kinds import KINDS
-from alance.progress import Stage
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from alance.base.records import dataclass
 from alance.errors import RetryableConflictError
 from alance.format.plans import ByteRange
 from alance.format.proto import table_pb2
 from alance.format.proto.reuse_index_pb2 import FragmentReuseDetails
-from alance.format.table.apply_indices import SYSTEM, covered, reuse_index, with_coverage
+from alance.format.table.changes.apply_indices import SYSTEM, covered, reuse_index, with_coverage
 from alance.format.table.indices import FRAGMENT_REUSE, Index
 from alance.format.table.naming import INDICES
 from alance.format.table.reuse import (
@@ -33,7 +34,6 @@ from alance.format.table.reuse import (
 from alance.format.table.roaring import roaring_bytes
 from alance.ops.version.objects import discard_objects
 from alance.ops.version.snapshot import Snapshot
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

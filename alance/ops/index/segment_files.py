@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from alance.base.records import dataclass
 from alance.file.budgets import PAGE_BYTES
 from alance.file.write.page_writer import older_writers, writer_of
 from alance.file_version import FileVersion
@@ -19,7 +20,6 @@ from alance.format.schema import Schema
 from alance.format.table.naming import INDICES
 from alance.format.table.roaring import roaring_bytes
 from alance.ops.version.objects import copy_object, discard_objects
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import (

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, TypeVar, cast
 import numpy as np
 import pyarrow as pa
 
-from alance import compute as pc
+from alance.base import compute as pc
 from alance.errors import CorruptFileError
 from alance.expr.compare import float_values, total_order
 from alance.expr.pruning_sets import whole_numbers
@@ -23,7 +23,7 @@ from alance.ops.version.index_files import opened_files
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from alance.arrays import Int64s
+    from alance.base.arrays import Int64s
     from alance.file.open.plain import PlainFile
     from alance.file.rows.fragment import FragmentTask, OpenFragment
     from alance.format.index.bitmap import KeyedSets

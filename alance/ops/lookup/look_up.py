@@ -13,7 +13,8 @@ from functools import partial, reduce
 from operator import and_, or_
 from typing import TYPE_CHECKING, Final, cast
 
-from alance.deferred import Deferred
+from alance.base.deferred import Deferred
+from alance.base.records import dataclass
 from alance.errors import CorruptFileError, InvalidInputError, NotFoundError, UnsupportedError
 from alance.expr.arrow import ArrowCondition
 from alance.expr.index_query import AllOf, Ask, question_of
@@ -26,7 +27,6 @@ from alance.io.loop.tasks import all_of
 from alance.ops.lookup.ask import ask_segment, takes
 from alance.ops.lookup.segments import segments_of
 from alance.ops.lookup.work import checking_work
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from alance.expr.json_values import path_steps
+from alance.base.records import dataclass
+from alance.expr.builders.json_values import path_steps
 from alance.expr.tree import Problem
 from alance.format.field import struct_paths
 from alance.format.row_set import RowSet
@@ -15,12 +16,11 @@ from alance.format.schema import Remembered
 from alance.format.table.indices import FRAGMENT_REUSE, JSON, Index, holds_row_ids, json_target
 from alance.ops.lookup.files import IndexFiles
 from alance.ops.lookup.kinds import KINDS
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from alance.expr.json_values import PathStep
+    from alance.expr.builders.json_values import PathStep
     from alance.format.table.manifest import Manifest
     from alance.ops.lookup.kinds.kind import IndexKind
     from alance.ops.version.snapshot import Snapshot

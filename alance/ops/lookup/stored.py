@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from alance.base.records import dataclass
 from alance.errors import CorruptFileError
 from alance.file.open.recall import ScanStates
 from alance.file.rows.fragment import open_fragment
 from alance.io.loop.readahead import in_turn
 from alance.ops.version.index_files import opened_files
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import (
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from alance.arrays import Bytes, Int64s
+    from alance.base.arrays import Bytes, Int64s
     from alance.file.open.plain import PlainFile
     from alance.format.table.indices import Index
     from alance.ops.version.snapshot import Snapshot

@@ -6,10 +6,10 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
+from alance.base.records import dataclass
 from alance.io.events.observing import Reading
 from alance.ops.maintain.run import maintain
 from alance.ops.upkeep.background import UpkeepTask
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

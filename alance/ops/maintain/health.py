@@ -8,22 +8,22 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from alance.base.records import dataclass
 from alance.errors import InvalidInputError
 from alance.format.index.details import index_type
-from alance.format.table.apply_indices import SYSTEM, covered, reuse_index
+from alance.format.table.changes.apply_indices import SYSTEM, covered, reuse_index
 from alance.ops.cleanup import cleanup
 from alance.ops.maintain.lease import last_run
 from alance.ops.maintain.policy import MaintenancePolicy, cleanup_of
 from alance.ops.read.managed import ObjectReader
 from alance.ops.upkeep.compact_plan import TARGET_ROWS, CompactionOptions
-from alance.records import dataclass
 from alance.versioning.load import list_manifests
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from alance.arrays import Int64s
+    from alance.base.arrays import Int64s
     from alance.format.proto import table_pb2
     from alance.ops.maintain.lease import LastRun
     from alance.ops.version.snapshot import Snapshot

@@ -18,6 +18,7 @@ from contextlib import aclosing, suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
+from alance.base.records import dataclass
 from alance.errors import (
     AlanceError,
     AlreadyExistsError,
@@ -26,7 +27,6 @@ from alance.errors import (
     StoreError,
     UnsupportedError,
 )
-from alance.records import dataclass
 from alance.versioning.load import latest, read_object
 
 if TYPE_CHECKING:

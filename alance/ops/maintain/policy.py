@@ -6,10 +6,10 @@ from dataclasses import fields
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, TypedDict
 
-from alance.checks import check_counts, public_arguments
+from alance.base.checks import check_counts, public_arguments
+from alance.base.records import dataclass
 from alance.errors import InvalidInputError
 from alance.ops.cleanup.policy import CleanupPolicy, parse_duration
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -6,7 +6,8 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from alance.checks import check_counts, check_type
+from alance.base.checks import check_counts, check_type
+from alance.base.records import dataclass
 from alance.errors import (
     AlanceError,
     CommitConflictError,
@@ -18,7 +19,6 @@ from alance.ops.maintain.lease import Lease, acquire
 from alance.ops.maintain.policy import MaintenancePolicy
 from alance.ops.maintain.steps import SLICE_BYTES, Due, due
 from alance.ops.version.opening import checkout_listed
-from alance.records import dataclass
 from alance.versioning.load import list_manifests
 
 if TYPE_CHECKING:

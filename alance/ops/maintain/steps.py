@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from alance.base.records import dataclass
 from alance.errors import InvalidInputError, VersionNotFoundError
 from alance.format.paths import quoted
-from alance.format.table.apply_indices import covered, reuse_index
+from alance.format.table.changes.apply_indices import covered, reuse_index
 from alance.ops.cleanup import cleanup
 from alance.ops.index.extend import num_small, optimize_indices
 from alance.ops.index.late import catch_up
 from alance.ops.maintain.policy import cleanup_of
-from alance.ops.read.count import count_scanned
+from alance.ops.read.aggregates.count import count_scanned
 from alance.ops.read.managed import ObjectReader
 from alance.ops.read.options import ScanOptions
 from alance.ops.rows.delete import delete
@@ -25,7 +26,6 @@ from alance.ops.upkeep.auto_compact import GROWTH, joinable
 from alance.ops.upkeep.compact_plan import CompactionOptions
 from alance.ops.version.opening import at_version
 from alance.ops.version.options import CommitOptions
-from alance.records import dataclass
 from alance.versioning import refs
 
 if TYPE_CHECKING:

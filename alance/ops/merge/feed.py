@@ -13,19 +13,19 @@ import numpy as np
 import pyarrow as pa
 
 from alance import _kernels
-from alance import compute as pc
+from alance.base import compute as pc
+from alance.base.records import dataclass
 from alance.errors import InvalidInputError
 from alance.file.batches import one_array
 from alance.format.keys import Keys
 from alance.format.numbers import as_mask, as_numbers, to_arrow
 from alance.ops.merge.plan import is_whole
 from alance.ops.write.sources import conform
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from alance.arrays import Int64s, Mask
+    from alance.base.arrays import Int64s, Mask
 
 # True if the row is deleted
 KINDS: Final = {"insert": False, "update": False, "upsert": False, "delete": True}

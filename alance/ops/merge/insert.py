@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from alance.arrays import Int64s, Mask, UInt64s
+    from alance.base.arrays import Int64s, Mask, UInt64s
     from alance.format.table.operations import Operation
     from alance.ops.merge.match import Matches
     from alance.ops.merge.options import MergePlan

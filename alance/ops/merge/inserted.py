@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 
+from alance.base.records import dataclass
 from alance.format.keys import Keys
 from alance.format.numbers import as_mask
 from alance.format.proto import transaction_pb2
 from alance.ops.write.sources import conform
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from alance.arrays import Mask, UInt64s
+    from alance.base.arrays import Mask, UInt64s
     from alance.format.schema import Schema
 
     Filter = transaction_pb2.Transaction.KeyExistenceFilter

@@ -20,13 +20,14 @@ import numpy as np
 import pyarrow as pa
 
 from alance import _kernels
+from alance.base.records import dataclass
 from alance.errors import InvalidInputError
 from alance.expr.keys import is_key_type
 from alance.expr.tree import plain, plain_type
 from alance.file.batches import work_bytes
 from alance.format.keys import KEY, ROW, KeyColumns, Keys
 from alance.format.numbers import as_mask, as_numbers, to_arrow, validity_of
-from alance.format.table.apply_indices import SYSTEM
+from alance.format.table.changes.apply_indices import SYSTEM
 from alance.format.table.indices import Index
 from alance.ops.merge.plan import SOURCE, TARGET
 from alance.ops.merge.source import key_widths
@@ -36,12 +37,11 @@ from alance.ops.read.scan import scanned
 from alance.ops.rows.delete import DeletedOffsets
 from alance.ops.version.projection import META, ROW_ADDRESS, ROW_ID
 from alance.ops.write.spool import Spool
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-    from alance.arrays import Int64s, Mask, UInt64s
+    from alance.base.arrays import Int64s, Mask, UInt64s
     from alance.ops.merge.plan import RowMerge
     from alance.ops.merge.source import HeldSource
     from alance.ops.version.snapshot import Snapshot

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import field
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
+from alance.base.records import dataclass
 from alance.errors import InvalidInputError
 from alance.ops.version.options import MERGE_BYTES, BaseOptions, CommitOptions
 from alance.ops.write.options import Limits
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from alance.file_version import FileVersion

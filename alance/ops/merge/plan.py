@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from alance import compute as pc
-from alance.checks import did_you_mean, some_columns
+from alance.base import compute as pc
+from alance.base.checks import did_you_mean, some_columns
+from alance.base.records import dataclass
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.format.paths import split_path
 from alance.ops.read.filters import parse_over, parse_predicate
 from alance.ops.version.conditions import Bound
 from alance.ops.version.projection import META
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

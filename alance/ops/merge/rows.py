@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 
+from alance.base.records import dataclass
 from alance.file.batches import one_batch, work_bytes
 from alance.format.numbers import as_numbers, to_arrow
-from alance.format.table.lineage import mark_updated, spilled
+from alance.format.table.changes.lineage import mark_updated, spilled
 from alance.format.table.operations import REWRITE_COLUMNS, Update
 from alance.format.table.roaring import roaring_bytes
 from alance.io.reading.engine import DECODED_INLINE_BYTES
@@ -41,13 +42,12 @@ from alance.ops.write.blob_moves import moved_blobs, with_payloads
 from alance.ops.write.sources import conform
 from alance.ops.write.spool import Spool
 from alance.ops.write.write import table_schema
-from alance.records import dataclass
 from alance.versioning.rules import TableRules
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping, Sequence
 
-    from alance.arrays import Int64s, Mask, UInt64s
+    from alance.base.arrays import Int64s, Mask, UInt64s
     from alance.format.proto import table_pb2
     from alance.format.schema import Schema
     from alance.ops.merge.plan import RowMerge

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 
+from alance.base.records import dataclass
 from alance.file.batches import one_batch, work_bytes
 from alance.file.write.small_batches import in_groups, merged
 from alance.format.keys import KEY, ROW, KeyColumns, Keys
@@ -17,12 +18,11 @@ from alance.io.reading.engine import DECODED_INLINE_BYTES
 from alance.ops.merge.plan import SOURCE
 from alance.ops.write.sources import conform
 from alance.ops.write.spool import Spool
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
 
-    from alance.arrays import Int64s
+    from alance.base.arrays import Int64s
     from alance.ops.merge.plan import RowMerge
     from alance.ops.write.sources import Source
     from alance.ops.write.spool import Scratch

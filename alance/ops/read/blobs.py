@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
 
 import numpy as np
 
-from alance import compute as pc
-from alance.checks import check_choice, check_count
+from alance.base import compute as pc
+from alance.base.checks import check_choice, check_count
 from alance.errors import InvalidInputError
 from alance.format.numbers import as_numbers
 from alance.io.loop.generators import outermost

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 
-from alance.checks import check_count
+from alance.base.checks import check_count
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.format.numbers import to_arrow
 from alance.io.loop.generators import outermost
@@ -29,7 +29,7 @@ from alance.versioning.sidecars import load_transaction
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 
-    from alance.arrays import UInt64s
+    from alance.base.arrays import UInt64s
     from alance.format.table.manifest import Manifest
     from alance.format.table.transaction import Transaction
     from alance.ops.version.handle import FragmentHandle

@@ -7,6 +7,7 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from alance.base.records import dataclass
 from alance.io.events import trace
 from alance.io.stores.store import without_number
 from alance.ops.lookup.look_up import look_up
@@ -20,7 +21,6 @@ from alance.ops.read.rows import num_rows_of
 from alance.ops.read.scan import scan
 from alance.ops.read.take import take
 from alance.ops.version.first_use import load_readers
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence

@@ -79,7 +79,7 @@ async def _memoized(
     result: T | None = _filters.peek((text, schema))
     if result is not None:
         return result
-    from alance.expr.simple import is_simple
+    from alance.expr.sql.simple import is_simple
 
     # A simple text is quick to parse, and has no constants that are slow to compute.
     work = CHARACTER_BYTES * len(text) if is_simple(text) else math.inf

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from alance.arrays import Int64s, Mask
+    from alance.base.arrays import Int64s, Mask
     from alance.file.open.columns import States
     from alance.file.rows.fragment import FragmentTask, OpenFragment
     from alance.file.rows.in_place import LocalRows

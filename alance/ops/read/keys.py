@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
 import numpy as np
 import pyarrow as pa
 
-from alance.checks import check_choice
+from alance.base.checks import check_choice
+from alance.base.records import dataclass
 from alance.errors import InvalidInputError, RowNotFoundError
 from alance.format.numbers import python_value, to_arrow
 from alance.format.paths import quoted
@@ -27,12 +28,11 @@ from alance.ops.read.scan import scanned
 from alance.ops.version.conditions import KEY_BYTES, Among
 from alance.ops.version.first_use import FILTER, LOOK_UP
 from alance.ops.version.projection import plain_names
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
-    from alance.arrays import Int64s, Mask
+    from alance.base.arrays import Int64s, Mask
     from alance.format.schema import Schema
     from alance.ops.version.projection import Columns
     from alance.ops.version.snapshot import Snapshot

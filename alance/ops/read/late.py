@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from alance.arrays import Int64s
+    from alance.base.arrays import Int64s
     from alance.file.rows.fragment import OpenFragment
     from alance.format.plans import Reader, T
     from alance.ops.read.groups import FragmentGroup, Split, Task

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from alance.arrays import UInt64s
+    from alance.base.arrays import UInt64s
     from alance.format.field import Field
     from alance.format.table.manifest import Manifest
     from alance.ops.blobs.places import ObjectPath

@@ -7,16 +7,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict, get_args
 
-from alance.checks import (
+from alance.base.checks import (
     check_callback,
     check_choice,
     check_counts,
     list_hint,
     public_arguments,
 )
+from alance.base.records import dataclass
 from alance.errors import InvalidInputError
 from alance.ops.version.conditions import bound
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from alance.deferred import Deferred
+from alance.base.deferred import Deferred
 from alance.errors import InvalidInputError
 from alance.file.batches import empty_batch
 from alance.format.numbers import as_numbers

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, TypeVar, cast
 
 import numpy as np
 
-from alance.checks import check_type, some_of
+from alance.base.checks import check_type, some_of
 from alance.errors import InvalidInputError
 from alance.file.batches import leaf_bytes
 from alance.format.layouts.fields import leaf_columns
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from collections.abc import Set as AbstractSet
 
-    from alance.arrays import Int64s
+    from alance.base.arrays import Int64s
     from alance.expr import Predicate
     from alance.expr.tree import Node
     from alance.ops.lookup.look_up import IndexUse

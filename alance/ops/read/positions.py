@@ -12,7 +12,7 @@ from alance.errors import InvalidInputError
 from alance.format.numbers import as_numbers, distinct
 
 if TYPE_CHECKING:
-    from alance.arrays import Int64s
+    from alance.base.arrays import Int64s
 
 
 def as_positions(values: object, what: str) -> Int64s:

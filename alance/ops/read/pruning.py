@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Final, Self
 
 import numpy as np
 
-from alance.deferred import Deferred
+from alance.base.deferred import Deferred
+from alance.base.records import dataclass
 from alance.errors import CorruptFileError
 from alance.expr.arrow import ArrowCondition
 from alance.expr.pruning import Zones, check_of, may_match, num_checks
@@ -19,14 +20,13 @@ from alance.format.statistics import Bounds, whole_bounds
 from alance.ops.lookup.work import checking_work
 from alance.ops.read.groups import file_bytes
 from alance.ops.read.rows import num_rows_of
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
-    from alance.arrays import Int64s, Mask
+    from alance.base.arrays import Int64s, Mask
     from alance.expr import Predicate, arrow_parts
     from alance.expr.pruning import Check
     from alance.expr.tree import Column

@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from alance.base.records import dataclass
 from alance.errors import CorruptFileError
 from alance.file.batches import in_order, one_batch
 from alance.file.rows.whole import read_together
 from alance.format.numbers import as_mask, to_arrow, true_rows
 from alance.ops.version.projection import META
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from alance.arrays import Int64s
+    from alance.base.arrays import Int64s
     from alance.expr import Predicate
     from alance.expr.tree import Node
     from alance.file.open.columns import States
@@ -184,7 +184,7 @@ def select(batch: pa.RecordBatch, offsets: Int64s) -> pa.RecordBatch:
         return batch.slice(0, len(offsets))
     if len(offsets) * 8 < batch.num_rows:
         return in_order(batch, offsets)
-    from alance.compute import call_function
+    from alance.base.compute import call_function
 
     mask = np.zeros(batch.num_rows, np.bool_)
     mask[offsets] = True

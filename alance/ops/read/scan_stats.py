@@ -10,8 +10,8 @@ from contextlib import aclosing
 from dataclasses import field
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from alance.base.records import dataclass
 from alance.io.events.trace import Recorder, recording
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Hashable, Mapping

@@ -10,19 +10,19 @@ import numpy as np
 import pyarrow as pa
 
 from alance import _kernels
-from alance import compute as pc
+from alance.base import compute as pc
+from alance.base.records import dataclass
 from alance.errors import UnsupportedError
 from alance.expr.compare import float_values
 from alance.expr.pruning_sets import whole_numbers
 from alance.format.numbers import canonical, to_arrow, unsigned, validity_of
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import numpy.typing as npt
 
-    from alance.arrays import Mask, UInt32s
+    from alance.base.arrays import Mask, UInt32s
     from alance.ops.read.options import ColumnOrdering
 
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from alance.checks import check_count
+from alance.base.checks import check_count
+from alance.base.records import dataclass
 from alance.file.open.files import open_file
 from alance.format.proto import table_pb2
-from alance.format.table.apply_indices import SYSTEM
+from alance.format.table.changes.apply_indices import SYSTEM
 from alance.format.v0_1.metadata import BatchContainer
 from alance.io.loop.readahead import in_turn
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Mapping

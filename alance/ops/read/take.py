@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
-from alance.checks import check_type
+from alance.base.checks import check_type
 from alance.errors import BatchTooLargeError, InvalidInputError, RowNotFoundError
 from alance.file.batches import empty_batch, in_order, one_batch
 from alance.io.reading.joined import Joint
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from alance.arrays import Int64s
+    from alance.base.arrays import Int64s
     from alance.format.schema import Schema
     from alance.ops.read.positions import Placed
     from alance.ops.version.projection import Columns, Projection

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from alance.arrays import Int64s
+    from alance.base.arrays import Int64s
     from alance.file.rows.fragment import OpenFragment
     from alance.format.plans import Plan, Reader
     from alance.format.schema import Schema

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from alance.records import dataclass
+from alance.base.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from alance.errors import AlreadyExistsError, InvalidInputError, UnsupportedError
 from alance.format.proto import table_pb2
-from alance.format.table.apply_state import Settings
+from alance.format.table.changes.apply_state import Settings
 from alance.format.table.manifest import parse_manifest
 from alance.format.table.naming import NamingScheme
 from alance.format.table.operations_meta import Clone

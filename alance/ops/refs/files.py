@@ -13,6 +13,8 @@ from contextlib import aclosing
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from alance.base.progress import Stage
+from alance.base.records import dataclass
 from alance.errors import AlreadyExistsError, UnsupportedError
 from alance.format.table.flags import MANAGED_BLOBS
 from alance.format.table.fragment import data_path, deletion_path, lineage_paths
@@ -21,8 +23,6 @@ from alance.format.table.naming import BLOBS, DATA, DELETIONS, INDICES
 from alance.io.loop.readahead import Job, readahead
 from alance.ops.read.managed import objects_by_fragment
 from alance.ops.version.objects import copy_object
-from alance.progress import Stage
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

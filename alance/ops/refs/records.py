@@ -7,6 +7,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
+from alance.base.records import dataclass
 from alance.errors import (
     AlreadyExistsError,
     InvalidInputError,
@@ -18,7 +19,6 @@ from alance.format.table.naming import NamingScheme, manifest_name
 from alance.format.table.refs_write import tag_bytes
 from alance.io.loop.tasks import all_of
 from alance.ops.version import opening
-from alance.records import dataclass
 from alance.versioning import load, refs
 from alance.versioning.settle import Patience, Settled, put_settled
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from alance.checks import Hinted, check_choice
-from alance.deferred import Deferred
+from alance.base.checks import Hinted, check_choice
+from alance.base.deferred import Deferred
 from alance.format.table.refs import check_branch_name, check_tag_name
 from alance.ops.version.options import CommitOptions
 from alance.versioning import refs

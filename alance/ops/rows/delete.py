@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from alance.base.records import dataclass
 from alance.errors import InvalidInputError
 from alance.file.batches import empty_columns
 from alance.format.numbers import as_mask, as_numbers
@@ -24,10 +25,9 @@ from alance.ops.version.commits import with_retries
 from alance.ops.version.first_use import load_readers
 from alance.ops.version.projection import ROW_ADDRESS
 from alance.ops.version.summary import ChangeSummary
-from alance.records import dataclass
 
 if TYPE_CHECKING:
-    from alance.arrays import Int64s, UInt64s
+    from alance.base.arrays import Int64s, UInt64s
     from alance.expr import Predicate
     from alance.format.proto.table_pb2 import DataFragment
     from alance.ops.read.options import ScanOptions

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from alance.base.records import dataclass
 from alance.errors import InvalidInputError
 from alance.format.proto import copied, table_pb2
 from alance.format.table.deletions import (
@@ -30,14 +31,13 @@ from alance.ops.version.lineage import lineage_reader
 from alance.ops.version.objects import discard_objects
 from alance.ops.version.options import DEFAULT_COMMIT
 from alance.ops.write.files import FEW_FILES
-from alance.records import dataclass
 from alance.versioning.rules import TableRules
 from alance.versioning.sidecars import keep_deletions
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from alance.arrays import Int64s, UInt64s
+    from alance.base.arrays import Int64s, UInt64s
     from alance.ops.version.handle import FragmentHandle
     from alance.ops.version.options import CommitOptions
     from alance.ops.version.snapshot import Snapshot

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from alance import compute as pc
+from alance.base import compute as pc
+from alance.base.records import dataclass
 from alance.errors import AlanceError, InvalidInputError, UnsupportedError
 from alance.expr import computed_from_arrow, parse_projection
 from alance.expr.casts import widened
@@ -35,12 +36,11 @@ from alance.ops.version.projection import ROW_ADDRESS, ROW_ID
 from alance.ops.version.summary import ChangeSummary
 from alance.ops.write.blob_moves import moved_blobs, with_payloads
 from alance.ops.write.files import DataFiles
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator, Sequence
 
-    from alance.arrays import UInt64s
+    from alance.base.arrays import UInt64s
     from alance.expr import Computed
     from alance.format.field import Field
     from alance.format.schema import Schema

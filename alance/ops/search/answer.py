@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from alance.base.records import dataclass
 from alance.errors import CorruptFileError, InvalidInputError, UnsupportedError
 from alance.file.rows.fragment import open_fragments
 from alance.format.numbers import distinct
@@ -25,13 +26,12 @@ from alance.ops.search.heads import few_states
 from alance.ops.search.indexed import Kernels, open_segment, search_segments
 from alance.ops.search.segments import flat_options, way_of
 from alance.ops.version.projection import project
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
 
     from alance import _kernels
-    from alance.arrays import Float32s, Float64s, Int32s, Int64s, Mask, UInt32s, UInt64s
+    from alance.base.arrays import Float32s, Float64s, Int32s, Int64s, Mask, UInt32s, UInt64s
     from alance.format.plans import Plan
     from alance.format.row_set import RowSet
     from alance.ops.read.options import ScanOptions

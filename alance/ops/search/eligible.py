@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from alance import _kernels
+from alance.base.records import dataclass
 from alance.format.index.values import NO_MASK
 from alance.format.numbers import as_numbers
 from alance.format.row_set import NO_ROWS, RowSet
@@ -25,12 +26,11 @@ from alance.ops.read.scan import scan
 from alance.ops.search.segments import flat_options
 from alance.ops.version.deleted import deleted_rows, with_deletions
 from alance.ops.version.projection import ROW_ID
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
 
-    from alance.arrays import Bytes, Int64s, UInt64s
+    from alance.base.arrays import Bytes, Int64s, UInt64s
     from alance.ops.read.options import ScanOptions
     from alance.ops.search.segments import SearchSegment
     from alance.ops.version.snapshot import Snapshot

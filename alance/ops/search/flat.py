@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from alance.arrays import Bytes, Float64s, Int32s, UInt64s
+    from alance.base.arrays import Bytes, Float64s, Int32s, UInt64s
     from alance.ops.read.options import ScanOptions
     from alance.ops.search.options import VectorSearch
     from alance.ops.version.snapshot import Snapshot

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
+from alance.base.records import dataclass
 from alance.file.open.columns import OpenColumn
 from alance.file.open.files import open_file
 from alance.file.open.plain import open_plain
@@ -17,13 +18,12 @@ from alance.format.index.ivf import Centroids, buffer_number, storage_metadata
 from alance.format.index.quantizers import buffer_of, columns_of
 from alance.format.plans import ByteRange, together
 from alance.format.schema import Schema
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
-    from alance.arrays import Int64s
+    from alance.base.arrays import Int64s
     from alance.file.open.plain import PlainFile
     from alance.file.rows.fragment import OpenFragment
     from alance.format.plans import Plan

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from alance import _kernels
+from alance.base.records import dataclass
 from alance.errors import AlanceError, CorruptFileError
 from alance.format.index.hnsw import described
 from alance.format.index.ivf import (
@@ -35,7 +36,6 @@ from alance.io.events import trace
 from alance.io.loop.readahead import Job, grouped, readahead
 from alance.ops.search.heads import read_head, read_storage_head
 from alance.ops.version.index_files import located_files
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from alance.arrays import Bytes, Float64s, Int32s, Int64s
+    from alance.base.arrays import Bytes, Float64s, Int32s, Int64s
     from alance.file.rows.fragment import OpenFragment
     from alance.format.index.hnsw import Graphs
     from alance.format.index.ivf import Centroids, Quantizer

@@ -10,9 +10,9 @@ from dataclasses import fields
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
+from alance.base.records import dataclass
 from alance.io.reading.joined import Joint
 from alance.ops.read.options import ScanOptions
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from alance.arrays import Int32s
+    from alance.base.arrays import Int32s
     from alance.ops.version.snapshot import Snapshot
 
 MAX_JOINED_ROWS: Final = 16 << 10  # maximum result rows of all joined searches

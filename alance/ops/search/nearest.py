@@ -17,7 +17,7 @@ from alance.ops.search.table import Search
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from alance.arrays import Float64s
+    from alance.base.arrays import Float64s
     from alance.ops.read.options import ScanOptions
     from alance.ops.search.answer import Hits
     from alance.ops.search.options import VectorSearch

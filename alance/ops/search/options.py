@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict, cas
 import numpy as np
 import pyarrow as pa
 
-from alance.checks import MOST, check_choice, check_count, check_type, did_you_mean, unexpected
+from alance.base.checks import MOST, check_choice, check_count, check_type, did_you_mean, unexpected
+from alance.base.records import dataclass
 from alance.errors import InvalidInputError
 from alance.format.index.values import ALIASES, VectorType, not_of_vectors
 from alance.ops.read.options import ScanOptions
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     import pyarrow.compute as pc
 
-    from alance.arrays import Float64s
+    from alance.base.arrays import Float64s
     from alance.format.field import Field
     from alance.format.schema import Schema
     from alance.ops.version.conditions import Params

@@ -10,7 +10,7 @@ from uuid import UUID
 from alance.errors import InvalidInputError, NotFoundError, UnsupportedError
 from alance.format.field import struct_paths
 from alance.format.paths import join_path
-from alance.format.table.apply_indices import SYSTEM
+from alance.format.table.changes.apply_indices import SYSTEM
 from alance.format.table.indices import Index
 from alance.io.loop.readahead import Job, readahead
 from alance.ops.lookup.files import IndexFiles

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from google.protobuf.message import DecodeError
 
+from alance.base.records import dataclass
 from alance.errors import CorruptFileError
 from alance.format.index.ivf import INDEX_FILE, STORAGE_FILE
 from alance.format.index.values import METRICS
@@ -15,7 +16,6 @@ from alance.format.proto import vector_index_pb2
 from alance.format.table.indices import FRAGMENT_REUSE, Index
 from alance.ops.read.options import ScanOptions
 from alance.ops.read.plan import chosen
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable

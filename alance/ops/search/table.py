@@ -30,7 +30,7 @@ from alance.ops.version.projection import ROW_ADDRESS, ROW_ID, plain_names, proj
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
 
-    from alance.arrays import Int64s
+    from alance.base.arrays import Int64s
     from alance.ops.read.options import ColumnOrdering
     from alance.ops.search.answer import Hits
     from alance.ops.version.projection import Columns, Projection

@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from alance.checks import check_count
+from alance.base.checks import check_count
+from alance.base.records import dataclass
 from alance.io.events.observing import Reading
 from alance.ops.upkeep import compact
 from alance.ops.upkeep.background import UpkeepTask
 from alance.ops.version.options import CommitOptions
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from alance.arrays import Int64s, Mask
+    from alance.base.arrays import Int64s, Mask
     from alance.ops.upkeep.compact_plan import CompactionOptions
     from alance.ops.version.snapshot import Snapshot
 

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
+from alance.base.progress import Stage, is_watched
+from alance.base.records import dataclass
 from alance.errors import AlanceError, InvalidInputError
 from alance.format.index.remap import NewFragment, OldFragment, group_of
 from alance.format.proto import copied, table_pb2
-from alance.format.table.apply_indices import SYSTEM, covered
+from alance.format.table.changes.apply_indices import SYSTEM, covered
 from alance.format.table.operations import Rewrite, RewriteGroup
 from alance.format.table.operations_meta import ReserveFragments
 from alance.io.loop.tasks import each
@@ -28,8 +30,6 @@ from alance.ops.version.commits import PreparedChange, latest, with_retries
 from alance.ops.version.opening import at_version
 from alance.ops.version.snapshot import Snapshot
 from alance.ops.version.summary import ChangeSummary
-from alance.progress import Stage, is_watched
-from alance.records import dataclass
 from alance.versioning.outcome import may_be_visible
 from alance.versioning.rules import TableRules
 

@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict, get
 
 import numpy as np
 
-from alance.checks import check_choice, check_counts, public_arguments
+from alance.base.checks import check_choice, check_counts, public_arguments
+from alance.base.records import dataclass
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.file_version import FileVersion
 from alance.format.numbers import distinct, offsets_of
-from alance.format.table.apply_indices import SYSTEM, covered, reuse_index
+from alance.format.table.changes.apply_indices import SYSTEM, covered, reuse_index
 from alance.format.table.indices import FRAGMENT_REUSE
 from alance.format.table.reuse import translated
 from alance.ops.version.options import MAX_BYTES_PER_FILE
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from alance.arrays import Int64s, Mask
+    from alance.base.arrays import Int64s, Mask
     from alance.format.proto import table_pb2
     from alance.format.table.reuse import PastCompaction
     from alance.ops.version.snapshot import Snapshot

@@ -11,8 +11,8 @@ import numpy as np
 
 from alance.errors import CorruptFileError
 from alance.file.write.small_batches import in_groups, merged
+from alance.format.table.changes.lineage import joined
 from alance.format.table.flags import MANAGED_KEY
-from alance.format.table.lineage import joined
 from alance.ops.read.options import ScanOptions
 from alance.ops.read.plan import plan_scan
 from alance.ops.read.scan import scan
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from alance.base.progress import Stage
     from alance.format.proto import table_pb2
-    from alance.format.table.lineage import Lineage
+    from alance.format.table.changes.lineage import Lineage
     from alance.ops.upkeep.compact_plan import ResolvedCompactionOptions
     from alance.ops.version.snapshot import Snapshot
-    from alance.progress import Stage
 
 JOINED_ROWS: Final = 64 << 10
 JOINED_BYTES: Final = 8 << 20

@@ -5,13 +5,13 @@ from __future__ import annotations
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Final
 
+from alance.base.signatures import expanded
 from alance.errors import InvalidInputError, NotFoundError, UnsupportedError
 from alance.format.table.naming import VERSIONS, NamingScheme, manifest_name, parse_manifest_name
 from alance.io.loop.tasks import each
 from alance.io.stores.conformance import examine
 from alance.ops.version.opening import what_is_there
 from alance.session import Session, open_store, queues_of, table_at
-from alance.signatures import expanded
 from alance.versioning import load, refs
 
 if TYPE_CHECKING:

@@ -6,13 +6,13 @@ from collections import Counter
 from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
+from alance.base.records import dataclass
 from alance.errors import AlanceError
 from alance.format.proto import copied
-from alance.format.table.apply_indices import SYSTEM, covered, with_coverage
+from alance.format.table.changes.apply_indices import SYSTEM, covered, with_coverage
 from alance.format.table.fragments import Records
 from alance.format.table.indices import Index
 from alance.format.table.manifest import Manifest
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence, Set

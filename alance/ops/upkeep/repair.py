@@ -12,9 +12,11 @@ from dataclasses import field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
+from alance.base.records import dataclass
+from alance.base.signatures import expanded
 from alance.errors import CorruptFileError, NotFoundError, RetryableConflictError
 from alance.format.schema import Remembered
-from alance.format.table.apply import apply, manifest_bytes
+from alance.format.table.changes.apply import apply, manifest_bytes
 from alance.format.table.manifest import parse_manifest
 from alance.format.table.operations_meta import Restore
 from alance.format.table.transaction import Transaction
@@ -29,9 +31,7 @@ from alance.ops.upkeep.validate import (
 )
 from alance.ops.version.commits import commit_on, manifests_of
 from alance.ops.version.snapshot import Snapshot
-from alance.records import dataclass
 from alance.session import Session, table_at
-from alance.signatures import expanded
 from alance.versioning import load
 from alance.versioning.commit import PendingCommit
 from alance.versioning.rules import TableRules
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Unpack
 
-    from alance.format.table.conflicts import Rebased
+    from alance.format.table.changes.conflicts import Rebased
     from alance.format.table.manifest import Manifest
     from alance.ops.version.handle import FragmentHandle
     from alance.session import StoreArguments

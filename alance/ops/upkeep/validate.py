@@ -17,11 +17,11 @@ from alance.file.open.recall import OwnStates
 from alance.file_version import FileVersion
 from alance.format.container import TAIL_BYTES
 from alance.format.layouts.fields import leaf_columns
-from alance.format.table.apply_indices import SYSTEM
+from alance.format.table.changes.apply_indices import SYSTEM
+from alance.format.table.changes.lineage import is_spilled, lineage_of
 from alance.format.table.deletions import parse_arrow, parse_bitmap
 from alance.format.table.flags import DELETIONS
 from alance.format.table.indices import Index
-from alance.format.table.lineage import is_spilled, lineage_of
 from alance.format.table.row_ids import num_row_ids
 from alance.format.v0_1.metadata import BatchContainer
 from alance.io.loop.tasks import all_of
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from alance.format.plans import Plan
     from alance.format.proto import table_pb2
     from alance.format.schema import Schema
+    from alance.format.table.changes.lineage import Lineage
     from alance.format.table.deletions import DeletionVector
     from alance.format.table.fragment import DataFile, Fragment
-    from alance.format.table.lineage import Lineage
     from alance.format.table.manifest import Manifest
     from alance.ops.version.handle import FragmentHandle
     from alance.ops.version.snapshot import Snapshot

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, TypeVar
 
+from alance.base.records import dataclass
 from alance.errors import RetryableConflictError
 from alance.format.table.naming import NamingScheme
 from alance.format.table.transaction import Transaction
 from alance.ops.cleanup.after import clean_after
 from alance.ops.version.options import DEFAULT_COMMIT, CommitOptions
 from alance.ops.version.snapshot import Snapshot
-from alance.records import dataclass
 from alance.versioning import load
 from alance.versioning.commit import PendingCommit, commit
 from alance.versioning.manifest_store import ConditionalManifests

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from alance.base.records import dataclass
 from alance.errors import InvalidInputError
 from alance.io.reading.engine import DECODED_INLINE_BYTES
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     import pyarrow as pa

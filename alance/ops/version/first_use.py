@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-SQL: Final = ("alance.expr.lexical", "alance.expr.build")
+SQL: Final = ("alance.expr.sql.lexical", "alance.expr.build")
 GRAMMAR: Final = (  # needed if the text is not simple
-    "alance.expr.grammar",
+    "alance.expr.sql.grammar",
     "alance.expr.functions",
     "alance.expr.type_names",
 )
-FILTER: Final = ("alance.ops.read.pruning", "alance.expr.simple")
+FILTER: Final = ("alance.ops.read.pruning", "alance.expr.sql.simple")
 LOOK_UP: Final = "alance.ops.lookup.look_up"
 ENGINE: Final = ("pyarrow.acero", "alance.expr.arrow_parts")  # evaluates pyarrow expressions
-ARROW: Final = "alance.compute"  # sorts rows
+ARROW: Final = "alance.base.compute"  # sorts rows
 OLDER_FILES: Final = (
     "alance.file.older.v2_0_open",
     "alance.file.older.v0_1",
@@ -86,7 +86,7 @@ async def load_readers(
 
 
 def _is_simple(text: object) -> bool:
-    from alance.expr.simple import is_simple
+    from alance.expr.sql.simple import is_simple
 
     text = text.text if isinstance(text, Bound) else text
     return not isinstance(text, str) or is_simple(text)

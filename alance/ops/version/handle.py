@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from alance.arrays import Int64s, Mask, UInt64s
+    from alance.base.arrays import Int64s, Mask, UInt64s
     from alance.file.open.columns import States
     from alance.format.proto import table_pb2
     from alance.format.table.deletions import DeletionVector

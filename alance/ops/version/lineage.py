@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from alance.format.table.lineage import Lineage, spilled
+from alance.format.table.changes.lineage import Lineage, spilled
 from alance.format.table.operations import Update
 from alance.ops.version.projection import CREATED_AT, ROW_ID, UPDATED_AT
 

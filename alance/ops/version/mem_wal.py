@@ -12,7 +12,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from alance.errors import UnsupportedError
-from alance.format.table.apply_indices import MEM_WAL
+from alance.format.table.changes.apply_indices import MEM_WAL
 
 if TYPE_CHECKING:
     from alance.format.table.manifest import Manifest

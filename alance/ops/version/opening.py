@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeAlias
 
-from alance.checks import some_of
+from alance.base.checks import some_of
 from alance.errors import (
     AlanceError,
     CorruptFileError,

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, TypedDict
 
-from alance.checks import check_count, public_arguments
+from alance.base.checks import check_count, public_arguments
+from alance.base.records import dataclass
 from alance.errors import InvalidInputError
 from alance.format.table.naming import MESSAGE_PROPERTY
-from alance.records import dataclass
 from alance.versioning.backoff import MAX_RETRIES
 
 if TYPE_CHECKING:

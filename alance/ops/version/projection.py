@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
-from alance.checks import check_text, list_hint
+from alance.base.checks import check_text, list_hint
+from alance.base.records import dataclass
 from alance.errors import AlanceError, ColumnNotFoundError, InvalidInputError
 from alance.file.batches import empty_columns, one_batch
 from alance.format.paths import join_path
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator

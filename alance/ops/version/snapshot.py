@@ -7,24 +7,24 @@ from typing import TYPE_CHECKING, Final, NamedTuple, overload
 
 import numpy as np
 
-from alance.checks import did_you_mean, some_of
+from alance.base.checks import did_you_mean, some_of
+from alance.base.progress import is_watched
 from alance.errors import CorruptFileError, NotFoundError, RowNotFoundError
 from alance.format.schema import Remembered
-from alance.format.table.apply_indices import SYSTEM
+from alance.format.table.changes.apply_indices import SYSTEM
 from alance.io.loop.tasks import all_of
 from alance.ops.version.handle import FragmentHandle
 from alance.ops.version.learn import learn_rows_and_sizes, learn_values
 from alance.ops.version.mem_wal import mention_mem_wal
 from alance.ops.version.projection import ROW_ID, ROW_OFFSET, project
 from alance.ops.version.summary import ChangeSummary
-from alance.progress import is_watched
 from alance.versioning.row_index import RowIdIndex, RowIdRuns, live_runs
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
     from typing import Any
 
-    from alance.arrays import Int64s
+    from alance.base.arrays import Int64s
     from alance.format.schema import Schema
     from alance.format.table.manifest import Manifest
     from alance.io.reading.engine import Engine

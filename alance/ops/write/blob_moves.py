@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 
+from alance.base.records import dataclass
 from alance.errors import InvalidInputError
 from alance.format.encode.blobs import INLINE, MANAGED, MANAGED_ELSEWHERE, uri_array
 from alance.format.numbers import as_numbers, bitmap, storage_of, text_array, to_arrow, validity_of
@@ -27,12 +28,11 @@ from alance.ops.blobs.places import (
     with_leaves,
 )
 from alance.ops.version.projection import ROW_ADDRESS
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator, Sequence
 
-    from alance.arrays import Mask
+    from alance.base.arrays import Mask
     from alance.format.field import Field
     from alance.format.plans import ByteRange
     from alance.ops.version.snapshot import Snapshot

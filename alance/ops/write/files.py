@@ -9,6 +9,8 @@ from dataclasses import field
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from alance.base.progress import Stage
+from alance.base.records import dataclass
 from alance.errors import AlanceError
 from alance.file.write.page_writer import older_writers, writer_of
 from alance.file_version import FileVersion
@@ -19,8 +21,6 @@ from alance.format.table.naming import data_file_name
 from alance.io.loop.tasks import all_of
 from alance.ops.blobs.files import BlobFiles
 from alance.ops.write.options import Limits
-from alance.progress import Stage
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, Awaitable, Callable, Mapping, Sequence

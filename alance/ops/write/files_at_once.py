@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from alance.base.records import dataclass
 from alance.file.write.page_writer import encode_file
 from alance.format.table.naming import data_file_name
 from alance.ops.version.objects import discard_objects
 from alance.ops.write.files import data_file_of
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

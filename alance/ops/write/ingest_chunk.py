@@ -6,11 +6,11 @@ import asyncio
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
-from alance.checks import check_count
+from alance.base.checks import check_count
+from alance.base.records import dataclass
 from alance.errors import InvalidInputError
 from alance.ops.write.append import commit_append
 from alance.ops.write.files import DataFiles
-from alance.records import dataclass
 from alance.versioning.outcome import may_be_visible
 from alance.versioning.tokens import Notes
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from alance.base.records import dataclass
 from alance.errors import NotFoundError
 from alance.format.table.naming import manifest_name
 from alance.io.loop.tasks import all_of
-from alance.records import dataclass
 from alance.versioning.load import ManifestLocation, load_manifest
 from alance.versioning.outcome import last_number, notes_of
 

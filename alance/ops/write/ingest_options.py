@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import field
 from typing import TYPE_CHECKING, Final
 
-from alance.checks import check_counts
+from alance.base.checks import check_counts
+from alance.base.records import dataclass
 from alance.errors import InvalidInputError
 from alance.ops.version.options import CommitOptions
 from alance.ops.write.options import Limits, WriteOptions
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

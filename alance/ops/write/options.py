@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import field
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, runtime_checkable
 
-from alance.checks import check_callback, check_count
+from alance.base.checks import check_callback, check_count
+from alance.base.progress import EXPECTED, Reporting
+from alance.base.records import dataclass
 from alance.file_version import FileVersion
 from alance.ops.blobs.files import BlobOptions
 from alance.ops.version.options import (
@@ -14,15 +16,13 @@ from alance.ops.version.options import (
     BaseOptions,
     CommitOptions,
 )
-from alance.progress import EXPECTED, Reporting
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from alance.base.progress import OnProgress
     from alance.format.proto import table_pb2
     from alance.format.table.manifest import Manifest
-    from alance.progress import OnProgress
 
 Mode: TypeAlias = Literal["create", "append", "overwrite"]
 

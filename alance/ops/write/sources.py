@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, runt
 import numpy as np
 import pyarrow as pa
 
-from alance.checks import did_you_mean, some_columns
+from alance.base.checks import did_you_mean, some_columns
+from alance.base.records import dataclass
 from alance.errors import InvalidInputError
 from alance.file.write.small_batches import SmallBatches
 from alance.format.schema import check_not_reserved
 from alance.ops.blobs.arrow import blob_values, has_blobs
 from alance.ops.write.annotations import annotated_type, has_nulls_alone
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence

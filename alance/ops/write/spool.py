@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from alance.records import dataclass
+from alance.base.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, get_args
 import pyarrow as pa
 from google.protobuf.message import Message
 
-from alance.checks import check_choice
+from alance.base.checks import check_choice
 from alance.errors import (
     AlreadyExistsError,
     CorruptFileError,
@@ -18,7 +18,7 @@ from alance.errors import (
 from alance.format.field import check_primary_key
 from alance.format.proto import table_pb2
 from alance.format.schema import Schema, check_not_reserved
-from alance.format.table.apply_state import Settings
+from alance.format.table.changes.apply_state import Settings
 from alance.format.table.fragment import DataFile, inside
 from alance.format.table.manifest import parse_manifest
 from alance.format.table.naming import NamingScheme

@@ -31,7 +31,7 @@ final class Server {
   private static final Logger LOG = LoggerFactory.getLogger(Server.class);
   private static final ObjectMapper JSON = new ObjectMapper();
   private static final Map<Python, Server> SERVERS = new HashMap<>();
-  private static final String MODULE = "alance.spark.server";
+  private static final String MODULE = "alance.spark.connector.server";
   private static final int LAST_LINES = 40; // of its output, for the error after its exit
   private static final int START_S = 600; // takes 1 s of CPU; up to 22 s seen on a busy machine
   private static final int END_S = 10;

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 from alance import RetryableConflictError
 from alance.distributed import append_schema, may_be_visible
 from alance.spark import read
-from alance.spark.changes import RowMoves
 from alance.spark.committing import WriteTarget, remove_files
+from alance.spark.connector.changes import RowMoves
 from alance.spark.jobs.base import RESULT, result_batch
 from alance.spark.versions import Version, open_version
 from alance.spark.worker import run
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from alance import Dataset
-    from alance.spark.changes import RowChange
+    from alance.spark.connector.changes import RowChange
     from alance.spark.options import WriteOptions
 
 ROUNDS: Final = 5  # attempts; a new one, on a newer version, if a commit changed the same rows

@@ -15,7 +15,7 @@ from pyspark.sql.types import BooleanType, StructField, StructType
 
 from alance import InvalidInputError
 from alance.distributed import ROW_ADDRESS, ROW_ID, SourceGaps, inserted_keys
-from alance.spark.changes import RowMoves, commit_changes, merged, write_moved
+from alance.spark.connector.changes import RowMoves, commit_changes, merged, write_moved
 from alance.spark.failures import error_message
 from alance.spark.jobs.base import Watch, place, quoted
 from alance.spark.jobs.changing import (
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
     from alance import Dataset
     from alance.distributed import InsertedKeys
-    from alance.spark.changes import RowChange
     from alance.spark.committing import WriteTarget
+    from alance.spark.connector.changes import RowChange
     from alance.spark.jobs.base import OnProgress, Summary
     from alance.spark.options import WriteOptions
 

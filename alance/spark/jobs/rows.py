@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from alance import InvalidInputError
 from alance.distributed import ROW_ADDRESS, RowUpdate, check_filter, delete_rows
-from alance.spark.changes import RowMoves, commit_changes, merged, offsets_of, write_moved
+from alance.spark.connector.changes import RowMoves, commit_changes, merged, offsets_of, write_moved
 from alance.spark.jobs.base import Watch, place, spread
 from alance.spark.jobs.changing import (
     ROUNDS,
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
     from alance import Dataset
     from alance.distributed import Piece
-    from alance.spark.changes import RowChange
     from alance.spark.committing import WriteTarget
+    from alance.spark.connector.changes import RowChange
     from alance.spark.jobs.base import OnProgress, Summary
 
 

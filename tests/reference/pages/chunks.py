@@ -13,7 +13,7 @@ from alance.format.encode import encodings
 from tests.reference.pages.base import MiniBlockValues
 
 if TYPE_CHECKING:
-    from alance.arrays import Bytes, Int64s
+    from alance.base.arrays import Bytes, Int64s
     from alance.format.blocks import FixedWidth
     from alance.format.encode.options import FieldOptions
 

@@ -22,7 +22,7 @@ from tests.reference.pages.levels import level_blocks
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from alance.arrays import Bytes, Mask, UInt16s
+    from alance.base.arrays import Bytes, Mask, UInt16s
     from alance.format.blocks import Block
     from alance.format.encode.base import Hints
     from alance.format.layouts.base import PageValues

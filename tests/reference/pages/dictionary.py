@@ -38,7 +38,7 @@ from tests.reference.pages.integers import (
 from tests.reference.pages.strings import string_block
 
 if TYPE_CHECKING:
-    from alance.arrays import Bytes, UInt32s
+    from alance.base.arrays import Bytes, UInt32s
     from alance.format.blocks import Block
     from alance.format.encode.base import Hints
     from alance.format.proto import encodings_v2_1_pb2 as pb

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from alance.arrays import Bytes, Int64s
+    from alance.base.arrays import Bytes, Int64s
 
 PACKED_VALUES: Final = 1024  # values that are bit-packed together
 MAX_RUN: Final = 255  # what a length of one byte can say

@@ -25,7 +25,7 @@ from tests.reference.pages.integers import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from alance.arrays import Bytes, Int64s, UInt16s
+    from alance.base.arrays import Bytes, Int64s, UInt16s
     from alance.format.proto import encodings_v2_1_pb2 as pb
 
 BITS: Final = 16

@@ -25,7 +25,7 @@ from tests.reference.pages.levels import level_blocks
 from tests.reference.pages.values import mini_block_values
 
 if TYPE_CHECKING:
-    from alance.arrays import Bytes, Int64s, UInt16s
+    from alance.base.arrays import Bytes, Int64s, UInt16s
     from alance.format.encode.base import Hints
     from alance.format.layouts.base import PageValues
 

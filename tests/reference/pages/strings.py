@@ -17,7 +17,7 @@ from tests.reference.pages.chunks import compress_chunks
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from alance.arrays import Bytes, Int32s, Int64s
+    from alance.base.arrays import Bytes, Int32s, Int64s
     from alance.format.blocks import VariableWidth
     from alance.format.encode.options import FieldOptions
     from alance.format.proto import encodings_v2_1_pb2 as pb

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from alance.arrays import Bytes, Int32s, Int64s, UInt32s
+    from alance.base.arrays import Bytes, Int32s, Int64s, UInt32s
     from alance.format.index.text.params import TextParams
 
 _EMPTY: Final = np.empty(0, np.int32)

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from alance import _kernels
-from alance import compute as pc
+from alance.base import compute as pc
 from alance.errors import kernel_errors
 from alance.format.index.text import dictionary, postings
 from alance.format.index.text.metadata import DELETED, ELEMENTS, LENGTHS, ROW_IDS
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from alance._kernels import StoredLists
-    from alance.arrays import UInt32s, UInt64s
+    from alance.base.arrays import UInt32s, UInt64s
     from alance.format.index.text.params import TextParams
     from alance.format.index.text.postings import Postings
 

@@ -13,14 +13,14 @@ import numpy as np
 import pyarrow as pa
 
 from alance import _kernels
+from alance.base.records import dataclass
 from alance.errors import CorruptFileError, kernel_errors
 from alance.format.numbers import as_numbers, contents_of, is_text, packed
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from alance.arrays import Bytes, Int64s, UInt32s
+    from alance.base.arrays import Bytes, Int64s, UInt32s
 
 TOKEN: Final = "_token"
 TOKEN_ID: Final = "_token_id"

@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 
+from alance.base.records import dataclass
 from alance.errors import CorruptFileError, UnsupportedError
 from alance.format.index.text.params import TextParams
 from alance.format.numbers import as_numbers, places_in
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from alance.arrays import Int64s, UInt32s, UInt64s
+    from alance.base.arrays import Int64s, UInt32s, UInt64s
 
 FILE: Final = "metadata.lance"
 DELETED: Final = "deleted_fragments"

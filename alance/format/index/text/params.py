@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict, get
 
 from google.protobuf.message import DecodeError
 
-from alance.checks import check_choice, check_counts
+from alance.base.checks import check_choice, check_counts
+from alance.base.records import dataclass
 from alance.errors import CorruptFileError, InvalidInputError, UnsupportedError
 from alance.format.index.text.stop_words import STOP_WORDS
 from alance.format.proto import text_index_pb2
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -16,14 +16,14 @@ import numpy as np
 import pyarrow as pa
 
 from alance import _kernels
+from alance.base.records import dataclass
 from alance.errors import CorruptFileError, kernel_errors
 from alance.format.numbers import as_numbers, contents_of, lists_of, offsets_in, offsets_of
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from alance.arrays import Bytes, Int64s, UInt32s
+    from alance.base.arrays import Bytes, Int64s, UInt32s
     from alance.format.index.text.metadata import TextMetadata
 
 POSTING: Final = "_posting"

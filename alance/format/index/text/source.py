@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 
+from alance.base.records import dataclass
 from alance.errors import ColumnNotFoundError, InvalidInputError, UnsupportedError
 from alance.format.numbers import as_numbers, is_text, is_variable_list, offsets_of
 from alance.format.paths import join_path
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from alance.arrays import Int64s
+    from alance.base.arrays import Int64s
     from alance.format.field import Field
     from alance.format.schema import Schema
 

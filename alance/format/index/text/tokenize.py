@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Unpack
 
-from alance.checks import unexpected
+from alance.base.checks import unexpected
+from alance.base.signatures import expanded
 from alance.errors import InvalidInputError
 from alance.format.index.text.analyzer import Analyzer
 from alance.format.index.text.params import TextParams, TokenArguments
-from alance.signatures import expanded
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

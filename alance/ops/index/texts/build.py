@@ -13,6 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from alance import _kernels
+from alance.base.progress import Stage
+from alance.base.records import dataclass
 from alance.errors import NotFoundError, UnsupportedError
 from alance.file.budgets import PAGE_BYTES
 from alance.format.index.text import columns, metadata
@@ -33,13 +35,11 @@ from alance.ops.read.options import ScanOptions
 from alance.ops.read.scan import scanned
 from alance.ops.version.commits import with_retries
 from alance.ops.version.projection import ROW_ID
-from alance.progress import Stage
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Collection, Sequence
 
-    from alance.arrays import UInt32s, UInt64s
+    from alance.base.arrays import UInt32s, UInt64s
     from alance.format.index.text.params import TextParams
     from alance.format.proto import table_pb2
     from alance.ops.index.texts.new import NewTextIndex

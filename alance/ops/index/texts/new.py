@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
-from alance.checks import check_choice, unexpected
+from alance.base.checks import check_choice, unexpected
+from alance.base.records import dataclass
 from alance.errors import InvalidInputError
 from alance.format.index.text.params import (
     GRANULARITIES,
@@ -16,7 +17,6 @@ from alance.format.index.text.params import (
 from alance.format.index.text.source import TextSource
 from alance.ops.index.new import check_name, refuse_reuse
 from alance.ops.index.values.sort import SORT_MEMORY_BYTES
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 
+from alance.base.records import dataclass
 from alance.errors import UnsupportedError
 from alance.format.index.text import columns, metadata
 from alance.format.index.text.dictionary import TokenDictionary
@@ -15,12 +16,11 @@ from alance.format.index.text.metadata import Documents, TextMetadata
 from alance.format.index.text.postings import Postings
 from alance.format.numbers import offsets_of
 from alance.ops.lookup.stored import SegmentEnd, StoredFile, spans_of
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-    from alance.arrays import Int64s, Mask, UInt32s
+    from alance.base.arrays import Int64s, Mask, UInt32s
     from alance.format.index.remap import Moves
     from alance.format.table.indices import Index
     from alance.ops.index.segment_files import SegmentFiles

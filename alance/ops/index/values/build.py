@@ -6,6 +6,8 @@ from contextlib import AsyncExitStack, aclosing
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from alance.base.progress import Stage
+from alance.base.records import dataclass
 from alance.format.table.indices import json_details
 from alance.ops.index.segment_files import NewSegment
 from alance.ops.index.values.column_values import ColumnValues, OtherTypeError
@@ -14,8 +16,6 @@ from alance.ops.index.values.sort import LEAST_AHEAD, SORT_AHEAD_SHARE, SORT_MEM
 from alance.ops.read.options import ScanOptions
 from alance.ops.read.scan import scanned
 from alance.ops.version.projection import ROW_ADDRESS, ROW_ID
-from alance.progress import Stage
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Collection

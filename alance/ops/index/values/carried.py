@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from alance.base.records import dataclass
 from alance.errors import InvalidInputError
 from alance.format.index.addresses import parse_rows
 from alance.format.table.indices import Index, holds_row_ids
@@ -25,12 +26,11 @@ from alance.ops.index.values.sort import SORT_MEMORY_BYTES
 from alance.ops.index.vectors.carried import live_rows
 from alance.ops.lookup.files import IndexFiles, check_order
 from alance.ops.lookup.stored import StoredFile
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Collection, Sequence
 
-    from alance.arrays import Int64s
+    from alance.base.arrays import Int64s
     from alance.format.proto import table_pb2
     from alance.format.row_set import RowSet
     from alance.ops.lookup.kinds.kind import IndexKind

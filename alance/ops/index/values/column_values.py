@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from alance.base.records import dataclass
 from alance.errors import InvalidInputError
-from alance.expr.json_values import path_steps, scalars
+from alance.expr.builders.json_values import path_steps, scalars
 from alance.expr.tree import FAILURES, Problem, plain
-from alance.records import dataclass
 
 if TYPE_CHECKING:
-    from alance.expr.json_values import PathStep
+    from alance.expr.builders.json_values import PathStep
 
 
 class OtherTypeError(Exception):

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
+from alance.base.records import dataclass
 from alance.format.numbers import as_numbers
 from alance.io.loop.tasks import all_of
 from alance.ops.index.values.runs import read_blocks
 from alance.ops.index.values.sort import SORTED_BATCH_ROWS, sort_parts
 from alance.ops.lookup.files import sort_key
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence

@@ -14,15 +14,15 @@ from typing import (
     runtime_checkable,
 )
 
-from alance.checks import check_count, did_you_mean, unexpected
+from alance.base.checks import check_count, did_you_mean, unexpected
+from alance.base.records import dataclass
 from alance.errors import InvalidInputError, UnsupportedError
-from alance.expr.json_values import path_steps
+from alance.expr.builders.json_values import path_steps
 from alance.expr.tree import Problem
 from alance.format.index.bloom import WRONG
 from alance.format.index.zones import ZONE_ROWS, ZoneOptions
 from alance.ops.index.values.sort import SORT_MEMORY_BYTES
 from alance.ops.lookup.kinds import KINDS
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
+from alance.base.records import dataclass
 from alance.errors import InvalidInputError
 from alance.format.index import btree
 from alance.format.index.build import PageTableBuilder, RowSetBuilder
@@ -34,7 +35,6 @@ from alance.ops.lookup.kinds.btree import write_lookup, write_pages
 from alance.ops.lookup.kinds.keys import row_schema
 from alance.ops.lookup.kinds.row_sets import set_batches
 from alance.ops.version.opening import at_version
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence

@@ -16,14 +16,14 @@ import numpy as np
 import pyarrow as pa
 
 from alance import _kernels
-from alance import compute as pc
+from alance.base import compute as pc
+from alance.base.records import dataclass
 from alance.expr.casts import is_bytes, is_text
 from alance.expr.pruning_sets import whole_numbers
 from alance.format.numbers import as_mask, as_numbers, to_arrow, validity_of
 from alance.ops.lookup.files import sort_key
 from alance.ops.read.sorting import stable_order
 from alance.ops.write.spool import Scratch, Spool
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterable

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
+from alance.base.progress import Stage
+from alance.base.records import dataclass
 from alance.errors import InvalidInputError, NotFoundError, UnsupportedError
 from alance.format.index import hnsw, ivf
 from alance.format.index.encoders import ProductEncoder, RabitqEncoder
@@ -37,15 +39,13 @@ from alance.ops.read.scan import scanned
 from alance.ops.read.take import flat_rows
 from alance.ops.version.commits import with_retries
 from alance.ops.version.projection import ROW_ID, project
-from alance.progress import Stage
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
 
     import numpy.typing as npt
 
-    from alance.arrays import Int64s
+    from alance.base.arrays import Int64s
     from alance.format.field import Field
     from alance.format.proto import table_pb2
     from alance.ops.index.vectors.graphs import GraphOf

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from alance.base.records import dataclass
 from alance.errors import CorruptFileError
 from alance.format.index import ivf
 from alance.format.numbers import as_numbers, to_arrow
@@ -22,12 +23,11 @@ from alance.format.table.indices import Index
 from alance.ops.index.vectors.remap import reordered_columns, with_codes
 from alance.ops.index.vectors.train import training_of
 from alance.ops.lookup.stored import StoredFile
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
 
-    from alance.arrays import Int64s
+    from alance.base.arrays import Int64s
     from alance.format.field import Field
     from alance.format.proto import table_pb2
     from alance.io.reading.pool import DecodePool

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from alance.arrays import Int64s
+    from alance.base.arrays import Int64s
     from alance.format.index.encoders import Encoder
     from alance.ops.index.segment_files import SegmentFiles
     from alance.ops.index.vectors.train import Training

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from alance import _kernels
+from alance.base.records import dataclass
 from alance.io.loop.tasks import all_of
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from alance.arrays import Float32s
+    from alance.base.arrays import Float32s
     from alance.io.reading.pool import DecodePool
 
 

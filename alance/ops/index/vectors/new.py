@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict
 import numpy as np
 import pyarrow as pa
 
-from alance.checks import (
+from alance.base.checks import (
     check_choice,
     check_count,
     check_counts,
     did_you_mean,
     public_arguments,
 )
+from alance.base.records import dataclass
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.format.field import struct_paths
 from alance.format.index.encoders import BITS
@@ -24,7 +25,6 @@ from alance.ops.index.texts.new import TextIndexArguments
 from alance.ops.index.values.options import ValueIndexArguments
 from alance.ops.index.values.sort import SORT_MEMORY_BYTES
 from alance.ops.version.options import CommitArguments
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from alance.format.field import Field

@@ -28,7 +28,7 @@ from alance.ops.lookup.stored import SegmentEnd, StoredFile
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from alance.arrays import Bytes, Int64s, Mask
+    from alance.base.arrays import Bytes, Int64s, Mask
     from alance.format.index.remap import Moves
     from alance.format.table.indices import Index
     from alance.ops.index.segment_files import SegmentFiles

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from alance.base.records import dataclass
 from alance.format.index.values import whole_vectors
 from alance.format.row_set import RowSet
 from alance.ops.index.vectors.kmeans import Clustering
@@ -14,14 +15,13 @@ from alance.ops.index.vectors.new import VectorIndexOptions
 from alance.ops.index.vectors.train import GROWN, SEED, stored_centroids
 from alance.ops.read.take import flat_rows
 from alance.ops.version.projection import project
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import numpy.typing as npt
 
-    from alance.arrays import Float32s, Int64s
+    from alance.base.arrays import Float32s, Int64s
     from alance.ops.index.vectors.carried import CarriedSegment
     from alance.ops.index.vectors.train import Training
     from alance.ops.version.snapshot import Snapshot

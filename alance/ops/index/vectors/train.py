@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from alance.base.progress import Stage
+from alance.base.records import dataclass
 from alance.errors import CorruptFileError, InvalidInputError
 from alance.format.index import ivf
 from alance.format.index.encoders import (
@@ -30,14 +32,12 @@ from alance.ops.index.vectors.new import PARTITION_ROWS, numbers_of_shape
 from alance.ops.lookup.stored import StoredFile
 from alance.ops.read.take import batch_of, drawn, take
 from alance.ops.version.projection import project
-from alance.progress import Stage
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-    from alance.arrays import Float32s
+    from alance.base.arrays import Float32s
     from alance.format.field import Field
     from alance.format.index.hnsw import Links
     from alance.format.table.indices import Index

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from alance.base.records import dataclass
 from alance.expr.tree import plain
 from alance.format.index import bitmap
 from alance.format.index.bitmap import ROW_SETS
@@ -14,7 +15,6 @@ from alance.ops.lookup.files import KEPT_SETS
 from alance.ops.lookup.kinds.keys import RowKeys
 from alance.ops.lookup.kinds.kind import ORDERED, check_type, is_ordered
 from alance.ops.lookup.kinds.row_sets import SET_SHARE, RowSetsKind
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Hashable

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from alance.arrays import Mask
+    from alance.base.arrays import Mask
     from alance.expr.index_query import Ask
     from alance.ops.lookup.files import IndexFiles
     from alance.ops.lookup.kinds.kind import Asked, Part

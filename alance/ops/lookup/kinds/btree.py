@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
-from alance import compute as pc
+from alance.base import compute as pc
+from alance.base.records import dataclass
 from alance.errors import CorruptFileError
 from alance.expr.pruning import Zones, may_match
 from alance.expr.tree import plain
@@ -31,12 +32,11 @@ from alance.ops.lookup.kinds.kind import (
 )
 from alance.ops.lookup.kinds.zones import bound
 from alance.ops.lookup.stored import StoredFile, check_columns, non_empty, spans_of
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterable, Callable, Hashable, Mapping, Sequence
 
-    from alance.arrays import Int64s, Mask
+    from alance.base.arrays import Int64s, Mask
     from alance.expr.index_query import Ask
     from alance.format.index.btree import PageTable, TreePage
     from alance.format.index.remap import Moves

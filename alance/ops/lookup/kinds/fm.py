@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
+from alance.base.records import dataclass
 from alance.errors import CorruptFileError, UnsupportedError
 from alance.expr.index_query import MAX_WAYS
 from alance.format.index import fm
@@ -20,14 +21,13 @@ from alance.io.loop.readahead import Job, readahead
 from alance.io.loop.tasks import all_of
 from alance.ops.lookup.kinds.kind import IndexKind
 from alance.ops.lookup.stored import SegmentEnd, StoredFile
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Hashable, Mapping, Sequence
 
     import pyarrow as pa
 
-    from alance.arrays import Int64s, Mask
+    from alance.base.arrays import Int64s, Mask
     from alance.expr.index_query import Ask
     from alance.format.index.remap import Moves
     from alance.format.index.zones import ZoneOptions

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from alance import compute as pc
+from alance.base import compute as pc
+from alance.base.records import dataclass
 from alance.expr.tree import plain, plain_type
 from alance.format.index import bitmap, btree
 from alance.format.index.addresses import rows_bytes
 from alance.format.index.ngram import token_rows
 from alance.format.numbers import as_numbers, to_arrow
 from alance.ops.lookup.stored import NO_END, SegmentEnd
-from alance.records import dataclass
 
 if TYPE_CHECKING:
-    from alance.arrays import Int64s
+    from alance.base.arrays import Int64s
     from alance.format.index.bitmap import KeyedSets
 
 

@@ -15,7 +15,7 @@ from alance.ops.lookup.stored import StoredFile
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable
 
-    from alance.arrays import Int64s
+    from alance.base.arrays import Int64s
     from alance.expr.index_query import Ask
     from alance.format.index.bitmap import KeyedSets
     from alance.format.index.remap import Moves

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 
+from alance.base.records import dataclass
 from alance.errors import CorruptFileError
 from alance.expr.index_query import MAX_WAYS
 from alance.format.index.ngram import POSTING_LISTS, tokens_of
@@ -17,7 +18,6 @@ from alance.format.row_set import RowSet
 from alance.ops.lookup.files import KEPT_SETS
 from alance.ops.lookup.kinds.keys import TokenKeys
 from alance.ops.lookup.kinds.row_sets import SET_SHARE, RowSetsKind
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Hashable

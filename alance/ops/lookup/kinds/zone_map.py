@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from google.protobuf import wrappers_pb2
 
+from alance.base.records import dataclass
 from alance.errors import CorruptFileError
 from alance.expr.pruning import Zones, may_match
 from alance.expr.tree import plain
@@ -23,7 +24,6 @@ from alance.format.index.zones import (
 from alance.format.statistics import Bounds
 from alance.ops.lookup.kinds.kind import ORDERED, check_type, is_ordered
 from alance.ops.lookup.kinds.zones import ZONE_WORK, ZonesKind, asked_zones, bound
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from alance.expr.index_query import Ask

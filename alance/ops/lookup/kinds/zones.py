@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import numpy as np
 import pyarrow as pa
 
-from alance.checks import check_count
+from alance.base.checks import check_count
+from alance.base.records import dataclass
 from alance.errors import CorruptFileError
 from alance.expr.compare import float_values
 from alance.format.index import bloom
@@ -18,12 +19,11 @@ from alance.format.numbers import as_mask, to_arrow
 from alance.format.row_set import HALF
 from alance.ops.lookup.kinds.kind import IndexKind
 from alance.ops.lookup.stored import SegmentEnd, StoredFile, spans_of
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping
 
-    from alance.arrays import Mask
+    from alance.base.arrays import Mask
     from alance.format.row_set import RowSet
     from alance.format.table.indices import Index
     from alance.ops.index.segment_files import SegmentFiles

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterable
 
     from alance._kernels import PostingList
-    from alance.arrays import Int64s
+    from alance.base.arrays import Int64s
     from alance.format.index.text.params import TextParams
     from alance.ops.read.options import ScanOptions
     from alance.ops.search.eligible import Eligible

@@ -18,7 +18,7 @@ from alance.ops.search.text.segments import text_way
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from alance.arrays import Int64s
+    from alance.base.arrays import Int64s
     from alance.ops.read.options import ScanOptions
     from alance.ops.search.text.query import CombinedFieldsQuery, TextQuery
     from alance.ops.search.text.terms import Terms

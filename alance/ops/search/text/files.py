@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
 
+from alance.base.records import dataclass
 from alance.errors import AlanceError, CorruptFileError, NotFoundError, UnsupportedError
 from alance.file.batches import empty_batch
 from alance.file.open.plain import open_plain
@@ -28,7 +29,6 @@ from alance.format.table.roaring import parse_roaring
 from alance.ops.search.heads import page_states
 from alance.ops.search.text.segments import REMEDY
 from alance.ops.version.index_files import located_files
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterator, Mapping, Sequence
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from alance._kernels import PostingList
-    from alance.arrays import Int64s
+    from alance.base.arrays import Int64s
     from alance.file.open.plain import PlainFile
     from alance.file.rows.fragment import FragmentTask, OpenFragment
     from alance.format.index.text.params import TextParams

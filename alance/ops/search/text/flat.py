@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from alance import _kernels
+from alance.base.records import dataclass
 from alance.errors import kernel_errors
 from alance.format.index.text.analyzer import Analyzer, Elements
 from alance.format.index.text.metadata import Documents
@@ -16,12 +17,11 @@ from alance.format.index.text.postings import Postings
 from alance.format.index.text.source import TextSource
 from alance.format.numbers import as_numbers
 from alance.ops.search.flat import scan_each
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from alance.arrays import UInt32s, UInt64s
+    from alance.base.arrays import UInt32s, UInt64s
     from alance.format.index.text.params import TextParams
     from alance.ops.read.options import ScanOptions
     from alance.ops.version.snapshot import Snapshot

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 import numpy as np
 import pyarrow as pa
 
+from alance.base.records import dataclass
 from alance.errors import InvalidInputError
 from alance.format.numbers import as_numbers, distinct, to_arrow
-from alance.records import dataclass
 
 if TYPE_CHECKING:
-    from alance.arrays import Float32s, Float64s, Int64s, Mask, UInt64s
+    from alance.base.arrays import Float32s, Float64s, Int64s, Mask, UInt64s
 
 Scores: TypeAlias = Any  # numbers: an Arrow array, a numpy array or a list
 Combine: TypeAlias = (

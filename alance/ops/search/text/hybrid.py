@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import numpy as np
 import pyarrow as pa
 
-from alance.checks import MOST, check_count
+from alance.base.checks import MOST, check_count
 from alance.errors import AlanceError, InvalidInputError
 from alance.io.loop.tasks import all_of
 from alance.ops.search.answer import Hits, open_ahead
@@ -37,7 +37,7 @@ from alance.ops.version.first_use import load_readers
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
-    from alance.arrays import Float64s
+    from alance.base.arrays import Float64s
     from alance.format.schema import Schema
     from alance.ops.read.explain import Explanation
     from alance.ops.search.text.fusion import Combine

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from alance import _kernels
+from alance.base.records import dataclass
 from alance.format.index.values import NO_MASK
 from alance.ops.search.eligible import MASKED_ROWS, Eligible
 from alance.ops.search.text.ranked import NO_RANKED, Ranked
 from alance.ops.search.text.scores import NO_DOCS, Collection, matches_of
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from alance._kernels import PostingList
-    from alance.arrays import Bytes, Int64s
+    from alance.base.arrays import Bytes, Int64s
     from alance.format.index.text.metadata import Documents
     from alance.ops.search.text.query import TextQuery
     from alance.ops.search.text.scores import Quota, TextStatistics

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias, get_
 
 import numpy as np
 
-from alance.checks import MOST, check_choice, check_count, public_arguments
+from alance.base.checks import MOST, check_choice, check_count, public_arguments
+from alance.base.records import dataclass
 from alance.errors import InvalidInputError
 from alance.format.index.text.params import GRANULARITIES, LIST_ELEMENT, ROW, Granularity
 from alance.format.index.text.source import TextSource
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

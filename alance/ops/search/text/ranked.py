@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from alance.base.records import dataclass
 from alance.format.numbers import distinct
 from alance.ops.search.text.query import BooleanQuery, BoostQuery, MultiMatchQuery
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from alance.arrays import Float32s, Int64s, Mask, UInt32s, UInt64s
+    from alance.base.arrays import Float32s, Int64s, Mask, UInt32s, UInt64s
     from alance.ops.search.text.query import TextQuery
 
 

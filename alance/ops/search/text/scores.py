@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any, Final, get_args
 import numpy as np
 
 from alance import _kernels
+from alance.base.records import dataclass
 from alance.errors import kernel_errors
 from alance.ops.search.text.query import BooleanQuery, BoostQuery, Occur
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from alance._kernels import PostingList
-    from alance.arrays import Bytes, Float32s, UInt32s, UInt64s
+    from alance.base.arrays import Bytes, Float32s, UInt32s, UInt64s
     from alance.ops.search.text.query import TextQuery
     from alance.ops.search.text.ranked import Ranked
     from alance.ops.search.text.terms import Terms

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, TypedDict
 
-from alance.checks import MOST, check_count, unexpected
+from alance.base.checks import MOST, check_count, unexpected
 from alance.ops.read.options import ScanOptions
 from alance.ops.search.options import DEFAULTS, OF_SCANS, SearchArguments, scan_arguments
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from alance.base.records import dataclass
 from alance.errors import UnsupportedError
 from alance.format.index.text.metadata import FILE
 from alance.format.index.text.params import is_of_elements, lacks_positions
@@ -12,7 +13,6 @@ from alance.format.paths import join_path
 from alance.format.table.indices import Index, kind_of
 from alance.ops.read.plan import chosen
 from alance.ops.search.segments import Way, best_way
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from alance.format.field import Field

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, TypeAlias
 
+from alance.base.records import dataclass
 from alance.ops.search.text.query import (
     BooleanQuery,
     BoostQuery,
@@ -22,12 +23,11 @@ from alance.ops.search.text.query import (
 )
 from alance.ops.search.text.ranked import ROUNDING, Ranked, combined, rows_of, shares
 from alance.ops.search.text.scores import ALL, Quota
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from alance.arrays import Int64s
+    from alance.base.arrays import Int64s
     from alance.ops.search.text.column import ColumnSearch
     from alance.ops.search.text.fields import FieldsSearch
     from alance.ops.search.text.query import TextQuery

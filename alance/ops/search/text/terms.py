@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from alance.base.records import dataclass
 from alance.format.index.text.analyzer import Analyzer
 from alance.format.index.text.params import TextParams
 from alance.ops.search.text.query import MatchQuery, PhraseQuery
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,0 +1,4 @@
+"""Parsing of SQL text to a syntax tree.
+
+Imports nothing of `expr` but `tree`, `exact` and `arithmetic`.
+"""

@@ -1,0 +1,152 @@
+"""Index section of the next version: prune coverage, drop and replace entries.
+
+An entry's fragment bitmap lists the fragments that the index covers: its answers are right for
+these. A fragment leaves the bitmap when values of an indexed field change in place. It stays there
+when the fragment is removed, since readers only look at live fragments.
+
+Source: docs/format/table.md, "Index rules" and "Index section".
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from alance.base.deferred import Deferred
+from alance.errors import CorruptFileError, UnsupportedError
+from alance.format.proto import table_pb2
+from alance.format.table.indices import FRAGMENT_REUSE, covered_fragments
+from alance.format.table.roaring import roaring_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence, Set
+
+    from alance.format.proto import file_pb2
+    from alance.format.table import reuse
+else:
+    reuse = Deferred("alance.format.table.reuse")
+
+MEM_WAL: Final = "__lance_mem_wal"
+SYSTEM: Final = (FRAGMENT_REUSE, MEM_WAL)
+
+
+def reuse_index(indices: Iterable[table_pb2.IndexMetadata]) -> table_pb2.IndexMetadata | None:
+    """Return the fragment-reuse index of a table; None if it has none."""
+    return next((index for index in indices if index.name == FRAGMENT_REUSE), None)
+
+
+def covered(index: table_pb2.IndexMetadata) -> frozenset[int] | None:
+    """Return the fragments in an entry's bitmap; None if the entry has no bitmap."""
+    if not index.HasField("fragment_bitmap"):
+        return None
+    return covered_fragments(index)
+
+
+def with_coverage(
+    index: table_pb2.IndexMetadata, fragment_ids: Iterable[int]
+) -> table_pb2.IndexMetadata:
+    """Copy an entry with another bitmap."""
+    copy = table_pb2.IndexMetadata()
+    copy.CopyFrom(index)
+    copy.fragment_bitmap = roaring_bytes(np.array(sorted(fragment_ids), np.int64))
+    return copy
+
+
+def related(fields: Iterable[file_pb2.Field], ids: Iterable[int]) -> frozenset[int]:
+    """Return fields with all their ancestors and descendants: an index may name any of them."""
+    parents = {field.id: field.parent_id for field in fields}
+    asked = set(ids)
+    reached = set(asked)
+    for field_id in asked:
+        above = parents.get(field_id, -1)
+        while above in parents and above not in reached:
+            reached.add(above)
+            above = parents[above]
+    for parent in parents:
+        above = parent
+        path = []
+        while above in parents and above not in asked:
+            path.append(above)
+            above = parents[above]
+        if above in asked:
+            reached.update(path)
+    return frozenset(reached)
+
+
+def prune(
+    indices: Sequence[table_pb2.IndexMetadata],
+    changed: Mapping[int, Set[int]],
+    fields: Sequence[file_pb2.Field],
+) -> list[table_pb2.IndexMetadata]:
+    """Remove from the entries' bitmaps the fragments in which an indexed field changed.
+
+    Args:
+        changed: ids of the fields whose values changed in place, by fragment id.
+    """
+    if not any(changed.values()):
+        return list(indices)
+    closures = {
+        ids: related(fields, ids)
+        for ids in {frozenset(field_ids) for field_ids in changed.values()}
+    }
+    moves = reuse_index(indices)
+    pruned = []
+    for index in indices:
+        keys = set(index.fields)
+        stale = {
+            fragment
+            for fragment, ids in changed.items()
+            if ids and not keys.isdisjoint(closures[frozenset(ids)])
+        }
+        coverage = covered(index) if stale else None
+        if coverage is None or index.name in SYSTEM:
+            pruned.append(index)
+        elif moves is not None:
+            pruned.append(with_coverage(index, _now_covered(coverage, moves) - stale))
+        elif coverage.isdisjoint(stale):
+            pruned.append(index)
+        else:
+            pruned.append(with_coverage(index, coverage - stale))
+    return pruned
+
+
+def retain(
+    indices: Sequence[table_pb2.IndexMetadata],
+    field_ids: Set[int],
+    fragment_ids: Set[int],
+) -> list[table_pb2.IndexMetadata]:
+    """Return the entries whose fields exist and whose coverage is useful.
+
+    Drops entries of removed fields. Of an index with several segments, also drops the segments that
+    cover no live fragment; if no segment covers one, keeps the oldest.
+    """
+    kept = [index for index in indices if index.name in SYSTEM or field_ids >= set(index.fields)]
+    if reuse_index(kept) is not None:
+        return kept  # bitmaps may name fragments that a compaction replaced
+    segments: dict[str, list[table_pb2.IndexMetadata]] = {}
+    for index in kept:
+        segments.setdefault(index.name, []).append(index)
+    dropped: set[bytes] = set()
+    for name, group in segments.items():
+        if len(group) == 1 or name in SYSTEM:
+            continue
+        empty = [index for index in group if _is_empty(index, fragment_ids)]
+        if len(empty) == len(group):
+            oldest = min(empty, key=lambda index: index.dataset_version)
+            empty = [index for index in empty if index is not oldest]
+        dropped.update(index.uuid.uuid for index in empty)
+    return [index for index in kept if index.uuid.uuid not in dropped]
+
+
+def _now_covered(coverage: frozenset[int], moves: table_pb2.IndexMetadata) -> frozenset[int]:
+    """Translate coverage through past compactions. Empty if the compactions cannot be read."""
+    try:
+        return reuse.translated(coverage, reuse.compactions_of(moves))
+    except (CorruptFileError, UnsupportedError):
+        return frozenset()
+
+
+def _is_empty(index: table_pb2.IndexMetadata, fragment_ids: Set[int]) -> bool:
+    coverage = covered(index)
+    return coverage is not None and coverage.isdisjoint(fragment_ids)

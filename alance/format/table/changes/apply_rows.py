@@ -1,0 +1,230 @@
+"""Steps of operations on rows: Append, Delete, Update, Overwrite, Rewrite.
+
+Source: docs/format/table.md, "Building the next manifest" and "Row ids by operation".
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from alance.errors import CorruptFileError, InvalidInputError, UnsupportedError
+from alance.file_version import FileVersion
+from alance.format.table.changes.apply_indices import covered, prune, reuse_index, with_coverage
+from alance.format.table.changes.drafted import DraftedFragments
+from alance.format.table.changes.lineage import mark_moved, mark_updated
+from alance.format.table.indices import FRAGMENT_REUSE, holds_row_ids
+from alance.format.table.operations import REWRITE_COLUMNS
+from alance.format.table.roaring import check_roaring, parse_roaring
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from alance.base.arrays import Int64s
+    from alance.format.proto import table_pb2
+    from alance.format.table.changes.apply_state import Draft
+    from alance.format.table.operations import (
+        Append,
+        Delete,
+        Overwrite,
+        Rewrite,
+        RewriteGroup,
+        RewrittenIndex,
+        Update,
+    )
+
+
+def append(draft: Draft, change: Append) -> None:
+    draft.add_new_rows(change.fragments)
+
+
+def delete(draft: Draft, change: Delete) -> None:
+    """Replace the records of fragments that lose rows, and remove fragments without live rows."""
+    draft.remove(change.deleted_fragment_ids)
+    draft.replace(change.updated_fragments)
+
+
+def update(draft: Draft, change: Update) -> None:
+    """Apply an update. Moved rows keep their ids; indices no longer cover fields changed in place.
+
+    Raises:
+        InvalidInputError: a fragment's bitmap of updated offsets is not a roaring bitmap.
+    """
+    assert draft.previous is not None
+    for key, content in change.updated_fragment_offset_bitmaps.items():
+        try:
+            check_roaring(memoryview(content))
+        except CorruptFileError as error:
+            raise InvalidInputError(
+                f"Update: updated_fragment_offset_bitmaps of fragment {key}: {error}"
+            ) from error
+    before = draft.previous.fragments
+    sources = (before.records[position] for position in np.argsort(before.ids).tolist())
+    draft.remove(change.removed_fragment_ids)
+    draft.replace(change.updated_fragments)
+    added = draft.add(change.new_fragments)
+    num_moved = draft.assign_row_ids(added)
+    if draft.stable:
+        mark_moved(added, num_moved, sources, draft.version, draft.lineages)
+    updated = {fragment.id for fragment in change.updated_fragments}
+    if change.update_mode == REWRITE_COLUMNS and draft.stable:
+        offsets = changed_offsets(change)
+        for fragment_id in sorted(updated & offsets.keys()):
+            fragment = draft.fragments.get(fragment_id)
+            mark_updated(fragment, draft.version, offsets[fragment_id], draft.lineages)
+    changed = {fragment_id: frozenset(change.fields_modified) for fragment_id in updated}
+    draft.indices = prune(draft.indices, changed, draft.message.fields)
+
+
+def changed_offsets(change: Update) -> dict[int, Int64s]:
+    """Return the sorted offsets of rows that an update changed in place, by fragment id.
+
+    Reads the current form (bitmaps) and the old one (lists).
+    """
+    old = {
+        key: np.unique(np.array(message.offsets, np.int64))
+        for key, message in change.updated_fragment_offsets.items()
+    }
+    new = {
+        key: parse_roaring(memoryview(content))
+        for key, content in change.updated_fragment_offset_bitmaps.items()
+    }
+    return {**old, **new}
+
+
+def overwrite(draft: Draft, change: Overwrite) -> None:
+    """Replace all rows and the schema; keep the id counters and the configuration.
+
+    Raises:
+        InvalidInputError: a fragment has a deletion file, or base paths are given for an existing
+            table.
+    """
+    message = draft.message
+    for fragment in change.fragments:
+        if fragment.HasField("deletion_file"):
+            raise InvalidInputError(
+                f"Overwrite: fragment of {fragment.files[0].path!r} has a deletion file"
+            )
+    if draft.previous is not None and change.initial_bases:
+        raise InvalidInputError("Overwrite: base paths are given at creation only")
+    draft.fragments = DraftedFragments()
+    draft.indices = []
+    draft.set_fields(change.new_schema)
+    message.ClearField("schema_metadata")
+    message.schema_metadata.update(change.schema_metadata)
+    message.config.update(change.config_upsert_values)
+    next_base = 1
+    for base in change.initial_bases:
+        copy = message.base_paths.add()
+        copy.CopyFrom(base)
+        copy.id = copy.id or next_base
+        next_base = max(next_base, copy.id) + 1
+    draft.add_new_rows(change.fragments, renumber=draft.previous is not None)
+    version = draft.settings.data_storage_version
+    if version is None and draft.previous is None:
+        version = version_of(change.fragments) or FileVersion.V2_2
+    if version is not None:
+        message.data_format.file_format = "lance"
+        message.data_format.version = version.value
+    if message.HasField("max_allocated_field_id"):
+        highest = max((field.id for field in message.fields), default=-1)
+        message.max_allocated_field_id = max(message.max_allocated_field_id, highest)
+
+
+def version_of(fragments: tuple[table_pb2.DataFragment, ...]) -> FileVersion | None:
+    """Return the file version of the first data file; None if there is no data file."""
+    for fragment in fragments:
+        for file in fragment.files:
+            return FileVersion.from_footer(file.file_major_version, file.file_minor_version)
+    return None
+
+
+def rewrite(draft: Draft, change: Rewrite) -> None:
+    """Replace groups of fragments by fragments that hold the same rows.
+
+    An index is translated to the new row addresses, no longer covers the rows, or is remapped
+    later.
+
+    Raises:
+        InvalidInputError: an index covers only a part of a group, or new fragments lack row ids.
+        UnsupportedError: the table has a fragment-reuse index, and this commit does not extend it.
+    """
+    if draft.index_entries is None and reuse_index(draft.indices) is not None:
+        raise UnsupportedError(f"Rewrite: the table has an index {FRAGMENT_REUSE!r}")
+    old_of_new: list[tuple[RewriteGroup, list[int]]] = []
+    for group in change.all_groups:
+        draft.remove(fragment.id for fragment in group.old_fragments)
+        added = draft.add(group.new_fragments)
+        had = draft.assign_row_ids(added)
+        for fragment, count in zip(added, had, strict=False):
+            if count != fragment.physical_rows:
+                raise InvalidInputError(
+                    f"Rewrite: fragment {fragment.id} has row ids for {count} rows, "
+                    f"expected {fragment.physical_rows}"
+                )
+        old_of_new.append((group, [fragment.id for fragment in added]))
+    if draft.index_entries is not None:
+        draft.indices = list(draft.index_entries)
+        return
+    translated = {rewritten.old_id.uuid: rewritten for rewritten in change.rewritten_indices}
+    draft.indices = [
+        _rewritten(
+            index,
+            translated.get(index.uuid.uuid),
+            old_of_new,
+            follows=draft.stable and holds_row_ids(index),
+        )
+        for index in draft.indices
+    ]
+
+
+def _rewritten(
+    index: table_pb2.IndexMetadata,
+    translated: RewrittenIndex | None,
+    groups: list[tuple[RewriteGroup, list[int]]],
+    *,
+    follows: bool,
+) -> table_pb2.IndexMetadata:
+    """Return an index entry after a rewrite.
+
+    Args:
+        translated: new files of the index; None if it was not translated.
+        follows: True if the entry also covers moved rows, because it holds stable row ids.
+    """
+    covered_before = covered(index)
+    if covered_before is None and translated is None:
+        return index
+    coverage = set(covered_before or ())
+    for group, new in groups:
+        old = {fragment.id for fragment in group.old_fragments}
+        inside = old & coverage
+        if translated is not None and inside and inside != old:
+            raise InvalidInputError(
+                f"Rewrite: index {index.name!r} covers fragments {sorted(inside)} of the group "
+                f"{sorted(old)}; expected all or none"
+            )
+        coverage -= old
+        if (translated is not None or follows) and inside == old:
+            coverage.update(new)
+    if translated is None:
+        return index if coverage == set(covered_before or ()) else with_coverage(index, coverage)
+    copy = with_files(index, translated, coverage)
+    if covered_before is None:
+        copy.ClearField("fragment_bitmap")
+    return copy
+
+
+def with_files(
+    index: table_pb2.IndexMetadata, translated: RewrittenIndex, coverage: Iterable[int]
+) -> table_pb2.IndexMetadata:
+    """Copy an entry with rewritten files and their coverage."""
+    copy = with_coverage(index, coverage)
+    copy.ClearField("base_id")  # the new files are in the table's own folder
+    copy.uuid.CopyFrom(translated.new_id)
+    if translated.new_index_details is not None:
+        copy.index_details.CopyFrom(translated.new_index_details)
+    copy.index_version = translated.new_index_version
+    copy.ClearField("files")
+    copy.files.extend(translated.new_index_files)
+    return copy

@@ -1,0 +1,187 @@
+"""Row lineage: row ids, and the versions that created and last changed each row.
+
+A fragment has three sequences with one number per physical row. A sequence is inline in the
+manifest, or spilled: stored in a hidden column of a data file. Callers read spilled sequences and
+pass them in.
+
+Source: docs/format/table.md, "Stable row ids and row lineage".
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from alance.base.records import dataclass
+from alance.errors import InvalidInputError, UnsupportedError
+from alance.format.table.row_ids import parse_row_ids, parse_versions
+from alance.format.table.row_ids_encode import one_version_bytes, row_ids_bytes, versions_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from alance.base.arrays import Int64s, UInt64s
+    from alance.format.proto import table_pb2
+
+FIRST_VERSION: Final = 1  # version of the rows of a fragment without a version sequence
+
+
+@dataclass(frozen=True, slots=True)
+class Lineage:
+    """Lineage of all rows of a fragment, including deleted rows, in physical order; shape (n,)."""
+
+    row_ids: UInt64s
+    created_at: UInt64s
+    last_updated_at: UInt64s
+
+    def take(self, rows: Int64s) -> Lineage:
+        """Return the lineage of the rows at offsets; shape (n,)."""
+        return Lineage(self.row_ids[rows], self.created_at[rows], self.last_updated_at[rows])
+
+    def write(self, fragment: table_pb2.DataFragment) -> None:
+        """Store the sequences inline in a fragment's record."""
+        fragment.inline_row_ids = row_ids_bytes(self.row_ids)
+        fragment.inline_created_at_versions = versions_bytes(self.created_at)
+        fragment.inline_last_updated_at_versions = versions_bytes(self.last_updated_at)
+
+
+def joined(parts: Sequence[Lineage]) -> Lineage:
+    """Concatenate lineages; compaction does so."""
+    empty = [np.empty(0, np.uint64)]
+    return Lineage(
+        np.concatenate([part.row_ids for part in parts] or empty),
+        np.concatenate([part.created_at for part in parts] or empty),
+        np.concatenate([part.last_updated_at for part in parts] or empty),
+    )
+
+
+def is_spilled(fragment: table_pb2.DataFragment) -> bool:
+    """True if at least one sequence of a fragment is not inline in the manifest."""
+    return (
+        fragment.WhichOneof("row_id_sequence") in ("external_row_ids", "column_row_ids")
+        or fragment.WhichOneof("created_at_version_sequence")
+        in ("external_created_at_versions", "column_created_at_versions")
+        or fragment.WhichOneof("last_updated_at_version_sequence")
+        in ("external_last_updated_at_versions", "column_last_updated_at_versions")
+    )
+
+
+def spilled(fragments: Iterable[table_pb2.DataFragment]) -> tuple[int, ...]:
+    """Return the ids of the fragments whose lineage the caller has to read."""
+    return tuple(fragment.id for fragment in fragments if is_spilled(fragment))
+
+
+def lineage_of(
+    fragment: table_pb2.DataFragment, lineages: Mapping[int, Lineage] | None = None
+) -> Lineage:
+    """Return the lineage of a fragment.
+
+    Args:
+        lineages: lineage of spilled fragments, by fragment id.
+
+    Raises:
+        UnsupportedError: the fragment is spilled and not in `lineages`.
+        CorruptFileError: a sequence does not fit the fragment's rows.
+    """
+    if is_spilled(fragment):
+        if lineages is None or fragment.id not in lineages:
+            raise UnsupportedError(
+                f"fragment {fragment.id}: its row ids or versions are outside of the manifest, "
+                f"and were not given"
+            )
+        return lineages[fragment.id]
+    rows = fragment.physical_rows
+    return Lineage(
+        parse_row_ids(fragment.inline_row_ids, rows),
+        _versions(fragment.inline_created_at_versions, rows),
+        _versions(fragment.inline_last_updated_at_versions, rows),
+    )
+
+
+def _versions(content: bytes, num_rows: int) -> UInt64s:
+    if not content:
+        return np.full(num_rows, FIRST_VERSION, np.uint64)
+    return parse_versions(content, num_rows)
+
+
+def mark_created(fragment: table_pb2.DataFragment, version: int) -> None:
+    """Record that all rows of a fragment were created in a version."""
+    content = one_version_bytes(version, fragment.physical_rows)
+    fragment.inline_created_at_versions = content
+    fragment.inline_last_updated_at_versions = content
+
+
+def mark_updated(
+    fragment: table_pb2.DataFragment,
+    version: int,
+    rows: Int64s | None = None,
+    lineages: Mapping[int, Lineage] | None = None,
+) -> None:
+    """Record that rows of a fragment changed in a version.
+
+    Args:
+        rows: ascending offsets; None for all rows.
+
+    Raises:
+        InvalidInputError: an offset is beyond the fragment's rows.
+    """
+    if rows is None:
+        fragment.inline_last_updated_at_versions = one_version_bytes(
+            version, fragment.physical_rows
+        )
+        return
+    if len(rows) and int(rows[-1]) >= fragment.physical_rows:
+        raise InvalidInputError(
+            f"fragment {fragment.id}: row {rows[-1]} changed, it has {fragment.physical_rows}"
+        )
+    versions = lineage_of(fragment, lineages).last_updated_at.copy()
+    versions[rows] = version
+    fragment.inline_last_updated_at_versions = versions_bytes(versions)
+
+
+def mark_moved(
+    fragments: Sequence[table_pb2.DataFragment],
+    num_moved: Sequence[int],
+    sources: Iterable[table_pb2.DataFragment],
+    version: int,
+    lineages: Mapping[int, Lineage] | None = None,
+) -> None:
+    """Record that rows were moved from other fragments, and keep the versions that created them.
+
+    Args:
+        fragments: records of the new fragments, with all row ids.
+        num_moved: number of leading rows of each fragment that were moved; the other rows are new.
+        sources: fragments that rows may come from, in ascending order of ids. The first fragment
+            that has a row's id is its source.
+    """
+    row_ids = np.concatenate(
+        [
+            parse_row_ids(fragment_record.inline_row_ids, fragment_record.physical_rows)[:count]
+            for fragment_record, count in zip(fragments, num_moved, strict=True)
+        ]
+        or [np.empty(0, np.uint64)]
+    )
+    created = np.full(len(row_ids), version, np.uint64)
+    left = np.ones(len(row_ids), np.bool_)
+    for source in sources:
+        if not left.any():
+            break
+        lineage = lineage_of(source, lineages)
+        order = np.argsort(lineage.row_ids, kind="stable")
+        places = np.searchsorted(lineage.row_ids, row_ids, sorter=order)
+        places[places == len(order)] = 0
+        if not len(order):
+            continue
+        hits = left & (lineage.row_ids[order[places]] == row_ids)
+        created[hits] = lineage.created_at[order[places[hits]]]
+        left &= ~hits
+    start = 0
+    for fragment, count in zip(fragments, num_moved, strict=True):
+        added = np.full(fragment.physical_rows - count, version, np.uint64)
+        versions = np.concatenate([created[start : start + count], added])
+        fragment.inline_created_at_versions = versions_bytes(versions)
+        fragment.inline_last_updated_at_versions = one_version_bytes(
+            version, fragment.physical_rows
+        )
+        start += count
