@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from alance.format.field import Field
 
 
-MAX_ID: Final = (1 << 32) - 1  # largest id of fragments and base paths
+MAX_MANIFEST_ID: Final = (1 << 32) - 1  # largest id of fragments and base paths
 
 
 async def create_data_file(
@@ -46,7 +46,7 @@ async def create_data_file(
 
 async def create_from_file(dataset: Dataset, path: str, fragment_id: int) -> table_pb2.DataFragment:
     """Return the record of a fragment of one data file; see `DatasetFragment.create_from_file`."""
-    check_count("fragment_id", fragment_id, 0, MAX_ID)
+    check_count("fragment_id", fragment_id, 0, MAX_MANIFEST_ID)
     record, num_rows = await _opened(dataset, path, None)
     return table_pb2.DataFragment(id=fragment_id, files=[record], physical_rows=num_rows)
 
@@ -57,7 +57,7 @@ async def _opened(
     if not isinstance(path, str):
         raise InvalidInputError(f"path {path!r}: expected a text")
     if base_id is not None:
-        check_count("base_id", base_id, 0, MAX_ID)
+        check_count("base_id", base_id, 0, MAX_MANIFEST_ID)
     snapshot = dataset._snapshot
     table = snapshot.table
     named = DataFile(inside(path, "data file"), {}, FileVersion.V2_1, 0, base_id)

@@ -12,7 +12,7 @@ from alance.ops.read.aggregates import count
 from alance.ops.read.options import ScanOptions, checked_defaults
 from alance.ops.read.take import sample, take, take_addresses, take_rows
 from alance.ops.version import opening
-from alance.ops.version.options import GROUP_BYTES, SMALL_ROWS
+from alance.ops.version.options import GROUP_BYTES, SMALL_FRAGMENT_ROWS
 from alance.scanner import Framed, Scanner
 from alance.session import Session
 from alance.verbs import Verbs
@@ -441,7 +441,7 @@ class Dataset(Verbs, BlobVerbs, SearchVerbs, KeyVerbs, EngineVerbs, Framed):
         return await self.scanner(columns, **options).to_polars()
 
     async def stats(
-        self, *, small_rows: int = SMALL_ROWS, with_column_bytes: bool = False
+        self, *, small_rows: int = SMALL_FRAGMENT_ROWS, with_column_bytes: bool = False
     ) -> DatasetStats:
         """Count the rows, deleted rows, fragments, files, bytes and indices of this version.
 

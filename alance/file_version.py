@@ -30,11 +30,11 @@ class FileVersion(Enum):
         Raises:
             InvalidInputError: the text is neither a known number nor a known alias.
         """
-        name = ALIASES.get(text, text)
+        name = VERSION_ALIASES.get(text, text)
         try:
             return cls(name)
         except ValueError:
-            names = [version.value for version in cls] + list(ALIASES)
+            names = [version.value for version in cls] + list(VERSION_ALIASES)
             raise InvalidInputError(
                 f"file version {text!r}: expected one of {', '.join(names)}"
             ) from None
@@ -51,7 +51,7 @@ class FileVersion(Enum):
         raise UnsupportedError(f"file version {major}.{minor}: not known to this alance")
 
 
-ALIASES: Final = {"legacy": "0.1", "stable": "2.2", "next": "2.3"}
+VERSION_ALIASES: Final = {"legacy": "0.1", "stable": "2.2", "next": "2.3"}
 
 # Version 2.0 is 0.3 in footers, and 2.0 in manifests and in files of some early writers.
 FOOTERS: Final = {

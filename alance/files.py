@@ -48,7 +48,7 @@ else:
     sources = Deferred("alance.ops.write.sources")
     page_writer = Deferred("alance.file.write.page_writer")
 
-BATCH_ROWS: Final = 64 << 10  # default number of rows per batch
+FILE_BATCH_ROWS: Final = 64 << 10  # default number of rows per batch
 NOT_OPEN: Final = "expected a writer inside of its `async with` block"
 
 
@@ -240,7 +240,7 @@ class FileReader:
             raise InvalidInputError(f"rows {start} to {stop}: the file has {self.num_rows}")
         states = ScanStates(engine.cache)
         opened = await engine.drive(self._open(columns), "open columns")
-        step = batch_size or BATCH_ROWS
+        step = batch_size or FILE_BATCH_ROWS
         for first in range(start, stop, step):
             last = min(stop, first + step)
             task = await engine.drive(opened.read(first, last, states), "scan", bulk=True)

@@ -61,7 +61,7 @@ else:
     writer = Deferred("alance.ops.write.write")
 
 
-MAX_ROWS: Final = (1 << 32) - 1  # of a fragment, whose row offsets have 32 bits
+MAX_ADDRESS_PART: Final = (1 << 32) - 1  # of a fragment, whose row offsets have 32 bits
 MAX_BYTES: Final = 1 << 62  # of a file without a limit
 
 
@@ -263,11 +263,11 @@ class DatasetFragment(Framed):
                 `write_fragments`.
         """
         number = 0 if fragment_id is None else fragment_id
-        check_count("fragment_id", number, 0, MAX_ROWS)
+        check_count("fragment_id", number, 0, MAX_ADDRESS_PART)
         session, table = table_at(dataset_uri, **place)
         await session.engine.pool.load(write_options, writer)
         options = write_options.WriteOptions.of(
-            MAX_ROWS, MAX_BYTES, data_storage_version, progress=progress, blobs=blobs
+            MAX_ADDRESS_PART, MAX_BYTES, data_storage_version, progress=progress, blobs=blobs
         )
         looks = mode != "overwrite"
         with options.reporting():

@@ -44,9 +44,9 @@ __all__ = [
 TASK_BYTES: Final = 64 << 20
 MAX_TASKS: Final = 512  # maximum number of runs that are merged at once
 RANGE_BYTES: Final = 256 << 20
-MEMORY_BYTES: Final = 256 << 20
+INDEX_MEMORY_BYTES: Final = 256 << 20
 
-_PLACES: Final = {
+_INDEXING_PLACES: Final = {
     "IndexPages": "alance.ops.index.values.ranges",
     "IndexPart": "alance.ops.index.values.runs",
     "IndexPlan": "alance.ops.index.parts",
@@ -56,7 +56,7 @@ _PLACES: Final = {
 }
 
 if not TYPE_CHECKING:  # otherwise any name would type-check
-    __getattr__, __dir__ = lazy(__name__, _PLACES)
+    __getattr__, __dir__ = lazy(__name__, _INDEXING_PLACES)
 
 
 @expanded
@@ -86,7 +86,7 @@ class IndexBuild:
         replace: bool = True,
         task_bytes: int = TASK_BYTES,
         max_tasks: int = MAX_TASKS,
-        memory_bytes: int = MEMORY_BYTES,
+        memory_bytes: int = INDEX_MEMORY_BYTES,
         done: Sequence[IndexPart] = (),
         metric: Metric = "l2",
         vectors: VectorIndexArguments | None = None,
@@ -148,7 +148,7 @@ class IndexBuild:
         parts: Sequence[IndexPart],
         *,
         range_bytes: int = RANGE_BYTES,
-        memory_bytes: int = MEMORY_BYTES,
+        memory_bytes: int = INDEX_MEMORY_BYTES,
     ) -> list[IndexRange]:
         """Split the merge into ranges of about equal bytes, which can be merged on any machine:
 
@@ -189,7 +189,7 @@ class IndexBuild:
         parts: Sequence[IndexPart],
         pages: Sequence[IndexPages] = (),
         *,
-        memory_bytes: int = MEMORY_BYTES,
+        memory_bytes: int = INDEX_MEMORY_BYTES,
         on_rows: Callable[[int], Any] | None = None,
     ) -> IndexSegment:
         """Merge the parts of all tasks into the files of the index.

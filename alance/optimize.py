@@ -55,7 +55,7 @@ __all__ = [
     "parse_duration",
 ]
 
-_PLACES: Final = {
+_OPTIMIZE_PLACES: Final = {
     "AutoCompactionMetrics": "alance.ops.upkeep.auto_compact",
     "CompactionMetrics": "alance.ops.upkeep.compact",
     "CompactionOptions": "alance.ops.upkeep.compact_plan",
@@ -66,7 +66,7 @@ _PLACES: Final = {
 }
 
 if not TYPE_CHECKING:  # otherwise any name would type-check
-    __getattr__, __dir__ = lazy(__name__, _PLACES)
+    __getattr__, __dir__ = lazy(__name__, _OPTIMIZE_PLACES)
 
 
 @expanded

@@ -65,6 +65,11 @@ else:
     text_search = Deferred("alance.ops.search.text.search")
 
 
+def _search_of(module: ModuleType) -> Any:
+    """Return the search of a module, which must be loaded."""
+    return text_search.TEXT_SEARCH if module is text_search else nearest.NEAREST_SEARCH
+
+
 @expanded
 class Scanner(Hinted):
     """A scan of a dataset or fragment; each call runs the scan again."""
@@ -90,7 +95,7 @@ class Scanner(Hinted):
             InvalidInputError: an unknown column or a bad expression.
         """
         if (module := self._search_module) is not None:
-            schema = module.KIND.schema(self._snapshot, self._columns, self._options)
+            schema = _search_of(module).schema(self._snapshot, self._columns, self._options)
         else:
             schema = ordering.output_schema(self._snapshot, self._columns, self._options)
         fields = self._blobs_as_bytes
@@ -120,7 +125,7 @@ class Scanner(Hinted):
 
     async def _search(self, module: ModuleType, columns: Columns, options: ScanOptions) -> pa.Table:
         await self._snapshot.engine.pool.load(module)
-        return await module.KIND.table(self._snapshot, columns, options)
+        return await _search_of(module).table(self._snapshot, columns, options)
 
     @property
     def _blobs_as_bytes(self) -> dict[str, Field]:

@@ -128,12 +128,16 @@ class Session:
         cache_dir_bytes: int | None = None,
         trust_versions: bool = False,
     ) -> None:
-        self._cache_bytes = _setting("cache_bytes", cache_bytes, _BYTES, CACHE_BYTES)
-        self.io_buffer_bytes = _setting("io_buffer_bytes", io_buffer_bytes, _BYTES, IO_BUFFER_BYTES)
-        self._block_cache_bytes = _setting(
-            "block_cache_bytes", block_cache_bytes, _BYTES, BLOCK_CACHE_BYTES
+        self._cache_bytes = _setting("cache_bytes", cache_bytes, _BYTE_SETTINGS, CACHE_BYTES)
+        self.io_buffer_bytes = _setting(
+            "io_buffer_bytes", io_buffer_bytes, _BYTE_SETTINGS, IO_BUFFER_BYTES
         )
-        cache_dir_bytes = _setting("cache_dir_bytes", cache_dir_bytes, _BYTES, CACHE_DIR_BYTES)
+        self._block_cache_bytes = _setting(
+            "block_cache_bytes", block_cache_bytes, _BYTE_SETTINGS, BLOCK_CACHE_BYTES
+        )
+        cache_dir_bytes = _setting(
+            "cache_dir_bytes", cache_dir_bytes, _BYTE_SETTINGS, CACHE_DIR_BYTES
+        )
         self._max_requests = _setting("max_requests", max_requests, _COUNT, None)
         threads = _setting("decode_threads", decode_threads, _COUNT, None)
         timeout = _setting("timeout", timeout, _SECONDS, TIMEOUT_S)
@@ -369,7 +373,7 @@ def _check_seconds(name: str, value: object) -> None:
         raise InvalidInputError(f"{name}={value!r}: expected a positive number of seconds")
 
 
-_BYTES: Final[_SettingKind[int]] = _SettingKind(
+_BYTE_SETTINGS: Final[_SettingKind[int]] = _SettingKind(
     _bytes, partial(check_count, least=0), "a number of bytes, such as 512MiB"
 )
 _COUNT: Final[_SettingKind[int]] = _SettingKind(int, check_count, "a number")

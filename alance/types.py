@@ -110,7 +110,7 @@ if TYPE_CHECKING:
     from alance.versioning.lock import CommitLock
     from alance.writing import BulkCommitResult, FragmentArguments
 
-_PLACES: Final = {
+_TYPE_PLACES: Final = {
     "Alteration": "alance.ops.columns.alter",
     "AutoCleanupConfig": "alance.ops.cleanup.policy",
     "BlobHandling": "alance.ops.read.options",
@@ -341,4 +341,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:  # otherwise any name would type-check
-    __getattr__, __dir__ = lazy(__name__, _PLACES)
+    __getattr__, __dir__ = lazy(__name__, _TYPE_PLACES)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from alance.io.reading.engine import Engine
 
 # Modules that verbs of a service import at their first call.
-VERBS: Final = (
+VERB_MODULES: Final = (
     "alance.ops.read.keys",
     "alance.expr.keys",
     "alance.ops.read.explain",
@@ -47,7 +47,7 @@ async def warm_up(*, session: Session | None = None) -> None:
         session: session whose threads are started; None: the loop's own session.
     """
     engine = (session or Session.of_loop()).engine
-    await engine.pool.load(*VERBS, *FILTER, LOOK_UP, *SQL, *GRAMMAR, *ENGINE)
+    await engine.pool.load(*VERB_MODULES, *FILTER, LOOK_UP, *SQL, *GRAMMAR, *ENGINE)
     await engine.pool.run(_parse)
     await _start_threads(engine)
 

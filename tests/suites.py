@@ -66,26 +66,26 @@ def suites() -> list[Suite]:
     ]
 
 
-def run(wanted: Sequence[Suite]) -> int:
+def run(expected: Sequence[Suite]) -> int:
     """Run the suites, then print a line of each; the exit code of the first that failed, or 0."""
-    present = [suite for suite in wanted if suite.absent is None]
+    present = [suite for suite in expected if suite.absent is None]
     with tempfile.TemporaryDirectory() as folder, ExitStack() as processes:
         environment = {**os.environ, **compiled_below(Path(folder, "compiled"))}
         begun = []
         for number, suite in enumerate(present):
             results = Path(folder, f"{number}.xml")
             command = [sys.executable, "-m", "pytest", *suite.arguments, f"--junitxml={results}"]
-            said = processes.enter_context(Path(folder, f"{number}.txt").open("w+"))
-            output = None if number == 0 else said
+            message = processes.enter_context(Path(folder, f"{number}.txt").open("w+"))
+            output = None if number == 0 else message
             process = subprocess.Popen(command, stdout=output, stderr=output, env=environment)
-            begun.append((suite, processes.enter_context(process), said, results))
+            begun.append((suite, processes.enter_context(process), message, results))
         codes, ran = [], []
-        for suite, process, said, results in begun:
+        for suite, process, message, results in begun:
             codes.append(process.wait())
-            said.seek(0)
-            shutil.copyfileobj(said, sys.stdout)
+            message.seek(0)
+            shutil.copyfileobj(message, sys.stdout)
             ran.append(f"  {suite.name:<8} {counts(results)} (exit code {codes[-1]})")
-    absent = [f"  {each.name:<8} {each.command}: {each.absent}" for each in wanted if each.absent]
+    absent = [f"  {each.name:<8} {each.command}: {each.absent}" for each in expected if each.absent]
     print("\nWhat ran:", *ran, sep="\n")
     print("What did not run:", *absent, sep="\n", flush=True)
     return next((code for code in codes if code), 0)
@@ -112,10 +112,10 @@ def counts(results: Path) -> str:
         total.update({name: int(suite.get(name, 0)) for name in ("tests", *NOT_PASSED)})
         seconds += float(suite.get("time", 0))
     passed = total["tests"] - sum(total[name] for name in NOT_PASSED)
-    told = [f"{passed} passed", f"{total['failures']} failed", f"{total['skipped']} skipped"]
+    message = [f"{passed} passed", f"{total['failures']} failed", f"{total['skipped']} skipped"]
     if total["errors"]:
-        told.append(f"{total['errors']} errors")
-    return f"{', '.join(told)} in {seconds:.0f} s"
+        message.append(f"{total['errors']} errors")
+    return f"{', '.join(message)} in {seconds:.0f} s"
 
 
 NOT_PASSED: Final = ("failures", "errors", "skipped")

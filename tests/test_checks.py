@@ -127,15 +127,15 @@ def test_functions_are_taken_and_others_are_not() -> None:
 
 
 async def test_every_callback_is_checked(tmp_path: Path) -> None:
-    told: Any = Told().method
+    message: Any = Told().method
     rows = {"id": range(4), "v": [[0.0, 1.0]] * 4}
     dataset = await alance.write_dataset(rows, tmp_path / "t")
     calls: dict[str, Callable[[], Awaitable[object]]] = {
-        "progress": lambda: dataset.insert(rows, progress=told),
+        "progress": lambda: dataset.insert(rows, progress=message),
         "progress.begin": lambda: alance.write_dataset(rows, tmp_path / "u", progress=Told()),
-        "scan_stats_callback": lambda: dataset.to_table(scan_stats_callback=told),
-        "progress=": lambda: dataset.create_index("v", "IVF_SQ", progress=told),
-        "progress=<": lambda: anext(dataset.tracked_files(progress=told)),
+        "scan_stats_callback": lambda: dataset.to_table(scan_stats_callback=message),
+        "progress=": lambda: dataset.create_index("v", "IVF_SQ", progress=message),
+        "progress=<": lambda: anext(dataset.tracked_files(progress=message)),
     }
     for name, call in calls.items():
         with pytest.raises(InvalidInputError, match=f"^{name}.*: expected .*not async"):

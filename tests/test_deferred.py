@@ -63,14 +63,14 @@ def test_type_checkers_see_the_modules_that_are_deferred(path: Path) -> None:
     for node in ast.walk(ast.parse(path.read_text())):
         if not isinstance(node, ast.If) or ast.unparse(node.test) != "TYPE_CHECKING":
             continue
-        for one in node.body:
-            if isinstance(one, ast.ImportFrom):
-                checked |= {n.asname or n.name: f"{one.module}.{n.name}" for n in one.names}
-        for one in node.orelse:
-            assert isinstance(one, ast.Assign)
-            assert isinstance(one.value, ast.Call)
-            (argument,) = one.value.args
-            deferred[ast.unparse(one.targets[0])] = ast.literal_eval(argument)
+        for item in node.body:
+            if isinstance(item, ast.ImportFrom):
+                checked |= {n.asname or n.name: f"{item.module}.{n.name}" for n in item.names}
+        for item in node.orelse:
+            assert isinstance(item, ast.Assign)
+            assert isinstance(item.value, ast.Call)
+            (argument,) = item.value.args
+            deferred[ast.unparse(item.targets[0])] = ast.literal_eval(argument)
     assert deferred
     for name, module in deferred.items():
         assert checked[name] == module

@@ -91,7 +91,7 @@ def test_importing_the_package_loads_what_opens_takes_and_scans() -> None:
         "alance.testing",
         "alance.viz",
     )
-    assert [one for one in loaded if one.startswith(rare)] == []
+    assert [item for item in loaded if item.startswith(rare)] == []
 
 
 def test_a_search_by_words_does_without_pandas(tmp_path: Path) -> None:

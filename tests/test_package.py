@@ -99,11 +99,11 @@ def test_errors_name_the_packages_of_an_extra() -> None:
     """Right for a clone, a wheel and a release; `alance[sql]` is for an index that has alance."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     for extra, packages in project["optional-dependencies"].items():
-        told = installing(extra)
-        assert told.endswith(f"(alance's extra `{extra}`)")
-        assert told.startswith("`pip install '")
+        message = installing(extra)
+        assert message.endswith(f"(alance's extra `{extra}`)")
+        assert message.startswith("`pip install '")
         for package in packages:
-            assert f"'{package.partition('>')[0]}" in told
+            assert f"'{package.partition('>')[0]}" in message
     for file in (ROOT / "alance").rglob("*.py"):
         assert "install alance[" not in file.read_text(), file
 

@@ -81,26 +81,26 @@ def signatures() -> Iterator[tuple[str, inspect.Signature]]:
 def names(annotation: object) -> set[str]:
     """The names in an annotation, and those in texts inside of it."""
     todo: list[ast.AST] = [ast.parse(str(annotation), mode="eval")]
-    found = set()
+    distinct = set()
     while todo:
         node = todo.pop()
         if isinstance(node, ast.Name):
-            found.add(node.id)
+            distinct.add(node.id)
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            found |= names(node.value)
+            distinct |= names(node.value)
         if not (isinstance(node, ast.Subscript) and ast.unparse(node.value) == "Literal"):
             todo.extend(ast.iter_child_nodes(node))
-    return found
+    return distinct
 
 
 def test_all_names_in_public_signatures_are_public() -> None:
-    known = {*exported(), *OUTSIDE, *dir(builtins)}
+    recognized = {*exported(), *OUTSIDE, *dir(builtins)}
     missing: dict[str, set[str]] = {}
     for where, signature in signatures():
-        annotations = [one.annotation for one in signature.parameters.values()]
+        annotations = [parameter.annotation for parameter in signature.parameters.values()]
         for annotation in [*annotations, signature.return_annotation]:
             if annotation is not inspect.Signature.empty:
-                for name in names(annotation) - known:
+                for name in names(annotation) - recognized:
                     missing.setdefault(name, set()).add(where)
     assert missing == {}
 
@@ -118,7 +118,7 @@ def imports(path: Path) -> Iterator[str]:
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("alance"):
             yield node.module or ""
         if isinstance(node, ast.Import):
-            yield from (one.name for one in node.names if one.name.startswith("alance"))
+            yield from (item.name for item in node.names if item.name.startswith("alance"))
 
 
 @pytest.mark.parametrize(
@@ -139,15 +139,15 @@ def test_engines_and_the_blocking_face_import_public_modules_alone(path: Path) -
 
 def test_types_are_where_type_checkers_look_for_them() -> None:
     tree = ast.parse(Path(alance.types.__file__).read_text())
-    found = {}
+    result = {}
     block = next(node for node in tree.body if isinstance(node, ast.If))
     for node in block.body:
         assert isinstance(node, ast.ImportFrom)
-        for one in node.names:
-            name = one.asname or one.name
-            place = f"{node.module}" if name == one.name else f"{node.module}:{one.name}"
-            found[name] = place
-    assert found == alance.types._PLACES
+        for item in node.names:
+            name = item.asname or item.name
+            place = f"{node.module}" if name == item.name else f"{node.module}:{item.name}"
+            result[name] = place
+    assert result == alance.types._TYPE_PLACES
     for name in alance.types.__all__:
         assert getattr(alance.types, name) is not None
     assert set(alance.types.__all__) <= set(dir(alance.types))
@@ -162,8 +162,10 @@ def test_types_are_where_type_checkers_look_for_them() -> None:
     ],
 )
 def test_arguments_are_the_fields_of_their_options(arguments: Any, options: Any) -> None:
-    fields = {one.name: one.type for one in dataclasses.fields(options)}
-    assert {name: one.__forward_arg__ for name, one in arguments.__annotations__.items()} == fields
+    fields = {field.name: field.type for field in dataclasses.fields(options)}
+    assert {
+        name: item.__forward_arg__ for name, item in arguments.__annotations__.items()
+    } == fields
 
 
 def test_a_scan_of_a_fragment_takes_all_but_fragments() -> None:
@@ -178,17 +180,17 @@ def test_arguments_of_a_frame_are_those_of_pyarrow() -> None:
 
 def test_arguments_of_a_cleanup_are_those_of_its_verb() -> None:
     signature = inspect.signature(alance.Dataset.cleanup_old_versions)
-    verb = {name: one.annotation for name, one in signature.parameters.items() if name != "self"}
+    verb = {name: item.annotation for name, item in signature.parameters.items() if name != "self"}
     assert verb.pop("progress") == "OnProgress | None"  # a job of Spark has its own
     arguments = alance.types.CleanupArguments.__annotations__.items()
-    assert {name: one.__forward_arg__ for name, one in arguments} == verb
+    assert {name: item.__forward_arg__ for name, item in arguments} == verb
 
 
 def test_arguments_of_spark_are_the_fields_of_its_options() -> None:
     pytest.importorskip("pyspark")
     options = import_module("alance.spark.options")
     place = {"LISTS", "path", "storage"}
-    read, written = options.ReadOptions, options.WriteOptions
+    read, written = options.ReadOptions, options.SparkWriteOptions
     assert {*SelectArguments.__annotations__} == {*read.__dataclass_fields__} - place
     assert {*ReadArguments.__annotations__} == {*SelectArguments.__annotations__} - {
         "columns",

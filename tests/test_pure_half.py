@@ -60,10 +60,10 @@ def test_the_kernels_that_read_files_know_nothing_of_the_format() -> None:
 
 
 def test_neither_format_nor_filters_touch_files() -> None:
-    found = {
+    mapping = {
         str(path.relative_to(PACKAGE)): match[0]
         for folder in ("format", "expr")
         for path in (PACKAGE / folder).rglob("*.py")
         if (match := PYTHON_CALLS.search(path.read_text()))
     }
-    assert found == {}
+    assert mapping == {}

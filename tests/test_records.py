@@ -270,8 +270,8 @@ def test_each_class_of_the_package_is_as_dataclasses_make_it() -> None:
     standard = "sys.modules['alance.base.records'] = dataclasses"
     ours, theirs = (described(DESCRIBE.replace("_replace_", by)) for by in ("", standard))
     assert len(ours) > 400
-    for mine, other in zip(ours, theirs, strict=True):
-        assert mine == other
+    for actual, other in zip(ours, theirs, strict=True):
+        assert actual == other
 
 
 def described(program: str) -> list[str]:

@@ -61,12 +61,12 @@ def words(path: Path) -> str:
 
 def headings(page: Path) -> set[str]:
     """The headings of a page: without numbers and marks; with and without brackets."""
-    found = set()
+    names = set()
     for title in re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE):
         name = re.sub(r"^(?:\d+(?:\.\d+)*\.?|Appendix \w\.) ", "", title)
         name = MARK.sub("", name).replace("`", "")
-        found |= {name, BRACKETS.sub("", name)}
-    return found
+        names |= {name, BRACKETS.sub("", name)}
+    return names
 
 
 def citations(path: Path) -> Iterator[tuple[Path, list[str]]]:
@@ -127,9 +127,9 @@ def tasks() -> Iterator[tuple[str, list[Path], list[str]]]:
         for name in GUIDED_FILE.findall(part):
             whole = name if "/" in name or name in IN_ROOT else f"{folder}/{name}"
             folder = name.rpartition("/")[0] or folder
-            there = [path for place in PLACES for path in place.glob(whole.lstrip("/"))]
-            assert there, f"{name} is not in the folder that is named before it: {part}"
-            paths += there
+            present = [path for place in PLACES for path in place.glob(whole.lstrip("/"))]
+            assert present, f"{name} is not in the folder that is named before it: {part}"
+            paths += present
         yield part, paths, GUIDED_NAME.findall(part)
 
 
@@ -161,9 +161,9 @@ def test_the_index_has_every_page() -> None:
 
 def test_the_guide_says_what_lies_in_each_folder_of_tests() -> None:
     rows = table(ROOT / "CONTRIBUTING.md", "folder of `tests/`")
-    told = [name for folders, _ in rows for name in re.findall(r"`(\w+)`", folders)]
+    names = [name for folders, _ in rows for name in re.findall(r"`(\w+)`", folders)]
     folders = {path.parent.name for path in (ROOT / "tests").glob("*/*.py")}
-    assert sorted(told) == sorted(folders)
+    assert sorted(names) == sorted(folders)
 
 
 def test_the_matrix_of_the_page_is_that_of_the_code() -> None:
@@ -213,7 +213,9 @@ def test_the_guide_of_a_package_names_what_is_there(path: Path) -> None:
     package = ".".join(path.parent.relative_to(ROOT).parts)
     guide = path.read_text().partition("Where to change what:")[2].partition('"""')[0]
     names = names_of(package)
-    rooms = {found.name for found in pkgutil.iter_modules([str(ROOT / "alance" / "ops")])}
+    rooms = {
+        iter_module.name for iter_module in pkgutil.iter_modules([str(ROOT / "alance" / "ops")])
+    }
     for name in re.findall(r"`([\w.]+)`", guide):
         room, _, rest = name.partition(".")
         if name in names or name.startswith("dataset."):  # `dataset.tags`: what users have

@@ -14,7 +14,7 @@ import alance
 import alance.sync
 from alance import types
 from alance.base import signatures
-from alance.ops.index.values.options import NAMED
+from alance.ops.index.values.options import KINDS_IN_ERRORS
 from alance.ops.index.vectors.new import INDEX_TYPES
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ SHOWN: dict[str, tuple[Any, dict[str, object]]] = {
 def test_signatures_show_each_keyword_and_its_default(name: str) -> None:
     function, expected = SHOWN[name]
     parameters = inspect.signature(function).parameters
-    assert not any(one.kind is one.VAR_KEYWORD for one in parameters.values())
+    assert not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
     assert {key: parameters[key].default for key in expected} == expected
 
 
@@ -82,9 +82,11 @@ def test_importing_the_package_makes_no_signature() -> None:
 
 def test_literals_are_the_kinds_that_are_written() -> None:
     assert set(get_args(types.VectorIndexKind)) == set(INDEX_TYPES)
-    kinds = {kind.index_type for kind in NAMED}
+    kinds = {kind.index_type for kind in KINDS_IN_ERRORS}
     assert set(get_args(types.ScalarIndexKind)) == kinds | {"JSON"}
-    assert set(get_args(types.JsonIndexKind)) == {k.index_type for k in NAMED if k.of_json}
+    assert set(get_args(types.JsonIndexKind)) == {
+        k.index_type for k in KINDS_IN_ERRORS if k.of_json
+    }
 
 
 async def test_kinds_and_metrics_are_taken_in_any_case(tmp_path: Path) -> None:

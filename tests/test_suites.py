@@ -41,8 +41,8 @@ def test_the_last_lines_tell_what_ran_and_what_did_not(
     broken = suite(tmp_path, "broken", "import nothing_of_this_name\n")
     passes = suite(tmp_path, "passes", TESTS)
     assert run([fails, broken, passes, Suite("clouds", "make clouds", absent="no cloud")]) == 1
-    said = re.sub(r"in \d+ s", "in N s", capfd.readouterr().out).splitlines()[-6:]
-    assert said == [
+    message = re.sub(r"in \d+ s", "in N s", capfd.readouterr().out).splitlines()[-6:]
+    assert message == [
         "What ran:",
         "  fails    1 passed, 1 failed, 1 skipped in N s (exit code 1)",
         "  broken   0 passed, 0 failed, 0 skipped, 1 errors in N s (exit code 2)",
@@ -71,8 +71,8 @@ def test_modules_are_compiled_once_a_run_and_not_beside_the_tests_where_that_is_
 
 def test_each_suite_is_run_or_has_a_reason() -> None:
     """Those that pytest leaves out by a mark are named."""
-    named = " ".join(one.command for one in suites())
+    named = " ".join(item.command for item in suites())
     commands = ("test", "test-spark", "test-browser", "test-azure", "test-torch", "soak", "fuzz")
     for command in commands:
         assert f"make {command}" in named
-    assert all(one.arguments or one.absent for one in suites())
+    assert all(item.arguments or item.absent for item in suites())

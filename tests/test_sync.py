@@ -92,16 +92,16 @@ def test_errors_are_the_same(uri: str) -> None:
 
 def test_threads_share_one_loop(uri: str) -> None:
     dataset = alance.sync.dataset(uri)
-    found: list[int] = []
+    numbers: list[int] = []
     threads = [
-        threading.Thread(target=lambda n=n: found.append(dataset.take([n]).num_rows))
+        threading.Thread(target=lambda n=n: numbers.append(dataset.take([n]).num_rows))
         for n in range(16)
     ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert found == [1] * 16
+    assert numbers == [1] * 16
 
 
 async def test_inside_of_another_loop(uri: str) -> None:

@@ -33,8 +33,10 @@ SYNONYMS: Final = {
     "keys": ("on",),
     "values": ("updates",),
 }
-NAMED: Final = 8  # maximum number of values that a message lists; there may be tens of thousands
-MOST: Final = (1 << 63) - 1  # largest integer in the kernels and in Arrow
+SHOWN_VALUES: Final = (
+    8  # maximum number of values that a message lists; there may be tens of thousands
+)
+INT64_MAX: Final = (1 << 63) - 1  # largest integer in the kernels and in Arrow
 
 
 def check_count(name: str, value: object, least: int = 1, most: float = float("inf")) -> None:
@@ -46,7 +48,7 @@ def check_count(name: str, value: object, least: int = 1, most: float = float("i
     is_integer = isinstance(value, int | np.integer) and not isinstance(value, bool)
     if is_integer and least <= value <= most:  # type: ignore[operator]  # it is an integer
         return
-    if most != float("inf") and (most != MOST or (is_integer and value > most)):  # type: ignore[operator]
+    if most != float("inf") and (most != INT64_MAX or (is_integer and value > most)):  # type: ignore[operator]
         expected = f"an integer from {least} to {most}"
     else:
         expected = "a positive integer" if least == 1 else f"an integer of at least {least}"
@@ -269,12 +271,12 @@ def public_arguments(options: type[T]) -> type[T]:
 
 
 def some_of(values: Sequence[object]) -> str:
-    """Format values for a message: the first `NAMED` values, and the number of further values."""
-    more = len(values) - NAMED
-    return f"{list(values[:NAMED])} and {more:,} more" if more > 0 else f"{list(values)}"
+    """Format values for a message: the first `SHOWN_VALUES`, and the number of further ones."""
+    more = len(values) - SHOWN_VALUES
+    return f"{list(values[:SHOWN_VALUES])} and {more:,} more" if more > 0 else f"{list(values)}"
 
 
 def some_columns(names: Sequence[str]) -> str:
-    """Format the names of columns for a message: the first `NAMED`, and the number of others."""
-    more = f" and {len(names) - NAMED:,} more" * (len(names) > NAMED)
-    return ", ".join(names[:NAMED]) + more
+    """Format the names of columns for a message: the first `SHOWN_VALUES`, and how many more."""
+    more = f" and {len(names) - SHOWN_VALUES:,} more" * (len(names) > SHOWN_VALUES)
+    return ", ".join(names[:SHOWN_VALUES]) + more

@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 __all__ = ["CastOptions", "Expression", "call_function", "cast", "fill_null"]
 
-_NAMES: Final = {"and_": "and", "or_": "or"}  # Arrow's names that are keywords in Python
+_KEYWORD_NAMES: Final = {"and_": "and", "or_": "or"}  # Arrow's names that are keywords in Python
 
 
 def __getattr__(name: str) -> Any:
     if name.startswith("__"):  # read by `from alance.base.compute import ...` and by inspection
         raise AttributeError(name)
     try:
-        function = _bound(_NAMES.get(name, name))
+        function = _bound(_KEYWORD_NAMES.get(name, name))
     except KeyError:
         raise AttributeError(f"Arrow has no function {name!r}") from None
     globals()[name] = function

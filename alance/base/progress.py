@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 OnProgress: TypeAlias = "Callable[[Progress], object] | bool"
 
 INTERVAL_S = 0.1  # seconds between two events of a stage: quick enough for eyes
-EXPECTED: Final = "a function or True"
+EXPECTED_PROGRESS: Final = "a function or True"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class Reporter:
         """
         if progress is None or isinstance(progress, bool):
             return cls(None) if progress else None
-        check_callback("progress", progress, EXPECTED)
+        check_callback("progress", progress, EXPECTED_PROGRESS)
         return cls(progress)
 
     def report(self, event: Progress) -> None:

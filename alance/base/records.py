@@ -30,7 +30,7 @@ else:
 
 __all__ = ["dataclass"]
 
-_NAMES: Final = (
+_RECORD_NAMES: Final = (
     "__init__",
     "__dataclass_fields__",
     "__dataclass_params__",
@@ -50,7 +50,7 @@ def _slotted(
     source = _ClassSource(
         written, own, {"frozen": frozen, "eq": eq, "repr": repr, "kw_only": kw_only}
     )
-    names = [*_NAMES, *["__repr__"] * repr, *["__eq__", "__hash__"] * eq]
+    names = [*_RECORD_NAMES, *["__repr__"] * repr, *["__eq__", "__hash__"] * eq]
     body: dict[str, Any] = {name: _Later(source) for name in names}
     if frozen:
         body |= _FROZEN

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 TIME_LIMITS: Final = (10.0, 60.0)  # seconds to connect, and to wait for an answer
 ANSWER_S: Final = 180.0  # seconds for a whole answer, even if each part arrives in time
-PAGE: Final = 1000  # names in one answer
+PAGE_NAMES: Final = 1000  # names in one answer
 TRIES: Final = 3  # retries of a request
 MAX_IDLE_PAGES: Final = 1000  # pages without a new name; a server that filters may send some
 MAX_NAMES: Final = 10_000_000  # names in one namespace: a gigabyte
@@ -164,7 +164,7 @@ class ClientBackend:
         idle = 0  # consecutive pages without a new name
         while True:
             answer = await self._call(
-                method, request, names, page_token=token, limit=PAGE, **fields
+                method, request, names, page_token=token, limit=PAGE_NAMES, **fields
             )
             before = len(result)
             page = getattr(answer, field, None)

@@ -20,7 +20,7 @@ import pyarrow as pa
 from alance.base.records import dataclass
 from alance.catalogs.backend import DELIMITER, Place, shown
 from alance.datasets import dataset
-from alance.distributed.folders import list_folders, move_table, tables_among
+from alance.distributed.folders import TABLE_SUFFIX, list_folders, move_table, tables_among
 from alance.errors import (
     AlreadyExistsError,
     CorruptFileError,
@@ -39,12 +39,11 @@ if TYPE_CHECKING:
     from alance.io.opening.credentials import StorageOptions
     from alance.session import Session
 
-SUFFIX: Final = ".lance"
 MANIFEST: Final = "__manifest"
-KEY: Final = {"lance-schema:unenforced-primary-key:position": "0"}
-SCHEMA: Final = pa.schema(
+OBJECT_ID_METADATA: Final = {"lance-schema:unenforced-primary-key:position": "0"}
+CATALOG_SCHEMA: Final = pa.schema(
     [
-        pa.field("object_id", pa.string(), nullable=False, metadata=KEY),
+        pa.field("object_id", pa.string(), nullable=False, metadata=OBJECT_ID_METADATA),
         pa.field("object_type", pa.string(), nullable=False),
         pa.field("location", pa.string()),
         pa.field("metadata", pa.string()),
@@ -93,7 +92,7 @@ class DirectoryBackend:
         place = self._place(MANIFEST)
         try:
             table = await write_dataset(
-                SCHEMA.empty_table(),
+                CATALOG_SCHEMA.empty_table(),
                 place.uri,
                 storage_options=place.storage_options,
                 session=self._session,
@@ -145,7 +144,11 @@ class DirectoryBackend:
         rows = await (await self._manifest()).below(namespace, "table")
         if not namespace:
             folders = await self._folders(self.uri)
-            own = {name.removesuffix(SUFFIX): name for name in folders if name.endswith(SUFFIX)}
+            own = {
+                name.removesuffix(TABLE_SUFFIX): name
+                for name in folders
+                if name.endswith(TABLE_SUFFIX)
+            }
             rows = own | rows
         if include_declared:
             return list(rows)
@@ -165,12 +168,12 @@ class DirectoryBackend:
         if row is not None:
             return self._place(_checked(row["location"], names))
         if len(names) == 1 and await self._is_in_root(names[0]):
-            return self._place(names[0] + SUFFIX)
+            return self._place(names[0] + TABLE_SUFFIX)
         raise TableNotFoundError(f"catalog {self.uri!r}: no table {shown(names)!r}")
 
     async def _is_in_root(self, name: str) -> bool:
         """True if the folder `name.lance` has subfolders, as every table's folder has."""
-        return bool(await self._folders(self._place(name + SUFFIX).uri))
+        return bool(await self._folders(self._place(name + TABLE_SUFFIX).uri))
 
     async def begin(self, names: Names) -> Place:
         return await self._begin(await self._manifest(), names)
@@ -183,7 +186,7 @@ class DirectoryBackend:
         if _row(rows, names, "table") or (not namespace and await self._is_in_root(name)):
             raise _taken(self.uri, names, "table")
         if not namespace:  # the folder reserves the name: the write fails if it exists
-            return self._place(name + SUFFIX)
+            return self._place(name + TABLE_SUFFIX)
         # A unique folder, independent of other attempts.
         return self._place(f"{uuid.uuid4().hex[:8]}_{DELIMITER.join(names)}")
 
@@ -207,7 +210,7 @@ class DirectoryBackend:
         manifest = await self._manifest()
         old = await self._find(manifest, names)
         place = await self._begin(manifest, new)
-        if names[0] + SUFFIX != self._folder(old):
+        if names[0] + TABLE_SUFFIX != self._folder(old):
             await manifest.rename(names, new)
             return
         await move_table(old.uri, place.uri, storage_options=self._options, session=self._session)
@@ -287,7 +290,7 @@ class _CatalogManifest:
             "base_objects": None,
         }
         merge = self.table.merge_insert("object_id").when_matched_fail()
-        await merge.when_not_matched_insert_all().execute([row], schema=SCHEMA)
+        await merge.when_not_matched_insert_all().execute([row], schema=CATALOG_SCHEMA)
 
     async def rename(self, names: Names, new: Names) -> None:
         assert self.table is not None

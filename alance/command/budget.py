@@ -36,7 +36,7 @@ class Share:
         )
 
 
-class Budget:
+class MaintenanceBudget:
     """Budget of bytes, requests and seconds for all tables together.
 
     Args:

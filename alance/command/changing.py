@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import alance
 from alance.command.arguments import add, add_version, names, opened, options, pair, storage
-from alance.command.files import FORMATS, reader_of
+from alance.command.files import FORMAT_BY_ENDING, reader_of
 from alance.command.output import OutputFacts, OutputRows, human_bytes
 from alance.command.terminal import is_terminal
 
@@ -41,7 +41,9 @@ def _add_writes(parsers: Parsers) -> None:
             nargs="+",
             help="paths of files with the same columns, or of folders of such files",
         )
-        parser.add_argument("--format", choices=sorted(set(FORMATS.values())), help="of the files")
+        parser.add_argument(
+            "--format", choices=sorted(set(FORMAT_BY_ENDING.values())), help="of the files"
+        )
         parser.add_argument(
             "--without-folders",
             action="store_true",

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 # pyarrow's name of each file format, by the suffix of file names.
-FORMATS = {
+FORMAT_BY_ENDING = {
     ".parquet": "parquet",
     ".csv": "csv",
     ".json": "json",
@@ -33,10 +33,10 @@ FORMATS = {
     ".ipc": "ipc",
     ".feather": "ipc",
 }
-NO_VALUE = "__HIVE_DEFAULT_PARTITION__"  # name for null
+HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"  # name for null
 JSON_BLOCK_BYTES = 1 << 20  # bytes of JSON lines that become one batch
 _INTEGER = re.compile(r"-?\d{1,18}", re.ASCII)
-_DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+_PARTITION_DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ def _folders(path: Path) -> dict[str, str | None]:
         key, sign, text = folder.name.partition("=")
         if not sign or not key:
             break
-        folders.setdefault(unquote(key), None if text == NO_VALUE else unquote(text))
+        folders.setdefault(unquote(key), None if text == HIVE_NULL else unquote(text))
     return dict(reversed(folders.items()))
 
 
@@ -160,7 +160,7 @@ def _type_of(texts: set[str]) -> pa.DataType:
 
 
 def _is_date(text: str) -> bool:
-    if not _DATE.fullmatch(text):
+    if not _PARTITION_DATE.fullmatch(text):
         return False
     try:
         date.fromisoformat(text)
@@ -256,8 +256,8 @@ def _format_of(path: Path) -> str:
     Raises:
         InvalidInputError: the suffix of the file's name is unknown.
     """
-    form = FORMATS.get(path.suffix.lower())
+    form = FORMAT_BY_ENDING.get(path.suffix.lower())
     if form is None:
-        endings = ", ".join(sorted(FORMATS))
+        endings = ", ".join(sorted(FORMAT_BY_ENDING))
         raise InvalidInputError(f"{path}: unknown ending; expected {endings}, or --format")
     return form

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import alance
 from alance.command.arguments import add, add_reclaimable, add_version, opened, pair, storage
-from alance.command.budget import Budget
+from alance.command.budget import MaintenanceBudget
 from alance.command.output import OutputFacts, OutputRows, Text, human_bytes
 from alance.command.terminal import escaped, is_terminal
 from alance.optimize import parse_duration
@@ -228,7 +228,7 @@ async def _round(
     Returns:
         The results in the order of the tables, and `start` for the next round.
     """
-    budget = Budget(args.max_bytes, args.max_requests, args.max_seconds, args.at_once)
+    budget = MaintenanceBudget(args.max_bytes, args.max_requests, args.max_seconds, args.at_once)
     if not isinstance(tables, alance.Catalog):
         result = await _tried("", partial(_itself, tables), args, budget)
         return [result], 0
@@ -262,7 +262,7 @@ async def _tried(
     name: str,
     opening: Callable[[], Awaitable[Dataset]],
     args: argparse.Namespace,
-    budget: Budget,
+    budget: MaintenanceBudget,
 ) -> _Result:
     """Maintain a table; a failure becomes the error of the result.
 

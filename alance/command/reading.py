@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from alance.command.arguments import Parsers
 
-FORMATS = ("jsonl", "csv", "arrow", "parquet")
+OUTPUT_FORMATS = ("jsonl", "csv", "arrow", "parquet")
 
 
 def add_to(parsers: Parsers) -> None:
@@ -51,7 +51,7 @@ def add_to(parsers: Parsers) -> None:
     parser.add_argument("--columns", type=names, help="names or dotted paths")
     add_version(parser)
     parser = add(parsers, "cat", cat, "all rows to the output, as a stream")
-    parser.add_argument("--format", choices=FORMATS, default="jsonl", help="default: jsonl")
+    parser.add_argument("--format", choices=OUTPUT_FORMATS, default="jsonl", help="default: jsonl")
     parser.add_argument("--limit", type=int, help="at most so many rows")
     add_version(parser)
     add_rows(parser)
@@ -68,7 +68,7 @@ def _add_sql(parsers: Parsers) -> None:
     parser = add(parsers, "sql", sql, "a query in SQL, by DuckDB; the table is named `dataset`")
     parser.add_argument("query", help='such as "select kind, count(*) from dataset group by kind"')
     parser.add_argument(
-        "--format", choices=FORMATS, help="write the result to the output in this format"
+        "--format", choices=OUTPUT_FORMATS, help="write the result to the output in this format"
     )
     parser.add_argument(
         "--table",

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from alance.command.arguments import Parsers
 
-LOCAL = ("127.0.0.1", "localhost", "::1", "[::1]")
+LOCAL_HOSTS = ("127.0.0.1", "localhost", "::1", "[::1]")
 GRACE_S = 30
 DRAIN_S = 2.0
 MOST_MS = (1 << 31) - 1  # largest timeout in milliseconds that the system accepts
@@ -121,7 +121,7 @@ async def serve(args: argparse.Namespace) -> None:
         raise InvalidInputError(f"--every {args.every}: expected --maintain beside it")
     tables = _tables(args.tables)
     token = _token(args)
-    is_local = args.host in LOCAL
+    is_local = args.host in LOCAL_HOSTS
     if token is None and not is_local and not args.without_token:
         raise InvalidInputError(
             f"--host {args.host}: others reach it; expected --token-file, $ALANCE_SERVE_TOKEN or "
@@ -130,7 +130,7 @@ async def serve(args: argparse.Namespace) -> None:
     handler = logging.StreamHandler()
     handler.setFormatter(EscapedFormatter("%(asctime)s %(name)s %(levelname)s %(message)s"))
     logging.basicConfig(handlers=[handler])
-    service = _service(tables, args, token, hosts=LOCAL if is_local and token is None else ())
+    service = _service(tables, args, token, hosts=LOCAL_HOSTS if is_local and token is None else ())
     config = uvicorn.Config(
         service.app,
         host=args.host,

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 FOLDER_COPIES_AT_ONCE: Final = 16
 CHECKED_AT_ONCE: Final = 32  # tables of a folder checked concurrently
+TABLE_SUFFIX: Final = ".lance"
 
 
 async def list_folders(uri: str, **place: Unpack[OpenArguments]) -> list[str]:

@@ -30,6 +30,7 @@ from alance.ops.read.rows import ChosenRows, num_rows_of
 from alance.ops.read.scan import scanned
 from alance.ops.read.window import cut_table
 from alance.ops.version import pickled
+from alance.ops.version.options import UNKNOWN_FILE_BYTES
 from alance.ops.version.projection import META
 from alance.ops.version.snapshot import Snapshot
 from alance.scanner import Scanner
@@ -113,12 +114,11 @@ def fragments_of(dataset: Dataset) -> Sequence[Fragment]:
     return dataset._snapshot.manifest.fragments
 
 
-BLOB: Final = b"lance-encoding:blob"
+BLOB_KEY: Final = b"lance-encoding:blob"
 MAX_PIECES: Final = 4096  # fragments per split, whose message then is below a megabyte
 FILE_COST: Final = 64 << 10  # cost of opening a file, as the number of bytes read in that time
-UNKNOWN_BYTES: Final = 64 << 20  # assumed size of a file that the manifest does not record
 WORTH_A_TASK: Final = 1 << 20  # about the number of bytes read while a task starts
-MIN_ROWS: Final = 4096  # minimum rows of a piece of a fragment
+MIN_PIECE_ROWS: Final = 4096  # minimum rows of a piece of a fragment
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +235,7 @@ def _pieces(
     for start, stop in ranges:
         length = stop - start
         num_bytes = size * length // total
-        count = min(-(-num_bytes // target), length // MIN_ROWS)
+        count = min(-(-num_bytes // target), length // MIN_PIECE_ROWS)
         if num_bytes <= target * 1.25 or count < 2:
             count = 1
         if (start, stop, count) == (0, rows, 1):
@@ -272,7 +272,7 @@ def fragment_bytes(fragment: Fragment, fields: frozenset[int] | None = None) -> 
             if not held:
                 continue
             share = held / len(file.columns)
-        total += FILE_COST + int((file.num_bytes or UNKNOWN_BYTES) * share)
+        total += FILE_COST + int((file.num_bytes or UNKNOWN_FILE_BYTES) * share)
     return max(1, total)
 
 
@@ -401,7 +401,7 @@ def _members(path: tuple[str, ...], field: pa.Field, kept: pa.DataType) -> list[
 
 def _has_blobs(field: pa.Field) -> bool:
     kind = field.type
-    if isinstance(kind, pa.BaseExtensionType) or BLOB in (field.metadata or {}):
+    if isinstance(kind, pa.BaseExtensionType) or BLOB_KEY in (field.metadata or {}):
         return True
     return any(_has_blobs(kind.field(number)) for number in range(kind.num_fields))
 

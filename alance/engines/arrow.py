@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 COUNTED_ROWS: Final = 64 << 10  # rows per batch of nulls, which is returned repeatedly
 # Path of a file for Arrow's own scanner, which must never be used. Reading fails, because no file
 # can be below this path.
-NOWHERE: Final = "/dev/null/an ArrowDataset is read by its own `scanner` and `to_batches` alone"
+UNREADABLE_PATH: Final = (
+    "/dev/null/an ArrowDataset is read by its own `scanner` and `to_batches` alone"
+)
 
 
 class ArrowScanner:
@@ -98,7 +100,7 @@ class ArrowDataset(pads.UnionDataset):  # type: ignore[misc]
         self._dataset = dataset.pinned()
         self._bridge = bridge or Bridge()
         self._schema = self._scan().projected_schema
-        fragment = pads.IpcFileFormat().make_fragment(NOWHERE, fs.LocalFileSystem())
+        fragment = pads.IpcFileFormat().make_fragment(UNREADABLE_PATH, fs.LocalFileSystem())
         files = pads.FileSystemDataset([fragment], self._schema, fragment.format)
         super().__init__(self._schema, [files])
 

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 SCAN: Final = "PYTHON_ARROW_SCAN"
 LIMITS: Final = ("LIMIT", "STREAMING_LIMIT")
-COUNT: Final = "UNGROUPED_AGGREGATE"
-MOST_ROWS: Final = 1 << 60  # `LIMIT NULL` is 2 ** 63 - 1 in a plan
-WORDS: Final = re.compile(
+COUNT_OPERATOR: Final = "UNGROUPED_AGGREGATE"
+MAX_LIMIT_ROWS: Final = 1 << 60  # `LIMIT NULL` is 2 ** 63 - 1 in a plan
+LIMIT_WORDS: Final = re.compile(
     r"\b(limit|count|fetch)\b", re.IGNORECASE
 )  # queries with one of these words are planned twice
 
@@ -48,12 +48,12 @@ def pushed(
 ) -> Pushed:
     """Return the limit or count of a query with a single scan; neither for other queries.
 
-    Cost: DuckDB plans the query once more if the text has one of `WORDS`. No rows are read.
+    Cost: DuckDB plans the query once more if the text has one of `LIMIT_WORDS`. No rows are read.
     """
     if len(statements) != 1 or statements[0].type is not duckdb.StatementType.SELECT:
         return Pushed()
     query = statements[0].query
-    if not WORDS.search(query):
+    if not LIMIT_WORDS.search(query):
         return Pushed()
     try:
         rows = connection.execute(f"explain (format json) {query}", params).fetchall()
@@ -81,10 +81,10 @@ def _of_chain(chain: list[dict[str, Any]]) -> Pushed:
         name, info = node["name"], node.get("extra_info", {})
         if name in LIMITS:
             limit, offset = info.get("Limit", ""), info.get("Offset", "0")
-            if not (limit.isdigit() and offset.isdigit()) or int(limit) > MOST_ROWS:
+            if not (limit.isdigit() and offset.isdigit()) or int(limit) > MAX_LIMIT_ROWS:
                 return Pushed()
             return Pushed(limit=int(limit) + int(offset))
-        if name == COUNT:
+        if name == COUNT_OPERATOR:
             aggregates = info.get("Aggregates")
             aggregates = [aggregates] if isinstance(aggregates, str) else aggregates
             return Pushed(counts=bool(aggregates) and {*aggregates} == {"count_star()"})

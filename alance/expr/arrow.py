@@ -28,7 +28,7 @@ else:
 
 _QUOTED: Final = r'"[^"]*"'
 _NESTED: Final = r"FieldRef\.Nested\(((?:FieldRef\.Name\([^()]*\) ?)+)\)"
-_NAME: Final = r"FieldRef\.Name\(([^()]*)\)"
+_FIELD_NAME: Final = r"FieldRef\.Name\(([^()]*)\)"
 _ABSENT: Final = r"No match for (FieldRef\..*?\)+) in "
 
 
@@ -94,7 +94,7 @@ class ArrowCondition:
         except FAILURES as error:
             absent = re.match(_ABSENT, str(error))
             if absent is not None:
-                path = join_path(re.findall(_NAME, absent[1]))
+                path = join_path(re.findall(_FIELD_NAME, absent[1]))
                 raise unknown("column", path, schema.names) from error
             raise Problem(one_line(error)) from error
         if not is_value and not pa.types.is_boolean(values.type):
@@ -110,7 +110,7 @@ class ArrowCondition:
         """Return the paths of a column's fields in the text, or its name if it is read whole."""
         if not pa.types.is_struct(field.type):
             return [field.name]
-        references = [re.findall(_NAME, nested) for nested in re.findall(_NESTED, text)]
+        references = [re.findall(_FIELD_NAME, nested) for nested in re.findall(_NESTED, text)]
         paths = [names for names in references if names[0] == field.name]
         is_whole = field.name in re.sub(_NESTED, "", text)
         if is_whole or not paths:

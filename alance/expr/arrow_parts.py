@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     import pyarrow.compute as pc
 
-    from alance.expr.arrow_tokens import Token
+    from alance.expr.arrow_tokens import ExpressionToken
 
 _JUNCTIONS: Final = {"and_kleene": True, "and": True, "or_kleene": False, "or": False}
 _OPERATORS: Final = {
@@ -78,7 +78,9 @@ def implied_by(expression: pc.Expression, schema: pa.Schema) -> Implied | None:
 class _Reader:
     """Reader of the serialized parts in order."""
 
-    def __init__(self, items: Sequence[Token], batch: pa.RecordBatch, schema: pa.Schema) -> None:
+    def __init__(
+        self, items: Sequence[ExpressionToken], batch: pa.RecordBatch, schema: pa.Schema
+    ) -> None:
         self._items = items
         self._batch = batch
         self._schema = schema

@@ -26,13 +26,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 _LINE: Final = re.compile(r"(call|end|literal|field_ref|nested_field_ref|options): '(.*)'")
-_ZERO: Final = "zero"  # placeholder for the number of the column that holds the literal 0.0
+_ZERO_PLACEHOLDER: Final = (
+    "zero"  # placeholder for the number of the column that holds the literal 0.0
+)
 
-Token = tuple[str, str]
+ExpressionToken = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ExpressionPart:
     """A part of an expression.
 
     Attributes:
@@ -41,17 +43,17 @@ class Part:
         tail: tokens after the arguments: options and end of a call, or names of a nested field.
     """
 
-    head: Token
-    args: tuple[Part, ...] = ()
-    tail: tuple[Token, ...] = ()
+    head: ExpressionToken
+    args: tuple[ExpressionPart, ...] = ()
+    tail: tuple[ExpressionToken, ...] = ()
 
-    def tokens(self) -> list[Token]:
+    def tokens(self) -> list[ExpressionToken]:
         """Return all tokens of the part in order."""
-        tokens: list[Token] = []
-        pending: list[Part | Token] = [self]
+        tokens: list[ExpressionToken] = []
+        pending: list[ExpressionPart | ExpressionToken] = [self]
         while pending:  # a loop, not recursion: chains of terms are deep
             part = pending.pop()
-            if isinstance(part, Part):
+            if isinstance(part, ExpressionPart):
                 tokens.append(part.head)
                 pending += (*reversed(part.tail), *reversed(part.args))
             else:
@@ -59,7 +61,7 @@ class Part:
         return tokens
 
 
-def serialized(expression: pc.Expression) -> tuple[list[Token], pa.RecordBatch] | None:
+def serialized(expression: pc.Expression) -> tuple[list[ExpressionToken], pa.RecordBatch] | None:
     """Return the tokens of an expression and the batch of its literals.
 
     Returns None if a line of the serialized form is not a known token.
@@ -100,15 +102,17 @@ def with_float_order(
 
 @dataclass(slots=True)
 class _Rewriter:
-    tokens: Sequence[Token]
+    tokens: Sequence[ExpressionToken]
     batch: pa.RecordBatch
     schema: pa.Schema
     type_of: Callable[[pc.Expression], pa.DataType]
     is_changed: bool = field(default=False, init=False)
 
-    def rewritten(self) -> Part:
+    def rewritten(self) -> ExpressionPart:
         """Parse all tokens into one part, with its comparisons rewritten."""
-        calls: list[tuple[Token, list[Part], list[Token]]] = [(("call", ""), [], [])]
+        calls: list[tuple[ExpressionToken, list[ExpressionPart], list[ExpressionToken]]] = [
+            (("call", ""), [], [])
+        ]
         tokens = iter(self.tokens)
         for token in tokens:
             kind, value = token
@@ -118,17 +122,19 @@ class _Rewriter:
                 calls[-1][2].append(token)
             elif kind == "end":
                 head, args, tail = calls.pop()
-                calls[-1][1].append(self._call(Part(head, tuple(args), (*tail, token))))
+                calls[-1][1].append(self._call(ExpressionPart(head, tuple(args), (*tail, token))))
             else:
                 names = islice(tokens, int(value) if kind == "nested_field_ref" else 0)
-                calls[-1][1].append(Part(token, (), tuple(names)))
+                calls[-1][1].append(ExpressionPart(token, (), tuple(names)))
         return calls[0][1][0]
 
-    def expression(self, part: Part) -> pc.Expression:
+    def expression(self, part: ExpressionPart) -> pc.Expression:
         """Deserialize a part as an expression."""
         columns = [*self.batch.columns, pa.array([0.0])]
         zero = str(len(columns) - 1)
-        tokens = [(kind, zero if value == _ZERO else value) for kind, value in part.tokens()]
+        tokens = [
+            (kind, zero if value == _ZERO_PLACEHOLDER else value) for kind, value in part.tokens()
+        ]
         fields = [pa.field("", column.type) for column in columns]
         schema = pa.schema(fields, pa.KeyValueMetadata(tokens))
         sink = pa.BufferOutputStream()
@@ -136,7 +142,7 @@ class _Rewriter:
             writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
         return pc.Expression._deserialize(sink.getvalue())
 
-    def _call(self, part: Part) -> Part:
+    def _call(self, part: ExpressionPart) -> ExpressionPart:
         _, name = part.head
         if name in _COMPLEMENTS and len(part.args) == 2:
             return self._compared(name, *part.args)
@@ -144,7 +150,7 @@ class _Rewriter:
             return self._listed(part)
         return part
 
-    def _compared(self, name: str, left: Part, right: Part) -> Part:
+    def _compared(self, name: str, left: ExpressionPart, right: ExpressionPart) -> ExpressionPart:
         floats = [side for side in (left, right) if self._is_floating(side)]
         if not floats:
             return _call(name, left, right)
@@ -167,7 +173,7 @@ class _Rewriter:
         above = _call("and_not", nans[right], nans[left]) if left in nans else nans[right]
         return _call("or", plain, above)
 
-    def _listed(self, part: Part) -> Part:
+    def _listed(self, part: ExpressionPart) -> ExpressionPart:
         """Add all NaNs and both zeros to the values of `is_in`, which compares bits."""
         (values,) = part.args
         if not self._is_floating(values):
@@ -180,13 +186,13 @@ class _Rewriter:
         if pc.any(pc.is_nan(items)).as_py():
             others.append(_call("is_nan", values))
         if pc.any(pc.equal(pc.cast(items, pa.float64()), as_scalar(0.0))).as_py():
-            others.append(_call("equal", values, Part(("literal", _ZERO))))
+            others.append(_call("equal", values, ExpressionPart(("literal", _ZERO_PLACEHOLDER))))
         for other in others:
             self.is_changed = True
             part = _call("or_kleene", part, _call("and_kleene", _call("is_valid", values), other))
         return part
 
-    def _is_floating(self, part: Part) -> bool:
+    def _is_floating(self, part: ExpressionPart) -> bool:
         kind, value = part.head
         if kind == "literal":
             type_ = self.batch.column(int(value)).type
@@ -196,7 +202,7 @@ class _Rewriter:
             type_ = self.type_of(self.expression(part))
         return bool(pa.types.is_floating(plain_type(type_)))
 
-    def _is_number(self, part: Part) -> bool:
+    def _is_number(self, part: ExpressionPart) -> bool:
         """True if a part is a literal other than NaN."""
         kind, value = part.head
         if kind != "literal":
@@ -217,5 +223,5 @@ _COMPLEMENTS: Final = {
 }
 
 
-def _call(name: str, *args: Part) -> Part:
-    return Part(("call", name), args, (("end", name),))
+def _call(name: str, *args: ExpressionPart) -> ExpressionPart:
+    return ExpressionPart(("call", name), args, (("end", name),))

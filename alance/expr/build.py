@@ -342,7 +342,7 @@ _BUILDERS: Final[dict[str, Callable[[Builder, SyntaxTree], Node]]] = {
     "Literal": Builder.literal,
     "Placeholder": Builder.placeholder,
     "HexString": Builder.hexadecimal,
-    "Boolean": lambda _, tree: logic.TRUE if tree.first else logic.FALSE,
+    "Boolean": lambda _, tree: logic.TRUE_LITERAL if tree.first else logic.FALSE_LITERAL,
     "Null": lambda *_: NULL_LITERAL,
     "Neg": lambda builder, tree: negative(builder.build(tree.first)),
     "DPipe": lambda builder, tree: text.appended(

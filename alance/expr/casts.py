@@ -21,7 +21,7 @@ _TRUTHS: Final = {
     **dict.fromkeys(("t", "tr", "tru", "true", "y", "ye", "yes", "on", "1"), True),
     **dict.fromkeys(("f", "fa", "fal", "fals", "false", "n", "no", "of", "off", "0"), False),
 }
-_UNITS: Final = ("s", "ms", "us", "ns")
+_ORDERED_UNITS: Final = ("s", "ms", "us", "ns")
 _SIGNED: Final = {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
 _UNSIGNED: Final = {8: pa.uint8(), 16: pa.uint16(), 32: pa.uint32(), 64: pa.uint64()}
 _INTEGER_DIGITS: Final = {8: 3, 16: 5, 32: 10, 64: 20}
@@ -76,7 +76,7 @@ def common_type(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
         return _common_moment(left, right)
     for check in (pa.types.is_duration, pa.types.is_time):
         if check(left) and check(right):
-            unit = max(left.unit, right.unit, key=_UNITS.index)
+            unit = max(left.unit, right.unit, key=_ORDERED_UNITS.index)
             return pa.duration(unit) if pa.types.is_duration(left) else pa.time64("ns")
     return None
 
@@ -183,7 +183,7 @@ def _common_moment(left: pa.DataType, right: pa.DataType) -> pa.DataType:
     if any(pa.types.is_date64(t) for t in (left, right)):
         units.append("ms")
     zone = zones[0] if zones else None
-    return pa.timestamp(max(units, key=_UNITS.index), zone)
+    return pa.timestamp(max(units, key=_ORDERED_UNITS.index), zone)
 
 
 def _is_clock(type_: pa.DataType) -> bool:

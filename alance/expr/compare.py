@@ -47,7 +47,7 @@ COMPARISON_KERNELS: Final = {
     ">": pc.greater,
     ">=": pc.greater_equal,
 }
-NULL: Final = Literal(as_scalar(None, pa.bool_()))
+NULL_BOOLEAN: Final = Literal(as_scalar(None, pa.bool_()))
 
 # A literal between two integers is compared by the lower one: the operator to use for each
 # operator.
@@ -70,7 +70,7 @@ def _compared(op: str, left: Node, right: Node) -> Node:
     if isinstance(left, Literal) and not isinstance(right, Literal):
         op, left, right = FLIPPED[op], right, left
     if is_nothing(left) or is_nothing(right):
-        return NULL
+        return NULL_BOOLEAN
     if isinstance(right, Literal) and not isinstance(left, Literal):
         return _against_literal(op, left, right)
     if pa.types.is_nested(left.type) or pa.types.is_nested(right.type):

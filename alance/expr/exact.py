@@ -31,22 +31,24 @@ if TYPE_CHECKING:
 
 Moments = TypeVar("Moments", pa.Array, pa.Scalar)
 
-DAY: Final = 86400
+DAY_SECONDS: Final = 86400
 PER_SECOND: Final = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
-EPOCH: Final = date(1970, 1, 1).toordinal()
+EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
 MAX_EXPONENT: Final = 400  # beyond all column types; keeps `1e999999999` from being written out
 
 # A fraction of a million digits would take minutes. This many digits distinguish a number from all
 # values of a column: ROUND_05UP never rounds a number to a value that it does not equal.
 _FEW_DIGITS: Final = Context(prec=3 * MAX_EXPONENT, rounding=ROUND_05UP)
-_EXACT: Final = Context(prec=MAX_PREC, Emin=MIN_EMIN, Emax=MAX_EMAX)
+_WIDE_CONTEXT: Final = Context(prec=MAX_PREC, Emin=MIN_EMIN, Emax=MAX_EMAX)
 
 _MOMENT: Final = re.compile(
     r"\s*(\d{4})-(\d{1,2})-(\d{1,2})"
     r"(?:[T ](\d{1,2}):(\d{2})(?::(\d{2})(?:\.(\d{1,18}))?)?\s*(Z|z|[+-]\d{2}(?::?\d{2})?)?)?\s*",
     re.ASCII,
 )
-_TIME: Final = re.compile(r"\s*(\d{1,2}):(\d{2})(?::(\d{2})(?:\.(\d{1,18}))?)?\s*", re.ASCII)
+_TIME_LITERAL: Final = re.compile(
+    r"\s*(\d{1,2}):(\d{2})(?::(\d{2})(?:\.(\d{1,18}))?)?\s*", re.ASCII
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +100,7 @@ class Digits:
         for number in map(Decimal, self.texts):
             if number and abs(number.adjusted()) > MAX_EXPONENT:
                 continue
-            scaled = number.scaleb(places, _EXACT) if number else number
+            scaled = number.scaleb(places, _WIDE_CONTEXT) if number else number
             whole = int(scaled) if number else 0
             if whole == scaled and scale.low <= whole <= scale.high:
                 wholes.append(whole)
@@ -118,7 +120,7 @@ def scale_of(type_: pa.DataType) -> Scale | None:
         return Scale("number", Fraction(10) ** -type_.scale, -most, most)
     quantity, unit = "moment", Fraction(1)
     if pa.types.is_date32(type_):
-        unit = Fraction(DAY)
+        unit = Fraction(DAY_SECONDS)
     elif pa.types.is_date64(type_):
         unit = Fraction(1, 1000)
     elif pa.types.is_timestamp(type_):
@@ -220,7 +222,7 @@ def date_literal(text: str) -> Literal:
         Problem: the text is not a date.
     """
     seconds, _ = moment_seconds(text)
-    return Literal(as_scalar(math.floor(seconds / DAY), pa.date32()))
+    return Literal(as_scalar(math.floor(seconds / DAY_SECONDS), pa.date32()))
 
 
 def time_literal(text: str) -> Literal:
@@ -229,9 +231,9 @@ def time_literal(text: str) -> Literal:
     Raises:
         Problem: the text is not a time of day.
     """
-    match = _TIME.fullmatch(text)
-    seconds = _time_seconds(*match.groups()) if match else Fraction(DAY)
-    if seconds >= DAY:
+    match = _TIME_LITERAL.fullmatch(text)
+    seconds = _time_seconds(*match.groups()) if match else Fraction(DAY_SECONDS)
+    if seconds >= DAY_SECONDS:
         raise Problem(f"not a time of day: {text!r}, expected 'HH:MM:SS'")
     return Literal(as_scalar(math.floor(seconds * 10**9), pa.time64("ns")))
 
@@ -247,22 +249,22 @@ def moment_seconds(text: str) -> tuple[Fraction, bool]:
         raise Problem(f"not a date or timestamp: {text!r}, expected 'YYYY-MM-DD[ HH:MM:SS[.f][Z]]'")
     year, month, day, hour, minute, second, fraction, zone = match.groups()
     try:
-        days = date(int(year), int(month), int(day)).toordinal() - EPOCH
+        days = date(int(year), int(month), int(day)).toordinal() - EPOCH_ORDINAL
     except ValueError as error:
         raise Problem(f"not a date: {text!r} ({error})") from None
     seconds = _time_seconds(hour or "0", minute or "0", second, fraction)
-    if seconds >= DAY:
+    if seconds >= DAY_SECONDS:
         raise Problem(f"not a time of day: {text!r}")
     if zone and zone not in "Zz":
         hours, minutes = int(zone[1:3]), int(zone[3:].lstrip(":") or 0)
         offset = hours * 3600 + minutes * 60
         seconds -= -offset if zone[0] == "-" else offset
-    return days * DAY + seconds, zone is not None
+    return days * DAY_SECONDS + seconds, zone is not None
 
 
 def _time_seconds(hour: str, minute: str, second: str | None, fraction: str | None) -> Fraction:
     if int(minute) > 59 or int(second or 0) > 59:
-        return Fraction(DAY)
+        return Fraction(DAY_SECONDS)
     whole = int(hour) * 3600 + int(minute) * 60 + int(second or 0)
     return whole + (Fraction(int(fraction), 10 ** len(fraction)) if fraction else Fraction(0))
 

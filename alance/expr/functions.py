@@ -131,7 +131,7 @@ _REAL: Final = {
 _REAL_2: Final = {"power": pc.power, "pow": pc.power, "atan2": pc.atan2}
 _ONE: Final = Literal(as_scalar(1))
 _ALL: Final = Literal(as_scalar(lists.MAX_BATCH_ITEMS))
-_LENGTH: Final = text.plain_text(pc.utf8_length)
+_CHARACTER_LENGTH: Final = text.plain_text(pc.utf8_length)
 
 FUNCTIONS: Final[dict[str, Function]] = {
     **{name: Function(1, 1, arithmetic.real_function(kernel)) for name, kernel in _REAL.items()},
@@ -161,9 +161,9 @@ FUNCTIONS: Final[dict[str, Function]] = {
     "upper": Function(1, 1, text.plain_text(text.upper)),
     "initcap": Function(1, 1, text.plain_text(text.initcap)),
     "reverse": Function(1, 1, text.plain_text(pc.utf8_reverse)),
-    "length": Function(1, 1, _LENGTH),
-    "char_length": Function(1, 1, _LENGTH),
-    "character_length": Function(1, 1, _LENGTH),
+    "length": Function(1, 1, _CHARACTER_LENGTH),
+    "char_length": Function(1, 1, _CHARACTER_LENGTH),
+    "character_length": Function(1, 1, _CHARACTER_LENGTH),
     "octet_length": Function(1, 1, text.octet_length),
     "bit_length": Function(1, 1, text.bit_length),
     "lpad": Function(2, 3, text.padding(pc.utf8_lpad)),

@@ -8,11 +8,12 @@ import numpy as np
 import pyarrow as pa
 
 from alance.base import compute as pc
+from alance.base.checks import INT64_MAX
 from alance.errors import InvalidInputError
 from alance.expr.builders.nested import member
 from alance.expr.casts import is_bytes, is_text
 from alance.expr.exact import Digits, exact_value, scalar_of, scale_of
-from alance.expr.logic import INT64_MAX, is_among, is_in, junction
+from alance.expr.logic import is_among, is_in, junction
 from alance.expr.predicate import Predicate
 from alance.expr.sql.parameters import array_of, items_of, literal_of
 from alance.expr.tree import Column, Literal, Problem, plain_type

@@ -12,12 +12,13 @@ import pyarrow as pa
 from alance import _kernels
 from alance.base import compute as pc
 from alance.base.cancellation import check_cancelled
+from alance.base.checks import INT64_MAX
 from alance.base.records import dataclass
 from alance.expr import value_budget
 from alance.expr.builders.regex import Match
 from alance.expr.casts import convert, is_bytes, is_text, unify
 from alance.expr.compare import (
-    NULL,
+    NULL_BOOLEAN,
     compare,
     compared_floats,
     constant,
@@ -59,10 +60,9 @@ if TYPE_CHECKING:
 # Values up to which single comparisons are faster than a hash table (0.3 ms a value and million
 # rows, against 2.7 ms; for few rows 10 us a value, against 25 us).
 MAX_COMPARED: Final = 8
-INT64_MAX: Final = (1 << 63) - 1
 
-TRUE: Final = Literal(as_scalar(True))
-FALSE: Final = Literal(as_scalar(False))
+TRUE_LITERAL: Final = Literal(as_scalar(True))
+FALSE_LITERAL: Final = Literal(as_scalar(False))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -114,12 +114,12 @@ def junction(is_and: bool, args: Sequence[Node]) -> Node:
         elif not arg.value.is_valid:
             has_null = True
         elif arg.value.as_py() == decides:
-            return TRUE if decides else FALSE
+            return TRUE_LITERAL if decides else FALSE_LITERAL
     operands = _joined(is_and, operands)
     if has_null:
-        operands.append(NULL)
+        operands.append(NULL_BOOLEAN)
     if not operands:
-        return FALSE if decides else TRUE
+        return FALSE_LITERAL if decides else TRUE_LITERAL
     return operands[0] if len(operands) == 1 else Junction(is_and, tuple(operands))
 
 
@@ -195,7 +195,7 @@ def boolean(node: Node) -> Node:
     if pa.types.is_boolean(node.type):
         return node
     if is_nothing(node):
-        return NULL
+        return NULL_BOOLEAN
     if isinstance(node, Match):
         return node.has_match()
     raise Problem(f"expected a condition, found {node.type}")
@@ -226,7 +226,7 @@ def is_in(node: Node, items: Sequence[Node]) -> Node:
         Problem: an item does not compare with the node.
     """
     if is_nothing(node):
-        return NULL
+        return NULL_BOOLEAN
     items = [_unrounding(node, item) for item in items]
     nulls = any(is_nothing(item) for item in items)
     literals = [item for item in items if isinstance(item, Literal) and not is_nothing(item)]
@@ -237,7 +237,7 @@ def is_in(node: Node, items: Sequence[Node]) -> Node:
         parts = _in_literals(node, literals)
     parts += [compare("=", node, item) for item in computed]
     if nulls:
-        parts.append(NULL)
+        parts.append(NULL_BOOLEAN)
     return junction(False, parts) if parts else constant("in", False, node)
 
 
@@ -452,11 +452,11 @@ class CaseWhen:
         rows: Int64s | None = None  # positions in the batch of the rows of `rest`; None: all rows
         parts: list[pa.Array] = []
         places: list[Int64s] = []
-        conditions = (*self.conditions, TRUE)
+        conditions = (*self.conditions, TRUE_LITERAL)
         for condition, value in zip(conditions, self.values, strict=True):
             check_cancelled()
             chosen = _hits(condition, rest)
-            if not chosen.any() and condition is not TRUE:
+            if not chosen.any() and condition is not TRUE_LITERAL:
                 continue
             is_all = bool(chosen.all())
             part = rest if is_all else rest.filter(to_arrow(chosen))

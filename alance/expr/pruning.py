@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from alance.expr.compare import FLIPPED
-from alance.expr.logic import TRUE, Junction
+from alance.expr.logic import TRUE_LITERAL, Junction
 from alance.expr.pruning_checks import (
     All,
     Anything,
@@ -86,7 +86,7 @@ def _check(node: object) -> Check:
     if isinstance(node, Literal):
         return ConstantCheck(node.value.as_py()) if pa.types.is_boolean(node.type) else Anything()
     if isinstance(node, Column):
-        return _guarded(lambda: Compared.of("=", node, TRUE))
+        return _guarded(lambda: Compared.of("=", node, TRUE_LITERAL))
     if isinstance(node, Junction):
         parts = [_check(arg) for arg in node.args]
         return _all(parts) if node.is_and else _negated(_all([_negated(part) for part in parts]))
@@ -102,8 +102,8 @@ def _check(node: object) -> Check:
         return _guarded(lambda: _listed(meaning))
     elif isinstance(meaning, Pattern) and isinstance(meaning.node, Column):
         return _guarded(lambda: _begun(meaning))
-    elif node.name in _NAMED:
-        return _NAMED[node.name](node)
+    elif node.name in _CHECKS_BY_NAME:
+        return _CHECKS_BY_NAME[node.name](node)
     return Anything()
 
 
@@ -189,7 +189,7 @@ def _distinct(node: Call) -> Check:
     return _negated(Is(_negated(_check(unequal)), True))
 
 
-_NAMED: Final[dict[str, Callable[[Call], Check]]] = {
+_CHECKS_BY_NAME: Final[dict[str, Callable[[Call], Check]]] = {
     "not": lambda node: _negated(_check(node.args[0])),
     "is null": _is_null_of,
     "is true": lambda node: Is(_check(node.args[0]), True),

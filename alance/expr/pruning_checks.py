@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from alance.base.arrays import Mask
     from alance.expr.pruning_sets import Ranges
     from alance.expr.tree import Pattern
-    from alance.format.statistics import Bounds
+    from alance.format.statistics import ColumnBounds
 
     Path = tuple[str, ...]
 
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 class Zones:
     """Zones of rows, with the bounds of columns by path."""
 
-    def __init__(self, num_zones: int, columns: Mapping[Path, Bounds]) -> None:
+    def __init__(self, num_zones: int, columns: Mapping[Path, ColumnBounds]) -> None:
         self.num_zones = num_zones
         self._columns = columns
         self._stored: dict[Path, StoredBounds] = {}
 
-    def bounds(self, column: Column) -> Bounds | None:
+    def bounds(self, column: Column) -> ColumnBounds | None:
         """Return the bounds of a column; None if they are unknown or have another type."""
         bounds = self._columns.get(column.path)
         return None if bounds is None or bounds.low.type != column.type else bounds

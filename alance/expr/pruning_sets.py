@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from alance.base.arrays import Float64s, Int64s, Mask
     from alance.expr.tree import Literal
-    from alance.format.statistics import Bounds
+    from alance.format.statistics import ColumnBounds
 
     Values = npt.NDArray[Any]  # int64, float64, or objects: bytes or integers of any size
     Value: TypeAlias = Any  # int, bytes or float; all values of a set have the same type
@@ -124,7 +124,7 @@ class StoredBounds:
     highs: Values
 
     @classmethod
-    def of(cls, bounds: Bounds) -> StoredBounds:
+    def of(cls, bounds: ColumnBounds) -> StoredBounds:
         has_low, lows = _stored(bounds.low)
         has_high, highs = _stored(bounds.high)
         return cls(has_low, has_high, lows, highs)

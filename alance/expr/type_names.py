@@ -40,7 +40,7 @@ _PLAIN: Final[dict[str, pa.DataType]] = {
     "Date32": pa.date32(),
     "Date64": pa.date64(),
 }
-_UNITS: Final = {
+_UNIT_BY_NAME: Final = {
     "Second": "s",
     "Millisecond": "ms",
     "Microsecond": "us",
@@ -51,10 +51,10 @@ _UNITS: Final = {
     "µs": "us",
     "ns": "ns",
 }
-_NAMES: Final = {type_: name for name, type_ in _PLAIN.items()}
-_SIGNS: Final = {"s": "s", "ms": "ms", "us": "µs", "ns": "ns"}
-_ZONE: Final = re.compile(r'(?:Some\(\s*)?"([^"]*)"\s*\)?')
-_PARTS: Final = re.compile(r"([A-Za-z][A-Za-z0-9]*)\s*(?:\((.*)\))?", re.DOTALL)
+_NAME_BY_TYPE: Final = {type_: name for name, type_ in _PLAIN.items()}
+_UNIT_SIGNS: Final = {"s": "s", "ms": "ms", "us": "µs", "ns": "ns"}
+_TYPE_ZONE: Final = re.compile(r'(?:Some\(\s*)?"([^"]*)"\s*\)?')
+_TYPE_NAME: Final = re.compile(r"([A-Za-z][A-Za-z0-9]*)\s*(?:\((.*)\))?", re.DOTALL)
 
 # By the name that sqlglot gives to all spellings of a type (`int`, `integer`, `int4`).
 SQL_TYPES: Final[dict[str, pa.DataType]] = {
@@ -140,14 +140,14 @@ def _printed(name: str, type_: pa.DataType) -> str:
     Raises:
         Problem: the type is a map, or has no name in this module.
     """
-    if type_ in _NAMES:
-        return _NAMES[type_]
+    if type_ in _NAME_BY_TYPE:
+        return _NAME_BY_TYPE[type_]
     if pa.types.is_timestamp(type_):
-        return f"Timestamp({_SIGNS[type_.unit]}" + (f', "{type_.tz}")' if type_.tz else ")")
+        return f"Timestamp({_UNIT_SIGNS[type_.unit]}" + (f', "{type_.tz}")' if type_.tz else ")")
     if pa.types.is_duration(type_):
-        return f"Duration({_SIGNS[type_.unit]})"
+        return f"Duration({_UNIT_SIGNS[type_.unit]})"
     if pa.types.is_time(type_):
-        return f"Time{type_.bit_width}({_SIGNS[type_.unit]})"
+        return f"Time{type_.bit_width}({_UNIT_SIGNS[type_.unit]})"
     if pa.types.is_decimal(type_):
         return f"Decimal{type_.bit_width}({type_.precision}, {type_.scale})"
     if pa.types.is_fixed_size_binary(type_):
@@ -177,7 +177,7 @@ def arrow_type(text: str, depth: int = 0) -> pa.DataType:
     Raises:
         Problem: the type is unknown or unsupported, or has wrong arguments.
     """
-    match = _PARTS.fullmatch(text.strip())
+    match = _TYPE_NAME.fullmatch(text.strip())
     if match is None or depth > MAX_TYPE_DEPTH:
         raise Problem(f"type {text[:60]!r}: expected a name such as 'Int32' or 'Timestamp(ns)'")
     name, inside = match.groups()
@@ -207,10 +207,10 @@ def _arguments(text: str) -> list[str]:
 
 
 def _timestamp(args: Sequence[str], _: int) -> pa.DataType:
-    unit = _UNITS[args[0]]
+    unit = _UNIT_BY_NAME[args[0]]
     if len(args) == 1 or args[1] == "None":
         return pa.timestamp(unit)
-    zone = _ZONE.fullmatch(args[1])
+    zone = _TYPE_ZONE.fullmatch(args[1])
     if zone is None:
         raise ValueError(f'expected None or Some("zone"), found {args[1]}')
     return pa.timestamp(unit, zone[1])
@@ -218,9 +218,9 @@ def _timestamp(args: Sequence[str], _: int) -> pa.DataType:
 
 _BUILT: Final[dict[str, Callable[[Sequence[str], int], pa.DataType]]] = {
     "Timestamp": _timestamp,
-    "Duration": lambda args, _: pa.duration(_UNITS[args[0]]),
-    "Time32": lambda args, _: pa.time32(_UNITS[args[0]]),
-    "Time64": lambda args, _: pa.time64(_UNITS[args[0]]),
+    "Duration": lambda args, _: pa.duration(_UNIT_BY_NAME[args[0]]),
+    "Time32": lambda args, _: pa.time32(_UNIT_BY_NAME[args[0]]),
+    "Time64": lambda args, _: pa.time64(_UNIT_BY_NAME[args[0]]),
     "Decimal128": lambda args, _: pa.decimal128(int(args[0]), int(args[1])),
     "Decimal256": lambda args, _: pa.decimal256(int(args[0]), int(args[1])),
     "FixedSizeBinary": lambda args, _: pa.binary(int(args[0])),

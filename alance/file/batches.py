@@ -138,9 +138,9 @@ def _concatenated(concat: Callable[[Sequence[RowsT]], RowsT], parts: Sequence[Ro
         raise BatchTooLargeError(f"{error}: read fewer rows at once") from error
 
 
-COLUMN_BYTES: Final = 4 << 10  # bytes that take as long to decode as an Arrow call per column
+COLUMN_CALL_BYTES: Final = 4 << 10  # bytes that take as long to decode as an Arrow call per column
 
 
 def work_bytes(batches: Iterable[pa.RecordBatch]) -> int:
     """Estimate the work of a step over all columns, as a number of bytes to decode."""
-    return sum(batch.nbytes + COLUMN_BYTES * batch.num_columns for batch in batches)
+    return sum(batch.nbytes + COLUMN_CALL_BYTES * batch.num_columns for batch in batches)

@@ -20,10 +20,10 @@ from typing import Final
 from alance.errors import CorruptFileError
 
 BATCHES: Final = 3
-HEADER: Final = 2
+HEADER_FIELD: Final = 2
 FOOTER_END: Final = 10  # i32 size of the footer, "ARROW1"
-LENGTH, BUFFERS, COMPRESSION = 0, 2, 3
-STORED: Final = -1  # declared size of a buffer that is stored uncompressed
+LENGTH_FIELD, BUFFERS_FIELD, COMPRESSION_FIELD = 0, 2, 3
+UNCOMPRESSED_SIZE: Final = -1  # declared size of a buffer that is stored uncompressed
 
 
 def batch_place(content: memoryview) -> int:
@@ -61,15 +61,15 @@ def batch_sizes(metadata: memoryview, body: memoryview) -> tuple[int, list[int]]
 
 
 def _batch_sizes(metadata: memoryview, body: memoryview) -> tuple[int, list[int]]:
-    batch = _follow(metadata, _field(metadata, _follow(metadata, 0), HEADER))
-    place = _field(metadata, batch, LENGTH)
+    batch = _follow(metadata, _field(metadata, _follow(metadata, 0), HEADER_FIELD))
+    place = _field(metadata, batch, LENGTH_FIELD)
     length = _number(metadata, "<q", place) if place else 0
-    place = _field(metadata, batch, BUFFERS)
+    place = _field(metadata, batch, BUFFERS_FIELD)
     vector = _follow(metadata, place) if place else None
     count = 0 if vector is None else _number(metadata, "<I", vector)
     if vector is not None and count * 16 > len(metadata) - vector:
         raise CorruptFileError(f"Arrow message of {len(metadata)} bytes: {count} buffers")
-    is_compressed = bool(_field(metadata, batch, COMPRESSION))
+    is_compressed = bool(_field(metadata, batch, COMPRESSION_FIELD))
     sizes = []
     for number in range(count):
         assert vector is not None
@@ -78,8 +78,8 @@ def _batch_sizes(metadata: memoryview, body: memoryview) -> tuple[int, list[int]
             raise CorruptFileError(
                 f"Arrow message: buffer of {size} bytes at {start}, the body has {len(body)}"
             )
-        stated = _number(body, "<q", start) if is_compressed and size >= 8 else STORED
-        sizes.append(size if stated == STORED else stated)
+        stated = _number(body, "<q", start) if is_compressed and size >= 8 else UNCOMPRESSED_SIZE
+        sizes.append(size if stated == UNCOMPRESSED_SIZE else stated)
     if length < 0 or min(sizes, default=0) < 0:
         raise CorruptFileError(f"Arrow message: {length} rows in buffers of {sizes} bytes")
     return length, sizes

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from alance.format.container import Container
 
 COLUMN_ENCODING: Final = "/lance.encodings.ColumnEncoding"
-ALIGNMENT: Final = 64  # bytes; buffers in files of 2.1 and later are aligned to it
+FILE_BUFFER_ALIGNMENT: Final = 64  # bytes; buffers in files of 2.1 and later are aligned to it
 
 
 class Page(NamedTuple):
@@ -36,7 +36,7 @@ class Page(NamedTuple):
     encoding: bytes  # a serialized google.protobuf.Any
 
 
-class Column:
+class FileColumn:
     """Pages of a column, in row order.
 
     Args:
@@ -110,10 +110,13 @@ def parse_column(index: int, content: bytes, container: Container) -> _kernels.C
             raise CorruptFileError(f"{place}: {len(offsets)} offsets, {len(sizes)} sizes")
         buffers = tuple(zip(offsets, sizes, strict=True))
         for offset, size in buffers:
-            if offset + size > file_bytes or (offset % ALIGNMENT and version > FileVersion.V2_0):
+            if offset + size > file_bytes or (
+                offset % FILE_BUFFER_ALIGNMENT and version > FileVersion.V2_0
+            ):
                 raise CorruptFileError(
                     f"{place}: buffer of {size} bytes at {offset}, "
-                    f"in a file of {file_bytes} bytes with buffers at multiples of {ALIGNMENT}"
+                    f"in a file of {file_bytes} bytes with buffers at multiples of "
+                    f"{FILE_BUFFER_ALIGNMENT}"
                 )
         num_rows += page.length
         if num_rows >= 1 << 62:

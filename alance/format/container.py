@@ -30,7 +30,7 @@ from alance import _kernels
 from alance.base.records import dataclass
 from alance.errors import CorruptFileError, UnsupportedError
 from alance.file_version import FileVersion
-from alance.format.column_metadata import Column, parse_column
+from alance.format.column_metadata import FileColumn, parse_column
 from alance.format.plans import TURN, ByteRange
 from alance.format.proto import file_pb2
 from alance.format.search_buffer import SearchBuffer, parse_search_buffer
@@ -74,10 +74,10 @@ class Container:
     def num_bytes(self) -> int:
         return len(self.content) + self.columns.num_bytes + self.buffers.nbytes + 200
 
-    def read_columns(self, indices: Sequence[int]) -> Plan[list[Column]]:
+    def read_columns(self, indices: Sequence[int]) -> Plan[list[FileColumn]]:
         """Plan the metadata of columns of this file; see the function `read_columns`."""
         yield from read_columns([(self, self.absent(indices))])
-        return [Column(index, self.columns.column(index)) for index in indices]
+        return [FileColumn(index, self.columns.column(index)) for index in indices]
 
     def absent(self, indices: Sequence[int]) -> Sequence[int]:
         """Return the columns that are not open yet.

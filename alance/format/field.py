@@ -42,14 +42,14 @@ PRIMARY_KEY: Final = "lance-schema:unenforced-primary-key"
 PRIMARY_POSITION: Final = "lance-schema:unenforced-primary-key:position"
 CLUSTERING_POSITION: Final = "lance-schema:unenforced-clustering-key:position"
 PRIMARY_KEYS: Final = (PRIMARY_KEY, PRIMARY_POSITION)
-KEYS: Final = (*PRIMARY_KEYS, CLUSTERING_POSITION)
-TRUE: Final = ("true", "1", "yes")
+KEY_PROPERTIES: Final = (*PRIMARY_KEYS, CLUSTERING_POSITION)
+TRUE_TEXTS: Final = ("true", "1", "yes")
 NUMBER: Final = re.compile(r"\+?[0-9]+", re.ASCII)
 MAX_POSITION: Final = (1 << 32) - 1
 BLOB: Final = "lance-encoding:blob"
 BLOB_V2: Final = "lance.blob.v2"
-PACKED: Final = ("lance-encoding:packed", "packed")
-JSON: Final = "lance.json"
+PACKED_KEYS: Final = ("lance-encoding:packed", "packed")
+JSON_EXTENSION: Final = "lance.json"
 BFLOAT16_LISTS: Final = f"fixed_size_list:{BFLOAT16}:"
 
 # Types of the descriptions that blob columns store.
@@ -91,7 +91,7 @@ class Field:
         """True if the field is a struct that is stored as a single column."""
         if self.logical_type != "struct":
             return False
-        return any(self.metadata.get(key, "").lower() in ("true", "1") for key in PACKED)
+        return any(self.metadata.get(key, "").lower() in ("true", "1") for key in PACKED_KEYS)
 
     @property
     def is_blob_v1(self) -> bool:
@@ -108,7 +108,7 @@ class Field:
     @property
     def is_json(self) -> bool:
         """True if the field stores JSONB, which is read as JSON text."""
-        return self.logical_type == "json" or self.metadata.get(EXTENSION_NAME) == JSON
+        return self.logical_type == "json" or self.metadata.get(EXTENSION_NAME) == JSON_EXTENSION
 
     def as_stored(self) -> Field:
         """Return the field as plain binary, for its stored JSONB."""
@@ -208,9 +208,9 @@ class Field:
 
 def set_keys(field: file_pb2.Field) -> None:
     """Set the key members of a protobuf field from its metadata."""
-    texts = {key: field.metadata[key].decode() for key in KEYS if key in field.metadata}
+    texts = {key: field.metadata[key].decode() for key in KEY_PROPERTIES if key in field.metadata}
     position = _position(texts.get(PRIMARY_POSITION, ""))
-    is_key = texts.get(PRIMARY_KEY, "").lower() in TRUE
+    is_key = texts.get(PRIMARY_KEY, "").lower() in TRUE_TEXTS
     field.unenforced_primary_key = is_key or position is not None
     field.unenforced_primary_key_position = position or 0
     field.unenforced_clustering_key_position = _position(texts.get(CLUSTERING_POSITION, "")) or 0

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
     Offsets: TypeAlias = npt.NDArray[np.signedinteger[Any]]  # integers of 32 or 64 bits
 
-KEY: Final = "key"  # column of row keys, see `Keys`
-ROW: Final = "row"  # column of row numbers of a source, or of row addresses of a target
+KEY_COLUMN: Final = "key"  # column of row keys, see `Keys`
+ROW_COLUMN: Final = "row"  # column of row numbers of a source, or of row addresses of a target
 WORD: Final = 8
 
 

@@ -13,7 +13,7 @@ from alance.errors import InvalidInputError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_NAME: Final = re.compile(r"`((?:[^`]|``)*)`|([^`.]*)")
+_PATH_NAME: Final = re.compile(r"`((?:[^`]|``)*)`|([^`.]*)")
 
 
 def split_path(path: str) -> tuple[str, ...]:
@@ -26,7 +26,7 @@ def split_path(path: str) -> tuple[str, ...]:
         return tuple(path.split("."))
     names, start = [], 0
     while True:
-        match = _NAME.match(path, start)
+        match = _PATH_NAME.match(path, start)
         assert match is not None  # the pattern matches the empty text
         quoted, bare = match.groups()
         names.append(bare if quoted is None else quoted.replace("``", "`"))

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from alance.base.arrays import Int64s, Mask
 
 
-HALF: Final = 32  # bits of a row offset
+OFFSET_BITS: Final = 32  # bits of a row offset
 PART: Final = struct.Struct("<I")
-COUNT: Final = struct.Struct("<Q")
+SET_COUNT: Final = struct.Struct("<Q")
 GAP_ROWS: Final = 4096  # smallest gap that a scan skips
 SPAN_STEPS: Final = 64  # maximum number of gaps to examine in a fragment
 LONG_RUN: Final = 64  # rows; longer runs are cheaper to add as a range than row by row
@@ -67,7 +67,7 @@ class RowSet:
         """
         bitmap = BitMap64()
         for fragment, count in num_rows:
-            bitmap.add_range(fragment << HALF, (fragment << HALF) + count)
+            bitmap.add_range(fragment << OFFSET_BITS, (fragment << OFFSET_BITS) + count)
         return cls._of(bitmap)
 
     @classmethod
@@ -90,10 +90,10 @@ class RowSet:
             CorruptFileError: a bitmap is malformed nevertheless.
         """
         parts = [*bitmaps]
-        num_bytes = COUNT.size + sum([PART.size + len(part) for _, part in parts])
+        num_bytes = SET_COUNT.size + sum([PART.size + len(part) for _, part in parts])
         content = _kernels.blank(num_bytes).data  # reuses pooled memory for many rows
-        COUNT.pack_into(content, 0, len(parts))
-        at = COUNT.size
+        SET_COUNT.pack_into(content, 0, len(parts))
+        at = SET_COUNT.size
         for high, part in parts:
             PART.pack_into(content, at, high)
             at += PART.size + len(part)
@@ -192,16 +192,18 @@ class RowSet:
         """
         fragments = []
         if self._bitmap:
-            row, last = self._bitmap.min(), self._bitmap.max() >> HALF
-            fragments.append(row >> HALF)
+            row, last = self._bitmap.min(), self._bitmap.max() >> OFFSET_BITS
+            fragments.append(row >> OFFSET_BITS)
             while fragments[-1] < last:
-                row = self._bitmap.next_set_bit((fragments[-1] + 1) << HALF)
-                fragments.append(row >> HALF)
+                row = self._bitmap.next_set_bit((fragments[-1] + 1) << OFFSET_BITS)
+                fragments.append(row >> OFFSET_BITS)
         return fragments
 
     def count_of(self, fragment: int) -> int:
         """Return the number of the set's rows in a fragment."""
-        return int(self._bitmap.range_cardinality(fragment << HALF, (fragment + 1) << HALF))
+        return int(
+            self._bitmap.range_cardinality(fragment << OFFSET_BITS, (fragment + 1) << OFFSET_BITS)
+        )
 
     def span_of(self, fragment: int) -> tuple[int, int]:
         """Return the offset of the set's first row in a fragment, and the end of its last row.
@@ -209,9 +211,9 @@ class RowSet:
         Raises:
             ValueError: the set has no rows in the fragment.
         """
-        base = fragment << HALF
+        base = fragment << OFFSET_BITS
         num_before = self._bitmap.rank(base - 1) if base else 0
-        num_to_end = self._bitmap.rank(base + (1 << HALF) - 1)
+        num_to_end = self._bitmap.rank(base + (1 << OFFSET_BITS) - 1)
         if num_before == num_to_end:
             raise ValueError(f"{self}: none in fragment {fragment}")
         return self._bitmap[num_before] - base, self._bitmap[num_to_end - 1] - base + 1
@@ -226,7 +228,7 @@ class RowSet:
             ValueError: the set has no rows in the fragment.
         """
         start, stop = self.span_of(fragment)
-        base = fragment << HALF
+        base = fragment << OFFSET_BITS
         gaps = BitMap64()
         gaps.add_range(base + start, base + stop)
         gaps -= self._bitmap
@@ -246,9 +248,9 @@ class RowSet:
         """Return the offsets of the set's rows in a fragment, ascending; shape (n,)."""
         if not self.count_of(fragment):
             return np.empty(0, np.int64)
-        base = fragment << HALF
+        base = fragment << OFFSET_BITS
         bitmap = self._bitmap
-        if bitmap.min() < base or bitmap.max() >> HALF > fragment:
+        if bitmap.min() < base or bitmap.max() >> OFFSET_BITS > fragment:
             start, stop = self.span_of(fragment)
             bitmap = BitMap64(range(base + start, base + stop)) & bitmap
         return self._of(bitmap).to_numpy() - base

@@ -22,13 +22,13 @@ from alance.errors import (
     InvalidInputError,
     UnsupportedError,
 )
-from alance.format.field import JSON, Field, set_keys
+from alance.format.field import JSON_EXTENSION, Field, set_keys
 from alance.format.paths import join_path, split_path
 from alance.format.proto import file_pb2
 from alance.format.types import (
     EXTENSION_METADATA,
     EXTENSION_NAME,
-    MAX_DEPTH,
+    MAX_FIELD_DEPTH,
     SIMPLE,
     is_nested,
     leaf_type,
@@ -45,7 +45,7 @@ T = TypeVar("T")
 MAX_REMEMBERED: Final = 256
 
 # Names of meta columns, which reads can add; no other column may have such a name.
-RESERVED: Final = (
+RESERVED_NAMES: Final = (
     "_rowid",
     "_rowaddr",
     "_rowoffset",
@@ -61,7 +61,7 @@ def check_not_reserved(names: Iterable[str]) -> None:
         InvalidInputError: a name is that of a meta column.
     """
     for name in names:
-        if name in RESERVED:
+        if name in RESERVED_NAMES:
             raise InvalidInputError(
                 f"column {name!r}: the name is reserved, reads give it beside the columns of a "
                 "table; drop the column or rename it"
@@ -448,8 +448,8 @@ def _is_known(logical_type: str) -> bool:
 def _build(
     message: file_pb2.Field, children: Mapping[int, Sequence[file_pb2.Field]], depth: int
 ) -> Field:
-    if depth > MAX_DEPTH:
-        raise CorruptFileError(f"field {message.name!r}: more than {MAX_DEPTH} levels deep")
+    if depth > MAX_FIELD_DEPTH:
+        raise CorruptFileError(f"field {message.name!r}: more than {MAX_FIELD_DEPTH} levels deep")
     metadata: dict[str, str] = {}
     if len(message.metadata):  # usually empty, and slow to access
         metadata = {key: _text(value, message.name) for key, value in message.metadata.items()}
@@ -514,18 +514,18 @@ _ENCODINGS: Final = {
 def _append(
     messages: list[file_pb2.Field], field: pa.Field, parent_id: int, depth: int = 0
 ) -> None:
-    if depth > MAX_DEPTH:
-        raise InvalidInputError(f"field {field.name!r}: more than {MAX_DEPTH} levels deep")
+    if depth > MAX_FIELD_DEPTH:
+        raise InvalidInputError(f"field {field.name!r}: more than {MAX_FIELD_DEPTH} levels deep")
     check_null_characters(field.name)
     metadata = _texts(field.metadata, f"field {field.name!r}")
     arrow = field.type
     if isinstance(arrow, pa.BaseExtensionType):
         is_json = arrow.extension_name == "arrow.json"
-        metadata[EXTENSION_NAME] = JSON if is_json else arrow.extension_name
+        metadata[EXTENSION_NAME] = JSON_EXTENSION if is_json else arrow.extension_name
         parameters = {EXTENSION_METADATA.encode(): parameters_of(arrow)}
         metadata |= _texts(parameters, f"field {field.name!r}")
         arrow = arrow.storage_type
-    name = "json" if metadata.get(EXTENSION_NAME) == JSON else logical_type(arrow)
+    name = "json" if metadata.get(EXTENSION_NAME) == JSON_EXTENSION else logical_type(arrow)
     message = file_pb2.Field(
         name=field.name,
         id=len(messages),

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from alance.base.arrays import Int64s
 
 TRAILER: Final = struct.Struct("<IHH8s")
-VERSION: Final = 1
-MAGIC: Final = b"alancesc"
-ENTRY: Final = np.dtype([("offset", "<u8"), ("num_bytes", "<u4"), ("crc", "<u4")])
+SEARCH_BUFFER_VERSION: Final = 1
+SEARCH_BUFFER_MAGIC: Final = b"alancesc"
+SEARCH_BUFFER_ENTRY: Final = np.dtype([("offset", "<u8"), ("num_bytes", "<u4"), ("crc", "<u4")])
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,15 +79,15 @@ def parse_search_buffer(
     if stop - TRAILER.size < max(start, tail_start):
         return None
     count, version, _, magic = TRAILER.unpack_from(tail, stop - TRAILER.size - tail_start)
-    if magic != MAGIC or version != VERSION:
+    if magic != SEARCH_BUFFER_MAGIC or version != SEARCH_BUFFER_VERSION:
         return None
-    table_start = stop - TRAILER.size - count * ENTRY.itemsize
+    table_start = stop - TRAILER.size - count * SEARCH_BUFFER_ENTRY.itemsize
     if table_start < start:
         raise CorruptFileError(
             f"{where}: a search-cache buffer of {stop - start} bytes with {count} entries"
         )
     if table_start < tail_start:
         return None
-    table = np.frombuffer(tail, ENTRY, count, table_start - tail_start)
+    table = np.frombuffer(tail, SEARCH_BUFFER_ENTRY, count, table_start - tail_start)
     columns = (table[name].tolist() for name in ("offset", "num_bytes", "crc"))
     return SearchBuffer({offset: (size, crc) for offset, size, crc in zip(*columns, strict=True)})

@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 
     from alance.base.arrays import Bytes, Int64s, Mask
 
-HEADER: Final = struct.Struct("<8sHHIQII")
-MAGIC: Final = b"alancest"
-VERSION: Final = 1
-ENTRY: Final = np.dtype(
+STATISTICS_HEADER: Final = struct.Struct("<8sHHIQII")
+STATISTICS_MAGIC: Final = b"alancest"
+STATISTICS_VERSION: Final = 1
+COLUMN_ENTRY: Final = np.dtype(
     [
         ("column", "<u4"),  # number of the column in the file
         ("kind", "u1"),  # position in KINDS
@@ -53,7 +53,7 @@ ENTRY: Final = np.dtype(
         ("zero2", "<u4"),
     ]
 )
-KINDS: Final = (
+ZONE_VALUE_KINDS: Final = (
     *("i1", "i2", "i4", "i8", "i16"),
     *("u1", "u2", "u4", "u8"),
     *("f2", "f4", "f8"),
@@ -63,13 +63,13 @@ HAS_LOW: Final = 1  # the low bound is known
 HAS_HIGH: Final = 2
 HAS_VALUES: Final = 4  # some values are neither null nor NaN
 HAS_NANS: Final = 8
-MAX_ZONES: Final = 1 << 16  # a buffer with more zones is refused
+MAX_PARSED_ZONES: Final = 1 << 16  # a buffer with more zones is refused
 
 U8: Final = np.dtype(np.uint8)
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class ColumnBounds:
     """Bounds of a column in n zones of rows.
 
     Attributes:
@@ -94,14 +94,14 @@ class Bounds:
         return 300 + 3 * len(self.has_nulls) + int(self.low.nbytes + self.high.nbytes)
 
     @classmethod
-    def unknown(cls, num_zones: int, arrow: pa.DataType) -> Bounds:
+    def unknown(cls, num_zones: int, arrow: pa.DataType) -> ColumnBounds:
         """Return bounds of zones about which nothing is known."""
         maybe = np.ones(num_zones, np.bool_)
         nothing = pa.nulls(num_zones, arrow)
         return cls(maybe, maybe, maybe, nothing, nothing)
 
     @classmethod
-    def joined(cls, many: Sequence[Bounds]) -> Bounds:
+    def joined(cls, many: Sequence[ColumnBounds]) -> ColumnBounds:
         """Concatenate bounds of the same type."""
         if len(many) == 1:
             return many[0]
@@ -113,7 +113,7 @@ class Bounds:
             pa.concat_arrays([bounds.high for bounds in many]),
         )
 
-    def at_edges(self, own: Int64s, edges: Int64s) -> Bounds:
+    def at_edges(self, own: Int64s, edges: Int64s) -> ColumnBounds:
         """Split zones at additional edges; each part inherits the bounds of its zone.
 
         Args:
@@ -124,7 +124,7 @@ class Bounds:
             return self
         places = np.searchsorted(own, edges[:-1], "right") - 1
         taken = to_arrow(places)
-        return Bounds(
+        return ColumnBounds(
             self.has_nulls[places],
             self.has_values[places],
             self.has_nans[places],
@@ -164,7 +164,7 @@ class Statistics:
 
     def kind(self, column: int) -> str:
         """Return the kind of bounds of a column, which must have an entry."""
-        return KINDS[int(self.entries["kind"][self.rows[column]])]
+        return ZONE_VALUE_KINDS[int(self.entries["kind"][self.rows[column]])]
 
     def block(self, column: int) -> tuple[int, int]:
         """Return the offset and size of a column's block in the buffer.
@@ -175,7 +175,9 @@ class Statistics:
         return int(entry["offset"]), int(entry["num_bytes"])
 
 
-def whole_bounds(files: Sequence[tuple[Statistics, int] | None], arrow: pa.DataType) -> Bounds:
+def whole_bounds(
+    files: Sequence[tuple[Statistics, int] | None], arrow: pa.DataType
+) -> ColumnBounds:
     """Return the bounds of a column in several files, where each file is a zone.
 
     Args:
@@ -184,7 +186,7 @@ def whole_bounds(files: Sequence[tuple[Statistics, int] | None], arrow: pa.DataT
         arrow: type of the column.
     """
     if not any(files):
-        return Bounds.unknown(len(files), arrow)
+        return ColumnBounds.unknown(len(files), arrow)
     kind = kind_of(arrow)
     assert kind is not None
     unknown = bytes(width_of(kind))
@@ -223,7 +225,7 @@ def width_of(kind: str) -> int:
     return int(kind[1:])
 
 
-WIDTHS: Final = np.array([width_of(kind) for kind in KINDS])
+ZONE_VALUE_WIDTHS: Final = np.array([width_of(kind) for kind in ZONE_VALUE_KINDS])
 
 
 def head_bytes(where: str, content: memoryview) -> int | None:
@@ -232,15 +234,15 @@ def head_bytes(where: str, content: memoryview) -> int | None:
     Raises:
         CorruptFileError: the head is invalid.
     """
-    if len(content) < HEADER.size:
+    if len(content) < STATISTICS_HEADER.size:
         return None
-    magic, version, _, zone_rows, num_rows, columns, size = HEADER.unpack_from(content)
-    if magic != MAGIC or version != VERSION:
+    magic, version, _, zone_rows, num_rows, columns, size = STATISTICS_HEADER.unpack_from(content)
+    if magic != STATISTICS_MAGIC or version != STATISTICS_VERSION:
         return None
     if (
         zone_rows == 0
-        or num_rows > zone_rows * MAX_ZONES
-        or size < HEADER.size + columns * ENTRY.itemsize + 4
+        or num_rows > zone_rows * MAX_PARSED_ZONES
+        or size < STATISTICS_HEADER.size + columns * COLUMN_ENTRY.itemsize + 4
     ):
         raise CorruptFileError(
             f"{where}: statistics of {columns} columns of {num_rows} rows in zones of "
@@ -262,15 +264,17 @@ def parse_head(where: str, content: memoryview, num_bytes: int) -> Statistics:
     crc = int.from_bytes(content[-4:], "little")
     if zlib.crc32(content[:-4]) != crc:
         raise CorruptFileError(f"{where}: the head of the statistics has another checksum")
-    _, _, _, zone_rows, num_rows, columns, _ = HEADER.unpack_from(content)
-    entries = np.frombuffer(content, ENTRY, columns, HEADER.size).copy()
-    bounds = np.frombuffer(content, U8, offset=HEADER.size + entries.nbytes)[:-4].copy()
+    _, _, _, zone_rows, num_rows, columns, _ = STATISTICS_HEADER.unpack_from(content)
+    entries = np.frombuffer(content, COLUMN_ENTRY, columns, STATISTICS_HEADER.size).copy()
+    bounds = np.frombuffer(content, U8, offset=STATISTICS_HEADER.size + entries.nbytes)[:-4].copy()
     kinds = entries["kind"]
     places = offsets_of(entries["low"].astype(np.int64) + entries["high"])
-    widths = WIDTHS[np.minimum(kinds, len(KINDS) - 1)]
+    widths = ZONE_VALUE_WIDTHS[np.minimum(kinds, len(ZONE_VALUE_KINDS) - 1)]
     odd = (widths > 0) & ((entries["low"] != widths) | (entries["high"] != widths))
     stops = entries["offset"].astype(np.int64) + entries["num_bytes"]
-    bad = odd | (kinds >= len(KINDS)) | (entries["nulls"] > num_rows) | (stops > num_bytes)
+    bad = (
+        odd | (kinds >= len(ZONE_VALUE_KINDS)) | (entries["nulls"] > num_rows) | (stops > num_bytes)
+    )
     if bad.any() or places[-1] > len(bounds):
         raise CorruptFileError(f"{where}: statistics of {columns} columns do not fit")
     rows = {column: row for row, column in enumerate(entries["column"].tolist())}
@@ -279,7 +283,7 @@ def parse_head(where: str, content: memoryview, num_bytes: int) -> Statistics:
 
 def parse_zones(
     where: str, head: Statistics, column: int, content: memoryview, arrow: pa.DataType
-) -> Bounds:
+) -> ColumnBounds:
     """Parse the zones in a column's block as bounds of an Arrow type.
 
     Args:
@@ -342,9 +346,9 @@ def _bounds(
     flags: Bytes,
     lows: FixedWidth | VariableWidth,
     highs: FixedWidth | VariableWidth,
-) -> Bounds:
+) -> ColumnBounds:
     """Build bounds from stored zones; a bound becomes null unless its flag is set."""
-    return Bounds(
+    return ColumnBounds(
         nulls > 0,
         flags & HAS_VALUES != 0,
         flags & HAS_NANS != 0,

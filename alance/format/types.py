@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 EXTENSION_NAME: Final = "ARROW:extension:name"
 EXTENSION_METADATA: Final = "ARROW:extension:metadata"
 
-MAX_DEPTH: Final = 200  # levels of nested fields; Python's stack overflows at a few times as many
+MAX_FIELD_DEPTH: Final = (
+    200  # levels of nested fields; Python's stack overflows at a few times as many
+)
 BFLOAT16: Final = "lance.bfloat16"  # extension type, and logical type of list items
 SIMPLE: Final[Mapping[str, pa.DataType]] = {
     "null": pa.null(),
@@ -85,7 +87,7 @@ def leaf_type(logical_type: str) -> pa.DataType:
     if simple is not None:
         return simple
     kind = logical_type.split(":", 1)[0]
-    parse = _PARSERS.get(kind)
+    parse = _TYPE_PARSERS.get(kind)
     try:
         if parse is not None:
             return parse(logical_type)
@@ -167,7 +169,7 @@ def _dictionary(text: str) -> pa.DataType:
     return pa.dictionary(leaf_type(index), leaf_type(value))
 
 
-_PARSERS: Final[Mapping[str, Callable[[str], pa.DataType]]] = {
+_TYPE_PARSERS: Final[Mapping[str, Callable[[str], pa.DataType]]] = {
     "timestamp": _timestamp,
     "decimal": _decimal,
     "fixed_size_binary": lambda text: pa.binary(_dimension(text.split(":")[1])),
@@ -188,8 +190,8 @@ def _write_fixed_size_list(arrow: pa.DataType) -> str:
     inner, depth = arrow, 0
     while pa.types.is_fixed_size_list(inner):
         inner, depth = inner.value_type, depth + 1
-        if depth > MAX_DEPTH:
-            raise InvalidInputError(f"fixed-size lists: more than {MAX_DEPTH} levels deep")
+        if depth > MAX_FIELD_DEPTH:
+            raise InvalidInputError(f"fixed-size lists: more than {MAX_FIELD_DEPTH} levels deep")
     item = arrow.value_type
     metadata = arrow.value_field.metadata or {}
     if isinstance(item, pa.BaseExtensionType):

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from alance.observe.opentelemetry import OpenTelemetry
     from alance.observe.prometheus import Metrics
 
-_PLACES: Final = {
+_OBSERVE_PLACES: Final = {
     "Metrics": "alance.observe.prometheus",
     "OpenTelemetry": "alance.observe.opentelemetry",
 }
@@ -46,4 +46,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:  # otherwise any name would type-check
-    __getattr__, __dir__ = lazy(__name__, _PLACES)
+    __getattr__, __dir__ = lazy(__name__, _OBSERVE_PLACES)

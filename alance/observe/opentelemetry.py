@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from alance.io.events.observing import CommitEnded, RequestEnded, RetryDecided
 
-NAME: Final = "alance"
+INSTRUMENTATION_NAME: Final = "alance"
 EXPECTED: Final = ("ok", "cancelled", "AlreadyExistsError", "NotFoundError")  # no faults of a store
 # Unit of each reading; other readings are not exported.
 _READINGS: Final = {
@@ -79,8 +79,12 @@ class OpenTelemetry(Observer):
         except ImportError as error:
             raise missing("OpenTelemetry needs its API", "otel") from error
 
-        meter = metrics.get_meter(NAME, meter_provider=meter_provider)
-        self._tracer = trace.get_tracer(NAME, tracer_provider=tracer_provider) if spans else None
+        meter = metrics.get_meter(INSTRUMENTATION_NAME, meter_provider=meter_provider)
+        self._tracer = (
+            trace.get_tracer(INSTRUMENTATION_NAME, tracer_provider=tracer_provider)
+            if spans
+            else None
+        )
         self._requests = meter.create_counter("alance.requests", "{request}")
         self._received = meter.create_counter("alance.received", "By")
         self._sent = meter.create_counter("alance.sent", "By")

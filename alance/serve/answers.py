@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from starlette.responses import Response, StreamingResponse
 
-from alance.serve.gate import ARROW, JSON, Refused
+from alance.serve.gate import ARROW_MEDIA_TYPE, JSON_MEDIA_TYPE, Refused
 from alance.serve.json_text import as_json, objects
 
 if TYPE_CHECKING:
@@ -22,13 +22,15 @@ if TYPE_CHECKING:
 
 # Bytes of rows that are serialized in one step, which blocks the interpreter for 1 to 5 ms.
 ANSWER_STEP_BYTES = 64 << 10
-VERSION = "alance-version"  # header with the table version of an answer
+VERSION_HEADER = "alance-version"  # header with the table version of an answer
 
 
 def plain_answer(dataset: Dataset, **values: Any) -> Response:
     """Answer with values as one JSON object."""
     text = as_json({"version": dataset.version, **values})
-    return Response(text, media_type=JSON, headers={VERSION: str(dataset.version)})
+    return Response(
+        text, media_type=JSON_MEDIA_TYPE, headers={VERSION_HEADER: str(dataset.version)}
+    )
 
 
 async def rows_answer(request: Request, dataset: Dataset, rows: pa.Table) -> Response:
@@ -101,8 +103,8 @@ class _Streamed(StreamingResponse):
 
 def _described(is_arrow: bool, dataset: Dataset) -> dict[str, Any]:
     """Return the arguments of a response for its media type and version."""
-    headers = {VERSION: str(dataset.version)}
-    return {"media_type": ARROW if is_arrow else JSON, "headers": headers}
+    headers = {VERSION_HEADER: str(dataset.version)}
+    return {"media_type": ARROW_MEDIA_TYPE if is_arrow else JSON_MEDIA_TYPE, "headers": headers}
 
 
 def _accepts_arrow(request: Request) -> bool:
@@ -114,11 +116,15 @@ def _accepts_arrow(request: Request) -> bool:
     accepted = request.headers.get("accept", "*/*").lower()
     kinds = [part.partition(";")[0].strip() for part in accepted.split(",")]
     for kind in kinds:
-        if kind == ARROW:
+        if kind == ARROW_MEDIA_TYPE:
             return True
-        if kind in (JSON, "application/*", "*/*"):
+        if kind in (JSON_MEDIA_TYPE, "application/*", "*/*"):
             return False
-    raise Refused(406, "NotAcceptable", f"accept {accepted!r}: expected {JSON} or {ARROW}")
+    raise Refused(
+        406,
+        "NotAcceptable",
+        f"accept {accepted!r}: expected {JSON_MEDIA_TYPE} or {ARROW_MEDIA_TYPE}",
+    )
 
 
 def _steps(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

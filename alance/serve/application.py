@@ -25,7 +25,7 @@ except ImportError as error:
 from alance.serve.answers import plain_answer, rows_answer, stream_answer
 from alance.serve.asked import arguments_of
 from alance.serve.errors import UNKNOWN_OUTCOME, status_of
-from alance.serve.gate import ARROW, JSON, Gate, Refused, type_of
+from alance.serve.gate import ARROW_MEDIA_TYPE, JSON_MEDIA_TYPE, Gate, Refused, type_of
 from alance.serve.json_columns import table_of
 from alance.serve.json_rows import json_rows
 from alance.serve.served import key_names
@@ -81,7 +81,7 @@ class Routes:
         if self._service.is_draining:
             raise Refused(503, "Stopping", "the service is shutting down")
         versions = {name: table.now.version for name, table in self._service.tables.items()}
-        return Response(as_json({"versions": versions}), media_type=JSON)
+        return Response(as_json({"versions": versions}), media_type=JSON_MEDIA_TYPE)
 
     async def metrics(self, _: Request) -> Response:
         """Answer with the metrics for Prometheus."""
@@ -95,7 +95,7 @@ class Routes:
             {"name": name, "uri": table.uri, "version": table.now.version}
             for name, table in self._service.tables.items()
         ]
-        return Response(as_json({"tables": listed}), media_type=JSON)
+        return Response(as_json({"tables": listed}), media_type=JSON_MEDIA_TYPE)
 
     async def table(self, request: Request) -> Response:
         """Answer with the columns, indices and number of rows of a table."""
@@ -144,14 +144,18 @@ class Routes:
         """Answer a POST: run the verb in its path on the table."""
         table = self._table(request)
         name = request.path_params["verb"]
-        run = getattr(self, f"_{name}", None) if name in VERBS else None
+        run = getattr(self, f"_{name}", None) if name in SERVED_VERBS else None
         if run is None:
-            raise Refused(404, "NotFound", f"{name!r}: expected one of {', '.join(sorted(VERBS))}")
-        is_arrow = type_of(request.headers.get("content-type", "")) == ARROW
+            raise Refused(
+                404, "NotFound", f"{name!r}: expected one of {', '.join(sorted(SERVED_VERBS))}"
+            )
+        is_arrow = type_of(request.headers.get("content-type", "")) == ARROW_MEDIA_TYPE
         if name == "rows":
             return await self._rows(request, table, is_arrow)
         if is_arrow:  # the gate allows Arrow bodies to be larger than JSON
-            raise Refused(415, "UnknownType", f"{name}: {ARROW}, expected {JSON}")
+            raise Refused(
+                415, "UnknownType", f"{name}: {ARROW_MEDIA_TYPE}, expected {JSON_MEDIA_TYPE}"
+            )
         values = arguments_of(name, await request.body())
         response: Response = await run(request, table, values)
         return response
@@ -250,7 +254,7 @@ class Routes:
             raise InvalidInputError("rows: there are none")
         version, is_new = await table.append(rows, token)
         text = as_json({"version": version, "new": is_new})
-        return Response(text, 201 if is_new else 200, media_type=JSON)
+        return Response(text, 201 if is_new else 200, media_type=JSON_MEDIA_TYPE)
 
     async def _typed(self, table: ServedTable, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
         """Convert JSON rows to the types of the table's columns.
@@ -268,19 +272,19 @@ class Routes:
         values: dict[str, object] = {"error": type(error).__name__, "detail": str(error)}
         if isinstance(error, alance.CommitStateUnknownError):
             values |= UNKNOWN_OUTCOME
-        return Response(as_json(values), status_of(error), media_type=JSON)
+        return Response(as_json(values), status_of(error), media_type=JSON_MEDIA_TYPE)
 
     async def refused(self, _: Request, error: Exception) -> Response:
         """Answer with the error of a handler that refused the request."""
         assert isinstance(error, Refused)
         text = as_json({"error": error.name, "detail": str(error)})
-        return Response(text, error.status, media_type=JSON)
+        return Response(text, error.status, media_type=JSON_MEDIA_TYPE)
 
     async def unknown_path(self, request: Request, error: Exception) -> Response:
         """Answer with an error of Starlette: an unknown path or method."""
         assert isinstance(error, HTTPException)
         text = as_json({"error": error.detail, "detail": f"{request.method} {request.url.path}"})
-        return Response(text, error.status_code, media_type=JSON, headers=error.headers)
+        return Response(text, error.status_code, media_type=JSON_MEDIA_TYPE, headers=error.headers)
 
     def _table(self, request: Request) -> ServedTable:
         name = request.path_params["table"]
@@ -312,7 +316,7 @@ class Routes:
             raise InvalidInputError(f"{name}: {number}, expected {most} at most")
 
 
-VERBS = frozenset(
+SERVED_VERBS = frozenset(
     {"get", "take", "count", "query", "sql", "nearest", "text", "search", "rows", "reload"}
 )
 

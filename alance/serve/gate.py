@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     Send: TypeAlias = Callable[[Message], Awaitable[None]]
     App: TypeAlias = Callable[[Message, Receive, Send], Awaitable[None]]
 
-ARROW = "application/vnd.apache.arrow.stream"
-JSON = "application/json"
+ARROW_MEDIA_TYPE = "application/vnd.apache.arrow.stream"
+JSON_MEDIA_TYPE = "application/json"
 CLOSE = (b"connection", b"close")
 FREE = ("/health/live", "/health/ready")  # probes of orchestrators need no token and no turn
 log = logging.getLogger("alance.serve")
@@ -163,7 +163,7 @@ class Gate:
             Refused: the body is too large, or of an unknown type.
         """
         kind = type_of(headers.get(b"content-type", b"").decode("latin-1"))
-        is_arrow = kind == ARROW
+        is_arrow = kind == ARROW_MEDIA_TYPE
         parts: list[bytes] = []
         most = self._bounds.body_bytes if is_arrow else min(JSON_BYTES, self._bounds.body_bytes)
         num_bytes = 0
@@ -174,14 +174,22 @@ class Gate:
             parts.append(message.get("body", b""))
             num_bytes += len(parts[-1])
             if num_bytes > most:
-                hint = "" if is_arrow else f"; rows as {ARROW} may have {self._bounds.body_bytes}"
+                hint = (
+                    ""
+                    if is_arrow
+                    else f"; rows as {ARROW_MEDIA_TYPE} may have {self._bounds.body_bytes}"
+                )
                 detail = f"a body of more than {most} bytes{hint}"
                 raise Refused(413, "TooLarge", detail, closes=True)  # the rest is not read
             if not message.get("more_body", False):
                 break
         # HTML forms, which any web page may send, have neither of these types.
-        if method == "POST" and num_bytes and kind not in (JSON, ARROW):
-            raise Refused(415, "UnknownType", f"content-type {kind!r}: expected {JSON} or {ARROW}")
+        if method == "POST" and num_bytes and kind not in (JSON_MEDIA_TYPE, ARROW_MEDIA_TYPE):
+            raise Refused(
+                415,
+                "UnknownType",
+                f"content-type {kind!r}: expected {JSON_MEDIA_TYPE} or {ARROW_MEDIA_TYPE}",
+            )
         return b"".join(parts)
 
     async def _run(self, scope: Message, body: bytes, receive: Receive, send: Send) -> None:
@@ -267,7 +275,10 @@ class _HttpAnswer:
     async def refuse(self, error: Refused) -> None:
         """Send an error as a JSON object."""
         body = as_json({"error": error.name, "detail": str(error), **error.more})
-        headers = [(b"content-type", JSON.encode()), (b"content-length", str(len(body)).encode())]
+        headers = [
+            (b"content-type", JSON_MEDIA_TYPE.encode()),
+            (b"content-length", str(len(body)).encode()),
+        ]
         if error.status == 503:
             headers.append((b"retry-after", b"1"))
         if error.status == 401:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 BLOB_METADATA = ((b"lance-encoding:blob", b"true"), (b"ARROW:extension:name", b"lance.blob.v2"))
 NON_FINITE = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
-_WHOLE = re.compile(r"-?\d{1,20}", re.ASCII)
+_INTEGER_TEXT = re.compile(r"-?\d{1,20}", re.ASCII)
 
 
 class Misfit(Exception):
@@ -198,7 +198,7 @@ def _integer(value: object, kind: pa.DataType) -> int:
 def _whole(value: str | float | Decimal) -> object:
     """Convert digits, or a number such as 5.0, to an integer; return other values as they are."""
     if isinstance(value, str):
-        return int(value) if _WHOLE.fullmatch(value) else value
+        return int(value) if _INTEGER_TEXT.fullmatch(value) else value
     number = Decimal(value)
     return int(number) if abs(number) < 1 << 64 and number == int(number) else value
 
@@ -285,7 +285,7 @@ def _temporal(kind: pa.DataType) -> Read:
         parse = lambda text: moments.time_of(text, kind.unit)  # noqa: E731
     else:
         expected = f"seconds, a number or its text ({kind})"
-        digits = moments.DIGITS[kind.unit]
+        digits = moments.FRACTION_DIGITS[kind.unit]
         return lambda value: _ranged(value, kind, _units(value, digits, expected), expected)
 
     def read(value: object) -> int:

@@ -13,19 +13,19 @@ from typing import Final
 
 import pyarrow as pa
 
-DIGITS: Final = {"s": 0, "ms": 3, "us": 6, "ns": 9}  # digits of a second's fraction
-DAY: Final = 86_400  # seconds
+FRACTION_DIGITS: Final = {"s": 0, "ms": 3, "us": 6, "ns": 9}  # digits of a second's fraction
+CALENDAR_DAY_S: Final = 86_400  # seconds
 CYCLE: Final = 146_097  # days of 400 years, after which the calendar repeats
-_EPOCH: Final = date(1970, 1, 1).toordinal()
+_EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
 _BASE: Final = date(2000, 1, 1).toordinal()  # start of a cycle that Python's dates cover
-_DATE: Final = re.compile(r"([+-]?\d{4,7})-(\d\d)-(\d\d)", re.ASCII)
-_TIME: Final = re.compile(r"(\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,18}))?)?", re.ASCII)
-_ZONE: Final = re.compile(r"(?:Z|z|([+-])(\d\d):?(\d\d)(?::(\d\d))?)\Z", re.ASCII)
+_DATE_TEXT: Final = re.compile(r"([+-]?\d{4,7})-(\d\d)-(\d\d)", re.ASCII)
+_TIME_TEXT: Final = re.compile(r"(\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,18}))?)?", re.ASCII)
+_ZONE_TEXT: Final = re.compile(r"(?:Z|z|([+-])(\d\d):?(\d\d)(?::(\d\d))?)\Z", re.ASCII)
 
 
 def date_text(days: int) -> str:
     """Format days since 1970-01-01 as a date; years outside 0 to 9999 have a sign."""
-    cycles, rest = divmod(days + _EPOCH - _BASE, CYCLE)
+    cycles, rest = divmod(days + _EPOCH_ORDINAL - _BASE, CYCLE)
     day = date.fromordinal(_BASE + rest)
     year = day.year + 400 * cycles
     shown = f"{year:04}" if 0 <= year <= 9999 else f"{year:+07}"
@@ -38,22 +38,22 @@ def days_of(text: str) -> int:
     Raises:
         ValueError: the text is not a date.
     """
-    match = _DATE.fullmatch(text)
+    match = _DATE_TEXT.fullmatch(text)
     if match is None:
         raise ValueError(text)
     cycles, year = divmod(int(match[1]), 400)
     day = date(2000 + year, int(match[2]), int(match[3]))
-    return day.toordinal() - _EPOCH + (cycles - 5) * CYCLE
+    return day.toordinal() - _EPOCH_ORDINAL + (cycles - 5) * CYCLE
 
 
 def time_text(value: int, unit: str) -> str:
     """Format units since midnight as a time of day with a fraction of 0, 6 or 9 digits."""
-    seconds, fraction = divmod(value, 10 ** DIGITS[unit])
+    seconds, fraction = divmod(value, 10 ** FRACTION_DIGITS[unit])
     minutes, second = divmod(seconds, 60)
     hour, minute = divmod(minutes, 60)
     shown = f"{hour:02}:{minute:02}:{second:02}"
     if fraction:
-        nanoseconds = f"{fraction * 10 ** (9 - DIGITS[unit]):09}"
+        nanoseconds = f"{fraction * 10 ** (9 - FRACTION_DIGITS[unit]):09}"
         shown += "." + (nanoseconds[:6] if nanoseconds.endswith("000") else nanoseconds)
     return shown
 
@@ -64,19 +64,19 @@ def time_of(text: str, unit: str) -> int:
     Raises:
         ValueError: the text is not a time of day, or not a whole number of units.
     """
-    match = _TIME.fullmatch(text)
+    match = _TIME_TEXT.fullmatch(text)
     if match is None or int(match[1]) > 23 or int(match[2]) > 59 or int(match[3] or 0) > 59:
         raise ValueError(text)
     seconds = 3600 * int(match[1]) + 60 * int(match[2]) + int(match[3] or 0)
-    return whole(seconds + Decimal(f"0.{match[4] or 0}"), DIGITS[unit])
+    return whole(seconds + Decimal(f"0.{match[4] or 0}"), FRACTION_DIGITS[unit])
 
 
 def timestamp_text(value: int, kind: pa.TimestampType) -> str:
     """Format a timestamp: as local time with an offset if the type has a zone, else without."""
-    seconds, fraction = divmod(value, 10 ** DIGITS[kind.unit])
+    seconds, fraction = divmod(value, 10 ** FRACTION_DIGITS[kind.unit])
     offset = timedelta() if kind.tz is None else _offset(seconds, kind.tz)
-    days, rest = divmod(seconds + int(offset.total_seconds()), DAY)
-    shown = time_text(rest * 10 ** DIGITS[kind.unit] + fraction, kind.unit)
+    days, rest = divmod(seconds + int(offset.total_seconds()), CALENDAR_DAY_S)
+    shown = time_text(rest * 10 ** FRACTION_DIGITS[kind.unit] + fraction, kind.unit)
     return f"{date_text(days)}T{shown}{'' if kind.tz is None else _offset_text(offset)}"
 
 
@@ -87,7 +87,7 @@ def timestamp_of(text: str, kind: pa.TimestampType) -> int:
         ValueError: the text is not a timestamp or not a whole number of units; or it has an offset
             although the type has no zone, or no offset although the type has one.
     """
-    zone = _ZONE.search(text) if ":" in text or text[-1:] in "Zz" else None
+    zone = _ZONE_TEXT.search(text) if ":" in text or text[-1:] in "Zz" else None
     if (zone is None) != (kind.tz is None):
         raise ValueError(text)
     local = text if zone is None else text[: zone.start()]
@@ -96,13 +96,13 @@ def timestamp_of(text: str, kind: pa.TimestampType) -> int:
         if sign in local:
             day, _, time = local.partition(sign)
             break
-    units = 10 ** DIGITS[kind.unit]
-    return int((days_of(day) * DAY - _seconds(zone)) * units + time_of(time, kind.unit))
+    units = 10 ** FRACTION_DIGITS[kind.unit]
+    return int((days_of(day) * CALENDAR_DAY_S - _seconds(zone)) * units + time_of(time, kind.unit))
 
 
 def seconds_value(value: int, unit: str) -> float | str:
     """Convert a duration to seconds: a number, or text if a double cannot hold all digits."""
-    exact = Decimal(value).scaleb(-DIGITS[unit])
+    exact = Decimal(value).scaleb(-FRACTION_DIGITS[unit])
     number = float(exact)
     return number if Decimal(repr(number)) == exact else format(exact, "f")
 

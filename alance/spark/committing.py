@@ -38,11 +38,11 @@ if TYPE_CHECKING:
 
     from alance import Dataset
     from alance.operations import Operation
-    from alance.spark.options import WriteOptions
+    from alance.spark.options import SparkWriteOptions
     from alance.spark.versions import Version
     from alance.types import Data
 
-FOLDER: Final = "alance-spark-commits"
+COMMITS_FOLDER: Final = "alance-spark-commits"
 STEP_S: Final = 600
 BEGUN_STEPS: Final = 144  # steps: a day, the upper bound of a commit's duration
 DONE_STEPS: Final = 2  # steps; Spark aborts a commit that it considers failed within seconds
@@ -82,7 +82,7 @@ class WriteTarget:
         config: keys to set in a new table, or in a table whose rows are replaced.
     """
 
-    options: WriteOptions
+    options: SparkWriteOptions
     base: Version | None
     base_version: int
     uri: str
@@ -208,13 +208,13 @@ async def _commit(
     )
 
 
-async def _is_done(options: WriteOptions, producer: tuple[str, int]) -> bool:
+async def _is_done(options: SparkWriteOptions, producer: tuple[str, int]) -> bool:
     name, number = producer
     last = await last_sequence(options.path, name, **access(options))
     return last is not None and last >= number
 
 
-async def remove_files(options: WriteOptions, messages: Sequence[WrittenFiles | None]) -> None:
+async def remove_files(options: SparkWriteOptions, messages: Sequence[WrittenFiles | None]) -> None:
     """Remove data files that no version names; store errors are ignored."""
     for message in messages:
         if message is not None:
@@ -234,7 +234,7 @@ class FileLimits(TypedDict):
     data_storage_version: FileVersion | None
 
 
-def refuse_existing(options: WriteOptions, version: int) -> None:
+def refuse_existing(options: SparkWriteOptions, version: int) -> None:
     """Raise `AlreadyExistsError` if the options refuse an existing table."""
     if options.if_exists == "error":
         raise AlreadyExistsError(
@@ -273,7 +273,7 @@ def _is_text(kind: pa.DataType) -> bool:
     )
 
 
-def producer_of(options: WriteOptions) -> tuple[str, int] | None:
+def producer_of(options: SparkWriteOptions) -> tuple[str, int] | None:
     """Return the producer's name and batch number, or None if the options name none."""
     if options.txn_app is None or options.txn_version is None:
         return None
@@ -332,7 +332,7 @@ def _step() -> int:
 
 
 def _marks() -> Path:
-    return Path(tempfile.gettempdir()) / f"{FOLDER}-{os.getuid()}"
+    return Path(tempfile.gettempdir()) / f"{COMMITS_FOLDER}-{os.getuid()}"
 
 
 def _names() -> list[str]:

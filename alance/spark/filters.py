@@ -25,13 +25,17 @@ from alance.spark.notes import is_collated
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-MAX_ITEMS: Final = 10_000  # items of an IN list
-BLOB: Final = b"lance-encoding:blob"
-_SIGNS: Final = {"=": "=", "<>": "<>", ">": ">", ">=": ">=", "<": "<", "<=": "<="}
-_TEXTS: Final = {"STARTS_WITH": "starts_with", "ENDS_WITH": "ends_with", "CONTAINS": "contains"}
+MAX_IN_ITEMS: Final = 10_000  # items of an IN list
+BLOB_METADATA_KEY: Final = b"lance-encoding:blob"
+_OPERATOR_SIGNS: Final = {"=": "=", "<>": "<>", ">": ">", ">=": ">=", "<": "<", "<=": "<="}
+_TEXT_FUNCTIONS: Final = {
+    "STARTS_WITH": "starts_with",
+    "ENDS_WITH": "ends_with",
+    "CONTAINS": "contains",
+}
 _FLIPPED: Final = {"=": "=", "<>": "<>", ">": "<", ">=": "<=", "<": ">", "<=": ">=", "<=>": "<=>"}
 _EPOCH: Final = datetime.date(1970, 1, 1)
-_NUMBER: Final = re.compile(r"-?\d+")
+_WHOLE_NUMBER: Final = re.compile(r"-?\d+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +110,7 @@ def sql_of(tree: Tree, schema: pa.Schema) -> str | None:
 
 def _in(path: Sequence[str], items: Sequence[Tree], schema: pa.Schema) -> str | None:
     column = column_of(path, schema)
-    if column is None or not 0 < len(items) <= MAX_ITEMS or pa.types.is_floating(column[1]):
+    if column is None or not 0 < len(items) <= MAX_IN_ITEMS or pa.types.is_floating(column[1]):
         return None
     texts = []
     for item in items:
@@ -127,14 +131,14 @@ def _compared(
     literal = _literal(constant.text, kind)
     if literal is None:
         return None
-    if op in _TEXTS:
-        return f"{_TEXTS[op]}({name}, {literal})" if _is_text(kind) else None
+    if op in _TEXT_FUNCTIONS:
+        return f"{_TEXT_FUNCTIONS[op]}({name}, {literal})" if _is_text(kind) else None
     if op == "<=>":
         is_floating = pa.types.is_floating(kind)
         return None if is_floating else f"{name} IS NOT DISTINCT FROM {literal}"
-    if op not in _SIGNS:
+    if op not in _OPERATOR_SIGNS:
         return None
-    return f"{name} {_SIGNS[op]} {literal}"
+    return f"{name} {_OPERATOR_SIGNS[op]} {literal}"
 
 
 def column_of(path: Sequence[str], schema: pa.Schema) -> tuple[str, pa.DataType] | None:
@@ -151,7 +155,7 @@ def column_of(path: Sequence[str], schema: pa.Schema) -> tuple[str, pa.DataType]
         if names.count(name) != 1:
             return None
         field = schema.field(name) if kind is None else kind.field(name)
-        if is_collated(field) or (field.metadata and BLOB in field.metadata):
+        if is_collated(field) or (field.metadata and BLOB_METADATA_KEY in field.metadata):
             return None
         kind = field.type
     if kind is None or isinstance(kind, pa.BaseExtensionType):
@@ -176,7 +180,7 @@ def _literal(text: str | None, kind: pa.DataType) -> str | None:
         return repr(number) if math.isfinite(number) and kind != pa.float16() else None
     if pa.types.is_decimal128(kind):
         return _decimal(decimal.Decimal(text), kind)
-    if not _NUMBER.fullmatch(text):
+    if not _WHOLE_NUMBER.fullmatch(text):
         return None
     if pa.types.is_integer(kind):
         return None if kind == pa.uint64() else text

@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from alance.types import Fragment
 
 MAX_VERSIONS: Final = 1000  # versions examined for a batch that has no limit
-ROWS: Final = "rows"
-BYTES: Final = "bytes"
-FILES: Final = "files"
+ROWS_UNIT: Final = "rows"
+BYTES_UNIT: Final = "bytes"
+FILES_UNIT: Final = "files"
 
 
 async def added_by(dataset: Dataset, version: int, options: StreamOptions) -> Added:
@@ -96,18 +96,18 @@ class Limit(NamedTuple):
     def of(cls, options: StreamOptions) -> Limit | None:
         """Return the rate limit of the options; None if they set none."""
         limits = {
-            ROWS: options.max_rows_per_batch,
-            BYTES: options.max_bytes_per_batch,
-            FILES: options.max_fragments_per_batch,
+            ROWS_UNIT: options.max_rows_per_batch,
+            BYTES_UNIT: options.max_bytes_per_batch,
+            FILES_UNIT: options.max_fragments_per_batch,
         }
         chosen = (cls(unit, most) for unit, most in limits.items() if most is not None)
         return next(chosen, None)
 
     def cost(self, fragment: Fragment) -> int:
         """Return the units that a fragment costs: its rows, its bytes, or 1 for `files`."""
-        if self.unit == ROWS:
+        if self.unit == ROWS_UNIT:
             return fragment.num_rows or fragment.physical_rows
-        return fragment_bytes(fragment) if self.unit == BYTES else 1
+        return fragment_bytes(fragment) if self.unit == BYTES_UNIT else 1
 
 
 class StreamPart(NamedTuple):
@@ -126,7 +126,7 @@ class StreamPart(NamedTuple):
     columns: ColumnsAcross
 
 
-class Follower:
+class StreamFollower:
     """Plans the batches of a stream over the versions of a table."""
 
     def __init__(self, options: StreamOptions) -> None:

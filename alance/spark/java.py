@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-LEAST: Final = 17
-PLACES: Final = (
+LEAST_JAVA: Final = 17
+JAVA_FOLDERS: Final = (
     "/usr/lib/jvm/*",
     "/usr/local/openjdk*",
     "/opt/java/*",
@@ -26,7 +26,7 @@ PLACES: Final = (
     "/opt/homebrew/opt/openjdk*",
 )
 MISSING: Final = (
-    f"no Java {LEAST} or later in JAVA_HOME, in PATH or in the usual places; Spark needs one: "
+    f"no Java {LEAST_JAVA} or later in JAVA_HOME, in PATH or in the usual places; Spark needs one: "
     "apt-get install openjdk-17-jre-headless, brew install openjdk@17, or https://adoptium.net"
 )
 
@@ -37,7 +37,7 @@ def find_java(environ: Mapping[str, str] | None = None) -> Path | None:
     Cost: runs `java -version` of candidates, 50 ms each, until one is recent enough.
     """
     for home in _candidates(os.environ if environ is None else environ):
-        if (version := _version(home)) is not None and version >= LEAST:
+        if (version := _version(home)) is not None and version >= LEAST_JAVA:
             return home
     return None
 
@@ -47,7 +47,7 @@ def _candidates(environ: Mapping[str, str]) -> Iterator[Path]:
         yield Path(home)
     if program := shutil.which("java", path=environ.get("PATH")):
         yield Path(program).resolve().parent.parent
-    for pattern in PLACES:
+    for pattern in JAVA_FOLDERS:
         root, _, rest = pattern[1:].partition("*")
         folder, _, stem = root.rpartition("/")
         yield from sorted(Path("/", folder).glob(f"{stem}*{rest}"), reverse=True)

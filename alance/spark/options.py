@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 STORAGE_PREFIX: Final = "storage."
 # encoded bytes; Spark's default for files is 128 MiB, of columns that are less compressed
-PARTITION_BYTES: Final = 64 << 20
-MEMORY_BYTES: Final = 64 << 20
+SPARK_PARTITION_BYTES: Final = 64 << 20
+WORKER_MEMORY_BYTES: Final = 64 << 20
 # Options that Spark passes for a table of its own catalog.
 OF_CATALOG: Final = frozenset({"location", "provider", "owner"})
 NO_PATH: Final = (
@@ -33,10 +33,10 @@ MANY_PATHS: Final = (
     "same columns: alance.spark.read(spark, [uri, ...]), or load each, and union the DataFrames"
 )
 # Option names of other formats, in lower case without `_`.
-ALIASES: Final = {"timestamp": "asof", "timestampasof": "asof", "versionasof": "version"}
-BRANCHES: Final = "tree"  # folder of a table's branches
+OPTION_ALIASES: Final = {"timestamp": "asof", "timestampasof": "asof", "versionasof": "version"}
+BRANCH_FOLDER: Final = "tree"  # folder of a table's branches
 # Options that Spark adds to those of a source or a sink.
-OWN_OF_SPARK: Final = frozenset({"path", "checkpointlocation", "queryname"})
+SPARK_OPTIONS: Final = frozenset({"path", "checkpointlocation", "queryname"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +56,7 @@ class TableOptions:
     path: str
     branch: str | None = None
     storage: Mapping[str, str] = field(default_factory=dict, repr=False)
-    memory_bytes: int = MEMORY_BYTES
+    memory_bytes: int = WORKER_MEMORY_BYTES
     decode_threads: int = 2
 
     @classmethod
@@ -87,9 +87,9 @@ class TableOptions:
             if key.lower() == "paths":
                 raise InvalidInputError(MANY_PATHS)
             plain = key.lower().replace("_", "")
-            name = names.get(ALIASES.get(plain, plain))
+            name = names.get(OPTION_ALIASES.get(plain, plain))
             if name is None or name == "storage":
-                if key.lower() in OWN_OF_SPARK:
+                if key.lower() in SPARK_OPTIONS:
                     continue
                 shown = sorted({*names.values()} - {"storage"})
                 raise InvalidInputError(
@@ -140,7 +140,7 @@ class ReadOptions(TableOptions):
     limit: int | None = None
     with_row_id: bool = False
     with_row_address: bool = False
-    partition_bytes: int = PARTITION_BYTES
+    partition_bytes: int = SPARK_PARTITION_BYTES
     min_partitions: int = 1
     parallelism: int = 1
     batch_size: int | None = None
@@ -166,7 +166,7 @@ class ReadOptions(TableOptions):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WriteOptions(TableOptions):
+class SparkWriteOptions(TableOptions):
     """Options for writing rows, with the names of `alance.write_dataset`.
 
     Attributes:
@@ -274,7 +274,7 @@ def for_cores(options: ReadT, names: Iterable[str], cores: int) -> ReadT:
 
 def branch_path(path: str, branch: str) -> str:
     """Return the path of a branch of a table."""
-    return f"{path.rstrip('/')}/{BRANCHES}/{branch}"
+    return f"{path.rstrip('/')}/{BRANCH_FOLDER}/{branch}"
 
 
 def at_least(name: str, value: int | None, least: int) -> None:
@@ -369,7 +369,7 @@ class SelectArguments(ReadArguments, total=False):
 
 
 class WriteArguments(SourceArguments, total=False):
-    """Keyword arguments of a write: the fields of `WriteOptions` except `if_exists`."""
+    """Keyword arguments of a write: the fields of `SparkWriteOptions` except `if_exists`."""
 
     keep_schema: bool
     merge_schema: bool

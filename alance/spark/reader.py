@@ -39,7 +39,7 @@ from alance.distributed import (
     read_split,
     select_rows,
 )
-from alance.spark.filters import FilterCall, FilterColumn, FilterConstant, sql_of
+from alance.spark.filters import _EPOCH, FilterCall, FilterColumn, FilterConstant, sql_of
 from alance.spark.types import arrow_schema, converted
 from alance.spark.versions import access
 from alance.spark.worker import run, stream
@@ -63,7 +63,6 @@ _OPS: Final[Mapping[type[Filter], str]] = {
     LessThan: "<",
     LessThanOrEqual: "<=",
 }
-_EPOCH: Final = datetime.date(1970, 1, 1)
 
 
 def as_sql(condition: Filter, schema: pa.Schema) -> str | None:

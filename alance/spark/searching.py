@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
     from alance import Dataset
 
-DEFAULT: Final = "lance"  # catalog for names without a catalog
-DISTANCE: Final = "_distance"
-SCORE: Final = "_score"
-RELEVANCE: Final = "_relevance_score"
-OF_SEARCHES: Final = (RELEVANCE, SCORE, DISTANCE)
+DEFAULT_CATALOG: Final = "lance"  # catalog for names without a catalog
+DISTANCE_COLUMN: Final = "_distance"
+SCORE_COLUMN: Final = "_score"
+RELEVANCE_COLUMN: Final = "_relevance_score"
+OF_SEARCHES: Final = (RELEVANCE_COLUMN, SCORE_COLUMN, DISTANCE_COLUMN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class TablePlaces:
             InvalidInputError: a catalog without a warehouse, or a name that is not valid for a
                 folder.
         """
-        return named_uri(table, self.warehouses, DEFAULT)
+        return named_uri(table, self.warehouses, DEFAULT_CATALOG)
 
 
 @dataclass
@@ -96,7 +96,7 @@ def _nearest_of(places: TablePlaces) -> type:
             version: AnalyzeArgument | None = None,
             options: AnalyzeArgument | None = None,
         ) -> SearchPlan:
-            return _analyzed(places, table, columns, version, (DISTANCE,))
+            return _analyzed(places, table, columns, version, (DISTANCE_COLUMN,))
 
         def eval(
             self,
@@ -139,7 +139,7 @@ def _search_of(places: TablePlaces) -> type:
             version: AnalyzeArgument | None = None,
             options: AnalyzeArgument | None = None,
         ) -> SearchPlan:
-            measures = (SCORE,) if vector is None else OF_SEARCHES
+            measures = (SCORE_COLUMN,) if vector is None else OF_SEARCHES
             return _analyzed(places, table, columns, version, measures)
 
         def eval(
@@ -191,7 +191,7 @@ class _SearchedTable:
     def matches(self, text: str, vector: Any, **keywords: Any) -> Iterator[tuple[Any, ...]]:
         """Search by text; if the columns have a relevance, also by vector."""
         names = self.names
-        if RELEVANCE not in self.schema.names:
+        if RELEVANCE_COLUMN not in self.schema.names:
             return self.rows(lambda dataset: dataset.search_text(text, columns=names, **keywords))
         if vector is None:
             return iter(())

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from alance.spark.source import AlanceSource
 
-NAME: Final = "spark.alance.registration"  # key in a session's configuration
+REGISTRATION_KEY: Final = "spark.alance.registration"  # key in a session's configuration
 # `lance` resolves tables by name and by path; `alance`, the format's name, only by path, like
 # `parquet`.
 CATALOGS: Final = ("spark.sql.catalog.lance", "spark.sql.catalog.alance")
@@ -58,13 +58,13 @@ def register(
     from alance.spark.searching import TablePlaces, register_functions
     from alance.spark.source import AlanceSource, with_defaults
 
-    name = spark.conf.get(NAME, None) or uuid.uuid4().hex
+    name = spark.conf.get(REGISTRATION_KEY, None) or uuid.uuid4().hex
     if storage_options is None:
         storage_options = _options.get(name, {})
     has_connector = add_connector(spark)
     _register_source(spark, with_defaults(storage_options) if storage_options else AlanceSource)
     _options[name] = dict(storage_options)
-    spark.conf.set(NAME, name)
+    spark.conf.set(REGISTRATION_KEY, name)
     unset = [catalog for catalog in CATALOGS if spark.conf.get(catalog, None) is None]
     for catalog in unset if has_connector else ():
         spark.conf.set(catalog, CATALOG_CLASS)
@@ -108,13 +108,13 @@ def _warehouses(spark: SparkSession) -> dict[str, str]:
 
 def register_once(spark: SparkSession) -> None:
     """Register the format unless it is already registered in the session."""
-    if spark.conf.get(NAME, None) is None:
+    if spark.conf.get(REGISTRATION_KEY, None) is None:
         register(spark)
 
 
 def storage_of(spark: SparkSession, storage_options: Mapping[str, str] | None) -> dict[str, str]:
     """Combine the session's storage options with those of a call, which take precedence."""
-    name = spark.conf.get(NAME, None)
+    name = spark.conf.get(REGISTRATION_KEY, None)
     return {**_options.get(name or "", {}), **(storage_options or {})}
 
 
@@ -123,7 +123,7 @@ def parallelism_of(spark: SparkSession) -> int:
     context = getattr(spark, "_sc", None)
     if context is not None:
         return int(context.defaultParallelism)
-    name = spark.conf.get(NAME, None) or ""
+    name = spark.conf.get(REGISTRATION_KEY, None) or ""
     # a Connect server shows it only as the number of partitions of a range
     if name not in _parallelism:
         parts = spark.range(RANGE_ROWS).selectExpr("spark_partition_id() AS part")

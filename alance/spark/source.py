@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 from pyspark.sql.datasource import DataSource
 
 from alance.distributed import check_filter
-from alance.spark.options import ReadOptions, StreamOptions, WriteOptions
+from alance.spark.options import ReadOptions, SparkWriteOptions, StreamOptions
 from alance.spark.reader import AlanceReader, PushingReader, columns_of
 from alance.spark.stream_reader import AlanceStreamReader
 from alance.spark.types import spark_schema
@@ -80,12 +80,12 @@ class AlanceSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> AlanceWriter:
         """Return a writer of rows with a schema. Cost: one LIST and one GET."""
-        options = WriteOptions.parse(self.options, self.defaults)
+        options = SparkWriteOptions.parse(self.options, self.defaults)
         return AlanceWriter(schema, options, overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> AlanceStreamWriter:
         """Return the sink of a streaming query. Cost: one LIST and one GET."""
-        options = WriteOptions.parse(self.options, self.defaults)
+        options = SparkWriteOptions.parse(self.options, self.defaults)
         return AlanceStreamWriter(schema, options, overwrite=overwrite)
 
 
@@ -99,7 +99,7 @@ STREAM_ONLY = frozenset(
 def with_defaults(storage_options: Mapping[str, str]) -> type[AlanceSource]:
     """Return a data source class with storage options, which are hidden from Spark's options."""
 
-    class Source(AlanceSource):
+    class SourceWithDefaults(AlanceSource):
         defaults: ClassVar[Mapping[str, str]] = dict(storage_options)
 
-    return Source
+    return SourceWithDefaults

@@ -18,7 +18,15 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from alance.spark.following import BYTES, FILES, ROWS, Follower, Limit, Offset, filtered
+from alance.spark.following import (
+    BYTES_UNIT,
+    FILES_UNIT,
+    ROWS_UNIT,
+    Limit,
+    Offset,
+    StreamFollower,
+    filtered,
+)
 from alance.spark.reader import PartitionRows, read_pieces
 from alance.spark.types import arrow_schema, converted
 from alance.spark.worker import run, stream
@@ -34,9 +42,9 @@ if TYPE_CHECKING:
     from alance.spark.options import StreamOptions
 
 _LIMITS: Final[Mapping[str, Callable[[int], ReadLimit]]] = {
-    ROWS: ReadMaxRows,
-    BYTES: ReadMaxBytes,
-    FILES: ReadMaxFiles,
+    ROWS_UNIT: ReadMaxRows,
+    BYTES_UNIT: ReadMaxBytes,
+    FILES_UNIT: ReadMaxFiles,
 }
 
 
@@ -56,16 +64,16 @@ class AlanceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, schema: StructType, options: StreamOptions) -> None:
         self.schema = schema
         self.options = options
-        self._follower: Follower | None = Follower(options)
+        self._follower: StreamFollower | None = StreamFollower(options)
         self._target: int | None = None
 
     def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "_follower": None}
 
     @property
-    def _following(self) -> Follower:
+    def _following(self) -> StreamFollower:
         if self._follower is None:
-            self._follower = Follower(self.options)
+            self._follower = StreamFollower(self.options)
         return self._follower
 
     def initialOffset(self) -> dict[str, int]:

@@ -46,12 +46,12 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from alance import Dataset
-    from alance.spark.options import WriteOptions
+    from alance.spark.options import SparkWriteOptions
 
 
 async def target_of(
     schema: StructType,
-    options: WriteOptions,
+    options: SparkWriteOptions,
     *,
     overwrite: bool,
     keeps_required: bool = False,
@@ -107,7 +107,7 @@ async def _grown(dataset: Dataset, schema: StructType, vectors: Mapping[str, int
 class AlanceWriter(DataSourceArrowWriter):
     """One write. Pickled into each task, and into the processes that commit or abort."""
 
-    def __init__(self, schema: StructType, options: WriteOptions, *, overwrite: bool) -> None:
+    def __init__(self, schema: StructType, options: SparkWriteOptions, *, overwrite: bool) -> None:
         self.options = options
         self.job = uuid.uuid4().hex
         self.target = run(target_of(schema, options, overwrite=overwrite))
@@ -149,7 +149,7 @@ QUERY: Final = "sql.streaming.queryId"  # constant for a checkpoint, across rest
 class AlanceStreamWriter(DataSourceStreamArrowWriter):
     """Sink of a streaming query. Created separately for each batch and for each commit."""
 
-    def __init__(self, schema: StructType, options: WriteOptions, *, overwrite: bool) -> None:
+    def __init__(self, schema: StructType, options: SparkWriteOptions, *, overwrite: bool) -> None:
         check_sink(options)
         self.options = options
         self.schema = schema
@@ -201,7 +201,7 @@ class AlanceStreamWriter(DataSourceStreamArrowWriter):
         )
 
 
-def check_sink(options: WriteOptions) -> None:
+def check_sink(options: SparkWriteOptions) -> None:
     """Raise `InvalidInputError` if options are not valid for a stream."""
     if options.if_exists != "append":
         raise InvalidInputError("if_exists: a stream appends, or overwrites in complete mode")

@@ -121,7 +121,7 @@ def error(
     return answer
 
 
-CHUNK: Final = 256 * 1024
+SENT_CHUNK_BYTES: Final = 256 * 1024
 RESET_ON_CLOSE: Final = struct.pack("ii", 1, 0)  # SO_LINGER of 0 s: closing sends RST
 
 Head: TypeAlias = tuple[str, str, dict[str, str]]  # method, target, headers in lower case
@@ -193,7 +193,7 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
-        transport.set_write_buffer_limits(high=2 * CHUNK)
+        transport.set_write_buffer_limits(high=2 * SENT_CHUNK_BYTES)
         transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.server.conns.add(self)
         self.server.accepted += 1

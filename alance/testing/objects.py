@@ -51,7 +51,7 @@ XMLNS: Final = 'xmlns="http://s3.amazonaws.com/doc/2006-03-01/"'
 
 
 Content: TypeAlias = bytes | bytearray | memoryview
-Part: TypeAlias = tuple[str, int, str]  # file, bytes, entity tag
+UploadedPart: TypeAlias = tuple[str, int, str]  # file, bytes, entity tag
 
 
 class Fault(Exception):
@@ -126,7 +126,7 @@ class ObjectStore:
         self._tags = itertools.count(1)
         self._run = f"{time.time_ns():x}"
         self.buckets: dict[str, Bucket] = {}
-        self.uploads: dict[str, dict[int, Part]] = {}
+        self.uploads: dict[str, dict[int, UploadedPart]] = {}
         self.fds: OrderedDict[str, int] = OrderedDict()
         self.rescan()
 

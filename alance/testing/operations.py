@@ -32,9 +32,9 @@ from alance.testing.objects import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from alance.testing.objects import Part
+    from alance.testing.objects import UploadedPart
 
-PAGE: Final = 1000  # maximum entries per page, as in S3
+PAGE_OBJECTS: Final = 1000  # maximum entries per page, as in S3
 LAST: Final = "\U0010ffff"  # sorts after any character of a key
 
 
@@ -71,7 +71,7 @@ def list_objects(bucket: Bucket, req: Request) -> Answer:
     """
     query = req.query
     prefix, delimiter = query.get("prefix", ""), query.get("delimiter", "")
-    limit = min(PAGE, int(query.get("max-keys", PAGE)))
+    limit = min(PAGE_OBJECTS, int(query.get("max-keys", PAGE_OBJECTS)))
     after = unquote(query.get("continuation-token", "")) or query.get("start-after", "")
     is_url = query.get("encoding-type") == "url"
 
@@ -162,7 +162,7 @@ class Multipart:
             "</InitiateMultipartUploadResult>"
         )
 
-    def upload(self, req: Request) -> dict[int, Part]:
+    def upload(self, req: Request) -> dict[int, UploadedPart]:
         """Return the parts of a request's upload, by their numbers.
 
         Raises:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-PAUSE_S: Final = 0.003  # seconds between two checks of the client
+CLIENT_LOOK_PAUSE_S: Final = 0.003  # seconds between two checks of the client
 LOOKS: Final = 6  # consecutive checks of a sleeping client; its requests have arrived by then
 MOST_LOOKS: Final = 20_000  # checks after which even a client that never sleeps gets its answers
 
@@ -61,7 +61,7 @@ class Rounds:
             seen, looks = num_held, looks + 1 if waits else 0
             if looks > LOOKS or not client:
                 break
-            await asyncio.sleep(PAUSE_S)
+            await asyncio.sleep(CLIENT_LOOK_PAUSE_S)
         self.number += 1
         held, self._held = self._held, []
         for _, go in held:

@@ -16,7 +16,7 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qs
 
-from alance.testing.connection import CHUNK, Connection, Request, error
+from alance.testing.connection import SENT_CHUNK_BYTES, Connection, Request, error
 from alance.testing.objects import REASONS, ObjectStore
 from alance.testing.operations import StoreService, unending
 from alance.testing.rounds import Rounds
@@ -117,7 +117,7 @@ class Delivery:
             conn.finished(record)
             return
         values = self._weather.values
-        if length > 2 * CHUNK or rule or values["conn_mbps"] or values["total_mbps"]:
+        if length > 2 * SENT_CHUNK_BYTES or rule or values["conn_mbps"] or values["total_mbps"]:
             self._spawn(self._stream(conn, req, head, answer, rule))
             return
         content = self._content(answer, 0, length)
@@ -159,7 +159,7 @@ class Delivery:
         first = min(rule.after_bytes, answer.length) if cut and rule else answer.length
         trickles = rule is not None and rule.action == "trickle"
         stop = answer.length if trickles else first
-        step = PACED_CHUNK if mbps or self._weather.values["conn_mbps"] else CHUNK
+        step = PACED_CHUNK if mbps or self._weather.values["conn_mbps"] else SENT_CHUNK_BYTES
         # A duplicate: the answer has the old content even if the object is replaced meanwhile.
         fd = os.dup(self._store.fd(answer.path)) if answer.path is not None else None
         at = 0

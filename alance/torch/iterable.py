@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 WINDOW_BYTES: Final = 64 << 20  # stored bytes of a window: some tens of requests on any store
 WINDOW_ROWS: Final = (1 << 10, 1 << 18)  # least and most rows of a default window
-CHUNKS: Final = 16  # chunks per window: more would mix better, but read shorter runs of rows
+WINDOW_CHUNKS: Final = 16  # chunks per window: more would mix better, but read shorter runs of rows
 AHEAD: Final = 1  # windows that are read while batches of another one are returned
 
 
@@ -117,7 +117,7 @@ class IterableDataset(torch.utils.data.IterableDataset):
             num_rows=self._table.num_rows,
             batch_size=batch_size,
             drop_last=drop_last,
-            chunk_rows=max(1, window // CHUNKS) if chunk_rows is None else chunk_rows,
+            chunk_rows=max(1, window // WINDOW_CHUNKS) if chunk_rows is None else chunk_rows,
             window_rows=window,
             seed=seed if shuffle else None,
         )

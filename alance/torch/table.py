@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 Source: TypeAlias = "str | os.PathLike[str] | alance.Dataset | sync.Dataset"
 
 loop: Final = OwnLoop("alance.torch")
-RUN_ROWS: Final = 4096  # mean length of runs from which scans cost less than a take
+SCANNED_RUN_ROWS: Final = 4096  # mean length of runs from which scans cost less than a take
 
 
 class TorchTable:
@@ -104,7 +104,9 @@ class TorchTable:
         """
         if self._addresses is not None:
             table = await self.dataset.take_addresses(self._addresses[rows], self.columns)
-        elif len(rows) >= RUN_ROWS * (1 + len(cuts := np.flatnonzero(np.diff(rows) != 1) + 1)):
+        elif len(rows) >= SCANNED_RUN_ROWS * (
+            1 + len(cuts := np.flatnonzero(np.diff(rows) != 1) + 1)
+        ):
             table = pa.concat_tables(await _all(map(self._run, np.split(rows, cuts))))
         else:
             table = await self.dataset.take(rows, self.columns)

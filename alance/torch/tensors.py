@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 Fill: TypeAlias = bool | int | float | Mapping[str, bool | int | float] | None
 
-EXTENSION_NAME: Final = b"ARROW:extension:name"
-BFLOAT16: Final = "lance.bfloat16"
+EXTENSION_NAME_KEY: Final = b"ARROW:extension:name"
+BFLOAT16_EXTENSION: Final = "lance.bfloat16"
 
 
 def to_tensors(
@@ -74,8 +74,8 @@ def _is_tensor(field: pa.Field) -> bool:
 def _is_bfloat16(field: pa.Field) -> bool:
     """True by the extension type if pylance has registered it, else by the field's metadata."""
     if isinstance(field.type, pa.BaseExtensionType):
-        return bool(field.type.extension_name == BFLOAT16)
-    return (field.metadata or {}).get(EXTENSION_NAME) == BFLOAT16.encode()
+        return bool(field.type.extension_name == BFLOAT16_EXTENSION)
+    return (field.metadata or {}).get(EXTENSION_NAME_KEY) == BFLOAT16_EXTENSION.encode()
 
 
 def _tensor(field: pa.Field, values: pa.Array, fill: float | None) -> torch.Tensor:

@@ -23,7 +23,7 @@ else:
     health = Deferred("alance.ops.maintain.health")
     run = Deferred("alance.ops.maintain.run")
 
-INTERVAL: Final = 60.0  # default seconds between runs in the background
+MAINTENANCE_INTERVAL_S: Final = 60.0  # default seconds between runs in the background
 
 
 class MaintenanceVerbs(Handle):
@@ -77,7 +77,7 @@ class MaintenanceVerbs(Handle):
         return report
 
     def maintaining(
-        self, policy: MaintenancePolicy | None = None, *, interval: float = INTERVAL
+        self, policy: MaintenancePolicy | None = None, *, interval: float = MAINTENANCE_INTERVAL_S
     ) -> Maintenance:
         """Return an `async with` block in which `maintain` runs in the background.
 

@@ -83,7 +83,7 @@ class SearchVerbs(Handle):
         """
         await self._load(nearest)
         columns, scan = search_options.asked_by(column, query, k, options)
-        return await nearest.KIND.table(self._snapshot, columns, scan)
+        return await nearest.NEAREST_SEARCH.table(self._snapshot, columns, scan)
 
     async def nearest_many(
         self,
@@ -111,7 +111,7 @@ class SearchVerbs(Handle):
             raise InvalidInputError(
                 "queries: expected a matrix, a query a row; of lists of vectors one of matrices"
             )
-        return await nearest.KIND.table(self._snapshot, columns, scan)
+        return await nearest.NEAREST_SEARCH.table(self._snapshot, columns, scan)
 
     async def search_text(
         self,
@@ -150,7 +150,7 @@ class SearchVerbs(Handle):
         """
         await self._load(text_search)
         columns, scan = text_options.asked_by(query, k, options)
-        return await text_search.KIND.table(self._snapshot, columns, scan)
+        return await text_search.TEXT_SEARCH.table(self._snapshot, columns, scan)
 
     async def search(
         self,

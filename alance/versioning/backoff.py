@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 # High, because with many committers, each of them is first only now and then.
 MAX_RETRIES: Final = 100
 RETRIES_WITHOUT_PAUSE: Final = 12  # number of first retries without a pause
-GROWTH: Final = 1.3
+PAUSE_GROWTH: Final = 1.3
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,5 +47,6 @@ class Backoff:
             return 0.0
         slot = min(max(attempt_s, 0.001), 1.0)
         return self.uniform(
-            0.0, min(self.max_pause_s, slot * GROWTH ** min(retries - RETRIES_WITHOUT_PAUSE, 99))
+            0.0,
+            min(self.max_pause_s, slot * PAUSE_GROWTH ** min(retries - RETRIES_WITHOUT_PAUSE, 99)),
         )

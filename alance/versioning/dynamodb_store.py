@@ -36,7 +36,7 @@ _PARAMETER: Final = "ddbTableName"
 _KEYS: Final = [("base_uri", "HASH", "S"), ("version", "RANGE", "N")]
 _NEW: Final = "attribute_not_exists(base_uri) AND attribute_not_exists(version)"
 _OLD: Final = "attribute_exists(base_uri) AND attribute_exists(version)"
-_REFUSALS: Final = frozenset(
+_DYNAMODB_REFUSALS: Final = frozenset(
     {"AccessDeniedException", "UnrecognizedClientException", "InvalidSignatureException"}
 )
 # Argument of boto3's client for each S3 storage option.
@@ -211,7 +211,7 @@ class DynamoDbStore:
             return AlreadyExistsError(f"{where}: the condition of the put does not hold")
         if code == "ResourceNotFoundException":
             return InvalidInputError(f"{where}: no such table")
-        if code in _REFUSALS:
+        if code in _DYNAMODB_REFUSALS:
             return AccessError(f"{where}: {error}", status=status)
         # When DynamoDB throttles, the status is 400.
         retryable = status is None or status >= 500 or "Throttl" in code or "Exceeded" in code

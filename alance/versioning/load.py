@@ -34,7 +34,7 @@ ONE_RANGE: Final = 8 << 20  # bytes; a larger range would be split into several 
 # Parsing is this many times faster than decoding columns: 128 KiB take a third of a millisecond.
 AS_FAST: Final = 2
 # Bytes of manifests that are read together and parsed by one pool job.
-TOGETHER_BYTES: Final = 16 << 20
+MANIFESTS_TOGETHER_BYTES: Final = 16 << 20
 TOTALS_BYTES: Final = 500  # bytes of memory of a version's totals and their cache key
 TRUSTED: Final = "version"  # entity of manifests that their version number identifies
 
@@ -370,8 +370,8 @@ async def _all_totals(
 ) -> list[tuple[VersionTotals, ManifestLocation]]:
     """Return the totals of the versions that still exist, in the order of `places`.
 
-    Cost: a GET per manifest that is not cached, in groups of `TOGETHER_BYTES`; a pool job per
-    group.
+    Cost: a GET per manifest that is not cached, in groups of `MANIFESTS_TOGETHER_BYTES`; a pool job
+        per group.
     """
     cache = engine.cache
     keys = [("version", place.location, place.state) for place in places]
@@ -382,7 +382,9 @@ async def _all_totals(
         if manifest is not None:
             totals[number] = VersionTotals.of(manifest)
     missing = [number for number in missing if totals[number] is None]
-    for group in grouped(missing, lambda number: places[number].num_bytes or 0, TOGETHER_BYTES):
+    for group in grouped(
+        missing, lambda number: places[number].num_bytes or 0, MANIFESTS_TOGETHER_BYTES
+    ):
         contents = await read_manifests(engine, [places[number] for number in group])
         readable = [
             (number, content)

@@ -377,7 +377,7 @@ def gone_text(table: Table, version: int, newest: int) -> str:
     )
 
 
-PROBE: Final = ".probe-"
+PROBE_PREFIX: Final = ".probe-"
 
 _answers: WeakKeyDictionary[Store, bool] = WeakKeyDictionary()
 
@@ -418,7 +418,7 @@ async def check_conditional_puts(
 
 
 async def _probe(store: Store, folder: str, background: Background, patience: Patience) -> bool:
-    path = f"{folder}/{PROBE}{uuid.uuid4()}"
+    path = f"{folder}/{PROBE_PREFIX}{uuid.uuid4()}"
     first, second = b"first", b"second"
 
     async def put(body: bytes) -> Settled:

@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
     from alance.base.arrays import Int64s, Mask, UInt32s, UInt64s
 
-HALF: Final = np.uint64(32)
-RUN_ROWS: Final = 256  # rows; looking up this many takes as long as moving one run
+OFFSET_SHIFT: Final = np.uint64(32)
+MOVED_RUN_ROWS: Final = 256  # rows; looking up this many takes as long as moving one run
 # Work, as bytes that take as long to decode: per row looked up, and per run moved. Moving a run
-# also costs a byte per `ROWS_A_BYTE` rows.
-ROW_WORK: Final = 8
+# also costs a byte per `RUN_ROWS_A_BYTE` rows.
+LOOKED_UP_ROW_WORK: Final = 8
 RUN_WORK: Final = 256
-ROWS_A_BYTE: Final = 4
+RUN_ROWS_A_BYTE: Final = 4
 NO_LENGTHS: Final = np.empty(0, np.uint32)
 
 
@@ -171,11 +171,11 @@ class RowIdIndex:
         if 4 * len(ids) > 3 * total:
             ids, addresses, lengths = _expanded(ids, addresses, lengths, total)
         bounds = np.array([0, len(ids)])
-        if len(ids) and ids[0] >> HALF != ids[-1] >> HALF:
-            uppers = ids >> HALF
+        if len(ids) and ids[0] >> OFFSET_SHIFT != ids[-1] >> OFFSET_SHIFT:
+            uppers = ids >> OFFSET_SHIFT
             edges = np.flatnonzero(uppers[1:] != uppers[:-1]) + 1
             bounds = np.concatenate([bounds[:1], edges, bounds[1:]])
-        highs = ids[bounds[:-1]] >> HALF if len(ids) else ids
+        highs = ids[bounds[:-1]] >> OFFSET_SHIFT if len(ids) else ids
         lows = ids.astype(np.uint32)
         is_single = len(ids) == total
         return cls(highs, bounds, lows, addresses, None if is_single else lengths)
@@ -212,7 +212,7 @@ class RowIdIndex:
         Args:
             fragments: fragment ids, ascending.
         """
-        _, is_here = places_in(fragments, (self.addresses >> HALF).astype(np.int64))
+        _, is_here = places_in(fragments, (self.addresses >> OFFSET_SHIFT).astype(np.int64))
         ids = _starts(self)[is_here].astype(np.int64)
         if self.lengths is None:
             return RowSet(ids)
@@ -233,16 +233,16 @@ class RowIdIndex:
     def work(self, row_ids: RowSet) -> int:
         """Estimate the work of `addresses_in`, as bytes of columns that take as long to decode."""
         if self._moves_runs(row_ids):
-            return RUN_WORK * len(self.lows) + len(row_ids) // ROWS_A_BYTE
-        return ROW_WORK * len(row_ids)
+            return RUN_WORK * len(self.lows) + len(row_ids) // RUN_ROWS_A_BYTE
+        return LOOKED_UP_ROW_WORK * len(row_ids)
 
     def _moves_runs(self, row_ids: RowSet) -> bool:
-        return self.lengths is not None and len(row_ids) >= RUN_ROWS * len(self.lows)
+        return self.lengths is not None and len(row_ids) >= MOVED_RUN_ROWS * len(self.lows)
 
 
 def _starts(index: RowIdIndex) -> UInt64s:
     """Return the first id of each run; shape (n,)."""
-    uppers = np.repeat(index.highs << HALF, np.diff(index.bounds))
+    uppers = np.repeat(index.highs << OFFSET_SHIFT, np.diff(index.bounds))
     return uppers | index.lows
 
 

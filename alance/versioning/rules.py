@@ -13,7 +13,7 @@ from alance.base.deferred import Deferred
 from alance.base.records import dataclass
 from alance.errors import RetryableConflictError
 from alance.format.table.changes.apply import apply, manifest_bytes
-from alance.format.table.changes.apply_state import DEFAULT, Settings
+from alance.format.table.changes.apply_state import DEFAULT_SETTINGS, Settings
 from alance.io.loop.tasks import all_of
 from alance.versioning.load import AS_FAST
 from alance.versioning.sidecars import load_deletions, load_transaction
@@ -85,7 +85,7 @@ class TableRules:
 
     engine: Engine
     table: Table
-    settings: Settings = DEFAULT
+    settings: Settings = DEFAULT_SETTINGS
     deleted: Rows | None = None
     source: Manifest | None = None
     lineage: Callable[[Manifest, Transaction], Awaitable[Mapping[int, Lineage]]] | None = None

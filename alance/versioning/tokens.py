@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from typing import Any
 
-TOKENS: Final = "alance.tokens"
+TOKENS_KEY: Final = "alance.tokens"
 PRODUCERS: Final = "alance.producers"
-NOTES: Final = (TOKENS, PRODUCERS)
+NOTES: Final = (TOKENS_KEY, PRODUCERS)
 # Maximum producers in the configuration, with about 50 bytes each in every manifest.
 MAX_PRODUCERS: Final = 128
 
@@ -52,7 +52,7 @@ class Notes:
     @classmethod
     def of(cls, properties: Mapping[str, str]) -> Notes:
         """Parse the notes in the properties of a transaction; malformed notes are ignored."""
-        tokens = _parsed(properties.get(TOKENS), list)
+        tokens = _parsed(properties.get(TOKENS_KEY), list)
         producers = _parsed(properties.get(PRODUCERS), dict)
         return cls(
             frozenset(token for token in tokens if isinstance(token, str)),
@@ -63,7 +63,7 @@ class Notes:
         """Return the notes as properties of a transaction."""
         noted = {}
         if self.tokens:
-            noted[TOKENS] = json.dumps(sorted(self.tokens))
+            noted[TOKENS_KEY] = json.dumps(sorted(self.tokens))
         if self.producers:
             noted[PRODUCERS] = json.dumps(
                 {name: list(producer) for name, producer in self.producers.items()}

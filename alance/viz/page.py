@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from alance.io.events.trace import HopEvent, RequestEvent
 
 # Group of a request by its reason; the script has a colour for each group.
-GROUPS: Final = {
+GROUP_BY_REASON: Final = {
     "versions": "listing",
     "manifest": "manifest",
     "open file": "footers",
@@ -95,7 +95,7 @@ def group_of(event: RequestEvent) -> str:
     """Return the group of a request's purpose; `mixed` if it has several."""
     if event.kind in ("put", "copy", "delete"):
         return "writes"
-    groups = {GROUPS.get(reason, "other") for reason in event.reasons} or {"other"}
+    groups = {GROUP_BY_REASON.get(reason, "other") for reason in event.reasons} or {"other"}
     if len(groups) == 1:
         return groups.pop()
     return "mixed"
@@ -148,7 +148,7 @@ def _part(name: str) -> str:
     return Path(__file__).with_name(name).read_text(encoding="utf-8")
 
 
-class Recorder(traces.Recorder):
+class Recorder(traces.RequestRecorder):
     """Requests of a `with alance.trace()` block, in the order in which they ended."""
 
     __slots__ = ()

@@ -61,14 +61,14 @@ def serving(folder: Path, elsewhere: str = "") -> Iterator[Foreign]:
                 return
             content = path.read_bytes()
             start, stop = 0, len(content)
-            wanted = re.fullmatch(r"bytes=(\d*)-(\d*)", self.headers.get("Range", ""))
-            if wanted:
-                first, last = wanted.groups()
+            expected = re.fullmatch(r"bytes=(\d*)-(\d*)", self.headers.get("Range", ""))
+            if expected:
+                first, last = expected.groups()
                 start = int(first) if first else max(0, stop - int(last))
                 stop = min(stop, int(last) + 1) if first and last else stop
-            self.send_response(206 if wanted else 200)
+            self.send_response(206 if expected else 200)
             self.send_header("Content-Length", str(stop - start))
-            if wanted:
+            if expected:
                 self.send_header("Content-Range", f"bytes {start}-{stop - 1}/{len(content)}")
             self.send_header("Last-Modified", "Mon, 01 Jan 2024 00:00:00 GMT")
             self.end_headers()

@@ -59,8 +59,8 @@ def by_http(lab: Lab, name: str) -> str:
 async def rows(uri: Any, options: Any, version: int | None = None) -> list[int]:
     dataset = await alance.dataset(uri, version=version, storage_options=options)
     table = await dataset.to_table()
-    found: list[int] = table["a"].to_pylist()
-    return found
+    numbers: list[int] = table["a"].to_pylist()
+    return numbers
 
 
 async def test_a_bearer_token_does_not_go_to_the_host_of_a_base_path(
@@ -96,8 +96,8 @@ async def test_a_base_path_gets_the_options_given_for_it_and_no_others(
     name = await cloned(foreign, lab)
     own = {"default_headers": {"Authorization": SECRET}}
     theirs: Any = {"default_headers": {"Authorization": "Bearer of-the-base"}}
-    given = own | {f"base:{foreign.url}/": json.dumps(theirs) if as_text else theirs}
-    assert await rows(by_http(lab, name), given, version=1) == list(range(5))
+    arguments = own | {f"base:{foreign.url}/": json.dumps(theirs) if as_text else theirs}
+    assert await rows(by_http(lab, name), arguments, version=1) == list(range(5))
     assert len(foreign.requests) > 0
     assert all(sent["authorization"] == "Bearer of-the-base" for _, sent in foreign.requests)
     assert SECRET not in foreign.told
@@ -121,15 +121,15 @@ async def test_a_table_of_s3_does_not_ask_another_host_at_all(foreign: Foreign, 
 
 async def test_a_function_is_asked_for_the_options_of_a_base(foreign: Foreign, lab: Lab) -> None:
     name = await cloned(foreign, lab)
-    asked = []
+    request = []
 
     def choose(uri: str) -> dict[str, Any] | None:
-        asked.append(uri)
+        request.append(uri)
         return {"default_headers": {"X-Chosen": "yes"}} if uri.startswith(foreign.url) else None
 
     options = lab.lance_options() | {"base:*": choose}
     assert await rows(f"s3://lab/{name}", options) == list(range(5))
-    assert asked == [f"{foreign.url}/{name}"]
+    assert request == [f"{foreign.url}/{name}"]
     assert all(sent["x-chosen"] == "yes" for _, sent in foreign.requests)
     refused = lab.lance_options() | {"base:*": lambda uri: None}
     with pytest.raises(AccessError):
@@ -146,8 +146,8 @@ async def test_branches_versions_and_clones_keep_the_options_of_bases(
     assert await (await branch.checkout_latest()).count_rows("a < 3") == 3
     clone = await branch.shallow_clone(f"s3://lab/{name}-clone")
     again = await alance.dataset(f"s3://lab/{name}-clone", storage_options=options)
-    for one in (clone, again):
-        assert (await one.to_table())["a"].to_pylist() == list(range(5))
+    for candidate in (clone, again):
+        assert (await candidate.to_table())["a"].to_pylist() == list(range(5))
     with pytest.raises(AccessError):
         await rows(f"s3://lab/{name}-clone", lab.lance_options())
 
@@ -158,8 +158,8 @@ def test_the_blocking_class_takes_options_of_bases_too(foreign: Foreign, lab: La
     with pytest.raises(AccessError):
         sync.dataset(f"s3://lab/{name}", storage_options=options).to_table()
     options[f"base:{foreign.url}/"] = "{}"
-    found = sync.dataset(f"s3://lab/{name}", storage_options=options)
-    assert found.to_table().num_rows == 5
+    dataset = sync.dataset(f"s3://lab/{name}", storage_options=options)
+    assert dataset.to_table().num_rows == 5
 
 
 async def test_a_remote_table_names_no_files_of_this_machine(tmp_path: Path, lab: Lab) -> None:
@@ -187,8 +187,8 @@ async def test_a_bucket_of_another_server_needs_options_of_its_own(lab: Lab) -> 
         with other.recording() as seen, pytest.raises(alance.AlanceError):
             await rows(f"s3://lab/{name}", own)  # its own server has no such bucket
         assert seen.records == []
-        both = own | {"base:s3://theirs/": other.lance_options()}
-        assert await rows(f"s3://lab/{name}", both) == list(range(5))
+        pair = own | {"base:s3://theirs/": other.lance_options()}
+        assert await rows(f"s3://lab/{name}", pair) == list(range(5))
 
 
 async def test_buckets_of_one_endpoint_share_the_keys(tmp_path: Path) -> None:
@@ -250,8 +250,8 @@ async def test_blobs_elsewhere_are_not_asked_for_without_options(
     assert foreign.requests == []
     allowed = options | {f"base:{foreign.url}": {}, f"base:file://{tmp_path}/own.bin": {}}
     dataset = await alance.dataset(uri, storage_options=allowed)
-    found = await dataset.read_blobs("b", indices=[0, 1])
-    assert [one for _, one in found] == [b"theirs", b"own"]
+    result = await dataset.read_blobs("b", indices=[0, 1])
+    assert [item for _, item in result] == [b"theirs", b"own"]
     assert "authorization" not in foreign.told.lower()
 
 
@@ -271,8 +271,8 @@ async def test_blobs_that_the_caller_ingests_get_no_credentials_of_the_table(
         data_storage_version="2.2",
         blobs=BlobOptions(external_blob_mode="ingest"),
     )
-    found = await dataset.read_blobs("b", indices=[0, 1])
-    assert [one for _, one in found] == [b"theirs", b"own"]
+    result = await dataset.read_blobs("b", indices=[0, 1])
+    assert [item for _, item in result] == [b"theirs", b"own"]
     assert len(foreign.requests) > 0
     assert "authorization" not in foreign.told.lower()
 
@@ -313,13 +313,13 @@ def test_what_the_options_of_a_table_cover(
 def test_containers_of_the_account_that_the_uri_names_are_opened_in_that_account() -> None:
     home = parse_uri("abfss://c@mine.dfs.core.windows.net/t")
     access = Access.of("azure", home, {"sas_key": "s"})
-    found = access.options("az://d/t", parse_uri("az://d/t"), "base path")
-    assert found == {"sas_key": "s", "account_name": "mine"}
+    result = access.options("az://d/t", parse_uri("az://d/t"), "base path")
+    assert result == {"sas_key": "s", "account_name": "mine"}
 
 
 def test_the_entry_that_names_most_of_a_place_counts() -> None:
-    given = {"base:s3://b/": {"region": "one"}, "base:s3://b/x/y": {"region": "two"}}
-    access = Access.of("local", parse_uri("/t"), given)
+    arguments = {"base:s3://b/": {"region": "one"}, "base:s3://b/x/y": {"region": "two"}}
+    access = Access.of("local", parse_uri("/t"), arguments)
     for uri, region in (("s3://b/x", "one"), ("s3://b/x/y/z", "two"), ("s3://b/x/yz", "one")):
         assert access.options(uri, parse_uri(uri), uri) == {"region": region}
 
@@ -354,8 +354,8 @@ def test_text_options_of_spark_keep_entries_for_bases() -> None:
         {"path": "/t", "storage_options": json.dumps({"base:s3://b/": {"region": "x"}})}
     )
     for options in (by_prefix, by_json, nested):
-        kept = pickle.loads(pickle.dumps(options)).storage
-        access = Access.of("local", parse_uri("/t"), kept)
+        storage = pickle.loads(pickle.dumps(options)).storage
+        access = Access.of("local", parse_uri("/t"), storage)
         assert access.options("s3://b/t", parse_uri("s3://b/t"), "base") == {"region": "x"}
-        parse_options("s3", kept)
+        parse_options("s3", storage)
     assert own_options(by_json.storage) == {"region": "y"}

@@ -108,9 +108,9 @@ async def test_options_and_variables_come_before_profiles(
     server: Foreign, write: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write("[default]\n" + keys("PLAIN"))
-    given = {"access_key_id": "GIVEN", "secret_access_key": SECRET}
-    assert (await sent(server, **given))[0] == "GIVEN"
-    assert (await sent(server, credentials=lambda: given))[0] == "GIVEN"
+    arguments = {"access_key_id": "GIVEN", "secret_access_key": SECRET}
+    assert (await sent(server, **arguments))[0] == "GIVEN"
+    assert (await sent(server, credentials=lambda: arguments))[0] == "GIVEN"
     assert (await sent(server, skip_signature=True))[0] == ""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "OF_ENVIRONMENT")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
@@ -243,8 +243,8 @@ async def test_pylance_and_alance_read_with_the_same_profile(
     uri = f"s3://lab/profile-{library}"
     await alance.write_dataset({"id": [1, 2]}, uri, storage_options=lab.lance_options())
     write("[work]\naws_access_key_id = lab\naws_secret_access_key = lab\n")
-    said = {"AWS_PROFILE": "work", "AWS_REGION": "us-east-1", "AWS_ENDPOINT": lab.endpoint}
-    for name, value in (said | {"AWS_ALLOW_HTTP": "true"}).items():
+    message = {"AWS_PROFILE": "work", "AWS_REGION": "us-east-1", "AWS_ENDPOINT": lab.endpoint}
+    for name, value in (message | {"AWS_ALLOW_HTTP": "true"}).items():
         monkeypatch.setenv(name, value)
     command = [sys.executable, "-c", READ, library, uri]
     ended = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True)

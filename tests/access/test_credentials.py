@@ -87,9 +87,9 @@ async def test_a_table_is_written_and_read_with_what_a_provider_gives(
 
 async def test_a_table_on_gcs_is_written_with_a_token_of_a_provider(lab: Lab) -> None:
     options = {"google_base_url": lab.endpoint, "allow_http": "true"}
-    given = options | {"credentials": lambda: {"token": SECRET}}
+    arguments = options | {"credentials": lambda: {"token": SECRET}}
     uri = place().replace("s3:", "gs:")
-    dataset = await alance.write_dataset({"id": [1]}, uri, storage_options=given)
+    dataset = await alance.write_dataset({"id": [1]}, uri, storage_options=arguments)
     assert await dataset.count_rows() == 1
 
 
@@ -98,21 +98,21 @@ async def test_a_provider_may_stand_in_place_of_the_options(
 ) -> None:
     for name, value in beside(lab).items():
         monkeypatch.setenv(f"AWS_{name.removeprefix('aws_').upper()}", str(value))
-    asked = Asked()
+    request = Asked()
     uri = place()
-    await alance.write_dataset({"id": [1]}, uri, storage_options=asked)
-    async with alance.ingest(uri, storage_options=asked) as sink:
+    await alance.write_dataset({"id": [1]}, uri, storage_options=request)
+    async with alance.ingest(uri, storage_options=request) as sink:
         await sink.write({"id": [2]})
-    assert await (await alance.dataset(uri, storage_options=asked)).count_rows() == 2
-    assert asked.count == 1
+    assert await (await alance.dataset(uri, storage_options=request)).count_rows() == 2
+    assert request.count == 1
 
 
 async def test_many_callers_in_many_loops_ask_once(lab: Lab) -> None:
-    asked, uri = Asked(), place()
+    request, uri = Asked(), place()
     await alance.write_dataset({"id": [1]}, uri, storage_options=lab.lance_options())
 
     async def read() -> None:
-        options = beside(lab) | {"credentials": asked}
+        options = beside(lab) | {"credentials": request}
         tables = [alance.dataset(uri, storage_options=options) for _ in range(16)]
         assert {table.version for table in await asyncio.gather(*tables)} == {1}
         await alance.Session.of_loop().aclose()
@@ -123,14 +123,14 @@ async def test_many_callers_in_many_loops_ask_once(lab: Lab) -> None:
     await read()
     for thread in threads:
         await asyncio.to_thread(thread.join)
-    assert asked.count == 1
+    assert request.count == 1
 
 
 async def test_credentials_are_renewed_before_they_expire(monkeypatch: pytest.MonkeyPatch) -> None:
     now = time.time()
     monkeypatch.setattr(credentials.time, "time", lambda: now)
-    asked = Asked()
-    renewed = Renewed("s3", asked)
+    request = Asked()
+    renewed = Renewed("s3", request)
     first = await renewed()
     now += 3600 - credentials.RENEW_BEFORE_S - 10
     assert await renewed() == first
@@ -144,12 +144,12 @@ async def test_the_last_credentials_are_used_while_they_are_good(
 ) -> None:
     now, works = time.time(), True
     monkeypatch.setattr(credentials.time, "time", lambda: now)
-    asked = Asked()
+    request = Asked()
 
     async def provider() -> dict[str, Any]:
         if not works:
             raise RuntimeError(f"no token: {SECRET}")
-        return asked.answer()
+        return request.answer()
 
     renewed = Renewed("s3", provider)
     await renewed()
@@ -298,19 +298,19 @@ async def test_a_provider_that_cannot_be_used_is_refused(
 async def test_each_cloud_gets_its_own_kind_of_credentials(
     kind: Any, answer: dict[str, str], credential: dict[str, str]
 ) -> None:
-    given = await Renewed(kind, lambda: answer)()
-    assert given["expires_at"] is None
-    assert credential.items() <= given.items()
+    arguments = await Renewed(kind, lambda: answer)()
+    assert arguments["expires_at"] is None
+    assert credential.items() <= arguments.items()
 
 
 async def test_the_store_is_told_the_renewed_key(tmp_path: Path) -> None:
     (tmp_path / "b").mkdir()
     async with alance.FileWriter.open(tmp_path / "b" / "f.lance") as writer:
         await writer.write({"id": [1]})
-    asked = Asked(lasts_s=0.2)
+    request = Asked(lasts_s=0.2)
     with serving(tmp_path) as server:
         options = {"endpoint": server.url, "allow_http": "true", "region": "x"}
-        options["credentials"] = asked  # type: ignore[assignment]
+        options["credentials"] = request  # type: ignore[assignment]
         reader = await alance.FileReader.open("s3://b/f.lance", storage_options=options)
         await asyncio.sleep(0.25)
         async with alance.Session() as session:
@@ -328,9 +328,9 @@ def test_a_pickle_has_functions_by_name_and_no_answer() -> None:
     assert portable(local) == {"region": "x"}
     assert portable({"region": "x", "credentials": Asked()}) == {"region": "x"}
     named = {"credentials": by_name, "base:s3://other/": by_name, "base:s3://b/": Asked()}
-    kept = portable(named)
-    assert kept == {"credentials": by_name, "base:s3://other/": by_name, "base:s3://b/": {}}
-    assert pickle.loads(pickle.dumps(kept)) == kept
+    retained = portable(named)
+    assert retained == {"credentials": by_name, "base:s3://other/": by_name, "base:s3://b/": {}}
+    assert pickle.loads(pickle.dumps(retained)) == retained
 
 
 async def test_a_dataset_in_another_process_asks_the_provider_by_its_name(lab: Lab) -> None:
@@ -346,11 +346,11 @@ async def test_an_entry_for_another_place_may_be_a_provider(lab: Lab, tmp_path: 
         {"id": [1, 2]}, place(), storage_options=lab.lance_options()
     )
     clone = await source.shallow_clone(tmp_path / "clone")
-    asked = Asked()
-    entry = beside(lab) | {"credentials": asked}
+    request = Asked()
+    entry = beside(lab) | {"credentials": request}
     opened = await alance.dataset(clone.uri, storage_options={"base:s3://lab/": entry})
     assert (await opened.take([0])).to_pylist() == [{"id": 1}]
-    assert asked.count == 1
+    assert request.count == 1
 
 
 async def test_missing_credentials_are_told_with_a_hint(
@@ -405,12 +405,12 @@ def test_blocking_code_may_give_a_provider_too(lab: Lab) -> None:
 
 async def test_a_large_object_is_sent_with_what_a_provider_gives(lab: Lab) -> None:
     """In parts, by the store object for writes: it shares the provider."""
-    asked = Asked()
-    options = beside(lab) | {"credentials": asked}
+    request = Asked()
+    options = beside(lab) | {"credentials": request}
     values = np.random.default_rng(1).bytes(24 << 20)
     uri = place()
     async with alance.FileWriter.open(f"{uri}/f.lance", storage_options=options) as writer:
         await writer.write({"value": [values[start::24] for start in range(24)]})
     reader = await alance.FileReader.open(f"{uri}/f.lance", storage_options=options)
     assert reader.num_rows == 24
-    assert asked.count == 1
+    assert request.count == 1

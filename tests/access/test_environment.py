@@ -81,8 +81,8 @@ def test_every_option_of_the_client_is_taken_from_the_environment(
 ) -> None:
     monkeypatch.setenv(KINDS[kind][1] + name.upper(), "7")
     assert client(kind)[name].rstrip("s") == "7"
-    given = with_environment(kind, parse_options(kind, {name: "5"}))
-    assert dict(given.client)[name].rstrip("s") == "5"
+    arguments = with_environment(kind, parse_options(kind, {name: "5"}))
+    assert dict(arguments.client)[name].rstrip("s") == "5"
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -75,8 +75,8 @@ class Azurite:
         while mark not in (text := self.log.read_text()):
             assert time.monotonic() < end, "the emulator writes no log"
             time.sleep(0.01)
-        found = re.findall(r'"([A-Z]+) (\S+) HTTP/1.1" \d+', text)
-        return [f"{method} {path}" for method, path in found if "/mark-" not in path]
+        result = re.findall(r'"([A-Z]+) (\S+) HTTP/1.1" \d+', text)
+        return [f"{method} {path}" for method, path in result if "/mark-" not in path]
 
     @contextlib.contextmanager
     def recording(self) -> Iterator[list[str]]:
@@ -115,16 +115,23 @@ def azurite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Azurite]:
     if not home or node is None:
         pytest.exit("the tests of Azure need node and Azurite: make test-azure", returncode=2)
     folder = tmp_path_factory.mktemp("azurite")
-    made = Azurite(_free_port(), folder / "requests.log")
+    result = Azurite(_free_port(), folder / "requests.log")
     command = [node, str(Path(home).absolute() / "node_modules/azurite/dist/src/blob/main.js")]
-    command += ["--blobHost", "127.0.0.1", "--blobPort", str(made.port), "--location", str(folder)]
+    command += [
+        "--blobHost",
+        "127.0.0.1",
+        "--blobPort",
+        str(result.port),
+        "--location",
+        str(folder),
+    ]
     command += ["--skipApiVersionCheck", "--disableTelemetry", "--disableProductStyleUrl"]
-    with made.log.open("wb") as log:
+    with result.log.open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, cwd=folder)
     try:
-        _await_port(process, made)
-        made.make_container("lab")
-        yield made
+        _await_port(process, result)
+        result.make_container("lab")
+        yield result
     finally:
         process.terminate()
         process.wait(20)

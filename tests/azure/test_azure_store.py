@@ -37,7 +37,7 @@ def opened(azurite: Azurite, part_bytes: int | None = None) -> tuple[Store, str]
 
 
 async def there(store: Store, folder: str) -> list[tuple[str, int]]:
-    return [(one.path.rpartition("/")[2], one.num_bytes) async for one in store.list(folder)]
+    return [(item.path.rpartition("/")[2], item.num_bytes) async for item in store.list(folder)]
 
 
 async def test_it_is_fit_for_everything(azurite: Azurite) -> None:
@@ -61,8 +61,8 @@ async def test_uploads_go_in_blocks(azurite: Azurite) -> None:
                 await sink.write(CONTENT[start : start + 300_000])
             assert await there(store, folder) == []
             assert await sink.finish() == len(CONTENT)
-    assert sum("comp=block&" in one for one in seen) == 6
-    assert sum("comp=blocklist" in one for one in seen) == 1
+    assert sum("comp=block&" in item for item in seen) == 6
+    assert sum("comp=blocklist" in item for item in seen) == 1
     assert await store.get(f"{folder}/a") == CONTENT
     assert await there(store, folder) == [("a", len(CONTENT))]
     tail, size = await store.get_tail(f"{folder}/a", 10)
@@ -103,7 +103,7 @@ async def test_a_large_file_is_uploaded_in_blocks(azurite: Azurite) -> None:
     uri = azurite.uri()
     with azurite.recording() as seen:
         await alance.write_dataset(table, uri, storage_options=azurite.options)
-    assert sum("comp=block&" in one for one in seen) == 3  # 24 MB in parts of 8 MiB
+    assert sum("comp=block&" in item for item in seen) == 3  # 24 MB in parts of 8 MiB
     read = await asyncio.to_thread(lance.dataset, uri, storage_options=azurite.options)
     assert (await asyncio.to_thread(read.to_table)).equals(table)
 
@@ -113,8 +113,8 @@ async def test_listings_have_an_order_and_a_start(azurite: Azurite) -> None:
     names = [f"{number:05}" for number in np.random.default_rng(2).permutation(60)]
     await asyncio.gather(*(store.put(f"{folder}/{name}", b"x") for name in names))
     assert [name for name, _ in await there(store, folder)] == sorted(names)
-    found = store.list(folder, start_after=f"{folder}/00030")
-    assert [one.path.rpartition("/")[2] async for one in found] == sorted(names)[31:]
+    items = store.list(folder, start_after=f"{folder}/00030")
+    assert [item.path.rpartition("/")[2] async for item in items] == sorted(names)[31:]
 
 
 async def test_reads_ask_for_no_more_than_on_s3(azurite: Azurite) -> None:
@@ -129,19 +129,19 @@ async def test_reads_ask_for_no_more_than_on_s3(azurite: Azurite) -> None:
     async with alance.Session() as session:
         with azurite.recording() as seen:
             dataset = await alance.dataset(uri, storage_options=options, session=session)
-        assert [one.partition("?")[0].split()[0] for one in seen] == ["GET", "GET"]
+        assert [item.partition("?")[0].split()[0] for item in seen] == ["GET", "GET"]
         assert "comp=list" in seen[0]
         assert seen[1].endswith(f"{(1 << 64) - 1 - 13}.manifest")
         with azurite.recording() as seen:
             await dataset.take([40_000])
         assert 1 <= len(seen) <= 4
-        assert all(one.startswith("GET ") and "comp=" not in one for one in seen)
+        assert all(item.startswith("GET ") and "comp=" not in item for item in seen)
         with azurite.recording() as seen:
             await dataset.take([123])
         assert 1 <= len(seen) <= 2
         with azurite.recording() as seen:
             assert await dataset.count_rows("a < 10") == 130
-        assert all(one.startswith("GET ") and "comp=" not in one for one in seen)
+        assert all(item.startswith("GET ") and "comp=" not in item for item in seen)
         assert len(seen) <= 2 * 13
     (path, *_) = dataset.fragments[0].metadata.files
     with azurite.recording() as seen:
@@ -149,16 +149,16 @@ async def test_reads_ask_for_no_more_than_on_s3(azurite: Azurite) -> None:
             file = f"{uri}/data/{path.path}"
             reader = await alance.FileReader.open(file, storage_options=options, session=session)
             assert reader.num_rows == 50_000
-    assert [one.split()[0] for one in seen] == ["HEAD", "GET"]
+    assert [item.split()[0] for item in seen] == ["HEAD", "GET"]
 
 
 async def test_commits_of_two_that_know_one_version(azurite: Azurite) -> None:
     """A commit that was told that its manifest exists settles it by reading, and goes on."""
-    made = Committer.of(azurite.uri(), storage_options=azurite.options)
-    first = await made.create()
+    built = Committer.of(azurite.uri(), storage_options=azurite.options)
+    first = await built.create()
     transactions = [append(1, [f"n{number}"]) for number in range(6)]
-    await asyncio.gather(*(made.run(first, one) for one in transactions))
-    again = await made.run(first, transactions[3])  # the same once more: it has landed
+    await asyncio.gather(*(built.run(first, transaction) for transaction in transactions))
+    again = await built.run(first, transactions[3])  # the same once more: it has landed
     assert again.version <= 7
-    assert sorted(await made.paths()) == [f"n{number}" for number in range(6)]
-    await made.aclose()
+    assert sorted(await built.paths()) == [f"n{number}" for number in range(6)]
+    await built.aclose()

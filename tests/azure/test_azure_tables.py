@@ -22,14 +22,14 @@ NUM_ROWS = 20_000
 
 def rows(start: int = 0, stop: int = NUM_ROWS) -> pa.Table:
     """Numbers, texts with nulls, lists, structs, vectors."""
-    found = range(start, stop)
-    vectors = np.random.default_rng(start).random((len(found), 8), np.float32)
+    result = range(start, stop)
+    vectors = np.random.default_rng(start).random((len(result), 8), np.float32)
     return pa.table(
         {
-            "a": pa.array(found, pa.int64()),
-            "b": pa.array([None if n % 7 == 0 else f"text {n}" for n in found]),
-            "c": pa.array([list(range(n % 4)) for n in found], pa.list_(pa.int32())),
-            "s": pa.array([{"x": n, "y": str(n)} for n in found]),
+            "a": pa.array(result, pa.int64()),
+            "b": pa.array([None if n % 7 == 0 else f"text {n}" for n in result]),
+            "c": pa.array([list(range(n % 4)) for n in result], pa.list_(pa.int32())),
+            "s": pa.array([{"x": n, "y": str(n)} for n in result]),
             "v": pa.FixedSizeListArray.from_arrays(pa.array(vectors.reshape(-1)), 8),
         }
     )
@@ -54,14 +54,14 @@ async def test_a_table_of_pylance_is_read(azurite: Azurite) -> None:
     assert (await dataset.to_table()).equals(expected)
     picked = [0, 17, 22_000, 5, 17]
     assert (await dataset.take(picked)).equals(expected.take(picked))
-    found = await dataset.to_table(["a", "s"], filter="b is null and a > 15000")
-    wanted = await asyncio.to_thread(
+    table = await dataset.to_table(["a", "s"], filter="b is null and a > 15000")
+    target = await asyncio.to_thread(
         lambda: theirs(azurite, uri).to_table(["a", "s"], filter="b is null and a > 15000")
     )
-    assert found.equals(wanted)
+    assert table.equals(target)
     first = await alance.dataset(uri, version=1, storage_options=options)
     assert await first.count_rows() == NUM_ROWS
-    assert [one.version for one in await dataset.versions()] == [1, 2, 3]
+    assert [version.version for version in await dataset.versions()] == [1, 2, 3]
 
 
 async def test_what_is_written_is_read_by_pylance(azurite: Azurite) -> None:
@@ -72,19 +72,19 @@ async def test_what_is_written_is_read_by_pylance(azurite: Azurite) -> None:
     dataset = await dataset.update({"b": "'new'"}, where="a % 1000 = 0")
     dataset = await dataset.upsert(rows(20_400, 20_600), ["a"])
     dataset = await dataset.add_columns({"twice": "a * 2"})
-    mine = (await dataset.to_table()).sort_by("a")
+    ours = (await dataset.to_table()).sort_by("a")
 
     def check() -> int:
         other = theirs(azurite, uri)
         other.validate()
         assert other.version == dataset.version
-        assert other.to_table().sort_by("a").equals(mine)
+        assert other.to_table().sort_by("a").equals(ours)
         extra = pa.table({"a": pa.array([1, 2])})
         return lance.write_dataset(extra, uri, mode="append", storage_options=options).count_rows()
 
-    assert await asyncio.to_thread(check) == mine.num_rows + 2
+    assert await asyncio.to_thread(check) == ours.num_rows + 2
     dataset = await dataset.checkout_latest()
-    assert await dataset.count_rows() == mine.num_rows + 2
+    assert await dataset.count_rows() == ours.num_rows + 2
     with pytest.raises(AlreadyExistsError):
         await alance.write_dataset(rows(0, 1), uri, storage_options=options)
     small = rows(0, 10)
@@ -139,10 +139,10 @@ async def test_commits_that_race_with_pylance(azurite: Azurite) -> None:
     )
     dataset = await alance.dataset(uri, storage_options=options)
     table = await dataset.to_table()
-    found = sorted(zip(table["who"].to_pylist(), table["n"].to_pylist(), strict=True))
-    wanted = [(who, number) for who in range(ours + others) for number in range(each)]
-    assert found == [(-1, -1), *wanted]
-    versions = [one.version for one in await dataset.versions()]
+    ordered = sorted(zip(table["who"].to_pylist(), table["n"].to_pylist(), strict=True))
+    values = [(who, number) for who in range(ours + others) for number in range(each)]
+    assert ordered == [(-1, -1), *values]
+    versions = [version.version for version in await dataset.versions()]
     assert versions == [*range(1, len(versions) + 1)]
     await asyncio.to_thread(lambda: theirs(azurite, uri).validate())
 
@@ -210,9 +210,9 @@ async def test_names_and_uris_of_all_kinds(
     path = plain.removeprefix("az://lab/")
     named = {f"azure_storage_{key}": value for key, value in options.items() if key != "allow_http"}
     named = {key.upper(): value for key, value in named.items()}
-    same = f"abfss://lab@{options['account_name']}.dfs.core.windows.net/{path}"
-    for one in (plain, same):
-        seen = await alance.dataset(one, storage_options={**named, "allow_http": "true"})
+    text = f"abfss://lab@{options['account_name']}.dfs.core.windows.net/{path}"
+    for candidate in (plain, text):
+        seen = await alance.dataset(candidate, storage_options={**named, "allow_http": "true"})
         assert await seen.count_rows() == 5
     for key, value in named.items():
         monkeypatch.setenv(key, value)

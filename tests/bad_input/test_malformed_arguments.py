@@ -127,7 +127,7 @@ async def test_data_in_the_place_of_its_schema_is_refused_with_what_to_write(
     dataset = await alance.write_dataset(ROWS, tmp_path / "t")
     merge = dataset.merge_insert("id").when_matched_update_all()
     wrong: Any = ROWS
-    told = r"schema: expected a pyarrow\.Schema, not Table; write `schema=data\.schema`"
+    message = r"schema: expected a pyarrow\.Schema, not Table; write `schema=data\.schema`"
     calls: list[Callable[[], Awaitable[object]]] = [
         lambda: merge.explain_plan(wrong),
         lambda: merge.explain(wrong),
@@ -135,6 +135,6 @@ async def test_data_in_the_place_of_its_schema_is_refused_with_what_to_write(
         lambda: alance.write_dataset(ROWS, tmp_path / "u", schema=wrong),
     ]
     for call in calls:
-        with pytest.raises(InvalidInputError, match=told):
+        with pytest.raises(InvalidInputError, match=message):
             await call()
     assert "merge on id" in await merge.explain_plan(ROWS.schema)

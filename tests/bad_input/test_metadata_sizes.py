@@ -78,9 +78,9 @@ async def test_a_sparse_file_of_a_terabyte_is_refused_unread(
         os.truncate(file, TERABYTE)
         if keep_end:
             write_at(file, TERABYTE - len(content), content)
-    said = run_limited(act.format(uri=str(tmp_path / "t")))
-    assert said.startswith("CorruptFileError")
-    assert f"{TERABYTE} bytes; no object of metadata has more than {MAX_METADATA_BYTES}" in said
+    message = run_limited(act.format(uri=str(tmp_path / "t")))
+    assert message.startswith("CorruptFileError")
+    assert f"{TERABYTE} bytes; no object of metadata has more than {MAX_METADATA_BYTES}" in message
 
 
 async def test_a_sparse_data_file_that_claims_a_large_buffer_is_refused(tmp_path: Path) -> None:
@@ -91,9 +91,9 @@ async def test_a_sparse_data_file_that_claims_a_large_buffer_is_refused(tmp_path
 from alance.io.opening.registry import StoreRegistry
 store, path = StoreRegistry().open({str(path)!r})
 await store.get_ranges(path, [(0, {TERABYTE} - 8)])"""
-    said = run_limited(act)
-    assert said.startswith("StoreError")
-    assert f"no memory for {TERABYTE - 8} bytes of {TERABYTE}" in said
+    message = run_limited(act)
+    assert message.startswith("StoreError")
+    assert f"no memory for {TERABYTE - 8} bytes of {TERABYTE}" in message
 
 
 async def test_an_object_at_the_limit_is_not_refused_for_its_size(
@@ -152,12 +152,12 @@ async def test_manifests_with_texts_that_are_no_utf_8_are_refused_or_read(
 ) -> None:
     dataset = await alance.write_dataset(ROWS, tmp_path / "t")
     dataset = await dataset.update_config({"key": "value"})
-    (name,) = (one for one in (tmp_path / "t" / "_versions").glob("*") if one.stem.endswith("3"))
+    (name,) = (path for path in (tmp_path / "t" / "_versions").glob("*") if path.stem.endswith("3"))
     content = name.read_bytes()
     name.write_bytes(content.replace(text, b"\xff" * len(text)))
     try:
-        found = await alance.dataset(tmp_path / "t")
-        await found.to_table()
+        reopened = await alance.dataset(tmp_path / "t")
+        await reopened.to_table()
     except alance.AlanceError:
         pass
 

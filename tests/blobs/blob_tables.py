@@ -56,17 +56,17 @@ def all_kinds(folder: Path, uri: str, *, lists: bool = False) -> Any:
 
 def files_of(folder: Path) -> list[Path]:
     """All files below a folder."""
-    return sorted(one for one in folder.rglob("*") if one.is_file())
+    return sorted(path for path in folder.rglob("*") if path.is_file())
 
 
 def plain(value: Any) -> Any:
     """Rows as lists, without the places of empty blobs: they have none."""
     if isinstance(value, dict):
-        found = {name: plain(one) for name, one in value.items()}
-        if found.get("kind") == 0 and found["size"] == 0:
-            found["position"] = 0
-        return found
-    return [plain(one) for one in value] if isinstance(value, list) else value
+        by_name = {name: plain(item) for name, item in value.items()}
+        if by_name.get("kind") == 0 and by_name["size"] == 0:
+            by_name["position"] = 0
+        return by_name
+    return [plain(item) for item in value] if isinstance(value, list) else value
 
 
 def contents(path: Path, column: str = "b") -> list[bytes | None]:
@@ -74,7 +74,7 @@ def contents(path: Path, column: str = "b") -> list[bytes | None]:
     table = lance.dataset(path)
     table.validate()
     rows = range(table.count_rows())
-    return [one for _, one in table.read_blobs(column, indices=rows)]
+    return [item for _, item in table.read_blobs(column, indices=rows)]
 
 
 async def check_same(ours: Path, theirs: Path, *columns: str) -> None:
@@ -83,19 +83,22 @@ async def check_same(ours: Path, theirs: Path, *columns: str) -> None:
     assert rows[0] == rows[1]
     for column in columns:
         assert contents(ours, column) == contents(theirs, column)
-    made = [(await alance.dataset(path))._snapshot.manifest.message for path in (ours, theirs)]
-    assert list(made[0].fields) == list(made[1].fields)
-    assert list(made[0].base_paths) == list(made[1].base_paths)
+    messages = [(await alance.dataset(path))._snapshot.manifest.message for path in (ours, theirs)]
+    assert list(messages[0].fields) == list(messages[1].fields)
+    assert list(messages[0].base_paths) == list(messages[1].base_paths)
     shapes = [
         [
-            (one.physical_rows, [(list(f.fields), list(f.column_indices)) for f in one.files])
-            for one in manifest.fragments
+            (
+                fragment.physical_rows,
+                [(list(f.fields), list(f.column_indices)) for f in fragment.files],
+            )
+            for fragment in manifest.fragments
         ]
-        for manifest in made
+        for manifest in messages
     ]
     assert shapes[0] == shapes[1]
     sizes = [
-        sorted(one.stat().st_size for one in files_of(path) if one.suffix == ".blob")
+        sorted(file.stat().st_size for file in files_of(path) if file.suffix == ".blob")
         for path in (ours, theirs)
     ]
     assert sizes[0] == sizes[1]

@@ -45,7 +45,7 @@ async def check_bytes(path: Path, **options: Any) -> None:
     scanner = (await alance.dataset(path)).scanner(blob_handling="all_binary", **options)
     ours = await scanner.to_table()
     assert ours.to_pylist() == theirs.to_pylist()
-    assert [one.type for one in ours.schema] == [one.type for one in theirs.schema]
+    assert [item.type for item in ours.schema] == [item.type for item in theirs.schema]
     assert ours.schema.equals(scanner.projected_schema, check_metadata=True)
     ours.validate(full=True)
 

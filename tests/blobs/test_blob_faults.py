@@ -32,9 +32,9 @@ def unnamed(folder: Path) -> list[Path]:
             named.update(file.path.removesuffix(".lance") for file in fragment.data_files())
     data = folder / "data"
     return [
-        one
-        for one in files_of(data)
-        if (one.stem if one.parent == data else one.parent.name) not in named
+        path
+        for path in files_of(data)
+        if (path.stem if path.parent == data else path.parent.name) not in named
     ]
 
 
@@ -56,8 +56,8 @@ async def test_cancelled_on_local_disk(tmp_path: Path) -> None:
         for _ in range(turn):
             await asyncio.sleep(0.0003)
         task.cancel()
-        (found,) = await asyncio.gather(task, return_exceptions=True)
-        done += not isinstance(found, BaseException)
+        (result,) = await asyncio.gather(task, return_exceptions=True)
+        done += not isinstance(result, BaseException)
         await check_no_orphans(where)
     count = lance.dataset(where).count_rows() - len(FIRST)
     assert count % WHOLE == 0
@@ -119,8 +119,8 @@ async def test_a_store_with_hiccups(lab: Lab) -> None:
     uri, options = "s3://lab/hiccups", lab.lance_options()
     lab.config(faults=[{"p": 0.3, "action": "status", "status": 503, "key": "blob"}])
     dataset = await alance.write_dataset(table_of(VALUES), uri, storage_options=options)
-    found = await dataset.read_blobs("b", indices=range(len(VALUES)))
-    assert [one for _, one in found] == VALUES
+    blobs = await dataset.read_blobs("b", indices=range(len(VALUES)))
+    assert [item for _, item in blobs] == VALUES
     lab.calm()
     assert contents(lab.root / "lab" / "hiccups") == VALUES
 

@@ -64,8 +64,8 @@ async def test_reads_at_once_follow_each_other(tmp_path: Path) -> None:
     parts = await asyncio.gather(*(blob.read(1000) for _ in range(20)))
     assert b"".join(parts) == CONTENT[:20_000]
     ranges = [(5, 10), (2_999_990, 10), (0, 0), (7, 1)]
-    found = await blob.read_ranges(ranges)
-    assert found == [CONTENT[start : start + count] for start, count in ranges]
+    result = await blob.read_ranges(ranges)
+    assert result == [CONTENT[start : start + count] for start, count in ranges]
     assert await blob.read_range(100, 50) == CONTENT[100:150]
     assert blob.tell() == 20_000
     for wrong in ((-1, 2), (0, -1), (2_999_999, 2)):
@@ -79,8 +79,8 @@ async def test_nulls_and_order(tmp_path: Path) -> None:
     values = [b"a", None, b"", b"d" * 70, b"e" * 500]
     dataset = await alance.write_dataset(table_of(values), tmp_path / "t")
     rows = [3, 1, 4, 1, 2, 0, 3]
-    found = await dataset.take_blobs("b", indices=rows)
-    assert [one and await one.readall() for one in found] == [values[row] for row in rows]
+    blobs = await dataset.take_blobs("b", indices=rows)
+    assert [item and await item.readall() for item in blobs] == [values[row] for row in rows]
     assert await dataset.read_blobs("b", indices=rows) == [(row, values[row]) for row in rows]
     theirs = lance.dataset(tmp_path / "t").read_blobs("b", indices=rows)
     assert await dataset.read_blobs("b", addresses=rows) == theirs
@@ -119,12 +119,12 @@ async def test_blobs_of_a_store_come_in_one_round(lab: Lab, version: str, neighb
         with lab.recording() as taken:
             files = await dataset.take_blobs("b", indices=rows)
         with lab.recording() as read:
-            found = await asyncio.gather(*(one.readall() for one in files if one is not None))
+            results = await asyncio.gather(*(file.readall() for file in files if file is not None))
         with lab.recording() as whole:
             again = await dataset.read_blobs("b", indices=rows)
     lab.calm()
-    assert list(found) == [values[row] for row in rows]
-    assert [one for _, one in again] == list(found)
+    assert list(results) == [values[row] for row in rows]
+    assert [item for _, item in again] == list(results)
     assert taken.rounds <= 2
     assert read.rounds == 1
     assert whole.rounds <= 2
@@ -170,6 +170,6 @@ async def test_payloads_are_not_held(lab: Lab) -> None:
 
     dataset = await alance.write_dataset(batches(), uri, storage_options=options, progress=seen)
     assert peak < 90 << 20
-    assert [len(one or b"") for _, one in await dataset.read_blobs("b", indices=[0, 23])] == [
+    assert [len(item or b"") for _, item in await dataset.read_blobs("b", indices=[0, 23])] == [
         5 << 20
     ] * 2

@@ -88,9 +88,9 @@ async def test_blobs_in_lists_and_maps(tmp_path: Path) -> None:
     all_kinds(tmp_path, "t", lists=True)
     dataset = await alance.dataset(tmp_path / "t")
     frame, contents = await dataset.to_pandas(["l"]), await dataset.to_pandas(blob_mode="bytes")
-    for files, wanted in zip(frame["l"], contents["l"], strict=True):
+    for files, expected in zip(frame["l"], contents["l"], strict=True):
         assert isinstance(files, np.ndarray)
-        assert [file and await file.readall() for file in files] == list(wanted)
+        assert [file and await file.readall() for file in files] == list(expected)
 
 
 async def test_searches_give_files_and_bytes(tmp_path: Path) -> None:
@@ -106,8 +106,8 @@ async def test_searches_give_files_and_bytes(tmp_path: Path) -> None:
     table = await dataset.to_table(["b"], **near, blob_handling="all_binary")
     assert table["b"].to_pylist() == [b"b" * 50, b"a"]
     assert table.schema.names == ["b", "_distance"]
-    found = await dataset.to_pandas(["b"], full_text_query="red", blob_mode="bytes")
-    assert sorted(found["b"], key=str) == [None, b"a"]
+    result = await dataset.to_pandas(["b"], full_text_query="red", blob_mode="bytes")
+    assert sorted(result["b"], key=str) == [None, b"a"]
 
 
 async def test_scans_that_have_bytes_and_modes_that_are_none(tmp_path: Path) -> None:

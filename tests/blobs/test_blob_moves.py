@@ -93,7 +93,7 @@ async def test_clones_read_the_objects_of_their_source(tmp_path: Path) -> None:
     dataset = await alance.dataset(tmp_path / "first")
     clone = await dataset.shallow_clone(str(tmp_path / "clone"))
     assert contents(tmp_path / "clone") == want
-    assert [one for _, one in await clone.read_blobs("b", indices=range(6))] == want
+    assert [item for _, item in await clone.read_blobs("b", indices=range(6))] == want
     clone = await clone.delete("id = 1")
     clone = await clone.optimize.compact_files()
     assert contents(tmp_path / "clone") == [want[0], *want[2:]]
@@ -103,11 +103,11 @@ async def test_clones_read_the_objects_of_their_source(tmp_path: Path) -> None:
 async def test_cleanup_removes_objects_with_their_data_file(tmp_path: Path) -> None:
     where = tmp_path / "t"
     dataset = await alance.write_dataset(table_of([b"a" * 50, b"b" * 200]), where)
-    kept = await alance.write_dataset(table_of([b"c" * 50, b"d" * 200]), where, mode="overwrite")
-    assert len([one for one in files_of(where) if one.suffix == ".blob"]) == 4
-    await kept.cleanup_old_versions(timedelta(0))
-    left = [one for one in files_of(where) if one.suffix == ".blob"]
-    assert len(left) == 2
+    written = await alance.write_dataset(table_of([b"c" * 50, b"d" * 200]), where, mode="overwrite")
+    assert len([path for path in files_of(where) if path.suffix == ".blob"]) == 4
+    await written.cleanup_old_versions(timedelta(0))
+    paths = [path for path in files_of(where) if path.suffix == ".blob"]
+    assert len(paths) == 2
     assert contents(where) == [b"c" * 50, b"d" * 200]
     assert dataset.version == 1
 

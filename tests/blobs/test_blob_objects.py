@@ -193,8 +193,8 @@ async def test_a_file_becomes_a_fragment(tmp_path: Path) -> None:
     assert table["b"].to_pylist() == [b"old", b"older", *BLOBS]
     theirs = lance.dataset(tmp_path / "t")
     assert theirs.to_table(["id"])["id"].to_pylist() == [0, 1, *range(len(BLOBS))]
-    found = theirs.read_blobs("b", indices=range(7))
-    assert [content for _, content in found if content is not None][2:] == [
+    blobs = theirs.read_blobs("b", indices=range(7))
+    assert [content for _, content in blobs if content is not None][2:] == [
         blob for blob in BLOBS if blob is not None
     ]
     await dataset.validate()

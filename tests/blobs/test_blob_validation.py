@@ -39,11 +39,11 @@ async def test_each_object_that_is_gone_or_cut_is_told(tmp_path: Path, is_gone: 
             place.unlink()
         else:
             place.write_bytes(content[:-1])
-        told = await findings(tmp_path / "t")
-        assert "1 finding" in told
-        assert f"/{place.name}'" in told
+        message = await findings(tmp_path / "t")
+        assert "1 finding" in message
+        assert f"/{place.name}'" in message
         expected = "is not there" if is_gone else f"blobs end at {len(content)}"
-        assert expected in told
+        assert expected in message
         place.write_bytes(content)
     assert await findings(tmp_path / "t") == ""
 

@@ -39,8 +39,8 @@ async def test_blobs_are_placed_as_pylance_does(tmp_path: Path, limits: dict[str
     theirs = lance.write_dataset(data, tmp_path / "theirs", data_storage_version="2.2")
     dataset = await alance.write_dataset(data, tmp_path / "ours")
     await check_same(tmp_path / "ours", tmp_path / "theirs", "b")
-    found = await dataset.to_table(blob_handling="all_binary")
-    assert found.column("b").to_pylist() == contents(tmp_path / "theirs")
+    table = await dataset.to_table(blob_handling="all_binary")
+    assert table.column("b").to_pylist() == contents(tmp_path / "theirs")
     # And both go on where the other has been.
     lance.write_dataset(data, tmp_path / "ours", mode="append")
     await (await alance.dataset(str(theirs.uri))).insert(data)
@@ -49,7 +49,10 @@ async def test_blobs_are_placed_as_pylance_does(tmp_path: Path, limits: dict[str
 
 async def test_two_columns_share_objects(tmp_path: Path) -> None:
     other = SMALL.with_name("c")
-    arrays = [blob_array([one * 5, one * 50, one * 200, one * 60]) for one in (b"b", b"c")]
+    arrays = [
+        blob_array([content * 5, content * 50, content * 200, content * 60])
+        for content in (b"b", b"c")
+    ]
     data = pa.table(arrays, schema=pa.schema([SMALL, other]))
     lance.write_dataset(data, tmp_path / "theirs", data_storage_version="2.2")
     await alance.write_dataset(data, tmp_path / "ours")
@@ -78,8 +81,8 @@ async def test_blobs_inside_of_columns(tmp_path: Path, shape: str) -> None:
     columns = ["x.b"] if shape == "struct" else []
     await check_same(tmp_path / "ours", tmp_path / "theirs", *columns)
     if columns:
-        found = await dataset.read_blobs("x.b", indices=[1, 2, 0])
-        assert [one for _, one in found] == [b"b" * 70_000, None, b"a" * 5]
+        result = await dataset.read_blobs("x.b", indices=[1, 2, 0])
+        assert [item for _, item in result] == [b"b" * 70_000, None, b"a" * 5]
 
 
 async def test_uris_in_base_paths(tmp_path: Path) -> None:
@@ -92,8 +95,8 @@ async def test_uris_in_base_paths(tmp_path: Path) -> None:
     lance.write_dataset(data, tmp_path / "theirs", mode="append")
     dataset = await alance.write_dataset(data, tmp_path / "ours", mode="append")
     await check_same(tmp_path / "ours", tmp_path / "theirs", "b")
-    found = await dataset.read_blobs("b", indices=range(5))
-    assert [one for _, one in found] == [b"first", OBJECT, OBJECT[10:30], b"here", None]
+    blobs = await dataset.read_blobs("b", indices=range(5))
+    assert [item for _, item in blobs] == [b"first", OBJECT, OBJECT[10:30], b"here", None]
 
 
 async def test_uris_outside_of_base_paths(tmp_path: Path) -> None:
@@ -156,11 +159,12 @@ async def test_what_is_appended(tmp_path: Path, array: pa.Array) -> None:
 async def test_fields_without_pylance(tmp_path: Path) -> None:
     schema = pa.schema([alance.blob_field("b", inline_size_threshold=2)])
     data = pa.table({"b": pa.array([b"x", b"long", None], pa.large_binary())})
-    batches = [pa.record_batch(one.columns, names=["b"]) for one in data.to_batches()]
+    batches = [pa.record_batch(to_batch.columns, names=["b"]) for to_batch in data.to_batches()]
     await alance.write_dataset(batches, tmp_path / "t", schema=schema)
     assert contents(tmp_path / "t") == [b"x", b"long", None]
     kinds = [
-        one and one["kind"] for one in lance.dataset(tmp_path / "t").to_table()["b"].to_pylist()
+        value and value["kind"]
+        for value in lance.dataset(tmp_path / "t").to_table()["b"].to_pylist()
     ]
     assert kinds == [0, 1, None]
 
@@ -310,8 +314,8 @@ async def test_python_values_are_taken_wherever_rows_are_written(
         elif way == "append":
             await alance.write_dataset(data, path, mode="append")
         else:
-            given = (schema,) if way == "ingest a schema" else ()
-            async with alance.ingest(path, *given) as sink:
+            arguments = (schema,) if way == "ingest a schema" else ()
+            async with alance.ingest(path, *arguments) as sink:
                 await sink.write(data)
     dataset = await alance.dataset(path)
     assert await read_values(dataset) == CONTENTS

@@ -86,7 +86,7 @@ async def test_references_that_either_has_written(tmp_path: Path, writer: str) -
         (place["kind"], place["size"]) for place in theirs.to_table()["b"].to_pylist() if place
     ]
     assert places == [(4, 10), (4, 0), (5, 4), (0, 6), (4, 5), (5, 3), (0, 3)]
-    wanted = [
+    expected = [
         CONTENT[3:13],
         b"",
         CONTENT[100:104],
@@ -96,8 +96,8 @@ async def test_references_that_either_has_written(tmp_path: Path, writer: str) -
         CONTENT[7:10],
         b"new",
     ]
-    assert [blob for _, blob in await ours.read_blobs("b", indices=range(8))] == wanted
-    assert [blob for _, blob in theirs.read_blobs("b", indices=range(8))] == wanted
+    assert [blob for _, blob in await ours.read_blobs("b", indices=range(8))] == expected
+    assert [blob for _, blob in theirs.read_blobs("b", indices=range(8))] == expected
     # Rows that are rewritten have blobs of their own.
     ours = await ours.update({"id": "id + 100"}, where="id in (0, 11)")
     ours = await ours.insert(pa.table({"id": [13], "b": pa.array([b"plain"], pa.large_binary())}))
@@ -116,7 +116,7 @@ async def test_references_that_either_has_written(tmp_path: Path, writer: str) -
     rows = {
         row["id"]: row["b"] for row in (await ours.to_table(blob_handling="all_binary")).to_pylist()
     }
-    after = dict(zip((100, 1, 2, 3, 4, 10, 111), wanted, strict=False)) | {13: b"plain"}
+    after = dict(zip((100, 1, 2, 3, 4, 10, 111), expected, strict=False)) | {13: b"plain"}
     assert rows == after
     theirs = lance.dataset(tmp_path / "t")
     theirs.validate()
@@ -232,8 +232,8 @@ def with_objects(place: Path, age_days: int) -> None:
     for name in [*names, "_blobs/other.txt", "_blobs/x#1.txt", "kept/d.blob", "kept/unused.blob"]:
         (place / name).parent.mkdir(parents=True, exist_ok=True)
         (place / name).write_bytes(CONTENT)
-        made = time.time() - 86400 * age_days
-        os.utime(place / name, (made, made))
+        result = time.time() - 86400 * age_days
+        os.utime(place / name, (result, result))
     files = [f"_blobs/{name}.blob" for name in ("a", "b", "sub/c", "gone", "tagged", "branch")]
     theirs = lance.write_dataset(references(*files[:4]), place, data_storage_version="2.2")
     theirs = lance.write_dataset(references("kept/d.blob", files[4]), place, mode="append")
@@ -252,7 +252,7 @@ def with_objects(place: Path, age_days: int) -> None:
 async def test_cleanup_removes_what_pylance_removes(
     tmp_path: Path, age_days: int, delete_unverified: bool
 ) -> None:
-    left, removed = [], []
+    remaining, removed = [], []
     old = {"older_than": timedelta(0), "error_if_tagged_old_versions": False}
     for name in ("ours", "theirs"):
         place = tmp_path / name
@@ -271,12 +271,12 @@ async def test_cleanup_removes_what_pylance_removes(
         removed.append((stats.old_versions, stats.data_files_removed))
         folders = (place / "_blobs", place / "kept")
         files = [path for folder in folders for path in folder.rglob("*") if path.is_file()]
-        left.append({str(path.relative_to(place)) for path in files})
-    assert left[0] == left[1]
+        remaining.append({str(path.relative_to(place)) for path in files})
+    assert remaining[0] == remaining[1]
     assert removed[0] == removed[1]
     gone = {"gone"} | ({"unused", "sub/unused"} if delete_unverified or age_days > 7 else set())
     named = {f"_blobs/{name}.blob" for name in OBJECTS - gone}
-    assert left[0] == named | {
+    assert remaining[0] == named | {
         "_blobs/other.txt",
         "_blobs/x#1.txt",
         "kept/d.blob",
@@ -291,7 +291,7 @@ async def test_cleanup_removes_what_pylance_removes(
 async def test_cleanup_after_a_commit_removes_what_pylance_removes(
     tmp_path: Path, writer: str
 ) -> None:
-    left = []
+    remaining = []
     for name in ("ours", "theirs"):
         place = tmp_path / name
         with_objects(place, 8)
@@ -315,9 +315,9 @@ async def test_cleanup_after_a_commit_removes_what_pylance_removes(
         else:
             lance.write_dataset(rows, place, mode="append")
         files = [path for path in place.glob("_blobs/**/*") if path.is_file()]
-        left.append({str(path.relative_to(place)) for path in files})
-    assert left[0] == left[1]
-    assert not {"_blobs/gone.blob", "_blobs/tagged.blob", "_blobs/unused.blob"} & left[0]
+        remaining.append({str(path.relative_to(place)) for path in files})
+    assert remaining[0] == remaining[1]
+    assert not {"_blobs/gone.blob", "_blobs/tagged.blob", "_blobs/unused.blob"} & remaining[0]
     contents = [b for _, b in await ours.read_blobs("b", indices=range(4))]
     assert contents == [CONTENT[:5]] * 4
 
@@ -333,8 +333,8 @@ async def test_cleanup_scans_each_fragment_once(tmp_path: Path) -> None:
         snapshot = (await dataset.checkout_version(version))._snapshot
         seen.append(await reader(snapshot.manifest))
         ids = [fragment.id for fragment in snapshot.manifest.fragments]
-        found = (await objects_by_fragment(snapshot, ids)).values()
-        assert seen[-1] == {location for named in found for location in named.values()}
+        result = (await objects_by_fragment(snapshot, ids)).values()
+        assert seen[-1] == {location for named in result for location in named.values()}
     assert [len(objects) for objects in seen] == [4, 6, 5, 4, 5, 4, 4]
     assert len(reader._known) == 6  # four fragments, two of which have a deletion file later
 

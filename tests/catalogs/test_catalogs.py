@@ -38,7 +38,7 @@ from alance import (
     UnsupportedError,
 )
 from alance.catalogs import client
-from alance.catalogs.directory import MANIFEST, SCHEMA
+from alance.catalogs.directory import CATALOG_SCHEMA, MANIFEST
 from tests.reference.waiting import until
 
 if TYPE_CHECKING:
@@ -195,8 +195,8 @@ async def test_a_folder_is_kept_by_alance_and_pylance_in_turn(
     theirs.drop_table(DropTableRequest(id=["two", "t"]))
     assert await catalog.list_tables("two") == []
     assert await catalog.list_tables("one") == ["t"]
-    found = theirs.list_namespaces(ListNamespacesRequest(id=[])).namespaces
-    assert sorted(found) == await catalog.list_namespaces() == ["one", "two"]
+    namespaces = theirs.list_namespaces(ListNamespacesRequest(id=[])).namespaces
+    assert sorted(namespaces) == await catalog.list_namespaces() == ["one", "two"]
 
 
 async def test_modes_are_those_of_writing(catalog: Catalog) -> None:
@@ -328,7 +328,7 @@ async def test_bad_names_are_refused(root: str, name: Any) -> None:
 @pytest.mark.parametrize("location", ["../other", "/etc", "s3://bucket/t", "", "."])
 async def test_a_manifest_leads_out_of_no_folder(root: str, location: str) -> None:
     row = {"object_id": "t", "object_type": "table", "location": location}
-    rows = pa.Table.from_pylist([row], schema=SCHEMA)
+    rows = pa.Table.from_pylist([row], schema=CATALOG_SCHEMA)
     await alance.write_dataset(rows, f"{root}/{MANIFEST}")
     catalog = await alance.connect(root)
     with pytest.raises(CorruptFileError, match="expected a folder below"):
@@ -348,21 +348,21 @@ async def test_wrong_connections_are_refused(tmp_path: Path) -> None:
 
 
 async def test_names_come_in_pages() -> None:
-    asked = []
+    requests = []
 
     class Client:
         def describe_table(self, request: Any) -> None:
             raise NotImplementedError
 
         def list_tables(self, request: Any) -> Any:
-            asked.append(request.page_token)
+            requests.append(request.page_token)
             number = int(request.page_token or 0)
             following = str(number + 1) if number < 2 else None
             return type("Answer", (), {"tables": [f"t{number}"], "page_token": following})
 
     catalog = await alance.connect(Client())
     assert await catalog.list_tables() == ["t0", "t1", "t2"]
-    assert asked == [None, "1", "2"]
+    assert requests == [None, "1", "2"]
     with pytest.raises(UnsupportedError):
         await catalog.open_table("t0")
 

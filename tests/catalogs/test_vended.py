@@ -66,9 +66,9 @@ async def test_credentials_that_expire_are_asked_for_again(lab: Lab) -> None:
         provider = place.storage_options["credentials"]
         assert isinstance(provider, Vended)
         assert "secret_access_key" not in str(sorted(place.storage_options))
-        asked = server.num_asked
+        num_asked = server.num_asked
         dataset = await catalog.open_table("t")
-        assert server.num_asked == asked + 1
+        assert server.num_asked == num_asked + 1
         first = provider.fetch_storage_options()
         again = provider.fetch_storage_options()
         assert set(first) == set(again) > {"expires_at_millis"}

@@ -26,16 +26,16 @@ class Doubling:
         if self.fails_at in ids:
             raise OSError("stopped")
         self.seen += ids
-        return pa.record_batch({"x": pa.array([2 * one for one in ids], pa.int64())})
+        return pa.record_batch({"x": pa.array([2 * row_id for row_id in ids], pa.int64())})
 
 
 def check(path: Path, column: str = "x") -> None:
     """Every live row has twice its id; there are no files of no version."""
     check_rows(path, column)
-    named = {f"data/{file.path}" for one in latest(path).fragments for file in one.files}
-    assert {one for one in files_of(path) if one.startswith("data/")} == named
+    named = {f"data/{file.path}" for fragment in latest(path).fragments for file in fragment.files}
+    assert {item for item in files_of(path) if item.startswith("data/")} == named
 
 
 def check_rows(path: Path, column: str) -> None:
     table = read(path)
-    assert table[column].to_pylist() == [2 * one for one in table["id"].to_pylist()]
+    assert table[column].to_pylist() == [2 * value for value in table["id"].to_pylist()]

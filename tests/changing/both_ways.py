@@ -65,11 +65,11 @@ class Twins:
     @classmethod
     def make(cls, folder: Path, data: pa.Table | None = None, **options: Any) -> Twins:
         """A table of 20 rows in 4 fragments, unless told otherwise."""
-        made = cls(folder / "theirs.lance", folder / "ours.lance")
+        result = cls(folder / "theirs.lance", folder / "ours.lance")
         options = {"max_rows_per_file": 5, "data_storage_version": "2.1", **options}
-        lance.write_dataset(rows(0, 20) if data is None else data, str(made.theirs), **options)
-        made.again()
-        return made
+        lance.write_dataset(rows(0, 20) if data is None else data, str(result.theirs), **options)
+        result.again()
+        return result
 
     def again(self) -> None:
         """Make ours a copy of theirs."""
@@ -78,21 +78,23 @@ class Twins:
 
     async def change(self, name: str, *args: Any, **more: Any) -> dict[str, Any]:
         """The same call by both; what they leave must be the same. Gives the counts."""
-        told = getattr(lance.dataset(str(self.theirs)), name)(*args, **more)
+        message = getattr(lance.dataset(str(self.theirs)), name)(*args, **more)
         changed = await getattr(await alance.dataset(str(self.ours)), name)(*args, **more)
-        theirs = {RENAMED.get(key, key): count for key, count in told.items()}
+        theirs = {RENAMED.get(key, key): count for key, count in message.items()}
         assert dict(changed.summary) == theirs
         self.check()
-        mine = await changed.to_table(with_row_id=True, with_row_address=True)
-        assert mine.to_pylist() == read(self.theirs).select(mine.column_names).to_pylist()
-        return dict(told)
+        table = await changed.to_table(with_row_id=True, with_row_address=True)
+        assert table.to_pylist() == read(self.theirs).select(table.column_names).to_pylist()
+        return dict(message)
 
     def check(self) -> None:
         """Manifests, transactions and rows are the same; pylance finds nothing wrong."""
         ours, theirs = latest(self.ours), latest(self.theirs)
         assert plain(ours.transaction) == plain(theirs.transaction)
         assert plain(ours.message) == plain(theirs.message)
-        assert [plain(one) for one in ours.indices] == [plain(one) for one in theirs.indices]
+        assert [plain(index) for index in ours.indices] == [
+            plain(index) for index in theirs.indices
+        ]
         assert ours.transaction is not None
         file = self.ours / "_transactions" / ours.message.transaction_file
         written = parse_transaction(file.read_bytes(), file.name)
@@ -101,9 +103,9 @@ class Twins:
             if fragment.deletion_file is not None:
                 name = fragment.deletion_file.name(fragment.id)
                 assert (self.ours / "_deletions" / Path(name).name).exists()
-        mine, other = read(self.ours), read(self.theirs)
-        assert mine.schema.equals(other.schema, check_metadata=True)
-        assert mine.to_pylist() == other.to_pylist()
+        actual, other = read(self.ours), read(self.theirs)
+        assert actual.schema.equals(other.schema, check_metadata=True)
+        assert actual.to_pylist() == other.to_pylist()
 
 
 def read(path: Path) -> pa.Table:
@@ -115,8 +117,8 @@ def read(path: Path) -> pa.Table:
 
 def latest(path: Path) -> Manifest:
     """The latest manifest, straight from the disk; of either scheme of names."""
-    names = attached(one.name for one in (path / "_versions").iterdir())
-    name, _ = max(names.items(), key=lambda one: one[1].version)
+    names = attached(file.name for file in (path / "_versions").iterdir())
+    name, _ = max(names.items(), key=lambda item: item[1].version)
     return parse_manifest(memoryview((path / "_versions" / name).read_bytes()), name)
 
 
@@ -124,10 +126,10 @@ def files_of(path: Path) -> set[str]:
     """The files of a table that rows and versions consist of."""
     folders = ("data", "_deletions", "_versions", "_transactions")
     return {
-        f"{folder}/{one.name}"
+        f"{folder}/{file.name}"
         for folder in folders
         if (path / folder).exists()
-        for one in (path / folder).iterdir()
+        for file in (path / folder).iterdir()
     }
 
 
@@ -150,21 +152,21 @@ def plain(value: Any) -> Any:
     if isinstance(value, transaction_pb2.Transaction.KeyExistenceFilter):
         return list(value.field_ids)
     return {
-        field.name: _part(field, one)
-        for field, one in value.ListFields()
+        field.name: _part(field, item)
+        for field, item in value.ListFields()
         if field.name not in DIFFERS
     }
 
 
-def _part(field: Any, one: Any) -> Any:
+def _part(field: Any, item: Any) -> Any:
     if field.message_type is not None and field.message_type.GetOptions().map_entry:
-        return {key: str(one[key]) for key in one}
+        return {key: str(item[key]) for key in item}
     if field.is_repeated:
-        parts = [plain(part) if field.message_type is not None else part for part in one]
+        parts = [plain(part) if field.message_type is not None else part for part in item]
         if field.name == "updated_fragments":  # pylance gives them in any order
             parts.sort(key=lambda part: part["id"])
         return sorted(parts) if field.name in SORTED else parts
-    return plain(one) if field.message_type is not None else one
+    return plain(item) if field.message_type is not None else item
 
 
 def _fragment(value: table_pb2.DataFragment) -> Any:

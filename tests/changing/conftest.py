@@ -21,6 +21,6 @@ KINDS = [
 @pytest.fixture(params=KINDS)
 def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """20 rows in 4 fragments, of which 17 are live."""
-    made = Twins.make(tmp_path, **request.param).ours
-    lance.dataset(str(made)).delete("id in (0, 9, 12)")
-    return made
+    ours = Twins.make(tmp_path, **request.param).ours
+    lance.dataset(str(ours)).delete("id in (0, 9, 12)")
+    return ours

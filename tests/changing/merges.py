@@ -53,7 +53,7 @@ BUDGETS = [1 << 28, 1]  # bytes: all in memory, all on the disk and in many part
 def source(*ids: int | None) -> pa.Table:
     """Rows as of `rows`, with other values."""
     table = rows(0, len(ids))
-    values = pa.array([None if one is None else one * 2.0 for one in ids], pa.float64())
+    values = pa.array([None if row_id is None else row_id * 2.0 for row_id in ids], pa.float64())
     return table.set_column(0, "id", pa.array(ids, pa.int64())).set_column(1, "v", values)
 
 
@@ -61,48 +61,48 @@ async def merge(
     twins: Twins, clauses: Clauses, data: pa.Table, on: Any = "id", memory: int = BUDGETS[0]
 ) -> dict[str, Any]:
     """The same merge by both; what they leave must be the same, but for the order of new rows."""
-    told = clauses(lance.dataset(str(twins.theirs)).merge_insert(on)).execute(data)
+    merged = clauses(lance.dataset(str(twins.theirs)).merge_insert(on)).execute(data)
     ours = await alance.dataset(str(twins.ours))
-    given = data if memory == BUDGETS[0] else data.to_reader(max_chunksize=3)
-    changed = await clauses(ours.merge_insert(on)).memory_budget(memory).execute(given)
-    assert dict(changed.summary) == told
-    mine, other = latest(twins.ours), latest(twins.theirs)
-    assert mine.transaction is not None
+    arguments = data if memory == BUDGETS[0] else data.to_reader(max_chunksize=3)
+    changed = await clauses(ours.merge_insert(on)).memory_budget(memory).execute(arguments)
+    assert dict(changed.summary) == merged
+    actual, other = latest(twins.ours), latest(twins.theirs)
+    assert actual.transaction is not None
     assert other.transaction is not None
-    transaction = Transaction.FromString(mine.transaction.SerializeToString())
+    transaction = Transaction.FromString(actual.transaction.SerializeToString())
     # pylance notes the keys that it inserts only where they are the primary key.
     if not other.transaction.update.HasField("inserted_rows"):
         transaction.update.ClearField("inserted_rows")
     assert unordered(transaction) == unordered(other.transaction)
-    assert unordered(mine.message) == unordered(other.message)
-    found, expected = read(twins.ours), read(twins.theirs)
-    assert found.schema.equals(expected.schema, check_metadata=True)
-    if mine.has_stable_row_ids:
-        assert by_value(found, *META[2:]) == by_value(expected, *META[2:])
-        moved = updated_ids(found)
+    assert unordered(actual.message) == unordered(other.message)
+    result, expected = read(twins.ours), read(twins.theirs)
+    assert result.schema.equals(expected.schema, check_metadata=True)
+    if actual.has_stable_row_ids:
+        assert by_value(result, *META[2:]) == by_value(expected, *META[2:])
+        moved = updated_ids(result)
         assert moved == updated_ids(expected)
     else:
-        assert by_value(found) == by_value(expected)
-    return dict(told)
+        assert by_value(result) == by_value(expected)
+    return dict(merged)
 
 
 def unordered(message: Any) -> Any:
     """A message without what says in which order rows stand in new fragments."""
-    found = plain(message)
+    result = plain(message)
 
     def without(value: Any) -> None:
         if isinstance(value, dict):
             if "row ids" in value:
                 for name in ("row ids", "created"):
                     value[name] = sorted(value[name] or [])
-            for one in value.values():
-                without(one)
+            for entry in value.values():
+                without(entry)
         elif isinstance(value, list):
-            for one in value:
-                without(one)
+            for item in value:
+                without(item)
 
-    without(found)
-    return found
+    without(result)
+    return result
 
 
 def by_value(table: pa.Table, *more: str) -> list[str]:
@@ -115,8 +115,8 @@ def updated_ids(table: pa.Table) -> set[tuple[Any, int]]:
     created, updated = (table.column(name) for name in META[2:])
     return {
         (row["id"], row["_rowid"])
-        for row, one, two in zip(table.to_pylist(), created, updated, strict=True)
-        if one != two or one.as_py() == 1
+        for row, item, two in zip(table.to_pylist(), created, updated, strict=True)
+        if item != two or item.as_py() == 1
     }
 
 

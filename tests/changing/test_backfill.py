@@ -35,14 +35,14 @@ async def test_a_run_after_a_failure_goes_on(path: Path, tmp_path: Path) -> None
             )
     assert latest(path).version == 2
     with closing(sqlite3.connect(checkpoint)) as database:
-        done = {one for (one,) in database.execute("SELECT fragment_id FROM fragments")}
+        done = {item for (item,) in database.execute("SELECT fragment_id FROM fragments")}
     second = Doubling()
-    made = await dataset.add_columns(
+    widened = await dataset.add_columns(
         alance.batch_udf(OUTPUT, checkpoint)(second), read_columns=["id"]
     )
-    assert made.version == 3
+    assert widened.version == 3
     assert {*first.seen, *second.seen} == {*range(1, 9), 10, 11, *range(13, 20)}
-    assert not {one // 5 for one in second.seen} & done
+    assert not {item // 5 for item in second.seen} & done
     assert not checkpoint.exists()
     check(path)
 
@@ -99,11 +99,11 @@ async def test_processes_that_are_killed(tmp_path: Path) -> None:
             None, lambda command=command: subprocess.run(command, check=False, env=os.environ)
         )
         assert ended.returncode == (0 if last < 0 else -signal.SIGKILL)
-    seen = [int(one) for one in log.read_text().split()]
+    seen = [int(item) for item in log.read_text().split()]
     assert set(seen) == set(range(80))
     assert len(seen) == 80 + 3 * 5
     table = read(path)
-    assert table["x"].to_pylist() == [2 * one for one in range(80)]
+    assert table["x"].to_pylist() == [2 * index for index in range(80)]
     assert not checkpoint.exists()
 
 
@@ -120,7 +120,7 @@ async def test_a_checkpoint_serves_nothing_else(path: Path, tmp_path: Path) -> N
     )
     assert 113 in second.seen
     table = await named.to_table(["id", "x"])
-    assert table["x"].to_pylist() == [2 * one for one in table["id"].to_pylist()]
+    assert table["x"].to_pylist() == [2 * value for value in table["id"].to_pylist()]
 
 
 async def test_a_checkpoint_of_other_columns(path: Path, tmp_path: Path) -> None:
@@ -177,7 +177,7 @@ async def test_calls_at_once(path: Path) -> None:
             for _ in range(20):
                 await asyncio.sleep(0)
             running -= 1
-            return pa.record_batch({f"x{limit}": [2 * one for one in batch["id"].to_pylist()]})
+            return pa.record_batch({f"x{limit}": [2 * value for value in batch["id"].to_pylist()]})
 
         return call
 
@@ -194,7 +194,7 @@ async def test_what_functions_give(path: Path, kind: str) -> None:
 
     def function(batch: pa.RecordBatch) -> Any:
         ids = batch["id"].to_pylist()
-        table = pa.table({"x": pa.array([2 * one for one in ids], pa.int64()), "y": ids})
+        table = pa.table({"x": pa.array([2 * row_id for row_id in ids], pa.int64()), "y": ids})
         if kind == "pandas":
             return table.to_pandas()
         if kind == "polars":

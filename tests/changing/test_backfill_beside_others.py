@@ -36,8 +36,8 @@ async def test_rows_that_are_added_meanwhile(path: Path) -> None:
     """Only theirs are computed anew."""
     dataset = await alance.dataset(str(path))
     function = Meanwhile(lambda: lance.dataset(str(path)).insert(rows(20, 24)))
-    made = await dataset.add_columns(function, read_columns=["id"])
-    assert made.version == 4
+    widened = await dataset.add_columns(function, read_columns=["id"])
+    assert widened.version == 4
     sample = 1
     assert len(function.seen) == 17 + 4 + sample
     assert sorted(function.seen)[-4:] == [20, 21, 22, 23]
@@ -71,7 +71,7 @@ async def test_columns_that_are_added_meanwhile(path: Path) -> None:
     check(path)
     assert read(path)["other"].to_pylist() == read(path)["id"].to_pylist()
     lance.dataset(str(path)).optimize.compact_files(target_rows_per_fragment=100)
-    assert read(path)["x"].to_pylist() == [2 * one for one in read(path)["id"].to_pylist()]
+    assert read(path)["x"].to_pylist() == [2 * value for value in read(path)["id"].to_pylist()]
 
 
 async def test_a_compaction_meanwhile(path: Path) -> None:
@@ -82,7 +82,7 @@ async def test_a_compaction_meanwhile(path: Path) -> None:
     await dataset.add_columns(alance.batch_udf(OUTPUT)(function), read_columns=["id"])
     assert len(latest(path).fragments) == 1
     table = read(path)
-    assert table["x"].to_pylist() == [2 * one for one in table["id"].to_pylist()]
+    assert table["x"].to_pylist() == [2 * value for value in table["id"].to_pylist()]
 
 
 async def test_the_same_column_meanwhile(path: Path) -> None:
@@ -99,7 +99,7 @@ async def test_a_column_that_is_dropped_meanwhile(path: Path) -> None:
     function = Meanwhile(lambda: lance.dataset(str(path)).drop_columns(["id"]))
     with pytest.raises(CommitConflictError):
         await dataset.add_columns(alance.batch_udf(OUTPUT)(function), read_columns=["id"])
-    assert {one for one in files_of(path) - before if one.startswith("data/")} == set()
+    assert {file for file in files_of(path) - before if file.startswith("data/")} == set()
 
 
 async def test_rows_for_which_data_has_nothing(path: Path) -> None:
@@ -113,7 +113,7 @@ async def test_rows_for_which_data_has_nothing(path: Path) -> None:
 
     with pytest.raises(CommitConflictError, match="fragment 4 was made by others"):
         await dataset.add_columns(batches())
-    (new,) = {one for one in files_of(path) - before if one.startswith("data/")}
+    (new,) = {file for file in files_of(path) - before if file.startswith("data/")}
     assert new.removeprefix("data/") == latest(path).fragments[-1].files[0].path
 
 
@@ -122,9 +122,9 @@ async def test_data_beside_a_delete(path: Path) -> None:
 
     async def batches() -> Any:
         ids = [*range(1, 9), 10, 11, *range(13, 20)]
-        yield pa.record_batch({"x": [2 * one for one in ids[:10]]})
+        yield pa.record_batch({"x": [2 * row_id for row_id in ids[:10]]})
         lance.dataset(str(path)).delete("id in (2, 18)")
-        yield pa.record_batch({"x": [2 * one for one in ids[10:]]})
+        yield pa.record_batch({"x": [2 * row_id for row_id in ids[10:]]})
 
     await dataset.add_columns(batches())
     check(path)
@@ -136,7 +136,7 @@ async def test_no_attempts_left(path: Path) -> None:
     before = files_of(path)
     with pytest.raises(RetryableConflictError):
         await dataset.add_columns({"x": "id * 2"}, max_retries=0)
-    assert {one for one in files_of(path) if one.startswith("data/")} <= before
+    assert {file for file in files_of(path) if file.startswith("data/")} <= before
 
 
 async def test_casts_and_appends(path: Path) -> None:
@@ -160,9 +160,9 @@ async def test_many_at_once(path: Path) -> None:
     await asyncio.gather(*(dataset.add_columns({f"c{n}": f"id * {n}"}) for n in range(6)))
     table = read(path)
     for n in range(6):
-        assert table[f"c{n}"].to_pylist() == [n * one for one in table["id"].to_pylist()]
-    named = {f"data/{file.path}" for one in latest(path).fragments for file in one.files}
-    assert {one for one in files_of(path) if one.startswith("data/")} == named
+        assert table[f"c{n}"].to_pylist() == [n * value for value in table["id"].to_pylist()]
+    named = {f"data/{file.path}" for fragment in latest(path).fragments for file in fragment.files}
+    assert {item for item in files_of(path) if item.startswith("data/")} == named
 
 
 async def test_a_cancelled_backfill_leaves_no_file(path: Path) -> None:

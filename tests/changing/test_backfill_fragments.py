@@ -26,37 +26,39 @@ async def test_fragments_of_many_processes(path: Path, tmp_path: Path) -> None:
     lance.dataset(str(theirs_path)).delete("id in (0, 9, 12)")
     theirs = lance.dataset(str(theirs_path))
     ours = await alance.dataset(str(path))
-    made, their_made = [], []
+    result, their_made = [], []
     for fragment in ours.fragments:
         part = await fragment.add_columns({"x": "id * 2", "t": "upper(s)"})
-        made.append(pickle.loads(pickle.dumps(part)))
+        result.append(pickle.loads(pickle.dumps(part)))
         their_made.append(
             theirs.get_fragment(fragment.fragment_id).merge_columns(
                 {"x": "id * 2", "t": "upper(s)"}
             )
         )
-    fragments, schema = tuple(one for one, _ in made), made[0][1]
-    assert all(one == schema for _, one in made)
+    fragments, schema = tuple(item for item, _ in result), result[0][1]
+    assert all(item == schema for _, item in result)
     await alance.commit(ours, operations.Merge(fragments, schema))
     check(path)
-    merge = lance.LanceOperation.Merge([one for one, _ in their_made], their_made[0][1])
+    merge = lance.LanceOperation.Merge([item for item, _ in their_made], their_made[0][1])
     lance.LanceDataset.commit(str(theirs_path), merge, read_version=theirs.version)
     assert plain(latest(path).message) == plain(latest(theirs_path).message)
 
 
 async def test_merge_of_a_fragment(path: Path) -> None:
     dataset = await alance.dataset(str(path))
-    data = pa.table({"id": range(20), "x": [2 * one for one in range(20)]})
-    made = [await one.merge(data, "id") for one in dataset.fragments]
-    await alance.commit(dataset, operations.Merge(tuple(one for one, _ in made), made[0][1]))
+    data = pa.table({"id": range(20), "x": [2 * index for index in range(20)]})
+    mergeds = [await fragment.merge(data, "id") for fragment in dataset.fragments]
+    await alance.commit(
+        dataset, operations.Merge(tuple(item for item, _ in mergeds), mergeds[0][1])
+    )
     check(path)
 
 
 async def test_data_and_functions_of_a_fragment(path: Path, tmp_path: Path) -> None:
     dataset = await alance.dataset(str(path))
     fragment = dataset.fragments[1]
-    made, schema = await fragment.merge_columns(Doubling(), ["id"])
-    assert list(made.files[-1].fields) == [schema[-1].id]
+    result, schema = await fragment.merge_columns(Doubling(), ["id"])
+    assert list(result.files[-1].fields) == [schema[-1].id]
     other, _ = await fragment.add_columns(pa.table({"x": range(4)}))
     assert other.physical_rows == 5
     with pytest.raises(InvalidInputError, match="goes on after 4 rows"):
@@ -72,9 +74,9 @@ async def test_a_crash_between_fragments(path: Path, tmp_path: Path) -> None:
     dataset = await alance.dataset(str(path))
     first, second = Doubling(), Doubling()
     udf = alance.batch_udf(OUTPUT, checkpoint)
-    made = await dataset.fragments[2].add_columns(udf(first), read_columns=["id"])
+    widened = await dataset.fragments[2].add_columns(udf(first), read_columns=["id"])
     again = await dataset.fragments[2].add_columns(udf(second), read_columns=["id"])
-    assert made == again
+    assert widened == again
     assert (sorted(first.seen), second.seen) == ([10, 11, 13, 14], [])
 
 
@@ -98,7 +100,9 @@ async def test_replaced_fragments_are_committed_as_by_pylance(path: Path, tmp_pa
     dataset = await alance.dataset(str(path))
     dataset = await dataset.add_columns({"x": "id"})
     copies = tmp_path / "copies"
-    groups = tuple([await one.replace_columns({"x": "id * 2"}) for one in dataset.fragments[1:]])
+    groups = tuple(
+        [await fragment.replace_columns({"x": "id * 2"}) for fragment in dataset.fragments[1:]]
+    )
     shutil.copytree(path, copies)
     theirs = lance.dataset(str(copies))
     replacements = []
@@ -118,7 +122,7 @@ async def test_replaced_fragments_are_committed_as_by_pylance(path: Path, tmp_pa
     assert plain(latest(path).message) == plain(latest(copies).message)
     assert read(path).equals(read(copies))
     live = [*range(1, 9), 10, 11, *range(13, 20)]
-    assert read(path)["x"].to_pylist() == [one if one < 5 else 2 * one for one in live]
+    assert read(path)["x"].to_pylist() == [item if item < 5 else 2 * item for item in live]
 
 
 async def test_updated_columns_of_a_fragment(path: Path, tmp_path: Path) -> None:
@@ -135,7 +139,10 @@ async def test_updated_columns_of_a_fragment(path: Path, tmp_path: Path) -> None
         arrow = rows(0, 1).schema
         types = [arrow.field("id" if name == right else name) for name in table]
         data = pa.Table.from_arrays(
-            [pa.array(values, one.type) for values, one in zip(table.values(), types, strict=True)],
+            [
+                pa.array(values, item.type)
+                for values, item in zip(table.values(), types, strict=True)
+            ],
             list(table),
         )
         theirs = lance.dataset(str(theirs_path))
@@ -143,7 +150,7 @@ async def test_updated_columns_of_a_fragment(path: Path, tmp_path: Path) -> None
             data, key, right, with_offsets=True
         )
         ours = await alance.dataset(str(path))
-        made, fields, offsets = await ours.fragment(2).update_columns(data, key, right)
+        result, fields, offsets = await ours.fragment(2).update_columns(data, key, right)
         assert (list(fields), offsets) == (their_fields, their_offsets)
         change = lance.LanceOperation.Update(
             updated_fragments=[their_made],
@@ -153,7 +160,7 @@ async def test_updated_columns_of_a_fragment(path: Path, tmp_path: Path) -> None
         )
         lance.LanceDataset.commit(str(theirs_path), change, read_version=theirs.version)
         update = operations.Update(
-            updated_fragments=(made,),
+            updated_fragments=(result,),
             fields_modified=fields,
             update_mode=1,
             # Pylance leaves out those of no row.

@@ -65,18 +65,18 @@ def deep(start: int, stop: int) -> pa.Table:
 @pytest.fixture(params=KINDS)
 def twins(request: pytest.FixtureRequest, tmp_path: Path) -> Twins:
     """Two tables with deleted rows at the start, in the middle and at the end of fragments."""
-    made = Twins.make(tmp_path, **request.param)
-    lance.dataset(str(made.theirs)).delete("id in (0, 1, 7, 14) or id = 19")
-    made.again()
-    return made
+    result = Twins.make(tmp_path, **request.param)
+    lance.dataset(str(result.theirs)).delete("id in (0, 1, 7, 14) or id = 19")
+    result.again()
+    return result
 
 
 @pytest.fixture(params=KINDS)
 def deep_twins(request: pytest.FixtureRequest, tmp_path: Path) -> Twins:
-    made = Twins.make(tmp_path, deep(0, 20), **request.param)
-    lance.dataset(str(made.theirs)).delete("id in (0, 8, 12)")
-    made.again()
-    return made
+    result = Twins.make(tmp_path, deep(0, 20), **request.param)
+    lance.dataset(str(result.theirs)).delete("id in (0, 8, 12)")
+    result.again()
+    return result
 
 
 async def both(twins: Twins, name: str, *args: Any, theirs: Any = None, **more: Any) -> None:
@@ -84,9 +84,9 @@ async def both(twins: Twins, name: str, *args: Any, theirs: Any = None, **more: 
     getattr(lance.dataset(str(twins.theirs)), name)(*(args if theirs is None else theirs), **more)
     changed = await getattr(await alance.dataset(str(twins.ours)), name)(*args, **more)
     twins.check()
-    mine = await changed.to_table(with_row_id=True)
+    table = await changed.to_table(with_row_id=True)
     other = read(twins.theirs)
-    assert mine.to_pylist() == other.select(mine.column_names).to_pylist()
+    assert table.to_pylist() == other.select(table.column_names).to_pylist()
     assert changed.schema.equals(lance.dataset(str(twins.theirs)).schema, check_metadata=True)
     ours = await (await alance.dataset(str(twins.theirs))).to_table()
     assert ours.to_pylist() == other.select(ours.column_names).to_pylist()
@@ -121,7 +121,7 @@ async def test_sql_over_fields_that_are_not_nullable(
 
 
 def computed(batch: pa.RecordBatch) -> pa.RecordBatch:
-    values = [{"k": one, "t": [str(one)]} for one in batch["id"].to_pylist()]
+    values = [{"k": value, "t": [str(value)]} for value in batch["id"].to_pylist()]
     return pa.record_batch({"u": batch["id"], "w": pa.array(values)})
 
 
@@ -254,7 +254,7 @@ async def test_casts_one_after_the_other(twins: Twins) -> None:
     await both(twins, "alter_columns", {"path": "id", "data_type": pa.int16()})
     await both(twins, "alter_columns", {"path": "id", "data_type": pa.int64()})
     await both(twins, "alter_columns", {"path": "id", "name": "key"})
-    assert [len(one.files) for one in latest(twins.ours).fragments] == [2, 2, 2, 2]
+    assert [len(fragment.files) for fragment in latest(twins.ours).fragments] == [2, 2, 2, 2]
 
 
 @pytest.mark.parametrize(
@@ -304,10 +304,10 @@ async def test_an_index_keeps_to_its_column(tmp_path: Path) -> None:
     twins.again()
     await both(twins, "alter_columns", {"path": "id", "name": "key"})
     await both(twins, "add_columns", {"more": "key"})
-    assert [one.name for one in latest(twins.ours).indices] == ["id_idx", "v_idx"]
+    assert [index.name for index in latest(twins.ours).indices] == ["id_idx", "v_idx"]
     assert lance.dataset(str(twins.ours)).to_table(filter="key = 7").num_rows == 1
     await both(twins, "drop_columns", ["key"])
-    assert [one.name for one in latest(twins.ours).indices] == ["v_idx"]
+    assert [index.name for index in latest(twins.ours).indices] == ["v_idx"]
 
 
 async def test_pylance_goes_on(twins: Twins) -> None:
@@ -326,9 +326,9 @@ async def test_pylance_goes_on(twins: Twins) -> None:
     theirs.delete("id = 22")
     theirs.optimize.compact_files()
     ours = await ours.checkout_latest()
-    found = (await ours.to_table(["id", "a", "b", "c", "n"])).to_pylist()
-    assert found == read(twins.ours).select(["id", "a", "b", "c", "n"]).to_pylist()
-    assert [one for one in found if one["id"] >= 18] == [
+    values = (await ours.to_table(["id", "a", "b", "c", "n"])).to_pylist()
+    assert values == read(twins.ours).select(["id", "a", "b", "c", "n"]).to_pylist()
+    assert [item for item in values if item["id"] >= 18] == [
         {"id": 18, "a": 18, "b": 19, "c": None, "n": {"b": "18"}},
         {"id": 20, "a": 1, "b": None, "c": None, "n": {"b": "20"}},
         {"id": 21, "a": 2, "b": None, "c": "found", "n": {"b": "21"}},

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     """20 rows in 4 fragments, of which 18 are live; an index on `v`."""
-    made = Twins.make(tmp_path).ours
-    dataset = lance.dataset(str(made))
+    ours = Twins.make(tmp_path).ours
+    dataset = lance.dataset(str(ours))
     dataset.delete("id in (0, 9)")
     dataset.create_scalar_index("v", "BTREE")
-    return made
+    return ours
 
 
 async def refused(path: Path, name: str, *args: Any, match: str, **more: Any) -> None:
@@ -189,8 +189,8 @@ async def refused_or_cast(
         with pytest.raises(InvalidInputError):
             await dataset.alter_columns(change)
         return
-    made = await dataset.alter_columns(change)
-    column = (await made.to_table([change["path"]])).column(0)
+    result = await dataset.alter_columns(change)
+    column = (await result.to_table([change["path"]])).column(0)
     assert column.combine_chunks().equals(expected)
 
 
@@ -200,11 +200,11 @@ async def test_deleted_rows_do_not_stop_a_cast(tmp_path: Path) -> None:
     lance.write_dataset(table, str(tmp_path / "t"))
     lance.dataset(str(tmp_path / "t")).delete("c = 300")
     dataset = await alance.dataset(str(tmp_path / "t"))
-    made = await dataset.alter_columns(
+    result = await dataset.alter_columns(
         {"path": "c", "data_type": pa.int8()}, {"path": "l.item", "data_type": pa.int8()}
     )
     expected = {"c": [1, 3], "l": [[1], [3, None]]}
-    assert (await made.to_table()).to_pydict() == expected
+    assert (await result.to_table()).to_pydict() == expected
     assert read(tmp_path / "t").select(["c", "l"]).to_pydict() == expected
 
 

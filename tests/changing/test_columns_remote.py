@@ -48,7 +48,7 @@ async def opened(lab: Lab, tmp_path: Path) -> AsyncIterator[tuple[alance.Dataset
 
 
 def data_of(path: Path) -> set[str]:
-    return {one for one in files_of(path) if one.startswith("data/")}
+    return {file for file in files_of(path) if file.startswith("data/")}
 
 
 @pytest.mark.parametrize("name", CHANGES)
@@ -58,16 +58,16 @@ async def test_a_change_sends_few_requests_per_fragment(
     """Of each fragment its end, its page table, a column, and one new object; then the commit."""
     dataset, path = opened
     with lab.recording() as seen:
-        made = await CHANGES[name](dataset)
-    assert made.version == 3
-    found: dict[str, int] = {}
-    for one in seen.records:
-        folder = one["key"].split("/")[1] if "/" in one["key"] else ""
-        kind = f"{one['op']} {folder}".strip()
-        found[kind] = found.get(kind, 0) + 1
-    assert found.pop("GET data", 0) <= (3 if name != "function" else 4) * 4
-    assert found.pop("GET _deletions", 0) <= 1
-    assert found == {"PUT data": 4, "PUT _transactions": 1, "LIST": 1, "PUT _versions": 1}
+        result = await CHANGES[name](dataset)
+    assert result.version == 3
+    entries: dict[str, int] = {}
+    for record in seen.records:
+        folder = record["key"].split("/")[1] if "/" in record["key"] else ""
+        kind = f"{record['op']} {folder}".strip()
+        entries[kind] = entries.get(kind, 0) + 1
+    assert entries.pop("GET data", 0) <= (3 if name != "function" else 4) * 4
+    assert entries.pop("GET _deletions", 0) <= 1
+    assert entries == {"PUT data": 4, "PUT _transactions": 1, "LIST": 1, "PUT _versions": 1}
     assert read(path).num_rows == 19
 
 
@@ -115,7 +115,7 @@ async def test_a_cancelled_change_is_made_whole_or_not_at_all(
         await asyncio.gather(task, return_exceptions=True)
         await landed(lab)
         manifest = latest(path)
-        named = {f"data/{file.path}" for one in manifest.fragments for file in one.files}
+        named = {f"data/{file.path}" for fragment in manifest.fragments for file in fragment.files}
         assert named <= data_of(path)
         if manifest.version > 2 or any(map(may_be_visible, errors)):
             break

@@ -66,7 +66,7 @@ class Both:
 
     def new_rows(self, count: int) -> list[dict[str, Any]]:
         model = self.model
-        first = max((one["k"] for one in model.rows), default=-1) + 1 + model.names
+        first = max((row["k"] for row in model.rows), default=-1) + 1 + model.names
         model.names += count
         return [
             {name: self.value(first + n, arrow) for name, arrow in model.types.items()}
@@ -80,7 +80,7 @@ class Both:
         if pa.types.is_integer(arrow):
             return seed % 100
         if pa.types.is_struct(arrow):
-            return {one.name: self.value(seed + 1, one.type) for one in arrow}
+            return {item.name: self.value(seed + 1, item.type) for item in arrow}
         if pa.types.is_list(arrow) or pa.types.is_large_list(arrow):
             return [self.value(seed + n, arrow.value_type) for n in range(seed % 3)]
         return f"t{seed}"
@@ -94,18 +94,18 @@ class Both:
         self.model.rows += new
 
     async def delete(self) -> None:
-        keys = [one["k"] for one in self.model.rows]
+        keys = [row["k"] for row in self.model.rows]
         gone = self.draw(st.lists(st.sampled_from(keys), max_size=4, unique=True)) if keys else []
         if gone and len(gone) < len(keys):
             await self.change("delete", f"k in ({', '.join(map(str, gone))})")
-            self.model.rows = [one for one in self.model.rows if one["k"] not in gone]
+            self.model.rows = [row for row in self.model.rows if row["k"] not in gone]
 
     async def add_sql(self) -> None:
         name = self.model.new_name()
         await self.change("add_columns", {name: "k + 1"})
         self.model.types[name] = pa.int64()
-        for one in self.model.rows:
-            one[name] = one["k"] + 1
+        for row in self.model.rows:
+            row[name] = row["k"] + 1
 
     async def add_function(self) -> None:
         name = self.model.new_name()
@@ -125,9 +125,9 @@ class Both:
             theirs=[lance.batch_udf(output)(function)],
         )
         self.model.types[name] = inner
-        values = compute([one["k"] for one in self.model.rows])
-        for one, value in zip(self.model.rows, values, strict=True):
-            one[name] = value
+        values = compute([row["k"] for row in self.model.rows])
+        for item, value in zip(self.model.rows, values, strict=True):
+            item[name] = value
 
     async def add_rows(self) -> None:
         name = self.model.new_name()
@@ -136,27 +136,27 @@ class Both:
             "add_columns", pa.table({name: pa.array(values, pa.large_list(pa.int32()))})
         )
         self.model.types[name] = pa.large_list(pa.int32())
-        for one, value in zip(self.model.rows, values, strict=True):
-            one[name] = value
+        for item, value in zip(self.model.rows, values, strict=True):
+            item[name] = value
 
     async def add_nulls(self) -> None:
         name = self.model.new_name()
         arrow = self.draw(st.sampled_from([pa.string(), pa.int16(), pa.struct([("x", pa.int8())])]))
         await self.change("add_columns", pa.field(name, arrow))
         self.model.types[name] = arrow
-        for one in self.model.rows:
-            one[name] = None
+        for row in self.model.rows:
+            row[name] = None
 
     async def merge(self) -> None:
         name = self.model.new_name()
-        keys = [one["k"] for one in self.model.rows][::2]
+        keys = [row["k"] for row in self.model.rows][::2]
         data = pa.table(
             {"j": pa.array(keys, pa.int64()), name: pa.array([f"m{k}" for k in keys], pa.string())}
         )
         await self.change("merge", data, "k", "j")
         self.model.types[name] = pa.string()
-        for one in self.model.rows:
-            one[name] = f"m{one['k']}" if one["k"] in keys else None
+        for item in self.model.rows:
+            item[name] = f"m{item['k']}" if item["k"] in keys else None
 
     async def rename(self) -> None:
         names = [name for name in self.model.types if name != "k"]
@@ -165,14 +165,14 @@ class Both:
             await self.change("alter_columns", {"path": old, "name": new})
             self.model.types = {(new if n == old else n): t for n, t in self.model.types.items()}
             self.model.rows = [
-                {(new if n == old else n): v for n, v in one.items()} for one in self.model.rows
+                {(new if n == old else n): v for n, v in row.items()} for row in self.model.rows
             ]
 
     async def cast(self) -> None:
         if names := self.model.whole():
             name = self.draw(st.sampled_from(names))
             arrow = self.draw(st.sampled_from(list(WIDTHS)))
-            values = [one[name] for one in self.model.rows if one[name] is not None]
+            values = [row[name] for row in self.model.rows if row[name] is not None]
             if arrow != self.model.types[name] and all(v >> WIDTHS[arrow] == 0 for v in values):
                 await self.change("alter_columns", {"path": name, "data_type": arrow})
                 self.model.types[name] = arrow
@@ -182,7 +182,7 @@ class Both:
             arrow = self.model.types[name]
             index = arrow.get_field_index("a")
             if index >= 0:
-                values = [one[name]["a"] for one in self.model.rows if one[name] is not None]
+                values = [row[name]["a"] for row in self.model.rows if row[name] is not None]
                 if all(v is None or v < 128 for v in values):
                     new = pa.int32() if arrow.field(index).type == pa.int64() else pa.int64()
                     await self.change("alter_columns", {"path": f"{name}.a", "data_type": new})
@@ -198,9 +198,9 @@ class Both:
             await self.change("drop_columns", gone)
             for name in gone:
                 del self.model.types[name]
-            for one in self.model.rows:
+            for row in self.model.rows:
                 for name in gone:
-                    del one[name]
+                    del row[name]
 
     async def drop_below(self) -> None:
         for name in self.model.structs():
@@ -211,9 +211,9 @@ class Both:
                 self.model.types[name] = pa.struct(
                     [arrow.field(n) for n in range(1, arrow.num_fields)]
                 )
-                for one in self.model.rows:
-                    if one[name] is not None:
-                        one[name] = {n: v for n, v in one[name].items() if n != gone}
+                for row in self.model.rows:
+                    if row[name] is not None:
+                        row[name] = {n: v for n, v in row[name].items() if n != gone}
                 return
 
     async def replace(self) -> None:
@@ -222,8 +222,8 @@ class Both:
             dataset = await alance.dataset(self.path)
             self.model.log.append(f"alance replace {name}")
             await dataset.replace_columns({name: "k % 50"})
-            for one in self.model.rows:
-                one[name] = one["k"] % 50
+            for row in self.model.rows:
+                row[name] = row["k"] % 50
 
     async def compact(self) -> None:
         self.model.log.append("pylance compact")
@@ -234,15 +234,15 @@ class Both:
         ours = await (await alance.dataset(self.path)).to_table()
         theirs = lance.dataset(self.path)
         theirs.validate()
-        assert [one.name for one in ours.schema] == expected.schema.names, self.model.log
+        assert [item.name for item in ours.schema] == expected.schema.names, self.model.log
         assert ours.schema.types == expected.schema.types, self.model.log
         assert ours.to_pylist() == expected.to_pylist(), self.model.log
         assert theirs.to_table().to_pylist() == expected.to_pylist(), self.model.log
         manifest = latest(Path(self.path))
-        ids = [one.id for one in manifest.message.fields]
+        ids = [item.id for item in manifest.message.fields]
         assert len(set(ids)) == len(ids)
         for fragment in manifest.fragments:
-            held = [one for file in fragment.message.files for one in file.fields if one >= 0]
+            held = [item for file in fragment.message.files for item in file.fields if item >= 0]
             assert len(set(held)) == len(held)
 
 
@@ -258,13 +258,13 @@ async def run(
     steps: list[str],
     options: dict[str, Any],
 ) -> None:
-    both = Both(path, draw)
-    both.model.types = {"k": pa.int64(), "v": pa.int32(), "t": pa.string()}
-    both.model.rows = both.new_rows(9)
-    lance.write_dataset(both.model.table(), str(path), max_rows_per_file=4, **options)
+    pair = Both(path, draw)
+    pair.model.types = {"k": pa.int64(), "v": pa.int32(), "t": pa.string()}
+    pair.model.rows = pair.new_rows(9)
+    lance.write_dataset(pair.model.table(), str(path), max_rows_per_file=4, **options)
     for step in steps:
-        await getattr(both, step)()
-        await both.check()
+        await getattr(pair, step)()
+        await pair.check()
 
 
 @settings(max_examples=12)

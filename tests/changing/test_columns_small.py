@@ -31,24 +31,24 @@ def made(path: Path, count: int, per_file: int, version: str) -> None:
 
 
 def expected(path: Path) -> pa.Table:
-    found = lance.dataset(path).to_table()
-    upper = [None if text is None else text.upper() for text in found["text"].to_pylist()]
-    twice = [2 * one for one in found["id"].to_pylist()]
-    return found.append_column("twice", pa.array(twice)).append_column("loud", pa.array(upper))
+    table = lance.dataset(path).to_table()
+    upper = [None if text is None else text.upper() for text in table["text"].to_pylist()]
+    twice = [2 * value for value in table["id"].to_pylist()]
+    return table.append_column("twice", pa.array(twice)).append_column("loud", pa.array(upper))
 
 
 @pytest.fixture
 def puts(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many files were put together, time by time."""
-    found: list[int] = []
+    numbers: list[int] = []
     put = LocalStore.put_many
 
     async def noted(self: LocalStore, files: Any) -> None:
-        found.append(len(files))
+        numbers.append(len(files))
         await put(self, files)
 
     monkeypatch.setattr(LocalStore, "put_many", noted)
-    return found
+    return numbers
 
 
 @pytest.mark.parametrize("version", ["2.0", "2.1", "2.2"])
@@ -59,33 +59,33 @@ async def test_new_columns_of_small_fragments_have_the_values_of_pylance(
     path = tmp_path / "t.lance"
     made(path, count, per_file, version)
     lance.dataset(path).delete("id % 7 = 2 or (id >= 30 and id < 33) or id = 0")
-    wanted = expected(path)
+    target = expected(path)
     dataset = await alance.dataset(path)
     num_fragments = len(dataset.fragments)
     columns = {name: COLUMNS[name] for name in ("twice", "loud")}
     changed = await dataset.add_columns(columns)
-    assert lance.dataset(path).to_table().equals(wanted)
-    assert (await changed.to_table()).equals(wanted)
+    assert lance.dataset(path).to_table().equals(target)
+    assert (await changed.to_table()).equals(target)
     lance.dataset(path).validate()
     await changed.validate()
-    files = [len(one.data_files()) for one in lance.dataset(path).get_fragments()]
+    files = [len(fragment.data_files()) for fragment in lance.dataset(path).get_fragments()]
     assert files == [2] * num_fragments
     assert sum(puts) == (0 if num_fragments == 1 else num_fragments)
     again = await changed.optimize.compact_files()
-    assert (await again.to_table()).equals(wanted)
+    assert (await again.to_table()).equals(target)
 
 
 async def test_large_fragments_among_small_ones(tmp_path: Path, puts: list[int]) -> None:
     path = tmp_path / "t.lance"
     for count in (5, 100_000, 7, 9):
         lance.write_dataset(rows(count), path, mode="append")
-    wanted = expected(path)
+    target = expected(path)
     changed = await (await alance.dataset(path)).add_columns(
         {name: COLUMNS[name] for name in ("twice", "loud")}
     )
     assert puts == [3]
-    assert (await changed.to_table()).equals(wanted)
-    assert lance.dataset(path).to_table().equals(wanted)
+    assert (await changed.to_table()).equals(target)
+    assert lance.dataset(path).to_table().equals(target)
 
 
 @pytest.mark.parametrize("broken", ["put", "values"])

@@ -99,15 +99,15 @@ async def test_a_pair_of_changes_ends_as_with_pylance(
     is_retryable = "etryable" in expected
     try:
         await OURS[second](ours)
-        found = "done"
+        message = "done"
     except RetryableConflictError as error:
-        found = str(error)
-        assert is_retryable, f"pylance: {expected}; alance: {found}"
+        message = str(error)
+        assert is_retryable, f"pylance: {expected}; alance: {message}"
     except (CommitConflictError, InvalidInputError) as error:
-        found = str(error)
+        message = str(error)
     if is_retryable and second not in NOT_TRIED_AGAIN:
         expected = outcome(lambda: THEIRS[second](lance.dataset(uris[1])))
-    assert (found == "done") == (expected == "done"), f"pylance: {expected}; alance: {found}"
+    assert (message == "done") == (expected == "done"), f"pylance: {expected}; alance: {message}"
     assert rows_of(uris[0]) == rows_of(uris[1])
     assert lance.dataset(uris[0]).version == lance.dataset(uris[1]).version
 

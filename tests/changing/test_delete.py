@@ -61,9 +61,9 @@ async def test_a_pyarrow_expression_deletes_the_rows_that_pylance_deletes(
     tmp_path: Path, predicate: pc.Expression
 ) -> None:
     twins = Twins.make(tmp_path)
-    told = lance.dataset(str(twins.theirs)).delete(predicate)
-    found = await (await alance.dataset(str(twins.ours))).delete(predicate)
-    assert found.summary == told
+    dataset = lance.dataset(str(twins.theirs)).delete(predicate)
+    deleted = await (await alance.dataset(str(twins.ours))).delete(predicate)
+    assert deleted.summary == dataset
     assert read(twins.ours).equals(read(twins.theirs))
 
 
@@ -73,7 +73,7 @@ async def test_the_form_of_the_file(tmp_path: Path, counts: tuple[int, ...]) -> 
     for count in counts:
         await twins.change("delete", f"id < {count}")
     await twins.change("delete", "id % 2 = 0")
-    kinds = {one.name.rpartition(".")[2] for one in (twins.ours / "_deletions").iterdir()}
+    kinds = {path.name.rpartition(".")[2] for path in (twins.ours / "_deletions").iterdir()}
     assert kinds == ({"bin"} if counts[0] == 5000 else {"arrow", "bin"})
 
 

@@ -29,8 +29,8 @@ def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 
 def ids(path: Path) -> list[int]:
-    found: list[int] = read(path)["id"].to_pylist()
-    return found
+    numbers: list[int] = read(path)["id"].to_pylist()
+    return numbers
 
 
 async def test_two_of_ours_in_one_fragment(path: Path) -> None:
@@ -39,15 +39,17 @@ async def test_two_of_ours_in_one_fragment(path: Path) -> None:
     second = await base.delete("id = 2", max_retries=0)
     assert (first.version, second.version) == (2, 3)
     assert ids(path) == [0, *range(3, 20)]
-    (name,) = (one.name for one in (path / "_deletions").iterdir() if one.name.startswith("0-2-"))
+    (name,) = (
+        file.name for file in (path / "_deletions").iterdir() if file.name.startswith("0-2-")
+    )
     assert name.endswith(".bin"), "as pylance writes a vector that was joined"
     assert latest(path).fragments[0].num_rows == 3
 
 
 async def test_many_at_once(path: Path) -> None:
     base = await alance.dataset(str(path))
-    made = await asyncio.gather(*(base.delete(f"id = {n}") for n in range(0, 20, 2)))
-    assert sorted(one.version for one in made) == list(range(2, 12))
+    results = await asyncio.gather(*(base.delete(f"id = {n}") for n in range(0, 20, 2)))
+    assert sorted(item.version for item in results) == list(range(2, 12))
     assert ids(path) == list(range(1, 20, 2))
 
 
@@ -55,9 +57,9 @@ async def test_the_last_rows_of_a_fragment(path: Path) -> None:
     """Each leaves the other's rows; together they leave none."""
     base = await alance.dataset(str(path))
     await base.delete("id in (0, 1)")
-    made = await base.delete("id in (2, 3, 4)", max_retries=0)
-    assert [one.id for one in latest(path).fragments] == [1, 2, 3]
-    assert await made.count_rows() == 15
+    deleted = await base.delete("id in (2, 3, 4)", max_retries=0)
+    assert [fragment.id for fragment in latest(path).fragments] == [1, 2, 3]
+    assert await deleted.count_rows() == 15
     assert ids(path) == list(range(5, 20))
 
 
@@ -66,9 +68,9 @@ async def test_ours_after_theirs(path: Path) -> None:
     lance.dataset(str(path)).delete("id in (1, 7)")
     lance.dataset(str(path)).update({"v": "0"}, "id = 2")
     lance.dataset(str(path)).insert(rows(20, 22))
-    made = await base.delete("id in (0, 3, 8, 21)", max_retries=0)
-    assert made.version == 5
-    assert made.summary == {"num_deleted_rows": 3}
+    deleted = await base.delete("id in (0, 3, 8, 21)", max_retries=0)
+    assert deleted.version == 5
+    assert deleted.summary == {"num_deleted_rows": 3}
     assert sorted(ids(path)) == [2, 4, 5, 6, *range(9, 22)]
 
 
@@ -100,30 +102,30 @@ async def test_the_same_rows_are_looked_at_again(path: Path) -> None:
 
 async def test_updates_of_the_same_row_all_take_effect(path: Path) -> None:
     base = await alance.dataset(str(path))
-    made = await asyncio.gather(
+    results = await asyncio.gather(
         *(base.update({"v": "v + 1"}, "id = 3") for _ in range(4)),
         *(base.update({"v": "v + 1"}, f"id = {n}") for n in (1, 2, 4)),
     )
-    assert all(one.summary == {"num_updated_rows": 1} for one in made)
-    found = {row["id"]: row["v"] for row in read(path).to_pylist()}
+    assert all(item.summary == {"num_updated_rows": 1} for item in results)
+    mapping = {row["id"]: row["v"] for row in read(path).to_pylist()}
     grown = {1: 1, 2: 1, 3: 4, 4: 1}
-    assert found == {n: n * 1.5 + grown.get(n, 0) for n in range(20)}
+    assert mapping == {n: n * 1.5 + grown.get(n, 0) for n in range(20)}
 
 
 async def test_updates_move_rows_once(path: Path) -> None:
     """Rows that one moves are no longer where the other has found them."""
     base = await alance.dataset(str(path))
     await base.update({"v": "0"}, "id < 7")
-    made = await base.delete("id in (3, 4, 8)")
-    assert made.summary == {"num_deleted_rows": 3}
+    deleted = await base.delete("id in (3, 4, 8)")
+    assert deleted.summary == {"num_deleted_rows": 3}
     lance.dataset(str(path)).update({"v": "1"}, "id < 3")
-    made = await base.update({"v": "v + 1"}, "id in (2, 5, 19)")
-    found = {row["id"]: row["v"] for row in read(path).to_pylist()}
+    deleted = await base.update({"v": "v + 1"}, "id in (2, 5, 19)")
+    mapping = {row["id"]: row["v"] for row in read(path).to_pylist()}
     expected = {n: n * 1.5 for n in range(20)} | dict.fromkeys(range(7), 0.0)
     expected |= {0: 1.0, 1: 1.0, 2: 2.0, 5: 1.0, 19: 29.5}
     for gone in (3, 4, 8):
         del expected[gone]
-    assert found == expected
+    assert mapping == expected
 
 
 @pytest.mark.parametrize("change", ["delete", "update"])
@@ -141,14 +143,14 @@ async def test_compaction_in_between(path: Path, change: str) -> None:
     with pytest.raises(RetryableConflictError):
         await run(max_retries=0)
     assert files_of(path) == before
-    made = await run()
-    assert made.version == latest(path).version
-    left = [n for n in range(20) if n not in (1, 6, 11)]
+    output = await run()
+    assert output.version == latest(path).version
+    ns = [n for n in range(20) if n not in (1, 6, 11)]
     moved = [2, 7]
     if change == "delete":
-        assert ids(path) == [n for n in left if n not in moved]
+        assert ids(path) == [n for n in ns if n not in moved]
     else:
-        assert ids(path) == [n for n in left if n not in moved] + moved
+        assert ids(path) == [n for n in ns if n not in moved] + moved
 
 
 @pytest.mark.parametrize("change", ["delete", "update"])
@@ -181,13 +183,13 @@ async def test_another_schema_in_between(path: Path) -> None:
     """An update whose column is gone says so; one whose column stays goes on with the new ones."""
     base = await alance.dataset(str(path))
     lance.dataset(str(path)).add_columns({"w": "v * 2"})
-    made = await base.update({"v": "0"}, "id = 3")
-    assert await made.to_table(["v", "w"], filter="id = 3") == pa.table({"v": [0.0], "w": [9.0]})
-    base = made
+    updated = await base.update({"v": "0"}, "id = 3")
+    assert await updated.to_table(["v", "w"], filter="id = 3") == pa.table({"v": [0.0], "w": [9.0]})
+    base = updated
     lance.dataset(str(path)).drop_columns(["l"])
-    made = await base.update({"v": "1"}, "id = 3")
-    assert made.schema.names == ["id", "v", "s", "n", "w"]
-    assert await made.delete("v = 1") is not None
+    updated = await base.update({"v": "1"}, "id = 3")
+    assert updated.schema.names == ["id", "v", "s", "n", "w"]
+    assert await updated.delete("v = 1") is not None
     assert 3 not in ids(path)
 
 
@@ -195,9 +197,9 @@ async def test_changed_rows_are_committed_with_and_without_rows(path: Path) -> N
     """The part that all verbs share."""
     dataset = await alance.dataset(str(path))
     snapshot = dataset._snapshot
-    found = await matching_rows(snapshot, ScanOptions(filter="id in (1, 5, 6, 7, 8, 9)"))
-    assert {key: value.tolist() for key, value in found.items()} == {0: [1], 1: [0, 1, 2, 3, 4]}
-    rows, summary = ChangedRows(found, emptied=[3]), ChangeSummary(num_deleted_rows=7)
+    result = await matching_rows(snapshot, ScanOptions(filter="id in (1, 5, 6, 7, 8, 9)"))
+    assert {key: value.tolist() for key, value in result.items()} == {0: [1], 1: [0, 1, 2, 3, 4]}
+    rows, summary = ChangedRows(result, emptied=[3]), ChangeSummary(num_deleted_rows=7)
     prepared = await prepare_rows(snapshot, Delete(predicate="p"), rows, summary=summary)
     deleted = await prepared.commit()
     assert deleted.summary == {"num_deleted_rows": 7}

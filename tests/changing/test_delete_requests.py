@@ -50,11 +50,11 @@ class Remote:
 
 @pytest.fixture
 async def remote(lab: Lab, tmp_path: Path) -> AsyncIterator[Remote]:
-    made = Remote(lab, tmp_path)
-    uri, _ = made.fresh()
-    await (await made.open(uri)).delete("id = 0")  # the store is probed
-    yield made
-    await made.session.aclose()
+    result = Remote(lab, tmp_path)
+    uri, _ = result.fresh()
+    await (await result.open(uri)).delete("id = 0")  # the store is probed
+    yield result
+    await result.session.aclose()
 
 
 CHANGES: dict[str, Callable[[alance.Dataset], Awaitable[alance.Dataset]]] = {
@@ -65,12 +65,12 @@ CHANGES: dict[str, Callable[[alance.Dataset], Awaitable[alance.Dataset]]] = {
 
 def by_kind(records: list[dict[str, Any]]) -> dict[str, int]:
     """Requests by operation and folder."""
-    found: dict[str, int] = {}
-    for one in records:
-        folder = one["key"].split("/")[1] if "/" in one["key"] else ""
-        name = f"{one['op']} {folder}".strip()
-        found[name] = found.get(name, 0) + 1
-    return found
+    entries: dict[str, int] = {}
+    for record in records:
+        folder = record["key"].split("/")[1] if "/" in record["key"] else ""
+        name = f"{record['op']} {folder}".strip()
+        entries[name] = entries.get(name, 0) + 1
+    return entries
 
 
 async def test_what_a_delete_asks_for(lab: Lab, remote: Remote) -> None:
@@ -78,10 +78,10 @@ async def test_what_a_delete_asks_for(lab: Lab, remote: Remote) -> None:
     dataset = await remote.open(uri)
     with lab.recording() as seen:
         dataset = await dataset.delete("id in (1, 7, 8)")
-    found = by_kind(seen.records)
-    reads = found.pop("GET data")
+    result = by_kind(seen.records)
+    reads = result.pop("GET data")
     assert reads <= 3 * 4  # of each fragment: its end, its page table, a column
-    assert found == {
+    assert result == {
         "PUT _deletions": 2,
         "PUT _transactions": 1,
         "LIST": 1,
@@ -100,7 +100,7 @@ async def test_the_writes_of_an_update_are_two_rounds(lab: Lab, remote: Remote) 
     lab.config(waits_for=os.getpid())
     with lab.recording() as seen:
         await dataset.update({"v": "v + 1"}, "id in (1, 7, 8)")
-    writes = [one for one in seen.records if one["op"] in ("PUT", "LIST")]
+    writes = [record for record in seen.records if record["op"] in ("PUT", "LIST")]
     assert by_kind(writes) == {
         "PUT data": 1,
         "PUT _deletions": 2,
@@ -108,9 +108,9 @@ async def test_the_writes_of_an_update_are_two_rounds(lab: Lab, remote: Remote) 
         "LIST": 1,
         "PUT _versions": 1,
     }
-    first = [one for one in writes if "_versions/" not in one["key"]]
-    last = [one for one in writes if "_versions/" in one["key"] and one["op"] == "PUT"]
-    assert {one["round"] for one in first} == {last[0]["round"] - 1}
+    first = [write for write in writes if "_versions/" not in write["key"]]
+    last = [write for write in writes if "_versions/" in write["key"] and write["op"] == "PUT"]
+    assert {item["round"] for item in first} == {last[0]["round"] - 1}
 
 
 async def test_fewer_requests_than_pylance(lab: Lab, remote: Remote) -> None:
@@ -153,16 +153,16 @@ async def test_cancelled_after_any_number_of_turns(lab: Lab, remote: Remote, nam
             await landed(lab)
             version = latest(path).version
             outcomes.add(version)
-            found = read(path)
+            content = read(path)
             if name == "delete":
-                assert found.num_rows == (20 if version == 1 else 17)
+                assert content.num_rows == (20 if version == 1 else 17)
             else:
-                assert found.num_rows == 20
-                changed = [r["id"] for r in found.to_pylist() if r["v"] != r["id"] * 1.5]
+                assert content.num_rows == 20
+                changed = [r["id"] for r in content.to_pylist() if r["v"] != r["id"] * 1.5]
                 assert changed == ([] if version == 1 else [1, 7, 8])
-            left = {one.partition("/")[0] for one in files_of(path) - before}
-            if version == 1 and "_transactions" not in left:
-                assert not left, "nothing was near its end"
+            values = {file.partition("/")[0] for file in files_of(path) - before}
+            if version == 1 and "_transactions" not in values:
+                assert not values, "nothing was near its end"
             again = await (await remote.open(uri, session)).delete("id = 19")
             assert again.version == version + 1
         turns += 1 if turns < 8 else 5
@@ -186,8 +186,8 @@ async def test_a_write_that_is_refused(lab: Lab, remote: Remote, name: str, wher
     with pytest.raises(alance.errors.AccessError):
         await CHANGES[name](dataset)
     lab.calm()
-    left = {one for one in files_of(path) if not one.startswith("_transactions/")}
-    assert left == {one for one in before if not one.startswith("_transactions/")}
+    files = {file for file in files_of(path) if not file.startswith("_transactions/")}
+    assert files == {item for item in before if not item.startswith("_transactions/")}
     changed = await CHANGES[name](dataset)
     assert changed.version == 2
     read(path)

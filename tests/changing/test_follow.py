@@ -48,16 +48,16 @@ async def contents(dataset: alance.Dataset, filter: str | None = None) -> Mirror
 
 async def changed(dataset: alance.Dataset, chance: random.Random, number: int) -> alance.Dataset:
     """One more version, or several."""
-    some = f"id % {chance.randint(2, 7)} = {chance.randint(0, 1)}"
+    text = f"id % {chance.randint(2, 7)} = {chance.randint(0, 1)}"
     kind = chance.choice(
         ["insert", "insert", "update", "delete", "upsert", "compact", "restore", "index", "peer"]
     )
     if kind == "insert":
         return await dataset.insert(rows(range(100 * number, 100 * number + 9), number))
     if kind == "update":
-        return await dataset.update({"x": str(number)}, some)
+        return await dataset.update({"x": str(number)}, text)
     if kind == "delete":
-        return await dataset.delete(some + " AND id > 50")
+        return await dataset.delete(text + " AND id > 50")
     if kind == "upsert":
         ids = sorted(chance.sample(range(100 * number), 5))
         return await dataset.upsert(rows(ids, number), "id")
@@ -105,11 +105,11 @@ async def test_a_mirror_has_the_rows_of_the_table(tmp_path: Path, seed: int, sta
             assert filtered == await contents(dataset, condition)
         else:  # compactions give rows other addresses, which is no change
             for target, filter_ in ((mirror, None), (filtered, condition)):
-                there = await contents(dataset, filter_)
-                if target != there:
-                    assert sorted(map(str, target.values())) == sorted(map(str, there.values()))
+                present = await contents(dataset, filter_)
+                if target != present:
+                    assert sorted(map(str, target.values())) == sorted(map(str, present.values()))
                     target.clear()
-                    target.update(there)
+                    target.update(present)
 
 
 async def test_updated_and_deleted_rows_come_as_they_were(tmp_path: Path) -> None:
@@ -180,10 +180,10 @@ async def test_a_snapshot_goes_on_where_its_reader_left_it(tmp_path: Path) -> No
 async def test_a_snapshot_without_rows_has_a_token(tmp_path: Path, filter: str | None) -> None:
     count = 0 if filter is None else 3
     dataset = await alance.write_dataset(rows(range(count), 0), tmp_path / "t")
-    (change,) = [one async for one in dataset.follow("snapshot", filter=filter, wait=False)]
+    (change,) = [item async for item in dataset.follow("snapshot", filter=filter, wait=False)]
     assert change.kind == "checkpoint"
     await dataset.insert(rows([7], 0))
-    (change,) = [one async for one in dataset.follow(change.token, filter=filter, wait=False)]
+    (change,) = [item async for item in dataset.follow(change.token, filter=filter, wait=False)]
     assert change.rows["id"].to_pylist() == [7]
 
 
@@ -253,7 +253,7 @@ async def test_data_files_that_are_replaced_update_all_their_rows(
     (fragment,) = peer.get_fragments()
     other = lance.write_dataset(pa.table({"y": range(10, 16)}), tmp_path / "other")
     (file,) = other.get_fragments()[0].data_files()
-    (target,) = [one for one in fragment.data_files() if len(one.fields) == 1]
+    (target,) = [data_file for data_file in fragment.data_files() if len(data_file.fields) == 1]
     (path / "data" / "new.lance").write_bytes((tmp_path / "other/data" / file.path).read_bytes())
     new = lance.fragment.DataFile(
         "new.lance",
@@ -266,7 +266,7 @@ async def test_data_files_that_are_replaced_update_all_their_rows(
     group = lance.LanceOperation.DataReplacementGroup(fragment.fragment_id, new)
     replacement = lance.LanceOperation.DataReplacement([group])
     lance.LanceDataset.commit(path, replacement, read_version=peer.version)
-    (change,) = [one async for one in dataset.follow(before=True, wait=False)]
+    (change,) = [item async for item in dataset.follow(before=True, wait=False)]
     assert change.kind == "update"
     assert change.rows["y"].to_pylist() == list(range(10, 16))
     assert change.before["y"].to_pylist() == list(range(6))
@@ -313,7 +313,7 @@ async def test_a_look_for_news_is_one_list(lab: Lab) -> None:
     token = [change.token async for change in table.follow(0, wait=False)][-1]
     with lab.recording() as seen:
         assert [change async for change in table.follow(token, wait=False)] == []
-    assert [one["op"] for one in seen.records] == ["LIST"]
+    assert [record["op"] for record in seen.records] == ["LIST"]
 
 
 async def test_removed_versions_are_an_error_that_says_where_to_begin(tmp_path: Path) -> None:

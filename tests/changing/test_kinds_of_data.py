@@ -178,8 +178,8 @@ async def test_a_copied_dataset_keeps_its_blobs(version: str, tmp_path: Path) ->
     first = await alance.write_dataset(table, str(tmp_path / "1"), data_storage_version=version)
     second = await alance.write_dataset(first, str(tmp_path / "2"), data_storage_version=version)
     assert second.schema.field("blob").type == first.schema.field("blob").type
-    found = await second.scanner(blob_handling="all_binary").to_table()
-    assert found["blob"].to_pylist() == table["blob"].to_pylist()
+    rows = await second.scanner(blob_handling="all_binary").to_table()
+    assert rows["blob"].to_pylist() == table["blob"].to_pylist()
 
 
 def test_blocking_datasets_and_scans_are_written(tmp_path: Path) -> None:

@@ -28,12 +28,12 @@ async def test_two_merges_of_one_version(tmp_path: Path, stable: bool) -> None:
     dataset = await made(tmp_path, stable_row_ids=stable)
     datas = [rows(4, 8), rows(6, 10), rows(12, 14), rows(30, 33)]
     datas = [
-        one.set_column(1, "v", pa.array([100.0 + number] * one.num_rows))
-        for number, one in enumerate(datas)
+        item.set_column(1, "v", pa.array([100.0 + number] * item.num_rows))
+        for number, item in enumerate(datas)
     ]
-    found = await asyncio.gather(*(dataset.upsert(data, "id") for data in datas))
-    assert sorted(one.version for one in found) == [2, 3, 4, 5]
-    assert [one.summary["num_updated_rows"] for one in found] == [4, 4, 2, 0]
+    results = await asyncio.gather(*(dataset.upsert(data, "id") for data in datas))
+    assert sorted(item.version for item in results) == [2, 3, 4, 5]
+    assert [item.summary["num_updated_rows"] for item in results] == [4, 4, 2, 0]
     last = await dataset.checkout_latest()
     values = {row["id"]: row["v"] for row in (await last.to_table(["id", "v"])).to_pylist()}
     assert await last.count_rows() == len(values) == 23

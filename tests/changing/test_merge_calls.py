@@ -147,10 +147,10 @@ async def test_nulls_where_there_are_none(tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match="'v': missing"):
         await dataset.upsert(pa.table({"id": [2, 3]}), "id")
     assert files_of(path) == before
-    found = (
+    merged = (
         await dataset.merge_insert("id").when_matched_update_all().execute(pa.table({"id": [2]}))
     )
-    assert found.summary["num_updated_rows"] == 1
+    assert merged.summary["num_updated_rows"] == 1
 
 
 @pytest.mark.parametrize(
@@ -188,26 +188,26 @@ async def test_what_the_version_is_noted_with(tmp_path: Path) -> None:
     dataset = await made(tmp_path)
     merge = dataset.merge_insert("id").when_not_matched_insert_all()
     merge = merge.commit_options(properties={"who": "me"}, message="more")
-    found = await (await merge.execute(rows(30, 31))).read_transaction()
-    assert found is not None
-    assert found.properties["who"] == "me"
-    assert found.message == "more" or "more" in found.properties.values()
+    transaction = await (await merge.execute(rows(30, 31))).read_transaction()
+    assert transaction is not None
+    assert transaction.properties["who"] == "me"
+    assert transaction.message == "more" or "more" in transaction.properties.values()
 
 
 async def test_more_data_of_many_kinds(tmp_path: Path) -> None:
     dataset = await made(tmp_path)
-    one = await dataset.upsert(rows(19, 21).to_batches(), "id")
-    two = await one.upsert(one.to_batches(["id", "v"], filter="id > 15"), "id")
+    merged = await dataset.upsert(rows(19, 21).to_batches(), "id")
+    two = await merged.upsert(merged.to_batches(["id", "v"], filter="id > 15"), "id")
     three = await two.upsert(rows(30, 31).to_batches()[0], "id")
     four = await three.upsert([], "id", schema=rows(0, 0).schema)
-    assert [each.summary["num_updated_rows"] for each in (one, two, three, four)] == [1, 5, 0, 0]
+    assert [each.summary["num_updated_rows"] for each in (merged, two, three, four)] == [1, 5, 0, 0]
     assert await four.count_rows() == 22
 
 
 def test_a_merge_works_without_await(tmp_path: Path) -> None:
     dataset = alance.sync.write_dataset(rows(0, 20), str(tmp_path / "t.lance"))
     merge = dataset.merge_insert("id").when_matched_delete().when_not_matched_insert_all()
-    made = merge.execute(rows(15, 25))
-    assert type(made) is alance.sync.Dataset
-    assert made.summary["num_deleted_rows"] == made.summary["num_inserted_rows"] == 5
-    assert made.upsert(rows(0, 40), on=["id"]).count_rows() == 40
+    merged = merge.execute(rows(15, 25))
+    assert type(merged) is alance.sync.Dataset
+    assert merged.summary["num_deleted_rows"] == merged.summary["num_inserted_rows"] == 5
+    assert merged.upsert(rows(0, 40), on=["id"]).count_rows() == 40

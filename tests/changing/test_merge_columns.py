@@ -33,13 +33,13 @@ def clauses(merge: Any, condition: str | None = None) -> Any:
 
 
 async def merge(twins: Twins, data: pa.Table, memory: int, condition: str | None = None) -> int:
-    told = clauses(lance.dataset(str(twins.theirs)).merge_insert("id"), condition).execute(data)
+    merged = clauses(lance.dataset(str(twins.theirs)).merge_insert("id"), condition).execute(data)
     ours = await alance.dataset(str(twins.ours))
     builder = clauses(ours.merge_insert("id"), condition).memory_budget(memory)
     changed = await builder.execute(data.to_reader(max_chunksize=2))
-    assert dict(changed.summary) == told
+    assert dict(changed.summary) == merged
     twins.check()
-    return int(told["num_updated_rows"])
+    return int(merged["num_updated_rows"])
 
 
 def source(ids: list[int], *names: str) -> pa.Table:
@@ -71,8 +71,8 @@ async def test_merges_by_turns_see_each_other(twins: Twins) -> None:
     await clauses((await alance.dataset(str(twins.ours))).merge_insert("id")).execute(
         source([8, 9], "s")
     )
-    found = {row["id"]: row["s"] for row in read(twins.ours).to_pylist()}
-    assert [found[one] for one in (1, 7, 8, 9)] == ["s100", "s100", "s100", "s101"]
+    mapping = {row["id"]: row["s"] for row in read(twins.ours).to_pylist()}
+    assert [mapping[number] for number in (1, 7, 8, 9)] == ["s100", "s100", "s100", "s101"]
 
 
 async def test_two_at_once(twins: Twins) -> None:
@@ -80,10 +80,10 @@ async def test_two_at_once(twins: Twins) -> None:
     merges = [clauses(dataset.merge_insert("id")) for _ in range(3)]
     datas = [source([1, 2], "s"), source([3, 12], "s"), source([4], "v")]
     await asyncio.gather(
-        *(one.execute(data) for one, data in zip(merges, datas, strict=True)),
+        *(item.execute(data) for item, data in zip(merges, datas, strict=True)),
         dataset.delete("id = 13"),
     )
-    found = {row["id"]: row for row in read(twins.ours).to_pylist()}
-    assert [found[one]["s"] for one in (1, 2, 3, 12)] == ["s100", "s101", "s100", "s101"]
-    assert found[4]["v"] == 150.0
-    assert 13 not in found
+    mapping = {row["id"]: row for row in read(twins.ours).to_pylist()}
+    assert [mapping[number]["s"] for number in (1, 2, 3, 12)] == ["s100", "s101", "s100", "s101"]
+    assert mapping[4]["v"] == 150.0
+    assert 13 not in mapping

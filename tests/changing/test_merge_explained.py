@@ -83,10 +83,10 @@ async def test_the_plan_says_up_to_how_many_rows_an_index_is_used(
 )
 def test_other_kinds_of_merges(tmp_path: Path, choose: Any, line: str, late: Any) -> None:
     dataset = sync.write_dataset(ROWS, tmp_path / "t")
-    told = choose(dataset.merge_insert("id")).explain(DATA.schema)
-    assert told.what[1] == f"  rows that match {line}"
-    assert told.late == late
-    assert bool(told.at_most) == bool(late)
+    explanation = choose(dataset.merge_insert("id")).explain(DATA.schema)
+    assert explanation.what[1] == f"  rows that match {line}"
+    assert explanation.late == late
+    assert bool(explanation.at_most) == bool(late)
     assert sync.dataset(tmp_path / "t").version == 1
 
 
@@ -99,15 +99,15 @@ async def test_the_requests_told_are_those_of_the_scan(
     async with alance.Session() as session:
         dataset = await alance.dataset(uri, storage_options=options, session=session)
         builder = dataset.merge_insert("id").when_matched_update_all()
-        told = await builder.explain(DATA.schema)
-        assert told.first == ("id",)
-        assert told.num_rows == 4000
+        explanation = await builder.explain(DATA.schema)
+        assert explanation.first == ("id",)
+        assert explanation.num_rows == 4000
     async with alance.Session() as session:
         dataset = await alance.dataset(uri, storage_options=options, session=session)
         with alance.trace() as scanned:
             await dataset.to_table(["id"], with_row_address=True)
-        assert told.num_requests == scanned.num_requests
-        assert told.num_bytes == scanned.num_bytes
+        assert explanation.num_requests == scanned.num_requests
+        assert explanation.num_bytes == scanned.num_bytes
     async with alance.Session() as session:
         dataset = await alance.dataset(uri, storage_options=options, session=session)
         builder = dataset.merge_insert("id").when_matched_update_all()
@@ -115,8 +115,8 @@ async def test_the_requests_told_are_those_of_the_scan(
             after = await builder.execute(DATA)
         assert after.summary["num_updated_rows"] == 2
     data = [event for event in merged.events if event.kind == "get" and "/data/" in event.location]
-    assert told.num_bytes <= sum(event.num_bytes for event in data)
-    most = told.num_bytes + sum(step.num_bytes for step in told.at_most)
+    assert explanation.num_bytes <= sum(event.num_bytes for event in data)
+    most = explanation.num_bytes + sum(step.num_bytes for step in explanation.at_most)
     assert sum(event.num_bytes for event in data) <= most
 
 

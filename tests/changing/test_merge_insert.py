@@ -35,8 +35,8 @@ async def test_each_clause_merges_as_pylance_does(twins: Twins, name: str) -> No
     await merge(twins, clauses, source(26, 5, 1, 25, 30))
     await merge(twins, clauses, source(), memory=BUDGETS[1])
     lance.dataset(str(twins.ours)).merge_insert("id").when_matched_delete().execute(source(1, 30))
-    found = await (await alance.dataset(str(twins.ours))).to_table(["id"])
-    assert not {1, 30} & set(found.column("id").to_pylist())
+    table = await (await alance.dataset(str(twins.ours))).to_table(["id"])
+    assert not {1, 30} & set(table.column("id").to_pylist())
 
 
 @pytest.mark.parametrize(
@@ -87,16 +87,16 @@ async def test_blobs_that_the_data_lacks(tmp_path: Path) -> None:
     """Their bytes move with the rows."""
     blob = pa.field("b", pa.large_binary(), metadata={"lance-encoding:blob": "true"})
     schema = pa.schema([("id", pa.int64()), ("v", pa.int64()), blob])
-    values = [None if one % 3 == 2 else bytes([one]) * one * 100 for one in range(12)]
+    values = [None if index % 3 == 2 else bytes([index]) * index * 100 for index in range(12)]
     table = pa.table([list(range(12)), list(range(12)), values], schema=schema)
     path = str(tmp_path / "t.lance")
     lance.write_dataset(table, path, max_rows_per_file=5, data_storage_version="2.1")
     dataset = await alance.dataset(path)
-    made = await dataset.upsert(pa.table({"id": [3, 8, 7, 20], "v": [30, 80, 70, 200]}), "id")
-    assert dict(made.summary)["num_updated_rows"] == 3
-    found = await made.to_table(blob_handling="all_binary")
+    merged = await dataset.upsert(pa.table({"id": [3, 8, 7, 20], "v": [30, 80, 70, 200]}), "id")
+    assert dict(merged.summary)["num_updated_rows"] == 3
+    rows = await merged.to_table(blob_handling="all_binary")
     expected = dict(enumerate(values)) | {20: None}
-    assert {row["id"]: row["b"] for row in found.to_pylist()} == expected
+    assert {row["id"]: row["b"] for row in rows.to_pylist()} == expected
     lance.dataset(path).validate()
 
 
@@ -123,8 +123,8 @@ async def test_members_that_the_data_lacks(tmp_path: Path) -> None:
     inner = pa.struct([("p", pa.int64()), ("q", pa.string())])
     whole = pa.struct([("x", pa.int64()), ("y", pa.string()), ("z", inner)])
     values = [
-        None if one == 2 else {"x": one, "y": f"y{one}", "z": {"p": one, "q": f"q{one}"}}
-        for one in range(6)
+        None if index == 2 else {"x": index, "y": f"y{index}", "z": {"p": index, "q": f"q{index}"}}
+        for index in range(6)
     ]
     table = pa.table({"id": pa.array(range(6)), "s": pa.array(values, whole)})
     part = pa.struct([("z", pa.struct([("q", pa.string())])), ("x", pa.int64())])
@@ -134,9 +134,11 @@ async def test_members_that_the_data_lacks(tmp_path: Path) -> None:
         pa.table({"id": [1, 3, 2, 9], "s": pa.array(new, part)}),
         pa.table({"id": [2, 4], "s": pa.array([{"y": "only"}, {"y": None}])}),
     ):
-        told = CLAUSES["upsert"](lance.dataset(str(twins.theirs)).merge_insert("id")).execute(data)
-        made = await (await alance.dataset(str(twins.ours))).upsert(data, "id")
-        assert dict(made.summary) == told
+        outcome = CLAUSES["upsert"](lance.dataset(str(twins.theirs)).merge_insert("id")).execute(
+            data
+        )
+        merged = await (await alance.dataset(str(twins.ours))).upsert(data, "id")
+        assert dict(merged.summary) == outcome
         assert by_value(read(twins.ours)) == by_value(read(twins.theirs))
 
 
@@ -160,7 +162,7 @@ async def test_members_that_cannot_be_filled(tmp_path: Path) -> None:
 
 async def test_dictionaries_that_the_data_lacks(tmp_path: Path) -> None:
     """Rows that are inserted have nulls in them."""
-    values = pa.array([f"v{one % 3}" for one in range(20)]).dictionary_encode()
+    values = pa.array([f"v{index % 3}" for index in range(20)]).dictionary_encode()
     table = pa.table({"id": pa.array(range(20)), "v": pa.array(range(20)), "d": values})
     twins = Twins.make(tmp_path, table, max_rows_per_file=7)
     data = pa.table({"id": pa.array(range(15, 30)), "v": pa.array(range(15))})

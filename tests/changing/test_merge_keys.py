@@ -180,8 +180,8 @@ async def test_a_primary_key_is_not_inserted_twice(tmp_path: Path) -> None:
         "num_updated_rows": 1,
         "num_deleted_rows": 0,
     }
-    others = await asyncio.gather(*(ours.upsert(source(60, 61 + one)) for one in range(4)))
-    assert sum(one.summary["num_inserted_rows"] for one in others) == 5
+    others = await asyncio.gather(*(ours.upsert(source(60, 61 + index)) for index in range(4)))
+    assert sum(other.summary["num_inserted_rows"] for other in others) == 5
     assert upsert(older.merge_insert("id")).execute(source(60, 70))["num_inserted_rows"] == 1
     ids = read(twins.ours).column("id").to_pylist()
     assert sorted(ids) == [*range(6), 50, 51, 52, 53, 60, 61, 62, 63, 64, 70]
@@ -242,8 +242,8 @@ async def test_without_a_primary_key_other_writers_are_no_conflict(tmp_path: Pat
 async def test_many_keys_are_inserted(tmp_path: Path) -> None:
     twins = Twins.make(tmp_path, keyed(rows(0, 6)))
     ours = await alance.dataset(str(twins.ours))
-    made = await asyncio.gather(
+    results = await asyncio.gather(
         ours.upsert(keyed(rows(0, 5000))), ours.upsert(keyed(rows(4000, 9000)))
     )
-    assert sum(one.summary["num_inserted_rows"] for one in made) == 9000 - 6
+    assert sum(item.summary["num_inserted_rows"] for item in results) == 9000 - 6
     assert await (await ours.checkout_latest()).count_rows() == 9000

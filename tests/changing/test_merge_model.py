@@ -51,44 +51,46 @@ def cases(draw: st.DrawFn) -> dict[str, Any]:
 
 def modelled(case: dict[str, Any]) -> tuple[list[Row], dict[str, int]] | None:
     """The rows that a merge leaves, and what it counts; None: it is refused."""
-    places = [SCHEMA.names.index(one) for one in case["on"]]
+    places = [SCHEMA.names.index(item) for item in case["on"]]
 
     def key(row: Row) -> tuple[Any, ...] | None:
-        found = tuple(row[place] for place in places)
-        return None if None in found else found
+        values = tuple(row[place] for place in places)
+        return None if None in values else values
 
-    left: list[Row] = []
+    rows: list[Row] = []
     counts = dict.fromkeys(("inserted", "updated", "deleted"), 0)
     for row in case["table"]:
-        found = [] if key(row) is None else [one for one in case["data"] if key(one) == key(row)]
-        if not found:
+        values = (
+            [] if key(row) is None else [item for item in case["data"] if key(item) == key(row)]
+        )
+        if not values:
             gone = case["others"] == "all" or (case["others"] == "some" and row[2] % 2 == 1)
             counts["deleted"] += gone
-            left += [] if gone else [row]
+            rows += [] if gone else [row]
             continue
         if case["matched"] == "if":
-            found = [one for one in found if (one[2] + row[2]) % 3 == 0]
-        if case["matched"] == "nothing" or not found:
-            left.append(row)
-        elif len(found) > 1:
+            values = [item for item in values if (item[2] + row[2]) % 3 == 0]
+        if case["matched"] == "nothing" or not values:
+            rows.append(row)
+        elif len(values) > 1:
             return None
         elif case["matched"] == "delete":
             counts["deleted"] += 1
         else:
             counts["updated"] += 1
-            one = found[0]
-            left.append((one[0], row[1], one[2]) if case["lacks"] else one)
+            entry = values[0]
+            rows.append((entry[0], row[1], entry[2]) if case["lacks"] else entry)
     if case["inserts"]:
-        known = {key(row) for row in case["table"]} - {None}
-        new = [one for one in case["data"] if key(one) not in known]
+        recognized = {key(row) for row in case["table"]} - {None}
+        new = [item for item in case["data"] if key(item) not in recognized]
         counts["inserted"] = len(new)
-        left += [(one[0], None, one[2]) if case["lacks"] else one for one in new]
-    return left, {f"num_{name}_rows": count for name, count in counts.items()}
+        rows += [(item[0], None, item[2]) if case["lacks"] else item for item in new]
+    return rows, {f"num_{name}_rows": count for name, count in counts.items()}
 
 
-def table_of(found: list[Row]) -> pa.Table:
-    columns = zip(*found, strict=True) if found else ([], [], [])
-    return pa.table([list(one) for one in columns], schema=SCHEMA)
+def table_of(rows: list[Row]) -> pa.Table:
+    columns = zip(*rows, strict=True) if rows else ([], [], [])
+    return pa.table([list(column) for column in columns], schema=SCHEMA)
 
 
 @settings(max_examples=50)
@@ -127,17 +129,17 @@ def test_against_a_model(case: dict[str, Any]) -> None:
                 await merge.execute(data)
             assert await dataset.latest_version() == 1
             return
-        made = await merge.execute(data.to_reader(max_chunksize=2))
-        assert dict(made.summary) == expected[1]
-        found = await made.to_table(with_row_id=True)
-        left = [tuple(row[name] for name in SCHEMA.names) for row in found.to_pylist()]
-        assert sorted(left, key=str) == sorted(expected[0], key=str)
+        merged = await merge.execute(data.to_reader(max_chunksize=2))
+        assert dict(merged.summary) == expected[1]
+        table = await merged.to_table(with_row_id=True)
+        values = [tuple(row[name] for name in SCHEMA.names) for row in table.to_pylist()]
+        assert sorted(values, key=str) == sorted(expected[0], key=str)
         if case["stable"]:
             # What stays, and what is updated, keeps its id; what is new gets one of its own.
-            ids = found.column("_rowid").to_pylist()
+            ids = table.column("_rowid").to_pylist()
             assert len(set(ids)) == len(ids)
-            kept = set(before.column("_rowid").to_pylist()) & set(ids)
-            assert len(kept) == len(ids) - expected[1]["num_inserted_rows"]
+            retained = set(before.column("_rowid").to_pylist()) & set(ids)
+            assert len(retained) == len(ids) - expected[1]["num_inserted_rows"]
         lance.dataset(folder).validate()
 
     with tempfile.TemporaryDirectory() as folder:
@@ -150,7 +152,7 @@ async def test_what_is_in_memory_is_bounded(
     """With a small budget rows and keys of both sides go to the disk; parts of the index fit."""
     budget, num_rows = 400_000, 40_000
     ids = pa.array(range(num_rows), pa.int64())
-    names = pa.array([f"name {one:030d}" for one in range(num_rows)])
+    names = pa.array([f"name {number:030d}" for number in range(num_rows)])
     table = pa.table({"id": ids, "name": names})
     dataset = await alance.write_dataset(table, str(tmp_path / "t.lance"))
     held: list[int] = []
@@ -182,7 +184,9 @@ async def test_what_is_in_memory_is_bounded(
         for start in range(num_rows // 2, num_rows * 3 // 2, 1000):
             yield pa.record_batch(
                 {
-                    "name": pa.array([f"name {one:030d}" for one in range(start, start + 1000)]),
+                    "name": pa.array(
+                        [f"name {number:030d}" for number in range(start, start + 1000)]
+                    ),
                     "id": pa.array(range(-start, -start - 1000, -1), pa.int64()),
                 }
             )
@@ -195,5 +199,5 @@ async def test_what_is_in_memory_is_bounded(
     assert max(indexed) * merge_join.INDEX_FACTOR <= budget
     assert removed
     assert not removed[0].exists()
-    found = await changed.to_table(["id"], filter="id > 0")
-    assert found.num_rows == 20_000 - 1
+    rows = await changed.to_table(["id"], filter="id > 0")
+    assert rows.num_rows == 20_000 - 1

@@ -22,8 +22,8 @@ def table(ids: range, text: str) -> pa.Table:
     return pa.table(
         {
             "id": pa.array(ids, pa.int64()),
-            "v": pa.array([one * 0.5 for one in ids]),
-            "s": pa.array([f"{text} {one}" for one in ids]),
+            "v": pa.array([row_id * 0.5 for row_id in ids]),
+            "s": pa.array([f"{text} {row_id}" for row_id in ids]),
         }
     )
 
@@ -44,15 +44,15 @@ async def test_an_upsert_sends_no_more_requests_than_pylance(lab: Lab, columns: 
     lab.config(waits_for=os.getpid())
     dataset = await alance.dataset(f"{base}/ours", storage_options=options)
     with lab.recording() as seen:
-        made = await dataset.upsert(data, "id")
+        merged = await dataset.upsert(data, "id")
     other = lance.dataset(f"{base}/theirs", storage_options=options).merge_insert("id")
     with lab.recording() as theirs:
         other.when_matched_update_all().when_not_matched_insert_all().execute(data)
     lab.calm()
-    assert made.summary["num_updated_rows"] == made.summary["num_inserted_rows"] == CHANGED
+    assert merged.summary["num_updated_rows"] == merged.summary["num_inserted_rows"] == CHANGED
     assert len(seen.records) <= len(theirs.records)
     # Footers, page tables, pages; what the data lacks; new files and LIST; the manifest.
     assert seen.rounds <= 6 + (len(columns) < 3)
-    found = lance.dataset(f"{base}/ours", storage_options=options)
-    assert found.count_rows() == ROWS + CHANGED
-    found.validate()
+    reopened = lance.dataset(f"{base}/ours", storage_options=options)
+    assert reopened.count_rows() == ROWS + CHANGED
+    reopened.validate()

@@ -53,9 +53,9 @@ async def test_the_version_is_that_of_a_merge_that_commits(
             after = await merge.execute(data)
             counts = dict(after.summary)
         else:
-            operation, given = await merge.execute_uncommitted(data)
+            operation, arguments = await merge.execute_uncommitted(data)
             assert await dataset.latest_version() == dataset.version
-            assert dict(given) == counts
+            assert dict(arguments) == counts
             after = await alance.commit(dataset, pickle.loads(pickle.dumps(operation)))
         assert (await after.validate()) is None
         tables.append(lance.dataset(uri).to_table().sort_by("id"))

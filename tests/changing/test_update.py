@@ -34,7 +34,7 @@ async def test_one_after_the_other(twins: Twins) -> None:
         await twins.change("update", {"s": "null"}, where="id < 10"),
         await twins.change("update", {"s": "'all'"}),
     ]
-    assert [one["num_rows_updated"] for one in counts][2] == 0
+    assert [count["num_rows_updated"] for count in counts][2] == 0
     assert counts[-1] == {"num_rows_updated": 17}
     await twins.change("delete", "id > 4")
 
@@ -47,15 +47,15 @@ async def test_updates_by_turns_see_each_other(twins: Twins) -> None:
     await (await alance.dataset(str(twins.ours))).update({"v": "-v"}, "id in (0, 7, 8)")
     lance.dataset(str(twins.ours)).optimize.compact_files()
     ours = await (await alance.dataset(str(twins.ours))).update({"v": "100"}, "id = 6")
-    found = {row["id"]: row for row in read(twins.ours).to_pylist()}
+    mapping = {row["id"]: row for row in read(twins.ours).to_pylist()}
     changed = {8: -12.0, 19: -28.5, 6: 100.0}
-    assert {n: row["v"] for n, row in found.items()} == {
+    assert {n: row["v"] for n, row in mapping.items()} == {
         n: changed.get(n, n * 1.5) for n in range(20)
     }
     if latest(twins.ours).has_stable_row_ids:
-        assert all(row["_rowid"] == n for n, row in found.items())
-        assert {row["_row_created_at_version"] for row in found.values()} == {1}
-        assert found[6]["_row_last_updated_at_version"] == ours.version
+        assert all(row["_rowid"] == n for n, row in mapping.items())
+        assert {row["_row_created_at_version"] for row in mapping.values()} == {1}
+        assert mapping[6]["_row_last_updated_at_version"] == ours.version
 
 
 async def test_rows_keep_their_ids_and_origin(tmp_path: Path) -> None:
@@ -64,13 +64,13 @@ async def test_rows_keep_their_ids_and_origin(tmp_path: Path) -> None:
     twins.again()
     await twins.change("update", {"v": "0"}, where="id in (3, 4, 21, 29)")
     await twins.change("update", {"v": "1"}, where="id in (3, 21, 25)")
-    found = {row["id"]: row for row in read(twins.ours).to_pylist()}
-    assert all(row["_rowid"] == n for n, row in found.items())
-    assert all(row["_row_created_at_version"] == 1 + (n >= 20) for n, row in found.items())
+    mapping = {row["id"]: row for row in read(twins.ours).to_pylist()}
+    assert all(row["_rowid"] == n for n, row in mapping.items())
+    assert all(row["_row_created_at_version"] == 1 + (n >= 20) for n, row in mapping.items())
     changed = {3: 4, 21: 4, 25: 4, 4: 3, 29: 3}
     assert all(
         row["_row_last_updated_at_version"] == changed.get(n, 1 + (n >= 20))
-        for n, row in found.items()
+        for n, row in mapping.items()
     )
     ours = await alance.dataset(str(twins.ours))
     taken = await ours.take_rows([3, 21, 29], ["id", "v"])
@@ -82,8 +82,8 @@ async def test_values_are_those_before(tmp_path: Path) -> None:
     twins = Twins.make(tmp_path)
     dataset = await alance.dataset(str(twins.ours))
     changed = await dataset.update({"id": "v", "v": "id"}, "id = 2")
-    found = await changed.to_table(["id", "v"], filter="s = 's2'")
-    assert found.to_pylist() == [{"id": 3, "v": 2.0}]
+    table = await changed.to_table(["id", "v"], filter="s = 's2'")
+    assert table.to_pylist() == [{"id": 3, "v": 2.0}]
 
 
 CASTS = [
@@ -198,10 +198,10 @@ async def test_a_pyarrow_expression_updates_the_rows_that_pylance_updates(tmp_pa
     updates = {"v": pc.field("id") * 2, "s": pc.scalar("x"), "n": pc.field("n")}
     changed = await dataset.update(updates, pc.field("id") > 16)
     assert changed.summary == {"num_updated_rows": 3}
-    told = lance.dataset(str(twins.theirs)).update(
+    updated = lance.dataset(str(twins.theirs)).update(
         {"v": "id * 2", "s": "'x'", "n": "n"}, pc.field("id") > 16
     )
-    assert told == {"num_rows_updated": changed.summary.num_updated_rows}
+    assert updated == {"num_rows_updated": changed.summary.num_updated_rows}
     twins.check()
 
 
@@ -212,16 +212,16 @@ async def test_blobs_move_along(tmp_path: Path) -> None:
     twins = Twins.make(tmp_path, pa.table({"id": range(5), "b": blobs}, schema))
     dataset = await alance.dataset(str(twins.ours))
     changed = await dataset.update({"id": "id + 10"}, "id in (1, 2, 3)")
-    found = await changed.to_table(blob_handling="all_binary")
-    assert found["id"].to_pylist() == [0, 4, 11, 12, 13]
-    assert found["b"].to_pylist() == [blobs[n] for n in (0, 4, 1, 2, 3)]
+    table = await changed.to_table(blob_handling="all_binary")
+    assert table["id"].to_pylist() == [0, 4, 11, 12, 13]
+    assert table["b"].to_pylist() == [blobs[n] for n in (0, 4, 1, 2, 3)]
     theirs = lance.dataset(str(twins.ours))
     theirs.validate()
     taken = theirs.take_blobs("b", indices=[0, 1, 2, 4])
-    assert [one.readall() for one in taken] == [blobs[n] for n in (0, 4, 1, 3)]
+    assert [item.readall() for item in taken] == [blobs[n] for n in (0, 4, 1, 3)]
     changed = await changed.update({"b": "X'0011'"}, "id = 11")
-    found = await changed.to_table(blob_handling="all_binary", filter="id = 11")
-    assert found["b"].to_pylist() == [b"\x00\x11"]
+    table = await changed.to_table(blob_handling="all_binary", filter="id = 11")
+    assert table["b"].to_pylist() == [b"\x00\x11"]
     with pytest.raises(InvalidInputError):
         await changed.update({"id": "octet_length(b)"})
 
@@ -232,8 +232,8 @@ async def test_blobs_of_version_2_move_along(tmp_path: Path) -> None:
     data = pa.table({"id": [1, 2, 3], "b": lance.blob_array(blobs)}, schema)
     twins = Twins.make(tmp_path, data, data_storage_version="2.2")
     await twins.change("update", {"id": "10"}, where="id = 2")
-    found = lance.dataset(str(twins.ours)).read_blobs("b", indices=[0, 1, 2])
-    assert [one for _, one in found] == [blobs[0], blobs[2], blobs[1]]
+    result = lance.dataset(str(twins.ours)).read_blobs("b", indices=[0, 1, 2])
+    assert [item for _, item in result] == [blobs[0], blobs[2], blobs[1]]
 
 
 async def test_many_rows_over_many_batches(tmp_path: Path) -> None:
@@ -253,8 +253,8 @@ async def test_indices_lose_what_moved(tmp_path: Path) -> None:
     await twins.change("update", {"v": "0"}, where="id in (3, 5, 6, 7, 8, 9)")
     await twins.change("update", {"id": "id + 100"}, where="id in (3, 4)")
     theirs = lance.dataset(str(twins.ours))
-    found = theirs.to_table(filter="id in (3, 4, 9, 12, 103)")["id"].to_pylist()
-    assert sorted(found) == [9, 12, 103]
+    ids = theirs.to_table(filter="id in (3, 4, 9, 12, 103)")["id"].to_pylist()
+    assert sorted(ids) == [9, 12, 103]
 
 
 async def test_row_ids_outside_of_the_manifest(tmp_path: Path) -> None:
@@ -270,7 +270,7 @@ async def test_row_ids_outside_of_the_manifest(tmp_path: Path) -> None:
     dataset.optimize.compact_files(target_rows_per_fragment=1 << 20)
     twins.again()
     fragments = latest(twins.ours).message.fragments
-    assert [one.WhichOneof("row_id_sequence") for one in fragments] == ["column_row_ids"]
+    assert [fragment.WhichOneof("row_id_sequence") for fragment in fragments] == ["column_row_ids"]
     theirs = lance.dataset(str(twins.theirs))
     ours = await alance.dataset(str(twins.ours))
     for predicate in ("id % 7 = 3", "id < 1000"):
@@ -278,6 +278,6 @@ async def test_row_ids_outside_of_the_manifest(tmp_path: Path) -> None:
         ours = await ours.update({"k": "k + 1"}, predicate)
     theirs.delete("id % 5 = 0")
     await ours.delete("id % 5 = 0")
-    found = read(twins.ours)
-    assert found.equals(read(twins.theirs))
-    assert found["id"].equals(found["_rowid"].cast(pa.int64()))
+    content = read(twins.ours)
+    assert content.equals(read(twins.theirs))
+    assert content["id"].equals(content["_rowid"].cast(pa.int64()))

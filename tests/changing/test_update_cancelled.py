@@ -40,15 +40,15 @@ async def test_after_any_number_of_turns(tmp_path: Path, name: str) -> None:
                 change = dataset.update({"v": "-1"}, "id in (1, 7, 8)")
             done = await cancelled_after(asyncio.ensure_future(change), turns)
             version = latest(twins.ours).version  # what a thread had begun has ended
-        found = read(twins.ours).to_pylist()
+        rows = read(twins.ours).to_pylist()
         if version == 2 and name == "delete":
-            assert [row["id"] for row in found] == [n for n in range(20) if n not in (1, 7, 8)]
+            assert [row["id"] for row in rows] == [n for n in range(20) if n not in (1, 7, 8)]
         else:
-            changed = [row["id"] for row in found if row["v"] == -1]
+            changed = [row["id"] for row in rows if row["v"] == -1]
             assert changed == ([] if version == 1 else [1, 7, 8])
-            assert sorted(row["id"] for row in found) == list(range(20))
-        left = {one.partition("/")[0] for one in files_of(twins.ours) - before}
-        if version == 1 and "_transactions" not in left:
-            assert not left, "nothing was near its end"
+            assert sorted(row["id"] for row in rows) == list(range(20))
+        values = {path.partition("/")[0] for path in files_of(twins.ours) - before}
+        if version == 1 and "_transactions" not in values:
+            assert not values, "nothing was near its end"
         turns += 1 if turns < 12 else 4
     assert version == 2

@@ -54,16 +54,16 @@ class Model:
 
     def insert(self, count: int) -> pa.Table:
         self.version += 1
-        made = [
+        values = [
             {"id": n, "v": None if n % 5 == 4 else n, "s": {"a": n % 7}}
             for n in range(self.next_id, self.next_id + count)
         ]
-        self.rows += [{**row, "created": self.version, "updated": self.version} for row in made]
+        self.rows += [{**row, "created": self.version, "updated": self.version} for row in values]
         self.next_id += count
         schema = pa.schema(
             [("id", pa.int64()), ("v", pa.int64()), ("s", pa.struct([("a", pa.int64())]))]
         )
-        return pa.Table.from_pylist(made, schema)
+        return pa.Table.from_pylist(values, schema)
 
     def split(self, predicate: str, n: int) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
         match = PREDICATES[predicate]
@@ -77,21 +77,21 @@ class Model:
 
     def update(self, predicate: str, n: int, value: str) -> int:
         self.version += 1
-        hit, kept = self.split(predicate, n)
+        hit, retained = self.split(predicate, n)
         moved = [{**row, "v": UPDATES[value](row), "updated": self.version} for row in hit]
-        self.rows = kept + moved
+        self.rows = retained + moved
         return len(hit)
 
     def check(self, path: Path) -> None:
-        found = read(path).to_pylist()
-        assert [(r["id"], r["v"], r["s"]) for r in found] == [
+        rows = read(path).to_pylist()
+        assert [(r["id"], r["v"], r["s"]) for r in rows] == [
             (r["id"], r["v"], r["s"]) for r in self.rows
         ]
         assert latest(path).version == self.version
         if self.stable:
-            assert [r["_rowid"] for r in found] == [r["id"] for r in self.rows]
+            assert [r["_rowid"] for r in rows] == [r["id"] for r in self.rows]
             origins = [
-                (r["_row_created_at_version"], r["_row_last_updated_at_version"]) for r in found
+                (r["_row_created_at_version"], r["_row_last_updated_at_version"]) for r in rows
             ]
             assert origins == [(r["created"], r["updated"]) for r in self.rows]
 
@@ -117,8 +117,8 @@ async def run(path: Path, model: Model, steps: list[Any], v2_names: bool) -> Non
                 model.version = theirs.version
         elif name == "delete":
             count = model.delete(predicate, n)
-            told = (await ours.delete(where)).summary if by_us else theirs.delete(where)
-            assert told == {"num_deleted_rows": count}
+            message = (await ours.delete(where)).summary if by_us else theirs.delete(where)
+            assert message == {"num_deleted_rows": count}
         else:
             count = model.update(predicate, n, value)
             if by_us:
@@ -130,8 +130,8 @@ async def run(path: Path, model: Model, steps: list[Any], v2_names: bool) -> Non
             model.check(path)
     model.check(path)
     ours = await alance.dataset(str(path))
-    mine = await ours.to_table(with_row_id=True)
-    assert mine.to_pylist() == read(path).select(mine.column_names).to_pylist()
+    table = await ours.to_table(with_row_id=True)
+    assert table.to_pylist() == read(path).select(table.column_names).to_pylist()
 
 
 @settings(max_examples=25)

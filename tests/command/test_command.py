@@ -144,8 +144,8 @@ def test_a_version_is_copied_to_a_store_and_back(
 ) -> None:
     run(shown, "delete", uri, "id < 100")
     options = [f"{key}={value}" for key, value in lab.lance_options().items()]
-    there = [text for pair in options for text in ("--to-storage", pair)]
-    (copied,) = run(shown, "copy", uri, "s3://lab/command/copied", *there)
+    texts = [text for pair in options for text in ("--to-storage", pair)]
+    (copied,) = run(shown, "copy", uri, "s3://lab/command/copied", *texts)
     assert (copied["version"], copied["rows"], copied["data_files"]) == (2, 900, 3)
     source = [text for pair in options for text in ("--storage", pair)]
     run(shown, "copy", "s3://lab/command/copied", tmp_path / "back", *source)

@@ -18,7 +18,7 @@ import alance
 import alance.sync
 from alance import MaintenancePolicy
 from alance.command import main
-from alance.command.budget import Budget
+from alance.command.budget import MaintenanceBudget
 from alance.ops.maintain import lease
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def test_a_budget_is_that_of_all_tables(folder: Path, capsys: Shown) -> None:
 
 
 def test_tables_at_once_share_what_is_left() -> None:
-    budget = Budget(100, None, None, 2)
+    budget = MaintenanceBudget(100, None, None, 2)
     first, second = budget.take(), budget.take()
     assert first is not None
     assert second is not None
@@ -137,7 +137,7 @@ def test_runs_go_on_with_the_next_table_until_a_signal_ends_them(
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=60)
     assert process.returncode == 130
-    for path in folder.rglob(f"{lease.FOLDER}/*.json"):
+    for path in folder.rglob(f"{lease.LEASE_FOLDER}/*.json"):
         assert json.loads(path.read_text())["expires_at"] is None
 
 

@@ -187,11 +187,11 @@ async def test_a_query_that_is_cancelled_is_free_at_once(uri: str, lab: Lab, que
 async def test_a_query_that_is_left_before_duckdb_runs_it_ends(
     uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    planning, left = threading.Event(), threading.Event()
+    planning, remaining = threading.Event(), threading.Event()
 
     def pushed(*_: object) -> Pushed:
         planning.set()
-        left.wait()
+        remaining.wait()
         return Pushed()
 
     monkeypatch.setattr(sql, "pushed", pushed)
@@ -202,7 +202,7 @@ async def test_a_query_that_is_left_before_duckdb_runs_it_ends(
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
-    left.set()
+    remaining.set()
     async with asyncio.timeout(120):  # the query itself takes days
         await no_threads()
 
@@ -248,11 +248,11 @@ async def test_settings_let_a_query_read_files(uri: str, tmp_path: Path) -> None
 async def test_queries_that_change_nothing_use_one_database(
     uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made: list[dict[str, Any]] = []
+    dicts: list[dict[str, Any]] = []
     connect = duckdb.connect
 
     def counted(*, config: dict[str, Any]) -> duckdb.DuckDBPyConnection:
-        made.append(config)
+        dicts.append(config)
         return connect(config=config)
 
     dataset = await alance.dataset(uri)
@@ -264,11 +264,11 @@ async def test_queries_that_change_nothing_use_one_database(
         for _ in range(3):
             await dataset.sql("select count(*) from dataset where l_tax < 0.03", settings=settings)
             await no_threads()
-    assert [config.get("memory_limit") for config in made] == ["100MB"]
+    assert [config.get("memory_limit") for config in dicts] == ["100MB"]
     for _ in range(2):
         await dataset.sql("select 1", settings={"enable_external_access": True})
         await no_threads()
-    assert len(made) == 3
+    assert len(dicts) == 3
 
 
 @pytest.mark.parametrize(
@@ -434,8 +434,8 @@ def test_blocking_code_has_the_same(uri: str) -> None:
     assert items.sql(query)["n"].to_pylist() == [expected]
     batches = items.sql_batches("select l_tax from dataset")
     assert sum(batch.num_rows for batch in batches) == len(items)
-    both = "select count(*) as n from dataset semi join other using (l_orderkey)"
-    assert items.sql(both, tables={"other": items})["n"].to_pylist() == [len(items)]
+    pair = "select count(*) as n from dataset semi join other using (l_orderkey)"
+    assert items.sql(pair, tables={"other": items})["n"].to_pylist() == [len(items)]
 
 
 def test_duckdb_reads_variables_that_are_datasets(uri: str) -> None:

@@ -239,14 +239,14 @@ def test_any_condition_is_evaluated_or_refused_as_by_pylance(
     except (ValueError, OSError, NotImplementedError):
         expected = None
     try:
-        found = ours(condition)
+        actual = ours(condition)
     except InvalidInputError:
         assert expected is None
         return
     if expected is not None and re.search(r"\b[fg]\b", condition):
         # NaNs with a sign, which arithmetic gives, and zeros: see `BY_BITS`.
-        found, expected = ([row for row in rows if row in PLAIN] for rows in (found, expected))
-    assert expected is None or found == expected
+        actual, expected = ([row for row in rows if row in PLAIN] for rows in (actual, expected))
+    assert expected is None or actual == expected
 
 
 @pytest.mark.parametrize(
@@ -315,7 +315,7 @@ def test_a_computed_column_has_the_values_of_pylance(
     dataset: lance.LanceDataset, text: str
 ) -> None:
     batch = TABLE.combine_chunks().to_batches()[0]
-    found = parse_projection(text, TABLE.schema).evaluate(batch)
+    result = parse_projection(text, TABLE.schema).evaluate(batch)
     expected = dataset.to_table(columns={"c": text}).column(0)
-    assert found.type == expected.type
-    assert repr(found.to_pylist()) == repr(expected.to_pylist())
+    assert result.type == expected.type
+    assert repr(result.to_pylist()) == repr(expected.to_pylist())

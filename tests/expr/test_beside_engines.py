@@ -113,19 +113,21 @@ class Compared:
 
     def _compare(self, engine: Engine, expression: Expression) -> None:
         text, spelled = expression
-        mine, theirs = ours(text), engine(text)
+        actual, theirs = ours(text), engine(text)
         if isinstance(theirs, Exception):
             return
-        if isinstance(mine, Exception):
-            is_known = isinstance(mine, UnsupportedError) or any(s in str(mine) for s in STRICTER)
+        if isinstance(actual, Exception):
+            is_known = isinstance(actual, UnsupportedError) or any(
+                s in str(actual) for s in STRICTER
+            )
             if not is_known:
-                self.different.append(f"{text}: {mine}, not {theirs}")
-        elif mine == theirs:
+                self.different.append(f"{text}: {actual}, not {theirs}")
+        elif actual == theirs:
             self.num_equal += 1
-        elif spelled != text and mine == engine(spelled):
+        elif spelled != text and actual == engine(spelled):
             self.num_spelled += 1
         else:
-            self.different.append(f"{text}: {mine}, not {theirs}")
+            self.different.append(f"{text}: {actual}, not {theirs}")
 
 
 def test_random_expressions_are_what_they_are_in_pylance(tmp_path: Path) -> None:

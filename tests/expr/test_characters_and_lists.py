@@ -136,10 +136,10 @@ async def test_columns_are_those_of_pylance(folder: Path, rows: list[dict[str, A
     table = pa.Table.from_pylist(rows, pa.schema(list(TYPES.items())))
     uri = folder / "any"
     theirs = lance.write_dataset(table, uri, mode="overwrite", max_rows_per_file=5)
-    asked = {f"c{number}": text for number, text in enumerate(COLUMNS)}
-    ours = await (await alance.dataset(uri)).to_table(asked)
-    expected = theirs.to_table(asked)
-    for name, text in asked.items():
+    mapping = {f"c{number}": text for number, text in enumerate(COLUMNS)}
+    ours = await (await alance.dataset(uri)).to_table(mapping)
+    expected = theirs.to_table(mapping)
+    for name, text in mapping.items():
         assert ours.schema.field(name).type == expected.schema.field(name).type, text
         assert same(ours[name].to_pylist(), expected[name].to_pylist()), text
 
@@ -187,16 +187,16 @@ async def test_base64_is_refused_where_pylance_refuses_it(folder: Path) -> None:
     table = pa.table({"s": BASE64, "row": range(len(BASE64))})
     theirs = lance.write_dataset(table, folder / "base64")
     ours = await alance.dataset(folder / "base64")
-    asked, refused = {"x": "decode(s, 'base64')"}, 0
+    request, refused = {"x": "decode(s, 'base64')"}, 0
     for row, text in enumerate(BASE64):
         try:
-            expected = theirs.to_table(asked, filter=f"row = {row}")
+            expected = theirs.to_table(request, filter=f"row = {row}")
         except (OSError, ValueError):
             refused += 1
             with pytest.raises(InvalidInputError, match="base64"):
-                await ours.to_table(asked, filter=f"row = {row}")
+                await ours.to_table(request, filter=f"row = {row}")
         else:
-            assert await ours.to_table(asked, filter=f"row = {row}") == expected, text
+            assert await ours.to_table(request, filter=f"row = {row}") == expected, text
     assert 0 < refused < len(BASE64)
 
 
@@ -204,8 +204,10 @@ async def test_distances_of_many_and_long_texts_are_those_of_pylance(folder: Pat
     texts = ["ab" * (number * 37 % 400) + "é" * (number % 3) for number in range(60)]
     table = pa.table({"s": texts, "t": texts[1:] + texts[:1]})
     theirs = lance.write_dataset(table, folder / "long", mode="overwrite")
-    asked = {"x": "levenshtein(s, t)", "y": "levenshtein(t, 'abba')"}
-    assert await (await alance.dataset(folder / "long")).to_table(asked) == theirs.to_table(asked)
+    request = {"x": "levenshtein(s, t)", "y": "levenshtein(t, 'abba')"}
+    assert await (await alance.dataset(folder / "long")).to_table(request) == theirs.to_table(
+        request
+    )
 
 
 @pytest.fixture(scope="module")

@@ -121,9 +121,9 @@ def test_what_a_filter_needs() -> None:
 def test_a_condition_on_a_nested_field_takes_a_struct_without_its_other_fields() -> None:
     schema = pa.schema([("s", pa.struct([("y", pa.string()), ("x", pa.int32())]))])
     pruned = pa.RecordBatch.from_pylist([{"s": {"x": 1}}, {"s": None}])
-    for made in (parse_filter("s.x = 1", schema), predicate_from_arrow(SX, schema)):
-        assert made.columns == ("s.x",)
-        assert made.mask(pruned).to_pylist() == [True, None]
+    for candidate in (parse_filter("s.x = 1", schema), predicate_from_arrow(SX, schema)):
+        assert candidate.columns == ("s.x",)
+        assert candidate.mask(pruned).to_pylist() == [True, None]
 
 
 def test_long_chains_are_no_deep_nesting() -> None:
@@ -165,8 +165,8 @@ CALLS = st.recursive(
 def test_any_text_gives_a_filter_or_an_error_of_ours(text: str) -> None:
     for parse in (parse_filter, parse_projection):
         with suppress(AlanceError):
-            found = parse(text, SCHEMA)
-            values = found.mask(BATCH) if isinstance(found, Predicate) else found.evaluate(BATCH)
+            result = parse(text, SCHEMA)
+            values = result.mask(BATCH) if isinstance(result, Predicate) else result.evaluate(BATCH)
             assert len(values) == 1
 
 

@@ -53,8 +53,8 @@ def by_model(batch: pa.RecordBatch, test: Any) -> list[int]:
 def test_columns_compare_in_one_order(kind: str, op: str) -> None:
     batch = pairs(kind)
     expected = by_model(batch, OPERATORS[op])
-    for left in ("x", "s.m", "s['m']", "l[1]", "coalesce(x, x)"):
-        assert kept(f"{left} {op} y", batch) == expected, left
+    for name in ("x", "s.m", "s['m']", "l[1]", "coalesce(x, x)"):
+        assert kept(f"{name} {op} y", batch) == expected, name
     false = parse_filter(f"not (x {op} y)", batch.schema).mask(batch)
     assert false.null_count == parse_filter(f"x {op} y", batch.schema).mask(batch).null_count
     everything = by_model(batch, lambda _, __: True)

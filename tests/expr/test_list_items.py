@@ -103,10 +103,10 @@ async def test_columns_are_those_of_pylance(folder: Path, rows: list[dict[str, A
     schema = pa.schema([(name, type_) for name, (type_, _) in COLUMNS.items()])
     table = pa.Table.from_pylist(rows, schema)
     theirs = lance.write_dataset(table, folder / "any", mode="overwrite", max_rows_per_file=5)
-    asked = {f"c{number}": text for number, text in enumerate(ASKED)}
-    ours = await (await alance.dataset(folder / "any")).to_table(asked)
-    expected = theirs.to_table(asked)
-    for name, text in asked.items():
+    mapping = {f"c{number}": text for number, text in enumerate(ASKED)}
+    ours = await (await alance.dataset(folder / "any")).to_table(mapping)
+    expected = theirs.to_table(mapping)
+    for name, text in mapping.items():
         assert ours.schema.field(name).type == expected.schema.field(name).type, text
         assert repr(ours[name].to_pylist()) == repr(expected[name].to_pylist()), text
 
@@ -129,9 +129,9 @@ async def test_series_may_span_all_integers(folder: Path, name: str) -> None:
     first, last, step = zip(*rows, strict=True)
     table = pa.table({"a": pa.array(first, pa.int64()), "b": last, "c": step})
     theirs = lance.write_dataset(table, folder / name, mode="overwrite")
-    asked = {"x": f"{name}(a, b, c)"}
-    series = (await (await alance.dataset(folder / name)).to_table(asked))["x"].to_pylist()
-    assert series == theirs.to_table(asked)["x"].to_pylist()
+    request = {"x": f"{name}(a, b, c)"}
+    series = (await (await alance.dataset(folder / name)).to_table(request))["x"].to_pylist()
+    assert series == theirs.to_table(request)["x"].to_pylist()
     for items, (a, b, c) in zip(series, rows, strict=True):
         behind = (1 if c > 0 else -1) if name == "generate_series" else 0
         assert items == (None if a is None else list(range(a, b + behind, c)))

@@ -132,9 +132,9 @@ def test_a_long_chain_of_one_column_is_read_apart(
     text: str, lists: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert lists_of(text) == lists
-    found = parse_filter(text, TABLE.schema).mask(batch())
+    mask = parse_filter(text, TABLE.schema).mask(batch())
     monkeypatch.setattr(SqlText, "_without_lists", lambda source: source.text)
-    assert found == parse_filter(text, TABLE.schema).mask(batch())
+    assert mask == parse_filter(text, TABLE.schema).mask(batch())
 
 
 def lists_of(text: str) -> int:
@@ -211,9 +211,9 @@ def test_long_lists_of_numbers_are_as_many_comparisons(name: str, items: str) ->
 def compare_with_terms(text: str, terms: str) -> None:
     """The same rows, and the same zones by bounds, as of single comparisons."""
     (rows,) = SPECIAL.to_batches()
-    found, expected = (parse_filter(sql, SPECIAL.schema) for sql in (text, terms))
-    assert found.mask(rows) == expected.mask(rows)
-    checks = check_of(found.condition), check_of(expected.condition)
+    result, expected = (parse_filter(sql, SPECIAL.schema) for sql in (text, terms))
+    assert result.mask(rows) == expected.mask(rows)
+    checks = check_of(result.condition), check_of(expected.condition)
     if text[0] not in "qu" and isinstance(checks[1], Within):  # edges that no value has are kept
         assert isinstance(checks[0], Within)
         edges = [told(check.ranges) for check in checks if isinstance(check, Within)]
@@ -259,5 +259,5 @@ def test_numbers_of_very_many_digits_are_compared_exactly(name: str) -> None:
         (f"{name} <= 1.5{digits}1", f"{name} <= 1.5"),
         (f"{name} >= 1.5{digits}1", f"{name} > 1.5" if name != "f" else "f >= 1.5"),
     ):
-        found = parse_filter(text, TABLE.schema).mask(rows)
-        assert found == parse_filter(as_text, TABLE.schema).mask(rows), text[:20]
+        mask = parse_filter(text, TABLE.schema).mask(rows)
+        assert mask == parse_filter(as_text, TABLE.schema).mask(rows), text[:20]

@@ -101,11 +101,9 @@ def test_a_filter_of_rare_types_keeps_the_rows_that_pylance_keeps(
     batch = batch.append_column("_rowid", rows).append_column("_rowaddr", rows)
     for part in (batch, batch.slice(1), batch.slice(2, 0)):
         mask = parse_filter(condition, batch.schema).mask(part)
-        found = [
-            n for n, keep in zip(part["id"].to_pylist(), mask.to_pylist(), strict=True) if keep
-        ]
+        ns = [n for n, keep in zip(part["id"].to_pylist(), mask.to_pylist(), strict=True) if keep]
         expected = dataset.to_table(["id"], filter=condition)["id"].to_pylist()
-        assert found == [n for n in expected if n in part["id"].to_pylist()]
+        assert ns == [n for n in expected if n in part["id"].to_pylist()]
 
 
 @pytest.mark.parametrize(

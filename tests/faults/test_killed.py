@@ -30,7 +30,7 @@ AFTER = {
     "insert": [*BEFORE, 100, 101, 102],
     "overwrite": [100, 101, 102],
     "delete": BEFORE[10:],
-    "update": [*BEFORE[10:], *(one + 1000 for one in BEFORE[:10])],
+    "update": [*BEFORE[10:], *(item + 1000 for item in BEFORE[:10])],
 }
 
 
@@ -72,8 +72,8 @@ def check(uri: str, options: dict[str, str], verb: str, version: int) -> int:
     """That pylance reads the old or the new rows, and can go on; gives the version."""
     table = lance.dataset(uri, storage_options=options or None)
     table.validate()
-    found = table.to_table()["x"].to_pylist()
-    assert found == (BEFORE if table.version == version else AFTER[verb])
+    values = table.to_table()["x"].to_pylist()
+    assert values == (BEFORE if table.version == version else AFTER[verb])
     return int(table.version)
 
 
@@ -155,11 +155,11 @@ async def test_a_killed_build_leaves_the_old_index(tmp_path: Path, verb: str, st
             kind = table.stats.index_stats("v_idx")["index_type"]
             assert kind == ("IVF_PQ" if is_new and verb == "create_index" else "IVF_FLAT")
             own = await alance.dataset(uri)
-            asked = {"nprobes": 3, "refine_factor": 9, "fast_search": True}
+            request = {"nprobes": 3, "refine_factor": 9, "fast_search": True}
             for row in (0, 499, 599):  # the last one has no index before
                 near = {"column": "v", "q": values[row], "k": 600, "nprobes": 3}
                 theirs = table.to_table(["x"], nearest=near, fast_search=True)["x"]
-                ours = await own.nearest("v", values[row], 600, columns=["x"], **asked)
+                ours = await own.nearest("v", values[row], 600, columns=["x"], **request)
                 assert sorted(ours["x"].to_pylist()) == sorted(theirs.to_pylist())
                 assert sorted(theirs.to_pylist()) == [*range(600 if is_new else 500)]
             # What it has left behind goes, and what is there answers as before.

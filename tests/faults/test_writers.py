@@ -54,9 +54,9 @@ def race(uri: str, options: dict[str, str], processes: int, commits: int) -> Non
     table = lance.dataset(uri, storage_options=options or None)
     table.validate()
     rows = table.to_table()
-    found = sorted(zip(*(rows[name].to_pylist() for name in rows.column_names), strict=True))
-    assert found == [(number, commit) for number in range(processes) for commit in range(commits)]
-    versions = [one["version"] for one in table.versions()]
+    ordered = sorted(zip(*(rows[name].to_pylist() for name in rows.column_names), strict=True))
+    assert ordered == [(number, commit) for number in range(processes) for commit in range(commits)]
+    versions = [version["version"] for version in table.versions()]
     assert sorted(versions) == list(range(1, processes * commits + 2))
 
 

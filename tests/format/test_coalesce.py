@@ -29,13 +29,13 @@ def test_every_range_is_covered_by_its_span(
         first, last = plan.spans[owner]
         assert first <= start < stop <= last
     for number, (first, last) in enumerate(plan.spans):
-        mine = [one for one, owner in zip(ranges, plan.owners, strict=True) if owner == number]
-        assert first == min(start for start, _ in mine)
-        assert last == max(stop for _, stop in mine)
+        items = [item for item, owner in zip(ranges, plan.owners, strict=True) if owner == number]
+        assert first == min(start for start, _ in items)
+        assert last == max(stop for _, stop in items)
         if last - first > limit:  # only what was asked for in one piece
-            assert any(stop - start > limit for start, stop in mine)
+            assert any(stop - start > limit for start, stop in items)
         reach = first
-        for start, stop in sorted(mine):
+        for start, stop in sorted(items):
             assert start - reach <= gap
             reach = max(reach, stop)
 
@@ -137,5 +137,5 @@ def test_pieces_of_a_large_span(start: int, size: int, limit: int) -> None:
     assert pieces[0][0] == start
     assert pieces[-1][1] == start + size
     assert all(0 < stop - first <= limit for first, stop in pieces)
-    assert all(one[1] == other[0] for one, other in itertools.pairwise(pieces))
+    assert all(item[1] == other[0] for item, other in itertools.pairwise(pieces))
     assert len(pieces) == -(-size // limit)

@@ -19,7 +19,7 @@ from alance.format.proto import file2_pb2
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from alance.format.column_metadata import Column
+    from alance.format.column_metadata import FileColumn
 
 
 FILE_BYTES = 1 << 20
@@ -101,7 +101,7 @@ def file_of(contents: Sequence[bytes], version: FileVersion, first_index: int = 
     return Container("f.lance", FILE_BYTES, version, columns, buffers, content, 1000)
 
 
-def columns_of(file: Container, *indices: int) -> list[Column]:
+def columns_of(file: Container, *indices: int) -> list[FileColumn]:
     columns, rounds = run(file.read_columns(indices), b"")
     assert rounds == []
     return columns
@@ -123,7 +123,7 @@ def outcome(content: bytes, version: FileVersion, *, by_kernel: bool) -> object:
     return described(column)
 
 
-def described(column: Column) -> object:
+def described(column: FileColumn) -> object:
     return (
         column.index,
         list(column.pages),
@@ -147,7 +147,7 @@ def test_what_writers_make_is_read_by_the_kernel(lengths: list[int], count: int)
     message.encoding.direct.encoding = URL
     for number, length in enumerate(lengths):
         page = message.pages.add(length=length, priority=7)
-        page.buffer_offsets.extend(64 * one for one in range(count))
+        page.buffer_offsets.extend(64 * index for index in range(count))
         page.buffer_sizes.extend(range(count))
         page.encoding.direct.encoding = b"even" if number % 2 else b"odd"
     content = message.SerializeToString()

@@ -109,9 +109,9 @@ assert "pandas" not in sys.modules
 @given(st.lists(st.integers(-(1 << 62), 1 << 62) | st.integers(0, 5), max_size=30))
 def test_distinct_numbers_and_their_places_are_those_of_numpy(values: list[int]) -> None:
     numbers = np.array(values, np.int64)
-    found, places = distinct(numbers)
+    result, places = distinct(numbers)
     expected, back = np.unique(numbers, return_inverse=True)
-    assert found.tolist() == expected.tolist()
+    assert result.tolist() == expected.tolist()
     assert places.tolist() == back.tolist()
 
 

@@ -38,8 +38,8 @@ def test_sets_are_as_those_of_python(rows: set[int], others: set[int]) -> None:
     assert ours.count_common(other) == len(rows & others)
     assert RowSet.union([ours, other, ours]) == ours | other
     assert (len(ours), bool(ours), ours == other) == (len(rows), bool(rows), rows == others)
-    asked = np.array([*rows, *others], np.int64)
-    assert ours.mask_of(asked).tolist() == [row in rows for row in asked.tolist()]
+    array = np.array([*rows, *others], np.int64)
+    assert ours.mask_of(array).tolist() == [row in rows for row in array.tolist()]
     assert all((row in ours) == (row in rows) for row in others)
 
 

@@ -104,19 +104,19 @@ async def by_alance(path: Path, **options: Any) -> alance.Dataset:
 async def ids(dataset: alance.Dataset, condition: str, **options: Any) -> list[int]:
     """The ids that a filter keeps, in the order of the scan."""
     table = await dataset.to_table(["id"], filter=condition, **options)
-    found: list[int] = table["id"].to_pylist()
-    return found
+    numbers: list[int] = table["id"].to_pylist()
+    return numbers
 
 
 async def agree(path: Path, filters: tuple[str, ...] = FILTERS) -> alance.Dataset:
     """Each filter gives the same by indices, without them, and by pylance."""
     dataset, theirs = await alance.dataset(path), lance.dataset(path)
     for condition in filters:
-        found = await ids(dataset, condition)
-        assert found == await ids(dataset, condition, use_scalar_index=False), condition
+        row_ids = await ids(dataset, condition)
+        assert row_ids == await ids(dataset, condition, use_scalar_index=False), condition
         expected = theirs.to_table(["id"], filter=condition)["id"].to_pylist()
-        assert sorted(found) == sorted(expected), condition
-        assert await dataset.count_rows(condition) == len(found), condition
+        assert sorted(row_ids) == sorted(expected), condition
+        assert await dataset.count_rows(condition) == len(row_ids), condition
     return dataset
 
 
@@ -133,27 +133,27 @@ def typed() -> Mapping[str, pa.Array]:
     numbers = [None if k % 9 == 4 else k * 7 % 40 - 10 for k in range(300)]
 
     def of(type_: pa.DataType, make: Any) -> pa.Array:
-        return pa.array([None if one is None else make(one) for one in numbers], type_)
+        return pa.array([None if number is None else make(number) for number in numbers], type_)
 
     day = dt.date(2024, 1, 1)
     return {
         "i8": of(pa.int8(), int),
         "i32": of(pa.int32(), int),
-        "u64": of(pa.uint64(), lambda one: one + (1 << 63)),
+        "u64": of(pa.uint64(), lambda item: item + (1 << 63)),
         "f16": of(pa.float16(), np.float16),
         "f32": of(pa.float32(), float),
-        "bool": of(pa.bool_(), lambda one: one > 5),
-        "text": of(pa.string(), lambda one: f"t{one}é"),
-        "large": of(pa.large_string(), lambda one: f"t{one}"),
-        "bytes": of(pa.binary(), lambda one: bytes([one + 10, 0])),
-        "fixed": of(pa.binary(2), lambda one: bytes([one + 10, 255])),
-        "day": of(pa.date32(), lambda one: day + dt.timedelta(days=one)),
-        "milli": of(pa.date64(), lambda one: day + dt.timedelta(days=one)),
-        "clock": of(pa.timestamp("ms"), lambda one: dt.datetime(2024, 1, 20, 5, one + 10)),
-        "zoned": of(pa.timestamp("us", "UTC"), lambda one: dt.datetime(2024, 1, 20, 5, one + 10)),
-        "time": of(pa.time64("us"), lambda one: dt.time(3, one + 10)),
-        "span": of(pa.duration("s"), lambda one: dt.timedelta(seconds=one)),
-        "dec": of(pa.decimal128(10, 2), lambda one: decimal.Decimal(one) / 4),
+        "bool": of(pa.bool_(), lambda item: item > 5),
+        "text": of(pa.string(), lambda item: f"t{item}é"),
+        "large": of(pa.large_string(), lambda item: f"t{item}"),
+        "bytes": of(pa.binary(), lambda item: bytes([item + 10, 0])),
+        "fixed": of(pa.binary(2), lambda item: bytes([item + 10, 255])),
+        "day": of(pa.date32(), lambda item: day + dt.timedelta(days=item)),
+        "milli": of(pa.date64(), lambda item: day + dt.timedelta(days=item)),
+        "clock": of(pa.timestamp("ms"), lambda item: dt.datetime(2024, 1, 20, 5, item + 10)),
+        "zoned": of(pa.timestamp("us", "UTC"), lambda item: dt.datetime(2024, 1, 20, 5, item + 10)),
+        "time": of(pa.time64("us"), lambda item: dt.time(3, item + 10)),
+        "span": of(pa.duration("s"), lambda item: dt.timedelta(seconds=item)),
+        "dec": of(pa.decimal128(10, 2), lambda item: decimal.Decimal(item) / 4),
         "wide": of(pa.decimal256(50, 1), decimal.Decimal),
         "nothing": pa.nulls(300, pa.int32()),
     }
@@ -186,24 +186,24 @@ def entries(dataset: lance.LanceDataset) -> list[dict[str, Any]]:
     """What pylance says of the segments of a table's indices."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
-        return [dict(one) for one in dataset.list_indices()]
+        return [dict(index) for index in dataset.list_indices()]
 
 
 def coverage(path: Path) -> dict[str, list[list[int]]]:
     """The live fragments that the segments of each index cover, as pylance sees it."""
     dataset = lance.dataset(path)
     live = {fragment.fragment_id for fragment in dataset.get_fragments()}
-    found: dict[str, list[list[int]]] = {}
-    for one in entries(dataset):
-        found.setdefault(one["name"], []).append(sorted(live & set(one["fragment_ids"])))
-    return {name: sorted(parts) for name, parts in found.items()}
+    mapping: dict[str, list[list[int]]] = {}
+    for entry in entries(dataset):
+        mapping.setdefault(entry["name"], []).append(sorted(live & set(entry["fragment_ids"])))
+    return {name: sorted(parts) for name, parts in mapping.items()}
 
 
 def content(path: Path) -> dict[str, dict[str, Any]]:
     """The columns of all index files, by index and file; row numbers as sets by value."""
-    found: dict[str, dict[str, Any]] = {}
-    for one in entries(lance.dataset(path)):
-        for file in sorted((path / "_indices" / one["uuid"]).iterdir()):
+    mapping: dict[str, dict[str, Any]] = {}
+    for entry in entries(lance.dataset(path)):
+        for file in sorted((path / "_indices" / entry["uuid"]).iterdir()):
             reader = LanceFileReader(str(file))
             schema = reader.metadata().schema
             columns = reader.read_all().to_table().to_pydict()
@@ -212,15 +212,16 @@ def content(path: Path) -> dict[str, dict[str, Any]]:
                 columns["pairs"] = sorted(pairs)
             if "bitmaps" in columns:
                 columns["bitmaps"] = [
-                    parse_rows(memoryview(one)).to_numpy().tolist() for one in columns["bitmaps"]
+                    parse_rows(memoryview(column)).to_numpy().tolist()
+                    for column in columns["bitmaps"]
                 ]
             metadata = dict(schema.metadata or {})
-            found.setdefault(one["name"], {})[file.name] = (
+            mapping.setdefault(entry["name"], {})[file.name] = (
                 schema.remove_metadata(),
                 metadata,
                 repr(columns),
             )
-    return found
+    return mapping
 
 
 async def opened_with_sizes(path: Path, session: alance.Session) -> alance.Dataset:

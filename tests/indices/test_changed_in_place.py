@@ -138,8 +138,8 @@ def test_rows_changed_in_place_are_not_found_by_their_old_values(
     else:
         by.replace_file(0, new.select([column]))
     ours.do(lambda dataset: check(dataset, column, changed))
-    for verb, given in UPKEEP:
-        getattr(ours, verb)(given)
+    for verb, arguments in UPKEEP:
+        getattr(ours, verb)(arguments)
         ours.do(lambda dataset: check(dataset, column, changed))
 
 

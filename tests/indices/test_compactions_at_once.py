@@ -43,16 +43,16 @@ async def test_the_later_one_keeps_what_indices_cover(tmp_path: Path, stable: bo
     queries = [vectors()["v"][number].as_py() for number in (0, 700, 1400)]
     before = await dataset.nearest_many("v", queries, 1500, columns=["id"], nprobes=7)
     await Compaction.commit(dataset, results[:1])
-    made = await Compaction.commit(dataset, results[1:])
-    assert made.summary is not None
-    assert made.summary["warnings"] == []
+    committed = await Compaction.commit(dataset, results[1:])
+    assert committed.summary is not None
+    assert committed.summary["warnings"] == []
     assert unindexed(path) == {"v_idx": 0, "id_idx": 0}
-    assert await made.nearest_many("v", queries, 1500, columns=["id"], nprobes=7) == before
-    found = [number for number, _ in nearest(path, 0)]
-    assert found == before["id"].to_pylist()[: before.num_rows // 3]
+    assert await committed.nearest_many("v", queries, 1500, columns=["id"], nprobes=7) == before
+    numbers = [number for number, _ in nearest(path, 0)]
+    assert numbers == before["id"].to_pylist()[: before.num_rows // 3]
     for number in (1, 800, 1499):
         assert lance.dataset(path).count_rows(f"id = {number}") == 1
-        assert await made.count_rows(f"id = {number}") == 1
+        assert await committed.count_rows(f"id = {number}") == 1
 
 
 async def test_an_index_that_was_replaced_meanwhile_is_brought_along(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def rows(*numbers: int) -> pa.Table:
-    return pa.table({"a": numbers, "b": [-one for one in numbers], "c": [0] * len(numbers)})
+    return pa.table({"a": numbers, "b": [-number for number in numbers], "c": [0] * len(numbers)})
 
 
 def make(path: Path, *, is_there: bool) -> None:
@@ -40,7 +40,7 @@ def make(path: Path, *, is_there: bool) -> None:
 def said(dataset: alance.Dataset) -> tuple[int, int, list[tuple[list[int], list[int]]]]:
     manifest = dataset._snapshot.manifest
     head = manifest.head
-    indices = [(list(one.fields), list(one.covering_fields)) for one in manifest.indices]
+    indices = [(list(index.fields), list(index.covering_fields)) for index in manifest.indices]
     return head.reader_feature_flags, head.writer_feature_flags, indices
 
 
@@ -60,8 +60,8 @@ async def test_the_flag_is_kept_as_long_as_there_is_such_an_index(
     assert said(dataset) == said(await alance.dataset(theirs))
     assert bool(said(dataset)[0] & COVERING_INDEX) is is_there
     for path in (ours, theirs):
-        found = lance.dataset(path).to_table(filter="a >= 4")
-        assert sorted(found["a"].to_pylist()) == [4, 5]
+        table = lance.dataset(path).to_table(filter="a >= 4")
+        assert sorted(table["a"].to_pylist()) == [4, 5]
     assert (await dataset.to_table(filter="a = 4"))["b"].to_pylist() == [-4]
 
 

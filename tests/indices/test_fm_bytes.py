@@ -10,7 +10,7 @@ import pytest
 from lance.file import LanceFileReader
 from lance.indices import IndexConfig
 
-from alance.format.index.fm import SCHEMA, FmPartition, PartitionBuilder, file_of, metadata_of
+from alance.format.index.fm import FM_SCHEMA, FmPartition, PartitionBuilder, file_of, metadata_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,8 +38,8 @@ def test_partitions_are_those_of_pylance(tmp_path: Path, name: str) -> None:
         written = {
             key.decode(): value.decode() for key, value in reader.metadata().schema.metadata.items()
         }
-        assert batch.select(SCHEMA.names).equals(stored)
+        assert batch.select(FM_SCHEMA.names).equals(stored)
         assert metadata_of(batch.column(5)[0].as_py()) == written
         assert len(FmPartition.parse(stored, written).rows) == len(
-            FmPartition.parse(batch.select(SCHEMA.names), written).rows
+            FmPartition.parse(batch.select(FM_SCHEMA.names), written).rows
         )

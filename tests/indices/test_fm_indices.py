@@ -102,7 +102,7 @@ def contents(path: Path) -> dict[str, Any]:
 
 
 def few_rows_a_partition(monkeypatch: pytest.MonkeyPatch, count: int = 300) -> None:
-    monkeypatch.setattr(fm, "PARTITION_ROWS", count)
+    monkeypatch.setattr(fm, "FM_PARTITION_ROWS", count)
 
 
 @pytest.mark.parametrize(("who", "stable"), [*product(WHO, [False, True])])
@@ -207,9 +207,9 @@ async def test_segments_are_merged_without_reading_indexed_rows(
     assert {location.split("/")[-1] for location in read} == {new.path}
     await checked(path)
     # What lost many rows is joined with what is new; few deleted rows stay where they are.
-    (told,) = (await dataset.index_statistics("s_idx"))["indices"]
-    assert told["num_partitions"] == 9
-    assert 700 < told["total_docs"] < 900
+    (message,) = (await dataset.index_statistics("s_idx"))["indices"]
+    assert message["num_partitions"] == 9
+    assert 700 < message["total_docs"] < 900
 
 
 async def test_rows_of_fragments_that_an_index_lost_do_not_come_back(
@@ -336,8 +336,8 @@ async def test_small_budgets_make_small_partitions(tmp_path: Path) -> None:
     table = pa.table({"id": range(20), "s": texts})
     dataset = await alance.write_dataset(table, path)
     dataset = await dataset.create_scalar_index("s", "FM", memory_bytes=1 << 20)
-    (told,) = (await dataset.index_statistics("s_idx"))["indices"]
-    assert told["num_partitions"] == 7
+    (message,) = (await dataset.index_statistics("s_idx"))["indices"]
+    assert message["num_partitions"] == 7
     condition = "contains(s, 'c12') or contains(s, 'd3') or contains(s, 'zz')"
     assert await ids(dataset, condition) == [3]
     theirs = lance.dataset(path)

@@ -66,10 +66,10 @@ async def test_every_spoiled_file_gives_rows_that_are_asked_for_or_an_error(
             copied = await alance.dataset(place, session=session)
             for column, condition in FILTERS.items():
                 try:
-                    kept = await ids(copied, condition)
+                    row_ids = await ids(copied, condition)
                 except CorruptFileError:
                     continue
-                assert set(kept) <= set(expected[column])
+                assert set(row_ids) <= set(expected[column])
                 lines = (await plan_of(copied, condition)).index_lines
                 unused += any("not used" in line for line in lines)
     assert unused > 8
@@ -116,8 +116,8 @@ async def test_what_contradicts_itself_is_not_used(
     async with alance.Session() as session:
         dataset = await opened_with_sizes(tmp_path / "t", session)
         for condition in (FILTERS[name], f"{name} is null"):
-            kept = await ids(dataset, condition)
-            assert kept == await ids(dataset, condition, use_scalar_index=False)
+            row_ids = await ids(dataset, condition)
+            assert row_ids == await ids(dataset, condition, use_scalar_index=False)
         condition = f"{name} is null" if "has_null" in changed else FILTERS[name]
         (line,) = (await plan_of(dataset, condition)).index_lines
         assert "not used" in line

@@ -69,13 +69,13 @@ async def test_labels_are_counted_without_a_data_file(tmp_path: Path) -> None:
 async def test_explain_says_what_was_asked(tmp_path: Path) -> None:
     by_pylance(tmp_path / "t")
     dataset = await alance.dataset(tmp_path / "t")
-    asked = {
+    request = {
         "array_has(tags, 't777')": "index tags_idx (LabelList) on tags: 1 of 904 values",
         "contains(s, 'o 1234')": "index s_idx (NGram) on s: 2 of ",
         "z = 5000": "index z_idx (ZoneMap) on z: 1 of 5 zones; 8,",
         "b = 7": "index b_idx (BloomFilter) on b: 1 of 5 zones",
     }
-    for condition, line in asked.items():
+    for condition, line in request.items():
         assert line in str(await dataset.scanner(filter=condition).explain()), condition
 
 
@@ -94,8 +94,8 @@ async def test_deletes_and_prefilters_ask(tmp_path: Path) -> None:
     by_pylance(tmp_path / "t")
     dataset = await alance.dataset(tmp_path / "t")
     condition = "contains(s, '1234') and array_has_any(marks, [234, 1]) and z > 5 and b > 7"
-    kept = await ids(dataset, condition)
-    assert kept
+    row_ids = await ids(dataset, condition)
+    assert row_ids
     dataset = await dataset.delete(condition)
     assert await ids(dataset, condition) == []
     assert await ids(dataset, condition, use_scalar_index=False) == []

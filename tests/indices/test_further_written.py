@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 def contents(path: Path) -> dict[str, Any]:
     """Columns, metadata and buffers of all index files, by index; row sets as lists of rows."""
     parsers = {"bitmaps": parse_rows, "posting_list": parse_postings}
-    told: dict[str, Any] = {}
+    mapping: dict[str, Any] = {}
     for entry in entries(lance.dataset(path)):
         (file,) = (path / "_indices" / entry["uuid"]).iterdir()
         reader = LanceFileReader(str(file))
@@ -53,8 +53,8 @@ def contents(path: Path) -> dict[str, Any]:
             content = memoryview(reader.read_global_buffer(1))
             buffers.append(parse_rows(content).to_numpy().tolist())
         fields = [(field.name, field.type, field.nullable, field.metadata) for field in schema]
-        told[entry["name"]] = (file.name, fields, schema.metadata, repr(columns), buffers)
-    return told
+        mapping[entry["name"]] = (file.name, fields, schema.metadata, repr(columns), buffers)
+    return mapping
 
 
 @pytest.mark.parametrize("stable", [False, True])
@@ -218,13 +218,13 @@ async def test_columns_that_do_not_suit_are_refused(tmp_path: Path) -> None:
 async def test_an_index_is_used_by_pylance(tmp_path: Path) -> None:
     await by_alance(tmp_path / "t")
     theirs = lance.dataset(tmp_path / "t")
-    asked = {
+    request = {
         "array_has(tags, 't777')": "tags_idx",
         "contains(s, '1234')": "s_idx",
         "z = 5000": "z_idx",
         "b = 7": "b_idx",
     }
-    for condition, name in asked.items():
+    for condition, name in request.items():
         assert name in theirs.scanner(filter=condition).explain_plan(), condition
     dataset = await alance.dataset(tmp_path / "t")
     assert (await plan_of(dataset, "contains(s, '1234')")).picked
@@ -246,8 +246,8 @@ async def test_zones_of_every_type_are_those_of_pylance(tmp_path: Path, name: st
         dataset = await dataset.create_scalar_index(name, kind)
         assert contents(tmp_path / f"{kind} ours") == contents(tmp_path / f"{kind} theirs")
         condition = TYPED_FILTERS[name]
-        kept = await ids(dataset, condition)
-        assert kept == await ids(dataset, condition, use_scalar_index=False)
+        row_ids = await ids(dataset, condition)
+        assert row_ids == await ids(dataset, condition, use_scalar_index=False)
 
 
 async def test_indices_are_described_as_by_pylance(tmp_path: Path) -> None:
@@ -347,9 +347,9 @@ async def test_options_of_zones_are_those_of_pylance_and_stay(
     for condition in conditions:
         if " and " in condition or " or " in condition:
             continue
-        kept = dataset.to_table(["id"], filter=condition)
+        result = dataset.to_table(["id"], filter=condition)
         expected_rows = lance.dataset(tmp_path / "t").to_table(["id"], filter=condition)
-        assert sorted((await kept)["id"].to_pylist()) == sorted(expected_rows["id"].to_pylist())
+        assert sorted((await result)["id"].to_pylist()) == sorted(expected_rows["id"].to_pylist())
 
 
 async def record_of(dataset: alance.Dataset, name: str) -> tuple[bytes, list[str]]:

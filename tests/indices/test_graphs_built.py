@@ -14,7 +14,7 @@ import pytest
 import alance
 from alance.errors import InvalidInputError
 from alance.format.index.encoders import ProductEncoder, ScalarEncoder
-from alance.format.index.hnsw import GRAPHS, LINKS, VECTORS
+from alance.format.index.hnsw import GRAPH_VECTORS, GRAPHS_KEY, LINKS
 from alance.format.index.vector_codes import untransposed
 from alance.format.proto import vector_index_pb2
 from alance.format.table.indices import Index
@@ -91,8 +91,8 @@ async def test_pylance_finds_as_much_by_our_graphs_as_by_its_own(
         assert own >= right - (0.03 if right > 0.97 else 0.065)
     for query in clustered(20, 98, dtype):
         ours = await dataset.nearest("v", query, 10, columns=["id"], nprobes=2, ef=40)
-        found = search(tmp_path / "ours", query, nprobes=2, ef=40)
-        assert len(set(ours["id"].to_pylist()) & set(found)) >= 9
+        hits = search(tmp_path / "ours", query, nprobes=2, ef=40)
+        assert len(set(ours["id"].to_pylist()) & set(hits)) >= 9
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -112,8 +112,8 @@ async def test_compaction_by_pylance_moves_our_graphs(
         options: SearchArguments = {"nprobes": 2, "ef": 100, "refine_factor": 5}
         near = await dataset.nearest("v", query, 10, columns=["id"], **options)
         right = await dataset.nearest("v", query, 10, columns=["id"], use_index=False)
-        both = set(near["id"].to_pylist()) & set(right["id"].to_pylist())
-        assert len(both) >= 8
+        pair = set(near["id"].to_pylist()) & set(right["id"].to_pylist())
+        assert len(pair) >= 8
         assert len(set(search(path, query, **options)) & set(right["id"].to_pylist())) >= 8
 
 
@@ -121,10 +121,10 @@ async def test_graphs_are_told_as_they_were_asked_for(tmp_path: Path) -> None:
     options = {"m": 4, "ef_construction": 30, "max_level": 3, "num_partitions": 2}
     dataset = await built(tmp_path / "t", table(clustered(2000, 1)), "IVF_HNSW_SQ", **options)
     rows, metadata = await index_file(tmp_path / "t")
-    told = [json.loads(text) for text in json.loads(metadata[GRAPHS])]
-    assert len(told) == 2
+    documents = [json.loads(text) for text in json.loads(metadata[GRAPHS_KEY])]
+    assert len(documents) == 2
     first = 0
-    for graph in told:
+    for graph in documents:
         assert graph["params"]["m"] == 4
         assert graph["params"]["ef_construction"] == 30
         assert graph["params"]["max_level"] == 3
@@ -135,7 +135,7 @@ async def test_graphs_are_told_as_they_were_asked_for(tmp_path: Path) -> None:
             most = 12 if number == 0 else 4  # 8, and some to rows that none lead to
             assert max(map(len, level[LINKS].to_pylist()), default=0) <= most
             if number == 0:
-                assert level[VECTORS].to_pylist() == list(range(len(level)))
+                assert level[GRAPH_VECTORS].to_pylist() == list(range(len(level)))
         first += levels[-1]
     assert first == rows.num_rows
     message = dataset._snapshot.manifest.indices[0]
@@ -171,7 +171,7 @@ async def test_distances_of_links_are_those_of_stored_rows(
     vectors = stored_vectors(stored, training.encoder)
     lengths = np.linalg.norm(vectors, axis=1)
     for row, links, distances in zip(
-        *(rows[name].to_pylist()[:50] for name in (VECTORS, LINKS, "_distance")), strict=True
+        *(rows[name].to_pylist()[:50] for name in (GRAPH_VECTORS, LINKS, "_distance")), strict=True
     ):
         products = vectors[links] @ vectors[row]
         right = ((vectors[links] - vectors[row]) ** 2).sum(1)
@@ -255,7 +255,7 @@ async def test_compaction_brings_graphs_along(tmp_path: Path, kind: str, writer:
         await (await alance.dataset(path)).create_index("v", kind, **options)
     else:
         lance.dataset(path).create_index("v", kind, **options)  # type: ignore[arg-type]
-    before, told = await index_file(path)
+    before, message = await index_file(path)
     exact = {"column": "v", "q": values[0], "k": 3000, "use_index": False}
     far = lance.dataset(path).to_table(["id", "_distance"], nearest=exact)["id"].to_pylist()
     near_first = ((values[:, None] - values[None, :3]) ** 2).sum(2).argmin(1) == 0
@@ -270,19 +270,19 @@ async def test_compaction_brings_graphs_along(tmp_path: Path, kind: str, writer:
     (new,) = {file.parent.name for file in (path / "_indices").glob("*/*")} - old
     reader = await alance.FileReader.open(path / "_indices" / new / "index.idx")
     after = await reader.to_table()
-    shapes = [json.loads(text) for text in json.loads(told[GRAPHS])]
-    kept = sum(shape["level_offsets"][-1] for shape in shapes[1:])
-    assert after.slice(after.num_rows - kept) == before.slice(before.num_rows - kept)
+    shapes = [json.loads(text) for text in json.loads(message[GRAPHS_KEY])]
+    total = sum(shape["level_offsets"][-1] for shape in shapes[1:])
+    assert after.slice(after.num_rows - total) == before.slice(before.num_rows - total)
     assert after.num_rows < before.num_rows
     for query in clustered(20, 99):
         exact_ids = search(path, query, use_index=False)
-        found = search(path, query, nprobes=3, ef=60, refine_factor=5)
-        assert len(set(found) & set(exact_ids)) >= 8
+        hits = search(path, query, nprobes=3, ef=60, refine_factor=5)
+        assert len(set(hits) & set(exact_ids)) >= 8
         ours = await dataset.nearest(
             "v", query, 10, columns=["id"], nprobes=3, ef=60, refine_factor=5
         )
-        assert len(set(ours["id"].to_pylist()) & set(found)) >= 9
-        assert not set(gone) & set(found)
+        assert len(set(ours["id"].to_pylist()) & set(hits)) >= 9
+        assert not set(gone) & set(hits)
 
 
 @pytest.mark.parametrize("version", ["2.0", "2.2"])

@@ -69,22 +69,24 @@ async def test_numbers_of_indices_are_those_of_pylance(folder: Path) -> None:
     ours = await alance.dataset(folder, session=alance.Session())
     for options in [scan for scan in SCANS for _ in range(2)]:  # cold and warm
         expected: list[Any] = []
-        told: list[ScanStatistics] = []
+        scan_statistics: list[ScanStatistics] = []
         theirs.scanner(scan_stats_callback=expected.append, **options).to_table()
-        await ours.scanner(scan_stats_callback=told.append, **options).to_table()
-        assert numbers(told[0]) == numbers(expected[0]) | COMPARED.get(str(options), {}), options
-        assert told[0].all_times.keys() == {"scan", "requests", "threads", "queue"}
-        assert told[0].all_times["scan"] >= told[0].all_times["requests"] >= 0
+        await ours.scanner(scan_stats_callback=scan_statistics.append, **options).to_table()
+        assert numbers(scan_statistics[0]) == numbers(expected[0]) | COMPARED.get(
+            str(options), {}
+        ), options
+        assert scan_statistics[0].all_times.keys() == {"scan", "requests", "threads", "queue"}
+        assert scan_statistics[0].all_times["scan"] >= scan_statistics[0].all_times["requests"] >= 0
 
 
 async def test_a_posting_list_is_one_part(folder: Path) -> None:
     """pylance counts a term's length besides its list."""
     dataset = await alance.dataset(folder, session=alance.Session())
-    told: list[ScanStatistics] = []
+    scan_statistics: list[ScanStatistics] = []
     for text in ("word3", "word3", "word3 other2"):
-        options: Any = {"full_text_query": text, "scan_stats_callback": told.append}
+        options: Any = {"full_text_query": text, "scan_stats_callback": scan_statistics.append}
         await dataset.scanner(**options).to_table()
-    assert [tuple(numbers(statistics).values()) for statistics in told] == [
+    assert [tuple(numbers(statistics).values()) for statistics in scan_statistics] == [
         (1, 1, 769, 0, 1),
         (0, 0, 769, 1, 0),
         (0, 1, 2769, 1, 1),

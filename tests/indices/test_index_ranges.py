@@ -55,11 +55,11 @@ async def test_pylance_and_alance_find_the_same_rows(
     for condition in CONDITIONS:
         assert "i_idx" in theirs.scanner(filter=condition).explain_plan()
         assert "index i_idx" in str(await dataset.scanner(filter=condition).explain())
-        found = [
+        result = [
             theirs.scanner(["id"], filter=condition, use_scalar_index=used).to_table()["id"]
             for used in (True, False)
         ]
-        assert sorted(found[0].to_pylist()) == sorted(found[1].to_pylist()) != []
+        assert sorted(result[0].to_pylist()) == sorted(result[1].to_pylist()) != []
     assert theirs.stats.index_stats("i_idx")["num_indices"] == 1
 
 
@@ -144,8 +144,8 @@ async def test_a_bitmap_whose_commit_is_ruled_out_leaves_the_runs_of_its_parts(
     lance.dataset(tmp_path).optimize.compact_files()
     with pytest.raises(RetryableConflictError):
         await IndexBuild.commit(dataset, plan, segment)
-    left = {path.name for path in (tmp_path / "_indices").rglob("*") if path.is_file()}
-    assert left == {part.path.rpartition("/")[2] for part in parts}
+    names = {path.name for path in (tmp_path / "_indices").rglob("*") if path.is_file()}
+    assert names == {part.path.rpartition("/")[2] for part in parts}
     with pytest.raises(InvalidInputError, match="each range of one list once"):
         await IndexBuild.merge(dataset, plan, parts, pages[1:])
 
@@ -167,13 +167,13 @@ async def test_what_killed_attempts_have_left_goes_with_the_commit(
         await ranges[0].execute(dataset)
     pages = [await each.execute(dataset) for each in ranges]
     segment = await IndexBuild.merge(dataset, plan, parts, pages)
-    left = {path.name for path in (tmp_path / "_indices").rglob("*") if path.is_file()}
+    names = {path.name for path in (tmp_path / "_indices").rglob("*") if path.is_file()}
     files = {file.path for file in segment.record.files}
-    assert len(left) > len(files)
+    assert len(names) > len(files)
     dataset = await IndexBuild.commit(dataset, plan, segment)
-    left = {path.name for path in (tmp_path / "_indices").rglob("*") if path.is_file()}
-    assert files <= left
-    assert len(left - files) == (1 if kind == "BITMAP" else 0)  # a run is in no index's folder
+    names = {path.name for path in (tmp_path / "_indices").rglob("*") if path.is_file()}
+    assert files <= names
+    assert len(names - files) == (1 if kind == "BITMAP" else 0)  # a run is in no index's folder
     await dataset.validate()
 
 
@@ -220,8 +220,8 @@ def test_page_tables_that_contradict_their_files() -> None:
     batch = pa.RecordBatch.from_pydict(columns)
 
     def parse(listed: object, num_rows: dict[str, int]) -> Any:
-        told = {"batch_size": "4", RANGE_PARTITIONED: "true", FILE_PAGES: json.dumps(listed)}
-        return parse_page_table(batch, told, num_rows)
+        message = {"batch_size": "4", RANGE_PARTITIONED: "true", FILE_PAGES: json.dumps(listed)}
+        return parse_page_table(batch, message, num_rows)
 
     files = {"part_7_page_data.lance": 5, "part_2_page_data.lance": 3}
     table = parse([[7, 2], [2, 1]], files)

@@ -92,9 +92,9 @@ async def test_counts_of_some_fragments_and_with_limits(tmp_path: Path, stable: 
             {"offset": 100_000},
             {"offset": 3, "limit": 100},
         ):
-            asked: dict[str, Any] = {"filter": condition, **options}
-            counted = await dataset.scanner(["id"], **asked).count_rows()
-            scanned = await dataset.to_table(["id"], use_scalar_index=False, **asked)
+            entries: dict[str, Any] = {"filter": condition, **options}
+            counted = await dataset.scanner(["id"], **entries).count_rows()
+            scanned = await dataset.to_table(["id"], use_scalar_index=False, **entries)
             assert counted == scanned.num_rows, (condition, options)
 
 

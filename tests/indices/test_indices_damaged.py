@@ -35,7 +35,7 @@ async def test_every_spoiled_file_gives_the_rows_of_a_scan_or_an_error(tmp_path:
     table(tmp_path / "t")
     dataset = await alance.dataset(tmp_path / "t")
     expected = {
-        column: await ids(dataset, one, use_scalar_index=False) for column, one in FILTERS.items()
+        column: await ids(dataset, item, use_scalar_index=False) for column, item in FILTERS.items()
     }
     wrong, unused = [], 0
     for place, name in spoiled_copies(tmp_path / "t", 60, seed=7):
@@ -43,11 +43,11 @@ async def test_every_spoiled_file_gives_the_rows_of_a_scan_or_an_error(tmp_path:
             copied = await alance.dataset(place, session=session)
             for column, condition in FILTERS.items():
                 try:
-                    found = await ids(copied, condition)
+                    row_ids = await ids(copied, condition)
                 except alance.CorruptFileError:
                     continue
-                assert set(found) <= set(expected[column])  # never a row that is not asked for
-                if found != expected[column]:
+                assert set(row_ids) <= set(expected[column])  # never a row that is not asked for
+                if row_ids != expected[column]:
                     wrong.append((name, place.name))
                 lines = (await plan_of(copied, condition)).index_lines
                 unused += any("not used" in line for line in lines)
@@ -61,10 +61,10 @@ async def test_an_index_of_other_rows_is_found_out(tmp_path: Path) -> None:
         lance.write_dataset(values, tmp_path / name, max_rows_per_file=4_000)
         dataset = await alance.dataset(tmp_path / name)
         await dataset.create_scalar_index("i", "BTREE")
-    mine, other = (next((tmp_path / name / "_indices").iterdir()) for name in ("one", "other"))
+    ours, other = (next((tmp_path / name / "_indices").iterdir()) for name in ("one", "other"))
     for file in other.iterdir():
-        assert file.stat().st_size == (mine / file.name).stat().st_size
-        shutil.copy(file, mine / file.name)
+        assert file.stat().st_size == (ours / file.name).stat().st_size
+        shutil.copy(file, ours / file.name)
     async with alance.Session() as session:
         dataset = await alance.dataset(tmp_path / "one", session=session)
         for condition in ("i = 5", "i = 5 and id > 10"):
@@ -80,7 +80,7 @@ async def test_missing_index_files_cost_no_rows(tmp_path: Path, column: str) -> 
     table(tmp_path / "t")
     dataset = await alance.dataset(tmp_path / "t")
     expected = await ids(dataset, FILTERS[column], use_scalar_index=False)
-    (uuid,) = (one["uuid"] for one in dataset.list_indices() if one["fields"] == [column])
+    (uuid,) = (index["uuid"] for index in dataset.list_indices() if index["fields"] == [column])
     shutil.rmtree(tmp_path / "t" / "_indices" / uuid)
     async with alance.Session() as session:
         dataset = await alance.dataset(tmp_path / "t", session=session)
@@ -90,8 +90,8 @@ async def test_missing_index_files_cost_no_rows(tmp_path: Path, column: str) -> 
         assert "not used: " in line
         with pytest.raises(alance.NotFoundError):
             await dataset.index_statistics(f"{column}_idx")
-        made = await dataset.create_scalar_index(column, "BTREE")
-        assert (await plan_of(made, FILTERS[column])).picked or column == "s"
+        indexed = await dataset.create_scalar_index(column, "BTREE")
+        assert (await plan_of(indexed, FILTERS[column])).picked or column == "s"
 
 
 def test_damaged_row_sets_are_refused() -> None:

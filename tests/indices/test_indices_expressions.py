@@ -59,9 +59,9 @@ async def test_a_pyarrow_expression_gets_the_rows_of_a_scan(
         by_pylance(base)
     dataset = await alance.dataset(base)
     condition = {**USED, **SCANNED}[name]
-    found = await dataset.to_table(["id"], filter=condition)
-    assert found.equals(await dataset.to_table(["id"], filter=condition, use_scalar_index=False))
-    assert found.num_rows or name in ("null literal",)
+    table = await dataset.to_table(["id"], filter=condition)
+    assert table.equals(await dataset.to_table(["id"], filter=condition, use_scalar_index=False))
+    assert table.num_rows or name in ("null literal",)
     plan = await plan_scan(dataset._snapshot, ["id"], ScanOptions(filter=condition))
     assert bool(plan.index_lines) == (name in USED), plan.index_lines
 
@@ -76,11 +76,11 @@ def test_what_is_implied_is_true_wherever_the_expression_is(name: str) -> None:
         return
     (batch,) = table.combine_chunks().to_batches()
     mask = ArrowCondition(condition).with_float_order(batch.schema).evaluate(batch)
-    kept = set(batch.filter(pc.fill_null(mask, False))["id"].to_pylist())
+    ids = set(batch.filter(pc.fill_null(mask, False))["id"].to_pylist())
     rows_implied = batch.filter(pc.fill_null(implied.node.evaluate(batch), False))
-    assert kept <= set(rows_implied["id"].to_pylist())
+    assert ids <= set(rows_implied["id"].to_pylist())
     if implied.is_true:
-        assert kept == set(rows_implied["id"].to_pylist())
+        assert ids == set(rows_implied["id"].to_pylist())
 
 
 def test_names_that_look_like_something_else() -> None:

@@ -70,9 +70,9 @@ CHANGES: dict[str, tuple[Ours, Theirs]] = {
 
 def filters_of(change: str) -> tuple[str, ...]:
     if change == "rename":
-        return tuple(one.replace("i ", "k ") for one in ("i = 5", "i < 10", "i is null"))
+        return tuple(name.replace("i ", "k ") for name in ("i = 5", "i < 10", "i is null"))
     if change == "drop":
-        return tuple(one for one in FILTERS if "i " not in one and "i)" not in one)
+        return tuple(item for item in FILTERS if "i " not in item and "i)" not in item)
     return FILTERS
 
 
@@ -126,21 +126,21 @@ async def test_builders_on_both_sides(tmp_path: Path) -> None:
     stale = await alance.dataset(path)
     lance.write_dataset(rows(100, 90_000), path, mode="append")
     lance.dataset(path).update({"i": "77"}, where="id = 3")
-    made = await stale.create_scalar_index("i", "BTREE")
+    indexed = await stale.create_scalar_index("i", "BTREE")
     assert coverage(path) == {"i_idx": [[0, 1, 2]]}
     await agree(path)
     again = await alance.dataset(path)
     lance.dataset(path).optimize.compact_files()
-    made = await again.create_scalar_index("s", "BITMAP")
-    assert made.version == lance.dataset(path).version
+    indexed = await again.create_scalar_index("s", "BITMAP")
+    assert indexed.version == lance.dataset(path).version
     await agree(path)
 
 
 async def test_two_of_the_same_name(tmp_path: Path) -> None:
     path = tmp_path / "t"
     lance.write_dataset(rows(2_000), path)
-    one, other = await alance.dataset(path), await alance.dataset(path)
-    await one.create_scalar_index("i", "BTREE")
-    made = await other.create_scalar_index("i", "BITMAP")
-    assert [entry["type"] for entry in made.list_indices()] == ["Bitmap"]
+    item, other = await alance.dataset(path), await alance.dataset(path)
+    await item.create_scalar_index("i", "BTREE")
+    indexed = await other.create_scalar_index("i", "BITMAP")
+    assert [entry["type"] for entry in indexed.list_indices()] == ["Bitmap"]
     assert coverage(path) == {"i_idx": [[0]]}

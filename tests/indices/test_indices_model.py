@@ -143,9 +143,9 @@ def test_filters_give_the_same(
                 else:
                     dataset = await dataset.optimize.optimize_indices(num_indices_to_merge=0)
             for condition in asked:
-                found = await dataset.to_table(["id"], filter=condition)
+                rows = await dataset.to_table(["id"], filter=condition)
                 plain = await dataset.to_table(["id"], filter=condition, use_scalar_index=False)
-                assert found.equals(plain), condition
+                assert rows.equals(plain), condition
                 assert await dataset.count_rows(condition) == plain.num_rows, condition
                 first = dataset._snapshot.handles[0].id
                 part = {"filter": condition, "fragments": [first]}
@@ -175,11 +175,11 @@ def test_sorting_in_parts_is_sorting(values: list[float | None], memory: int, si
 
         pool = DecodePool(2)
         try:
-            found = [one async for one in RowSorter(pool, memory).sorted(batches(), schema)]
+            output = [batch async for batch in RowSorter(pool, memory).sorted(batches(), schema)]
         finally:
             await pool.aclose()
-        return pa.Table.from_batches(found, schema)
+        return pa.Table.from_batches(output, schema)
 
-    found = asyncio.run(run())
+    output = asyncio.run(run())
     order = pc.array_sort_indices(total_order(whole.column(0)), null_placement="at_start")
-    assert found["ids"].to_pylist() == whole.take(order).column(1).to_pylist()
+    assert output["ids"].to_pylist() == whole.take(order).column(1).to_pylist()

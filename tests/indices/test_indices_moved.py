@@ -37,12 +37,12 @@ LABELS = [["a", "b"], ["b"], [], None, ["c", None], ["a"]]
 def unindexed(path: Path) -> dict[str, int]:
     """Rows that pylance says each index does not cover."""
     dataset = lance.dataset(path)
-    names = {one["name"] for one in entries(dataset)}
+    names = {entry["name"] for entry in entries(dataset)}
     return {name: dataset.stats.index_stats(name)["num_unindexed_rows"] for name in names}
 
 
 def index_files(path: Path) -> set[str]:
-    return {str(one) for one in (path / "_indices").glob("*/*")}
+    return {str(file) for file in (path / "_indices").glob("*/*")}
 
 
 @st.composite
@@ -79,12 +79,12 @@ def test_the_nth_live_row_of_a_group_is_the_nth_row_of_its_new_fragments(
             for row in range(num_rows)
             if row not in deleted
         ]
-        there = [(one.id << 32) + row for one in new for row in range(one.num_rows)]
-        expected |= dict(zip(live, there, strict=True))
+        values = [(item.id << 32) + row for item in new for row in range(item.num_rows)]
+        expected |= dict(zip(live, values, strict=True))
         fragments = [OldFragment(a, b, np.array(sorted(c), np.int64)) for a, b, c in old]
         parts.append((fragments, new))
     every = [(number << 32) + row for number in range(32) for row in range(12)]
-    every = [one for one in every if one in expected or one >> 32 not in staying]
+    every = [item for item in every if item in expected or item >> 32 not in staying]
     order = np.random.default_rng(0).permutation(len(every))
     addresses = np.array(every, np.int64)[order]
     moved, is_kept = AddressMap.of(parts, staying).moved(addresses)
@@ -136,15 +136,15 @@ async def test_labels_are_moved(tmp_path: Path, stable: bool) -> None:
     dataset.create_scalar_index("l", "LABEL_LIST")
     dataset.delete("id % 7 = 2 or id < 20")
     shutil.copytree(path, tmp_path / "theirs")
-    made = await (await alance.dataset(path)).optimize.compact_files()
+    compacted = await (await alance.dataset(path)).optimize.compact_files()
     lance.dataset(tmp_path / "theirs").optimize.compact_files()
-    assert made.summary["warnings"] == []
+    assert compacted.summary["warnings"] == []
     assert unindexed(path) == {"l_idx": 0}
     assert content(path) == content(tmp_path / "theirs")
-    for asked in ("array_has_any(l, ['a'])", "array_has_all(l, ['a', 'b'])", "l is null"):
-        found = lance.dataset(path).to_table(["id"], filter=asked)
-        expected = lance.dataset(path).to_table(["id"], filter=asked, use_scalar_index=False)
-        assert found.equals(expected)
+    for name in ("array_has_any(l, ['a'])", "array_has_all(l, ['a', 'b'])", "l is null"):
+        rows = lance.dataset(path).to_table(["id"], filter=name)
+        expected = lance.dataset(path).to_table(["id"], filter=name, use_scalar_index=False)
+        assert rows.equals(expected)
 
 
 async def test_fragments_of_an_index_that_cannot_follow_stay(tmp_path: Path) -> None:
@@ -154,17 +154,17 @@ async def test_fragments_of_an_index_that_cannot_follow_stay(tmp_path: Path) -> 
     lance.dataset(path).create_scalar_index("t", "INVERTED", format_version=3, block_size=256)
     lance.write_dataset(table.slice(0, 20), path, mode="append", max_rows_per_file=10)
     dataset = await alance.dataset(path)
-    made = await dataset.optimize.compact_files()
-    (warning,) = made.summary["warnings"]
+    compacted = await dataset.optimize.compact_files()
+    (warning,) = compacted.summary["warnings"]
     assert "'t_idx'" in warning
     assert "uncover_indices=True" in warning
     assert coverage(path) == {"t_idx": [[0, 1, 2, 3]]}
-    assert len(made.fragments) == 5
-    found = lance.dataset(path).to_table(full_text_query="word3")
-    assert found.num_rows == 9
-    made = await made.optimize.compact_files(uncover_indices=True)
-    assert len(made.fragments) == 2, "other neighbours have other indices"
-    (warning,) = made.summary["warnings"]
+    assert len(compacted.fragments) == 5
+    rows = lance.dataset(path).to_table(full_text_query="word3")
+    assert rows.num_rows == 9
+    compacted = await compacted.optimize.compact_files(uncover_indices=True)
+    assert len(compacted.fragments) == 2, "other neighbours have other indices"
+    (warning,) = compacted.summary["warnings"]
     assert "no longer covers 4 fragments" in warning
     assert lance.dataset(path).to_table(full_text_query="word3").num_rows == 9
 
@@ -175,19 +175,19 @@ async def test_with_stable_row_ids_indices_of_all_kinds_follow(tmp_path: Path) -
     lance.write_dataset(table, path, max_rows_per_file=10, enable_stable_row_ids=True)
     lance.dataset(path).create_scalar_index("t", "INVERTED")
     lance.dataset(path).delete("id % 10 = 3")
-    made = await (await alance.dataset(path)).optimize.compact_files()
-    assert made.summary["warnings"] == []
+    compacted = await (await alance.dataset(path)).optimize.compact_files()
+    assert compacted.summary["warnings"] == []
     assert unindexed(path) == {"t_idx": 0}
-    found = lance.dataset(path).to_table(full_text_query="word4")["id"].to_pylist()
-    assert sorted(found) == [4, 11, 18, 25, 32, 39]
+    values = lance.dataset(path).to_table(full_text_query="word4")["id"].to_pylist()
+    assert sorted(values) == [4, 11, 18, 25, 32, 39]
 
 
 async def test_zone_maps_lose_what_is_rewritten(tmp_path: Path) -> None:
     path = tmp_path / "t"
     lance.write_dataset(pa.table({"id": range(40)}), path, max_rows_per_file=10)
     lance.dataset(path).create_scalar_index("id", "ZONEMAP")
-    made = await (await alance.dataset(path)).optimize.compact_files()
-    assert "no longer covers 4 fragments" in made.summary["warnings"][0]
+    compacted = await (await alance.dataset(path)).optimize.compact_files()
+    assert "no longer covers 4 fragments" in compacted.summary["warnings"][0]
     assert coverage(path) == {"id_idx": [[]]}
     assert lance.dataset(path).to_table(filter="id = 7").num_rows == 1
 
@@ -197,10 +197,10 @@ async def test_what_an_index_covers_in_part_is_no_neighbour_of_the_rest(tmp_path
     lance.write_dataset(pa.table({"id": range(20)}), path, max_rows_per_file=5)
     lance.dataset(path).create_scalar_index("id", "BTREE")
     lance.write_dataset(pa.table({"id": range(20, 26)}), path, mode="append", max_rows_per_file=3)
-    made = await (await alance.dataset(path)).optimize.compact_files()
+    compacted = await (await alance.dataset(path)).optimize.compact_files()
     assert coverage(path) == {"id_idx": [[6]]}
-    assert [one.physical_rows for one in made.fragments] == [20, 6]
-    assert await ids(made, "id in (7, 22)") == [7, 22]
+    assert [fragment.physical_rows for fragment in compacted.fragments] == [20, 6]
+    assert await ids(compacted, "id in (7, 22)") == [7, 22]
 
 
 async def test_results_of_several_processes_are_committed_one_after_the_other(
@@ -211,11 +211,11 @@ async def test_results_of_several_processes_are_committed_one_after_the_other(
     dataset = await alance.dataset(path)
     options = {"target_rows_per_fragment": 4_000, "materialize_deletions_threshold": 0.01}
     plan = await Compaction.plan(dataset, **options)  # type: ignore[arg-type]
-    results = [pickle.loads(pickle.dumps(await one.execute(dataset))) for one in plan.tasks]
+    results = [pickle.loads(pickle.dumps(await task.execute(dataset))) for task in plan.tasks]
     assert len(results) == 2
-    made = await Compaction.commit(dataset, results[1:])
-    made = await Compaction.commit(made, results[:1])
-    assert made.summary["warnings"] == []
+    committed = await Compaction.commit(dataset, results[1:])
+    committed = await Compaction.commit(committed, results[:1])
+    assert committed.summary["warnings"] == []
     await agree(path)
 
 
@@ -239,12 +239,12 @@ async def test_an_index_that_cannot_be_read_is_an_error_that_says_what_to_do(
     assert any("uncover_indices=True" in note for note in caught.value.__notes__)
     assert len(list((path / "data").iterdir())) == 4, "no new file stays"
     assert index_files(path) == files
-    made = await (await alance.dataset(path)).optimize.compact_files(uncover_indices=True)
-    assert made.version > before
-    (warning,) = made.summary["warnings"]
+    compacted = await (await alance.dataset(path)).optimize.compact_files(uncover_indices=True)
+    assert compacted.version > before
+    (warning,) = compacted.summary["warnings"]
     assert "index 'id_idx' no longer covers 4 fragments" in warning
     assert coverage(path) == {"id_idx": [[]], "s_idx": [[5]]}, "ids are reserved once more"
-    assert await ids(made, "id = 7") == [7]
+    assert await ids(compacted, "id = 7") == [7]
 
 
 async def test_a_change_meanwhile_leaves_no_index_files(tmp_path: Path) -> None:
@@ -252,7 +252,7 @@ async def test_a_change_meanwhile_leaves_no_index_files(tmp_path: Path) -> None:
     by_pylance(path)
     dataset = await alance.dataset(path)
     plan = await Compaction.plan(dataset)
-    results = [await one.execute(dataset) for one in plan.tasks]
+    results = [await task.execute(dataset) for task in plan.tasks]
     files = index_files(path)
     await dataset.delete("id = 7")
     with pytest.raises(RetryableConflictError):
@@ -265,11 +265,11 @@ async def test_an_append_meanwhile_changes_nothing(tmp_path: Path) -> None:
     theirs = by_pylance(path)
     dataset = await alance.dataset(path)
     plan = await Compaction.plan(dataset)
-    results = [await one.execute(dataset) for one in plan.tasks]
+    results = [await task.execute(dataset) for task in plan.tasks]
     more: Any = theirs.to_table(limit=10)
     lance.write_dataset(more, path, mode="append")
-    made = await Compaction.commit(dataset, results)
+    committed = await Compaction.commit(dataset, results)
     assert [len(parts[0]) for parts in coverage(path).values()] == [1] * 5
     assert set(unindexed(path).values()) == {10}
-    await made.validate()
+    await committed.validate()
     await agree(path)

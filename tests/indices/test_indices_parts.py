@@ -55,7 +55,9 @@ async def in_parts(dataset: alance.Dataset, column: str, kind: str, **options: A
     """The dataset with an index, by four steps with pickles in between."""
     plan = pickled_copy(await IndexBuild.plan(dataset, column, kind, task_bytes=20_000, **options))
     assert plan.num_tasks() > 1
-    parts = [pickled_copy(await pickled_copy(one).execute(dataset)) for one in reversed(plan.tasks)]
+    parts = [
+        pickled_copy(await pickled_copy(task).execute(dataset)) for task in reversed(plan.tasks)
+    ]
     segment = pickled_copy(await IndexBuild.merge(dataset, plan, parts, memory_bytes=1 << 16))
     return await IndexBuild.commit(dataset, plan, segment)
 
@@ -86,11 +88,11 @@ async def test_they_are_those_made_at_once(
     await agree(tmp_path / "parts")
     for condition, name in (("i = 37", "i_idx"), ("s = 'v3'", "s_idx"), ("i is null", "i_idx")):
         assert name in theirs.scanner(filter=condition).explain_plan()
-        found = [
+        result = [
             theirs.scanner(["id"], filter=condition, use_scalar_index=used).to_table()["id"]
             for used in (True, False)
         ]
-        assert sorted(found[0].to_pylist()) == sorted(found[1].to_pylist()) != []
+        assert sorted(result[0].to_pylist()) == sorted(result[1].to_pylist()) != []
     assert not list((tmp_path / "parts" / "_indices").glob("*/*.run"))
     lance.write_dataset(rows(500, 90_000), tmp_path / "parts", mode="append")
     lance.dataset(tmp_path / "parts").optimize.optimize_indices()
@@ -155,7 +157,7 @@ async def test_any_runs_are_merged_in_order(data: st.DataObject, memory: int) ->
         part = IndexPart("a", "BTree", 1, (), path, len(run), blocks)
         parts.append(replace(part, firsts=firsts, stride=stride))
     merger = RunMerger(dataset._snapshot, schema, memory)
-    found = [batch async for batch in merger.merged(parts)]
+    result = [batch async for batch in merger.merged(parts)]
     size = data.draw(st.integers(1, 4_000))
     ranges = cut_ranges("a", "BTree", 1, kind, parts, range_bytes=size, memory_bytes=memory)
     cut = [
@@ -163,10 +165,10 @@ async def test_any_runs_are_merged_in_order(data: st.DataObject, memory: int) ->
     ]
     await alance.drop(dataset.uri)
     if not number:
-        assert found == []
+        assert result == []
         return
     expected = sort_parts([run for run in runs if run.num_rows])
-    assert pa.concat_batches(found).column(1) == expected.column(1)
+    assert pa.concat_batches(result).column(1) == expected.column(1)
     if ranges:
         assert pa.concat_batches(cut).column(1) == expected.column(1)
 
@@ -215,11 +217,11 @@ async def test_a_task_that_is_run_twice_and_what_is_left(tmp_path: Path) -> None
     assert lance.dataset(tmp_path / "t").version == 1
     segment = await IndexBuild.merge(dataset, plan, parts)
     dataset = await IndexBuild.commit(dataset, plan, segment)
-    left = [path for path in (tmp_path / "t/_indices").rglob("*") if path.is_file()]
-    assert len(left) == 1 + 2 + 2
+    paths = [path for path in (tmp_path / "t/_indices").rglob("*") if path.is_file()]
+    assert len(paths) == 1 + 2 + 2
     await dataset.cleanup_old_versions(older_than=timedelta(0), delete_unverified=True)
-    left = [path for path in (tmp_path / "t/_indices").rglob("*") if path.is_file()]
-    assert sorted(path.name for path in left) == ["page_data.lance", "page_lookup.lance"]
+    paths = [path for path in (tmp_path / "t/_indices").rglob("*") if path.is_file()]
+    assert sorted(path.name for path in paths) == ["page_data.lance", "page_lookup.lance"]
     await agree(tmp_path / "t", ("i = 37", "i is null"))
 
 
@@ -242,10 +244,10 @@ async def test_others_rewrite_fragments_meanwhile(tmp_path: Path, kind: str, sta
     dataset = await dataset.checkout_latest()
     plan = await IndexBuild.plan(dataset, "i", kind, task_bytes=1, done=parts)
     assert 0 < len(plan.parts) < 4
-    old = {one.id for part in plan.parts for one in part.fragments}
-    assert not old & {one.id for task in plan.tasks for one in task.fragments}
-    made = [await task.execute(dataset) for task in plan.tasks]
-    segment = await IndexBuild.merge(dataset, plan, made)
+    old = {fragment.id for part in plan.parts for fragment in part.fragments}
+    assert not old & {fragment.id for task in plan.tasks for fragment in task.fragments}
+    mergeds = [await task.execute(dataset) for task in plan.tasks]
+    segment = await IndexBuild.merge(dataset, plan, mergeds)
     await IndexBuild.commit(dataset, plan, segment)
     dataset = await agree(path, ("i = 37", f"i = {3500 * 37 % 5000}", "i is null", "i < 20"))
     assert (await plan_of(dataset, "i = 37")).picked
@@ -263,7 +265,7 @@ async def test_rows_that_come_meanwhile_are_scanned(tmp_path: Path) -> None:
     assert index["fragment_ids"] == {0, 1, 2}
     assert dataset.version == 3
     dataset = await agree(tmp_path / "t", ("i = 37", "i in (1, 2)"))
-    assert any(one >= 50_000 for one in await ids(dataset, "i < 500"))
+    assert any(item >= 50_000 for item in await ids(dataset, "i < 500"))
 
 
 async def test_a_damaged_part(tmp_path: Path) -> None:
@@ -310,7 +312,7 @@ async def test_an_empty_table(tmp_path: Path) -> None:
         segment = await IndexBuild.merge(dataset, plan, [])
         dataset = await IndexBuild.commit(dataset, plan, segment)
     assert lance.dataset(tmp_path / "t").count_rows("v = 3") == 0
-    assert bitmap.FILE in {one.name for one in (tmp_path / "t").rglob("*.lance")}
+    assert bitmap.BITMAP_FILE in {path.name for path in (tmp_path / "t").rglob("*.lance")}
 
 
 async def test_on_a_store_far_away(lab: Lab) -> None:
@@ -324,7 +326,7 @@ async def test_on_a_store_far_away(lab: Lab) -> None:
         parts = [await task.execute(dataset) for task in plan.tasks]
         with lab.recording() as seen:
             segment = await IndexBuild.merge(dataset, plan, parts, memory_bytes=32 << 20)
-        runs = [one for one in seen.records if ".run" in one["key"]]
+        runs = [record for record in seen.records if ".run" in record["key"]]
         assert len(runs) == len(parts) == 4
         dataset = await IndexBuild.commit(dataset, plan, segment)
         assert await dataset.count_rows("v = 77") == 1
@@ -338,12 +340,12 @@ def test_an_index_is_built_in_parts_without_await(tmp_path: Path) -> None:
     lance.write_dataset(rows(1_000), tmp_path / "t", max_rows_per_file=400)
     dataset = sync.dataset(tmp_path / "t")
     plan = pickled_copy(sync.IndexBuild.plan(dataset, "i", "BTREE", task_bytes=1))
-    parts = [pickled_copy(one).execute(dataset) for one in plan.tasks]
+    parts = [pickled_copy(task).execute(dataset) for task in plan.tasks]
     merged: list[int] = []
     segment = sync.IndexBuild.merge(dataset, plan, parts, on_rows=merged.append)
     dataset = sync.IndexBuild.commit(dataset, plan, segment)
     assert (len(parts), sum(merged)) == (3, 1_000)
-    assert [one["name"] for one in dataset.list_indices()] == ["i_idx"]
+    assert [index["name"] for index in dataset.list_indices()] == ["i_idx"]
 
 
 @given(st.lists(st.lists(st.integers(0, 2**34), max_size=30), min_size=1, max_size=4))

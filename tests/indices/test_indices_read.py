@@ -64,8 +64,8 @@ async def test_indices_of_all_types_agree_with_scans(tmp_path: Path) -> None:
             theirs.create_scalar_index(name, kind)  # type: ignore[arg-type]
         dataset = await alance.dataset(path)
         for name, condition in TYPED_FILTERS.items():
-            found = await ids(dataset, condition)
-            assert found == await ids(dataset, condition, use_scalar_index=False), condition
+            row_ids = await ids(dataset, condition)
+            assert row_ids == await ids(dataset, condition, use_scalar_index=False), condition
             plan = await plan_of(dataset, condition)
             assert any(f"index {name}_idx" in line for line in plan.index_lines), name
             assert not any("not used" in line for line in plan.index_lines), plan.index_lines
@@ -87,12 +87,14 @@ async def test_options_of_scans(tmp_path: Path) -> None:
             {"columns": []},
             {"columns": ["_rowaddr", "s"]},
         ):
-            one = await dataset.to_table(filter=condition, **options)
+            table = await dataset.to_table(filter=condition, **options)
             other = await dataset.to_table(filter=condition, use_scalar_index=False, **options)
-            assert one.schema == other.schema
-            assert str(one.to_pydict()) == str(other.to_pydict()), (condition, options)
-    some = dataset.to_batches(["id"], filter="s = 'v3'", scan_in_order=False)
-    unordered = [row for batch in [one async for one in some] for row in batch["id"].to_pylist()]
+            assert table.schema == other.schema
+            assert str(table.to_pydict()) == str(other.to_pydict()), (condition, options)
+    batches = dataset.to_batches(["id"], filter="s = 'v3'", scan_in_order=False)
+    unordered = [
+        row for batch in [item async for item in batches] for row in batch["id"].to_pylist()
+    ]
     assert sorted(unordered) == sorted(await ids(dataset, "s = 'v3'"))
     deleted = await dataset.to_table(filter="s = 'v3'", include_deleted_rows=True, with_row_id=True)
     assert deleted.num_rows > len(unordered)
@@ -107,9 +109,9 @@ async def test_nested_columns_and_names_with_dots(tmp_path: Path) -> None:
     theirs.create_scalar_index("st.b.c", "BITMAP")
     dataset = await alance.dataset(tmp_path / "t")
     for condition in ("st.a = 7", "st.b.c = 'x3' and st.a < 10", "st.a is null", "st is null"):
-        found = await ids(dataset, condition)
-        assert found == await ids(dataset, condition, use_scalar_index=False)
-        assert found
+        row_ids = await ids(dataset, condition)
+        assert row_ids == await ids(dataset, condition, use_scalar_index=False)
+        assert row_ids
         used = (await plan_of(dataset, condition)).index_lines
         assert bool(used) == (condition != "st is null")
 
@@ -123,10 +125,10 @@ async def test_questions_that_are_too_broad_are_not_asked(tmp_path: Path) -> Non
     assert not plan.picked
     assert "not used: it may give 40,000 of 40,000 rows" in plan.index_lines[0]
     plan = await plan_of(dataset, "v > 39990")
-    assert [len(one) for one in plan.picked.values()] == [9]
+    assert [len(value) for value in plan.picked.values()] == [9]
     # What is narrow is asked, what is broad beside it is not.
     plan = await plan_of(dataset, "v > 100 and v < 103")
-    assert [len(one) for one in plan.picked.values()] == [2]
+    assert [len(value) for value in plan.picked.values()] == [2]
 
 
 async def test_keys_all_over_a_b_tree_are_looked_up(tmp_path: Path) -> None:
@@ -157,15 +159,15 @@ async def test_keys_all_over_a_b_tree_are_looked_up(tmp_path: Path) -> None:
 async def test_the_explanation_names_the_index_and_its_pages(tmp_path: Path) -> None:
     by_pylance(tmp_path / "t")
     dataset = await alance.dataset(tmp_path / "t")
-    told = str(await dataset.scanner(filter="i = 5 and id > 3").explain())
-    assert "index i_idx (BTree) on i: 1 of 4 pages" in told
-    assert f"rows: {len(await ids(dataset, 'i = 5'))} read" in told or "rows:" in told
-    told = str(await dataset.scanner(filter="s = 'v3' or b").explain())
-    assert "index s_idx (Bitmap) on s: 1 of 51 values" in told
-    assert "index b_idx (Bitmap) on b: 1 of 3 values" in told
+    message = str(await dataset.scanner(filter="i = 5 and id > 3").explain())
+    assert "index i_idx (BTree) on i: 1 of 4 pages" in message
+    assert f"rows: {len(await ids(dataset, 'i = 5'))} read" in message or "rows:" in message
+    message = str(await dataset.scanner(filter="s = 'v3' or b").explain())
+    assert "index s_idx (Bitmap) on s: 1 of 51 values" in message
+    assert "index b_idx (Bitmap) on b: 1 of 3 values" in message
     assert "index" not in str(await dataset.scanner(filter="id = 5").explain())
-    told = str(await dataset.scanner(filter="i = 5", use_scalar_index=False).explain())
-    assert "index i_idx" not in told
+    message = str(await dataset.scanner(filter="i = 5", use_scalar_index=False).explain())
+    assert "index i_idx" not in message
 
 
 async def test_other_kinds_are_left_alone(tmp_path: Path) -> None:
@@ -173,15 +175,15 @@ async def test_other_kinds_are_left_alone(tmp_path: Path) -> None:
     theirs = lance.write_dataset(rows(2_000), path)
     theirs.create_scalar_index("i", "ZONEMAP", name="zones")
     theirs.create_scalar_index("s", "INVERTED", name="words")
-    before = [(one["name"], one["uuid"]) for one in entries(theirs)]
+    before = [(entry["name"], entry["uuid"]) for entry in entries(theirs)]
     dataset = await agree(path, FILTERS[:9])
     (line,) = (await plan_of(dataset, "i = 5")).index_lines
     assert line == "index zones (ZoneMap) on i not used: it may give 2,000 of 2,000 rows"
     dataset = await dataset.create_scalar_index("i", "BTREE")
     dataset = await dataset.optimize.optimize_indices()
-    found = [(one["name"], one["uuid"]) for one in entries(lance.dataset(path))]
-    assert set(before) < set(found)
-    assert [one["type"] for one in dataset.list_indices()] == ["BTree", "Inverted", "ZoneMap"]
+    values = [(entry["name"], entry["uuid"]) for entry in entries(lance.dataset(path))]
+    assert set(before) < set(values)
+    assert [index["type"] for index in dataset.list_indices()] == ["BTree", "Inverted", "ZoneMap"]
     assert (await dataset.index_statistics("words"))["num_indexed_rows"] == 2_000
 
 

@@ -78,7 +78,7 @@ async def test_it_reads_less_than_a_scan(lab: Lab) -> None:
                 with lab.recording() as seen:
                     table = await dataset.to_table(filter=condition, use_scalar_index=use)
                 assert table.num_rows == 3
-            sizes[use] = sum(one.get("out", 0) for one in seen.records)
+            sizes[use] = sum(record.get("out", 0) for record in seen.records)
     assert sizes[True] * 5 < sizes[False]
 
 

@@ -36,10 +36,10 @@ async def test_files_and_records_are_those_of_pylance(
     options = {"data_storage_version": version}
     if version != "legacy":
         options["enable_stable_row_ids"] = stable  # type: ignore[assignment]
-    made = rows(9_000).drop_columns(["i", "f", "b", "t"] if version == "legacy" else [])
-    columns = {name: kind for name, kind in COLUMNS.items() if name in made.column_names}
+    result = rows(9_000).drop_columns(["i", "f", "b", "t"] if version == "legacy" else [])
+    columns = {name: kind for name, kind in COLUMNS.items() if name in result.column_names}
     for name in ("theirs", "ours"):
-        lance.write_dataset(made, tmp_path / name, max_rows_per_file=4_000, **options)
+        lance.write_dataset(result, tmp_path / name, max_rows_per_file=4_000, **options)
     theirs = lance.dataset(tmp_path / "theirs")
     ours = await alance.dataset(tmp_path / "ours")
     for column, kind in columns.items():
@@ -49,17 +49,17 @@ async def test_files_and_records_are_those_of_pylance(
     await ours.validate()
     lance.dataset(tmp_path / "ours").validate()
     for version_number in range(2, 2 + len(columns)):
-        one, other = (
+        item, other = (
             lance.dataset(tmp_path / name).read_transaction(version_number)
             for name in ("ours", "theirs")
         )
-        assert one.read_version == other.read_version
-        (mine,), (its,) = one.operation.new_indices, other.operation.new_indices
+        assert item.read_version == other.read_version
+        (actual,), (its,) = item.operation.new_indices, other.operation.new_indices
         for key in ("name", "fields", "dataset_version", "fragment_ids", "index_version"):
-            assert getattr(mine, key) == getattr(its, key), key
-        assert mine.index_details == its.index_details
-        assert mine.base_id is its.base_id is None
-        assert [file.path for file in mine.files] == [file.path for file in its.files]
+            assert getattr(actual, key) == getattr(its, key), key
+        assert actual.index_details == its.index_details
+        assert actual.base_id is its.base_id is None
+        assert [file.path for file in actual.files] == [file.path for file in its.files]
 
 
 @pytest.mark.parametrize("stable", [False, True])
@@ -99,8 +99,8 @@ async def test_types_are_those_of_pylance(tmp_path: Path) -> None:
             ours = await ours.create_scalar_index(name, kind)
         assert content(tmp_path / kind / "ours") == content(tmp_path / kind / "theirs")
         for condition in TYPED_FILTERS.values():
-            found = await ids(ours, condition)
-            assert found == await ids(ours, condition, use_scalar_index=False), condition
+            row_ids = await ids(ours, condition)
+            assert row_ids == await ids(ours, condition, use_scalar_index=False), condition
 
 
 async def test_optimize_brings_indices_to_all_fragments(tmp_path: Path) -> None:
@@ -135,13 +135,13 @@ async def test_lists_and_statistics_are_those_of_pylance(tmp_path: Path) -> None
     theirs = lance.dataset(tmp_path / "t")
     dataset = await alance.dataset(tmp_path / "t")
     assert dataset.list_indices() == [
-        {**one, "fragment_ids": set(one["fragment_ids"])} for one in entries(theirs)
+        {**entry, "fragment_ids": set(entry["fragment_ids"])} for entry in entries(theirs)
     ]
     for name in ("i_idx", "s_idx"):
-        mine, its = await dataset.index_statistics(name), theirs.stats.index_stats(name)
+        ours, its = await dataset.index_statistics(name), theirs.stats.index_stats(name)
         details = its.pop("indices"), its.pop("segments")
-        assert mine.pop("indices") == mine.pop("segments") != []
-        assert mine == its
+        assert ours.pop("indices") == ours.pop("segments") != []
+        assert ours == its
         assert details
     tree = (await dataset.index_statistics("t_idx"))["segments"][0]
     assert tree["num_pages"] == 4
@@ -159,16 +159,16 @@ async def test_replacing_dropping_and_empty_ones(tmp_path: Path) -> None:
     dataset = await dataset.optimize.optimize_indices()
     assert coverage(path) == {"i_idx": [[0]]}
     dataset = await dataset.create_scalar_index("i", "bitmap")
-    assert [one["type"] for one in dataset.list_indices()] == ["Bitmap"]
+    assert [index["type"] for index in dataset.list_indices()] == ["Bitmap"]
     change = lance.dataset(path).read_transaction(dataset.version).operation
-    assert [one.name for one in change.removed_indices] == ["i_idx"]
+    assert [removed_indice.name for removed_indice in change.removed_indices] == ["i_idx"]
     with pytest.raises(alance.AlreadyExistsError, match="replace=True"):
         await dataset.create_scalar_index("i", "BTREE", replace=False)
     with pytest.raises(alance.AlreadyExistsError, match="other columns"):
         await dataset.create_scalar_index("s", "BTREE", "i_idx")
     dataset = await dataset.create_scalar_index("i", "BTREE", "second")
     dataset = await dataset.drop_index("i_idx")
-    assert [one["name"] for one in entries(lance.dataset(path))] == ["second"]
+    assert [entry["name"] for entry in entries(lance.dataset(path))] == ["second"]
     with pytest.raises(alance.NotFoundError, match="index 'i_idx'"):
         await dataset.drop_index("i_idx")
     with pytest.raises(alance.NotFoundError, match="index 'i_idx'"):

@@ -77,8 +77,8 @@ def new_document(rng: Random, kind: str, path: str) -> tuple[str | None, Any]:
 
 @st.composite
 def conditions(draw: st.DrawFn, kind: str, path: str) -> str:
-    get, _, asked = TYPES[kind]
-    inside, literals = PATHS[path][0].format(get=get), st.sampled_from(asked)
+    get, _, request = TYPES[kind]
+    inside, literals = PATHS[path][0].format(get=get), st.sampled_from(request)
     forms = ["=", "null", "not null", "in"]
     forms += [] if kind == "bool" else ["<", ">=", "between", "not"]
     forms += ["contains", "like"] if kind == "text" else []
@@ -100,8 +100,8 @@ def conditions(draw: st.DrawFn, kind: str, path: str) -> str:
 
 def expected(model: Model, kind: str, value: Any) -> list[int]:
     """The rows whose value is one of the index's type, and equal."""
-    same = [row for row, other in model.values.items() if other is not None and other == value]
-    return sorted(row for row in same if isinstance(model.values[row], bool) == (kind == "bool"))
+    rows = [row for row, other in model.values.items() if other is not None and other == value]
+    return sorted(row for row in rows if isinstance(model.values[row], bool) == (kind == "bool"))
 
 
 @settings(max_examples=30, deadline=None)
@@ -114,14 +114,14 @@ def test_filters_of_json_values_give_the_same(data: st.DataObject) -> None:
     is_theirs = kind != "float" and data.draw(st.booleans())
     stable = target in ("BITMAP", "NGRAM") and data.draw(st.booleans())
     changes = data.draw(st.lists(st.sampled_from(CHANGES), max_size=5))
-    asked = data.draw(st.lists(conditions(kind, path), min_size=5, max_size=5))
+    request = data.draw(st.lists(conditions(kind, path), min_size=5, max_size=5))
     value = data.draw(st.sampled_from(TYPES[kind][1]))
     seed = data.draw(st.integers(0, 1 << 32))
 
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder) / "t"
         run = Run(Random(seed), Model(path), kind, target, place, is_theirs=is_theirs)
-        asyncio.run(run.all(changes, asked, value, stable=stable))
+        asyncio.run(run.all(changes, request, value, stable=stable))
 
 
 @dataclass
@@ -137,14 +137,14 @@ class Run:
     is_mixed: bool = False
     next_id: int = 0
 
-    async def all(self, changes: list[str], asked: list[str], value: Any, *, stable: bool) -> None:
+    async def all(self, changes: list[str], names: list[str], value: Any, *, stable: bool) -> None:
         options = {"max_rows_per_file": 12, "enable_stable_row_ids": stable}
         theirs = lance.write_dataset(self.more(30), self.place, **options)
         async with alance.Session() as session:
             dataset = await alance.dataset(self.place, session=session)
             if self.is_theirs:
-                told = {"target_index_type": self.target.lower(), "path": self.model.path}
-                theirs.create_scalar_index("j", IndexConfig("json", told))
+                message = {"target_index_type": self.target.lower(), "path": self.model.path}
+                theirs.create_scalar_index("j", IndexConfig("json", message))
             else:
                 await dataset.create_scalar_index(
                     "j", "JSON", path=self.model.path, target_index_type=self.target
@@ -155,7 +155,7 @@ class Run:
             dataset = await alance.dataset(self.place, session=session)
             everything = await dataset.to_table(["id"])
             assert sorted(everything["id"].to_pylist()) == sorted(self.model.values)
-            for condition in asked:
+            for condition in names:
                 await self.ask(dataset, condition)
             if self.is_mixed:
                 return
@@ -167,16 +167,16 @@ class Run:
             )
 
     async def ask(self, dataset: alance.Dataset, condition: str) -> None:
-        kept = await self.kept(dataset, condition)
-        assert kept == await self.kept(dataset, condition, use_scalar_index=False), condition
-        if kept is None:
+        retained = await self.kept(dataset, condition)
+        assert retained == await self.kept(dataset, condition, use_scalar_index=False), condition
+        if retained is None:
             return
-        assert await dataset.count_rows(condition) == len(kept), condition
+        assert await dataset.count_rows(condition) == len(retained), condition
         if "(json_" not in condition and not self.is_mixed:  # pylance reads one step
             theirs = lance.dataset(self.place)
             for is_used in (False, True):
                 answer = theirs.to_table(["id"], filter=condition, use_scalar_index=is_used)
-                assert sorted(answer["id"].to_pylist()) == kept, (condition, is_used)
+                assert sorted(answer["id"].to_pylist()) == retained, (condition, is_used)
 
     async def kept(
         self, dataset: alance.Dataset, condition: str, **options: Any

@@ -70,14 +70,14 @@ async def in_parts(
 async def test_they_are_those_made_at_once(
     tmp_path: Path, target: str, path: str, conditions: list[str]
 ) -> None:
-    place, told = tmp_path / "t", contents if target in ("NGRAM", "ZONEMAP") else content
+    place, message = tmp_path / "t", contents if target in ("NGRAM", "ZONEMAP") else content
     dataset = await alance.write_dataset(rows(0, 300), place, max_rows_per_file=70)
     dataset = await dataset.delete("id % 17 = 3")
     dataset = await dataset.create_scalar_index("j", "JSON", path=path, target_index_type=target)
-    (at_once,), expected = dataset._snapshot.manifest.indices, told(place)
+    (at_once,), expected = dataset._snapshot.manifest.indices, message(place)
     dataset = await in_parts(dataset, path, target)
     (record,) = dataset._snapshot.manifest.indices
-    assert told(place) == expected
+    assert message(place) == expected
     assert (record.index_details, record.index_version) == (
         at_once.index_details,
         at_once.index_version,
@@ -89,13 +89,13 @@ async def test_they_are_those_made_at_once(
 @pytest.mark.parametrize("target", ["BTREE", "BITMAP", "ZONEMAP"])
 @pytest.mark.parametrize("case", sorted(MIXED))
 async def test_types_are_joined_by_the_merge(tmp_path: Path, case: str, target: str) -> None:
-    place, told = tmp_path / "t", contents if target == "ZONEMAP" else content
+    place, message = tmp_path / "t", contents if target == "ZONEMAP" else content
     table = documents(MIXED[case])
     dataset = await alance.write_dataset(table, place, max_rows_per_file=5)
     dataset = await dataset.create_scalar_index("j", "JSON", path="a", target_index_type=target)
-    expected = told(place)
+    expected = message(place)
     dataset = await in_parts(dataset, "a", target)
-    assert told(place) == expected
+    assert message(place) == expected
     await agree(place, [CONDITIONS.get(case, "json_get_float(j, 'a') > 2.5")])
 
 

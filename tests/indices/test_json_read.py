@@ -61,9 +61,9 @@ async def test_filters_of_a_member_give_what_a_scan_gives(tmp_path: Path, kind: 
     for condition in (*conditions, *narrow):
         (line,) = (await plan_of(dataset, condition)).index_lines
         assert "j_idx (Json) on j" in line
-        kept = await ids(dataset, condition)
-        assert kept == await ids(dataset, condition, use_scalar_index=False), condition
-        assert await dataset.count_rows(condition) == len(kept)
+        row_ids = await ids(dataset, condition)
+        assert row_ids == await ids(dataset, condition, use_scalar_index=False), condition
+        assert await dataset.count_rows(condition) == len(row_ids)
     assert (await plan_of(dataset, conditions[0])).picked
     assert await ids(dataset, conditions[0])
     for condition in OTHERS:

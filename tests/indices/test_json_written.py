@@ -54,13 +54,13 @@ async def agree(path: Path, conditions: list[str], *, is_used: bool = True) -> N
     """Filters give what scans give, here and, where it knows such filters, in pylance."""
     dataset, theirs = await alance.dataset(path), lance.dataset(path)
     for condition in conditions:
-        kept = await ids(dataset, condition)
-        assert kept == await ids(dataset, condition, use_scalar_index=False), condition
-        assert await dataset.count_rows(condition) == len(kept)
+        row_ids = await ids(dataset, condition)
+        assert row_ids == await ids(dataset, condition, use_scalar_index=False), condition
+        assert await dataset.count_rows(condition) == len(row_ids)
         lines = (await plan_of(dataset, condition)).index_lines
         assert any("j_idx (Json) on j" in line for line in lines) == is_used, lines
         if "json_get(" not in condition:
-            assert sorted(theirs.to_table(filter=condition)["id"].to_pylist()) == sorted(kept)
+            assert sorted(theirs.to_table(filter=condition)["id"].to_pylist()) == sorted(row_ids)
 
 
 @pytest.mark.parametrize(("target", "path", "conditions"), CASES)
@@ -97,9 +97,9 @@ async def test_an_index_is_kept_by_all_that_changes_the_table(
     await agree(place, conditions, is_used=target != "ZONEMAP")
     dataset = await dataset.optimize.optimize_indices(retrain=True)
     await agree(place, conditions)
-    (told,) = await dataset.describe_indices()
-    assert (told.index_type, told.details["path"]) == ("Json", path)
-    assert told.num_rows_indexed == await dataset.count_rows()
+    (message,) = await dataset.describe_indices()
+    assert (message.index_type, message.details["path"]) == ("Json", path)
+    assert message.num_rows_indexed == await dataset.count_rows()
     await dataset.prewarm_index("j_idx")
     statistics = await dataset.index_statistics("j_idx")
     assert statistics["num_unindexed_rows"] == 0
@@ -222,10 +222,10 @@ VALUES = st.one_of(
 def test_numbers_are_whole_where_all_are(numbers: list[float | None]) -> None:
     documents = pa.array([json.dumps({"a": number}) for number in numbers])
     values = scalars(documents, path_steps("a"))
-    there = [number for number in numbers if number is not None]
-    is_whole = all(isinstance(number, int) and -(1 << 63) <= number < 1 << 63 for number in there)
+    present = [number for number in numbers if number is not None]
+    is_whole = all(isinstance(number, int) and -(1 << 63) <= number < 1 << 63 for number in present)
     expected = pa.int64() if is_whole else pa.float64()
-    assert values.type == (expected if there else pa.null())
+    assert values.type == (expected if present else pa.null())
     assert values.to_pylist() == [
         None if number is None else number if is_whole else float(number) for number in numbers
     ]

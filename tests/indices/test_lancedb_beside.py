@@ -39,19 +39,19 @@ async def by_lancedb(
     """The ids of the 10 rows nearest to each query."""
     folder = await lancedb.connect_async(str(path.parent))
     rows = await folder.open_table(path.stem)
-    found = []
+    result = []
     for query in queries:
         search = rows.query().nearest_to(query).column("v").limit(10).select(["id", "_distance"])
         search = search.nprobes(nprobes)
         for name, value in options.items():
             search = getattr(search, name)(value)
-        found.append((await search.to_arrow())["id"].to_pylist())
-    return found
+        result.append((await search.to_arrow())["id"].to_pylist())
+    return result
 
 
-def share(found: list[list[int]], right: list[list[int]]) -> float:
+def share(result: list[list[int]], right: list[list[int]]) -> float:
     """Of the right rows, those that were found."""
-    hits = sum(len({*own} & {*rows}) for own, rows in zip(found, right, strict=True))
+    hits = sum(len({*own} & {*rows}) for own, rows in zip(result, right, strict=True))
     return hits / sum(map(len, right))
 
 
@@ -73,8 +73,8 @@ async def test_both_find_as_much_by_ours_as_by_one_of_pylance_and_go_on_with_it(
         ]
         for place in (path, theirs):
             opened = lance.dataset(place)
-            found = [nearest(opened, query, nprobes=nprobes, **asked) for query in queries]
-            shares.append(share(found, right))
+            neighbours = [nearest(opened, query, nprobes=nprobes, **asked) for query in queries]
+            shares.append(share(neighbours, right))
         assert abs(shares[0] - shares[1]) <= 0.01
         assert abs(shares[2] - shares[3]) <= 0.01
     assert shares[0] > (0.55 if kind == "IVF_PQ" else 0.95)

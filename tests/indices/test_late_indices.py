@@ -117,10 +117,10 @@ async def test_indices_of_every_kind_are_brought_up_to_date(tmp_path: Path) -> N
     for name in ("labels_idx", "word_idx", "gram_idx", "v_idx"):
         assert coverage(tmp_path / "t")[name] == [[f.fragment_id for f in after.fragments]]
     theirs = lance.dataset(tmp_path / "t")
-    found = theirs.to_table(["id"], full_text_query="word7", limit=100)["id"].to_pylist()
-    assert sorted(found) == now[3]
-    asked = {"column": "v", "q": vectors[77], "k": 20, **compared}
-    assert theirs.to_table(["id"], nearest=asked)["id"].to_pylist() == flat[4]
+    ids = theirs.to_table(["id"], full_text_query="word7", limit=100)["id"].to_pylist()
+    assert sorted(ids) == now[3]
+    request = {"column": "v", "q": vectors[77], "k": 20, **compared}
+    assert theirs.to_table(["id"], nearest=request)["id"].to_pylist() == flat[4]
     await after.validate()
 
 
@@ -137,8 +137,8 @@ async def test_columns_changed_in_place_leave_indices_that_were_left_for_later(
     theirs = lance.dataset(path)
     for filter in ("i = 5", "i in (1, 2, 3)", "i is null"):
         expected = theirs.to_table(["id", "i"], filter=filter, use_scalar_index=False)
-        found = theirs.to_table(["id", "i"], filter=filter)
-        assert found.sort_by("id") == expected.sort_by("id"), filter
+        table = theirs.to_table(["id", "i"], filter=filter)
+        assert table.sort_by("id") == expected.sort_by("id"), filter
     after = await (await alance.dataset(path)).optimize.optimize_indices()
     await agree(path)
     await after.validate()
@@ -181,20 +181,20 @@ def entry(details: bytes, version: int = 0) -> table_pb2.IndexMetadata:
 
 
 def test_the_details_of_pylance_are_read() -> None:
-    (one,) = compactions_of(entry(DETAILS))
-    assert one.dataset_version == 7
-    (group,) = one.groups
+    (item,) = compactions_of(entry(DETAILS))
+    assert item.dataset_version == 7
+    (group,) = item.groups
     assert {key: len(offsets) for key, offsets in surviving(group).items()} == {
         0: 9,
         1: 10,
         2: 10,
         3: 10,
     }
-    assert translated([0, 1, 2, 3, 9], [one]) == {4, 9}
-    assert translated([0, 1, 9], [one]) == {9}  # of a group in part
-    assert translated([4, 9], [one]) == {4, 9}
+    assert translated([0, 1, 2, 3, 9], [item]) == {4, 9}
+    assert translated([0, 1, 9], [item]) == {9}  # of a group in part
+    assert translated([4, 9], [item]) == {4, 9}
     addresses = np.array([2, 3, 4, 3 << 32 | 9, 4 << 32 | 5, 7 << 32, 9 << 32, 1 << 32 | 77])
-    moved, mask = LateMoves.of([one], [4, 9]).moved(addresses)
+    moved, mask = LateMoves.of([item], [4, 9]).moved(addresses)
     assert moved.tolist() == [4 << 32 | 2, 4 << 32 | 3, 4 << 32 | 38, 4 << 32 | 5, 9 << 32]
     assert mask.tolist() == [True, False, True, True, True, False, True, False]
 
@@ -207,12 +207,12 @@ def test_details_that_are_damaged_or_unknown() -> None:
         with pytest.raises(alance.UnsupportedError, match="later form"):
             compactions_of(message)
     inline = FragmentReuseDetails.FromString(DETAILS).inline.SerializeToString()
-    told = entry(external.SerializeToString())
-    assert compactions_of(told, inline) == compactions_of(entry(DETAILS))
+    reported = entry(external.SerializeToString())
+    assert compactions_of(reported, inline) == compactions_of(entry(DETAILS))
     with pytest.raises(alance.CorruptFileError, match="details"):
-        compactions_of(told, inline[:-1])
-    (one,) = compactions_of(entry(DETAILS))
-    group = one.groups[0]
+        compactions_of(reported, inline[:-1])
+    (item,) = compactions_of(entry(DETAILS))
+    group = item.groups[0]
     content = group.changed_row_addrs
     for damaged in (content[:7], content[:-1], content[:20], b"\x05" + content[1:]):
         group.changed_row_addrs = damaged
@@ -221,7 +221,7 @@ def test_details_that_are_damaged_or_unknown() -> None:
     group.changed_row_addrs = content
     group.new_fragments[0].physical_rows = 40
     with pytest.raises(alance.CorruptFileError, match="39 rows survived, 40 are in the new"):
-        LateMoves.of([one], [4])
+        LateMoves.of([item], [4])
     del group.old_fragments[3]
     with pytest.raises(alance.CorruptFileError, match="surviving rows"):
         surviving(group)
@@ -246,13 +246,13 @@ async def test_addresses_are_translated_as_by_pylance(tmp_path: Path, rounds: in
     assert await (await alance.dataset(tmp_path / "t")).remap_row_addrs(old) is None
     compacted(tmp_path / "t", rounds)
     dataset, theirs = await alance.dataset(tmp_path / "t"), lance.dataset(tmp_path / "t")
-    asked = pa.concat_arrays([old, pa.array([99 << 32, 5], pa.uint64())]).take(
+    table = pa.concat_arrays([old, pa.array([99 << 32, 5], pa.uint64())]).take(
         pa.array(np.random.default_rng(1).permutation(len(old) + 2))
     )
-    moved = await dataset.remap_row_addrs(asked)
+    moved = await dataset.remap_row_addrs(table)
     assert moved is not None
-    assert moved.equals(theirs.remap_row_addrs(asked))
+    assert moved.equals(theirs.remap_row_addrs(table))
     assert moved.null_count > 0
     with pytest.raises(alance.InvalidInputError, match="addrs"):
         await dataset.remap_row_addrs(["a"])
-    assert await (await dataset.optimize.optimize_indices()).remap_row_addrs(asked) is None
+    assert await (await dataset.optimize.optimize_indices()).remap_row_addrs(table) is None

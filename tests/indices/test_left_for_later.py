@@ -56,10 +56,10 @@ def same(twins: Twins) -> None:
 
 def timeless(index: table_pb2.IndexMetadata) -> Any:
     """An entry; of the fragment-reuse index, which both make, without when."""
-    told = plain(index) | {"fragment_bitmap": covered(index)}
+    message = plain(index) | {"fragment_bitmap": covered(index)}
     if index.name == FRAGMENT_REUSE:
-        assert told.pop("created_at") > 1_700_000_000_000
-    return told
+        assert message.pop("created_at") > 1_700_000_000_000
+    return message
 
 
 def append(path: Path) -> None:
@@ -90,13 +90,15 @@ async def test_manifests_are_those_of_pylance(
         metrics = lance.dataset(twins.theirs).optimize.compact_files(
             defer_index_remap=True, num_threads=1, **options
         )
-        made = await defer(twins.ours, **options)
-        assert made.summary is not None
-        assert made.summary["fragments_added"] == metrics.fragments_added
+        deferred = await defer(twins.ours, **options)
+        assert deferred.summary is not None
+        assert deferred.summary["fragments_added"] == metrics.fragments_added
         same(twins)
         for number in (0, 6, 12, 19, 33):
             question = f"id = {number}"
-            assert await made.count_rows(question) == lance.dataset(twins.ours).count_rows(question)
+            assert await deferred.count_rows(question) == lance.dataset(twins.ours).count_rows(
+                question
+            )
     is_told = change is not TABLES["no index"]
     assert (reuse_index(latest(twins.ours).indices) is not None) == is_told
 
@@ -109,7 +111,7 @@ async def test_indices_of_values_go_on(tmp_path: Path, rounds: int, by: str) -> 
     by_pylance(path)
     for number in range(rounds):
         lance.dataset(path).delete(f"id % 101 in ({number}, {number + 30}, {number + 60})")
-        made = await defer(
+        deferred = await defer(
             path,
             target_rows_per_fragment=9_000 + 9_000 * number,
             materialize_deletions_threshold=0.01,
@@ -119,7 +121,7 @@ async def test_indices_of_values_go_on(tmp_path: Path, rounds: int, by: str) -> 
         lance.write_dataset(rows(300, 50_000 + 1000 * number), path, mode="append")
         await agree(path, FILTERS[:4])
     assert len(told(path)) == rounds
-    await made.validate()
+    await deferred.validate()
     if by == "alance":
         after = await (await alance.dataset(path)).optimize.optimize_indices()
         assert reuse_index(after._snapshot.manifest.indices) is None
@@ -155,11 +157,11 @@ async def test_indices_of_all_kinds_give_pylance_the_same_answers(tmp_path: Path
     def answers() -> list[Any]:
         dataset = lance.dataset(path)
         filters = ("array_has_any(labels, ['l3'])", "kind = 'k4' and id < 900", "id = 1234")
-        found = [dataset.to_table(["id"], filter=text)["id"].to_pylist() for text in filters]
+        values = [dataset.to_table(["id"], filter=text)["id"].to_pylist() for text in filters]
         words = dataset.to_table(["id"], full_text_query="word7", limit=100)
-        asked = {"column": "v", "q": vectors[77], "k": 20, "refine_factor": 20}
-        near = dataset.to_table(["id"], nearest=asked)
-        return [*map(sorted, found), sorted(words["id"].to_pylist()), near["id"].to_pylist()]
+        request = {"column": "v", "q": vectors[77], "k": 20, "refine_factor": 20}
+        near = dataset.to_table(["id"], nearest=request)
+        return [*map(sorted, values), sorted(words["id"].to_pylist()), near["id"].to_pylist()]
 
     before = answers()
     for target in (1200, 5000):
@@ -192,7 +194,7 @@ async def test_large_details_have_a_file_of_their_own(tmp_path: Path) -> None:
     lance.dataset(twins.theirs).optimize.compact_files(
         target_rows_per_fragment=60_000, defer_index_remap=True, num_threads=1
     )
-    made = await defer(twins.ours, target_rows_per_fragment=60_000)
+    deferred = await defer(twins.ours, target_rows_per_fragment=60_000)
     same(twins)
     contents = []
     for path in (twins.ours, twins.theirs):
@@ -205,7 +207,7 @@ async def test_large_details_have_a_file_of_their_own(tmp_path: Path) -> None:
     assert place is not None
     assert (place.path, place.offset, place.size) == ("details.binpb", 0, len(contents[0]))
     addresses = pa.array([3, 4, 44 << 32 | 3998, 7 << 32], pa.uint64())
-    moved = await made.remap_row_addrs(addresses)
+    moved = await deferred.remap_row_addrs(addresses)
     assert moved is not None
     assert moved.equals(lance.dataset(twins.ours).remap_row_addrs(addresses))
     again = await defer(twins.ours, target_rows_per_fragment=500_000)
@@ -290,9 +292,9 @@ async def test_what_pylance_does_meanwhile(tmp_path: Path, then: str) -> None:
 async def test_indices_brought_up_to_date_meanwhile(tmp_path: Path) -> None:
     path = tmp_path / "t"
     dataset, results = await planned(path)
-    made = await Compaction.commit(dataset, results[:1])
+    committed = await Compaction.commit(dataset, results[:1])
     assert len(told(path)) == 1
-    await made.optimize.optimize_indices()
+    await committed.optimize.optimize_indices()
     assert told(path) == []
     await Compaction.commit(dataset, results[1:])
     assert len(told(path)) == 1
@@ -342,9 +344,9 @@ async def test_what_is_refused(tmp_path: Path) -> None:
         await dataset.optimize.compact_files(defer_index_remap="yes")  # type: ignore[arg-type]
     plan = await Compaction.plan(dataset, target_rows_per_fragment=9)
     others = [await task.execute(dataset) for task in plan.tasks]
-    made = await Compaction.commit(dataset, results[:1])
+    committed = await Compaction.commit(dataset, results[:1])
     with pytest.raises(UnsupportedError, match="compact with defer_index_remap=True"):
-        await Compaction.commit(made, others[1:])
+        await Compaction.commit(committed, others[1:])
     old = OldFragment(3, 2, np.empty(0, np.int64)), OldFragment(2, 1, np.empty(0, np.int64))
     with pytest.raises(InvalidInputError, match="ascending"):
         group_of(old, [NewFragment(4, 3)])
@@ -354,11 +356,13 @@ async def test_the_configuration_asks_for_it(tmp_path: Path) -> None:
     path = tmp_path / "t"
     dataset, results = await planned(path)
     dataset = await dataset.update_config({"lance.compaction.defer_index_remap": "true"})
-    made = await Compaction.commit(dataset, results)
+    committed = await Compaction.commit(dataset, results)
     assert len(told(path)) == 1
-    made = await made.optimize.compact_files(target_rows_per_fragment=100)
+    committed = await committed.optimize.compact_files(target_rows_per_fragment=100)
     assert len(told(path)) == 2
-    async with made.optimize.auto_compact(min_fragments=2, target_rows_per_fragment=100) as upkeep:
+    async with committed.optimize.auto_compact(
+        min_fragments=2, target_rows_per_fragment=100
+    ) as upkeep:
         for start in (20, 25, 30):
             lance.write_dataset(small(start, start + 5), path, mode="append")
     assert upkeep.metrics is not None
@@ -412,9 +416,9 @@ async def test_what_was_left_is_covered_by_the_fragments_before(tmp_path: Path) 
     """Until indices are brought up to date, alance does not ask them, and says so."""
     path = tmp_path / "t"
     by_pylance(path)
-    made = await defer(path)
-    entries = made._snapshot.manifest.indices
+    deferred = await defer(path)
+    entries = deferred._snapshot.manifest.indices
     assert [covered(index) for index in entries if index.name == "i_idx"] == [{0, 1, 2}]
-    lines = str(await made.scanner(["id"], filter="i = 5").explain())
+    lines = str(await deferred.scanner(["id"], filter="i = 5").explain())
     assert "fragment-reuse" in lines or "not used" in lines
     await agree(path)

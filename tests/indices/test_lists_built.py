@@ -38,8 +38,8 @@ LISTS: list[tuple[str, dict[str, Any]]] = [
 def theirs(path: Path, **options: Any) -> pa.Table:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        asked = {"column": "vec", "q": query(), "k": 10, **options}
-        return lance.dataset(path).to_table(["id", "_distance"], nearest=asked)
+        request = {"column": "vec", "q": query(), "k": 10, **options}
+        return lance.dataset(path).to_table(["id", "_distance"], nearest=request)
 
 
 async def same_answers(path: Path, kind: str) -> None:
@@ -133,10 +133,10 @@ async def test_short_floats_are_indexed(
     dataset = await alance.write_dataset(short(clustered(3000, 1)), path, max_rows_per_file=1000)
     dataset = await dataset.create_index("vec", kind, metric=metric, num_partitions=4, **options)
     queries = clustered(20, 99)
-    asked = {"columns": ["id"], "metric": metric}
+    request = {"columns": ["id"], "metric": metric}
     for repeat in range(2):
-        exact = await dataset.nearest_many("vec", queries, use_index=False, **asked)
-        own = await dataset.nearest_many("vec", queries, nprobes=4, refine_factor=10, **asked)
+        exact = await dataset.nearest_many("vec", queries, use_index=False, **request)
+        own = await dataset.nearest_many("vec", queries, nprobes=4, refine_factor=10, **request)
         share = np.mean(np.array(own["id"]) == np.array(exact["id"]))
         assert share > 0.9
         if not repeat:

@@ -87,9 +87,9 @@ async def test_indices_without_centroids_are_refused(tmp_path: Path) -> None:
         await dataset.centroids()
     with pytest.raises(InvalidInputError, match="index 'k_idx': not of vectors"):
         await dataset.centroids(index_name="k_idx")
-    for asked in ({"column": "k"}, {"column": "v"}, {"index_name": "other"}):
+    for candidate in ({"column": "k"}, {"column": "v"}, {"index_name": "other"}):
         with pytest.raises(NotFoundError):
-            await dataset.centroids(**asked)
+            await dataset.centroids(**candidate)
 
 
 def test_the_blocking_face_has_them(tmp_path: Path) -> None:

@@ -74,12 +74,12 @@ async def test_what_is_merged_is_what_is_built_anew(
     assert content(path) == content(other)
     theirs = lance.dataset(path)
     for name in NAMES:
-        kept = await ids(dataset, TYPED_FILTERS[name])
-        assert kept == await ids(dataset, TYPED_FILTERS[name], use_scalar_index=False), name
+        row_ids = await ids(dataset, TYPED_FILTERS[name])
+        assert row_ids == await ids(dataset, TYPED_FILTERS[name], use_scalar_index=False), name
         if name not in THEIRS:
             continue
         expected = theirs.to_table(["id"], filter=TYPED_FILTERS[name])["id"].to_pylist()
-        assert sorted(kept) == sorted(expected), name
+        assert sorted(row_ids) == sorted(expected), name
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -194,29 +194,29 @@ async def test_values_in_documents_are_carried(tmp_path: Path, target: str) -> N
         texts = [f'{{"a": {value.format(n)}}}' if n % 5 else "{}" for n in range(first, first + 90)]
         return pa.table({"id": range(first, first + 90), "j": pa.array(texts, pa.json_())})
 
-    path, told = tmp_path / "t", contents if target in ("NGRAM", "ZONEMAP") else content
+    path, message = tmp_path / "t", contents if target in ("NGRAM", "ZONEMAP") else content
     form, getter = ('"text{}"', "string") if target == "NGRAM" else ("{}", "int")
     dataset = await alance.write_dataset(table(0, form), path)
     dataset = await dataset.create_scalar_index("j", "JSON", path="a", target_index_type=target)
     await dataset.insert(table(100, form))
     dataset, read = await optimized(path)
     assert len(read) == 1
-    merged = told(path)
+    merged = message(path)
     dataset = await dataset.optimize.optimize_indices(retrain=True)
-    assert told(path) == merged
+    assert message(path) == merged
     value = f"json_get_{getter}(j, 'a')"
-    asked = f"contains({value}, 'xt12')" if target == "NGRAM" else f"{value} between 88 and 104"
-    kept = await ids(dataset, asked)
-    assert kept == await ids(dataset, asked, use_scalar_index=False)
-    assert kept
+    request = f"contains({value}, 'xt12')" if target == "NGRAM" else f"{value} between 88 and 104"
+    row_ids = await ids(dataset, request)
+    assert row_ids == await ids(dataset, request, use_scalar_index=False)
+    assert row_ids
     if target != "NGRAM":  # whole numbers become others
         dataset = await dataset.insert(table(200, "{}.5"))
         dataset = await dataset.optimize.optimize_indices()
-        asked = "json_get_float(j, 'a') between 88 and 204"
-        assert (await plan_of(dataset, asked)).index_lines
-        kept = await ids(dataset, asked)
-        assert kept == await ids(dataset, asked, use_scalar_index=False)
-        assert {89, 104, 203} <= set(kept)
+        request = "json_get_float(j, 'a') between 88 and 204"
+        assert (await plan_of(dataset, request)).index_lines
+        row_ids = await ids(dataset, request)
+        assert row_ids == await ids(dataset, request, use_scalar_index=False)
+        assert {89, 104, 203} <= set(row_ids)
         await dataset.insert(table(300, "{}"))  # and are among them from then on
         dataset, read = await optimized(path)
         assert len(read) == 1

@@ -95,9 +95,9 @@ async def test_estimates_are_nearer_the_more_bits_there_are(
     options: dict[str, Any] = {"num_bits": bits, "num_partitions": 2}
     dataset = await dataset.create_index("v", "IVF_RQ", metric=metric, **options)
     query = np.random.default_rng(1).standard_normal(dim) * 3
-    asked: dict[str, Any] = {"columns": ["id"], "metric": metric}
-    exact = await dataset.nearest("v", query, 500, **asked, use_index=False)
-    coded = await dataset.nearest("v", query, 500, **asked, nprobes=2)
+    entries: dict[str, Any] = {"columns": ["id"], "metric": metric}
+    exact = await dataset.nearest("v", query, 500, **entries, use_index=False)
+    coded = await dataset.nearest("v", query, 500, **entries, nprobes=2)
     assert sorted(coded["id"].to_pylist()) == list(range(500))
     distances = [
         np.asarray(rows.sort_by("id")["_distance"], dtype=np.float64) for rows in (exact, coded)
@@ -110,18 +110,18 @@ async def test_estimates_are_nearer_the_more_bits_there_are(
 @pytest.mark.parametrize("metric", ["l2", "cosine"])
 async def test_pylance_finds_as_much_as_by_its_own(tmp_path: Path, metric: str, bits: int) -> None:
     options: dict[str, Any] = {"metric": metric, "num_partitions": 4, "num_bits": bits}
-    found = []
+    result = []
     for place in (tmp_path / "ours", tmp_path / "theirs"):
         lance.write_dataset(table(clustered(3000, 1)), place)
         if place.name == "ours":
             await (await alance.dataset(place)).create_index("v", "IVF_RQ", **options)
         else:
             lance.dataset(place).create_index("v", "IVF_RQ", **options)
-        found.append(recall(place, metric, "float32", 240, nprobes=4))
+        result.append(recall(place, metric, "float32", 240, nprobes=4))
     # pylance rotates by chance: its recall has a deviation of 0.004 to 0.005 over builds, and of
     # 0.006 to 0.013 by 3 bits or less. Ours is the same each time, and at most 0.002 below the
     # mean of pylance's: the margins are 5 deviations and that.
-    assert found[0] >= found[1] - (0.03 if bits > 3 else 0.07)
+    assert result[0] >= result[1] - (0.03 if bits > 3 else 0.07)
 
 
 async def test_an_index_of_pylance_is_extended_by_its_rotation(tmp_path: Path) -> None:
@@ -132,8 +132,8 @@ async def test_an_index_of_pylance_is_extended_by_its_rotation(tmp_path: Path) -
     await (await alance.dataset(path)).optimize.optimize_indices()
     assert unindexed(path) == {"v_idx": 0}
     new = clustered(500, 2)
-    found = [search(path, query, nprobes=4, refine_factor=5)[0] for query in new[:20]]
-    assert found == list(range(2000, 2020))
+    values = [search(path, query, nprobes=4, refine_factor=5)[0] for query in new[:20]]
+    assert values == list(range(2000, 2020))
 
 
 async def test_vectors_of_no_whole_bytes_are_refused(tmp_path: Path) -> None:

@@ -70,10 +70,10 @@ async def test_they_are_those_made_at_once(
     assert answers[0] == answers[1]
     # What the build left beside the index is gone.
     assert folders(tmp_path / "parts") == {segment["uuid"] for segment in dataset.list_indices()}
-    found = lance.dataset(tmp_path / "parts").to_table(
+    rows = lance.dataset(tmp_path / "parts").to_table(
         ["id", "_distance"], nearest={"column": "v", "q": queries[0], "k": 10, "nprobes": 4}
     )
-    assert found.num_rows == 10
+    assert rows.num_rows == 10
 
 
 @pytest.mark.parametrize(("kind", "options"), WITH_GRAPHS)
@@ -107,8 +107,8 @@ async def test_graphs_are_linked_by_ranges_of_partitions(
         assert await rows_of(own) == await rows_of(other)
     query = clustered(1, 5)[0]
     nearest = {"column": "v", "q": query, "k": 10, "nprobes": 7}
-    found = lance.dataset(tmp_path / "parts").to_table(["id", "_distance"], nearest=nearest)
-    assert found == lance.dataset(tmp_path / "once").to_table(["id", "_distance"], nearest=nearest)
+    rows = lance.dataset(tmp_path / "parts").to_table(["id", "_distance"], nearest=nearest)
+    assert rows == lance.dataset(tmp_path / "once").to_table(["id", "_distance"], nearest=nearest)
 
 
 async def rows_of(file: Path) -> pa.Table:
@@ -195,7 +195,7 @@ async def test_two_builds_at_once_leave_one_index(tmp_path: Path, replace: bool)
     assert [type(error) for error in refused] == ([] if replace else [AlreadyExistsError])
     assert unindexed(path) == {"v_idx": 0}
     query = clustered(1, 5)[0]
-    asked = {"column": "v", "q": query, "k": 10}
-    by_index = lance.dataset(path).to_table(["id"], nearest={**asked, "nprobes": 4})
-    by_all = lance.dataset(path).to_table(["id"], nearest={**asked, "use_index": False})
+    request = {"column": "v", "q": query, "k": 10}
+    by_index = lance.dataset(path).to_table(["id"], nearest={**request, "nprobes": 4})
+    by_all = lance.dataset(path).to_table(["id"], nearest={**request, "use_index": False})
     assert by_index["id"] == by_all["id"]

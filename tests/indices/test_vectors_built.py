@@ -50,9 +50,9 @@ def search(path: Path, query: np.ndarray[Any, Any], **options: Any) -> list[int]
 def nearest(dataset: lance.LanceDataset, query: np.ndarray[Any, Any], **options: Any) -> list[int]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        asked = {"column": "v", "q": query, "k": 10, **options}
-        found = dataset.to_table(["id", "_distance"], nearest=asked)
-    ids: list[int] = found["id"].to_pylist()
+        request = {"column": "v", "q": query, "k": 10, **options}
+        rows = dataset.to_table(["id", "_distance"], nearest=request)
+    ids: list[int] = rows["id"].to_pylist()
     return ids
 
 
@@ -152,19 +152,19 @@ async def test_both_libraries_extend_it(
     assert unindexed(path) == {"v_idx": 0}
     assert lance.dataset(path).stats.index_stats("v_idx")["num_indices"] == 2
     new = clustered(500, 2)
-    found = [search(path, query, nprobes=4, refine_factor=5)[0] for query in new[:20]]
-    assert found == list(range(2000, 2020))
+    values = [search(path, query, nprobes=4, refine_factor=5)[0] for query in new[:20]]
+    assert values == list(range(2000, 2020))
     lance.write_dataset(table(clustered(500, 3), 2500), path, mode="append")
     lance.dataset(path).optimize.optimize_indices()
     assert unindexed(path) == {"v_idx": 0}
     new = clustered(500, 3)
-    found = [search(path, query, nprobes=8, refine_factor=5)[0] for query in new[:20]]
-    assert found == list(range(2500, 2520))
+    values = [search(path, query, nprobes=8, refine_factor=5)[0] for query in new[:20]]
+    assert values == list(range(2500, 2520))
     dataset = await dataset.checkout_latest()
     dataset = await dataset.optimize.optimize_indices(retrain=True)
     assert lance.dataset(path).stats.index_stats("v_idx")["num_indices"] == 1
-    found = [search(path, query, nprobes=8, refine_factor=5)[0] for query in new[:20]]
-    assert found == list(range(2500, 2520))
+    values = [search(path, query, nprobes=8, refine_factor=5)[0] for query in new[:20]]
+    assert values == list(range(2500, 2520))
 
 
 async def test_an_index_of_pylance_is_extended_by_its_centroids(tmp_path: Path) -> None:
@@ -175,8 +175,8 @@ async def test_an_index_of_pylance_is_extended_by_its_centroids(tmp_path: Path) 
     lance.dataset(path).delete("id = 2003")
     await (await alance.dataset(path)).optimize.optimize_indices()
     assert unindexed(path) == {"v_idx": 0}
-    found = [search(path, one, nprobes=4, refine_factor=5)[0] for one in clustered(500, 2)[4:20]]
-    assert found == list(range(2004, 2020))
+    values = [search(path, item, nprobes=4, refine_factor=5)[0] for item in clustered(500, 2)[4:20]]
+    assert values == list(range(2004, 2020))
 
 
 async def test_bits_are_parted_by_the_number_that_differ(tmp_path: Path) -> None:
@@ -199,8 +199,8 @@ async def test_rows_without_a_whole_vector_are_left_out(tmp_path: Path) -> None:
     column = pa.FixedSizeListArray.from_arrays(column.values, DIM, mask=pa.array(mask))
     lance.write_dataset(pa.table({"id": range(600), "v": column}), path)
     await (await alance.dataset(path)).create_index("v", "IVF_FLAT", num_partitions=3)
-    found = search(path, values[0], k=600, nprobes=3)
-    assert sorted(found) == [one for one in range(600) if one % 7 != 2 and one != 5]
+    hits = search(path, values[0], k=600, nprobes=3)
+    assert sorted(hits) == [index for index in range(600) if index % 7 != 2 and index != 5]
 
 
 async def test_what_does_not_fit_the_memory_goes_to_the_disk(
@@ -231,11 +231,11 @@ async def test_centroids_and_codebook_of_the_caller_are_used(tmp_path: Path) -> 
     )
     snapshot = (await alance.dataset(path))._snapshot
     index = Index.from_protobuf(snapshot.manifest.indices[0])
-    known = await training_of(snapshot, index, snapshot.schema.field("v"))
-    assert known is not None
-    assert np.array_equal(known.centroids, centroids)
-    assert isinstance(known.encoder, ProductEncoder)
-    assert np.array_equal(known.encoder.codebook.reshape(256, DIM), book)
+    recognized = await training_of(snapshot, index, snapshot.schema.field("v"))
+    assert recognized is not None
+    assert np.array_equal(recognized.centroids, centroids)
+    assert isinstance(recognized.encoder, ProductEncoder)
+    assert np.array_equal(recognized.encoder.codebook.reshape(256, DIM), book)
 
 
 BAD: list[tuple[type[Exception], str, dict[str, Any]]] = [
@@ -268,13 +268,13 @@ async def test_what_cannot_be_says_what_was_expected(
     path = tmp_path / "t"
     lance.write_dataset(table(clustered(300, 1)), path)
     dataset = await alance.dataset(path)
-    asked = {"column": "v", "index_type": "IVF_PQ", "num_partitions": 2, **options}
+    request = {"column": "v", "index_type": "IVF_PQ", "num_partitions": 2, **options}
     if "name" in options:
         dataset = await dataset.create_index("v", "IVF_FLAT", name="there", num_partitions=1)
     if "ivf_centroids" in options:
-        del asked["num_partitions"]
+        del request["num_partitions"]
     with pytest.raises(error, match=said):
-        await dataset.create_index(**asked)
+        await dataset.create_index(**request)
     assert (await dataset.latest_version()) == dataset.version
 
 
@@ -349,15 +349,15 @@ async def test_training_holds_its_sample_once(
 async def test_progress_is_told_step_by_step(tmp_path: Path) -> None:
     dataset = await alance.write_dataset(table(clustered(3000, 1)), tmp_path / "t")
     dataset = await dataset.delete("id < 100")
-    told: list[alance.Progress] = []
+    message: list[alance.Progress] = []
     await dataset.create_index(
-        "v", "IVF_PQ", num_partitions=4, num_sub_vectors=4, progress=told.append
+        "v", "IVF_PQ", num_partitions=4, num_sub_vectors=4, progress=message.append
     )
-    assert [*dict.fromkeys(progress.stage for progress in told)] == [
+    assert [*dict.fromkeys(progress.stage for progress in message)] == [
         "centroids", "codebook", "code", "write",
     ]  # fmt: skip
-    first = {progress.stage: progress for progress in reversed(told)}
-    last = {progress.stage: progress for progress in told}
+    first = {progress.stage: progress for progress in reversed(message)}
+    last = {progress.stage: progress for progress in message}
     assert first["centroids"] == alance.Progress("centroids", 0, 50, "rounds")
     assert 0 < last["centroids"].done == (last["centroids"].total or 0) <= 50
     assert last["codebook"] == alance.Progress("codebook", 4, 4, "sub-vectors")

@@ -65,11 +65,11 @@ async def test_merged_segments_answer_as_they_did(
     assert (await dataset.nearest_many("v", queries, 10, columns=["id"], nprobes=4)) == before
     # pylance finds the same; of equal estimates it may give others.
     answers = [search(path, query, nprobes=4) for query in queries]
-    same = [
+    lengths = [
         len(set(ids) & set(before["id"].to_pylist()[10 * number : 10 * number + 10]))
         for number, ids in enumerate(answers)
     ]
-    assert sum(same) >= (90 if kind != "IVF_RQ" else 60)
+    assert sum(lengths) >= (90 if kind != "IVF_RQ" else 60)
     assert unindexed(path) == {"v_idx": 0}
     assert len(await row_ids(path)) == 2600
     # pylance goes on with what we merged.
@@ -134,10 +134,10 @@ async def test_segments_of_other_centroids_are_read_from_the_table(
     dataset = await dataset.optimize.optimize_indices(num_indices_to_merge=2)
     assert num_segments(path) == 1
     assert await row_ids(path) == sorted((await dataset.to_table(["_rowid"]))["_rowid"].to_pylist())
-    found = [
+    values = [
         search(path, query, nprobes=4, refine_factor=5)[0] for query in clustered(100, 2500)[:9]
     ]
-    assert found == list(range(2500, 2509))
+    assert values == list(range(2500, 2509))
 
 
 async def test_partitions_that_have_grown_are_parted_anew(tmp_path: Path) -> None:
@@ -182,7 +182,7 @@ async def test_a_partition_that_has_grown_by_itself_is_parted(
     path = tmp_path / "t"
     other = lance.write_dataset(table(clustered(2000, 1)), path, enable_stable_row_ids=stable)
     if builder == "pylance":  # it does not tell of how many rows
-        monkeypatch.setattr(train, "PARTITION_ROWS", 250)
+        monkeypatch.setattr(train, "VECTOR_PARTITION_ROWS", 250)
         centroids = clustered(8, 1)  # its training is by chance: what is near may be parted already
         other.create_index("v", kind, num_partitions=8, ivf_centroids=centroids, **options)
     dataset = await alance.dataset(path)
@@ -203,11 +203,11 @@ async def test_a_partition_that_has_grown_by_itself_is_parted(
     assert await row_ids(path) == sorted((await dataset.to_table(["_rowid"]))["_rowid"].to_pylist())
     queries = near.astype(np.float32)[1:40:2]
     exact = await dataset.nearest_many("v", queries, 10, columns=["id"], use_index=False)
-    asked: dict[str, Any] = {"nprobes": count // 2, "refine_factor": 150}
-    rows = await dataset.nearest_many("v", queries, 10, columns=["id"], **asked)
+    entries: dict[str, Any] = {"nprobes": count // 2, "refine_factor": 150}
+    rows = await dataset.nearest_many("v", queries, 10, columns=["id"], **entries)
     right = np.array(exact["id"]).reshape(-1, 10)
     own = np.array(rows["id"]).reshape(-1, 10)
-    theirs = [search(path, query, **asked) for query in queries]
+    theirs = [search(path, query, **entries) for query in queries]
     for answers in (own, theirs):
         shared = [len({*a} & {*b}) for a, b in zip(right.tolist(), map(list, answers), strict=True)]
         assert sum(shared) >= 0.85 * right.size

@@ -45,9 +45,9 @@ def nearest(path: Path, number: int) -> list[tuple[int, float]]:
     """All rows as pylance's index ranks them: of fewer, a tie would decide which is the last."""
     dataset = lance.dataset(path)
     query = vectors()["v"].chunk(0)[number].values.to_numpy()
-    asked = {"column": "v", "q": query, "k": 2_000, "nprobes": 7}
-    found = dataset.to_table(["id", "_distance"], nearest=asked)
-    rows = zip(found["id"].to_pylist(), found["_distance"].to_pylist(), strict=True)
+    request = {"column": "v", "q": query, "k": 2_000, "nprobes": 7}
+    table = dataset.to_table(["id", "_distance"], nearest=request)
+    rows = zip(table["id"].to_pylist(), table["_distance"].to_pylist(), strict=True)
     return sorted(rows, key=lambda row: (row[1], row[0]))
 
 
@@ -76,12 +76,14 @@ async def test_pylance_finds_the_same_rows_after_a_compaction(
     lance.dataset(path).delete("id % 9 = 4 or id < 30")
     shutil.copytree(path, tmp_path / "theirs")
     before = [nearest(path, number) for number in range(0, 200, 40)]
-    made = await (await alance.dataset(path)).optimize.compact_files(target_rows_per_fragment=650)
+    compacted = await (await alance.dataset(path)).optimize.compact_files(
+        target_rows_per_fragment=650
+    )
     lance.dataset(tmp_path / "theirs").optimize.compact_files(target_rows_per_fragment=650)
-    assert made.summary["warnings"] == []
+    assert compacted.summary["warnings"] == []
     assert unindexed(path) == {"v_idx": 0}
-    assert len(made.fragments) > 1
-    await made.validate()
+    assert len(compacted.fragments) > 1
+    await compacted.validate()
     for number, rows in zip(range(0, 200, 40), before, strict=True):
         ours = nearest(path, number)
         assert ours == nearest(tmp_path / "theirs", number)

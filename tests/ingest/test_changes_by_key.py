@@ -189,19 +189,19 @@ async def write(
         ]
         await sink.write(pa.Table.from_pylist(feed, FEED))
     else:
-        known = dict(model)
+        mapping = dict(model)
         events: list[dict[str, Any]] = []
         for key, text in changes:
-            before: dict[str, Any] = {"id": key, "text": known.get(key)}
+            before: dict[str, Any] = {"id": key, "text": mapping.get(key)}
             if text is None:
                 events.append({"op": "d", "before": before, "after": None})
-                known.pop(key, None)
+                mapping.pop(key, None)
             else:
-                operation = "u" if key in known else "c"
-                image = before if key in known else None
+                operation = "u" if key in mapping else "c"
+                image = before if key in mapping else None
                 after = {"id": key, "text": text}
                 events.append({"op": operation, "before": image, "after": after})
-                known[key] = text
+                mapping[key] = text
         await sink.write(pa.Table.from_pylist(events, EVENTS))
 
 

@@ -117,12 +117,12 @@ async def test_whenever_it_is_cancelled_whole_steps_are_there(tmp_path: Path, se
     table = read(str(path))
     assert table in (after(done), after(done + 1))
     dataset = lance.dataset(str(path))
-    named = [file.path for one in dataset.get_fragments() for file in one.data_files()]
+    named = [file.path for fragment in dataset.get_fragments() for file in fragment.data_files()]
     older = [
         file.path
         for version in dataset.versions()
-        for one in lance.dataset(str(path), version=version["version"]).get_fragments()
-        for file in one.data_files()
+        for fragment in lance.dataset(str(path), version=version["version"]).get_fragments()
+        for file in fragment.data_files()
     ]
     files = os.listdir(path / "data") if (path / "data").exists() else []
     assert set(files) == {*named, *older}

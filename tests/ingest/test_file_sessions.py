@@ -70,13 +70,13 @@ async def test_names_are_listed_as_by_pylance(place: Place, tmp_path: Path) -> N
 async def test_files_go_up_and_down_as_with_pylance(place: Place, tmp_path: Path) -> None:
     contents = {"empty": b"", "small": b"0123456789", "large": os.urandom((8 << 20) + 12_345)}
     for name, content in contents.items():
-        source, here, there = (tmp_path / f"{name}.{kind}" for kind in ("up", "ours", "theirs"))
+        source, here, present = (tmp_path / f"{name}.{kind}" for kind in ("up", "ours", "theirs"))
         source.write_bytes(content)
         await place.ours.upload_file(source, f"ours/{name}")
         place.theirs.upload_file(source, f"theirs/{name}")
-        place.theirs.download_file(f"ours/{name}", there)
+        place.theirs.download_file(f"ours/{name}", present)
         await place.ours.download_file(f"theirs/{name}", here)
-        assert here.read_bytes() == there.read_bytes() == content
+        assert here.read_bytes() == present.read_bytes() == content
         await place.ours.upload_file(tmp_path / "empty.up", f"ours/{name}")
         await place.ours.upload_file(source, f"ours/{name}")  # replaced
         await place.ours.download_file(f"ours/{name}", tmp_path / "new" / "folder" / name)

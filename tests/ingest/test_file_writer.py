@@ -48,8 +48,8 @@ async def test_the_first_batch_tells_the_schema(tmp_path: Path) -> None:
     with LanceFileWriter(str(tmp_path / "theirs.lance")) as theirs:
         theirs.write_batch(ROWS)
         theirs.write_batch(ROWS)
-    found = LanceFileReader(str(path)).read_all().to_table()
-    assert found == LanceFileReader(str(tmp_path / "theirs.lance")).read_all().to_table()
+    table = LanceFileReader(str(path)).read_all().to_table()
+    assert table == LanceFileReader(str(tmp_path / "theirs.lance")).read_all().to_table()
 
 
 async def test_an_error_in_the_block_leaves_no_file(tmp_path: Path) -> None:

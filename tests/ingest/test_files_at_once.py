@@ -9,7 +9,7 @@ import pytest
 from lance.file import LanceFileReader
 
 from alance.file.budgets import PAGE_BYTES
-from alance.file.write.here import Pieces
+from alance.file.write.here import BufferUpload
 from alance.file.write.page_writer import PageWriter
 from alance.file_version import FileVersion
 from alance.format.encode.small_file import small_files
@@ -56,7 +56,7 @@ async def test_small_files_of_plain_columns_are_encoded_without_a_thread(
     monkeypatch.setattr(DecodePool, "_begin", started.append)
     schema = Schema.from_arrow(pa.schema([("a", pa.int32())]))
     batch = pa.record_batch([pa.array([1, 2], pa.int32())], ["a"])
-    upload = Pieces()
+    upload = BufferUpload()
     writer = PageWriter(upload, schema, FileVersion.V2_2, DecodePool(1))
     await writer.write(batch)
     await writer.write(batch)

@@ -24,7 +24,7 @@ SCHEMA = pa.schema([("id", pa.int64()), ("text", pa.string())])
 def batch(start: int, rows: int = 10) -> pa.RecordBatch:
     """Rows that no other batch has."""
     ids = list(range(start, start + rows))
-    return pa.record_batch([ids, [f"text {one}" for one in ids]], schema=SCHEMA)
+    return pa.record_batch([ids, [f"text {row_id}" for row_id in ids]], schema=SCHEMA)
 
 
 def ids(path: Path) -> list[int]:
@@ -111,11 +111,11 @@ async def test_files_are_cut_and_versions_made_by_size(tmp_path: Path) -> None:
     ) as sink:
         for start in range(0, 500, 10):
             await sink.write(batch(start))
-    found = lance.dataset(path)
+    dataset = lance.dataset(path)
     assert ids(path) == list(range(500))
     assert 2 <= sink.metrics.num_commits <= 5
-    assert found.version == 1 + sink.metrics.num_commits
-    rows = [one.count_rows() for one in found.get_fragments()]
+    assert dataset.version == 1 + sink.metrics.num_commits
+    rows = [fragment.count_rows() for fragment in dataset.get_fragments()]
     assert max(rows) == 25
     assert len(rows) == len(data_files(path)) == sink.metrics.num_files
     async with alance.ingest(path, commit_bytes=1) as sink:
@@ -143,8 +143,8 @@ async def test_versions_and_files_by_time(tmp_path: Path) -> None:
 
 async def test_a_full_buffer_holds_up_the_producers(tmp_path: Path) -> None:
     path = tmp_path / "t"
-    one = batch(0, 1000)
-    size = sum(column.nbytes for column in one.columns)
+    item = batch(0, 1000)
+    size = sum(column.nbytes for column in item.columns)
     async with alance.ingest(path, SCHEMA, max_buffer_bytes=4 * size) as sink:
 
         async def produce(number: int) -> None:
@@ -165,9 +165,9 @@ async def test_sinks_and_inserts_share_versions(tmp_path: Path) -> None:
     dataset = await alance.dataset(path)
 
     async def sink(number: int) -> None:
-        async with alance.ingest(path, producer=f"p{number}") as one:
-            await one.write(batch(100 * number))
-            await one.write(batch(100 * number + 10), token=f"t{number}")
+        async with alance.ingest(path, producer=f"p{number}") as item:
+            await item.write(batch(100 * number))
+            await item.write(batch(100 * number + 10), token=f"t{number}")
 
     async def insert(number: int) -> None:
         await dataset.insert(batch(100 * number, 20))
@@ -180,9 +180,9 @@ async def test_sinks_and_inserts_share_versions(tmp_path: Path) -> None:
     assert len(ids(path)) == len(set(ids(path))) == 10 + 30 * 20
     assert lance.dataset(path).version < 20
     for number in range(3, 31, 3):
-        async with alance.ingest(path, producer=f"p{number}") as one:
-            assert one.last_sequence == 2
-            assert not await one.write(batch(0), token=f"t{number}")
+        async with alance.ingest(path, producer=f"p{number}") as item:
+            assert item.last_sequence == 2
+            assert not await item.write(batch(0), token=f"t{number}")
 
 
 async def test_an_error_leaves_nothing(tmp_path: Path) -> None:
@@ -230,8 +230,8 @@ async def test_a_producer_goes_on_where_it_was(tmp_path: Path) -> None:
 
     async def crash() -> None:
         async with alance.ingest(path, SCHEMA, producer="p", commit_interval=None) as sink:
-            for number, one in enumerate(batches[:12], 1):
-                await sink.write(one)
+            for number, item in enumerate(batches[:12], 1):
+                await sink.write(item)
                 if number == 7:
                     await sink.flush()
             raise RuntimeError("a crash")
@@ -240,8 +240,8 @@ async def test_a_producer_goes_on_where_it_was(tmp_path: Path) -> None:
         await crash()
     async with alance.ingest(path, producer="p") as sink:
         assert sink.last_sequence == 7
-        for number, one in enumerate(batches, 1):
-            assert await sink.write(one, sequence=number) is (number > 7)
+        for number, item in enumerate(batches, 1):
+            assert await sink.write(item, sequence=number) is (number > 7)
         assert not await sink.write(batches[-1], sequence=20)
         assert sink.metrics.num_skipped == 8
     assert sink.last_sequence == 20
@@ -283,8 +283,8 @@ async def test_tokens_are_written_once(tmp_path: Path) -> None:
     lance.dataset(path).insert(pa.Table.from_batches([batch(1000)]))
     async with alance.ingest(path) as sink:
         for number in range(5):
-            made = await sink.write(batch(number * 10), token=f"part {number}")
-            assert made is (number > 2)
+            result = await sink.write(batch(number * 10), token=f"part {number}")
+            assert result is (number > 2)
     assert sorted(ids(path)) == [*range(50), *range(1000, 1010)]
     with pytest.raises(InvalidInputError, match="without `producer`"):
         async with alance.ingest(path) as sink:
@@ -313,7 +313,7 @@ async def test_of_two_sinks_with_the_same_batches_one_fails(
         ended = await asyncio.gather(
             *(work(start, **more) for _ in range(3)), return_exceptions=True
         )
-        assert sorted(type(one).__name__ for one in ended) == [
+        assert sorted(type(item).__name__ for item in ended) == [
             "CommitConflictError", "CommitConflictError", "NoneType",
         ]  # fmt: skip
     assert sorted(ids(path)) == [*range(20), *range(1000, 1010)]
@@ -331,7 +331,7 @@ async def test_what_others_change_meanwhile(tmp_path: Path) -> None:
         assert await sink.flush() == 5
         lance.dataset(path).optimize.compact_files()
         await sink.write(batch(30))
-    assert sorted(ids(path)) == [one for one in range(40) if one != 3]
+    assert sorted(ids(path)) == [index for index in range(40) if index != 3]
 
     async def work() -> None:
         async with alance.ingest(path) as sink:

@@ -114,10 +114,10 @@ async def test_whenever_it_is_cancelled_a_prefix_is_there(tmp_path: Path, seed: 
     await asyncio.gather(task, return_exceptions=True)
     table = lance.dataset(path)
     table.validate()
-    found = table.to_table()["id"].to_pylist()
-    assert found == list(range(len(found)))
-    assert len(found) % ROWS == 0
-    named = [file.path for one in table.get_fragments() for file in one.data_files()]
+    ids = table.to_table()["id"].to_pylist()
+    assert ids == list(range(len(ids)))
+    assert len(ids) % ROWS == 0
+    named = [file.path for fragment in table.get_fragments() for file in fragment.data_files()]
     assert sorted(os.listdir(path / "data")) == sorted(named)
 
 
@@ -156,7 +156,9 @@ async def test_who_waits_for_room_can_be_cancelled(tmp_path: Path) -> None:
         for task in tasks[10:]:
             task.cancel()
         done = await asyncio.gather(*tasks, return_exceptions=True)
-        accepted = [number for number, one in enumerate(done) if one is True]
+        accepted = [number for number, item in enumerate(done) if item is True]
         assert set(accepted) >= set(range(10))
-    found = set(lance.dataset(path).to_table()["id"].to_pylist())
-    assert found == {one for number in accepted for one in range(number * ROWS, number * ROWS + 50)}
+    ids = set(lance.dataset(path).to_table()["id"].to_pylist())
+    assert ids == {
+        index for number in accepted for index in range(number * ROWS, number * ROWS + 50)
+    }

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from alance.file.budgets import buffer_bytes_for
-from alance.file.write.here import Pieces
+from alance.file.write.here import BufferUpload
 from alance.file.write.page_writer import PageWriter
 from alance.file_version import FileVersion
 from alance.format.schema import Schema
@@ -23,7 +23,9 @@ def test_many_columns_may_hold_more() -> None:
 async def test_a_writer_of_few_columns_holds_40_mib() -> None:
     columns = [pa.array(np.arange(n, n + (1 << 16))) for n in range(8)]  # half a MiB each
     batch = pa.record_batch(columns, [f"c{n}" for n in range(8)])
-    writer = PageWriter(Pieces(), Schema.from_arrow(batch.schema), FileVersion.V2_2, DecodePool(1))
+    writer = PageWriter(
+        BufferUpload(), Schema.from_arrow(batch.schema), FileVersion.V2_2, DecodePool(1)
+    )
     held = []
     for _ in range(14):
         await writer.write(batch)

@@ -41,7 +41,8 @@ def table(key: str, text: str) -> pa.Table:
     ]
     names = ["a", "s", "f"]
     fields = [
-        pa.field(name, one.type, metadata=metadata) for name, one in zip(names, arrays, strict=True)
+        pa.field(name, item.type, metadata=metadata)
+        for name, item in zip(names, arrays, strict=True)
     ]
     return pa.table(arrays, schema=pa.schema(fields))
 
@@ -50,10 +51,10 @@ def table(key: str, text: str) -> pa.Table:
 @pytest.mark.parametrize(
     ("version", "key", "text", "used"),
     [
-        (version, *one)
+        (version, *item)
         for version in ("2.0", "2.1", "2.2")
-        for one in TAKEN
-        if (version, one[0]) != ("2.2", "dict-values-compression")
+        for item in TAKEN
+        if (version, item[0]) != ("2.2", "dict-values-compression")
     ],
 )
 async def test_a_warning_and_the_nearest_value(
@@ -64,10 +65,10 @@ async def test_a_warning_and_the_nearest_value(
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         await alance.write_dataset(data, tmp_path / "ours", data_storage_version=version)
-    told = [str(one.message) for one in caught]
+    texts = [str(item.message) for item in caught]
     for name in data.column_names:
-        said = f"field '{name}': metadata lance-encoding:{key} = '{text}'"
-        assert any(one.startswith(said) and one.endswith(used) for one in told)
+        message = f"field '{name}': metadata lance-encoding:{key} = '{text}'"
+        assert any(item.startswith(message) and item.endswith(used) for item in texts)
     for path in (tmp_path / "ours", tmp_path / "theirs"):
         assert lance.dataset(path).to_table().equals(data)
         assert (await (await alance.dataset(path)).to_table()).equals(data)

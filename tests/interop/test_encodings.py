@@ -46,7 +46,7 @@ def shapes(rng: random.Random) -> dict[str, pa.Array]:
     words = ["".join(rng.choices("etaoin shrdlu", k=rng.randrange(24))) for _ in range(ROWS)]
     colours = [rng.choice(["red", "green", "ultramarine blue"]) for _ in range(ROWS)]
     wide = [rng.randbytes(rng.randrange(300)) for _ in range(ROWS // 10)] * 10
-    pairs = [{"a": one, "b": two} for one, two in zip(small, words, strict=True)]
+    pairs = [{"a": item, "b": two} for item, two in zip(small, words, strict=True)]
     lists = [small[:length] for length in (rng.randrange(9) for _ in range(ROWS))]
     return {
         "small": pa.array(small, pa.int32()),
@@ -56,12 +56,12 @@ def shapes(rng: random.Random) -> dict[str, pa.Array]:
         "large": pa.array([rng.getrandbits(63) for _ in range(ROWS)], pa.int64()),
         "floats": pa.array(floats, pa.float64()),
         "singles": pa.array(with_nulls(floats, rng, 0.1), pa.float32()),
-        "flags": pa.array(with_nulls([bool(one % 3) for one in small], rng, 0.1), pa.bool_()),
+        "flags": pa.array(with_nulls([bool(item % 3) for item in small], rng, 0.1), pa.bool_()),
         "words": pa.array(words),
         "colours": pa.array(with_nulls(colours, rng, 0.1), pa.large_string()),
         "wide": pa.array(wide, pa.binary()),
         "constant": pa.array(["the same"] * ROWS),
-        "vectors": pa.array([[one, 2.0, 3.0] for one in floats], pa.list_(pa.float32(), 3)),
+        "vectors": pa.array([[item, 2.0, 3.0] for item in floats], pa.list_(pa.float32(), 3)),
         "pairs": pa.array(with_nulls(pairs, rng, 0.1)),
         "lists": pa.array(with_nulls(lists, rng, 0.1), pa.list_(pa.int32())),
     }

@@ -114,15 +114,15 @@ async def check(path: Path, expected: pa.Table) -> None:
     theirs.validate()
     ours = await alance.dataset(path)
     assert ours.schema.equals(theirs.schema, check_metadata=True)
-    found, same = await ours.to_table(), theirs.to_table()
-    if "id" in found.column_names:
-        found, same = found.sort_by("id"), same.sort_by("id")
-    assert_same(found, same)
-    if found.schema.types == expected.schema.types:
-        assert found == expected
+    result, equal = await ours.to_table(), theirs.to_table()
+    if "id" in result.column_names:
+        result, equal = result.sort_by("id"), equal.sort_by("id")
+    assert_same(result, equal)
+    if result.schema.types == expected.schema.types:
+        assert result == expected
     else:  # of storage types, since pyarrow does not know the extension type
-        assert found.to_pylist() == expected.to_pylist()
-    assert (await ours.take([3, 1])).schema.equals(found.schema, check_metadata=True)
+        assert result.to_pylist() == expected.to_pylist()
+    assert (await ours.take([3, 1])).schema.equals(result.schema, check_metadata=True)
 
 
 @pytest.mark.parametrize("version", ["2.1", "2.2"])
@@ -216,8 +216,8 @@ async def test_a_table_without_the_parameters_is_read_as_storage_types(tmp_path:
         schema = dataset.schema
     assert schema.types == rows.schema.types
     with pytest.warns(UserWarning, match="'arrow.opaque'"):
-        found = await dataset.to_table()
-    assert found.to_pylist() == rows.to_pylist()
+        table = await dataset.to_table()
+    assert table.to_pylist() == rows.to_pylist()
     dataset = await dataset.insert(rows)  # the schema is at hand, and has been told of
     parameters = {"ARROW:extension:metadata": '{"type_name":"t","vendor_name":"v"}'}
     dataset = await dataset.update_field_metadata({"o": parameters, "s.o": parameters})

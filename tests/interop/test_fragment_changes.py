@@ -96,13 +96,13 @@ async def test_deletes_that_are_shared_are_those_of_pylance(
     assert await ours.latest_version() == ours.version  # nothing is committed
     ids = [fragment.fragment_id for fragment in ours.fragments]
     gone = [number for number, record in zip(ids, records, strict=True) if record is None]
-    kept = [record for record in records if record is not None]
+    retained = [record for record in records if record is not None]
     operation = lance.LanceOperation.Delete(
         [other for other in expected if other is not None], gone, predicate
     )
     after = lance.LanceDataset.commit(theirs, operation, read_version=theirs.version)
     before = ours.version
-    copies = pickle.loads(pickle.dumps(kept))
+    copies = pickle.loads(pickle.dumps(retained))
     ours = await alance.commit(ours, Delete(tuple(copies), tuple(gone), predicate))
     assert_same(await ours.to_table(), after.to_table())
     assert_same(lance.dataset(tmp_path / "own").to_table(), after.to_table())
@@ -112,7 +112,9 @@ async def test_deletes_that_are_shared_are_those_of_pylance(
     uri = str(tmp_path / "own")
     restored = lance.dataset(uri, version=before)
     restored.restore()
-    operation = lance.LanceOperation.Delete([for_pylance(item) for item in kept], gone, predicate)
+    operation = lance.LanceOperation.Delete(
+        [for_pylance(item) for item in retained], gone, predicate
+    )
     again = lance.LanceDataset.commit(uri, operation, read_version=restored.version)
     assert_same(again.to_table(), after.to_table())
     assert_same(await (await alance.dataset(uri)).to_table(), after.to_table())

@@ -36,8 +36,8 @@ async def check(uri: str, **options: object) -> None:
     theirs = lance.dataset(uri)
     ours = await alance.dataset(uri)
     assert ours.schema.equals(theirs.schema, check_metadata=True)
-    assert [one.fragment_id for one in ours.fragments] == [
-        one.fragment_id for one in theirs.get_fragments()
+    assert [fragment.fragment_id for fragment in ours.fragments] == [
+        fragment.fragment_id for fragment in theirs.get_fragments()
     ]
     assert_same(
         await ours.to_table(with_row_id=True, with_row_address=True, **options),
@@ -47,11 +47,11 @@ async def check(uri: str, **options: object) -> None:
     rows = random.Random(uri).choices(range(count), k=25)
     assert_same(await ours.take(rows), theirs.take(rows))
     assert await ours.count_rows() == count
-    for one, other in zip(ours.fragments, theirs.get_fragments(), strict=True):
-        assert one.physical_rows == other.physical_rows
-        assert await one.count_rows() == other.count_rows()
+    for item, other in zip(ours.fragments, theirs.get_fragments(), strict=True):
+        assert item.physical_rows == other.physical_rows
+        assert await item.count_rows() == other.count_rows()
         offsets = [0, other.count_rows() - 1]
-        assert_same(await one.take(offsets), other.take(offsets))
+        assert_same(await item.take(offsets), other.take(offsets))
 
 
 @pytest.fixture
@@ -130,10 +130,10 @@ async def test_stable_row_ids(uri: str) -> None:
     dataset.optimize.compact_files(target_rows_per_fragment=1000)
     await check(uri)
     ids = dataset.to_table(with_row_id=True).column("_rowid").to_pylist()
-    wanted = random.Random(1).choices(ids, k=20)
+    expected = random.Random(1).choices(ids, k=20)
     ours = await alance.dataset(uri)
     assert ours.has_stable_row_ids
-    assert_same(await ours.take_rows(wanted), dataset._take_rows(wanted))
+    assert_same(await ours.take_rows(expected), dataset._take_rows(expected))
     columns = ["id", "_row_created_at_version", "_row_last_updated_at_version"]
     assert_same(await ours.to_table(columns), dataset.to_table(columns))
     with pytest.raises(alance.NotFoundError):
@@ -146,9 +146,9 @@ async def test_take_rows_by_address(uri: str) -> None:
     dataset.delete("id = 3")
     ids = dataset.to_table(with_row_id=True).column("_rowid").to_pylist()
     ours = await alance.dataset(uri)
-    wanted = [ids[70], ids[5], ids[5], ids[98]]
-    assert_same(await ours.take_rows(wanted), dataset._take_rows(wanted))
-    assert_same(await ours.take_addresses(wanted), dataset._take_rows(wanted))
+    expected = [ids[70], ids[5], ids[5], ids[98]]
+    assert_same(await ours.take_rows(expected), dataset._take_rows(expected))
+    assert_same(await ours.take_addresses(expected), dataset._take_rows(expected))
     for gone in (3, 40, 9 << 32):
         with pytest.raises(alance.NotFoundError):
             await ours.take_addresses([gone])
@@ -180,11 +180,11 @@ async def test_offset_and_limit(uri: str) -> None:
     theirs = lance.dataset(uri)
     theirs.delete("id % 10 = 3")
     ours = await alance.dataset(uri)
-    for one in options():
-        assert_same(await ours.to_table(["id"], **one), theirs.to_table(["id"], **one))
+    for option in options():
+        assert_same(await ours.to_table(["id"], **option), theirs.to_table(["id"], **option))
         assert_same(
-            await ours.to_table(["id"], filter="id % 3 = 1", **one),
-            theirs.to_table(["id"], filter="id % 3 = 1", **one),
+            await ours.to_table(["id"], filter="id % 3 = 1", **option),
+            theirs.to_table(["id"], filter="id % 3 = 1", **option),
         )
 
 
@@ -195,9 +195,9 @@ async def test_batches_have_at_most_the_requested_size(uri: str) -> None:
     assert sum(sizes) == 100
     assert max(sizes) == 16
     unordered = [
-        one
+        value
         async for batch in ours.to_batches(["id"], scan_in_order=False)
-        for one in batch.column("id").to_pylist()
+        for value in batch.column("id").to_pylist()
     ]
     assert sorted(unordered) == list(range(100))
 
@@ -207,8 +207,8 @@ async def test_deleted_rows_on_request(uri: str) -> None:
     theirs = lance.dataset(uri)
     theirs.delete("id % 5 = 0")
     ours = await alance.dataset(uri)
-    wanted = {"with_row_id": True, "include_deleted_rows": True}
-    assert_same(await ours.to_table(**wanted), theirs.scanner(**wanted).to_table())
+    expected = {"with_row_id": True, "include_deleted_rows": True}
+    assert_same(await ours.to_table(**expected), theirs.scanner(**expected).to_table())
 
 
 async def test_an_empty_dataset(uri: str) -> None:

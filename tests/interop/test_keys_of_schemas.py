@@ -109,8 +109,8 @@ async def test_merges_by_a_key_of_the_schema(tmp_path: Path) -> None:
     theirs = lance.dataset(str(tmp_path / "t"))
     merge = theirs.merge_insert(None).when_matched_update_all().when_not_matched_insert_all()
     assert merge.execute(rows(schema, 7, 9))["num_inserted_rows"] == 1
-    found = await (await alance.dataset(tmp_path / "t")).to_table()
-    assert found.sort_by("a") == rows(schema, 0, 9)
+    table = await (await alance.dataset(tmp_path / "t")).to_table()
+    assert table.sort_by("a") == rows(schema, 0, 9)
 
 
 NO_KEYS = {
@@ -180,9 +180,9 @@ async def test_sorted_maps_are_cast_where_the_table_has_plain_ones(tmp_path: Pat
     dataset = await alance.write_dataset(table, tmp_path / "t")
     with pytest.raises(UnsupportedError, match="keys are sorted"):
         await dataset.add_columns(pa.field("d", SORTED))
-    given = pa.table({"c": table["c"].combine_chunks().cast(SORTED)})
-    await dataset.insert(given)
-    await alance.write_dataset(given, tmp_path / "t", mode="append")
+    arguments = pa.table({"c": table["c"].combine_chunks().cast(SORTED)})
+    await dataset.insert(arguments)
+    await alance.write_dataset(arguments, tmp_path / "t", mode="append")
     async with alance.Session() as session:  # which does not know the table's schema yet
-        await alance.write_dataset(given, tmp_path / "t", mode="append", session=session)
+        await alance.write_dataset(arguments, tmp_path / "t", mode="append", session=session)
     assert lance.dataset(str(tmp_path / "t")).to_table() == pa.concat_tables([table] * 4)

@@ -96,9 +96,9 @@ async def compare(path: Path, table: pa.Table, version: str, pieces: int) -> Non
     rng = random.Random(table.num_rows)
     rows = [rng.randrange(table.num_rows) for _ in range(12)]
     fresh = await alance.dataset(uri, session=alance.Session())
-    found = await fresh.take(rows)
-    assert repr(found.to_pylist()) == repr(theirs.take(rows).to_pylist())
-    assert repr((await ours.take(rows)).to_pylist()) == repr(found.to_pylist())
+    result = await fresh.take(rows)
+    assert repr(result.to_pylist()) == repr(theirs.take(rows).to_pylist())
+    assert repr((await ours.take(rows)).to_pylist()) == repr(result.to_pylist())
     start, limit = table.num_rows // 3, table.num_rows // 2
     part = await fresh.to_table(offset=start, limit=limit, batch_size=100)
     assert repr(part.to_pylist()) == repr(theirs.slice(start, limit).to_pylist())

@@ -14,7 +14,7 @@ import alance
 from alance import operations
 from alance.errors import InvalidInputError
 from alance.files import FileWriter
-from alance.format.schema import RESERVED, Schema
+from alance.format.schema import RESERVED_NAMES, Schema
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,7 +28,7 @@ def rows(name: str) -> pa.Table:
     return pa.table({"a": [1, 2, 3], name: pa.array([5, 6, 7], pa.uint64())})
 
 
-@pytest.mark.parametrize("name", RESERVED)
+@pytest.mark.parametrize("name", RESERVED_NAMES)
 async def test_no_table_is_written_with_a_reserved_name(tmp_path: Path, name: str) -> None:
     path = tmp_path / "t"
     with pytest.raises(InvalidInputError, match=f"column '{name}': {REFUSED}"):
@@ -53,7 +53,7 @@ async def test_no_table_is_written_with_a_reserved_name(tmp_path: Path, name: st
     assert lance.dataset(str(path)).to_table() == rows("b")
 
 
-@pytest.mark.parametrize("name", RESERVED)
+@pytest.mark.parametrize("name", RESERVED_NAMES)
 async def test_no_column_gets_a_reserved_name(tmp_path: Path, name: str) -> None:
     dataset = await alance.write_dataset(rows("b"), tmp_path / "t")
 
@@ -95,7 +95,7 @@ async def test_other_names_are_free(tmp_path: Path, name: str) -> None:
         assert await ours.take([2]) == theirs.take([2])
 
 
-@pytest.mark.parametrize("name", RESERVED)
+@pytest.mark.parametrize("name", RESERVED_NAMES)
 async def test_members_of_structs_and_columns_of_files_are_free(tmp_path: Path, name: str) -> None:
     members = pa.StructArray.from_arrays([rows(name)[name].combine_chunks()], [name])
     table = pa.table({"s": members, "l": pa.ListArray.from_arrays([0, 1, 1, 3], members)})
@@ -110,7 +110,7 @@ async def test_members_of_structs_and_columns_of_files_are_free(tmp_path: Path, 
     assert await reader.to_table() == rows(name)
 
 
-@pytest.mark.parametrize("name", RESERVED)
+@pytest.mark.parametrize("name", RESERVED_NAMES)
 async def test_a_table_that_has_such_a_column_is_read_and_mended(tmp_path: Path, name: str) -> None:
     """As early writers made it: pylance hides the stored values as well, or does not scan it."""
     path = tmp_path / "t"

@@ -106,10 +106,10 @@ async def test_blob_columns_are_read_as_by_pylance(tmp_path: Path, version: str)
     ours = await check(uri)
     theirs = lance.dataset(uri)
     for rows in ([0], [4, 2, 0], [5, 3, 5]):
-        found = await ours.take_blobs("b", indices=rows)
+        blobs = await ours.take_blobs("b", indices=rows)
         expected = theirs.take_blobs("b", indices=rows)
-        assert [await one.readall() for one in found] == [one.readall() for one in expected]
-        assert [one.size for one in found] == [one.size() for one in expected]
+        assert [await item.readall() for item in blobs] == [item.readall() for item in expected]
+        assert [item.size for item in blobs] == [item.size() for item in expected]
     everything = await ours.to_table(blob_handling="all_binary")
     assert everything.column("b").to_pylist() == BLOBS
 
@@ -147,5 +147,5 @@ async def test_blobs_of_every_kind_of_place(tmp_path: Path) -> None:
     uri = str(tmp_path / "table")
     lance.write_dataset(table, uri, data_storage_version="2.2")
     ours = await check(uri)
-    found = await ours.take_blobs("b", indices=list(range(len(sizes))))
-    assert [await one.readall() for one in found] == values[:-1]
+    blobs = await ours.take_blobs("b", indices=list(range(len(sizes))))
+    assert [await item.readall() for item in blobs] == values[:-1]

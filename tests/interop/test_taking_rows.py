@@ -64,7 +64,7 @@ def columns(nulls: float) -> dict[str, pa.Array]:
         "days": pa.array(some([abs(n) for n in numbers]), pa.date32()),
         "text": pa.array(some(text), pa.string()),
         "large text": pa.array(some(text), pa.large_string()),
-        "words": pa.array(some([one[:2] for one in text]), pa.string()),
+        "words": pa.array(some([item[:2] for item in text]), pa.string()),
         "vectors": pa.array(some([[n, 1.5] for n in numbers]), pa.list_(pa.float32(), 2)),
         "fixed": pa.array(some([b"abcde"] * ROWS), pa.binary(5)),
         **nested(rng, some, text),
@@ -72,10 +72,10 @@ def columns(nulls: float) -> dict[str, pa.Array]:
 
 
 def nested(
-    rng: random.Random, some: Callable[[list[Any]], list[Any]], text: list[str]
+    rng: random.Random, sample: Callable[[list[Any]], list[Any]], text: list[str]
 ) -> dict[str, pa.Array]:
     def lists(values: Callable[[], Any], longest: int) -> list[list[Any]]:
-        return [some([values() for _ in range(rng.randrange(longest))]) for _ in range(ROWS)]
+        return [sample([values() for _ in range(rng.randrange(longest))]) for _ in range(ROWS)]
 
     def number() -> int:
         return rng.randrange(1000)
@@ -86,18 +86,18 @@ def nested(
     structs = [{"a": number(), "b": word(), "c": [number(), None]} for _ in range(ROWS)]
     long = [[number()] * (3000 if n % 900 == 7 else n % 3) for n in range(ROWS)]
     return {
-        "lists": pa.array(some(lists(number, 6)), pa.list_(pa.int32())),
-        "lists of text": pa.array(some(lists(word, 5)), pa.list_(pa.string())),
+        "lists": pa.array(sample(lists(number, 6)), pa.list_(pa.int32())),
+        "lists of text": pa.array(sample(lists(word, 5)), pa.list_(pa.string())),
         "lists of lists": pa.array(
-            some(lists(lambda: [number()] * rng.randrange(3), 4)), pa.list_(pa.list_(pa.int64()))
+            sample(lists(lambda: [number()] * rng.randrange(3), 4)), pa.list_(pa.list_(pa.int64()))
         ),
-        "long lists": pa.array(some(long), pa.list_(pa.int32())),
-        "structs": pa.array(some(structs)),
+        "long lists": pa.array(sample(long), pa.list_(pa.int32())),
+        "structs": pa.array(sample(structs)),
         "lists of structs": pa.array(
-            some(lists(lambda: {"x": number(), "y": word()}, 4)),
+            sample(lists(lambda: {"x": number(), "y": word()}, 4)),
         ),
         "maps": pa.array(
-            some([[("k", number())] * (n % 3) for n in range(ROWS)]),
+            sample([[("k", number())] * (n % 3) for n in range(ROWS)]),
             pa.map_(pa.string(), pa.int32()),
         ),
     }

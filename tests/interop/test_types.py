@@ -38,10 +38,10 @@ async def test_a_type_reads_as_pylance_reads_it(tmp_path: Path, name: str, versi
     theirs.delete("n % 7 = 3 AND n > 110")
     ours = await alance.dataset(uri)
     if name in NOT_BESIDE_OTHERS:
-        left = [row for row in range(ROWS) if not (row % 7 == 3 and row > 110)]
-        assert (await ours.to_table()).to_pylist() == table.take(pa.array(left)).to_pylist()
+        remaining = [row for row in range(ROWS) if not (row % 7 == 3 and row > 110)]
+        assert (await ours.to_table()).to_pylist() == table.take(pa.array(remaining)).to_pylist()
         assert (await ours.take([9, 150, 2])).to_pylist() == [
-            table.slice(left[row], 1).to_pylist()[0] for row in (9, 150, 2)
+            table.slice(remaining[row], 1).to_pylist()[0] for row in (9, 150, 2)
         ]
         return
     assert ours.schema.equals(theirs.schema, check_metadata=True)

@@ -45,9 +45,9 @@ class Told(lance.progress.FragmentWriteProgress):
 async def test_each_fragment_is_told_as_by_pylance(tmp_path: Path) -> None:
     ours, theirs = Told(), Told()
     assert isinstance(ours, FragmentWriteProgress)
-    given = {"max_rows_per_file": 5}
-    await alance.write_dataset(ROWS, tmp_path / "own", progress=ours, **given)
-    lance.write_dataset(ROWS, tmp_path / "their", progress=theirs, **given)
+    arguments = {"max_rows_per_file": 5}
+    await alance.write_dataset(ROWS, tmp_path / "own", progress=ours, **arguments)
+    lance.write_dataset(ROWS, tmp_path / "their", progress=theirs, **arguments)
     assert ours.rows == theirs.rows == [(0, 5), (0, 5)]
     assert len(ours.begun) == 2
     assert all(not fragment.physical_rows for fragment in (*ours.begun, *theirs.begun))
@@ -55,15 +55,15 @@ async def test_each_fragment_is_told_as_by_pylance(tmp_path: Path) -> None:
 
 async def test_records_are_those_that_are_committed(tmp_path: Path) -> None:
     dataset = await alance.write_dataset(ROWS, tmp_path / "t")
-    told = Told()
-    fragments = await alance.write_fragments(ROWS, dataset, max_rows_per_file=4, progress=told)
-    assert told.completed == fragments
-    assert [[file.path for file in begun.files] for begun in told.begun] == [
+    events = Told()
+    fragments = await alance.write_fragments(ROWS, dataset, max_rows_per_file=4, progress=events)
+    assert events.completed == fragments
+    assert [[file.path for file in begun.files] for begun in events.begun] == [
         [file.path for file in fragment.files] for fragment in fragments
     ]
-    for fragment in told.completed:
+    for fragment in events.completed:
         assert (tmp_path / "t" / "data" / fragment.files[0].path).exists()
-    dataset = await alance.commit(dataset, Append(told.completed))
+    dataset = await alance.commit(dataset, Append(events.completed))
     assert (await dataset.to_table())["x"].to_pylist() == [*range(10)] * 2
 
     await dataset.insert(ROWS, progress=(more := Told()))
@@ -73,35 +73,35 @@ async def test_records_are_those_that_are_committed(tmp_path: Path) -> None:
 
 
 def test_the_blocking_face_tells_the_same(tmp_path: Path) -> None:
-    told = Told()
-    alance.sync.write_dataset(ROWS, tmp_path / "t", max_rows_per_file=4, progress=told)
-    assert told.rows == [(0, 4), (0, 4), (0, 2)]
+    events = Told()
+    alance.sync.write_dataset(ROWS, tmp_path / "t", max_rows_per_file=4, progress=events)
+    assert events.rows == [(0, 4), (0, 4), (0, 2)]
 
 
 @pytest.mark.parametrize("method", ["begin", "complete"])
 async def test_an_error_of_it_ends_the_write(tmp_path: Path, method: str) -> None:
-    told = Told()
+    events = Told()
     dataset = await alance.write_dataset(ROWS, tmp_path / "t")
     before = sorted((tmp_path / "t" / "data").iterdir())
 
     def fail(_: object) -> None:
         raise KeyError("of the caller")
 
-    setattr(told, method, fail)
+    setattr(events, method, fail)
     with pytest.raises(KeyError, match="of the caller"):
-        await dataset.insert(ROWS, max_rows_per_file=4, progress=told)
+        await dataset.insert(ROWS, max_rows_per_file=4, progress=events)
     assert (await dataset.checkout_latest()).version == dataset.version
     assert sorted((tmp_path / "t" / "data").iterdir()) == before
 
 
 async def test_what_failed_is_not_completed(lab: Lab) -> None:
-    told = Told()
+    events = Told()
     lab.config(faults=[{"op": "PUT", "key": "/data/", "action": "status", "status": 403}])
     with pytest.raises(alance.errors.AccessError):
         await alance.write_dataset(
-            ROWS, "s3://lab/refused-progress", storage_options=lab.lance_options(), progress=told
+            ROWS, "s3://lab/refused-progress", storage_options=lab.lance_options(), progress=events
         )
-    assert (len(told.begun), told.completed) == (1, [])
+    assert (len(events.begun), events.completed) == (1, [])
 
 
 async def test_something_else_is_refused(tmp_path: Path) -> None:

@@ -43,13 +43,13 @@ def commit(path: Path, schema: pa.Schema, content: bytes, num_rows: int, version
 
 async def check(path: Path) -> None:
     rows = list(range(len(BLOBS)))
-    some = [row for row in rows if BLOBS[row] is not None]
+    sample = [row for row in rows if BLOBS[row] is not None]
     theirs = lance.dataset(str(path))
     ours = await alance.dataset(str(path))
-    found = theirs.take_blobs("b", indices=some)
-    assert [blob.readall() for blob in found] == [BLOBS[row] for row in some]
-    found = await ours.take_blobs("b", indices=some)
-    assert [await blob.readall() for blob in found] == [BLOBS[row] for row in some]
+    blobs = theirs.take_blobs("b", indices=sample)
+    assert [blob.readall() for blob in blobs] == [BLOBS[row] for row in sample]
+    blobs = await ours.take_blobs("b", indices=sample)
+    assert [await blob.readall() for blob in blobs] == [BLOBS[row] for row in sample]
     everything = await ours.to_table(blob_handling="all_binary")
     assert everything.column("b").to_pylist() == BLOBS
     assert everything.column("n").to_pylist() == rows
@@ -73,9 +73,9 @@ async def test_blobs_of_version_2_are_read_by_both(tmp_path: Path) -> None:
     fields = Schema.from_arrow(schema).fields
     version = FileVersion.V2_2
     builder = FileBuilder(Schema.from_arrow(schema), version)
-    sizes = np.array([0 if one is None else len(one) for one in BLOBS])
+    sizes = np.array([0 if blob is None else len(blob) for blob in BLOBS])
     inline = sizes < 65536
-    inside = [one or b"" for one, here in zip(BLOBS, inline, strict=True) if here]
+    inside = [item or b"" for item, here in zip(BLOBS, inline, strict=True) if here]
     ends = np.cumsum([0, *map(len, inside)])
     payloads = VariableWidth(ends, np.frombuffer(b"".join(inside), np.uint8))
     placed, chunks = builder.add_blobs(payloads)
@@ -84,7 +84,7 @@ async def test_blobs_of_version_2_are_read_by_both(tmp_path: Path) -> None:
     kinds = np.where(inline, 0, 2)
     ids = np.where(inline, 0, np.cumsum(~inline))
     described = describe_blobs(
-        kinds, positions, sizes, ids, valid=np.array([one is not None for one in BLOBS])
+        kinds, positions, sizes, ids, valid=np.array([blob is not None for blob in BLOBS])
     )
     for column, array in enumerate((described, pa.array(range(len(BLOBS))))):
         field = fields[column]

@@ -132,15 +132,15 @@ async def test_files_of_packed_structs_are_read_by_both(tmp_path: Path, name: st
     rows = [row if number % 5 else None for number in range(300)]
     field = pa.field("p", arrow, metadata={"lance-encoding:packed": "true"})
     array = pa.array(rows, arrow)
-    for some in (
+    for candidate in (
         array,
         array.filter(array.is_valid()),
         pa.array([rows, None, []], pa.list_(arrow)),
     ):
-        if pa.types.is_list(some.type):
-            table = pa.table([some], schema=pa.schema([("l", pa.list_(field))]))
+        if pa.types.is_list(candidate.type):
+            table = pa.table([candidate], schema=pa.schema([("l", pa.list_(field))]))
         else:
-            table = pa.table([some], schema=pa.schema([field]))
+            table = pa.table([candidate], schema=pa.schema([field]))
         await check_written(tmp_path / "file.lance", table, version)
 
 
@@ -161,13 +161,15 @@ async def test_json_and_other_extensions(tmp_path: Path, version: str) -> None:
     path = tmp_path / "ours.lance"
     path.write_bytes(file_bytes(table, version))
     reader = await alance.FileReader.open(str(path))
-    found = (await reader.to_table()).column("json").to_pylist()
-    assert found[:2] == ['{"a":-100,"b":[true,null,"x"]}', '{"a":-99,"b":[true,null,"x"]}']
-    assert found[300:] == [None, "1.5", "[]"]
+    rows = (await reader.to_table()).column("json").to_pylist()
+    assert rows[:2] == ['{"a":-100,"b":[true,null,"x"]}', '{"a":-99,"b":[true,null,"x"]}']
+    assert rows[300:] == [None, "1.5", "[]"]
     other = str(tmp_path / "theirs.lance")
     with LanceFileWriter(other, table.schema, version=version) as writer:
         writer.write_batch(table.to_batches()[0])
-    stored = [LanceFileReader(one).read_all().to_table()["json"] for one in (str(path), other)]
+    stored = [
+        LanceFileReader(candidate).read_all().to_table()["json"] for candidate in (str(path), other)
+    ]
     assert stored[0].to_pylist() == stored[1].to_pylist()
 
 
@@ -200,7 +202,7 @@ async def test_any_table_is_read_by_both(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
     version = rng.choice(["2.1", "2.2"])
     names = [name for name in TYPES if version == "2.2" or name not in ONLY_2_2]
-    name = rng.choice([one for one in names if one not in NOT_BESIDE_OTHERS])
+    name = rng.choice([item for item in names if item not in NOT_BESIDE_OTHERS])
     array = column(name, rng.choice([2, 40, 400]), rng.choice([0, 0.2, 0.95]), seed)
     for _ in range(rng.choice([0, 1, 1, 2, 3])):
         array = around(rng, array)
@@ -208,9 +210,9 @@ async def test_any_table_is_read_by_both(tmp_path: Path, seed: int) -> None:
     if len(array) == 0:
         return
     parts = in_pieces(rng, array)
-    asked = rng.choice([{}, {}, *ASKED.values()])
+    request = rng.choice([{}, {}, *ASKED.values()])
     field = pa.field(
-        "c", array.type, metadata={f"lance-encoding:{key}": one for key, one in asked.items()}
+        "c", array.type, metadata={f"lance-encoding:{key}": item for key, item in request.items()}
     )
     table = pa.table([pa.chunked_array(parts)], schema=pa.schema([field]))
     await check_written(

@@ -64,8 +64,8 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
             uri = f"gs://lab/gcs-{next(_numbers)}"
             return Place(*registry.open(uri, storage_options=gcs.gcs_options()))
         case _:
-            given = obstore_stores.MemoryStore()
-            return Place(*registry.open("a folder", store=given))
+            arguments = obstore_stores.MemoryStore()
+            return Place(*registry.open("a folder", store=arguments))
 
 
 @pytest.fixture

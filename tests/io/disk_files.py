@@ -23,7 +23,7 @@ def content(name: object, start: int, stop: int) -> memoryview:
 
 
 def files_of(folder: Path) -> list[Path]:
-    return [one for one in folder.rglob("*") if one.is_file()]
+    return [path for path in folder.rglob("*") if path.is_file()]
 
 
 def damage(path: Path, chosen: random.Random, how: str) -> None:

@@ -25,24 +25,24 @@ async def free(task: asyncio.Task[object]) -> None:
 
 
 async def test_who_is_not_cancelled_waits_to_the_end() -> None:
-    left = Background()
-    assert await left.to_the_end(asyncio.sleep(0.01, "done"), BOUND_S) == "done"
-    await left.finish(asyncio.sleep(0.01), BOUND_S)
-    assert len(left) == 0
+    remaining = Background()
+    assert await remaining.to_the_end(asyncio.sleep(0.01, "done"), BOUND_S) == "done"
+    await remaining.finish(asyncio.sleep(0.01), BOUND_S)
+    assert len(remaining) == 0
     with pytest.raises(StoreError, match="did not end in time"):
-        await left.to_the_end(asyncio.Event().wait(), 0.01)
+        await remaining.to_the_end(asyncio.Event().wait(), 0.01)
     with pytest.raises(StoreError, match="did not end in time"):
-        await left.finish(asyncio.Event().wait(), 0.01)
+        await remaining.finish(asyncio.Event().wait(), 0.01)
 
 
 async def test_what_ends_soon_has_ended_when_the_caller_is_free() -> None:
-    left, steps = Background(), list[str]()
+    remaining, steps = Background(), list[str]()
 
     async def work() -> None:
         await asyncio.sleep(0.01)
         steps.append("ended")
 
-    task = asyncio.create_task(left.to_the_end(work(), BOUND_S, BOUND_S))
+    task = asyncio.create_task(remaining.to_the_end(work(), BOUND_S, BOUND_S))
     await turns()
     task.cancel()
     await free(task)
@@ -51,7 +51,7 @@ async def test_what_ends_soon_has_ended_when_the_caller_is_free() -> None:
 
 
 async def test_work_that_takes_long_is_cancelled_and_cleaning_goes_on() -> None:
-    left, goes_on, steps = Background(), asyncio.Event(), list[str]()
+    remaining, goes_on, steps = Background(), asyncio.Event(), list[str]()
 
     async def work() -> None:
         try:
@@ -66,9 +66,9 @@ async def test_work_that_takes_long_is_cancelled_and_cleaning_goes_on() -> None:
 
     async def call() -> None:
         try:
-            await left.to_the_end(work(), BOUND_S)
+            await remaining.to_the_end(work(), BOUND_S)
         finally:
-            await left.finish(clean(), BOUND_S)
+            await remaining.finish(clean(), BOUND_S)
 
     task = asyncio.create_task(call())
     await turns()
@@ -76,14 +76,14 @@ async def test_work_that_takes_long_is_cancelled_and_cleaning_goes_on() -> None:
     await free(task)
     assert task.cancelled()
     assert steps == ["cancelled"]
-    assert len(left) == 1
+    assert len(remaining) == 1
     goes_on.set()
-    assert await left.settled(BOUND_S) == 0
+    assert await remaining.settled(BOUND_S) == 0
     assert steps == ["cancelled", "cleaned"]
 
 
-async def cancelled_in(left: Background, work: Coroutine[object, object, object]) -> None:
-    task = asyncio.create_task(left.finish(work, BOUND_S, 0.0))
+async def cancelled_in(remaining: Background, work: Coroutine[object, object, object]) -> None:
+    task = asyncio.create_task(remaining.finish(work, BOUND_S, 0.0))
     await turns()
     task.cancel()
     await free(task)
@@ -91,7 +91,7 @@ async def cancelled_in(left: Background, work: Coroutine[object, object, object]
 
 async def test_the_oldest_goes_where_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(background, "MAX_CLEANUPS", 3)
-    left, ended = Background(), list[int]()
+    remaining, ended = Background(), list[int]()
 
     async def work(number: int) -> None:
         try:
@@ -100,31 +100,31 @@ async def test_the_oldest_goes_where_there_are_too_many(monkeypatch: pytest.Monk
             ended.append(number)
 
     for number in range(5):
-        await cancelled_in(left, work(number))
+        await cancelled_in(remaining, work(number))
     await turns()
-    assert len(left) == 3
+    assert len(remaining) == 3
     assert ended == [0, 1]
-    await left.aclose(0.01)
-    assert len(left) == 0
+    await remaining.aclose(0.01)
+    assert len(remaining) == 0
     assert sorted(ended) == [0, 1, 2, 3, 4]
 
 
 async def test_nothing_goes_on_after_the_end() -> None:
-    left = Background()
-    await left.aclose()
-    await cancelled_in(left, asyncio.Event().wait())
+    remaining = Background()
+    await remaining.aclose()
+    await cancelled_in(remaining, asyncio.Event().wait())
     await turns()
-    assert len(left) == 0
+    assert len(remaining) == 0
 
 
 async def test_a_failure_that_nobody_waits_for_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    left, goes_on = Background(), asyncio.Event()
+    remaining, goes_on = Background(), asyncio.Event()
 
     async def work() -> None:
         await goes_on.wait()
         raise OSError("the disk is full")
 
-    await cancelled_in(left, work())
+    await cancelled_in(remaining, work())
     goes_on.set()
-    assert await left.settled(BOUND_S) == 0
+    assert await remaining.settled(BOUND_S) == 0
     assert "the disk is full" in caplog.text

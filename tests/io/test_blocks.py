@@ -106,10 +106,10 @@ async def takes(lab: Lab, callers: int, **options: int) -> int:
         await dataset.take([0, 6000, 12_000], ["l_comment"])
         before = lab.stats()["requests"]
         for turn in range(2):
-            found = await asyncio.gather(
+            results = await asyncio.gather(
                 *(dataset.take([n * 97, 14_000 - n], ["l_comment"]) for n in range(callers))
             )
-            assert [one.num_rows for one in found] == [2] * callers, turn
+            assert [item.num_rows for item in results] == [2] * callers, turn
         return int(lab.stats()["requests"]) - before
 
 
@@ -157,8 +157,8 @@ async def test_takes_by_one_caller_keep_what_they_read(lab: Lab) -> None:
         num_bytes = []
         for row in (100_000, 100_000, 101_000, 102_000):
             with alance.trace() as recorder:
-                found = await dataset.take([row])
-            assert found["number"].to_pylist() == [numbers[row]]
+                table = await dataset.take([row])
+            assert table["number"].to_pylist() == [numbers[row]]
             num_bytes.append(recorder.num_bytes)
     first, again, near, nearer = num_bytes
     assert 0 < first < CACHED_BLOCK_BYTES / 2

@@ -72,8 +72,8 @@ def test_it_is_a_bounded_lru(steps: list[tuple[int, int]]) -> None:
     cache, model, budget = SearchCache(100), OrderedDict[int, int](), 100
     for key, num_bytes in steps:
         if num_bytes % 3 == 0:
-            found = cache.peek(key)
-            assert found == (key if key in model else None)
+            result = cache.peek(key)
+            assert result == (key if key in model else None)
             if key in model:
                 model.move_to_end(key)
             continue
@@ -96,8 +96,8 @@ async def test_concurrent_askers_share_a_load() -> None:
         await asyncio.sleep(0)
         return "value"
 
-    found = await asyncio.gather(*(cache.get("key", load, size) for _ in range(9)))
-    assert found == ["value"] * 9
+    results = await asyncio.gather(*(cache.get("key", load, size) for _ in range(9)))
+    assert results == ["value"] * 9
     assert loads == 1
     assert await cache.get("key", load, size) == "value"
     assert loads == 1
@@ -111,9 +111,9 @@ async def test_a_cancelled_asker_leaves_the_load_to_the_others() -> None:
         await gate.wait()
         return "value"
 
-    one, other = (asyncio.ensure_future(cache.get("key", load, size)) for _ in range(2))
+    item, other = (asyncio.ensure_future(cache.get("key", load, size)) for _ in range(2))
     await asyncio.sleep(0)
-    one.cancel()
+    item.cancel()
     await asyncio.sleep(0)
     gate.set()
     assert await other == "value"
@@ -296,12 +296,12 @@ async def test_who_asks_for_a_key_whose_load_was_cancelled_by_others_loads_it() 
 
 async def test_a_load_that_waits_for_nothing_makes_no_task() -> None:
     cache = SearchCache(1000)
-    made: list[object] = []
+    objects: list[object] = []
     loop = asyncio.get_running_loop()
     create = loop.create_task
 
     def noting(coroutine: Any, **options: Any) -> Any:
-        made.append(coroutine)
+        objects.append(coroutine)
         return create(coroutine, **options)
 
     async def one() -> str:
@@ -317,7 +317,7 @@ async def test_a_load_that_waits_for_nothing_makes_no_task() -> None:
             await cache.get("d", none, size, is_near=True)
     finally:
         del loop.create_task  # type: ignore[method-assign]
-    assert not made
+    assert not objects
     assert cache.stats.num_entries == 1
     assert await cache.get("d", one, size) == "a"  # the failure is not kept
 

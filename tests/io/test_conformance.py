@@ -64,9 +64,9 @@ async def test_every_store_here_is_fit(place: Place) -> None:
 async def test_the_s3_of_moto_is_fit(moto: dict[str, str]) -> None:
     report = await alance.check_store("s3://lab/conformance", storage_options=moto)
     assert not report.failures, str(report)
-    made = await alance.write_dataset(ROWS, "s3://lab/table", storage_options=moto)
-    made = await made.insert(ROWS)
-    assert await made.count_rows() == 6
+    dataset = await alance.write_dataset(ROWS, "s3://lab/table", storage_options=moto)
+    dataset = await dataset.insert(ROWS)
+    assert await dataset.count_rows() == 6
 
 
 async def test_a_report_is_a_table(lab: Lab) -> None:
@@ -92,18 +92,18 @@ async def test_a_server_that_ignores_conditions_is_refused(lab: Lab, scheme: str
     with pytest.raises(UnsupportedError, match="overwrites where it was asked to create"):
         await alance.write_dataset(ROWS, uri, storage_options=options)
     store, folder = StoreRegistry.shared().open(uri, storage_options=options)
-    found = [meta.path async for meta in store.list(folder)]
-    assert all("/_transactions/" in path for path in found)
+    paths = [meta.path async for meta in store.list(folder)]
+    assert all("/_transactions/" in path for path in paths)
 
     lab.calm()
     uri, options = reached(lab, scheme)
     options = {**options, "connect_timeout": "4s"}  # a store of its own
-    made = await alance.write_dataset(ROWS, uri, storage_options=options)
+    dataset = await alance.write_dataset(ROWS, uri, storage_options=options)
     lab.config(ignores=CONDITIONS)
     later = {**options, "connect_timeout": "5s"}  # as another process would see it
-    made = await alance.dataset(uri, storage_options=later)
+    dataset = await alance.dataset(uri, storage_options=later)
     with pytest.raises(UnsupportedError, match="commit_lock"):
-        await made.insert(ROWS)
+        await dataset.insert(ROWS)
     latest = await alance.dataset(uri, storage_options=later)
     assert (latest.version, await latest.count_rows()) == (1, 3)
 
@@ -136,7 +136,7 @@ async def test_other_servers_than_the_clouds_are_asked_once(
     with lab.recording() as seen:
         await check_conditional_puts(store, folder, Background())
         await check_conditional_puts(store, folder, Background())
-    assert [one["op"] for one in seen.records[:2]] == ["PUT", "PUT"]
+    assert [record["op"] for record in seen.records[:2]] == ["PUT", "PUT"]
     assert asked <= len(seen.records) <= asked + 1  # S3 settles the refusal by reading
 
 

@@ -68,9 +68,9 @@ async def test_ranges_learned_in_two_processes_are_both_kept(
     lab_cache: DiskCache, tmp_path: Path
 ) -> None:
     other = DiskCache(DiskStore(tmp_path / "cache", MIB), lab_cache._registry)
-    for one, span in ((lab_cache, (0, 3)), (other, (3, 6))):
-        await one.recall([(FILE, 100)])
-        one.put(FILE, *span, memoryview(b"abc"))
+    for item, span in ((lab_cache, (0, 3)), (other, (3, 6))):
+        await item.recall([(FILE, 100)])
+        item.put(FILE, *span, memoryview(b"abc"))
     await lab_cache.flush()
     await other.flush()
     assert len(DiskStore(tmp_path / "cache", MIB).load(lab_cache._held[FILE].key)) == 2
@@ -115,7 +115,7 @@ async def test_memory_of_recalled_files_is_bounded(
     for number in range(50):
         await lab_cache.recall([(f"{FILE}{number}", 5000)])
         lab_cache.put(f"{FILE}{number}", 0, 1000, memoryview(bytes(1000)))
-        assert lab_cache._held_bytes == sum(one.num_bytes for one in lab_cache._held.values())
+        assert lab_cache._held_bytes == sum(value.num_bytes for value in lab_cache._held.values())
         assert lab_cache._held_bytes < 12_000
     await lab_cache.flush()
     await lab_cache.recall([(f"{FILE}0", 5000)])
@@ -138,8 +138,8 @@ async def test_what_is_learned_is_written_by_and_by(
         lab_cache.put(FILE, number, number + 1, memoryview(b"a"))
         await written.wait()
         written.clear()
-        found = DiskStore(tmp_path / "cache", MIB).load(lab_cache._held[FILE].key)
-        assert len(found) == number + 1
+        loaded = DiskStore(tmp_path / "cache", MIB).load(lab_cache._held[FILE].key)
+        assert len(loaded) == number + 1
 
 
 def test_places_know_the_server_and_no_secret(
@@ -231,14 +231,14 @@ def test_processes_share_a_folder_that_is_damaged_all_the_time(lab: Lab, tmp_pat
     damaged = 0
     while any(worker.poll() is None for worker in workers):
         files = files_of(folder)
-        for one in chosen.sample(files, min(1, len(files))):
-            damage(one, chosen, chosen.choice(["flip", "flip", "cut", "grow", "remove"]))
+        for item in chosen.sample(files, min(1, len(files))):
+            damage(item, chosen, chosen.choice(["flip", "flip", "cut", "grow", "remove"]))
             damaged += 1
             if damaged == 20:
                 enough.touch()
         time.sleep(0.005)
-    said = [worker.communicate()[0] for worker in workers]
-    assert said == ["all right\n"] * len(workers)
+    values = [worker.communicate()[0] for worker in workers]
+    assert values == ["all right\n"] * len(workers)
     assert damaged >= 20
     assert DiskStore(folder, 0).num_bytes() <= 400_000 * 9 // 8
     shutil.rmtree(path)

@@ -48,11 +48,11 @@ class Folder(RuleBasedStateMachine):
 
     @rule(store=st.integers(0, 1), name=names)
     def load(self, store: int, name: int) -> None:
-        found = self.stores[store].load(key(name))
-        assert all(part == content(name, *span) for span, part in found.items())
-        assert all(part.readonly for part in found.values())
-        known = self.known.get(name, set())
-        assert set(found) <= known if self.forgets else set(found) == known
+        loaded = self.stores[store].load(key(name))
+        assert all(part == content(name, *span) for span, part in loaded.items())
+        assert all(part.readonly for part in loaded.values())
+        row = self.known.get(name, set())
+        assert set(loaded) <= row if self.forgets else set(loaded) == row
 
     @rule(store=st.integers(0, 1), name=names)
     def discard(self, store: int, name: int) -> None:

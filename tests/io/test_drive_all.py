@@ -25,22 +25,22 @@ class Reads:
     def __init__(self) -> None:
         self.rounds: list[int] = []
 
-    async def __call__(self, wanted: Sequence[Extent]) -> Sequence[memoryview]:
-        self.rounds.append(len(wanted))
+    async def __call__(self, extents: Sequence[Extent]) -> Sequence[memoryview]:
+        self.rounds.append(len(extents))
         await asyncio.sleep(0)
-        return [memoryview(CONTENT)[one.start : one.stop] for one in wanted]
+        return [memoryview(CONTENT)[item.start : item.stop] for item in extents]
 
 
 def plan(number: int, rounds: int, closed: list[int], fail_at: int = -1) -> Plan[tuple[int, bytes]]:
     """Asks for as many ranges as its number, round by round; once for none."""
-    found = b""
+    result = b""
     try:
         for turn in range(rounds):
             if turn == fail_at:
                 raise CorruptFileError("no")
             ranges = [ByteRange("f", turn + n, turn + n + 2) for n in range(number)]
-            found += b"".join((yield ranges))
-        return number, found
+            result += b"".join((yield ranges))
+        return number, result
     finally:
         closed.append(number)
 
@@ -48,11 +48,11 @@ def plan(number: int, rounds: int, closed: list[int], fail_at: int = -1) -> Plan
 async def test_rounds_are_shared() -> None:
     reads, closed = Reads(), list[int]()
     plans = [plan(n, turns, closed) for n, turns in enumerate([2, 0, 3, 1])]
-    found = await drive.drive_all(plans, reads)
+    result = await drive.drive_all(plans, reads)
     alone = [
         await drive.drive(plan(n, turns, closed), reads) for n, turns in enumerate([2, 0, 3, 1])
     ]
-    assert found == alone
+    assert result == alone
     assert reads.rounds[:3] == [5, 2, 2]
     assert await drive.drive_all([], reads) == []
 
@@ -94,8 +94,8 @@ async def test_others_run_in_between_the_parts_of_one_plan(
     def parts() -> Plan[list[tuple[int, bytes]]]:
         plans = [plan(number % 3, number % 4, []) for number in range(200)]
         if is_nested:
-            some = yield from together([together(plans[:150]), together(plans[150:])])
-            return [result for results in some for result in results]
+            sample = yield from together([together(plans[:150]), together(plans[150:])])
+            return [result for results in sample for result in results]
         return (yield from together(plans))
 
     monkeypatch.setattr(drive, "PLAN_TURN_S", 0.0)
@@ -118,8 +118,8 @@ async def test_others_run_in_between_the_parts_of_one_plan(
 
 async def test_a_plan_of_few_parts_is_not_left() -> None:
     assert await turns_during(drive.drive(together([plan(0, 0, [])] * 1), Reads())) <= 1
-    asked = step(together([plan(1, 1, []) for _ in range(8)]))
-    assert asked is not TURN
+    request = step(together([plan(1, 1, []) for _ in range(8)]))
+    assert request is not TURN
 
 
 def test_turns_within_plans_that_are_answered_stay_turns() -> None:
@@ -128,14 +128,14 @@ def test_turns_within_plans_that_are_answered_stay_turns() -> None:
         return (yield ranges)
 
     inner = through(together([plan(1, 1, []) for _ in range(40)]), answer)
-    asked = [step(inner)]
-    while asked[-1] is TURN:
-        asked.append(step(inner, ()))
-    assert len(asked) == 3
+    request = [step(inner)]
+    while request[-1] is TURN:
+        request.append(step(inner, ()))
+    assert len(request) == 3
     inner.close()
 
     def buffers(ranges: Sequence[Extent]) -> list[memoryview]:
         assert ranges is not TURN
-        return [memoryview(CONTENT)[one.start : one.stop] for one in ranges]
+        return [memoryview(CONTENT)[item.start : item.stop] for item in ranges]
 
     assert len(answered(together([plan(1, 1, []) for _ in range(40)]), buffers)) == 40

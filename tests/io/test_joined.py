@@ -74,10 +74,10 @@ async def test_a_cancelled_caller_leaves_the_answer_to_the_others() -> None:
 
 
 async def test_a_failure_is_the_matter_of_who_asked_for_it() -> None:
-    joint, asked = Joint[int, int](8, 1), []
+    joint, request = Joint[int, int](8, 1), []
 
     async def answer(questions: Sequence[int]) -> list[int]:
-        asked.append(len(questions))
+        request.append(len(questions))
         await asyncio.sleep(0)
         if 2 in questions:
             raise alance.CorruptFileError("two")
@@ -86,7 +86,7 @@ async def test_a_failure_is_the_matter_of_who_asked_for_it() -> None:
     outcomes = await asyncio.gather(*ask(joint, answer, *range(8)), return_exceptions=True)
     assert [outcome for outcome in outcomes if isinstance(outcome, int)] == [0, 1, 3, 4, 5, 6, 7]
     assert isinstance(outcomes[2], alance.CorruptFileError)
-    assert sorted(asked) == [1, 1, 2, 2, 4, 4, 8], "halves of halves, not each caller"
+    assert sorted(request) == [1, 1, 2, 2, 4, 4, 8], "halves of halves, not each caller"
 
 
 async def test_a_crowd_goes_on_in_several_turns_and_asks_again_together() -> None:
@@ -101,7 +101,7 @@ async def test_a_crowd_goes_on_in_several_turns_and_asks_again_together() -> Non
         await joint.ask(-number, 1, answers)
 
     callers = [asyncio.ensure_future(caller(number)) for number in range(count)]
-    while not all(one.done() for one in callers):
+    while not all(item.done() for item in callers):
         await asyncio.sleep(0)
         turn += 1
     assert max(going_on.count(turn) for turn in going_on) == CALLERS_A_TURN

@@ -33,9 +33,9 @@ class Asking:
         self.jobs: list[int] = []
         get_many = LocalStore.get_many
 
-        def counted(store: LocalStore, asked: Sequence[Any]) -> Any:
-            self.jobs.append(len(asked))
-            return get_many(store, asked)
+        def counted(store: LocalStore, anies: Sequence[Any]) -> Any:
+            self.jobs.append(len(anies))
+            return get_many(store, anies)
 
         monkeypatch.setattr(LocalStore, "get_many", counted)
 

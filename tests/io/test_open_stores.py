@@ -32,7 +32,7 @@ def opened(registry: StoreRegistry, token: int, bucket: str = "b") -> RemoteStor
 
 def num_remote() -> int:
     gc.collect()
-    return sum(type(one) is RemoteStore for one in gc.get_objects())
+    return sum(type(live_object) is RemoteStore for live_object in gc.get_objects())
 
 
 async def test_tokens_that_change_leave_no_store_behind_their_session(lineitem_lab: Lab) -> None:
@@ -153,8 +153,11 @@ def test_loops_that_have_ended_keep_no_session() -> None:
         alance.Session.of_loop()
 
     gc.collect()
-    before = sum(isinstance(one, alance.Session) for one in gc.get_objects())
+    before = sum(isinstance(live_object, alance.Session) for live_object in gc.get_objects())
     for _ in range(20):
         asyncio.run(use())
     gc.collect()
-    assert sum(isinstance(one, alance.Session) for one in gc.get_objects()) <= before + 1
+    assert (
+        sum(isinstance(live_object, alance.Session) for live_object in gc.get_objects())
+        <= before + 1
+    )

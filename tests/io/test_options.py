@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 def test_keys_are_known_in_all_their_spellings() -> None:
     spellings = ["aws_access_key_id", "AWS_ACCESS_KEY_ID", "access_key_id"]
-    found = {parse_options("s3", {key: "k"}).config for key in spellings}
-    assert found == {(("access_key_id", "k"),)}
+    configs = {parse_options("s3", {key: "k"}).config for key in spellings}
+    assert configs == {(("access_key_id", "k"),)}
 
 
 def test_options_of_store_client_and_retries_are_told_apart() -> None:
-    found = parse_options(
+    result = parse_options(
         "s3",
         {
             "aws_region": "eu-west-1",
@@ -41,7 +41,7 @@ def test_options_of_store_client_and_retries_are_told_apart() -> None:
         }
         | {"timeout": "30000ms"},
     )
-    assert found == StoreOptions(
+    assert result == StoreOptions(
         config=(("endpoint", "http://x"), ("region", "eu-west-1")),
         client=(
             ("allow_http", "true"),
@@ -82,11 +82,11 @@ def test_an_unknown_key_is_named_and_its_value_is_not(kind: str) -> None:
 
 
 def test_stores_without_configuration_ignore_that_of_others() -> None:
-    mine = {"aws_region": "x", "google_service_account": "y", "timeout": "3s"}
-    assert parse_options("local", mine).config == ()
-    assert parse_options("http", mine).client == (("timeout", "3s"),)
+    ours = {"aws_region": "x", "google_service_account": "y", "timeout": "3s"}
+    assert parse_options("local", ours).config == ()
+    assert parse_options("http", ours).client == (("timeout", "3s"),)
     with pytest.raises(InvalidInputError, match="aws_region"):
-        parse_options("gcs", mine)
+        parse_options("gcs", ours)
 
 
 @pytest.mark.parametrize(
@@ -112,9 +112,11 @@ def test_a_wrong_value_is_refused_without_repeating_it(wrong: dict) -> None:
 
 
 def test_no_value_is_printed() -> None:
-    found = parse_options("s3", {"secret_access_key": "hidden", "default_headers": {"a": "hidden"}})
-    assert "hidden" not in repr(found)
-    assert hash(found) == hash(
+    result = parse_options(
+        "s3", {"secret_access_key": "hidden", "default_headers": {"a": "hidden"}}
+    )
+    assert "hidden" not in repr(result)
+    assert hash(result) == hash(
         parse_options("s3", {"AWS_SECRET_ACCESS_KEY": "hidden", "default_headers": {"a": "hidden"}})
     )
 
@@ -138,8 +140,8 @@ def test_obstore_knows_every_key() -> None:
     }
     for kind, names in options._CONFIG_OPTIONS.items():
         for name in names:
-            said = complaint(partial(makers[kind], {name: "true"}))
-            assert "is not valid for store" not in said, (kind, name)
+            message = complaint(partial(makers[kind], {name: "true"}))
+            assert "is not valid for store" not in message, (kind, name)
     for name in options._CLIENT_OPTIONS:
-        said = complaint(partial(obstore_stores.S3Store, "b", client_options={name: "true"}))
-        assert not said or "parse" in said or "PEM" in said, name
+        message = complaint(partial(obstore_stores.S3Store, "b", client_options={name: "true"}))
+        assert not message or "parse" in message or "PEM" in message, name

@@ -106,23 +106,23 @@ async def test_cancelled_work_that_has_not_begun_is_dropped() -> None:
 
 
 def plan(rounds: int, name: str = "a") -> Plan[bytes]:
-    found = b""
+    result = b""
     for number in range(rounds):
         (buffer,) = yield [ByteRange(name, number, number + 1)]
-        found += bytes(buffer)
-    return found
+        result += bytes(buffer)
+    return result
 
 
 async def test_plans_are_driven_in_lockstep() -> None:
-    asked: list[list[str]] = []
+    lists: list[list[str]] = []
 
     async def read(ranges: Sequence[ByteRange]) -> list[memoryview]:
-        asked.append([one.path for one in ranges])
-        return [memoryview(b"abcdef")[one.start : one.stop] for one in ranges]
+        lists.append([item.path for item in ranges])
+        return [memoryview(b"abcdef")[item.start : item.stop] for item in ranges]
 
-    found = await drive(together([plan(1, "x"), plan(3, "y"), plan(0, "z")]), read)
-    assert found == [b"a", b"abc", b""]
-    assert asked == [["x", "y"], ["y"], ["y"]]
+    result = await drive(together([plan(1, "x"), plan(3, "y"), plan(0, "z")]), read)
+    assert result == [b"a", b"abc", b""]
+    assert lists == [["x", "y"], ["y"], ["y"]]
 
 
 async def test_a_plan_is_closed_when_its_read_fails() -> None:
@@ -154,13 +154,13 @@ async def test_a_plan_may_fail() -> None:
         await drive(bad(), read)
 
 
-def recorder() -> trace.Recorder:
+def recorder() -> trace.RequestRecorder:
     """Three waves: two requests at once, one, one."""
-    found = trace.Recorder()
+    result = trace.RequestRecorder()
     for number, (begun, ended, reason) in enumerate(
         [(0.0, 0.03, "open"), (0.001, 0.02, "open"), (0.031, 0.05, "take"), (0.05, 0.06, "")]
     ):
-        found.events.append(
+        result.events.append(
             trace.RequestEvent(
                 "get",
                 f"s3://b/file-{number}",
@@ -173,29 +173,29 @@ def recorder() -> trace.Recorder:
                 True,
             )
         )
-    return found
+    return result
 
 
 def test_what_a_trace_says(tmp_path: Path) -> None:
-    found = recorder()
-    assert (found.num_requests, found.num_bytes, found.rounds) == (4, 400, 3)
-    assert "in 3 rounds" in found.summary()
-    assert "open" in found.summary()
-    lines = found.waterfall(100).splitlines()
+    result = recorder()
+    assert (result.num_requests, result.num_bytes, result.rounds) == (4, 400, 3)
+    assert "in 3 rounds" in result.summary()
+    assert "open" in result.summary()
+    lines = result.waterfall(100).splitlines()
     assert len(lines) == 5
     assert all(len(line) <= 100 for line in lines)
-    found.to_chrome(tmp_path / "trace.json")
+    result.to_chrome(tmp_path / "trace.json")
     events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
     assert [event["tid"] for event in events] == [0, 1, 0, 0]
     assert events[2]["dur"] == pytest.approx(19_000)
 
 
 def test_a_trace_of_nothing() -> None:
-    with trace.trace() as found:
+    with trace.trace() as result:
         pass
-    assert (found.num_requests, found.rounds) == (0, 0)
-    assert found.waterfall() == "no requests"
-    assert "0" in found.summary()
+    assert (result.num_requests, result.rounds) == (0, 0)
+    assert result.waterfall() == "no requests"
+    assert "0" in result.summary()
 
 
 def test_traces_nest_and_end_in_order() -> None:

@@ -22,30 +22,30 @@ if TYPE_CHECKING:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    return {one.name: one.read_bytes() for one in folder.iterdir()}
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
 def names(folder: Path) -> list[str]:
-    return sorted(one.name for one in folder.iterdir())
+    return sorted(path.name for path in folder.iterdir())
 
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     """What is synced and renamed, in order."""
-    found: list[tuple[str, str]] = []
+    tuples: list[tuple[str, str]] = []
     sync, replace = os.fsync, os.replace
 
     def fsync(fd: int) -> None:
-        found.append(("sync", os.readlink(f"/proc/self/fd/{fd}")))
+        tuples.append(("sync", os.readlink(f"/proc/self/fd/{fd}")))
         sync(fd)
 
     def renamed(source: str, target: str) -> None:
-        found.append((source, target))
+        tuples.append((source, target))
         replace(source, target)
 
     monkeypatch.setattr(os, "fsync", fsync)
     monkeypatch.setattr(os, "replace", renamed)
-    return found
+    return tuples
 
 
 @pytest.mark.parametrize("count", [1, 3, 80])
@@ -94,7 +94,7 @@ async def test_deletion_files_are_synced_before_the_manifest(
     assert len(names(folder)) == 10
     assert calls.count(("sync", str(folder))) == 1
     synced = [target for kind, target in calls if kind == "sync"]
-    manifest = next(place for place, one in enumerate(synced) if "_versions" in one)
+    manifest = next(place for place, item in enumerate(synced) if "_versions" in item)
     assert synced.index(str(folder)) < manifest
     assert await dataset.count_rows() == lance.dataset(path).count_rows() == 75
     lance.dataset(path).validate()

@@ -53,16 +53,16 @@ class Work:
 )
 def test_budgets_and_order(sizes: list[int], budget: int, most: int, ordered: bool) -> None:
     async def run() -> None:
-        work, found = Work(), []
+        work, result = Work(), []
         async for number in readahead(
             work.jobs(sizes), budget_bytes=budget, max_jobs=most, ordered=ordered
         ):
-            found.append(number)
+            result.append(number)
             work.held -= sizes[number]
-            assert work.begun <= len(found) + most
-        assert sorted(found) == list(range(len(sizes)))
+            assert work.begun <= len(result) + most
+        assert sorted(result) == list(range(len(sizes)))
         if ordered:
-            assert found == sorted(found)
+            assert result == sorted(result)
         assert work.most <= max([budget, *sizes]) + max([0, *sizes])
 
     asyncio.run(run())
@@ -81,8 +81,8 @@ async def test_a_failure_ends_the_others(ordered: bool) -> None:
 
 async def test_leaving_early_cancels_what_is_ahead() -> None:
     work = Work()
-    async with aclosing(readahead(work.jobs([1] * 50), budget_bytes=100, max_jobs=8)) as found:
-        async for number in found:
+    async with aclosing(readahead(work.jobs([1] * 50), budget_bytes=100, max_jobs=8)) as result:
+        async for number in result:
             if number == 2:
                 break
     assert work.begun <= 12
@@ -115,13 +115,13 @@ async def test_works_in_turn(ahead: int, taken: int) -> None:
         finally:
             closed = True
 
-    found = []
+    result = []
     async with aclosing(in_turn(works(), ahead)) as results:
-        async for one in results:
-            found.append(one)
-            if len(found) >= taken:
+        async for item in results:
+            result.append(item)
+            if len(result) >= taken:
                 break
-    assert found == list(range(max(1, taken)))
+    assert result == list(range(max(1, taken)))
     assert closed
     assert under_way == 0
     assert most <= ahead + 1
@@ -139,12 +139,12 @@ async def test_a_work_that_fails_ends_the_others() -> None:
         for number in range(9):
             yield work(number)
 
-    found: list[int] = []
+    numbers: list[int] = []
 
     async def take_all() -> None:
-        async for one in in_turn(works(), 3):
-            found.append(one)  # noqa: PERF401  # those before the failure count
+        async for item in in_turn(works(), 3):
+            numbers.append(item)  # noqa: PERF401  # those before the failure count
 
     with pytest.raises(StoreError):
         await take_all()
-    assert found == [0, 1]
+    assert numbers == [0, 1]

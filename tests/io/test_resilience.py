@@ -35,16 +35,16 @@ def test_a_budget_empties_and_is_filled_by_successes_and_time() -> None:
 
 
 def test_pauses_grow_up_to_a_bound_and_are_jittered() -> None:
-    asked: list[tuple[float, float]] = []
+    tuples: list[tuple[float, float]] = []
 
     def uniform(low: float, high: float) -> float:
-        asked.append((low, high))
+        tuples.append((low, high))
         return high / 2
 
     rule = Retries(max_retries=6, first_pause_s=0.1, max_pause_s=1.0, uniform=uniform)
     pauses = [rule.pause(TRANSIENT, n) for n in range(7)]
     assert pauses == [0.05, 0.1, 0.2, 0.4, 0.5, 0.5, None]
-    assert asked == [(0, 0.1), (0, 0.2), (0, 0.4), (0, 0.8), (0, 1.0), (0, 1.0)]
+    assert tuples == [(0, 0.1), (0, 0.2), (0, 0.4), (0, 0.8), (0, 1.0), (0, 1.0)]
 
 
 @pytest.mark.parametrize(

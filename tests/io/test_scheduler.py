@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
 
 async def test_callers_of_one_turn_share_requests(store: Slow, scheduler: Scheduler) -> None:
-    one = scheduler.read(ranges((0, 10), (300, 310)))
+    content = scheduler.read(ranges((0, 10), (300, 310)))
     other = scheduler.read(ranges((15, 20), (0, 10)))
     await turn()
     assert store.spans == [(0, 20), (300, 310)]
     await store.land_all()
-    check(await one, (0, 10), (300, 310))
+    check(await content, (0, 10), (300, 310))
     check(await other, (15, 20), (0, 10))
 
 
@@ -118,14 +118,14 @@ async def test_of_a_shared_request_a_part_holds_little_that_is_for_others(
 ) -> None:
     store = Slow()
     scheduler = Scheduler(Registry(store))  # type: ignore[arg-type]
-    asked = []
+    request = []
     for part in parts:  # each of some gaps and sizes
         bounds = np.cumsum(part).reshape(-1, 2)
-        asked.append(Pieces.of("slow://1/a", bounds[:, 0], bounds[:, 1]))
-    reads = [scheduler.hold([pieces], is_part=True) for pieces in asked]
+        request.append(Pieces.of("slow://1/a", bounds[:, 0], bounds[:, 1]))
+    reads = [scheduler.hold([pieces], is_part=True) for pieces in request]
     await turn()
     await store.land_all()
-    for pieces, read in zip(asked, reads, strict=True):
+    for pieces, read in zip(request, reads, strict=True):
         landed = (await read)._objects[pieces.path]
         for start, stop in zip(pieces.starts.tolist(), pieces.stops.tolist(), strict=True):
             assert landed.cut(start, stop) == CONTENT[start:stop]
@@ -222,8 +222,8 @@ async def test_requests_are_recorded_by_those_who_asked(store: Slow, scheduler: 
 
 async def test_a_plan_of_many_objects_is_made_in_slices(store: Slow) -> None:
     scheduler = Scheduler(Registry(store))  # type: ignore[arg-type]
-    wanted = [one for n in range(300) for one in ranges((n, n + 50), path=f"object-{n}")]
-    read = scheduler.read(wanted)
+    items = [item for n in range(300) for item in ranges((n, n + 50), path=f"object-{n}")]
+    read = scheduler.read(items)
     while not read.done():
         await asyncio.sleep(0)
         await store.land_all()
@@ -239,13 +239,13 @@ async def test_a_listing_is_recorded_as_it_ended(store: Slow, scheduler: Schedul
 
     store.list = names  # type: ignore[attr-defined]
     with trace() as recorder:
-        found = [meta.path async for meta in scheduler.list("slow://1/good", reason="versions")]
+        paths = [meta.path async for meta in scheduler.list("slow://1/good", reason="versions")]
         with pytest.raises(StoreError, match="down"):
             async for _ in scheduler.list("slow://1/bad"):
                 pass
-        async with aclosing(scheduler.list("slow://1/bad")) as some:  # type: ignore[type-var]
-            await anext(some)
-    assert found == [f"slow://1/good/{number}" for number in range(3)]
+        async with aclosing(scheduler.list("slow://1/bad")) as sample:  # type: ignore[type-var]
+            await anext(sample)
+    assert paths == [f"slow://1/good/{number}" for number in range(3)]
     assert [(event.kind, event.ok) for event in recorder.events] == [
         ("list", True),
         ("list", False),
@@ -260,20 +260,20 @@ async def test_a_listing_ends_with_the_scheduler(store: Slow, scheduler: Schedul
             yield ObjectMeta(str(number), number, None, None)
 
     store.list = names  # type: ignore[attr-defined]
-    async with aclosing(scheduler.list("slow://1/a")) as found:  # type: ignore[type-var]
-        await anext(found)
+    async with aclosing(scheduler.list("slow://1/a")) as result:  # type: ignore[type-var]
+        await anext(result)
         await scheduler.aclose()
         with pytest.raises(InvalidInputError, match="closed"):
-            await anext(found)
+            await anext(result)
 
 
 @pytest.mark.parametrize("kind", ["memory", "local"])
 async def test_what_is_asked_of_whole_objects(kind: str, tmp_path: Path) -> None:
     registry = StoreRegistry()
-    found, folder = registry.open("memory://whole/objects" if kind == "memory" else tmp_path)
-    location = f"{found.root}{folder}"
+    result, folder = registry.open("memory://whole/objects" if kind == "memory" else tmp_path)
+    location = f"{result.root}{folder}"
     for name in ("sub/a", "sub/b", "other/c"):
-        await found.put(f"{folder}/{name}", CONTENT)
+        await result.put(f"{folder}/{name}", CONTENT)
     scheduler = Scheduler(registry)
     with trace() as recorder:
         tail, size = await scheduler.read_tail(f"{location}/sub/a", 100, reason="tail")
@@ -301,18 +301,18 @@ async def test_buffers_of_real_stores_are_right_and_read_only(
     kind: str, bulk: bool, tmp_path: Path
 ) -> None:
     registry = StoreRegistry()
-    found, folder = registry.open("memory://real/objects" if kind == "memory" else tmp_path)
-    await found.put(f"{folder}/a", CONTENT)
+    result, folder = registry.open("memory://real/objects" if kind == "memory" else tmp_path)
+    await result.put(f"{folder}/a", CONTENT)
     scheduler = Scheduler(registry)
     spans = [(19_000, 20_000), (0, 10), (5, 300), (7, 7), (0, 20_000)]
-    wanted = [ByteRange(f"{found.root}{folder}/a", *span) for span in spans]
+    values = [ByteRange(f"{result.root}{folder}/a", *span) for span in spans]
     with trace() as recorder:
-        buffers = await scheduler.read(wanted, bulk=bulk)
+        buffers = await scheduler.read(values, bulk=bulk)
     check(buffers, *spans)
     assert all(buffer.readonly for buffer in buffers)
     assert recorder.num_requests == 1
     with pytest.raises(CorruptFileError, match="object ends"):
-        await scheduler.read([ByteRange(wanted[0].path, 19_999, 20_001)], bulk=bulk)
+        await scheduler.read([ByteRange(values[0].path, 19_999, 20_001)], bulk=bulk)
     await scheduler.aclose()
 
 
@@ -336,7 +336,7 @@ def test_any_callers_get_their_bytes(
                 await asyncio.sleep(0)
             check(await scheduler.read(ranges(*spans), bulk=bulk), *spans)
 
-        tasks = [asyncio.ensure_future(call(*one)) for one in callers]
+        tasks = [asyncio.ensure_future(call(*caller)) for caller in callers]
         everything: Awaitable = asyncio.gather(*tasks)
         while not everything.done():  # type: ignore[attr-defined]
             await asyncio.sleep(0)

@@ -32,14 +32,14 @@ async def test_a_location_of_no_store_fails_its_reader(store: Slow, scheduler: S
 async def test_a_failure_reaches_everybody_who_waits_for_it(
     store: Slow, scheduler: Scheduler
 ) -> None:
-    one = scheduler.read(ranges((0, 10), (500, 600)))
+    content = scheduler.read(ranges((0, 10), (500, 600)))
     other = scheduler.read(ranges((3, 5)))
     third = scheduler.read(ranges((500, 600)))
     await turn()
     number = next(n for n, call in enumerate(store.calls) if call[1] == [(0, 10)])
     store.calls.pop(number)[2].set_exception(NotFoundError("gone"))
     await turn()
-    for read in (one, other):
+    for read in (content, other):
         with pytest.raises(NotFoundError, match="gone"):
             await read
     await store.land_all()
@@ -57,24 +57,24 @@ async def test_no_memory_for_one_read_fails_it_alone(
         return whole(landed, start, stop)
 
     monkeypatch.setattr(Landed, "cut", cut)
-    one = scheduler.read(ranges((0, 10)))
+    content = scheduler.read(ranges((0, 10)))
     other = scheduler.read(ranges((0, 5)))
     await turn()
     await store.land_all()
     async with asyncio.timeout(60):  # a reader that is forgotten waits for ever
         with pytest.raises(MemoryError):
-            await one
+            await content
         check(await other, (0, 5))
 
 
 async def test_a_cancelled_reader_leaves_the_others_alone(
     store: Slow, scheduler: Scheduler
 ) -> None:
-    one = scheduler.read(ranges((0, 10), (700, 800)))
+    content = scheduler.read(ranges((0, 10), (700, 800)))
     other = scheduler.read(ranges((0, 10)))
     await turn()
     futures = {tuple(spans): future for _, spans, future in store.calls}
-    one.cancel()
+    content.cancel()
     assert futures[(700, 800),].cancelled()
     assert not futures[(0, 10),].cancelled()
     store.calls[0][2].done() or store.land(0)

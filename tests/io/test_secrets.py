@@ -42,8 +42,8 @@ def is_ours(kind: type) -> bool:
 
 def texts_of_all() -> list[str]:
     """`repr` and `str` of every object of ours."""
-    ours = [one for one in gc.get_objects() if is_ours(type(one))]
-    return [f"{one!r} {one}" for one in ours if not isinstance(one, type)]
+    ours = [live_object for live_object in gc.get_objects() if is_ours(type(live_object))]
+    return [f"{our!r} {our}" for our in ours if not isinstance(our, type)]
 
 
 @pytest.mark.parametrize("uri", OPTIONS)

@@ -148,7 +148,7 @@ async def test_takes_read_less_over_gaps_where_bytes_are_slow(
     lab.config(latency_ms=30, total_mbps=20)
     num_bytes = []
     async with alance.Session() as outer:
-        kept = await open_gaps(lab, path, outer)  # so that its store stays
+        retained = await open_gaps(lab, path, outer)  # so that its store stays
         for first in (17, 4113):
             picked = np.arange(first, rows, every)
             async with alance.Session() as session:
@@ -157,7 +157,7 @@ async def test_takes_read_less_over_gaps_where_bytes_are_slow(
                     taken = await dataset.take(picked.tolist())
             num_bytes.append(seen.summary()["get_bytes"])
             assert taken["v"].to_numpy().tolist() == values[picked].tolist()
-        assert await kept.count_rows() == rows
+        assert await retained.count_rows() == rows
     assert num_bytes[1] < num_bytes[0] / 4
 
 

@@ -49,7 +49,7 @@ def remote(request: pytest.FixtureRequest, lab: Lab) -> Place:
 
 
 def hits(records: list[Record]) -> int:
-    return sum("fault" in one for one in records)
+    return sum("fault" in record for record in records)
 
 
 @pytest.mark.parametrize("rule", PASSING, ids=rule_name)
@@ -60,8 +60,8 @@ async def test_reads_survive_a_fault_that_passes(
     await store.put(path, CONTENT)
     lab.config(faults=[{"method": "GET", "times": 1, **rule}])
     with lab.recording() as seen:
-        (found,) = await store.get_ranges(path, [(10, 200_000)])
-        assert found == CONTENT[10:200_000]
+        (result,) = await store.get_ranges(path, [(10, 200_000)])
+        assert result == CONTENT[10:200_000]
     assert hits(seen.records) == 1
     lab.config(faults=[{"method": "GET", "times": 1, **rule}])
     with lab.recording() as seen:
@@ -111,9 +111,9 @@ async def test_a_creation_is_not_tried_again(lab: Lab, remote: Place, rule: dict
     with lab.recording() as seen, pytest.raises(StoreError) as caught:
         await remote.store.put(path, CONTENT, if_absent=True)
     assert caught.value.retryable
-    assert [one["op"] for one in seen.records] == ["PUT"]
-    found = [meta.path async for meta in remote.store.list(remote.folder)]
-    assert found == ([path] if rule in LOST else [])
+    assert [record["op"] for record in seen.records] == ["PUT"]
+    paths = [meta.path async for meta in remote.store.list(remote.folder)]
+    assert paths == ([path] if rule in LOST else [])
     if rule in LOST:
         with pytest.raises(AlreadyExistsError):
             await remote.store.put(path, b"another", if_absent=True)

@@ -21,8 +21,8 @@ CONTENT = bytes(range(256)) * 64
 
 async def listed(place: Place, prefix: str = "", **options: str) -> list[str]:
     """Paths under the place, relative to it."""
-    found = place.store.list(place.folder + prefix, **options)
-    return [meta.path.removeprefix(place.folder + "/") async for meta in found]
+    items = place.store.list(place.folder + prefix, **options)
+    return [meta.path.removeprefix(place.folder + "/") async for meta in items]
 
 
 async def test_ranges_come_in_the_order_asked_for(place: Place) -> None:

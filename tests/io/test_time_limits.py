@@ -220,8 +220,8 @@ async def test_a_commit_whose_put_outlasts_its_time_is_settled(lab: Lab, action:
         dataset = await alance.dataset(uri, **more)
         rule = {"action": action, "method": "PUT", "key": r"_versions/.*manifest", "times": 1}
         lab.config(faults=[rule])
-        made = await dataset.insert(table)
-        assert made.version == 2
+        inserted = await dataset.insert(table)
+        assert inserted.version == 2
         lab.calm()
         assert await (await alance.dataset(uri, **more)).count_rows() == 4
 
@@ -271,8 +271,8 @@ def test_the_client_is_told_what_the_session_and_the_options_say() -> None:
     options = keys | {"connect_timeout": "1s", "timeout": "2s"}
     store, _ = registry.open("s3://b/t", storage_options=options)
     assert isinstance(store, RemoteStore)
-    found = store.objects.client_options  # type: ignore[union-attr]
-    assert (found["connect_timeout"], found["timeout"]) == ("1s", "2s")
+    client_options = store.objects.client_options  # type: ignore[union-attr]
+    assert (client_options["connect_timeout"], client_options["timeout"]) == ("1s", "2s")
 
 
 def test_a_given_store_has_the_session_s_limits_or_those_of_its_client() -> None:

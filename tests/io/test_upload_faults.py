@@ -52,10 +52,10 @@ _numbers = itertools.count(1)
 
 
 def open_place(lab: Lab, scheme: str, **options: str) -> Place:
-    given = lab.lance_options() if scheme == "s3" else lab.gcs_options()
-    given |= options
+    arguments = lab.lance_options() if scheme == "s3" else lab.gcs_options()
+    arguments |= options
     uri = f"{scheme}://lab/upload-faults-{next(_numbers)}"
-    place = Place(*StoreRegistry().open(uri, storage_options=given))
+    place = Place(*StoreRegistry().open(uri, storage_options=arguments))
     small: Any = replace(place.store.profile, part_bytes=PART, upload_buffer_bytes=5 * PART)
     place.store.profile = small
     return place
@@ -103,7 +103,7 @@ async def test_each_step_is_survived(
     lab.config(faults=[{"op": step, "times": 1, **rule}])
     with lab.recording() as seen:
         assert await send(remote) == len(CONTENT)
-    assert sum("fault" in one for one in seen.records) == 1
+    assert sum("fault" in record for record in seen.records) == 1
     assert await remote.store.get(remote.path("a")) == CONTENT
     # Nobody was told the name of an upload whose beginning was not answered.
     may_land = rule["action"].startswith(("apply", "slow"))

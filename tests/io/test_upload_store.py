@@ -42,10 +42,10 @@ def test_bodies_are_signed_where_nothing_else_protects_them(
     for name in ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"):
         monkeypatch.delenv(name, raising=False)
     config = writer(options).config
-    found = {key: config[key] for key in config if key in CHECKED}
+    by_key = {key: config[key] for key in config if key in CHECKED}
     if expected is None:  # what the caller says stands
         expected = options
-    assert found == expected
+    assert by_key == expected
 
 
 def test_the_environment_may_name_the_server(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,8 +46,8 @@ async def names(place: Place) -> list[str]:
     """All there is under the place; of a local one also what a listing hides."""
     if place.store.profile.kind == "local":
         return local_names(Path("/" + place.folder))
-    found = place.store.list(place.folder)
-    return [meta.path.removeprefix(place.folder + "/") async for meta in found]
+    items = place.store.list(place.folder)
+    return [meta.path.removeprefix(place.folder + "/") async for meta in items]
 
 
 async def send(store: Store, path: str, content: bytes, step: int) -> tuple[int, int]:
@@ -150,8 +150,8 @@ async def test_two_tasks_do_not_write_at_once(place: Place) -> None:
         return  # never waits: tasks come one after the other
     async with place.store.open_upload(place.path("a")) as sink:
         writes = [sink.write(CONTENT) for _ in range(2)]
-        one, other = await asyncio.gather(*writes, return_exceptions=True)
-        assert one is None
+        item, other = await asyncio.gather(*writes, return_exceptions=True)
+        assert item is None
         assert other is None or "another task" in str(other)
 
 

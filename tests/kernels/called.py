@@ -50,9 +50,9 @@ def note_calls(folder: str) -> None:
     """Note in a file of the folder, at the end of the process, what it has called."""
     names: set[str] = set()
     for owner, name, value in list(_functions()):
-        told = _told(owner, name)
+        message = _told(owner, name)
         is_method = type(value).__name__ == "nb_method"
-        setattr(owner, name, (_noted_method if is_method else _Noted)(told, value, names))
+        setattr(owner, name, (_noted_method if is_method else _Noted)(message, value, names))
 
     def write() -> None:
         with open(os.path.join(folder, f"called.{os.getpid()}"), "w") as out:
@@ -64,4 +64,6 @@ def note_calls(folder: str) -> None:
 def never_called(folder: Path) -> list[str]:
     """The functions and methods that no process noted in the folder."""
     called = {name for file in folder.glob("called.*") for name in file.read_text().split("\n")}
-    return [told for owner, name, _ in _functions() if (told := _told(owner, name)) not in called]
+    return [
+        message for owner, name, _ in _functions() if (message := _told(owner, name)) not in called
+    ]

@@ -52,11 +52,11 @@ def environment(folder: Path, log: Path) -> dict[str, str]:
         "detect_stack_use_after_return": 0,
         "log_path": log,
     }
-    told = ":".join(f"{name}={value}" for name, value in options.items())
+    message = ":".join(f"{name}={value}" for name, value in options.items())
     return {
         **os.environ,
         "LD_PRELOAD": " ".join(runtime(name) for name in RUNTIMES),
-        "ASAN_OPTIONS": told,
+        "ASAN_OPTIONS": message,
         "UBSAN_OPTIONS": "print_stacktrace=1:abort_on_error=1:log_path=" + str(log),
         "LSAN_OPTIONS": "report_objects=0:max_leaks=0",
         "PYTHONMALLOC": "malloc",  # else objects hide in arenas that no sanitizer sees into
@@ -89,17 +89,19 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as reports:
         log = Path(reports) / "report"
         Path(reports, "sitecustomize.py").write_text(AT_START.format(reports=reports))
-        told = environment(Path(folder).resolve(), log)
+        message = environment(Path(folder).resolve(), log)
         which = [
             sys.executable,
             "-c",
             "import alance._kernels, _alance_kernels as k; print(k.__file__)",
         ]
-        place = subprocess.run(which, check=True, env=told, capture_output=True, text=True).stdout
+        place = subprocess.run(
+            which, check=True, env=message, capture_output=True, text=True
+        ).stdout
         if not Path(place.strip()).is_relative_to(Path(folder).resolve()):
             print(f"the kernels are those of {place}, not of {folder}")
             return 1
-        code = subprocess.run([sys.executable, "-m", "pytest", *arguments], env=told).returncode
+        code = subprocess.run([sys.executable, "-m", "pytest", *arguments], env=message).returncode
         wrong = errors(log) + leaks(log)
         uncalled = never_called(Path(reports)) if has_all else []
     for text in wrong:

@@ -68,9 +68,9 @@ def test_blocks_of_another_size_are_refused(size: int) -> None:
 
 @pytest.mark.parametrize(("start", "size"), [(-1, 5), (0, 131), (131, 0), (2**62, 2**62), (5, -1)])
 def test_spans_outside_of_the_buffer_are_refused(start: int, size: int) -> None:
-    data, one = np.zeros(130, np.uint8), np.array([1])
+    data, item = np.zeros(130, np.uint8), np.array([1])
     with pytest.raises(ValueError, match="of a buffer of 130"):
-        _kernels.unpack_blocks(data, np.array([start]), np.array([size]), one, 8, 1)
+        _kernels.unpack_blocks(data, np.array([start]), np.array([size]), item, 8, 1)
 
 
 @pytest.mark.parametrize("width", [0, 1, 24, 128])

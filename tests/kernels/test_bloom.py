@@ -33,8 +33,8 @@ def test_what_was_added_is_found(values: list[bytes], num_blocks: int, other: by
     _kernels.bloom_add(hashes, filters[0])
     ends = np.arange(3) * filters.shape[1]
     for number in range(len(values)):
-        asked = hashes[number : number + 1]
-        assert _kernels.bloom_hits(ends, filters.reshape(-1), asked).tolist() == [1, 0]
+        request = hashes[number : number + 1]
+        assert _kernels.bloom_hits(ends, filters.reshape(-1), request).tolist() == [1, 0]
     hits = _kernels.bloom_hits(ends, filters.reshape(-1), hashes_of([other]))
     assert hits[1] == 0
     assert hits[0] or other not in values

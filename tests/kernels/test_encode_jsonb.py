@@ -31,8 +31,8 @@ def stored(*texts: str | None) -> list[bytes]:
     valid = None
     if array.null_count:
         valid = np.array([text is not None for text in texts])
-    found = jsonb(array, valid, "f")
-    data, offsets = found.data.tobytes(), found.offsets.tolist()
+    result = jsonb(array, valid, "f")
+    data, offsets = result.data.tobytes(), result.offsets.tolist()
     return [data[start:stop] for start, stop in pairwise(offsets)]
 
 

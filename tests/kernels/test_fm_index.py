@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from alance import CorruptFileError, _kernels
 from alance.format.index import fm
-from alance.format.index.fm import SCHEMA, FmPartition, PartitionBuilder, metadata_of
+from alance.format.index.fm import FM_SCHEMA, FmPartition, PartitionBuilder, metadata_of
 
 TEXTS = st.lists(st.one_of(st.none(), st.text("abé漢 ", max_size=9)), min_size=1, max_size=12)
 
@@ -20,7 +20,7 @@ def partition_of(texts: list[str | None]) -> tuple[pa.RecordBatch, dict[str, str
     rows = pa.array(range(7, 7 + len(texts)), pa.uint64())
     assert builder.add(pa.array(texts, pa.string()), rows) == []
     (batch,) = builder.finish()
-    return batch.select(SCHEMA.names), metadata_of(batch.column(5)[0].as_py())
+    return batch.select(FM_SCHEMA.names), metadata_of(batch.column(5)[0].as_py())
 
 
 @settings(deadline=None, max_examples=300)
@@ -46,11 +46,11 @@ def test_rows_with_a_pattern_are_those_of_plain_python(
     partition = FmPartition.parse(*partition_of(texts))
     expected = [row for row, text in enumerate(texts, 7) if text is not None and pattern in text]
     assert partition.rows_of(partition.find(pattern.encode())).tolist() == expected
-    there = [(row, text.encode()) for row, text in enumerate(texts, 7) if text is not None]
-    keep = np.arange(len(there)) % 3 != 1
+    values = [(row, text.encode()) for row, text in enumerate(texts, 7) if text is not None]
+    keep = np.arange(len(values)) % 3 != 1
     texts = partition.texts(keep)
     contents = texts.content.tobytes().split(b"\xff")[:-1]
-    expected_texts = [pair for pair, is_kept in zip(there, keep, strict=True) if is_kept]
+    expected_texts = [pair for pair, is_kept in zip(values, keep, strict=True) if is_kept]
     assert list(zip(texts.rows.tolist(), contents, strict=True)) == expected_texts
     lengths = [len(text) + 1 for _, text in expected_texts]
     assert texts.ends.tolist() == np.cumsum(lengths).tolist()
@@ -61,7 +61,7 @@ def test_zeros_and_separators_inside_of_texts_are_blanks() -> None:
     builder.add(pa.array([b"a\0b\xffc"], pa.binary()), pa.array([0], pa.uint64()))
     (batch,) = builder.finish()
     partition = FmPartition.parse(
-        batch.select(SCHEMA.names), metadata_of(batch.column(5)[0].as_py())
+        batch.select(FM_SCHEMA.names), metadata_of(batch.column(5)[0].as_py())
     )
     assert partition.rows_of(partition.find(b"a b c")).tolist() == [0]
 
@@ -112,7 +112,7 @@ def test_damaged_bits_give_an_error_or_rows_of_the_index(data: st.DataObject) ->
 def test_rows_are_cut_into_partitions_by_rows_and_by_bytes(
     monkeypatch: pytest.MonkeyPatch, memory: int
 ) -> None:
-    monkeypatch.setattr(fm, "PARTITION_ROWS", 7)
+    monkeypatch.setattr(fm, "FM_PARTITION_ROWS", 7)
     draw = np.random.default_rng(memory)
     texts = [None if n % 5 == 1 else "x" * int(draw.integers(0, 9)) for n in range(60)]
     expected: list[list[int]] = [[]]

@@ -74,12 +74,12 @@ def test_unzip_gives_back_what_was_zipped(
         entries = [(rep, level, value[:3].ljust(3, b".")) for rep, level, value in entries]
     data = b"".join(form.write(*entry) for entry in entries)
     values = [value for _, level, value in entries if (level <= 1 if fixed else level == 0)]
-    rep, definition, found = entries_of(
+    rep, definition, result = entries_of(
         form, data, [len(data)], [sum(rep for rep, _, _ in entries)]
     )
     assert rep == [begins for begins, _, _ in entries]
     assert definition == [level for _, level, _ in entries]
-    assert found == values
+    assert result == values
 
 
 @pytest.mark.parametrize(

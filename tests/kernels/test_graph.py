@@ -264,16 +264,16 @@ def test_links_lead_to_all_rows_even_where_these_are_alike(spread: float, by_pro
 
 
 def distances_between(
-    values: npt.NDArray[np.float64], metric: str, one: int, others: npt.NDArray[np.uint32]
+    values: npt.NDArray[np.float64], metric: str, number: int, others: npt.NDArray[np.uint32]
 ) -> npt.NDArray[np.float64]:
-    products = values[others] @ values[one]
+    products = values[others] @ values[number]
     if metric == "l2":
-        return ((values[others] - values[one]) ** 2).sum(axis=1)
+        return ((values[others] - values[number]) ** 2).sum(axis=1)
     if metric == "dot":
         return 1 - products
     lengths = np.linalg.norm(values, axis=1)
     return 1 - np.divide(
-        products, lengths[others] * lengths[one], out=np.zeros(len(others)), where=products != 0
+        products, lengths[others] * lengths[number], out=np.zeros(len(others)), where=products != 0
     )
 
 

@@ -32,20 +32,20 @@ def test_sets_of_items_are_those_of_dictionaries(
     pairs: list[tuple[list[int], list[int], bool]],
 ) -> None:
     left, right = together([pair[0] for pair in pairs]), together([pair[1] for pair in pairs])
-    there = np.array([pair[2] for pair in pairs], np.uint8)
-    both = np.concatenate([left[1], right[1]])
+    array = np.array([pair[2] for pair in pairs], np.uint8)
+    couple = np.concatenate([left[1], right[1]])
     for kind in range(3):
-        places, counts = _kernels.item_sets(kind, *left, *right, there)
-        found = [expected(kind, own, other) if told else [] for own, other, told in pairs]
-        assert both[places].tolist() == [key for keys in found for key in keys]
-        assert counts.tolist() == [len(keys) for keys in found]
+        places, counts = _kernels.item_sets(kind, *left, *right, array)
+        values = [expected(kind, own, other) if message else [] for own, other, message in pairs]
+        assert couple[places].tolist() == [key for keys in values for key in keys]
+        assert counts.tolist() == [len(keys) for keys in values]
 
 
 def test_one_list_stands_for_that_of_each_row() -> None:
-    lists, one = together([[1, 2], [], [3, 1]]), together([[1, 9]])
-    assert _kernels.item_sets(2, *lists, *one, ALL)[1].tolist() == [1, 0, 1]
-    assert _kernels.item_sets(0, *one, *lists, ALL)[1].tolist() == [3, 2, 3]
-    assert _kernels.item_sets(0, *one, *together([]), ALL)[1].tolist() == []
+    lists, item = together([[1, 2], [], [3, 1]]), together([[1, 9]])
+    assert _kernels.item_sets(2, *lists, *item, ALL)[1].tolist() == [1, 0, 1]
+    assert _kernels.item_sets(0, *item, *lists, ALL)[1].tolist() == [3, 2, 3]
+    assert _kernels.item_sets(0, *item, *together([]), ALL)[1].tolist() == []
 
 
 def test_wrong_ends_are_refused() -> None:
@@ -68,9 +68,9 @@ def test_wrong_ends_are_refused() -> None:
 
 
 def test_sums_of_vectors() -> None:
-    ends, left = np.array([0, 2, 2, 4]), np.array([1, 2, 3, 4], np.float32)
-    one = np.array([0, 2]), np.array([0.5, 2.0])
-    there = np.array([1, 0, 1], np.uint8)
-    sums = _kernels.vector_sums(ends, left, *one, there, False).reshape(3, -1)
+    ends, remaining = np.array([0, 2, 2, 4]), np.array([1, 2, 3, 4], np.float32)
+    item = np.array([0, 2]), np.array([0.5, 2.0])
+    array = np.array([1, 0, 1], np.uint8)
+    sums = _kernels.vector_sums(ends, remaining, *item, array, False).reshape(3, -1)
     assert sums.tolist() == [[4.5, 0, 9.5], [5, 0, 25], [4.25, 0, 4.25]]
-    assert _kernels.vector_sums(*one, ends, left, there, True).tolist() == [0.25, 0, 10.25]
+    assert _kernels.vector_sums(*item, ends, remaining, array, True).tolist() == [0.25, 0, 10.25]

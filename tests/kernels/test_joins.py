@@ -25,27 +25,27 @@ def decode(codes: list[bytes]) -> VariableWidth:
 
 @given(st.lists(st.lists(st.binary(max_size=20), max_size=10), min_size=1, max_size=5))
 def test_strings_of_pages_are_joined(pages: list[list[bytes]]) -> None:
-    expected = [one for page in pages for one in page]
+    expected = [item for page in pages for item in page]
     for kinds in (["i4"], ["i8"], ["i4", "i8"]):
         blocks = [variable(page, kinds[n % len(kinds)]) for n, page in enumerate(pages)]
-        found = joined_values(blocks)
-        assert isinstance(found, VariableWidth)
-        assert strings(found) == expected
+        values = joined_values(blocks)
+        assert isinstance(values, VariableWidth)
+        assert strings(values) == expected
 
 
 @given(st.lists(st.lists(st.integers(0, 1 << 30), max_size=9), min_size=1, max_size=5))
 def test_numbers_of_pages_are_joined(pages: list[list[int]]) -> None:
     blocks = [FixedWidth(32, len(page), np.array(page, "<u4").view(np.uint8)) for page in pages]
-    found = joined_values(blocks)
-    assert isinstance(found, FixedWidth)
-    assert found.data.view("<u4").tolist() == [one for page in pages for one in page]
+    values = joined_values(blocks)
+    assert isinstance(values, FixedWidth)
+    assert values.data.view("<u4").tolist() == [item for page in pages for item in page]
 
 
 def test_single_bits_are_joined_without_gaps() -> None:
-    found = joined_values([FixedWidth(1, 3, np.array([0b101], np.uint8))] * 3)
-    assert isinstance(found, FixedWidth)
-    assert found.num_values == 9
-    assert found.data.tolist() == [0b01101101, 0b1]
+    values = joined_values([FixedWidth(1, 3, np.array([0b101], np.uint8))] * 3)
+    assert isinstance(values, FixedWidth)
+    assert values.num_values == 9
+    assert values.data.tolist() == [0b01101101, 0b1]
 
 
 def test_others_are_not_joined() -> None:
@@ -67,11 +67,11 @@ def test_offsets_beyond_the_bytes_are_refused() -> None:
 def test_a_stream_that_goes_on_otherwise_than_it_begins(first: bytes, length: int) -> None:
     codes = [first * length] * (100_000 // length + 1)
     codes += [b"\x01\x02" * length, b"", b"\xff\xff" * length] * (60_000 // length)
-    found = decode(codes)
+    decoded = decode(codes)
     whole = b"".join(codes)
-    assert found.data.tobytes() == fsst.decode(whole, SYMBOLS)
+    assert decoded.data.tobytes() == fsst.decode(whole, SYMBOLS)
     sizes = {code: len(fsst.decode(code, SYMBOLS)) for code in set(codes)}
-    assert np.diff(found.offsets).tolist() == [sizes[code] for code in codes]
+    assert np.diff(decoded.offsets).tolist() == [sizes[code] for code in codes]
 
 
 @pytest.mark.parametrize("at", [100, 2047, 2048, 70_001])

@@ -22,11 +22,11 @@ def strings(values: list[bytes]) -> VariableWidth:
 
 
 def texts(values: list[bytes], valid: list[bool] | None = None) -> list[str]:
-    found = json_text(strings(values), None if valid is None else np.array(valid))
-    content = bytes(found.data)
+    result = json_text(strings(values), None if valid is None else np.array(valid))
+    content = bytes(result.data)
     return [
         content[start:stop].decode()
-        for start, stop in zip(found.offsets, found.offsets[1:], strict=False)
+        for start, stop in zip(result.offsets, result.offsets[1:], strict=False)
     ]
 
 
@@ -103,7 +103,7 @@ def encoded(value: object) -> tuple[int, bytes]:
     if isinstance(value, int):
         return 2, (b"\x40" if value < 0 else b"\x50") + value.to_bytes(8, "big", signed=value < 0)
     if isinstance(value, list):
-        return 5, container(0x80000000 | len(value), [encoded(one) for one in value])
+        return 5, container(0x80000000 | len(value), [encoded(item) for item in value])
     assert isinstance(value, dict)
     keys = sorted(value, key=str.encode)
     parts = [*(encoded(key) for key in keys), *(encoded(value[key]) for key in keys)]
@@ -112,7 +112,7 @@ def encoded(value: object) -> tuple[int, bytes]:
 
 def container(header: int, parts: list[tuple[int, bytes]]) -> bytes:
     head = [header, *(kind << 28 | len(payload) for kind, payload in parts)]
-    return b"".join(one.to_bytes(4, "big") for one in head) + b"".join(one for _, one in parts)
+    return b"".join(item.to_bytes(4, "big") for item in head) + b"".join(item for _, item in parts)
 
 
 VALUES = st.recursive(
@@ -141,10 +141,10 @@ def test_damaged_documents_never_crash(value: object, data: st.DataObject) -> No
         position = data.draw(st.integers(0, len(payload) - 1))
         spoiled[position] = data.draw(st.integers(0, 255))
     with suppress(AlanceError):
-        found = json_text(
+        result = json_text(
             strings([bytes(spoiled[: data.draw(st.integers(0, len(payload)))])]), None
         )
-        assert len(found.data) <= 8 * len(payload) + 64
+        assert len(result.data) <= 8 * len(payload) + 64
 
 
 def members(texts: list[bytes], *, plain: bool = True) -> list[tuple[bytes, int]]:

@@ -14,7 +14,7 @@ from alance import _kernels
 
 def plain(values: list[bytes], *, before: int = 0) -> _kernels.Keys:
     """Keys of any length, their bytes not at the start of the buffer."""
-    ends = np.cumsum([before, *(len(one) for one in values)], dtype=np.int64)
+    ends = np.cumsum([before, *(len(value) for value in values)], dtype=np.int64)
     return _kernels.Keys(ends, np.frombuffer(b"x" * before + b"".join(values), np.uint8))
 
 
@@ -24,11 +24,11 @@ def fixed(values: list[bytes], width: int) -> _kernels.Keys:
 
 def found_by(table: _kernels.KeyTable, others: _kernels.Keys, count: int) -> list[int]:
     """The number of each key; -1: not there."""
-    found = np.full(count, -1)
+    result = np.full(count, -1)
     places, numbers = table.find(others)
     assert (np.diff(places) > 0).all()
-    found[places] = numbers
-    return list(found.tolist())
+    result[places] = numbers
+    return list(result.tolist())
 
 
 @given(st.lists(st.binary(max_size=20)), st.lists(st.binary(max_size=2)), st.integers(0, 2**64 - 1))
@@ -36,21 +36,21 @@ def test_keys_of_any_length_are_found(values: list[bytes], others: list[bytes], 
     table = _kernels.KeyTable(plain(values), seed)
     distinct = list(dict.fromkeys(values))
     assert len(table) == len(distinct)
-    wanted = [*values, *others]
-    expected = [distinct.index(one) if one in distinct else -1 for one in wanted]
-    assert found_by(table, plain(wanted, before=3), len(wanted)) == expected
+    target = [*values, *others]
+    expected = [distinct.index(item) if item in distinct else -1 for item in target]
+    assert found_by(table, plain(target, before=3), len(target)) == expected
     assert table.numbers().tolist() == expected[: len(values)]
 
 
 @pytest.mark.parametrize("width", [1, 3, 8, 16, 21])
 def test_keys_of_fixed_width_are_found(width: int) -> None:
     rng = np.random.default_rng(width)
-    values = [bytes(one) for one in rng.integers(0, 3, (5000, width), np.uint8)]
+    values = [bytes(integer) for integer in rng.integers(0, 3, (5000, width), np.uint8)]
     table = _kernels.KeyTable(fixed(values, width), 5)
-    distinct = {one: number for number, one in enumerate(dict.fromkeys(values))}
-    assert table.numbers().tolist() == [distinct[one] for one in values]
-    others = [bytes(one) for one in rng.integers(0, 4, (5000, width), np.uint8)]
-    expected = [distinct.get(one, -1) for one in others]
+    distinct = {item: number for number, item in enumerate(dict.fromkeys(values))}
+    assert table.numbers().tolist() == [distinct[value] for value in values]
+    others = [bytes(integer) for integer in rng.integers(0, 4, (5000, width), np.uint8)]
+    expected = [distinct.get(other, -1) for other in others]
     assert found_by(table, fixed(others, width), len(others)) == expected
 
 
@@ -91,11 +91,11 @@ def test_buffers_that_contradict_themselves() -> None:
 @given(st.lists(st.tuples(st.binary(max_size=3), st.binary(min_size=2, max_size=2), st.binary())))
 def test_equal_rows_alone_have_equal_joined_keys(rows: list[tuple[bytes, bytes, bytes]]) -> None:
     """Of several columns: the same bytes for the same rows, others for others."""
-    one, two, three = ([row[place] for row in rows] for place in range(3))
-    columns = [plain(one, before=1), fixed(two, 2), plain(three)]
+    item, two, three = ([row[place] for row in rows] for place in range(3))
+    columns = [plain(item, before=1), fixed(two, 2), plain(three)]
     ends, data = _kernels.joined_keys(columns)
-    made = [data[a:b].tobytes() for a, b in itertools.pairwise(ends)]
-    assert made == [
+    values = [data[a:b].tobytes() for a, b in itertools.pairwise(ends)]
+    assert values == [
         len(a).to_bytes(8, "little") + a + b + len(c).to_bytes(8, "little") + c for a, b, c in rows
     ]
 
@@ -112,10 +112,14 @@ ROWS = st.lists(st.tuples(st.binary(min_size=3, max_size=3), st.binary(max_size=
 
 def columns(rows: list[tuple[bytes, bytes, bool]], dtype: type) -> list[_kernels.Keys]:
     """Three columns: of three bytes, of any length, of one byte."""
-    ends = np.cumsum([0, *(len(one) for _, one, _ in rows)], dtype=dtype)
-    text = np.frombuffer(b"".join(one for _, one, _ in rows), np.uint8)
-    flags = np.array([one for *_, one in rows], np.bool_).view(np.uint8)
-    return [fixed([one for one, *_ in rows], 3), _kernels.Keys(ends, text), _kernels.Keys(flags, 1)]
+    ends = np.cumsum([0, *(len(item) for _, item, _ in rows)], dtype=dtype)
+    text = np.frombuffer(b"".join(item for _, item, _ in rows), np.uint8)
+    flags = np.array([item for *_, item in rows], np.bool_).view(np.uint8)
+    return [
+        fixed([item for item, *_ in rows], 3),
+        _kernels.Keys(ends, text),
+        _kernels.Keys(flags, 1),
+    ]
 
 
 @given(ROWS, ROWS, st.integers(0, 2**64 - 1), st.sampled_from([np.int32, np.int64]))
@@ -126,16 +130,16 @@ def test_columns_side_by_side(
     dtype: type,
 ) -> None:
     distinct = list(dict.fromkeys(rows))
-    wanted = [*rows, *others]
-    expected = [distinct.index(one) if one in distinct else -1 for one in wanted]
+    target = [*rows, *others]
+    expected = [distinct.index(item) if item in distinct else -1 for item in target]
     keys = _kernels.Keys.beside(columns(rows, np.int64))
     joined = _kernels.Keys(*_kernels.joined_keys(columns(rows, dtype)))
     widths = np.array([3, 0, 1], np.int64)
-    for made in (keys, joined.split(widths)):
-        table = _kernels.KeyTable(made, seed)
+    for candidate in (keys, joined.split(widths)):
+        table = _kernels.KeyTable(candidate, seed)
         assert table.numbers().tolist() == expected[: len(rows)]
-        looked_up = _kernels.Keys.beside(columns(wanted, dtype))
-        assert found_by(table, looked_up, len(wanted)) == expected
+        looked_up = _kernels.Keys.beside(columns(target, dtype))
+        assert found_by(table, looked_up, len(target)) == expected
     hashes = keys.hashes(seed).tolist()
     assert hashes == joined.split(widths).hashes(seed).tolist()
     assert len(set(hashes)) == len(distinct)
@@ -156,21 +160,21 @@ def test_fixed_columns_taken_apart(widths: list[int]) -> None:
 
 
 def test_columns_that_do_not_fit() -> None:
-    one, two = fixed([b"abcd"], 4), fixed([b"abcd"], 2)
+    item, two = fixed([b"abcd"], 4), fixed([b"abcd"], 2)
     with pytest.raises(ValueError, match="different lengths"):
-        _kernels.Keys.beside([one, two])
+        _kernels.Keys.beside([item, two])
     with pytest.raises(ValueError, match="no columns"):
         _kernels.Keys.beside([])
     with pytest.raises(ValueError, match="other columns"):
-        _kernels.KeyTable(one, 1).find(_kernels.Keys.beside([one, one]))
+        _kernels.KeyTable(item, 1).find(_kernels.Keys.beside([item, item]))
     with pytest.raises(ValueError, match="only one column"):
-        _kernels.Keys.beside([one, one]).split(np.array([4, 4], np.int64))
+        _kernels.Keys.beside([item, item]).split(np.array([4, 4], np.int64))
     with pytest.raises(ValueError, match="only one column"):
-        one.split(np.array([], np.int64))
+        item.split(np.array([], np.int64))
     with pytest.raises(ValueError, match="no width"):
-        one.split(np.array([-1], np.int64))
+        item.split(np.array([-1], np.int64))
     with pytest.raises(ValueError, match="wider"):
-        one.split(np.array([2, 3], np.int64))
+        item.split(np.array([2, 3], np.int64))
     for key in (b"\1" + bytes(7) + b"ab", b"\3" + bytes(7) + b"ab", b"short", b"\xff" * 9):
         with pytest.raises(ValueError, match="key 0 is of other columns"):
             plain([key]).split(np.array([0], np.int64))

@@ -22,8 +22,8 @@ INTEGERS = [np.dtype(f"{kind}{width}") for kind in "iu" for width in (1, 2, 4, 8
 @st.composite
 def numbers(draw: st.DrawFn) -> npt.NDArray[np.integer[Any]]:
     dtype = draw(st.sampled_from(INTEGERS))
-    some: npt.NDArray[np.integer[Any]] = draw(hnp.arrays(dtype, st.integers(0, 200)))
-    return some
+    sample: npt.NDArray[np.integer[Any]] = draw(hnp.arrays(dtype, st.integers(0, 200)))
+    return sample
 
 
 @given(values=numbers(), data=st.data())

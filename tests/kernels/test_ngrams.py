@@ -64,14 +64,14 @@ def test_what_contradicts_itself_is_refused() -> None:
     for offsets in ([0], [0, 6], [-1, 5], [4, 2]):
         with pytest.raises(ValueError, match="n-grams: offsets"):
             _kernels.ngrams(np.array(offsets), data, rows, letters, starts, data[:1])
-    for some, begins in (([233], [0]), ([233], [0, 2]), ([233], [1, 1])):
+    for sample, begins in (([233], [0]), ([233], [0, 2]), ([233], [1, 1])):
         with pytest.raises(ValueError, match="n-grams: pieces"):
             _kernels.ngrams(
-                whole, data, rows, np.array(some, np.uint32), np.array(begins), data[:1]
+                whole, data, rows, np.array(sample, np.uint32), np.array(begins), data[:1]
             )
-    for some in ([9, 9], [0x110000]):
-        begins = [0, *[1] * len(some)]
+    for candidate in ([9, 9], [0x110000]):
+        begins = [0, *[1] * len(candidate)]
         with pytest.raises(ValueError, match="n-grams: letters"):
             _kernels.ngrams(
-                whole, data, rows, np.array(some, np.uint32), np.array(begins), data[:1]
+                whole, data, rows, np.array(candidate, np.uint32), np.array(begins), data[:1]
             )

@@ -81,9 +81,9 @@ def test_any_pieces_are_read_in_order(path: Path, sizes: list[tuple[int, int]], 
 def test_pieces_of_several_files(
     path: Path, sizes: list[list[tuple[int, int]]], nowait: bool
 ) -> None:
-    spans = [bounds(one) for one in sizes]
-    starts, stops = (np.concatenate([one[side] for one in spans]) for side in (0, 1))
-    ends = np.cumsum([len(one) for one in sizes]).tolist()
+    spans = [bounds(size) for size in sizes]
+    starts, stops = (np.concatenate([span[side] for span in spans]) for side in (0, 1))
+    ends = np.cumsum([len(size) for size in sizes]).tolist()
     fds = [os.open(path, os.O_RDONLY) for _ in spans]
     try:
         status, _, content = read_pieces(fds, ends, starts, stops, 4096, nowait=nowait)
@@ -148,10 +148,10 @@ async def test_pieces_of_a_local_file(path: Path) -> None:
     expected = b"".join(CONTENT[a:b] for a, b in zip(starts, stops, strict=True))
     for bulk in (False, True):
         with trace() as recorder:
-            found, other = await scheduler.read(
+            result, other = await scheduler.read(
                 [pieces, ByteRange(location, 1, 3)], reason="test", bulk=bulk
             )
-        assert bytes(found) == expected
+        assert bytes(result) == expected
         assert bytes(other) == CONTENT[1:3]
         assert recorder.num_bytes >= len(expected)
     beyond = Pieces.of(location, np.array([0, len(CONTENT)]), np.array([1, len(CONTENT) + 1]))
@@ -172,7 +172,7 @@ def test_pieces_split_by_objects_are_the_same_pieces(counts: list[int], most: in
     ends = np.cumsum(counts).tolist()
     pieces = Pieces(paths, ends, starts, stops, int((stops - starts).sum()))
     parts = pieces.split(most)
-    assert [one for part in parts for one in part.ranges()] == pieces.ranges()
+    assert [item for part in parts for item in part.ranges()] == pieces.ranges()
     assert sum(part.num_bytes for part in parts) == pieces.num_bytes
     assert max(len(part.paths) for part in parts) <= most
 
@@ -215,6 +215,6 @@ async def test_pieces_of_an_object_in_memory() -> None:
     await store.put(name, CONTENT[:1000])
     scheduler = Scheduler(registry)
     starts, stops = bounds([(10, 5), (100, 7)])
-    (found,) = await scheduler.read([Pieces.of(store.root + name, starts, stops)])
-    assert bytes(found) == CONTENT[10:15] + CONTENT[115:122]
+    (result,) = await scheduler.read([Pieces.of(store.root + name, starts, stops)])
+    assert bytes(result) == CONTENT[10:15] + CONTENT[115:122]
     await scheduler.aclose()

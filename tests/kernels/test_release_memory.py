@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def resident() -> int:
     """Bytes of this process in memory."""
     lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(one.split()[1]) << 10 for one in lines if one.startswith("VmRSS"))
+    return next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmRSS"))
 
 
 def test_kept_blocks_are_given_back() -> None:

@@ -62,29 +62,29 @@ def test_ids_are_found_wherever_runs_begin(drawn: list[tuple[int, int, bool]], f
         start += length
     index = RowIdIndex.of(runs)
     ids = sorted({near for row in [0, *addresses] for near in (row - 1, row, row + 1)} - {-1})
-    asked = np.array([*ids, *reversed(ids)], np.int64)
-    found, missing = index.find(asked)
-    assert missing.tolist() == [row not in addresses for row in asked.tolist()]
-    assert found[~missing].tolist() == [
-        addresses[row] for row in asked.tolist() if row in addresses
+    array = np.array([*ids, *reversed(ids)], np.int64)
+    result, missing = index.find(array)
+    assert missing.tolist() == [row not in addresses for row in array.tolist()]
+    assert result[~missing].tolist() == [
+        addresses[row] for row in array.tolist() if row in addresses
     ]
     rows = RowSet(np.array(ids, np.int64))
     expected = RowSet(np.array(sorted(addresses.values()), np.int64))
     with pytest.MonkeyPatch.context() as patched:
         for few in (0, 1 << 40):  # by runs where these are few, else row by row
-            patched.setattr(row_index, "RUN_ROWS", few)
+            patched.setattr(row_index, "MOVED_RUN_ROWS", few)
             assert index.addresses_in(rows) == expected
 
 
 def test_runs_that_contradict_each_other_are_refused() -> None:
-    ids, one = np.array([1], np.uint64), np.array([0], np.uint64)
+    ids, item = np.array([1], np.uint64), np.array([0], np.uint64)
     lows = np.array([1], np.uint32)
     for highs, bounds, addresses, lengths in (
-        (one, np.array([0, 2]), one, NONE),
-        (one, np.array([0]), one, NONE),
-        (np.repeat(one, 2), np.array([0, 1, 1]), one, NONE),
-        (one, np.array([0, 1]), np.repeat(one, 2), NONE),
-        (one, np.array([0, 1]), one, np.repeat(lows, 2)),
+        (item, np.array([0, 2]), item, NONE),
+        (item, np.array([0]), item, NONE),
+        (np.repeat(item, 2), np.array([0, 1, 1]), item, NONE),
+        (item, np.array([0, 1]), np.repeat(item, 2), NONE),
+        (item, np.array([0, 1]), item, np.repeat(lows, 2)),
     ):
         with pytest.raises(ValueError, match="row ids"):
             _kernels.find_row_ids(ids, highs, bounds, lows, addresses, lengths)

@@ -17,7 +17,7 @@ from alance.file.write.page_writer import PageWriter, encode_file
 from alance.file_version import FileVersion
 from alance.format.encode.container import SEARCH_BYTES
 from alance.format.encode.small_file import small_files
-from alance.format.encode.statistics import ZONE_ROWS
+from alance.format.encode.statistics import WRITTEN_ZONE_ROWS
 from alance.format.schema import Schema
 
 VERSIONS = (FileVersion.V2_1, FileVersion.V2_2)
@@ -164,7 +164,7 @@ def test_nulls_where_there_may_be_none_are_refused() -> None:
 
 
 def files_of(kinds: list[tuple[int, int, str, bool]]) -> _kernels.SmallFiles:
-    return _kernels.SmallFiles(kinds, b"", b"", "", 2, 2, SEARCH_BYTES, ZONE_ROWS, 9, bytes)
+    return _kernels.SmallFiles(kinds, b"", b"", "", 2, 2, SEARCH_BYTES, WRITTEN_ZONE_ROWS, 9, bytes)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from alance import _kernels
 from alance.errors import AlanceError
-from alance.file.rows.field_forms import LEAF, LIST
+from alance.file.rows.field_forms import LEAF_NODE, LIST_NODE
 from alance.format.container import open_container
 from alance.format.layouts import page_form
 from alance.format.plans import run
@@ -43,7 +43,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> list[bytes]:
     path = tmp_path_factory.mktemp("files") / "t.lance"
     for count in (1, 300, 20):
         lance.write_dataset(rows(count), path, mode="append", data_storage_version="2.1")
-    places = [one.data_files()[0].path for one in lance.dataset(path).get_fragments()]
+    places = [fragment.data_files()[0].path for fragment in lance.dataset(path).get_fragments()]
     return [Path(path, "data", place).read_bytes() for place in places]
 
 
@@ -52,19 +52,19 @@ def columns(*numbers: int) -> npt.NDArray[np.int64]:
 
 
 def views(contents: list[bytes]) -> list[memoryview]:
-    return [memoryview(one) for one in contents]
+    return [memoryview(content) for content in contents]
 
 
 def tables_of(
     contents: list[bytes],
-    wanted: npt.NDArray[np.int64],
+    expected: npt.NDArray[np.int64],
     num_rows: npt.NDArray[np.int64] | None = None,
 ) -> _kernels.FileTables | None:
     """The tables of columns of files of one set; without `num_rows` as many as the files have."""
     if num_rows is None:
         num_rows = columns(*[rows_in(content) for content in contents])
-    sets, times = np.zeros_like(wanted), np.ones_like(wanted)
-    return _kernels.FileTables.of_files(views(contents), sets, wanted, times, num_rows)
+    sets, times = np.zeros_like(expected), np.ones_like(expected)
+    return _kernels.FileTables.of_files(views(contents), sets, expected, times, num_rows)
 
 
 def rows_in(content: bytes) -> int:
@@ -85,16 +85,16 @@ class Whole(NamedTuple):
     num_rows: int
 
     @classmethod
-    def of(cls, contents: list[bytes], wanted: npt.NDArray[np.int64], num_rows: int) -> Whole:
-        tables = tables_of(contents, wanted)
+    def of(cls, contents: list[bytes], expected: npt.NDArray[np.int64], num_rows: int) -> Whole:
+        tables = tables_of(contents, expected)
         assert tables is not None
         held = [_kernels.HeldFile([0], [content]) for content in views(contents)]
         return cls(tables, held, num_rows)
 
-    def plan(self, wanted: list[int], **other: Any) -> _kernels.RowPlan:
+    def plan(self, numbers: list[int], **other: Any) -> _kernels.RowPlan:
         """The plan of columns of the tables; `other`: arguments instead of right ones."""
         arguments: dict[str, Any] = {
-            "columns": wanted,
+            "columns": numbers,
             "forms": [*map(page_form, self.tables.descriptions)],
             "held": self.held,
             "num_rows": self.num_rows,
@@ -102,13 +102,13 @@ class Whole(NamedTuple):
         return self.tables.plan(**arguments | other)
 
     def batch(
-        self, schema: pa.Schema, trees: list[int], wanted: list[int], widths: list[int]
+        self, schema: pa.Schema, trees: list[int], numbers: list[int], widths: list[int]
     ) -> pa.RecordBatch:
         """Some columns as the kernel decodes them."""
-        plan = self.plan(wanted)
+        plan = self.plan(numbers)
         assert plan.unknown == []
         texts = [width < 0 for width in widths]
-        batch = _kernels.RowBatch(trees, range(len(wanted)), widths, texts)
+        batch = _kernels.RowBatch(trees, range(len(numbers)), widths, texts)
         files = [self.held[number] for number in self.tables.files]
         assert batch.read(plan, _kernels.HeldSource(files))
         return pa.RecordBatch._import_from_c(batch.address, schema)
@@ -118,14 +118,14 @@ def test_columns_of_files_become_one_batch(files: list[bytes]) -> None:
     whole = Whole.of(files, columns(1, 0, 2), 321)
     expected = pa.concat_tables([rows(count) for count in (1, 300, 20)])
     names = ["id", "text"]
-    batch = whole.batch(expected.select(names).schema, [LEAF, LEAF], [1, 0], [8, -4])
+    batch = whole.batch(expected.select(names).schema, [LEAF_NODE, LEAF_NODE], [1, 0], [8, -4])
     assert pa.Table.from_batches([batch]).equals(expected.select(names))
 
 
 def test_nested_columns_of_files_become_one_batch_by_the_same_call(files: list[bytes]) -> None:
     whole = Whole.of(files, columns(0, 2), 321)
     expected = pa.concat_tables([rows(count) for count in (1, 300, 20)]).select(["id", "words"])
-    batch = whole.batch(expected.schema, [LEAF, LIST, LEAF], [0, 1], [8, -4])
+    batch = whole.batch(expected.schema, [LEAF_NODE, LIST_NODE, LEAF_NODE], [0, 1], [8, -4])
     batch.validate(full=True)
     assert pa.Table.from_batches([batch]).equals(expected)
 
@@ -166,7 +166,7 @@ CONSTANTS = {
     "members": pa.array([{"a": 1}, {"a": None}] * 10, pa.struct([("a", pa.int32())])),
 }
 WIDTHS = [8, 0, -4, -8, 8, -4, 0, 16, 8, 4]
-TREES = [[LEAF]] * 8 + [[LIST, LEAF], [1, LEAF]]
+TREES = [[LEAF_NODE]] * 8 + [[LIST_NODE, LEAF_NODE], [1, LEAF_NODE]]
 
 
 @pytest.fixture(scope="module")
@@ -257,7 +257,10 @@ def test_wrong_pages_are_told_or_decoded(files: list[bytes], data: st.DataObject
         place = data.draw(st.integers(0, len(content) - 1))
         content[place] = data.draw(st.integers(0, 255))
     decode_some(
-        bytes(content), rows(1).schema, [[LEAF], [LEAF], [LIST, LEAF], [LEAF]], [8, -4, -4, 8]
+        bytes(content),
+        rows(1).schema,
+        [[LEAF_NODE], [LEAF_NODE], [LIST_NODE, LEAF_NODE], [LEAF_NODE]],
+        [8, -4, -4, 8],
     )
 
 
@@ -280,11 +283,11 @@ def test_what_is_left_to_others(files: list[bytes]) -> None:
     with pytest.raises(ValueError, match="unequal length"):
         tables_of([], columns(0), columns())
     sets = _kernels.FileTables.of_files
-    many, one = columns(1, 1), columns(1)
-    assert sets(views(files[:1]), columns(1), columns(0), one, one) is None  # no such set
-    assert sets(views(files[:1]), columns(0), columns(0), columns(2), one) is None  # of other rows
+    many, item = columns(1, 1), columns(1)
+    assert sets(views(files[:1]), columns(1), columns(0), item, item) is None  # no such set
+    assert sets(views(files[:1]), columns(0), columns(0), columns(2), item) is None  # of other rows
     with pytest.raises(ValueError, match="unequal length"):
-        sets(views(files[:1]), columns(0), columns(0), many, one)
+        sets(views(files[:1]), columns(0), columns(0), many, item)
 
 
 def direct(content: bytes) -> file2_pb2.Encoding:

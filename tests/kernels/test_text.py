@@ -79,10 +79,10 @@ def test_lists_that_are_encoded_are_decoded_as_they_were(rows: list[list[int]], 
             posting_list(starts, docs, frequencies, positions, token)
             for token in range(len(tokens))
         ]
-        found, scores = searched(lists, weights, lengths, mean, needs_all=needs_all)
+        result, scores = searched(lists, weights, lengths, mean, needs_all=needs_all)
         expected = scored(right, tokens, lengths.tolist(), needs_all=needs_all)
-        assert found.tolist() == sorted(expected)
-        np.testing.assert_allclose(scores, [expected[doc] for doc in found.tolist()], rtol=1e-4)
+        assert result.tolist() == sorted(expected)
+        np.testing.assert_allclose(scores, [expected[doc] for doc in result.tolist()], rtol=1e-4)
 
 
 @settings(deadline=None, max_examples=60)
@@ -219,13 +219,13 @@ def test_the_best_documents_are_the_best_of_all(
     ids = rng.permutation(num_docs).astype(np.uint64) if rng.random() < 0.5 else None
     mask = (rng.random(num_docs) < 0.7).astype(np.uint8) if rng.random() < 0.5 else NO_MASK
     docs, scores = searched(lists, weights, lengths, mean, needs_all=needs_all, mask=mask)
-    some = docs[rng.random(len(docs)) < 0.3]
-    if len(some):  # those that do not match are asked for as well
+    sample = docs[rng.random(len(docs)) < 0.3]
+    if len(sample):  # those that do not match are asked for as well
         others = np.flatnonzero(rng.random(num_docs) < 0.01).astype(np.uint32)
-        only = np.union1d(some, others[mask[others] > 0] if len(mask) else others)
-        found, own = searched(lists, weights, lengths, mean, needs_all=needs_all, only=only)
+        only = np.union1d(sample, others[mask[others] > 0] if len(mask) else others)
+        result, own = searched(lists, weights, lengths, mean, needs_all=needs_all, only=only)
         is_asked = np.isin(docs, only)
-        assert found.tolist() == docs[is_asked].tolist()
+        assert result.tolist() == docs[is_asked].tolist()
         assert own.tolist() == scores[is_asked].tolist()
     order = np.lexsort((docs if ids is None else ids[docs], -scores))[:count]
     floor = scores[order[-1]] if len(order) == count and rng.random() < 0.3 else -np.inf
@@ -235,10 +235,10 @@ def test_the_best_documents_are_the_best_of_all(
     )  # fmt: skip
     assert best[0].tolist() == sorted(docs[order].tolist())
     assert best[1].tolist() == scores[np.sort(order)].tolist()
-    both = _kernels.documents_of(lists)
+    pair = _kernels.documents_of(lists)
     if len(mask):
-        both = both[mask[both] > 0]
-    assert needs_all or both.tolist() == docs.tolist()
+        pair = pair[mask[pair] > 0]
+    assert needs_all or pair.tolist() == docs.tolist()
 
 
 @settings(deadline=None, max_examples=120)
@@ -266,13 +266,13 @@ def test_the_best_of_combined_queries_are_the_best_of_all(
             return [0, own.start, own.stop, 1, 2, 2, *own[:2], 1, own[2]]
         return words(own, needs_all=rng.random() < 0.5)
 
-    def tree(left: int) -> list[int]:
+    def tree(remaining: int) -> list[int]:
         place = len(factors)
         factors.append(1.0)
         kind = rng.random()
-        if left <= 1:
+        if remaining <= 1:
             return [4] if kind < 0.05 else leaf()
-        sizes = [left // 2, left - left // 2]
+        sizes = [remaining // 2, remaining - remaining // 2]
         if kind < 0.3:
             factors[place] = rng.choice([0.5, 2.0, -1.0], p=[0.6, 0.3, 0.1])
             return [3, *tree(sizes[0]), *tree(sizes[1])]
@@ -284,9 +284,9 @@ def test_the_best_of_combined_queries_are_the_best_of_all(
     weights = rng.uniform(0.1, 9, len(lists)).astype(np.float32)
     mask = (rng.random(num_docs) < 0.7).astype(np.uint8) if rng.random() < 0.5 else NO_MASK
     rest = (lengths, float(lengths.mean()), mask, None)
-    told = np.array(factors, np.float32)
-    docs, scores = asked(lists, weights, program, 0, *rest, factors=told)
-    best = asked(lists, weights, program, 0, *rest, count, factors=told)
+    array = np.array(factors, np.float32)
+    docs, scores = asked(lists, weights, program, 0, *rest, factors=array)
+    best = asked(lists, weights, program, 0, *rest, count, factors=array)
     order = np.sort(np.lexsort((docs, -scores))[:count])
     assert best[0].tolist() == docs[order].tolist()
     assert best[1].tolist() == scores[order].tolist()
@@ -368,9 +368,9 @@ def test_tokens_near_another_are_those_of_a_small_distance(
     contents = [other.encode() for other in ordered]
     offsets = np.cumsum([0, *map(len, contents)])
     data = np.frombuffer(b"".join(contents), np.uint8)
-    asked = np.frombuffer(word.encode(), np.uint8)
-    same = len(word[:prefix].encode())
-    places = _kernels.near_tokens(offsets, data, asked, distance, same, 5)
+    request = np.frombuffer(word.encode(), np.uint8)
+    count = len(word[:prefix].encode())
+    places = _kernels.near_tokens(offsets, data, request, distance, count, 5)
     right = [
         place
         for place, other in enumerate(ordered)

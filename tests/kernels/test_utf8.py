@@ -38,7 +38,7 @@ def test_the_first_string_that_is_no_text(strings: list[bytes], wide: bool) -> N
     stops = [0, *itertools.accumulate(map(len, strings))]
     offsets = np.array(stops, np.int64 if wide else np.int32)
     data = np.frombuffer(b"".join(strings), np.uint8)
-    bad = [number for number, one in enumerate(strings) if not is_text(one)]
+    bad = [number for number, item in enumerate(strings) if not is_text(item)]
     assert _kernels.first_bad_utf8(offsets, data, NOTHING) == (bad[0] if bad else -1)
     if strings:
         valid = np.array([number not in bad[:1] for number in range(len(strings))], np.uint8)

@@ -88,18 +88,18 @@ def test_the_nearest_rows_are_those_of_numpy(
             METRICS.index(metric),
             baseline,
         )
-    counts, distances, found = search.result()
-    kept = np.flatnonzero(mask) if len(mask) else np.arange(num_rows)
+    counts, distances, result = search.result()
+    retained = np.flatnonzero(mask) if len(mask) else np.arange(num_rows)
     right = expected(queries, rows, metric)
-    assert counts.tolist() == [min(k, len(kept)), 0, min(k, len(kept))]
-    places = {int(one): row for row, one in enumerate(ids)}
+    assert counts.tolist() == [min(k, len(retained)), 0, min(k, len(retained))]
+    places = {int(item): row for row, item in enumerate(ids)}
     for query, part in ((0, slice(0, counts[0])), (2, slice(counts[0], None))):
-        of_found = right[query][[places[int(one)] for one in found[part]]]
-        assert set(found[part].tolist()) <= set(ids[kept].tolist())
+        of_found = right[query][[places[int(item)] for item in result[part]]]
+        assert set(result[part].tolist()) <= set(ids[retained].tolist())
         np.testing.assert_allclose(distances[part], of_found, rtol=2e-5, atol=2e-5 * scale**2)
-        nearest_ones = np.sort(right[query][kept])[:k]
+        nearest_ones = np.sort(right[query][retained])[:k]
         np.testing.assert_allclose(distances[part], nearest_ones, rtol=2e-5, atol=2e-5 * scale**2)
-        pairs = list(zip(distances[part].tolist(), found[part].tolist(), strict=True))
+        pairs = list(zip(distances[part].tolist(), result[part].tolist(), strict=True))
         assert pairs == sorted(pairs)
 
 
@@ -125,7 +125,7 @@ def test_a_range_of_distances_has_its_lower_end_and_not_its_upper_one() -> None:
 
 def test_nan_is_never_near() -> None:
     rows = np.array([[np.nan, 1], [1, 1], [0, 0]], np.float32)
-    for metric, left in (("l2", [1, 2]), ("cosine", [1]), ("dot", [1, 2])):
+    for metric, remaining in (("l2", [1, 2]), ("cosine", [1]), ("dot", [1, 2])):
         search = nearest(np.ones((1, 2)), 10)
         _kernels.add_vectors(
             search,
@@ -136,7 +136,7 @@ def test_nan_is_never_near() -> None:
             2,
             METRICS.index(metric),
         )
-        assert sorted(search.result()[2].tolist()) == left
+        assert sorted(search.result()[2].tolist()) == remaining
 
 
 @pytest.mark.parametrize(
@@ -188,10 +188,10 @@ def test_lists_are_compared_by_the_nearest_of_their_vectors(metric: str, dim: in
             for end, count in zip(ends.tolist(), counts.tolist(), strict=True)
         ]
     )
-    filled, found, rows_found = kernel.result()
+    filled, result, rows_found = kernel.result()
     assert filled.tolist() == [int((counts > 0).sum())] * 3
     owners = np.repeat(np.arange(3), filled)
-    np.testing.assert_allclose(found, sums[rows_found, owners], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(result, sums[rows_found, owners], rtol=1e-4, atol=1e-5)
 
 
 def test_lists_that_contradict_their_values_are_refused() -> None:
@@ -307,12 +307,12 @@ def test_rows_below_the_range_are_told_the_nearest_to_it_first() -> None:
     code, place = TYPES["float32"], METRICS.index("l2")
     content = rows.reshape(-1).view(np.uint8)
     _kernels.add_vectors(kernel, numbers, ids, ALL, content, code, place)
-    counts, distances, found = kernel.below()
+    counts, distances, result = kernel.below()
     assert counts.tolist() == [3, 3]
     for query, own in enumerate(expected(queries, rows, "l2")):
         order = sorted(np.flatnonzero(own < 0.4), key=lambda row: -own[row])[:3]
         part = slice(3 * query, 3 * query + 3)
-        assert found[part].tolist() == order
+        assert result[part].tolist() == order
         np.testing.assert_allclose(-distances[part], own[order], rtol=1e-5)
 
 
@@ -370,9 +370,9 @@ def test_product_codes_are_as_far_as_what_they_stand_for(
 def test_product_codes_that_contradict_each_other_are_refused() -> None:
     book, origin = np.zeros(256 * 4, np.float32), np.zeros(4, np.float32)
     pq = _kernels.ProductBook(book, origin, 8, 2, True, 0, 1.0)
-    search, one = nearest(np.zeros((1, 4)), 1), np.zeros(1, np.int32)
+    search, item = nearest(np.zeros((1, 4)), 1), np.zeros(1, np.int32)
     ids, codes, terms = np.zeros(3, np.uint64), np.zeros(6, np.uint8), np.zeros(3, np.float32)
-    pq.add(search, one, ids, ALL, codes, terms, origin)
+    pq.add(search, item, ids, ALL, codes, terms, origin)
     wrong = (
         lambda: _kernels.ProductBook(book, origin, 8, 3, True, 0, 1.0),
         lambda: _kernels.ProductBook(book, origin, 4, 2, True, 0, 1.0),
@@ -380,11 +380,11 @@ def test_product_codes_that_contradict_each_other_are_refused() -> None:
         lambda: _kernels.ProductBook(book[:-1], origin, 8, 2, True, 0, 1.0),
         lambda: pq.terms(codes[:-1], origin),
         lambda: pq.terms(codes, origin[:-1]),
-        lambda: pq.add(search, one, ids, ALL, codes[:-1], terms, origin),
-        lambda: pq.add(search, one, ids, ALL, codes, terms[:-1], origin),
-        lambda: pq.add(search, one, ids, ALL, codes, terms, origin[:-1]),
-        lambda: pq.add(nearest(np.zeros((1, 8)), 1), one, ids, ALL, codes, terms, origin),
-        lambda: pq.add(search, one + 1, ids, ALL, codes, terms, origin),
+        lambda: pq.add(search, item, ids, ALL, codes[:-1], terms, origin),
+        lambda: pq.add(search, item, ids, ALL, codes, terms[:-1], origin),
+        lambda: pq.add(search, item, ids, ALL, codes, terms, origin[:-1]),
+        lambda: pq.add(nearest(np.zeros((1, 8)), 1), item, ids, ALL, codes, terms, origin),
+        lambda: pq.add(search, item + 1, ids, ALL, codes, terms, origin),
     )
     for ask in wrong:
         with pytest.raises(ValueError, match=r"codes|query 1 of 1"):

@@ -190,9 +190,9 @@ def test_copies_of_columns_learn_for_themselves() -> None:
     assert copy.set_state(1, "other", 10) == 0
     assert single.chunks(1) is None
     assert single.state(1) is None
-    known = copy_of(copy)
-    assert (known.chunks(1) is None, known.state(1)) == (False, "other")
-    assert known.num_bytes == copy.num_bytes > single.num_bytes
+    recognized = copy_of(copy)
+    assert (recognized.chunks(1) is None, recognized.state(1)) == (False, "other")
+    assert recognized.num_bytes == copy.num_bytes > single.num_bytes
     for ask in (single.state, single.chunks, single.page):
         with pytest.raises(IndexError, match="no such page"):
             ask(2)
@@ -389,8 +389,8 @@ def test_shares_of_rows_become_one_batch(tmp_path: Path) -> None:
     path.write_bytes(
         b"".join(header + bytes(range(4 * n, 4 * n + 4)) * width for n in range(count))
     )
-    wanted = np.array([1, 4, 6, 11], np.int64)
-    plan = plan_rows([[table]], wanted, [len(wanted)])
+    array = np.array([1, 4, 6, 11], np.int64)
+    plan = plan_rows([[table]], array, [len(array)])
     assert plan.num_groups == count
     order = np.array([3, 0, 0, 2, 1], np.int64)
     schema = pa.schema([("a", pa.binary(width))])
@@ -447,13 +447,13 @@ def test_ranges_of_rows_lie_in_any_buffers() -> None:
     def batch() -> _kernels.RowBatch:
         return _kernels.RowBatch([0, 0], [0, 1], [1, 1], [False, False])
 
-    both = batch()
-    assert both.read(plan, _kernels.HeldSource([halves, whole])) == 2
+    pair = batch()
+    assert pair.read(plan, _kernels.HeldSource([halves, whole])) == 2
     schema = pa.schema([("a", pa.uint8()), ("b", pa.int8())])
-    rows = pa.RecordBatch._import_from_c(both.address, schema)
+    rows = pa.RecordBatch._import_from_c(pair.address, schema)
     assert rows.to_pydict() == {"a": [2, 3], "b": [6, 7]}
-    both.decode(plan, memoryview(other + chunk))
-    assert pa.RecordBatch._import_from_c(both.address, schema) == rows
+    pair.decode(plan, memoryview(other + chunk))
+    assert pa.RecordBatch._import_from_c(pair.address, schema) == rows
     short = _kernels.HeldFile([0], [memoryview(chunk)[:-1]])
     assert batch().read(plan, _kernels.HeldSource([short, short])) == 0
     with pytest.raises(ValueError, match="a piece that is none"):

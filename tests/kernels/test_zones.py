@@ -18,7 +18,7 @@ from alance.format.statistics import head_bytes, parse_head, parse_zones
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from alance.format.statistics import Bounds
+    from alance.format.statistics import ColumnBounds
 
 NOTHING = np.empty(0, np.uint8)
 NUMBERS = {
@@ -36,7 +36,7 @@ def pieces(count: int, cuts: Sequence[int]) -> list[tuple[int, int]]:
     return list(pairwise(sorted({0, count, *(cut % (count + 1) for cut in cuts)})))
 
 
-def read(zones: _kernels.Zones, arrow: pa.DataType) -> tuple[int, int, Bounds]:
+def read(zones: _kernels.Zones, arrow: pa.DataType) -> tuple[int, int, ColumnBounds]:
     """The rows of a zone, the nulls of the file, and the bounds of each zone."""
     content = memoryview(_kernels.statistics_buffer([zones], zlib.compress))
     size = head_bytes("x", content)
@@ -76,11 +76,11 @@ def test_the_bounds_of_zones(
     assert len(bounds.has_nulls) == -(-count // zone_rows)
     for zone, start in enumerate(range(0, count, zone_rows)):
         mask = valid[start : start + zone_rows] == 1 if has_nulls else slice(None)
-        there = values[start : start + zone_rows][mask]
-        numbers = there[~np.isnan(there)]
+        present = values[start : start + zone_rows][mask]
+        numbers = present[~np.isnan(present)]
         rows = min(zone_rows, count - start)
-        assert bounds.has_nulls[zone] == (len(there) < rows)
-        assert bounds.has_nans[zone] == (len(numbers) < len(there))
+        assert bounds.has_nulls[zone] == (len(present) < rows)
+        assert bounds.has_nans[zone] == (len(numbers) < len(present))
         assert bounds.has_values[zone] == (len(numbers) > 0)
         ends = bounds.low[zone].as_py(), bounds.high[zone].as_py()
         assert ends == ((numbers.min(), numbers.max()) if len(numbers) else (None, None))
@@ -101,16 +101,16 @@ def test_the_least_and_greatest_strings_of_zones(
     assert zone_rows == (8 if len(values) <= 32 else 16)
     assert nulls == values.count(None)
     for zone, start in enumerate(range(0, len(values), zone_rows)):
-        there = [value for value in values[start : start + zone_rows] if value is not None]
+        present = [value for value in values[start : start + zone_rows] if value is not None]
         low, high = bounds.low[zone].as_py(), bounds.high[zone].as_py()
-        if not there:
+        if not present:
             assert (low, high) == (None, None)
             continue
-        assert min(there).startswith(low)
-        assert len(low) in (len(min(there)), 16, 32)
-        if high != max(there):
-            assert len(high) < len(max(there))
-            assert high[:-1] + bytes([high[-1] - 1]) == max(there)[: len(high)]
+        assert min(present).startswith(low)
+        assert len(low) in (len(min(present)), 16, 32)
+        if high != max(present):
+            assert len(high) < len(max(present))
+            assert high[:-1] + bytes([high[-1] - 1]) == max(present)[: len(high)]
 
 
 @given(
@@ -135,10 +135,10 @@ def test_the_bounds_of_booleans(
     assert nulls == count - valid.sum()
     assert len(bounds.has_nulls) == -(-count // zone_rows)
     for zone, start in enumerate(range(0, count, zone_rows)):
-        there = values[start : start + zone_rows][valid[start : start + zone_rows]]
-        assert bounds.has_nulls[zone] == (len(there) < min(zone_rows, count - start))
+        present = values[start : start + zone_rows][valid[start : start + zone_rows]]
+        assert bounds.has_nulls[zone] == (len(present) < min(zone_rows, count - start))
         ends = bounds.low[zone].as_py(), bounds.high[zone].as_py()
-        assert ends == ((there.min(), there.max()) if len(there) else (None, None))
+        assert ends == ((present.min(), present.max()) if len(present) else (None, None))
 
 
 def add_texts(zones: _kernels.Zones, values: Sequence[bytes | None], offset_type: str) -> None:

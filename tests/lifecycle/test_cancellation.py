@@ -91,7 +91,9 @@ async def test_closing_a_session_ends_its_reads(lineitem_lab: Lab) -> None:
     await asyncio.sleep(0.02)
     await session.aclose()
     ended = await asyncio.gather(*reads, scan_task, return_exceptions=True)
-    assert all(isinstance(one, asyncio.CancelledError | alance.AlanceError) for one in ended), ended
+    assert all(isinstance(item, asyncio.CancelledError | alance.AlanceError) for item in ended), (
+        ended
+    )
     with pytest.raises(alance.InvalidInputError, match="closed"):
         await dataset.take([1])
 

@@ -76,7 +76,7 @@ VERBS: dict[str, Any] = {
 
 
 def files(folder: Path) -> set[Path]:
-    return {one for one in folder.rglob("*") if one.is_file()}
+    return {path for path in folder.rglob("*") if path.is_file()}
 
 
 async def cancelled(lab: Lab, call: Awaitable[object]) -> BaseException | None:
@@ -126,16 +126,16 @@ async def test_while_no_write_is_answered(lab: Lab, name: str, ops: str) -> None
         begun = time.monotonic()
     assert time.monotonic() - begun < FREE_S, "closing the session is bounded, too"
     lab.calm()
-    left = await alance.dataset(uri, storage_options=options)
-    assert left.version == 1
-    assert await left.tags.list() == {}
-    assert await left.count_rows() == 40
-    assert (await left.insert(ROWS)).version == 2
+    reopened = await alance.dataset(uri, storage_options=options)
+    assert reopened.version == 1
+    assert await reopened.tags.list() == {}
+    assert await reopened.count_rows() == 40
+    assert (await reopened.insert(ROWS)).version == 2
     if name == "create":
         with pytest.raises(alance.NotFoundError):
             await alance.dataset(f"{uri}-new", storage_options=options)
     if name == "branch":
-        assert (await left.create_branch("trial")).version == 1
+        assert (await reopened.create_branch("trial")).version == 1
 
 
 DELETES: dict[str, Any] = {
@@ -162,8 +162,8 @@ async def test_while_no_delete_is_answered(lab: Lab, name: str) -> None:
         error = await cancelled(lab, DELETES[name](dataset))
         assert isinstance(error, asyncio.CancelledError)
     lab.calm()
-    left = await alance.dataset(uri, storage_options=options)
-    assert await left.count_rows() == 40
+    reopened = await alance.dataset(uri, storage_options=options)
+    assert await reopened.count_rows() == 40
 
 
 @pytest.mark.parametrize("name", ["append", "overwrite", "delete", "create", "tag", "file"])
@@ -208,8 +208,8 @@ async def test_a_local_publication_that_has_begun_is_waited_for(
         before = files(tmp_path)
         assert await session.settled(FREE_S) == 0
     assert files(tmp_path) == before
-    made = {"append": 2, "overwrite": 2, "delete": 2}.get(name, 1)
-    assert (await alance.dataset(uri)).version == made
+    row = {"append": 2, "overwrite": 2, "delete": 2}.get(name, 1)
+    assert (await alance.dataset(uri)).version == row
     assert not (tmp_path / "table" / "file.lance").exists()
 
 
@@ -233,7 +233,7 @@ async def test_what_it_leaves_is_removed_when_the_store_answers_again(lab: Lab, 
         lab.calm()
         assert await session.settled(FREE_S) == 0
         after = files(folder.parent)
-        assert not {one.name for one in after - before}
+        assert not {item.name for item in after - before}
 
 
 @pytest.mark.parametrize("action", ["stall", "apply_stall"])

@@ -63,9 +63,9 @@ async def test_a_pickle_is_of_its_table_in_any_working_directory(
         dataset = await alance.write_dataset({"place": [folder]}, "t")
     pickled = pickle.dumps(dataset)
     monkeypatch.chdir(tmp_path / "here")
-    there = await pickle.loads(pickled).insert({"place": ["more"]})
-    assert (await there.to_table())["place"].to_pylist() == ["elsewhere", "more"]
-    assert there.uri == str(tmp_path / "elsewhere" / "t")
+    inserted = await pickle.loads(pickled).insert({"place": ["more"]})
+    assert (await inserted.to_table())["place"].to_pylist() == ["elsewhere", "more"]
+    assert inserted.uri == str(tmp_path / "elsewhere" / "t")
     assert await (await alance.dataset("t")).count_rows() == 1
     for again in (in_any_loop(dataset), in_any_loop(dataset, {})):
         assert (await again.to_table())["place"].to_pylist() == ["elsewhere"]
@@ -149,8 +149,8 @@ def test_datasets_work_in_other_processes(dataset: alance.Dataset, method: str) 
     ]
     context = multiprocessing.get_context(method)
     with context.Pool(2) as pool:
-        for work, given, answer in jobs:
-            assert pool.map_async(work, [given] * 3).get(PATIENCE_S) == [answer] * 3
+        for work, arguments, answer in jobs:
+            assert pool.map_async(work, [arguments] * 3).get(PATIENCE_S) == [answer] * 3
     assert looked_at_blocking(blocking) == ANSWER
 
 

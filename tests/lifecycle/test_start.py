@@ -57,8 +57,8 @@ def test_a_budget_is_taken_from_the_environment_unless_it_is_given(
     monkeypatch.setenv(variable, text)
     assert getattr(alance.Session(), attribute) == value
     name = variable.removeprefix("ALANCE_").lower()
-    given: dict[str, Any] = {name: 5}
-    assert getattr(alance.Session(**given), attribute) == 5
+    entries: dict[str, Any] = {name: 5}
+    assert getattr(alance.Session(**entries), attribute) == 5
 
 
 def test_times_and_the_disk_cache_are_taken_from_the_environment(

@@ -173,13 +173,13 @@ async def test_an_observer_that_fails_changes_nothing(
 
 
 async def test_observers_may_come_and_go_while_they_are_told(tmp_path: Any) -> None:
-    told = []
+    message = []
 
     class Once(observe.Observer):
         def on_commit(self, event: observe.CommitEnded) -> None:
-            told.append(event.version)
+            message.append(event.version)
             observe.remove(self)
-            if len(told) < 100:
+            if len(message) < 100:
                 observe.add(Once())
 
     observers = [Once(), Once()]
@@ -191,7 +191,7 @@ async def test_observers_may_come_and_go_while_they_are_told(tmp_path: Any) -> N
     finally:
         for observer in tuple(observing._observers):
             observe.remove(observer)
-    assert told == [1, 1, 2, 2]
+    assert message == [1, 1, 2, 2]
 
 
 def test_what_is_no_observer_is_refused() -> None:

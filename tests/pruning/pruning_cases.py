@@ -15,7 +15,7 @@ FLOATS = [0.0, -0.0, 1.5, -1.5, math.inf, -math.inf, math.nan, -math.nan, 0.1, 1
 DAYS = [date(1970, 1, 1), date(1969, 12, 31), date(2020, 2, 29), date(2020, 3, 1)]
 TIMES = [datetime(2020, 1, 1) + timedelta(hours=h) for h in (-1, 0, 1, 12, 24, 9000)]
 WHOLES = [-(1 << 31), -2, -1, 0, 1, 2, 3, 100, (1 << 31) - 1]
-DECIMALS = [Decimal(one) / 100 for one in (-10000, -150, -1, 0, 1, 150, 99999)]
+DECIMALS = [Decimal(candidate) / 100 for candidate in (-10000, -150, -1, 0, 1, 150, 99999)]
 
 VALUES = {
     "i": (pa.int32(), st.sampled_from(WHOLES)),
@@ -34,7 +34,7 @@ VALUES = {
     "ts": (pa.timestamp("us"), st.sampled_from(TIMES)),
     "tz": (
         pa.timestamp("ms", "UTC"),
-        st.sampled_from([one.replace(tzinfo=UTC) for one in TIMES]),
+        st.sampled_from([time.replace(tzinfo=UTC) for time in TIMES]),
     ),
     "dec": (pa.decimal128(9, 2), st.sampled_from(DECIMALS)),
     "b": (pa.bool_(), st.booleans()),
@@ -54,7 +54,7 @@ def tables(draw: st.DrawFn, max_rows: int = 24) -> pa.Table:
     for arrow, values in VALUES.values():
         column = draw(st.lists(st.one_of(values, st.none()), min_size=count, max_size=count))
         if draw(st.booleans()):
-            column.sort(key=lambda one: (one is not None, str(one)))
+            column.sort(key=lambda item: (item is not None, str(item)))
         columns.append(pa.array(column, arrow, from_pandas=False))
     return pa.table(columns, schema=SCHEMA)
 
@@ -101,15 +101,15 @@ def chains(draw: st.DrawFn) -> tuple[str, list[str]]:
     literals = _LITERALS[name]
     ops = draw(st.sampled_from([["="], ["!="], ["=", "<", ">="], ["=", "!=", "<=", ">"]]))
 
-    def term(said: tuple[str, str, str, int]) -> str:
-        op, one, other, kind = said
+    def term(names: tuple[str, str, str, int]) -> str:
+        op, item, other, kind = names
         if kind == 0:
-            return f"{name} {'not in' if op == '!=' else 'in'} ({', '.join([one, other] * 7)})"
+            return f"{name} {'not in' if op == '!=' else 'in'} ({', '.join([item, other] * 7)})"
         if kind == 1 and name != "b":
-            return f"{one} {op} {name}"
+            return f"{item} {op} {name}"
         if kind == 2:
-            return f"(i {op} 1 and {name} {op} {one})"
-        return f"not ({name} {op} {one})" if kind == 3 else f"{name} {op} {one}"
+            return f"(i {op} 1 and {name} {op} {item})"
+        return f"not ({name} {op} {item})" if kind == 3 else f"{name} {op} {item}"
 
     terms = st.tuples(st.sampled_from(ops), literals, literals, st.integers(0, 40)).map(term)
     return draw(st.sampled_from(["and", "or"])), draw(st.lists(terms, min_size=13, max_size=20))
@@ -154,9 +154,9 @@ def _atoms(draw: st.DrawFn) -> str:
 def _joined(parts: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     return st.one_of(
         st.tuples(parts, st.sampled_from(["and", "or"]), parts).map(lambda t: f"({' '.join(t)})"),
-        parts.map(lambda one: f"not ({one})"),
-        parts.map(lambda one: f"({one}) is true"),
-        parts.map(lambda one: f"({one}) is null"),
+        parts.map(lambda item: f"not ({item})"),
+        parts.map(lambda item: f"({item}) is true"),
+        parts.map(lambda item: f"({item}) is null"),
         st.tuples(parts, parts).map(lambda t: f"case when {t[0]} then {t[1]} else i > 1 end"),
     )
 

@@ -88,10 +88,10 @@ async def test_they_are_those_of_all_rows_that_are_not_deleted(
     dataset = await alance.write_dataset(table, str(tmp_path / "t"), mode="overwrite")
     for start in gone:
         dataset = await dataset.delete(f"id >= {start} AND id < {start + 9000}")
-    left = await dataset.to_table(list(columns))
+    rows = await dataset.to_table(list(columns))
     ends, _ = await extremes(dataset, list(columns), parts)
     for name in columns:
-        expected = pc.min_max(left[name])
+        expected = pc.min_max(rows[name])
         assert ends[name] == (expected["min"].as_py(), expected["max"].as_py())
 
 

@@ -49,8 +49,8 @@ async def test_rows_are_those_without_pruning(tmp_path: Path, shape: str) -> Non
     dataset = await write(tmp_path)
     expected = TABLE["a"].to_pylist()[::2]
     for use_stats in (True, False):
-        found = await dataset.to_table(["a"], filter=SHAPES[shape], use_stats=use_stats)
-        assert found["a"].to_pylist() == expected
+        table = await dataset.to_table(["a"], filter=SHAPES[shape], use_stats=use_stats)
+        assert table["a"].to_pylist() == expected
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -90,16 +90,16 @@ async def test_small_fragments_are_read_unasked(
 ) -> None:
     monkeypatch.setattr(pruning, "LEAST_WORK", 64 << 10)
     dataset = await write(tmp_path)
-    told = await dataset.scanner(filter="a = 7").explain()
-    assert told.skipped is None
+    explanation = await dataset.scanner(filter="a = 7").explain()
+    assert explanation.skipped is None
     many = " or ".join(f"(a = {n} and t = 'text{n:04}')" for n in range(100))
     assert (await dataset.scanner(filter=many).explain()).skipped is None
     large = await alance.write_dataset(
         pa.table({"a": range(100_000)}), tmp_path / "large", max_rows_per_file=25_000
     )
-    asked = (await large.scanner(filter="a = 30000").explain()).skipped
-    assert asked is not None
-    assert asked.num_fragments == 4
+    skipped = (await large.scanner(filter="a = 30000").explain()).skipped
+    assert skipped is not None
+    assert skipped.num_fragments == 4
 
 
 @pytest.mark.parametrize("has_index", [False, True])

@@ -97,9 +97,9 @@ def test_names_that_look_like_something_else() -> None:
 async def test_rows_are_skipped_and_answers_the_same(tmp_path: Path) -> None:
     dataset = await alance.write_dataset(TABLE, tmp_path / "t")
     for expression in [*KNOWN, *UNCLEAR, float("nan") == F]:
-        found = await dataset.to_table(filter=expression, columns=["k"])
+        table = await dataset.to_table(filter=expression, columns=["k"])
         plain = await dataset.to_table(filter=expression, columns=["k"], use_stats=False)
-        assert found == plain, expression
+        assert table == plain, expression
     for expression in KNOWN:
-        told = await dataset.scanner(filter=expression).explain()
-        assert told.num_rows <= 2 * 8192, expression
+        explanation = await dataset.scanner(filter=expression).explain()
+        assert explanation.num_rows <= 2 * 8192, expression

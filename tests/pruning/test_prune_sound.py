@@ -58,16 +58,16 @@ def read(content: bytes) -> Read:
     size = head_bytes("x", view)
     assert size is not None
     head = parse_head("x", view[:size], len(view))
-    found = Read("x", head)
+    result = Read("x", head)
     for column in head.rows:
         at, num_bytes = head.block(column)
-        found.blocks[column] = content[at : at + num_bytes]
-    return found
+        result.blocks[column] = content[at : at + num_bytes]
+    return result
 
 
 @pytest.fixture(autouse=True)
 def small_zones(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(statistics, "ZONE_ROWS", 4)
+    monkeypatch.setattr(statistics, "WRITTEN_ZONE_ROWS", 4)
 
 
 CUTS = st.lists(st.integers(0, 30), max_size=3)
@@ -120,17 +120,17 @@ def check_soundness(
             assert grid.num_zones == len(firsts)
             for zone, (start, stop) in enumerate(pairwise([*firsts, table.num_rows])):
                 rows = answers.slice(start, stop - start).to_pylist()
-                said = (text, zone, rows)
-                assert may.true[zone] or True not in rows, said
-                assert may.false[zone] or False not in rows, said
-                assert may.null[zone] or None not in rows, said
+                message = (text, zone, rows)
+                assert may.true[zone] or True not in rows, message
+                assert may.false[zone] or False not in rows, message
+                assert may.null[zone] or None not in rows, message
         spans = [[(0, stop - start)] for start, stop in pairwise(bounds)]
-        kept = np.zeros(table.num_rows, np.bool_)
-        for start, found in zip(bounds, pruner.spans(all_zones, spans), strict=False):
-            for first, last in found:
-                kept[start + first : start + last] = True
+        retained = np.zeros(table.num_rows, np.bool_)
+        for start, result in zip(bounds, pruner.spans(all_zones, spans), strict=False):
+            for first, last in result:
+                retained[start + first : start + last] = True
         matching = np.array([answer is True for answer in answers.to_pylist()])
-        assert not (matching & ~kept).any(), text
+        assert not (matching & ~retained).any(), text
 
 
 def fragment_zones(file: Read | None, pruner: Pruner, num_rows: int) -> FragmentZones:
@@ -159,8 +159,8 @@ def test_many_terms_are_what_each_of_them_is_together(
     except AlanceError:
         return
     expected = reduce(kernel, each)
-    found = parse_filter(f" {joint} ".join(terms), SCHEMA).mask(batch)
-    assert found.to_pylist() == expected.to_pylist(), terms
+    mask = parse_filter(f" {joint} ".join(terms), SCHEMA).mask(batch)
+    assert mask.to_pylist() == expected.to_pylist(), terms
     turned = parse_filter(f"not ({f' {joint} '.join(terms)})", SCHEMA).mask(batch)
     assert turned.to_pylist() == pc.invert(expected).to_pylist(), terms
 

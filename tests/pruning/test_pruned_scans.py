@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True)
 def small_zones(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(statistics, "ZONE_ROWS", 4)
+    monkeypatch.setattr(statistics, "WRITTEN_ZONE_ROWS", 4)
 
 
 async def answers(dataset: alance.Dataset, text: str, **options: object) -> str | None:
     """All rows that match, as Python's text (where NaN equals itself); None: an error."""
     try:
-        found = await dataset.to_table(filter=text, with_row_id=True, **options)
-        return str(found.to_pylist())
+        table = await dataset.to_table(filter=text, with_row_id=True, **options)
+        return str(table.to_pylist())
     except AlanceError:
         return None
 

@@ -11,7 +11,7 @@ import pytest
 
 import alance
 from alance.errors import CorruptFileError
-from alance.format.index.zones import PLACES, ZoneRows
+from alance.format.index.zones import ZONE_PLACE_COLUMNS, ZoneRows
 from alance.format.row_set import RowSet
 
 if TYPE_CHECKING:
@@ -48,9 +48,9 @@ CONDITIONS = [
 
 
 async def check(dataset: alance.Dataset, condition: str) -> alance.ops.read.explain.Explanation:
-    found = await dataset.to_table(filter=condition)
+    rows = await dataset.to_table(filter=condition)
     plain = await dataset.to_table(filter=condition, use_stats=False, use_scalar_index=False)
-    assert str(found.to_pylist()) == str(plain.to_pylist())
+    assert str(rows.to_pylist()) == str(plain.to_pylist())
     return await dataset.scanner(filter=condition).explain()
 
 
@@ -65,15 +65,15 @@ def mapped(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("condition", CONDITIONS)
 async def test_zone_maps_skip_rows(mapped: Path, condition: str) -> None:
-    told = await check(await alance.dataset(mapped), condition)
-    assert "(ZoneMap)" in str(told)
-    assert told.num_rows < ROWS // 2
+    message = await check(await alance.dataset(mapped), condition)
+    assert "(ZoneMap)" in str(message)
+    assert message.num_rows < ROWS // 2
 
 
 async def test_fragments_that_zone_maps_rule_out_are_not_opened(mapped: Path) -> None:
-    told = await (await alance.dataset(mapped)).scanner(filter="k = 50000").explain()
-    assert "fragments: 1 of 3" in str(told)
-    assert "1 of 13 zones" in str(told)
+    explanation = await (await alance.dataset(mapped)).scanner(filter="k = 50000").explain()
+    assert "fragments: 1 of 3" in str(explanation)
+    assert "1 of 13 zones" in str(explanation)
 
 
 @pytest.mark.parametrize("stable", [False, True])
@@ -90,8 +90,8 @@ async def test_zone_maps_after_changes(tmp_path: Path, stable: bool) -> None:
     dataset = await alance.dataset(path)
     conditions = ["k = 17500", "k < 20", "k = 39998", "k = -5", "k in (50001, 50002)", "k = 60000"]
     for condition in conditions:
-        told = await check(dataset, condition)
-        assert told.num_rows < ROWS // 2, condition
+        message = await check(dataset, condition)
+        assert message.num_rows < ROWS // 2, condition
     everything = await dataset.to_table(
         filter="k < 10", include_deleted_rows=True, with_row_id=True
     )
@@ -105,7 +105,7 @@ async def test_zone_maps_after_changes(tmp_path: Path, stable: bool) -> None:
 def test_zones_that_overlap_are_refused() -> None:
     def zones(lengths: list[int]) -> ZoneRows:
         arrays = [np.array(part, np.uint64) for part in ([7, 7], [0, 5], lengths)]
-        return ZoneRows.of(pa.record_batch(arrays, list(PLACES)))
+        return ZoneRows.of(pa.record_batch(arrays, list(ZONE_PLACE_COLUMNS)))
 
     with pytest.raises(CorruptFileError, match="overlap"):
         zones([6, 5])

@@ -29,9 +29,9 @@ async def check_written(
     session = alance.Session()
     reader = await alance.FileReader.open(str(path), session=session)
     assert reader.num_rows == table.num_rows
-    found = await reader.to_table()
-    found.validate(full=True)
-    assert_same_values(found, table)
+    result = await reader.to_table()
+    result.validate(full=True)
+    assert_same_values(result, table)
     rows = [row * 7919 % table.num_rows for row in range(min(table.num_rows, 9))]
     assert_same_values(await reader.take(rows), table.take(pa.array(rows, pa.int64())))
     start, stop = table.num_rows // 3, table.num_rows * 2 // 3
@@ -45,8 +45,8 @@ async def check_written(
     assert_same_values(theirs.read_all().to_table(), table)
     if rows:
         rows = sorted(set(rows))
-        found = theirs.take_rows(rows).to_table()
-        assert_same_values(found, table.take(pa.array(rows, pa.int64())))
+        result = theirs.take_rows(rows).to_table()
+        assert_same_values(result, table.take(pa.array(rows, pa.int64())))
 
 
 async def check_columns(

@@ -45,11 +45,11 @@ def assert_same(ours: pa.Table, theirs: pa.Table) -> None:
     ours.validate(full=True)
     assert ours.schema.equals(theirs.schema, check_metadata=True), (ours.schema, theirs.schema)
     assert ours.num_rows == theirs.num_rows
-    for name, one, other in zip(theirs.column_names, ours.columns, theirs.columns, strict=True):
-        if not plain(one).equals(plain(other)):
-            for row, (mine, expected) in enumerate(
-                zip(one.to_pylist(), other.to_pylist(), strict=True)
+    for name, item, other in zip(theirs.column_names, ours.columns, theirs.columns, strict=True):
+        if not plain(item).equals(plain(other)):
+            for row, (actual, expected) in enumerate(
+                zip(item.to_pylist(), other.to_pylist(), strict=True)
             ):
-                if mine is None and expected == NULL_BLOB:
+                if actual is None and expected == NULL_BLOB:
                     continue
-                assert repr(mine) == repr(expected), f"row {row} of {name}"
+                assert repr(actual) == repr(expected), f"row {row} of {name}"

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 async def check_one_wins(store: Store, path: str, count: int) -> None:
     """One creates it, the others are told that it is there; it is what the one wrote."""
-    calls = [store.put(path, b"%d" % one, if_absent=True) for one in range(count)]
-    found = await asyncio.gather(*calls, return_exceptions=True)
-    (winner,) = [one for one, error in enumerate(found) if error is None]
-    assert sum(isinstance(one, AlreadyExistsError) for one in found) == count - 1
+    calls = [store.put(path, b"%d" % index, if_absent=True) for index in range(count)]
+    results = await asyncio.gather(*calls, return_exceptions=True)
+    (winner,) = [item for item, error in enumerate(results) if error is None]
+    assert sum(isinstance(item, AlreadyExistsError) for item in results) == count - 1
     assert await store.get(path) == b"%d" % winner

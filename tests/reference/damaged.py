@@ -41,14 +41,14 @@ def run(plan: Plan[Any], content: bytes) -> Any:
     """
     view = memoryview(content)
     try:
-        wanted = next(plan)
+        expected = next(plan)
         while True:
-            for one in wanted:
-                for part in [one] if isinstance(one, ByteRange) else one.ranges():
+            for entry in expected:
+                for part in [entry] if isinstance(entry, ByteRange) else entry.ranges():
                     assert 0 <= part.start <= part.stop
                     if part.stop > len(content):
                         raise CorruptFileError("beyond the end")
-            wanted = plan.send([cut(one, view) for one in wanted])
+            expected = plan.send([cut(item, view) for item in expected])
     except StopIteration as done:
         return done.value
 

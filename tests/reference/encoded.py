@@ -49,25 +49,25 @@ def check_chunks(values: MiniBlockValues, num_values: int, version: FileVersion)
         assert values.sizes.sum(axis=0).max(initial=0) <= 32000
 
 
-def through_chunks(values: Block, asked: Hints) -> tuple[MiniBlockValues, Block]:
+def through_chunks(values: Block, request: Hints) -> tuple[MiniBlockValues, Block]:
     """The chunks of some values, and what they decode to."""
-    encoded = mini_block_values(values, asked)
-    check_chunks(encoded, values.num_values, asked.version)
+    encoded = mini_block_values(values, request)
+    check_chunks(encoded, values.num_values, request.version)
     codec = mini_block_codec(encoded.encoding)
     assert codec.num_buffers == len(encoded.buffers)
     return encoded, decode_chunks(codec, chunks_of(encoded))
 
 
-def through_rows(values: Block, asked: Hints) -> tuple[str, Block]:
+def through_rows(values: Block, request: Hints) -> tuple[str, Block]:
     """The name of the codec of some zipped values, and what they decode to."""
-    encoding, encoded = per_value(values, asked)
+    encoding, encoded = per_value(values, request)
     assert encoded.num_values == values.num_values
-    codec = per_value_codec(encoding, version=asked.version)
+    codec = per_value_codec(encoding, version=request.version)
     return encoding.WhichOneof("compression") or "", codec.decode_values(encoded)
 
 
-def through_block(values: Block, asked: Hints) -> tuple[str, Block]:
+def through_block(values: Block, request: Hints) -> tuple[str, Block]:
     """The name of the codec of a dictionary, and what it decodes to."""
-    encoding, data = encode_items(values, asked)
+    encoding, data = encode_items(values, request)
     decoded = block_codec(encoding).decode_block(data, values.num_values)
     return encoding.WhichOneof("compression") or "", decoded

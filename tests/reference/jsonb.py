@@ -41,12 +41,12 @@ def encode(text: str) -> bytes:
 
 
 def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    mapping = dict(pairs)
+    if len(mapping) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
         raise ValueError(f"an object has {twice!r} twice")
-    return found
+    return mapping
 
 
 def _refuse(name: str) -> object:
@@ -57,11 +57,11 @@ def _container(value: object, depth: int) -> bytes:
     if depth > MAX_DEPTH:
         raise ValueError(f"nested more than {MAX_DEPTH} deep")
     if isinstance(value, list):
-        return _joined(ARRAY, [_entry(one, depth) for one in value], len(value))
+        return _joined(ARRAY, [_entry(item, depth) for item in value], len(value))
     assert isinstance(value, dict)
-    pairs = sorted(((key.encode(), one) for key, one in value.items()), key=lambda pair: pair[0])
+    pairs = sorted(((key.encode(), item) for key, item in value.items()), key=lambda pair: pair[0])
     keys = [(STRING, key) for key, _ in pairs]
-    return _joined(OBJECT, keys + [_entry(one, depth) for _, one in pairs], len(pairs))
+    return _joined(OBJECT, keys + [_entry(item, depth) for _, item in pairs], len(pairs))
 
 
 def _joined(kind: int, entries: Sequence[tuple[int, bytes]], count: int) -> bytes:

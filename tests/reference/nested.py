@@ -87,15 +87,15 @@ def whole(part: pa.Table | pa.RecordBatch) -> pa.Table | pa.RecordBatch:
 async def check_reads(dataset: alance.Dataset, want: pa.Table, seed: int) -> None:
     """The table has these rows, by whichever way they are read; the column `number` is filtered."""
     rng, count = random.Random(seed), want.num_rows
-    found = await dataset.to_table()
-    found.validate(full=True)
-    assert found.to_pylist() == want.to_pylist()
+    table = await dataset.to_table()
+    table.validate(full=True)
+    assert table.to_pylist() == want.to_pylist()
     rows = rng.choices(range(count), k=12)
     assert (await dataset.take(rows)).to_pylist() == want.take(rows).to_pylist()
     start = rng.randrange(count)
     part = await dataset.to_table(offset=start, limit=7, batch_size=3)
     assert part.to_pylist() == want.slice(start, 7).to_pylist()
-    kept = await dataset.to_table(filter=f"number % 5 = 1 and number >= {start}")
-    assert kept.to_pylist() == [
+    result = await dataset.to_table(filter=f"number % 5 = 1 and number >= {start}")
+    assert result.to_pylist() == [
         row for row in want.to_pylist() if row["number"] % 5 == 1 and row["number"] >= start
     ]

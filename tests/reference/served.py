@@ -60,7 +60,7 @@ def by_pylance(lab: Lab, uri: str) -> lance.LanceDataset:
 
 def num_requests(seen: Recording) -> int:
     """Those that the client made of the store."""
-    return len([one for one in seen.records if "op" in one])
+    return len([record for record in seen.records if "op" in record])
 
 
 def some_rows(column: str, num_rows: int) -> list[int]:
@@ -88,8 +88,8 @@ async def check_take(
     with lab.recording() as seen:
         ours = await dataset.take(rows, [column])
     with lab.recording() as their_seen:
-        found = theirs.take(list(rows), columns=[column])
-    assert ours.column(0).to_pylist() == found.column(0).to_pylist()
+        table = theirs.take(list(rows), columns=[column])
+    assert ours.column(0).to_pylist() == table.column(0).to_pylist()
     assert num_requests(seen) <= num_requests(their_seen)
     return seen.rounds
 

@@ -21,8 +21,8 @@ COMPRESSIONS: Final = (None, "none", "zstd", "lz4", "fsst")
 
 def metadata_of(compression: str | None, structure: str | None = None) -> dict[str, str]:
     """What a field says to ask for these."""
-    asked = {"compression": compression, "structural-encoding": structure}
-    return {f"lance-encoding:{key}": text for key, text in asked.items() if text is not None}
+    request = {"compression": compression, "structural-encoding": structure}
+    return {f"lance-encoding:{key}": text for key, text in request.items() if text is not None}
 
 
 def wide_table(metadata: Mapping[str, str]) -> pa.Table:

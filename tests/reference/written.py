@@ -35,10 +35,10 @@ def file_bytes(
     column = 0
     for field, values in zip(schema.fields, table.columns, strict=True):
         leaves = leaf_columns(field)
-        found = [leaf_values(field, piece) for piece in values.chunks if len(piece)]
+        items = [leaf_values(field, piece) for piece in values.chunks if len(piece)]
         for leaf in leaves:
             hints = hints_of(field, leaf.field, FileVersion.parse(version))
-            parts = [one[leaf.field.id] for one in found]
+            parts = [item[leaf.field.id] for item in items]
             if join_batches and parts:
                 parts = [join(parts)]
             for part in parts:

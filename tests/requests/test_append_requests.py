@@ -41,7 +41,7 @@ async def test_an_append_by_handle_takes_two_rounds(place: tuple[Lab, str]) -> N
     for _ in range(2):
         with lab.recording() as seen:
             dataset = await dataset.insert(ROWS)
-        assert sorted(one["op"] for one in seen.records) == ["LIST", "PUT", "PUT", "PUT"]
+        assert sorted(record["op"] for record in seen.records) == ["LIST", "PUT", "PUT", "PUT"]
         assert seen.rounds == 2
     assert lance.dataset(uri, storage_options=lab.lance_options()).count_rows() == 150
 
@@ -55,7 +55,13 @@ async def test_an_append_by_uri_takes_three_rounds(place: tuple[Lab, str]) -> No
             await alance.write_dataset(
                 ROWS, uri, mode="append", storage_options=options, session=session
             )
-        assert sorted(one["op"] for one in seen.records) == ["GET", "LIST", "PUT", "PUT", "PUT"]
+        assert sorted(record["op"] for record in seen.records) == [
+            "GET",
+            "LIST",
+            "PUT",
+            "PUT",
+            "PUT",
+        ]
         assert seen.rounds == 3
         with lab.recording() as seen:
             await alance.write_dataset(
@@ -77,10 +83,10 @@ async def test_a_wrong_guess_of_the_columns_is_put_right(place: tuple[Lab, str])
     rows = pa.table({"b": ["x"], "c": [7]})
     async with alance.Session() as session:
         with lab.recording() as seen:
-            made = await alance.write_dataset(
+            dataset = await alance.write_dataset(
                 rows, uri, mode="append", storage_options=options, session=session
             )
-    assert made.version == 4
+    assert dataset.version == 4
     assert seen.rounds <= 6  # two remove what was written by the guess
     theirs = lance.dataset(uri, storage_options=options)
     theirs.validate()
@@ -109,7 +115,7 @@ async def test_concurrent_appends_share_versions(place: tuple[Lab, str]) -> None
     with lab.recording() as seen:
         versions = await asyncio.gather(*(append(number) for number in range(12)))
     assert max(versions) <= 12
-    puts = [one["key"] for one in seen.records if one["op"] == "PUT"]
+    puts = [record["key"] for record in seen.records if record["op"] == "PUT"]
     assert sum("/data/" in key for key in puts) == 36
     assert sum("/_versions/" in key for key in puts) <= 13
     theirs = lance.dataset(uri, storage_options=options)
@@ -131,6 +137,6 @@ async def test_a_table_that_was_made_again_is_not_mixed_up(place: tuple[Lab, str
     lance.write_dataset(ROWS, uri, storage_options=options)
     with pytest.raises(alance.CommitConflictError, match="the latest version is 1"):
         await dataset.insert(ROWS)
-    made = await alance.write_dataset(ROWS, uri, mode="append", storage_options=options)
-    assert (made.version, await made.count_rows()) == (2, 100)
+    written = await alance.write_dataset(ROWS, uri, mode="append", storage_options=options)
+    assert (written.version, await written.count_rows()) == (2, 100)
     lance.dataset(uri, storage_options=options).validate()

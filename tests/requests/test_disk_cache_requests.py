@@ -79,14 +79,14 @@ class Cold:
                     **options,  # type: ignore[arg-type]
                 )
                 result = await work(dataset)
-        return result, [str(one["op"]).lower() for one in seen.records], seen
+        return result, [str(record["op"]).lower() for record in seen.records], seen
 
     async def take(self, rows: list[int], **options: object) -> tuple[list[str], int, pa.Table]:
         """Operations, rounds and rows of a take in a cold session, which are the right ones."""
-        found, operations, seen = await self.run(lambda one: one.take(rows), **options)
-        assert isinstance(found, pa.Table)
-        assert found.equals(lance.dataset(self.path).take(rows))
-        return operations, seen.rounds, found
+        result, operations, seen = await self.run(lambda item: item.take(rows), **options)
+        assert isinstance(result, pa.Table)
+        assert result.equals(lance.dataset(self.path).take(rows))
+        return operations, seen.rounds, result
 
     @property
     def manifest(self) -> bytes:
@@ -138,16 +138,16 @@ async def test_a_cold_take_of_a_row_costs_two_rounds(cold: Cold) -> None:
 
 async def test_other_columns_and_pages_are_learned_bit_by_bit(cold: Cold) -> None:
     for column in ("key", "items", "long"):
-        found, _, _ = await cold.run(lambda one, column=column: one.take([9], [column]))
-        assert found.equals(lance.dataset(cold.path).take([9], [column]))  # type: ignore[attr-defined]
-    _, operations, seen = await cold.run(lambda one: one.take([9], ["long", "items", "key"]))
+        result, _, _ = await cold.run(lambda item, column=column: item.take([9], [column]))
+        assert result.equals(lance.dataset(cold.path).take([9], [column]))  # type: ignore[attr-defined]
+    _, operations, seen = await cold.run(lambda item: item.take([9], ["long", "items", "key"]))
     assert (operations.count("list"), seen.rounds) == (1, 2)
 
 
 async def test_nothing_is_guessed_where_the_disk_knows(cold: Cold) -> None:
     await cold.take([70_000])
     with alance.trace() as first:
-        await cold.run(lambda one: one.take([70_000]))
+        await cold.run(lambda item: item.take([70_000]))
     session = alance.Session(block_cache_bytes=0)
     async with session:
         dataset = await alance.dataset(
@@ -201,10 +201,10 @@ async def test_a_table_made_again_at_the_same_place_is_seen(cold: Cold) -> None:
     before = cold.manifest
     again = first.set_column(0, "key", pa.array(np.arange(ROWS) + (1 << 39)))
     cold.publish_as_long(again, before)
-    _, _, found = await cold.take([5, 50_000])
-    assert found["key"].to_pylist() == [(1 << 39) + 5, (1 << 39) + 50_000]
-    _, _, found = await cold.take([5, 50_000], version=1)
-    assert found["key"].to_pylist() == [(1 << 39) + 5, (1 << 39) + 50_000]
+    _, _, result = await cold.take([5, 50_000])
+    assert result["key"].to_pylist() == [(1 << 39) + 5, (1 << 39) + 50_000]
+    _, _, result = await cold.take([5, 50_000], version=1)
+    assert result["key"].to_pylist() == [(1 << 39) + 5, (1 << 39) + 50_000]
 
 
 async def test_a_table_made_again_between_list_and_get_is_not_kept_under_the_old_tag(
@@ -214,18 +214,18 @@ async def test_a_table_made_again_between_list_and_get_is_not_kept_under_the_old
     before, find = cold.manifest, load.latest
 
     async def late(engine: object, table: object) -> load.ManifestLocation:
-        found = await find(engine, table)  # type: ignore[arg-type]
+        result = await find(engine, table)  # type: ignore[arg-type]
         cold.publish_as_long(some_rows(ROWS, 2), before)
-        return found
+        return result
 
     monkeypatch.setattr(load, "latest", late)
     await cold.take([5])
     monkeypatch.undo()
-    kept = [one.read_bytes() for one in files_of(cold.folder)]
-    assert kept
-    assert not any(cold.manifest in content for content in kept)
+    contents = [path.read_bytes() for path in files_of(cold.folder)]
+    assert contents
+    assert not any(cold.manifest in content for content in contents)
     await cold.take([5])
-    assert any(cold.manifest in one.read_bytes() for one in files_of(cold.folder))
+    assert any(cold.manifest in path.read_bytes() for path in files_of(cold.folder))
 
 
 async def test_deletion_vectors_are_kept(cold: Cold) -> None:
@@ -242,8 +242,8 @@ async def test_a_cold_scan_of_a_column_costs_two_rounds(cold: Cold) -> None:
         return pa.Table.from_batches(batches)
 
     for _ in range(2):
-        found, operations, seen = await cold.run(scan)
-        assert found.equals(lance.dataset(cold.path).to_table(["key"]))  # type: ignore[attr-defined]
+        result, operations, seen = await cold.run(scan)
+        assert result.equals(lance.dataset(cold.path).to_table(["key"]))  # type: ignore[attr-defined]
     assert (operations.count("list"), seen.rounds) == (1, 2)
 
 
@@ -262,8 +262,8 @@ async def test_one_bucket_name_on_two_servers_is_two_places(cold: Cold, tmp_path
         lance.write_dataset(some_rows(ROWS, 2), path)
         other.rescan()
         elsewhere = Cold(other, cold.folder, cold.uri, path)
-        for one in (cold, elsewhere, cold, elsewhere):
-            await one.take([5], version=1, trust_versions=True)
+        for candidate in (cold, elsewhere, cold, elsewhere):
+            await candidate.take([5], version=1, trust_versions=True)
 
 
 async def test_nothing_secret_and_no_name_lands_in_the_folder(cold: Cold) -> None:
@@ -273,11 +273,11 @@ async def test_nothing_secret_and_no_name_lands_in_the_folder(cold: Cold) -> Non
         await dataset.take([1])
     files = files_of(cold.folder)
     assert files
-    for one in files:
-        assert one.stat().st_mode & 0o077 == 0
+    for file in files:
+        assert file.stat().st_mode & 0o077 == 0
         for word in (b"hush-hush", b"5ecret", cold.lab.endpoint.encode(), b"access_key"):
-            assert word not in one.read_bytes()
-            assert word.decode() not in str(one)
+            assert word not in file.read_bytes()
+            assert word.decode() not in str(file)
 
 
 async def test_few_files_for_many_columns(cold: Cold) -> None:
@@ -317,10 +317,10 @@ async def test_many_trains_of_thought_recall_at_once(cold: Cold) -> None:
         return list(await asyncio.gather(*(dataset.take([n * 1000]) for n in range(40))))
 
     for _ in range(2):
-        found, _, seen = await cold.run(crowd)
+        result, _, seen = await cold.run(crowd)
         theirs = lance.dataset(cold.path)
         assert all(
-            one.equals(theirs.take([n * 1000]))
-            for n, one in enumerate(found)  # type: ignore[arg-type, var-annotated]
+            item.equals(theirs.take([n * 1000]))
+            for n, item in enumerate(result)  # type: ignore[arg-type, var-annotated]
         )
     assert seen.rounds == 2

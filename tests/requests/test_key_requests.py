@@ -62,7 +62,7 @@ async def test_callers_that_wait_together_are_one_lookup(lab: Lab) -> None:
                     if kind == "alone":
                         await dataset.get_many(keys, "id", ["row"])
                     else:
-                        asked = (dataset.get(key, "id", ["row"]) for key in keys)
-                        assert await asyncio.gather(*asked) == [{"row": row} for row in rows]
+                        values = (dataset.get(key, "id", ["row"]) for key in keys)
+                        assert await asyncio.gather(*values) == [{"row": row} for row in rows]
                 counts.append(len(seen.records))
     assert requests["together"] == requests["alone"]

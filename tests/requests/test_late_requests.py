@@ -73,11 +73,11 @@ async def test_narrow_columns_do_not_wait_for_the_filter(
 ) -> None:
     """Page tables, then everything: what the filter needs and, unasked, what its rows need."""
     with lab.recording() as seen:
-        found = await late.to_table(NARROW, filter=condition)
-    assert found == expected(written, NARROW, condition)
+        table = await late.to_table(NARROW, filter=condition)
+    assert table == expected(written, NARROW, condition)
     assert seen.rounds <= 3
     with lab.recording() as seen:  # the page tables are known now
-        assert await late.to_table(NARROW, filter=condition) == found
+        assert await late.to_table(NARROW, filter=condition) == table
     assert seen.rounds <= 2
 
 
@@ -86,8 +86,8 @@ async def test_wide_columns_are_read_of_rows_that_were_kept(
 ) -> None:
     columns = ["place", "block"]
     with lab.recording() as seen, alance.trace() as recorder:
-        found = await late.to_table(columns, filter="place = 250000")
-    assert found == expected(written, columns, "place = 250000")
+        table = await late.to_table(columns, filter="place = 250000")
+    assert table == expected(written, columns, "place = 250000")
     assert seen.rounds <= 3
     assert recorder.num_bytes < FILES * ROWS * 4 + (4 << 20)
 
@@ -98,8 +98,8 @@ async def test_a_filter_that_keeps_few_rows_ends_the_guessing(
     # As of a store that answers at once: how fast this one seems is a matter of time.
     monkeypatch.setattr("alance.ops.read.late.MOST_GUESS", LEAST_GUESS)
     with alance.trace() as recorder:
-        found = await late.to_table([*NARROW, "place"], filter="place = 500000")
-    assert found == expected(written, [*NARROW, "place"], "place = 500000")
+        table = await late.to_table([*NARROW, "place"], filter="place = 500000")
+    assert table == expected(written, [*NARROW, "place"], "place = 500000")
     late_bytes = sum(
         event.num_bytes
         for event in recorder.events
@@ -113,23 +113,23 @@ async def test_all_ways_give_the_same(
     late: alance.Dataset, written: Path, option: bool | None
 ) -> None:
     for condition in ("key < 10", "place % 1000 = 7"):
-        found = await late.to_table(
+        table = await late.to_table(
             ["amount", "block"], filter=condition, late_materialization=option
         )
-        assert found == expected(written, ["amount", "block"], condition)
+        assert table == expected(written, ["amount", "block"], condition)
 
 
 async def test_a_small_buffer_gives_the_same(late: alance.Dataset, written: Path) -> None:
-    found = await late.to_table(
+    table = await late.to_table(
         ["block", "number"], filter="key < 500", io_buffer_bytes=1 << 20, batch_readahead=1
     )
-    assert found == expected(written, ["block", "number"], "key < 500")
+    assert table == expected(written, ["block", "number"], "key < 500")
 
 
 async def test_batches_as_they_are_ready(late: alance.Dataset, written: Path) -> None:
-    found = await late.to_table(NARROW, filter="key < 100", scan_in_order=False)
+    table = await late.to_table(NARROW, filter="key < 100", scan_in_order=False)
     order = [("number", "ascending")]
-    assert found.sort_by(order) == expected(written, NARROW, "key < 100").sort_by(order)
+    assert table.sort_by(order) == expected(written, NARROW, "key < 100").sort_by(order)
 
 
 async def test_closing_leaves_nothing_behind(late: alance.Dataset, lab: Lab) -> None:
@@ -146,6 +146,6 @@ async def test_closing_leaves_nothing_behind(late: alance.Dataset, lab: Lab) -> 
 
 async def test_a_limit_reads_no_more_than_it_needs(late: alance.Dataset, lab: Lab) -> None:
     with lab.recording() as seen:
-        found = await late.to_table(["block"], filter="key < 1000", limit=10)
-    assert found.num_rows == 10
+        table = await late.to_table(["block"], filter="key < 1000", limit=10)
+    assert table.num_rows == 10
     assert seen.rounds <= 4

@@ -24,10 +24,10 @@ WITH_NULL = 33
 
 def table(number: int) -> pa.Table:
     ids = [number * ROWS + row for row in range(ROWS)]
-    some = [None if number == WITH_NULL and row == 1234 else row for row in range(ROWS)]
+    values = [None if number == WITH_NULL and row == 1234 else row for row in range(ROWS)]
     # Enough bytes that no file is kept as a whole when it is opened.
     texts = [f"{row} of {number}, " + os.urandom(20).hex() for row in range(ROWS)]
-    return pa.table({"id": ids, "some": some, "text": texts, "other": texts})
+    return pa.table({"id": ids, "some": values, "text": texts, "other": texts})
 
 
 @pytest.fixture(scope="module", params=["statistics", "none"])
@@ -38,8 +38,8 @@ def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     async def write() -> None:
         for number in range(FRAGMENTS):
             mode = "append" if number else "create"
-            kept = request.param == "statistics"
-            await alance.write_dataset(table(number), str(path), mode=mode, statistics=kept)
+            retained = request.param == "statistics"
+            await alance.write_dataset(table(number), str(path), mode=mode, statistics=retained)
 
     asyncio.run(write())
     return path
@@ -70,7 +70,9 @@ async def test_counts_of_nulls_are_enough(dataset: alance.Dataset, lab: Lab, wri
         await dataset.alter_columns({"path": "text", "nullable": False})
     lab.calm()
     # They lie in the end of a file, which is read in any case.
-    reads = [one for one in seen.records if one["op"] == "GET" and "/data/" in one["key"]]
+    reads = [
+        record for record in seen.records if record["op"] == "GET" and "/data/" in record["key"]
+    ]
     assert (len(reads) == FRAGMENTS) == (written.stem == "statistics")
 
 

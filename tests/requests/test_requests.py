@@ -61,7 +61,7 @@ class Asked:
 
     @property
     def operations(self) -> list[str]:
-        return [str(one["op"]).lower() for one in self.records]
+        return [str(record["op"]).lower() for record in self.records]
 
     def __len__(self) -> int:
         return len(self.records)
@@ -109,27 +109,29 @@ async def server(lab: Lab, _wide_table: Path) -> AsyncIterator[Server]:
 
 
 async def test_opening_costs_a_list_and_a_get(server: Server) -> None:
-    asked = await server.watch(server.open())
-    assert asked.operations == ["list", "get"]
-    assert asked.seen.rounds == 2
+    requests = await server.watch(server.open())
+    assert requests.operations == ["list", "get"]
+    assert requests.seen.rounds == 2
 
 
 async def test_a_named_version_costs_a_get(server: Server) -> None:
-    asked = await server.watch(server.open(version=3))
-    assert asked.operations == ["get"]
+    requests = await server.watch(server.open(version=3))
+    assert requests.operations == ["get"]
 
 
 async def test_a_large_manifest_costs_one_get(lab: Lab, tmp_path: Path) -> None:
     uri = str(tmp_path / "many")
     lance.write_dataset(pa.table({"x": range(3000)}), uri, max_rows_per_file=1)
-    manifest = max((Path(uri) / "_versions").glob("*.manifest"), key=lambda one: one.stat().st_size)
+    manifest = max(
+        (Path(uri) / "_versions").glob("*.manifest"), key=lambda item: item.stat().st_size
+    )
     assert manifest.stat().st_size > 64 << 10
     shutil.copytree(uri, Path(lab.root) / "lab" / "many.lance")
     lab.rescan()
     server = Server(lab)
     server.uri = "s3://lab/many.lance"
-    asked = await server.watch(server.open())
-    assert asked.operations == ["list", "get"]
+    requests = await server.watch(server.open())
+    assert requests.operations == ["list", "get"]
     await server.sessions[0].aclose()
 
 
@@ -140,37 +142,37 @@ async def test_a_cold_take_of_a_row_costs_four_rounds_with_list_and_manifest(
         dataset = await server.open()
         await dataset.take([123_456])
 
-    asked = await server.watch(cold())
-    assert asked.operations.count("list") == 1
-    assert asked.seen.rounds <= 4
-    assert len(asked) <= 3 + 16
+    requests = await server.watch(cold())
+    assert requests.operations.count("list") == 1
+    assert requests.seen.rounds <= 4
+    assert len(requests) <= 3 + 16
 
 
 async def test_a_warm_take_of_a_row_costs_one_round(server: Server) -> None:
     dataset = await server.open()
     await dataset.take([200_000])
-    asked = await server.watch(dataset.take([230_000]))
-    assert asked.seen.rounds == 1
-    assert len(asked) <= 16
+    requests = await server.watch(dataset.take([230_000]))
+    assert requests.seen.rounds == 1
+    assert len(requests) <= 16
 
 
 async def test_rows_that_were_read_cost_nothing(server: Server) -> None:
     dataset = await server.open()
-    found = await dataset.take([200_000, 7])
+    table = await dataset.take([200_000, 7])
     again = await server.watch(dataset.take([7, 200_000]))
     assert len(again) == 0
-    assert (await dataset.take([200_000, 7])).equals(found)
+    assert (await dataset.take([200_000, 7])).equals(table)
 
 
 async def test_other_columns_of_an_open_handle_cost_one_round(server: Server) -> None:
     dataset = await server.open()
     await dataset.take([7], ["key0", "amount1"])
-    asked = await server.watch(dataset.take([7], ["day2", "flag0", "key3"]))
-    assert asked.seen.rounds == 1
+    requests = await server.watch(dataset.take([7], ["day2", "flag0", "key3"]))
+    assert requests.seen.rounds == 1
 
 
-def spans(asked: Asked) -> set[tuple[str, int, int]]:
-    return {(event.location, event.start, event.stop) for event in asked.recorder.events}
+def spans(request: Asked) -> set[tuple[str, int, int]]:
+    return {(event.location, event.start, event.stop) for event in request.recorder.events}
 
 
 @pytest.mark.parametrize(("count", "is_guessed"), [(1, True), (5, False)])
@@ -196,15 +198,15 @@ async def test_many_rows_in_one_wave_and_the_fewest_requests(server: Server) -> 
     spans: dict[str, list[tuple[int, int]]] = {}
     for event in warm.recorder.events:
         spans.setdefault(event.location, []).append((event.start, event.stop))
-    for found in spans.values():
-        found.sort()
-        for (_, stop), (start, _) in pairwise(found):
+    for span in spans.values():
+        span.sort()
+        for (_, stop), (start, _) in pairwise(span):
             assert start - stop > S3.take_gap, "two requests that one could have served"
     theirs = lance.dataset(server.uri, storage_options=server.lab.lance_options())
     theirs.take(rows)
     with server.lab.recording() as seen:
         theirs.take(others)
-    assert len(warm) * 2 <= len([one for one in seen.records if "op" in one])
+    assert len(warm) * 2 <= len([record for record in seen.records if "op" in record])
 
 
 async def test_concurrent_callers_share_requests(server: Server) -> None:
@@ -214,25 +216,25 @@ async def test_concurrent_callers_share_requests(server: Server) -> None:
     async def many() -> None:
         await asyncio.gather(*(dataset.take([n], ["key0"]) for n in range(64)))
 
-    asked = await server.watch(many())
-    assert len(asked) <= 2
+    requests = await server.watch(many())
+    assert len(requests) <= 2
 
 
 async def test_a_scan_reads_ahead_in_large_requests(server: Server) -> None:
     dataset = await server.open()
     total = data_bytes(server.lab, "wide.lance")
-    asked = await server.watch(dataset.to_table())
-    assert asked.recorder.num_bytes < 1.3 * total
-    assert len(asked) <= 12 * FILES
+    requests = await server.watch(dataset.to_table())
+    assert requests.recorder.num_bytes < 1.3 * total
+    assert len(requests) <= 12 * FILES
 
 
 async def test_counting_rows_reads_nothing(server: Server) -> None:
     dataset = await server.open()
-    asked = await server.watch(dataset.count_rows())
-    assert len(asked) == 0
+    requests = await server.watch(dataset.count_rows())
+    assert len(requests) == 0
 
 
 async def test_checking_out_the_latest_version_again_costs_a_list(server: Server) -> None:
     dataset = await server.open()
-    asked = await server.watch(dataset.checkout_latest())
-    assert asked.operations == ["list"]
+    requests = await server.watch(dataset.checkout_latest())
+    assert requests.operations == ["list"]

@@ -29,18 +29,18 @@ def rows() -> pa.Table:
     )
 
 
-async def cold_and_warm(lab: Lab, uri: str, wanted: list[int]) -> tuple[Asked, Asked, pa.Table]:
+async def cold_and_warm(lab: Lab, uri: str, numbers: list[int]) -> tuple[Asked, Asked, pa.Table]:
     async with alance.Session(block_cache_bytes=0) as session:
         with lab.recording() as seen, alance.trace() as recorder:
             dataset = await alance.dataset(
                 uri, storage_options=lab.lance_options(), session=session
             )
-            found = await dataset.take(wanted)
+            table = await dataset.take(numbers)
         cold = Asked(seen, recorder)
         with lab.recording() as seen, alance.trace() as recorder:
-            assert (await dataset.take(wanted)).equals(found)
+            assert (await dataset.take(numbers)).equals(table)
         warm = Asked(seen, recorder)
-    return cold, warm, found
+    return cold, warm, table
 
 
 @pytest.mark.parametrize("version", ["2.1", "2.2"])
@@ -56,9 +56,9 @@ async def test_a_cold_take_guesses_nothing(lab: Lab, version: str) -> None:
         data_storage_version=version,
         max_rows_per_file=ROWS // 3,
     )
-    wanted = sorted(random.Random(3).sample(range(ROWS), 25))
-    cold, warm, found = await cold_and_warm(lab, uri, wanted)
-    assert found.equals(table.take(wanted))
+    ordered = sorted(random.Random(3).sample(range(ROWS), 25))
+    cold, warm, result = await cold_and_warm(lab, uri, ordered)
+    assert result.equals(table.take(ordered))
     assert cold.seen.rounds == 4
     assert warm.seen.rounds == 1
     assert spans(warm) < spans(cold)
@@ -66,5 +66,5 @@ async def test_a_cold_take_guesses_nothing(lab: Lab, version: str) -> None:
     assert len(cold) == 1 + 1 + 3 + len(warm)
     theirs = lance.dataset(uri, storage_options=options)
     theirs.validate()
-    assert theirs.take(wanted).equals(found)
+    assert theirs.take(ordered).equals(result)
     assert theirs.to_table().equals(table)

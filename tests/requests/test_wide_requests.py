@@ -39,9 +39,9 @@ async def test_a_page_that_does_not_fit_is_read_in_pieces(lab: Lab, long: Path) 
         with lab.recording() as seen:
             rows = await dataset.to_table()
     assert rows == lance.dataset(long).to_table()
-    told = seen.summary()
-    assert told["get_bytes"] <= 1.02 * data_bytes(lab, "wide_long.lance")
-    assert told["requests"] <= 3 + COLUMNS * 6  # of each page its table, and five pieces
+    message = seen.summary()
+    assert message["get_bytes"] <= 1.02 * data_bytes(lab, "wide_long.lance")
+    assert message["requests"] <= 3 + COLUMNS * 6  # of each page its table, and five pieces
 
 
 @pytest.mark.parametrize("options", [{"limit": 10}, {"offset": 70_000, "limit": 10}])
@@ -74,9 +74,9 @@ async def test_small_pages_are_read_whole_and_decoded_in_parts(lab: Lab, tmp_pat
             batches = [batch async for batch in dataset.to_batches(io_buffer_bytes=AHEAD // 2)]
     assert len(batches) > 1
     assert pa.Table.from_batches(batches) == table
-    told = seen.summary()
-    assert told["get_bytes"] <= 1.02 * data_bytes(lab, "wide_short.lance")
-    assert told["requests"] <= 5
+    message = seen.summary()
+    assert message["get_bytes"] <= 1.02 * data_bytes(lab, "wide_short.lance")
+    assert message["requests"] <= 5
     assert seen.rounds <= 4  # the listing, the manifest, the footer, all pages
 
 
@@ -86,7 +86,7 @@ async def test_many_late_columns_are_read_in_parts(lab: Lab, tmp_path: Path) -> 
     async with opened_on(lab, serve(lab, path), io_buffer_bytes=AHEAD) as dataset:
         with lab.recording() as seen:
             batches = [batch async for batch in dataset.to_batches(filter=f"c7 < {1 << 29}")]
-    kept = lance.dataset(path).to_table(filter=f"c7 < {1 << 29}")
-    assert pa.Table.from_batches(batches) == kept
+    table = lance.dataset(path).to_table(filter=f"c7 < {1 << 29}")
+    assert pa.Table.from_batches(batches) == table
     assert max(batch.num_rows for batch in batches) <= 20_000  # of 25 000 of a file
     assert seen.summary()["get_bytes"] <= 1.3 * data_bytes(lab, "wide_late.lance")

@@ -26,25 +26,25 @@ ROWS = 20_000
 def segment(form: str, start: int, count: int, seed: int) -> rowids_pb2.U64Segment:
     """A segment of about `count` ids from `start` on."""
     draw = np.random.default_rng(seed)
-    made = rowids_pb2.U64Segment()
+    result = rowids_pb2.U64Segment()
     if form == "range":
-        made.range.start, made.range.end = start, start + count
+        result.range.start, result.range.end = start, start + count
     elif form == "holes":
         holes = np.sort(draw.choice(count, count // 10, replace=False))
-        part = made.range_with_holes
+        part = result.range_with_holes
         part.start, part.end = start, start + count
         part.holes.u32_array.base = start
         part.holes.u32_array.offsets = holes.astype("<u4").tobytes()
     elif form == "bitmap":
         bits = draw.integers(0, 2, 2 * count, np.uint8)
-        bitmap = made.range_with_bitmap
+        bitmap = result.range_with_bitmap
         bitmap.start, bitmap.end = start, start + 2 * count
         bitmap.bitmap = np.packbits(bits, bitorder="little").tobytes()
     elif form == "sorted":
-        made.sorted_array.u64_array.values = np.sort(_chosen(draw, start, count)).tobytes()
+        result.sorted_array.u64_array.values = np.sort(_chosen(draw, start, count)).tobytes()
     else:
-        made.array.u64_array.values = _chosen(draw, start, count).tobytes()
-    return made
+        result.array.u64_array.values = _chosen(draw, start, count).tobytes()
+    return result
 
 
 def _chosen(draw: np.random.Generator, start: int, count: int) -> U64:
@@ -80,19 +80,19 @@ def test_every_form_of_sequence_is_found_in_few_bytes(form: str, base: int) -> N
             parse_row_id_runs(content, size - 1)
     index = RowIdIndex.of(parts)
     assert index.num_bytes < 16 * num_rows
-    known = np.concatenate([ids for _, ids in everything])
+    recognized = np.concatenate([ids for _, ids in everything])
     for addresses, ids in everything:
         assert (index.addresses_of(ids.astype(np.int64)) == addresses.astype(np.int64)).all()
     others = np.arange(max(0, base - 10), base + 12 * ROWS)
     _, missing = index.find(others)
-    assert (missing == ~np.isin(others, known.astype(np.int64))).all()
+    assert (missing == ~np.isin(others, recognized.astype(np.int64))).all()
 
 
 def _expanded(content: bytes) -> U64:
-    (one,) = rowids_pb2.RowIdSequence.FromString(content).segments
+    (item,) = rowids_pb2.RowIdSequence.FromString(content).segments
     from alance.format.table.row_ids import segment_values
 
-    return segment_values(one)
+    return segment_values(item)
 
 
 @settings(max_examples=60)
@@ -103,25 +103,25 @@ def _expanded(content: bytes) -> U64:
 )
 def test_ids_of_any_kind(ids: list[int], num_fragments: int, data: st.DataObject) -> None:
     """Runs and single ids, ids far apart, deleted rows."""
-    spread = sorted({one + more for one in ids for more in range(one % 4)})
+    spread = sorted({row_id + more for row_id in ids for more in range(row_id % 4)})
     mixed = data.draw(st.permutations(spread)) if len(spread) < 40 else spread
     where, parts = {}, []
     for fragment in range(num_fragments):
-        mine = np.array(mixed[fragment::num_fragments], np.uint64)
-        live = np.flatnonzero(np.arange(len(mine)) % 5 != 4)
-        values = RowValues.of_runs(*runs_of_ids(mine), len(mine))
-        parts.append(live_runs(fragment, values, len(mine), live))
-        assert parts[-1].ids.tolist() == runs_of(fragment, mine, live).ids.tolist()
+        ours = np.array(mixed[fragment::num_fragments], np.uint64)
+        live = np.flatnonzero(np.arange(len(ours)) % 5 != 4)
+        values = RowValues.of_runs(*runs_of_ids(ours), len(ours))
+        parts.append(live_runs(fragment, values, len(ours), live))
+        assert parts[-1].ids.tolist() == runs_of(fragment, ours, live).ids.tolist()
         for row in live.tolist():
-            where[int(mine[row])] = fragment << 32 | row
+            where[int(ours[row])] = fragment << 32 | row
     index = RowIdIndex.of(parts)
     for fragments in ([], [1], [*range(0, num_fragments, 2)]):
         inside = sorted(row for row, address in where.items() if address >> 32 in fragments)
         assert index.rows_in(np.array(fragments, np.int64)).to_numpy().tolist() == inside
-    asked = np.array([*where, *(one + 1 for one in spread)], np.int64)
-    found, missing = index.find(asked)
-    for one, address, is_missing in zip(asked.tolist(), found, missing, strict=True):
-        assert (None if is_missing else int(address)) == where.get(one)
+    array = np.array([*where, *(item + 1 for item in spread)], np.int64)
+    result, missing = index.find(array)
+    for entry, address, is_missing in zip(array.tolist(), result, missing, strict=True):
+        assert (None if is_missing else int(address)) == where.get(entry)
 
 
 def test_an_id_twice_in_a_run() -> None:

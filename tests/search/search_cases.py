@@ -92,8 +92,8 @@ def drawn(
 
 def queries(kind: str, count: int = 5) -> npt.NDArray[Any]:
     """Vectors like those of the table."""
-    found = vectors(kind, 200, seed=99).drop_null()[:count]
-    return np.array(found.to_pylist(), kind)
+    result = vectors(kind, 200, seed=99).drop_null()[:count]
+    return np.array(result.to_pylist(), kind)
 
 
 def theirs(path: Path | str, q: npt.NDArray[Any], **options: Any) -> pa.Table:
@@ -121,14 +121,14 @@ def agree(own: pa.Table, other: pa.Table, *, tolerance: float = 1e-5, scale: flo
     Args:
         scale: by which pylance's distances are to be multiplied.
     """
-    mine, right = own["_distance"].to_numpy(), other["_distance"].to_numpy() * scale
-    assert len(mine) == len(right)
+    actual, right = own["_distance"].to_numpy(), other["_distance"].to_numpy() * scale
+    assert len(actual) == len(right)
     bound = tolerance * max(1.0, float(np.abs(right).max(initial=0)))
-    np.testing.assert_allclose(mine, right, rtol=tolerance, atol=bound)
-    left, there = own["id"].to_pylist(), other["id"].to_pylist()
-    for place, (ours_, theirs_) in enumerate(zip(left, there, strict=True)):
+    np.testing.assert_allclose(actual, right, rtol=tolerance, atol=bound)
+    left, present = own["id"].to_pylist(), other["id"].to_pylist()
+    for place, (ours_, theirs_) in enumerate(zip(left, present, strict=True)):
         if ours_ != theirs_:  # another row at nearly the same distance
-            near = np.abs(right - mine[place]) <= 4 * bound
+            near = np.abs(right - actual[place]) <= 4 * bound
             at_end = place >= len(left) - 1 or bool(near[-1])
             assert near.sum() > 1 or at_end, (place, ours_, theirs_)
 
@@ -145,6 +145,6 @@ def agree_on_common(own: pa.Table, other: pa.Table, *, but: int = 0, **options: 
     agree(own.filter(pa.array(is_found)), other.filter(pa.array(is_ours)), **options)
 
 
-def ids(found: pa.Table) -> Sequence[int]:
-    numbers: list[int] = found["id"].to_pylist()
+def ids(result: pa.Table) -> Sequence[int]:
+    numbers: list[int] = result["id"].to_pylist()
     return numbers

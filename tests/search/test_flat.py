@@ -100,10 +100,10 @@ async def test_bfloat16_is_compared_as_what_it_holds(tmp_path: Path) -> None:
     lance.write_dataset(pa.table({"id": range(500), "vec": column}), tmp_path / "t")
     dataset = await alance.dataset(tmp_path / "t")
     rows = (words.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
-    found = await ours(dataset, rows[7], k=5)
+    actual = await ours(dataset, rows[7], k=5)
     right = ((rows - rows[7]) ** 2).sum(axis=1)
-    assert ids(found) == np.argsort(right, kind="stable")[:5].tolist()
-    np.testing.assert_allclose(found["_distance"], np.sort(right)[:5], rtol=1e-5, atol=1e-6)
+    assert ids(actual) == np.argsort(right, kind="stable")[:5].tolist()
+    np.testing.assert_allclose(actual["_distance"], np.sort(right)[:5], rtol=1e-5, atol=1e-6)
 
 
 async def test_a_batch_gives_the_rows_of_each_query(
@@ -197,9 +197,9 @@ async def test_distances_outside_of_a_range_are_left_out(
 
 async def test_only_the_fragments_asked_for_are_searched(dataset: alance.Dataset) -> None:
     q = queries("float32", 1)[0]
-    found = await ours(dataset, q, k=3000, fragments=[1])
-    assert set(ids(found)) <= set(range(1100, 2200))
-    assert len(found) > 900
+    actual = await ours(dataset, q, k=3000, fragments=[1])
+    assert set(ids(actual)) <= set(range(1100, 2200))
+    assert len(actual) > 900
 
 
 async def test_the_order_of_a_scan_may_be_another_than_that_of_distance(
@@ -209,9 +209,9 @@ async def test_the_order_of_a_scan_may_be_another_than_that_of_distance(
     scanner = dataset.scanner(
         ["id"], nearest={"column": "vec", "q": q, "k": 9}, order_by=["-_distance"]
     )
-    found = await scanner.to_table()
-    assert found["_distance"].to_pylist() == sorted(found["_distance"].to_pylist(), reverse=True)
-    assert ids(found)[::-1] == ids(await ours(dataset, q, k=9))
+    table = await scanner.to_table()
+    assert table["_distance"].to_pylist() == sorted(table["_distance"].to_pylist(), reverse=True)
+    assert ids(table)[::-1] == ids(await ours(dataset, q, k=9))
 
 
 async def test_stable_row_ids_are_what_a_search_gives(tmp_path: Path) -> None:
@@ -221,26 +221,26 @@ async def test_stable_row_ids_are_what_a_search_gives(tmp_path: Path) -> None:
     lance.dataset(path).optimize.compact_files()
     dataset = await alance.dataset(path)
     q = queries("float32", 1)[0]
-    found = await ours(dataset, q, k=20, columns=["id", "_rowid"])
-    agree(found, theirs(path, q, k=20))
-    assert (await dataset.take_rows(found["_rowid"], ["id"]))["id"] == found["id"]
+    actual = await ours(dataset, q, k=20, columns=["id", "_rowid"])
+    agree(actual, theirs(path, q, k=20))
+    assert (await dataset.take_rows(actual["_rowid"], ["id"]))["id"] == actual["id"]
 
 
 def test_the_blocking_face_searches(paths: dict[str, Path]) -> None:
     dataset = alance.sync.dataset(paths["float32"])
     q = queries("float32", 1)[0]
-    found = dataset.nearest("vec", q, 5, columns=["id"])
-    agree(found, theirs(paths["float32"], q, k=5))
+    neighbours = dataset.nearest("vec", q, 5, columns=["id"])
+    agree(neighbours, theirs(paths["float32"], q, k=5))
     reader = dataset.scanner(["id"], nearest={"column": "vec", "q": q, "k": 5}).to_table()
-    assert reader == found
+    assert reader == neighbours
 
 
 async def test_an_empty_table_has_no_neighbours(tmp_path: Path) -> None:
     schema = pa.schema([("id", pa.int64()), ("vec", pa.list_(pa.float32(), 4))])
     dataset = await alance.write_dataset(schema.empty_table(), tmp_path / "t")
-    found = await ours(dataset, np.zeros(4))
-    assert found.num_rows == 0
-    assert found.column_names == ["id", "_distance"]
+    actual = await ours(dataset, np.zeros(4))
+    assert actual.num_rows == 0
+    assert actual.column_names == ["id", "_distance"]
 
 
 async def test_lists_of_numbers_are_refused_with_what_makes_vectors_of_them(tmp_path: Path) -> None:
@@ -290,9 +290,9 @@ async def test_lists_of_numbers_are_refused_with_what_makes_vectors_of_them(tmp_
 async def test_a_search_that_makes_no_sense_is_refused(
     dataset: alance.Dataset, options: dict[str, Any], message: str
 ) -> None:
-    asked = {"column": "vec", "q": queries("float32", 1)[0], "k": 3} | options
+    request = {"column": "vec", "q": queries("float32", 1)[0], "k": 3} | options
     with pytest.raises((InvalidInputError, alance.NotFoundError), match=message):
-        await dataset.scanner(["id"], nearest=asked).to_table()
+        await dataset.scanner(["id"], nearest=request).to_table()
 
 
 async def test_what_does_not_go_with_a_search_is_refused(dataset: alance.Dataset) -> None:
@@ -320,6 +320,6 @@ async def test_a_cancelled_search_leaves_nothing_behind(dataset: alance.Dataset)
 
 async def test_explain_says_that_every_vector_is_compared(dataset: alance.Dataset) -> None:
     q = queries("float32", 1)[0]
-    told = str(await dataset.scanner(nearest={"column": "vec", "q": q, "k": 2}).explain())
-    assert "search of" in told
-    assert "every vector compared" in told
+    message = str(await dataset.scanner(nearest={"column": "vec", "q": q, "k": 2}).explain())
+    assert "search of" in message
+    assert "every vector compared" in message

@@ -78,13 +78,13 @@ async def test_rows_that_do_not_count_are_walked_over(tmp_path: Path, kind: str)
     dataset = await alance.dataset(path)
     for q in queries("float32"):
         agree(await ours(dataset, q, nprobes=1), theirs(path, q, k=10, nprobes=1))
-        kept = {"filter": "kind < 4"}
-        own = await ours(dataset, q, nprobes=1, **kept)
-        agree(own, theirs(path, q, k=10, nprobes=1, prefilter=True, **kept))
+        retained = {"filter": "kind < 4"}
+        own = await ours(dataset, q, nprobes=1, **retained)
+        agree(own, theirs(path, q, k=10, nprobes=1, prefilter=True, **retained))
         refined = {"refine_factor": 3, "nprobes": 1}
         agree(await ours(dataset, q, **refined), theirs(path, q, k=10, **refined))
         far = own["_distance"][5].as_py()
-        ranged = await ours(dataset, q, nprobes=1, distance_range=(far, None), **kept)
+        ranged = await ours(dataset, q, nprobes=1, distance_range=(far, None), **retained)
         distances = ranged["_distance"].to_numpy()
         assert (distances >= far).all()
         assert (distances[:5] <= own["_distance"].to_numpy()[5:]).all()
@@ -105,12 +105,12 @@ async def test_what_is_followed_is_told(tmp_path: Path) -> None:
     index(path, "IVF_HNSW_SQ", "l2")
     dataset = await alance.dataset(path)
     nearest = {"column": "vec", "q": queries("float32", 1)[0], "k": 10}
-    told = str(await dataset.scanner(nearest=nearest).explain())
-    assert f"(ef 15) in partitions with more than {walked_rows(M, 15)} rows" in told
-    told = str(await dataset.scanner(nearest={**nearest, "refine_factor": 4}).explain())
-    assert "(ef 60)" in told
-    told = str(await dataset.scanner(nearest={**nearest, "ef": 7}).explain())
-    assert "(ef 10)" in told
+    message = str(await dataset.scanner(nearest=nearest).explain())
+    assert f"(ef 15) in partitions with more than {walked_rows(M, 15)} rows" in message
+    message = str(await dataset.scanner(nearest={**nearest, "refine_factor": 4}).explain())
+    assert "(ef 60)" in message
+    message = str(await dataset.scanner(nearest={**nearest, "ef": 7}).explain())
+    assert "(ef 10)" in message
 
 
 @pytest.mark.parametrize("version", ["2.0", "2.1", "2.2"])

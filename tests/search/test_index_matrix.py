@@ -62,9 +62,9 @@ async def check(path: Path, kind: str, metric: str, dtype: str, **options: Any) 
     dataset = await alance.dataset(path)
     for q in queries(dtype, 2):
         for nprobes, filter in ((2, None), (PARTITIONS, "kind != 3")):
-            asked = {"nprobes": nprobes, "filter": filter, **options}
-            own = await ours(dataset, q, k=12 + more, **asked)
-            right = theirs(path, q, k=12, **asked, prefilter=True, approx_mode="accurate")
+            request = {"nprobes": nprobes, "filter": filter, **options}
+            own = await ours(dataset, q, k=12 + more, **request)
+            right = theirs(path, q, k=12, **request, prefilter=True, approx_mode="accurate")
             alike(own, right, tolerance=tolerance, scale=scale)
 
 

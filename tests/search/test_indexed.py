@@ -52,14 +52,14 @@ GRAPHS: Final = {
 
 def index(path: Path, kind: str, metric: str, **options: Any) -> None:
     """Make an index as pylance does, by the same centroids and codebook each time."""
-    given: dict[str, Any] = {"num_partitions": PARTITIONS}
+    entries: dict[str, Any] = {"num_partitions": PARTITIONS}
     if metric != "hamming":  # by which pylance takes no centroids
         codes = {name: options[name] for name in ("num_sub_vectors", "num_bits") if name in options}
-        given = drawn(path, metric, PARTITIONS, **(codes if kind.endswith("PQ") else {}))
+        entries = drawn(path, metric, PARTITIONS, **(codes if kind.endswith("PQ") else {}))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         lance.dataset(path).create_index(
-            "vec", kind, metric=metric, replace=True, **given, **options
+            "vec", kind, metric=metric, replace=True, **entries, **options
         )
 
 
@@ -72,9 +72,9 @@ async def same(path: Path, metric: str, of: tuple[Any, ...], kind: str, **option
         for nprobes in (1, 3, PARTITIONS):
             more = SKIPPED if name == "IVF_RQ" else 0
             own = await ours(dataset, q, k=10 + more, nprobes=nprobes, **options)
-            asked = {"prefilter": True} if "filter" in options else {}
+            request = {"prefilter": True} if "filter" in options else {}
             other = theirs(
-                path, q, k=10, nprobes=nprobes, approx_mode="accurate", **options, **asked
+                path, q, k=10, nprobes=nprobes, approx_mode="accurate", **options, **request
             )
             alike = agree_on_common if more else agree
             alike(own, other, tolerance=tolerance, scale=scale)
@@ -118,8 +118,8 @@ async def test_partitions_with_graphs_are_searched_as_a_whole(
         own = await ours(dataset, q, k=10, nprobes=3)
         other = theirs(path, q, k=10, nprobes=3, ef=100)
         # All rows of a partition are compared: none is farther than what a graph leads to.
-        mine, right = own["_distance"].to_numpy(), other["_distance"].to_numpy() * scale
-        assert (mine <= right + 1e-4 * np.maximum(1, np.abs(right))).all()
+        actual, right = own["_distance"].to_numpy(), other["_distance"].to_numpy() * scale
+        assert (actual <= right + 1e-4 * np.maximum(1, np.abs(right))).all()
         assert len(set(ids(own)) & set(ids(other))) >= 7
 
 
@@ -150,7 +150,7 @@ async def test_rows_without_an_index_are_found_unless_a_fast_search_is_asked(
         agree(own, theirs(path, q, k=10, nprobes=3))
         exact = await ours(dataset, q, k=3500, use_index=False, metric="cosine")
         right = dict(zip(ids(exact), exact["_distance"].to_pylist(), strict=True))
-        assert own["_distance"].to_pylist() == pytest.approx([right[one] for one in ids(own)])
+        assert own["_distance"].to_pylist() == pytest.approx([right[item] for item in ids(own)])
         fast = await ours(dataset, q, k=10, nprobes=3, fast_search=True)
         assert max(ids(fast)) < 3000
 
@@ -175,15 +175,15 @@ async def test_a_range_of_distances_is_one_of_those_that_are_given(tmp_path: Pat
     whole = await ours(dataset, q, k=5000, nprobes=PARTITIONS)
     middle = whole["_distance"][300].as_py()
     for bounds in ((None, middle), (middle, None), (middle, 2 * middle)):
-        found = await ours(dataset, q, k=200, nprobes=PARTITIONS, distance_range=bounds)
+        actual = await ours(dataset, q, k=200, nprobes=PARTITIONS, distance_range=bounds)
         low, high = bounds[0] or -9, bounds[1] or 9
-        assert all(low <= one < high for one in found["_distance"].to_pylist())
-        right = [one for one in whole["_distance"].to_pylist() if low <= one < high][:200]
-        assert found["_distance"].to_pylist() == right
+        assert all(low <= value < high for value in actual["_distance"].to_pylist())
+        right = [value for value in whole["_distance"].to_pylist() if low <= value < high][:200]
+        assert actual["_distance"].to_pylist() == right
         refined = await ours(
             dataset, q, k=20, nprobes=PARTITIONS, distance_range=bounds, refine_factor=2
         )
-        assert all(low <= one < high for one in refined["_distance"].to_pylist())
+        assert all(low <= value < high for value in refined["_distance"].to_pylist())
 
 
 @pytest.mark.parametrize("kind", ["IVF_RQ", "IVF_SQ"])
@@ -214,8 +214,8 @@ async def test_rows_that_an_index_takes_for_too_near_are_compared_exactly(
         exact = await ours(dataset, q, k=300, use_index=False)
         for place in (20, 60, 150):
             least = exact["_distance"][place].as_py()
-            asked = {"k": 20, "refine_factor": 9, "distance_range": (least, None)}
-            assert ids(await ours(dataset, q, **asked)) == ids(exact)[place : place + 20]
+            request = {"k": 20, "refine_factor": 9, "distance_range": (least, None)}
+            assert ids(await ours(dataset, q, **request)) == ids(exact)[place : place + 20]
 
 
 async def test_partitions_are_searched_until_there_are_k_rows(tmp_path: Path) -> None:
@@ -228,9 +228,9 @@ async def test_partitions_are_searched_until_there_are_k_rows(tmp_path: Path) ->
     assert 0 < len(few) < live
     assert len(await ours(dataset, q, k=5000)) == live
     assert len(await ours(dataset, q, k=5000, minimum_nprobes=1)) == live
-    some = await ours(dataset, q, k=5000, minimum_nprobes=1, maximum_nprobes=3)
-    assert len(few) < len(some) < live
-    assert len(await ours(dataset, q, k=5000, maximum_nprobes=3)) == len(some)
+    actual = await ours(dataset, q, k=5000, minimum_nprobes=1, maximum_nprobes=3)
+    assert len(few) < len(actual) < live
+    assert len(await ours(dataset, q, k=5000, maximum_nprobes=3)) == len(actual)
     every = await ours(dataset, q, k=10, nprobes=PARTITIONS)
     nearest = {"column": "vec", "q": q, "search_effort": 1.0}
     assert await dataset.scanner(["id"], nearest=nearest).to_table() == every
@@ -259,11 +259,13 @@ async def test_another_metric_than_that_of_the_index_compares_every_vector(
     q = queries("float32", 1)[0]
     own = await ours(dataset, q, k=10, metric="cosine")
     agree(own, theirs(path, q, k=10, metric="cosine"))
-    told = await dataset.scanner(nearest={"column": "vec", "q": q, "metric": "cosine"}).explain()
-    assert "not used: it is by l2" in str(told)
-    assert "every vector compared" in str(told)
-    told = await dataset.scanner(nearest={"column": "vec", "q": q}).explain()
-    assert "index vec_idx by l2: 1 segments for 3 of 3 fragments" in str(told)
+    explanation = await dataset.scanner(
+        nearest={"column": "vec", "q": q, "metric": "cosine"}
+    ).explain()
+    assert "not used: it is by l2" in str(explanation)
+    assert "every vector compared" in str(explanation)
+    explanation = await dataset.scanner(nearest={"column": "vec", "q": q}).explain()
+    assert "index vec_idx by l2: 1 segments for 3 of 3 fragments" in str(explanation)
 
 
 async def test_an_index_that_is_not_understood_is_scanned_past_with_a_warning(

@@ -122,11 +122,11 @@ async def test_lists_that_an_index_takes_for_too_near_are_compared_exactly(tmp_p
     dataset = await alance.dataset(tmp_path / "t")
     options = {"metric": "cosine", "num_sub_vectors": 4, "num_bits": 4, "num_partitions": 1}
     dataset = await dataset.create_index("vec", "IVF_PQ", **options)
-    asked = {"k": 200, "refine_factor": 2}
-    every = await ours(dataset, query(), **asked)
+    request = {"k": 200, "refine_factor": 2}
+    every = await ours(dataset, query(), **request)
     for place in (5, 50):
         bounds = (every["_distance"][place].as_py(), every["_distance"][150].as_py())
-        own = await ours(dataset, query(), **asked, distance_range=bounds)
+        own = await ours(dataset, query(), **request, distance_range=bounds)
         assert ids(own) == ids(every)[place:150]
 
 

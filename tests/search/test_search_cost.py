@@ -61,10 +61,10 @@ async def test_explain_says_which_way_a_filter_goes_and_why(tmp_path: Path) -> N
     scalar_index(path, "id", "BTREE")
     scalar_index(path, "kind", "BITMAP")
     dataset = await alance.dataset(path)
-    asked = {"column": "vec", "q": queries("float32", 1)[0], "nprobes": 3}
+    request = {"column": "vec", "q": queries("float32", 1)[0], "nprobes": 3}
 
     async def told(condition: str) -> str:
-        scanner = dataset.scanner(nearest=asked, filter=condition, prefilter=True)
+        scanner = dataset.scanner(nearest=request, filter=condition, prefilter=True)
         return str(await scanner.explain())
 
     few = await told("id in (3, 40, 2999, 5)")
@@ -85,18 +85,18 @@ async def test_explain_counts_partitions_requests_and_bytes(tmp_path: Path) -> N
         scanner = dataset.scanner(
             ["_rowid"], nearest={"column": "vec", "q": q, "k": 5, "nprobes": 2}
         )
-        told = await scanner.explain()
-        assert "2 of 6 partitions:" in str(told)
-        assert "0 of 2 of their parts are in memory" in str(told)
+        explanation = await scanner.explain()
+        assert "2 of 6 partitions:" in str(explanation)
+        assert "0 of 2 of their parts are in memory" in str(explanation)
         with alance.trace() as seen:
             await scanner.to_table()
         read = [event for event in seen.events if "partitions" in event.reasons]
-        (step,) = told.steps
+        (step,) = explanation.steps
         assert (step.reason, step.num_requests) == ("partitions", len(read))
         assert step.num_bytes == sum(event.num_bytes for event in read)
-        told = await scanner.explain()
-        assert "2 of 2 of their parts are in memory" in str(told)
-        assert told.steps == ()
+        explanation = await scanner.explain()
+        assert "2 of 2 of their parts are in memory" in str(explanation)
+        assert explanation.steps == ()
         scanner = dataset.scanner(nearest={"column": "vec", "q": q, "k": 5})
         assert "up to 6 as long as there are fewer rows" in str(await scanner.explain())
 
@@ -105,7 +105,7 @@ async def test_a_filter_of_no_rows_gives_none(tmp_path: Path) -> None:
     path = written(tmp_path / "t")
     index(path, "IVF_PQ", "l2", **PQ)
     dataset = await alance.dataset(path)
-    found = await ours(dataset, queries("float32", 2), k=3, filter="id < 0")
-    assert found.num_rows == 0
-    assert found.column_names == ["query_index", "id", "_distance"]
-    assert np.array(found["query_index"]).dtype == np.int32
+    actual = await ours(dataset, queries("float32", 2), k=3, filter="id < 0")
+    assert actual.num_rows == 0
+    assert actual.column_names == ["query_index", "id", "_distance"]
+    assert np.array(actual["query_index"]).dtype == np.int32

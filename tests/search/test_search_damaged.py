@@ -38,8 +38,8 @@ async def test_spoiled_files_give_errors_and_no_crash(tmp_path: Path, which: str
         async with alance.Session() as session:
             dataset = await alance.dataset(place, session=session)
             try:
-                found = await ours(dataset, queries("float32", 1)[0], k=10, nprobes=6)
-                assert set(ids(found)) <= live
+                actual = await ours(dataset, queries("float32", 1)[0], k=10, nprobes=6)
+                assert set(ids(actual)) <= live
             except alance.CorruptFileError:
                 errors += 1
         shutil.rmtree(place)
@@ -76,8 +76,8 @@ async def test_a_missing_file_is_named_and_the_search_goes_without_it(
 ) -> None:
     written(tmp_path / "t")
     index(tmp_path / "t", "IVF_SQ", "l2")
-    (found,) = (tmp_path / "t" / "_indices").glob(f"*/{file}")
-    found.unlink()
+    (result,) = (tmp_path / "t" / "_indices").glob(f"*/{file}")
+    result.unlink()
     dataset = await alance.dataset(tmp_path / "t")
     q = queries("float32", 1)[0]
     with pytest.raises(alance.NotFoundError, match=file) as caught:
@@ -94,9 +94,9 @@ def message(**values: object) -> memoryview:
     ("type_", "metric"), [("IVF_XQ", "l2"), ("FLAT", "l2"), ("IVF_PQ", "jaccard"), ("", "")]
 )
 def test_an_index_of_another_type_is_not_supported(type_: str, metric: str) -> None:
-    told = f'{{"type": "{type_}", "distance_type": "{metric}"}}'
+    text = f'{{"type": "{type_}", "distance_type": "{metric}"}}'
     with pytest.raises(alance.UnsupportedError):
-        Centroids.parse({"lance:index": told}, message())
+        Centroids.parse({"lance:index": text}, message())
 
 
 @pytest.mark.parametrize(
@@ -127,9 +127,9 @@ def test_a_tensor_has_as_many_bytes_as_its_shape_says() -> None:
 
 
 def test_partitions_are_the_rows_of_the_file_one_after_the_other() -> None:
-    told = {"storage_metadata": '["{}"]'}
+    reported = {"storage_metadata": '["{}"]'}
     right = message(offsets=[0, 3, 3], lengths=[3, 0, 2])
-    assert Storage.parse(told, right, 3, 5).offsets.tolist() == [0, 3, 3, 5]
+    assert Storage.parse(reported, right, 3, 5).offsets.tolist() == [0, 3, 3, 5]
     for bad, count, rows in (
         (message(offsets=[0, 3, 3], lengths=[3, 0, 2]), 2, 5),
         (message(offsets=[0, 3, 3], lengths=[3, 0, 2]), 3, 6),
@@ -137,7 +137,7 @@ def test_partitions_are_the_rows_of_the_file_one_after_the_other() -> None:
         (message(offsets=[3, 0], lengths=[2, 3]), 2, 5),
     ):
         with pytest.raises(alance.CorruptFileError):
-            Storage.parse(told, bad, count, rows)
+            Storage.parse(reported, bad, count, rows)
 
 
 @pytest.mark.parametrize("text", ["[]", '["{}", "{}"]', '[{"a": 1}]', '["["]', "7", '["7"]'])

@@ -59,12 +59,12 @@ async def test_searches_at_once_give_what_each_gives(
     path: Path, searches: list[int], options: dict[str, Any]
 ) -> None:
     dataset = await alance.dataset(path)
-    asked = queries("float32", 40)
-    alone = [await ours(dataset, q, k=7, nprobes=3, **options) for q in asked]
+    request = queries("float32", 40)
+    alone = [await ours(dataset, q, k=7, nprobes=3, **options) for q in request]
     searches.clear()
     together = await asyncio.gather(
-        *(ours(dataset, q, k=7, nprobes=3, **options) for q in asked),
-        ours(dataset, asked[:3], k=7, nprobes=3, **options),
+        *(ours(dataset, q, k=7, nprobes=3, **options) for q in request),
+        ours(dataset, request[:3], k=7, nprobes=3, **options),
     )
     assert together[:-1] == alone
     assert searches == [43]
@@ -75,20 +75,22 @@ async def test_searches_at_once_give_what_each_gives(
 
 async def test_limit_and_order_are_those_of_each_caller(path: Path, searches: list[int]) -> None:
     dataset = await alance.dataset(path)
-    asked = queries("float32", 6)
+    request = queries("float32", 6)
 
     def scan(q: Any, **options: Any) -> Any:
-        wanted = {"column": "vec", "q": q, "k": 9}
-        return dataset.scanner(["id"], nearest=wanted, **options).to_table()
+        expected = {"column": "vec", "q": q, "k": 9}
+        return dataset.scanner(["id"], nearest=expected, **options).to_table()
 
-    whole = [await scan(q) for q in asked]
-    cut = await asyncio.gather(*(scan(q, limit=4, offset=2) for q in asked))
+    whole = [await scan(q) for q in request]
+    cut = await asyncio.gather(*(scan(q, limit=4, offset=2) for q in request))
     assert [rows["id"].to_pylist() for rows in cut] == [
         rows["id"].to_pylist()[2:6] for rows in whole
     ]
     searches.clear()
     turned = await asyncio.gather(
-        scan(asked[0], order_by=["-_distance"]), scan(asked[1]), scan(asked[2], order_by=["id"])
+        scan(request[0], order_by=["-_distance"]),
+        scan(request[1]),
+        scan(request[2], order_by=["id"]),
     )
     assert turned[0]["id"].to_pylist() == whole[0]["id"].to_pylist()[::-1]
     assert turned[1] == whole[1]
@@ -140,21 +142,21 @@ async def test_a_damaged_partition_fails_those_alone_that_ask_for_it(
         return of(number, batch, names)
 
     monkeypatch.setattr(Partition, "of", damaged)
-    asked = queries("float32", 40)
+    request = queries("float32", 40)
     async with alance.Session() as session:
         dataset = await alance.dataset(path, session=session)
-        await ours(dataset, asked[0], nprobes=1)
+        await ours(dataset, request[0], nprobes=1)
         bad.add(opened[0])  # of one query at least; which one it is depends on the training
         session.engine.cache.clear()
         alone = []
-        for q in asked:
+        for q in request:
             alone += await asyncio.gather(ours(dataset, q, nprobes=1), return_exceptions=True)
         session.engine.cache.clear()
         together = await asyncio.gather(
-            *(ours(dataset, q, nprobes=1) for q in asked), return_exceptions=True
+            *(ours(dataset, q, nprobes=1) for q in request), return_exceptions=True
         )
     wrong = [isinstance(outcome, alance.CorruptFileError) for outcome in alone]
-    assert 0 < sum(wrong) < len(asked)
+    assert 0 < sum(wrong) < len(request)
     for outcome, right, is_wrong in zip(together, alone, wrong, strict=True):
         assert isinstance(outcome, alance.CorruptFileError) if is_wrong else outcome == right
 
@@ -163,14 +165,14 @@ async def test_a_search_cancelled_at_any_turn_leaves_nothing(path: Path) -> None
     async with alance.Session() as session:
         dataset = await alance.dataset(path, session=session)
         before = asyncio.all_tasks()
-        asked = queries("float32", 4)
+        request = queries("float32", 4)
         for turns in range(60):
             session.engine.cache.clear()
-            callers = [asyncio.ensure_future(ours(dataset, q, refine_factor=2)) for q in asked]
+            callers = [asyncio.ensure_future(ours(dataset, q, refine_factor=2)) for q in request]
             for _ in range(turns):
                 await asyncio.sleep(0)
             for caller in callers:
                 caller.cancel()
             await asyncio.gather(*callers, return_exceptions=True)
             assert asyncio.all_tasks() == before
-        assert len(await ours(dataset, asked[0])) == 10
+        assert len(await ours(dataset, request[0])) == 10

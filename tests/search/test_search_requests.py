@@ -42,9 +42,9 @@ def _searched(lab_server: Lab, tmp_path_factory: pytest.TempPathFactory) -> None
     dataset = lance.write_dataset(pa.table(columns), path, max_rows_per_file=20_000)
     # Drawn from the rows: pylance's training takes many seconds, and no request depends on it.
     centroids = vectors()[200 : 200 + PARTITIONS]
-    some = vectors()[1000:1256]
-    distances = np.linalg.norm(some[:, None] - centroids, axis=2)
-    residuals = some - centroids[distances.argmin(1)]
+    sample = vectors()[1000:1256]
+    distances = np.linalg.norm(sample[:, None] - centroids, axis=2)
+    residuals = sample - centroids[distances.argmin(1)]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         dataset.create_index(
@@ -66,11 +66,11 @@ async def test_a_cold_search_takes_four_rounds_behind_the_opening(lab: Lab) -> N
     async with opened_on(lab, URI) as dataset:
         lab.config(waits_for=os.getpid())
         with lab.recording() as seen:
-            found = await dataset.nearest("vec", vectors()[7], 10, columns=["id"], nprobes=20)
+            neighbours = await dataset.nearest("vec", vectors()[7], 10, columns=["id"], nprobes=20)
         # Heads of the index and of the data files; codebook and page states; partitions; rows.
         assert seen.rounds == 4
         assert len(seen.records) <= 12
-        assert found["id"][0].as_py() == 7
+        assert neighbours["id"][0].as_py() == 7
 
 
 @pytest.mark.parametrize("kind", ["IVF_PQ", "IVF_SQ", "IVF_HNSW_PQ"])
@@ -90,9 +90,9 @@ async def test_of_own_indices_a_cold_search_takes_three(
     async with opened_on(lab, uri) as dataset:
         lab.config(waits_for=os.getpid())
         with lab.recording() as seen:
-            found = await dataset.nearest("vec", vectors()[7], 10, columns=["id"], nprobes=4)
+            neighbours = await dataset.nearest("vec", vectors()[7], 10, columns=["id"], nprobes=4)
         assert seen.rounds == 3
-        assert found["id"][0].as_py() == 7
+        assert neighbours["id"][0].as_py() == 7
     theirs = lance.dataset(tmp_path / "t").to_table(
         columns=["id", "_distance"], nearest={"column": "vec", "q": vectors()[7], "k": 1}
     )
@@ -115,23 +115,23 @@ async def test_a_warm_search_reads_partitions_and_rows_alone(lab: Lab) -> None:
 
 
 async def test_a_search_that_is_asked_again_reads_nothing(lab: Lab) -> None:
-    asked: dict[str, Any] = {"columns": ["id"], "nprobes": 20, "refine_factor": 4}
+    entries: dict[str, Any] = {"columns": ["id"], "nprobes": 20, "refine_factor": 4}
     async with opened_on(lab, URI) as dataset:
-        found = await dataset.nearest("vec", vectors()[500], 10, **asked)
+        neighbours = await dataset.nearest("vec", vectors()[500], 10, **entries)
         with lab.recording() as seen:
-            again = await dataset.nearest("vec", vectors()[500], 10, **asked)
+            again = await dataset.nearest("vec", vectors()[500], 10, **entries)
         assert seen.records == []
-        assert again == found
+        assert again == neighbours
 
 
 async def test_refined_rows_near_those_of_other_searches_share_requests(lab: Lab) -> None:
-    asked: dict[str, Any] = {"columns": ["_rowid"], "nprobes": 20, "refine_factor": 4}
+    entries: dict[str, Any] = {"columns": ["_rowid"], "nprobes": 20, "refine_factor": 4}
     requests = {}
     for block_cache_bytes in (0, 16 << 20):
         async with opened_on(lab, URI, block_cache_bytes=block_cache_bytes) as dataset:
             with lab.recording() as seen:
                 for number in range(0, 300, 10):
-                    await dataset.nearest("vec", vectors()[number], 10, **asked)
+                    await dataset.nearest("vec", vectors()[number], 10, **entries)
             requests[block_cache_bytes] = len(seen.records)
     assert requests[16 << 20] < requests[0] / 2
 
@@ -140,9 +140,9 @@ async def test_graphs_come_with_their_partitions(lab: Lab) -> None:
     async with opened_on(lab, "s3://lab/linked") as dataset:
         lab.config(waits_for=os.getpid())
         with lab.recording() as seen:
-            found = await dataset.nearest("vec", vectors()[7], 10, columns=["id"], nprobes=2)
+            neighbours = await dataset.nearest("vec", vectors()[7], 10, columns=["id"], nprobes=2)
         assert seen.rounds == 4  # as without graphs
-        assert found["id"][0].as_py() == 7
+        assert neighbours["id"][0].as_py() == 7
         with lab.recording() as seen:
             await dataset.nearest("vec", vectors()[500], 10, columns=["_rowid"], nprobes=2)
         assert seen.records == []
@@ -164,10 +164,10 @@ async def test_64_searches_at_once_ask_for_as_much_as_one_of_64_queries(lab: Lab
     async with opened_on(lab, URI) as dataset:
         await dataset.nearest("vec", vectors()[7], 10, columns=["id"], nprobes=5)
         lab.config(waits_for=os.getpid())
-        asked = vectors()[100:164]
+        request = vectors()[100:164]
         with lab.recording() as seen:
             answers = await asyncio.gather(
-                *(dataset.nearest("vec", q, 10, columns=["id"], nprobes=20) for q in asked)
+                *(dataset.nearest("vec", q, 10, columns=["id"], nprobes=20) for q in request)
             )
         assert seen.rounds == 2
         assert [rows["id"][0].as_py() for rows in answers] == list(range(100, 164))
@@ -177,8 +177,10 @@ async def test_64_searches_at_once_ask_for_as_much_as_one_of_64_queries(lab: Lab
 async def test_a_search_that_compares_every_vector_reads_the_column_alone(lab: Lab) -> None:
     async with opened_on(lab, URI) as dataset:
         with lab.recording() as seen:
-            found = await dataset.nearest("vec", vectors()[7], 3, columns=["id"], use_index=False)
-        assert found["id"][0].as_py() == 7
+            neighbours = await dataset.nearest(
+                "vec", vectors()[7], 3, columns=["id"], use_index=False
+            )
+        assert neighbours["id"][0].as_py() == 7
         sent = seen.summary()["get_bytes"]
         assert sent < 1.1 * NUM_ROWS * DIM * 4
 

@@ -201,5 +201,5 @@ async def test_a_filter_after_a_search_may_name_the_distance_or_the_score(tmp_pa
     dataset = await alance.dataset(path)
     best = await dataset.search_text("blue", 50)
     least = sorted(best["_score"].to_pylist())[25]
-    kept = await dataset.search_text("blue", 50, prefilter=False, filter=f"_score > {least}")
-    assert kept["_score"].to_pylist() == [s for s in best["_score"].to_pylist() if s > least]
+    hits = await dataset.search_text("blue", 50, prefilter=False, filter=f"_score > {least}")
+    assert hits["_score"].to_pylist() == [s for s in best["_score"].to_pylist() if s > least]

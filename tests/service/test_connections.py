@@ -177,12 +177,12 @@ async def test_rows_with_an_unknown_outcome_are_sent_again_with_their_key(
     async with Service({"items": uri}, key="id", ingest=True, reload_s=0) as service:
         transport = httpx.ASGITransport(service.app)
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
-            asked: Any = {"json": {"rows": [{"id": 3}]}, "headers": {"idempotency-key": "a"}}
+            request: Any = {"json": {"rows": [{"id": 3}]}, "headers": {"idempotency-key": "a"}}
             monkeypatch.setattr(ServedTable, "append", lost)
-            answer = await client.post("/tables/items/rows", **asked)
+            answer = await client.post("/tables/items/rows", **request)
             error = {"error": "CommitStateUnknownError", "detail": "version 2: no answer"}
             assert (answer.status_code, answer.json()) == (500, error | UNKNOWN_OUTCOME)
             monkeypatch.setattr(ServedTable, "append", append)
-            answer = await client.post("/tables/items/rows", **asked)
+            answer = await client.post("/tables/items/rows", **request)
             assert answer.json() == {"version": 2, "new": not was_added}
     assert await (await alance.dataset(uri)).count_rows() == 3

@@ -146,8 +146,8 @@ async def test_a_row_that_is_answered_can_be_posted_back(folder: Path, url: str,
         columns = {"columns": f"id,{name}"}
         singly = [await client.get(f"/rows/{n}", params=columns) for n in range(NUM_ROWS)]
         rows = [answer.json()["row"] for answer in singly]
-        asked = {"columns": ["id", name], "filter": "id < 1000"}
-        assert (await client.post("/query", json=asked)).json()["rows"] == rows
+        request = {"columns": ["id", name], "filter": "id < 1000"}
+        assert (await client.post("/query", json=request)).json()["rows"] == rows
         new = [{**row, "id": first + row["id"]} for row in rows]
         answer = await client.post("/rows", json={"rows": new}, headers={"idempotency-key": name})
         assert answer.status_code == 201, answer.text
@@ -168,8 +168,8 @@ async def test_blobs_are_posted_as_bytes_and_their_descriptions_are_refused(
         assert answer.status_code == 400
         assert answer.json()["detail"].startswith("rows[0].x: {"), answer.text
         assert "expected the bytes of a blob in base64" in answer.json()["detail"]
-        asked = {"blob_handling": "all_binary"}
-        rows = (await client.post("/query", json=asked)).json()["rows"]
+        request = {"blob_handling": "all_binary"}
+        rows = (await client.post("/query", json=request)).json()["rows"]
         assert [row["x"] for row in rows] == ["YmxvYg==", "", None]
         rows = [{**row, "id": 100 + row["id"]} for row in rows]
         answer = await client.post("/rows", json={"rows": rows}, headers=key)

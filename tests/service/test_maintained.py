@@ -149,8 +149,8 @@ async def test_the_command_maintains_and_ends_by_a_signal(uri: str) -> None:
             await health(client, "num_steps", 3)
     finally:
         process.send_signal(signal.SIGTERM)
-        _, told = await asyncio.to_thread(process.communicate, None, 60)
-    assert (process.returncode, told) == (0, b"")
+        _, message = await asyncio.to_thread(process.communicate, None, 60)
+    assert (process.returncode, message) == (0, b"")
     assert (await (await alance.dataset(uri)).health()).num_fragments == 2
 
 

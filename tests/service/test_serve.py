@@ -24,7 +24,7 @@ import pytest
 import alance
 from alance.command import main
 from alance.serve import Bounds, Service
-from alance.serve.gate import ARROW, Gate
+from alance.serve.gate import ARROW_MEDIA_TYPE, Gate
 from tests.reference.waiting import until
 from tests.service.clients import client_of
 
@@ -42,7 +42,7 @@ ROWS = pa.table(
         "vector": pa.FixedSizeListArray.from_arrays(np.arange(500 * SIZE, dtype=np.float32), SIZE),
     }
 )
-TO = {"accept": ARROW}
+TO = {"accept": ARROW_MEDIA_TYPE}
 TYPE = {"content-type": "application/json"}
 
 
@@ -64,7 +64,7 @@ async def client(uri: str) -> AsyncIterator[httpx.AsyncClient]:
 
 
 def table_of(answer: httpx.Response) -> pa.Table:
-    assert answer.headers["content-type"] == ARROW, answer.text
+    assert answer.headers["content-type"] == ARROW_MEDIA_TYPE, answer.text
     return pa.ipc.open_stream(answer.content).read_all()
 
 
@@ -78,8 +78,8 @@ async def test_rows_by_key_are_found_by_values_of_any_type(client: httpx.AsyncCl
     assert answer.json()["row"] == {"id": 7, "vector": [28.0, 29.0, 30.0, 31.0]}
     answer = await client.get("/rows/7,word7 other", params={"column": "id,text", "columns": "id"})
     assert answer.json()["row"] == {"id": 7}
-    found = {"keys": [3, 1, 3], "columns": ["id"]}
-    assert (await client.post("/get", json=found)).json()["rows"] == [{"id": n} for n in (3, 1, 3)]
+    result = {"keys": [3, 1, 3], "columns": ["id"]}
+    assert (await client.post("/get", json=result)).json()["rows"] == [{"id": n} for n in (3, 1, 3)]
     rows = table_of(await client.post("/get", json={"keys": [8, 2]}, headers=TO))
     assert rows.equals(ROWS.drop_columns(["vector"]).take([8, 2]))
     answer = await client.post("/get", json={"keys": [1, 5000]})
@@ -151,13 +151,13 @@ async def test_queries_answer_as_pylance(client: httpx.AsyncClient, uri: str) ->
 
 async def test_searches_by_vector_words_and_both(client: httpx.AsyncClient) -> None:
     vector = [28.0, 29.0, 30.0, 31.0]
-    asked = {"vector": vector, "k": 2, "columns": ["id"], "filter": "id < 8"}
-    rows = (await client.post("/nearest", json=asked)).json()["rows"]
+    requests = {"vector": vector, "k": 2, "columns": ["id"], "filter": "id < 8"}
+    rows = (await client.post("/nearest", json=requests)).json()["rows"]
     assert rows == [{"id": 7, "_distance": 0.0}, {"id": 6, "_distance": 64.0}]
     rows = (await client.post("/text", json={"query": "word7", "k": 100})).json()["rows"]
     assert [row["id"] for row in rows] == list(range(7, 500, 50))
-    both = {"text": "word7", "vector": vector, "k": 1, "columns": ["id"]}
-    (row,) = (await client.post("/search", json=both)).json()["rows"]
+    pair = {"text": "word7", "vector": vector, "k": 1, "columns": ["id"]}
+    (row,) = (await client.post("/search", json=pair)).json()["rows"]
     assert row["id"] == 7
 
 
@@ -179,7 +179,7 @@ async def test_rows_are_added_once_as_json_or_arrow(client: httpx.AsyncClient, u
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, new.schema) as writer:
         writer.write(new)
-    headers = {"idempotency-key": "a", "content-type": ARROW}
+    headers = {"idempotency-key": "a", "content-type": ARROW_MEDIA_TYPE}
     for status in (201, 200):
         answer = await client.post("/rows", content=sink.getvalue().to_pybytes(), headers=headers)
         assert answer.status_code == status, answer.text
@@ -246,8 +246,8 @@ async def test_other_refusals_have_statuses_of_their_own(client: httpx.AsyncClie
     assert (await post("/rows", json={"rows": [{"id": 1}]})).status_code == 400
     listed = (await client.get(f"{root}/tables")).json()["tables"]
     assert [(table["name"], table["version"]) for table in listed] == [("items", 2)]
-    told = (await client.get(f"{root}/tables/items")).json()
-    assert (told["rows"], told["columns"][0]) == (500, {"name": "id", "type": "int64"})
+    message = (await client.get(f"{root}/tables/items")).json()
+    assert (message["rows"], message["columns"][0]) == (500, {"name": "id", "type": "int64"})
     assert (
         'requests_total{verb="query",status="415"} 1' in (await client.get(f"{root}/metrics")).text
     )
@@ -286,7 +286,7 @@ async def request(gate: Gate, *, gone: asyncio.Event | None = None, body: bytes 
     async def send(message: Any) -> None:
         sent.append(message)
 
-    headers = [(b"content-type", ARROW.encode())]
+    headers = [(b"content-type", ARROW_MEDIA_TYPE.encode())]
     scope = {"type": "http", "method": "POST", "path": "/tables/t/query", "headers": headers}
     await gate(scope, receive, send)
     return sent
@@ -346,10 +346,10 @@ async def test_a_caller_that_leaves_frees_its_place_and_time_ends_the_others() -
 
 async def query(service: Service, see: Callable[[bytes], None]) -> None:
     """Ask for all rows of the table `items`; each part of the answer's body is seen as it comes."""
-    asked = [{"type": "http.request", "body": b"{}", "more_body": False}]
+    requests = [{"type": "http.request", "body": b"{}", "more_body": False}]
 
     async def receive() -> Any:
-        return asked.pop() if asked else await asyncio.Event().wait()
+        return requests.pop() if requests else await asyncio.Event().wait()
 
     async def send(message: Any) -> None:
         if message["type"] == "http.response.body":
@@ -431,8 +431,8 @@ async def test_the_command_serves_several_tables_with_a_token_until_it_is_told(
             assert status == 404
     finally:
         process.send_signal(signal.SIGTERM)
-        _, told = await asyncio.to_thread(process.communicate, None, 60)
-    assert (process.returncode, told) == (0, b"")
+        _, message = await asyncio.to_thread(process.communicate, None, 60)
+    assert (process.returncode, message) == (0, b"")
 
 
 async def test_the_head_of_a_request_is_bounded_whatever_else_is_installed(
@@ -453,8 +453,8 @@ async def test_the_head_of_a_request_is_bounded_whatever_else_is_installed(
         writer.close()
     finally:
         process.send_signal(signal.SIGTERM)
-        _, told = await asyncio.to_thread(process.communicate, None, 60)
-    assert (process.returncode, told.split()[0]) == (0, b"WARNING:")
+        _, message = await asyncio.to_thread(process.communicate, None, 60)
+    assert (process.returncode, message.split()[0]) == (0, b"WARNING:")
 
 
 def num_sockets(pid: int) -> int:
@@ -476,8 +476,8 @@ async def test_a_connection_that_is_not_read_is_ended(tmp_path: Path) -> None:
             await until(lambda: num_sockets(process.pid) == before)
     finally:
         process.send_signal(signal.SIGTERM)
-        _, told = await asyncio.to_thread(process.communicate, None, 60)
-    assert (process.returncode, b"left after 1.0 s" in told) == (0, True)
+        _, message = await asyncio.to_thread(process.communicate, None, 60)
+    assert (process.returncode, b"left after 1.0 s" in message) == (0, True)
 
 
 @pytest.mark.parametrize("num_versions", [1, 2, 3])

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from alance.serve import Bounds, Service
-from alance.serve.gate import ARROW
+from alance.serve.gate import ARROW_MEDIA_TYPE
 from tests.service.clients import client_of
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ async def test_rows_whose_texts_would_lie_outside_of_the_body_are_refused(
     whole = struct.pack("<3i", 0, 20, 33)
     assert stream.count(whole) == 1
     damaged = stream.replace(whole, struct.pack("<3i", *ends))
-    headers = {"content-type": ARROW, "idempotency-key": "x"}
+    headers = {"content-type": ARROW_MEDIA_TYPE, "idempotency-key": "x"}
     answer = await client.post("/rows", content=damaged, headers=headers)
     assert (answer.status_code, answer.json()["error"]) == (400, "InvalidInputError")
     assert (await client.post("/count")).json() == {"version": 1, "rows": 2}
@@ -72,7 +72,7 @@ async def test_rows_whose_texts_would_lie_outside_of_the_body_are_refused(
 
 async def test_names_that_are_no_text_are_refused(client: httpx.AsyncClient) -> None:
     stream = stream_of(pa.record_batch({"id": [7], "other": ["x"]})).replace(b"other", b"oth\xffr")
-    headers = {"content-type": ARROW, "idempotency-key": "x"}
+    headers = {"content-type": ARROW_MEDIA_TYPE, "idempotency-key": "x"}
     answer = await client.post("/rows", content=stream, headers=headers)
     assert (answer.status_code, answer.json()["error"]) == (400, "InvalidInputError")
 
@@ -90,7 +90,7 @@ BOMBS = {
 async def test_few_bytes_that_stand_for_many_are_refused(
     client: httpx.AsyncClient, told: str
 ) -> None:
-    headers = {"content-type": ARROW, "idempotency-key": "x"}
+    headers = {"content-type": ARROW_MEDIA_TYPE, "idempotency-key": "x"}
     answer = await client.post("/rows", content=BOMBS[told], headers=headers)
     assert answer.status_code == 400
     assert told in answer.json()["detail"]
@@ -119,7 +119,9 @@ async def test_numbers_beyond_all_bounds_are_a_callers_mistake(
     assert (answer.status_code, answer.json()["error"]) == (400, "InvalidInputError"), answer.text
 
 
-@pytest.mark.parametrize("kind", [ARROW, f"{ARROW}; x=1", ARROW.upper()])
+@pytest.mark.parametrize(
+    "kind", [ARROW_MEDIA_TYPE, f"{ARROW_MEDIA_TYPE}; x=1", ARROW_MEDIA_TYPE.upper()]
+)
 async def test_json_is_not_read_of_a_body_that_says_it_is_arrow(
     client: httpx.AsyncClient, kind: str
 ) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from alance.errors import CommitConflictError
 from alance.format.proto import table_pb2, transaction_pb2
 from alance.format.table.changes.conflicts import Rebased
-from alance.format.table.manifest import FOOTER, LENGTH, MAGIC, Manifest
+from alance.format.table.manifest import MANIFEST_FOOTER, MANIFEST_MAGIC, SECTION_LENGTH, Manifest
 from alance.format.table.naming import transaction_name
 from alance.format.table.transaction import Transaction
 
@@ -68,6 +68,8 @@ class AppendRules:
         inline = self.transaction_bytes(transaction)
         message.transaction_section = 0
         body = message.SerializeToString()
-        start = LENGTH.size + len(inline)
-        footer = FOOTER.pack(start, 0, 2, MAGIC)
-        return b"".join((LENGTH.pack(len(inline)), inline, LENGTH.pack(len(body)), body, footer))
+        start = SECTION_LENGTH.size + len(inline)
+        footer = MANIFEST_FOOTER.pack(start, 0, 2, MANIFEST_MAGIC)
+        return b"".join(
+            (SECTION_LENGTH.pack(len(inline)), inline, SECTION_LENGTH.pack(len(body)), body, footer)
+        )

@@ -209,7 +209,7 @@ class Play:
         in_doubt = False  # of an attempt that crashed, a put may still be under way
         while True:
             try:
-                made = await self._attempt(transaction, base)
+                result = await self._attempt(transaction, base)
             except CommitConflictError:
                 story.failed.add(uuid)
                 return None
@@ -220,11 +220,11 @@ class Play:
                 return None
             except CommitStateUnknownError:
                 story.unknown += 1
-                made = None
+                result = None
             in_doubt = True
-            if made is not None:
-                story.told[uuid] = made.version
-                return made
+            if result is not None:
+                story.told[uuid] = result.version
+                return result
             if self.dice.random() >= self.settings.repeat:
                 story.open.add(uuid)
                 return None
@@ -255,8 +255,8 @@ class Play:
 
     def _check(self) -> None:
         names = [name.partition("_versions/")[2] for name in self.model.objects]
-        found = attached(name for name in names if name)
-        versions = {parsed.version: name for name, parsed in found.items()}
+        result = attached(name for name in names if name)
+        versions = {parsed.version: name for name, parsed in result.items()}
         _expect(sorted(versions) == [*range(1, len(versions) + 1)], f"versions {sorted(versions)}")
         paths: list[str] = []
         by_uuid: dict[str, int] = {}

@@ -26,15 +26,15 @@ class ModelRows:
     async def get(self, table: str, version: int) -> Entry | None:
         """A version of a table."""
         await self._read(table)
-        found = self._rows.get((table, version))
+        row = self._rows.get((table, version))
         await self._client.travel()
-        return found
+        return row
 
     async def get_latest(self, table: str) -> Entry | None:
         """The version with the highest number."""
         await self._read(table)
-        found = [version for name, version in self._rows if name == table]
-        newest = self._rows[table, max(found)] if found else None
+        versions = [version for name, version in self._rows if name == table]
+        newest = self._rows[table, max(versions)] if versions else None
         await self._client.travel()
         return newest
 

@@ -173,13 +173,13 @@ class ModelClient:
     async def get(self, path: str, *, e_tag: str | None = None) -> memoryview:
         """Read, whatever its tag."""
         await self.travel()
-        found = self.model.objects.get(path)
+        row = self.model.objects.get(path)
         await self.travel()
         if self.happens(self.model.faults.refused):
             raise self.failure(path, "refused")
-        if found is None:
+        if row is None:
             raise NotFoundError(f"{ROOT}{path}: no such object")
-        return memoryview(found)
+        return memoryview(row)
 
     async def size(self, path: str) -> int:
         """Bytes of the object."""
@@ -189,8 +189,8 @@ class ModelClient:
         self, path: str, num_bytes: int, *, size: int | None = None
     ) -> tuple[memoryview, int]:
         """The last bytes."""
-        found = await self.get(path)
-        return found[max(0, len(found) - num_bytes) :], len(found)
+        row = await self.get(path)
+        return row[max(0, len(row) - num_bytes) :], len(row)
 
     def read_now(self, path: str, ranges: Sequence[Span]) -> None:
         """None: it must travel."""
@@ -199,8 +199,8 @@ class ModelClient:
         """Ranges of an object."""
 
         async def read() -> Sequence[memoryview]:
-            found = await self.get(path)
-            return [found[start:stop] for start, stop in ranges]
+            row = await self.get(path)
+            return [row[start:stop] for start, stop in ranges]
 
         return asyncio.ensure_future(read())
 
@@ -247,12 +247,12 @@ class ModelClient:
     ) -> AsyncIterator[ObjectMeta]:
         """Objects under a folder, as they are when the request arrives."""
         await self.travel()
-        found = [(path, len(body)) for path, body in self.model.objects.items()]
+        values = [(path, len(body)) for path, body in self.model.objects.items()]
         await self.travel()
         if self.happens(self.model.faults.refused):
             raise self.failure(prefix, "refused")
         if self.profile.lists_in_order:
-            found.sort()
-        for path, num_bytes in found:
+            values.sort()
+        for path, num_bytes in values:
             if path.startswith(prefix + "/") and (start_after is None or path > start_after):
                 yield ObjectMeta(path, num_bytes, None, None)

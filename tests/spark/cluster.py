@@ -78,13 +78,13 @@ def packed(folder: Path) -> str:
 
 def environment(**more: str) -> dict[str, str]:
     """Of a process of Spark: what this one has, but what it tells of Python's packages."""
-    kept = {
+    by_name = {
         name: value
         for name, value in os.environ.items()
         if not name.startswith(("PYSPARK", "PYTHONPATH", "SPARK", "VIRTUAL_ENV"))
     }
     return {
-        **kept,
+        **by_name,
         "JAVA_HOME": str(find_java()),
         "SPARK_HOME": str(spark_home()),
         "SPARK_LOCAL_IP": "127.0.0.1",

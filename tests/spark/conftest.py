@@ -58,7 +58,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     folder = tmp_path_factory.mktemp("spark")
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ.setdefault("SPARK_LOCAL_HOSTNAME", "localhost")
-    made = session(
+    result = session(
         "alance tests",
         master="local[2,2]",
         conf={
@@ -73,9 +73,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         },
         warehouse=str(folder / "lake"),
     )
-    made.sparkContext.setLogLevel("OFF")
-    yield made
-    made.stop()
+    result.sparkContext.setLogLevel("OFF")
+    yield result
+    result.stop()
 
 
 @pytest.fixture(autouse=True)

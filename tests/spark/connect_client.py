@@ -54,10 +54,10 @@ def by_path(spark: SparkSession, folder: Path) -> dict[str, Any]:
     batches = alance.spark.map_batches(spark, uri, iter, "id long", columns=["id"])
     seen["mapped"] = batches.count()
     merged = jobs.merge(spark, uri, spark.range(5), ["id"])
-    told: list[alance.Progress] = []
-    built = jobs.build_index(spark, uri, "k", on_progress=told.append)
+    progress: list[alance.Progress] = []
+    built = jobs.build_index(spark, uri, "k", on_progress=progress.append)
     seen["jobs"] = [merged.counts["rows_updated"], built.counts["rows"]]
-    seen["progress"] = [told[-1].stage, told[-1].done, told[-1].total]
+    seen["progress"] = [progress[-1].stage, progress[-1].done, progress[-1].total]
     seen["parallelism"] = parallelism_of(spark)
     seen["no table"] = refused(lambda: spark.read.format("alance").load(uri + "-").count())
     seen["no column"] = refused(lambda: alance.spark.read(spark, uri, columns=["x"]).count())

@@ -45,9 +45,9 @@ def source_of(method: str, kind: type) -> type[AlanceSource]:
             return "alance_killed"
 
     def writer(self, schema, overwrite):
-        made = getattr(AlanceSource, method)(self, schema, overwrite)
-        made.__class__ = kind
-        return made
+        result = getattr(AlanceSource, method)(self, schema, overwrite)
+        result.__class__ = kind
+        return result
 
     setattr(Source, method, writer)
     return Source

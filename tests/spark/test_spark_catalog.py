@@ -163,9 +163,9 @@ def test_versions_by_number_tag_time_and_branch(spark, lake):
     spark.sql(f"INSERT INTO {branch} VALUES (9)")
     assert rows_of(spark, "SELECT max(id) FROM lance.t VERSION AS OF 'dev'") == [(9,)]
     assert rows_of(spark, "SELECT max(id) FROM lance.t") == [(2,)]
-    for asked, says in (("VERSION AS OF 9", "no version 9"), ("VERSION AS OF 'x'", "no tag 'x'")):
+    for request, says in (("VERSION AS OF 9", "no version 9"), ("VERSION AS OF 'x'", "no tag 'x'")):
         with pytest.raises(AnalysisException, match=says):
-            spark.sql(f"SELECT * FROM lance.t {asked}")
+            spark.sql(f"SELECT * FROM lance.t {request}")
     with pytest.raises(AnalysisException, match="no version from before 2020"):
         spark.sql("SELECT * FROM lance.t TIMESTAMP AS OF '2020-01-01'")
     spark.sql("CALL lance.system.restore(table => 't', version => 'first')")

@@ -91,9 +91,9 @@ def test_tables_of_sql_are_changed_on_the_executors(run):
 
 def test_a_job_spreads_its_tasks_over_the_executors(run):
     assert run.seen["indexed"]["tasks"] >= 4
-    found = sync.dataset(str(run.lake / "items.lance")).scanner(filter="k = 200")
-    assert "index k_idx" in str(found.explain())
-    assert found.to_table().num_rows == 11
+    scanner = sync.dataset(str(run.lake / "items.lance")).scanner(filter="k = 200")
+    assert "index k_idx" in str(scanner.explain())
+    assert scanner.to_table().num_rows == 11
 
 
 def test_an_executor_killed_while_it_reads_and_writes_loses_and_repeats_no_row(run):

@@ -148,14 +148,14 @@ def test_filters_keep_the_rows_that_spark_would(spark, kinds):
         part = frame.where(predicate).select(F.lit(number).alias("number"), "id")
         union = part if union is None else union.union(part)
     assert union is not None
-    kept: dict[int, set[int]] = {number: set() for number in range(len(several))}
+    entries: dict[int, set[int]] = {number: set() for number in range(len(several))}
     for row in union.collect():
-        kept[row.number].add(row.id)
+        entries[row.number].add(row.id)
     assert plan_of(union).count(" Filter ") < len(several) * 0.8
     answers = memory.select("id", *several).collect()
     for number, predicate in enumerate(several):
         expected = {row[0] for row in answers if row[number + 1]}
-        assert kept[number] == expected, str(predicate)
+        assert entries[number] == expected, str(predicate)
 
 
 @pytest.mark.parametrize(
@@ -178,9 +178,9 @@ def test_filters_keep_the_rows_that_spark_would(spark, kinds):
 )
 def test_what_is_taken_over(kinds, text, is_pushed):
     frame, memory = kinds
-    asked = frame.where(text)
-    assert (" Filter " not in plan_of(asked)) == is_pushed
-    assert asked.count() == memory.where(text).count()
+    request = frame.where(text)
+    assert (" Filter " not in plan_of(request)) == is_pushed
+    assert request.count() == memory.where(text).count()
 
 
 def test_counts_least_and_greatest_values(kinds):
@@ -190,9 +190,9 @@ def test_counts_least_and_greatest_values(kinds):
     assert counted.collect()[0][0] == 40
     names = ["tiny", "small", "whole", "text", "day", "price", "moment", "clock", "fine"]
     aggregates = [fn(name) for name in names for fn in (F.min, F.max, F.count)]
-    asked = frame.where("id > 3").agg(F.count("*"), *aggregates)
-    assert "count(*)" in plan_of(asked)
-    assert asked.collect() == memory.where("id > 3").agg(F.count("*"), *aggregates).collect()
+    request = frame.where("id > 3").agg(F.count("*"), *aggregates)
+    assert "count(*)" in plan_of(request)
+    assert request.collect() == memory.where("id > 3").agg(F.count("*"), *aggregates).collect()
     nothing = frame.where("id > 99").agg(F.count("*"), F.min("tiny"))
     assert [tuple(row) for row in nothing.collect()] == [(0, None)]
     assert frame.agg(F.max("double"), F.max("float")).collect()[0][0] is not None
@@ -234,9 +234,9 @@ def test_first_rows_in_an_order_are_those_of_spark(spark, kinds):
             parts.append(part.select(F.lit(number).alias("number"), names.alias("keys")))
         return functools.reduce(lambda a, b: a.union(b), parts)
 
-    asked = firsts(frame)
-    assert plan_of(asked).count(" by: [") >= 25
-    assert sorted(map(tuple, asked.collect())) == sorted(map(tuple, firsts(memory).collect()))
+    request = firsts(frame)
+    assert plan_of(request).count(" by: [") >= 25
+    assert sorted(map(tuple, request.collect())) == sorted(map(tuple, firsts(memory).collect()))
 
 
 @pytest.mark.parametrize(
@@ -250,8 +250,8 @@ def test_first_rows_in_an_order_are_those_of_spark(spark, kinds):
 )
 def test_which_orders_are_taken_over(spark, kinds, order, is_pushed):
     kinds[0].createOrReplaceTempView("kinds")
-    asked = spark.sql(f"SELECT id, text FROM kinds WHERE tiny > -1 ORDER BY {order} LIMIT 3")
-    assert (", first 3 by: [" in plan_of(asked)) == is_pushed
+    rows = spark.sql(f"SELECT id, text FROM kinds WHERE tiny > -1 ORDER BY {order} LIMIT 3")
+    assert (", first 3 by: [" in plan_of(rows)) == is_pushed
     many = spark.sql(f"SELECT id FROM kinds ORDER BY {order} LIMIT 20000")
     rest = spark.sql(f"SELECT id FROM kinds WHERE length(text) = 1 ORDER BY {order} LIMIT 3")
     assert " by: [" not in plan_of(many) + plan_of(rest)
@@ -286,9 +286,9 @@ def test_only_columns_of_the_query_are_read(spark, table):
 def test_first_rows_are_read_of_the_columns_of_their_order_first(spark, table):
     """Of 4 MB of a wide column one row is read, by each task."""
     frame = spark.read.format("alance").load(table)
-    asked = frame.orderBy(F.desc("id")).limit(2)
-    assert [row.id for row in asked.collect()] == [NUM_ROWS - 1, NUM_ROWS - 2]
-    scan = asked._jdf.queryExecution().executedPlan().collectLeaves().head()
+    request = frame.orderBy(F.desc("id")).limit(2)
+    assert [row.id for row in request.collect()] == [NUM_ROWS - 1, NUM_ROWS - 2]
+    scan = request._jdf.queryExecution().executedPlan().collectLeaves().head()
     assert scan.metrics().apply("numOutputRows").value() <= 4
 
 
@@ -323,8 +323,8 @@ def test_keys_of_a_join_s_filtered_side_are_a_filter_of_the_scan(spark, table, k
     frame = spark.read.format("alance").load(table)
     name = "id" if isinstance(keys[0], int) else "text"
     others = [-1] if isinstance(keys[0], int) else ["-"]
-    kept, left_out = ([(key, flag) for key in part] for part, flag in ((keys, 1), (others, 0)))
-    side = spark.createDataFrame(kept + left_out, [name, "flag"]).where("flag + 0 = 1")
+    retained, left_out = ([(key, flag) for key in part] for part, flag in ((keys, 1), (others, 0)))
+    side = spark.createDataFrame(retained + left_out, [name, "flag"]).where("flag + 0 = 1")
     spark.conf.set("spark.sql.adaptive.enabled", "false")  # whose plans hide their leaves
     joined = frame.join(F.broadcast(side), name)
     assert "RuntimeFilters: [dynamicpruningexpression" in plan_of(joined)
@@ -338,9 +338,9 @@ def test_a_filter_of_a_running_query_is_of_its_own_scan_alone(spark, table):
     side = spark.createDataFrame([(3, 1), (-1, 0)], ["id", "flag"]).where("flag + 0 = 1")
     spark.conf.set("spark.sql.adaptive.enabled", "false")
     joined = frame.join(F.broadcast(side), "id").select(frame.id)
-    both = joined.union(frame.select("id")).union(joined)
-    assert "RuntimeFilters: [dynamicpruningexpression" in plan_of(both)
-    assert both.count() == 1 + frame.count() + 1
+    pair = joined.union(frame.select("id")).union(joined)
+    assert "RuntimeFilters: [dynamicpruningexpression" in plan_of(pair)
+    assert pair.count() == 1 + frame.count() + 1
 
 
 def test_errors_of_tasks_have_their_text(spark, tmp_path):
@@ -383,11 +383,11 @@ def nested(tmp_path_factory) -> str:
 )
 def test_only_the_members_that_a_query_uses_are_read(spark, nested, columns, schema):
     frame = spark.read.format("alance").load(nested)
-    asked = frame.where("s.x > 40 or s is null").orderBy("id").selectExpr(*columns)
-    scanned = asked._jdf.queryExecution().optimizedPlan().collectLeaves().head().schema()
+    request = frame.where("s.x > 40 or s is null").orderBy("id").selectExpr(*columns)
+    scanned = request._jdf.queryExecution().optimizedPlan().collectLeaves().head().schema()
     assert schema in scanned.catalogString()
     pruning = "spark.sql.optimizer.nestedSchemaPruning.enabled"
-    rows = asked.collect()
+    rows = request.collect()
     spark.conf.set(pruning, "false")
     try:
         whole = spark.read.format("alance").load(nested)
@@ -418,10 +418,10 @@ def test_least_and_greatest_values_by_statistics_are_those_of_spark(spark, tmp_p
     frame = spark.read.format("alance").load(uri)
     names = [name for name in ENDS if name not in ("double", "float")]
     aggregates = [fn(name) for name in names for fn in (F.min, F.max, F.count)]
-    asked = frame.agg(F.count("*"), *aggregates)
-    assert "min(day)" in plan_of(asked).split("BatchScan")[1]
+    request = frame.agg(F.count("*"), *aggregates)
+    assert "min(day)" in plan_of(request).split("BatchScan")[1]
     plain = frame.where("length(text) >= 0 or text is null")
-    assert asked.collect() == plain.agg(F.count("*"), *aggregates).collect()
+    assert request.collect() == plain.agg(F.count("*"), *aggregates).collect()
     floats = [fn(name) for name in ("double", "float") for fn in (F.min, F.max)]
     assert str(frame.agg(*floats).collect()) == str(plain.agg(*floats).collect())
 
@@ -482,10 +482,10 @@ def test_a_task_that_waits_for_a_python_that_does_not_start_is_cancelled(
     assert rows.count() == 20
 
 
-def end_process(told: Path) -> None:
+def end_process(path: Path) -> None:
     """Kill the process whose id a file has, and wait until it is gone; the file goes, too."""
-    pid = int(told.read_text())
-    told.unlink()
+    pid = int(path.read_text())
+    path.unlink()
     os.kill(pid, signal.SIGKILL)
     while Path(f"/proc/{pid}").exists():
         time.sleep(POLL_S)

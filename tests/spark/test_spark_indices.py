@@ -31,8 +31,8 @@ def uri(tmp_path) -> str:
     rows = pa.table(
         {
             "id": pa.array(range(5000), pa.int64()),
-            "k": pa.array([None if one % 13 == 0 else one * 37 % 500 for one in range(5000)]),
-            "s": pa.array([None if one % 11 == 0 else f"v{one % 20}" for one in range(5000)]),
+            "k": pa.array([None if index % 13 == 0 else index * 37 % 500 for index in range(5000)]),
+            "s": pa.array([None if index % 11 == 0 else f"v{index % 20}" for index in range(5000)]),
         }
     )
     uri = str(tmp_path / "table")
@@ -46,7 +46,7 @@ def agree(uri: str) -> None:
     theirs, ours = lance.dataset(uri), sync.dataset(uri)
     theirs.validate()
     for condition in FILTERS:
-        found = [
+        ordereds = [
             sorted(
                 theirs.scanner(["id"], filter=condition, use_scalar_index=used)
                 .to_table()["id"]
@@ -54,8 +54,8 @@ def agree(uri: str) -> None:
             )
             for used in (True, False)
         ]
-        found.append(sorted(ours.to_table(["id"], filter=condition)["id"].to_pylist()))
-        assert found[0] == found[1] == found[2], condition
+        ordereds.append(sorted(ours.to_table(["id"], filter=condition)["id"].to_pylist()))
+        assert ordereds[0] == ordereds[1] == ordereds[2], condition
 
 
 def runs_of(folder: Path) -> list[str]:
@@ -90,7 +90,7 @@ def test_tasks_that_fail_and_die_are_run_again(spark, uri, tmp_path, monkeypatch
     execute, marks = indexing.executed, str(tmp_path)
 
     def failing(version, task):
-        made = execute(version, task)
+        merged = execute(version, task)
         first = task.fragments[0].id
         mark = f"{marks}/{'killed' if first else 'failed'}"
         if first in (0, 3) and not os.path.exists(mark):
@@ -98,7 +98,7 @@ def test_tasks_that_fail_and_die_are_run_again(spark, uri, tmp_path, monkeypatch
             if first == 3:
                 os.kill(os.getpid(), signal.SIGKILL)
             raise ValueError("failed once")
-        return made
+        return merged
 
     monkeypatch.setattr(indexing, "executed", failing)
     done = jobs.build_index(spark, uri, "k", task_bytes=1)
@@ -118,11 +118,11 @@ def test_ranges_of_values_are_merged_by_tasks_of_which_one_dies(spark, tmp_path,
     lance.write_dataset(pa.table({"k": values // 3}), uri, max_rows_per_file=20_000)
 
     def failing(version, part):
-        made = merge_range(version, part)
+        result = merge_range(version, part)
         if part.number == 1 and not os.path.exists(mark):
             open(mark, "w").close()
             os.kill(os.getpid(), signal.SIGKILL)
-        return made
+        return result
 
     monkeypatch.setattr(indexing, "_merged", failing)
     done = jobs.build_index(spark, uri, "k", kind, task_bytes=1, range_bytes=120_000)
@@ -189,8 +189,8 @@ def test_a_driver_that_dies_before_the_commit(spark, uri, tmp_path, monkeypatch)
     assert done.version == 3
     agree(uri)
     sync.dataset(uri).cleanup_old_versions(older_than=timedelta(0), delete_unverified=True)
-    left = [path for path in (tmp_path / "table" / "_indices").rglob("*") if path.is_file()]
-    assert sorted(path.name for path in left) == ["page_data.lance", "page_lookup.lance"]
+    paths = [path for path in (tmp_path / "table" / "_indices").rglob("*") if path.is_file()]
+    assert sorted(path.name for path in paths) == ["page_data.lance", "page_lookup.lance"]
     agree(uri)
 
 
@@ -201,10 +201,10 @@ def test_others_compact_meanwhile(spark, uri, tmp_path, monkeypatch):
     async def later(dataset_of_plan, *arguments, **options):
         if not others:
             dataset = await alance.dataset(uri)
-            made = await dataset.optimize.compact_files(
+            compacted = await dataset.optimize.compact_files(
                 target_rows_per_fragment=1800, excluded_fragment_ids=[2, 3, 4]
             )
-            others.append(made.version)
+            others.append(compacted.version)
         return await ranges(dataset_of_plan, *arguments, **options)
 
     monkeypatch.setattr(indexing.IndexBuild, "ranges", later)
@@ -214,7 +214,9 @@ def test_others_compact_meanwhile(spark, uri, tmp_path, monkeypatch):
     assert runs_of(tmp_path) == []
     agree(uri)
     (index,) = sync.dataset(uri).list_indices()
-    assert index["fragment_ids"] == {one.fragment_id for one in lance.dataset(uri).get_fragments()}
+    assert index["fragment_ids"] == {
+        fragment.fragment_id for fragment in lance.dataset(uri).get_fragments()
+    }
 
 
 def test_an_index_of_vectors(spark, tmp_path):
@@ -226,8 +228,10 @@ def test_an_index_of_vectors(spark, tmp_path):
     done = jobs.build_index(spark, uri, "v", "IVF_PQ", task_bytes=1, vectors=options)
     assert (done.counts["tasks"], done.counts["rows"]) == (3 + 1, 3000)
     assert lance.dataset(uri).stats.index_stats("v_idx")["num_unindexed_rows"] == 0
-    asked = {"column": "v", "q": values[7], "k": 1, "nprobes": 4, "refine_factor": 20}
-    assert lance.dataset(uri).to_table(["id", "_distance"], nearest=asked)["id"].to_pylist() == [7]
+    request = {"column": "v", "q": values[7], "k": 1, "nprobes": 4, "refine_factor": 20}
+    assert lance.dataset(uri).to_table(["id", "_distance"], nearest=request)["id"].to_pylist() == [
+        7
+    ]
     assert runs_of(tmp_path) == []
 
 
@@ -242,8 +246,10 @@ def test_graphs_are_linked_by_tasks(spark, tmp_path):
     done = jobs.build_index(spark, uri, "v", "IVF_HNSW_FLAT", **more)
     assert (done.counts["tasks"], done.counts["rows"]) == (2 + 3 + 1, len(values))
     assert lance.dataset(uri).stats.index_stats("v_idx")["num_unindexed_rows"] == 0
-    asked = {"column": "v", "q": values[7], "k": 1, "nprobes": 24, "ef": 50}
-    assert lance.dataset(uri).to_table(["id", "_distance"], nearest=asked)["id"].to_pylist() == [7]
+    request = {"column": "v", "q": values[7], "k": 1, "nprobes": 24, "ef": 50}
+    assert lance.dataset(uri).to_table(["id", "_distance"], nearest=request)["id"].to_pylist() == [
+        7
+    ]
     assert runs_of(tmp_path) == []
 
 
@@ -252,9 +258,9 @@ def test_an_index_of_texts(spark, uri, tmp_path, capsys):
     expected = lance.dataset(uri).to_table(["id"], filter="s = 'v3'")["id"].to_pylist()
     done = jobs.build_index(spark, uri, "s", "INVERTED", task_bytes=1, texts={"stem": False})
     assert (done.counts["tasks"], done.counts["rows"]) == (5 + 1, lance.dataset(uri).count_rows())
-    found = sync.dataset(uri).search_text("v3", 1000, columns=["id"])["id"].to_pylist()
+    ids = sync.dataset(uri).search_text("v3", 1000, columns=["id"])["id"].to_pylist()
     theirs = lance.dataset(uri).to_table(["id", "_score"], full_text_query="v3")
-    assert sorted(found) == sorted(theirs["id"].to_pylist()) == sorted(expected)
+    assert sorted(ids) == sorted(theirs["id"].to_pylist()) == sorted(expected)
     assert lance.dataset(uri).stats.index_stats("s_idx")["num_unindexed_rows"] == 0
     folders = list((tmp_path / "table" / "_indices").iterdir())
     assert [len(list(folder.iterdir())) for folder in folders] == [5 * 3 + 1]

@@ -23,7 +23,7 @@ def rows(start: int, stop: int, factor: int = 1) -> pa.Table:
     return pa.table(
         {
             "id": pa.array(range(start, stop), pa.int64()),
-            "value": pa.array([one * factor for one in range(start, stop)], pa.int64()),
+            "value": pa.array([index * factor for index in range(start, stop)], pa.int64()),
         }
     )
 
@@ -43,12 +43,12 @@ def test_ingest_sorted_and_export(spark, tmp_path):
         spark, f"{tmp_path}/in", uri, sort_by=["-k", "id"], target_bytes=20_000,
         columns=["id", "k", "id * 2 as twice"], stable_row_ids=True, on_progress=seen.append,
     )  # fmt: skip
-    found = lance.dataset(uri)
+    dataset = lance.dataset(uri)
     assert (done.counts["rows"], done.version) == (5000, 1)
-    assert done.counts["fragments"] == len(found.get_fragments()) > 1
-    table = found.to_table().to_pylist()
-    assert table == sorted(table, key=lambda one: (-one["k"], one["id"]))
-    assert all(one["twice"] == 2 * one["id"] for one in table)
+    assert done.counts["fragments"] == len(dataset.get_fragments()) > 1
+    table = dataset.to_table().to_pylist()
+    assert table == sorted(table, key=lambda entry: (-entry["k"], entry["id"]))
+    assert all(item["twice"] == 2 * item["id"] for item in table)
     jobs.export(spark, uri, f"{tmp_path}/out", columns=["id"], filter="k = 3")
     assert spark.read.parquet(f"{tmp_path}/out").count() == len(range(3, 5000, 7))
 
@@ -74,11 +74,11 @@ def test_backfill_sql_and_function(spark, uri):
 
     schema = pa.schema([pa.field("v", pa.list_(pa.float32(), 2))])
     jobs.backfill(spark, uri, vectors, schema=schema, read_columns=["id"])
-    found = lance.dataset(uri)
-    found.validate()
-    for one in found.to_table().to_pylist():
-        assert one["twice"] == 2 * one["id"]
-        assert one["v"] == [one["id"], one["id"] + 1]
+    dataset = lance.dataset(uri)
+    dataset.validate()
+    for row in dataset.to_table().to_pylist():
+        assert row["twice"] == 2 * row["id"]
+        assert row["v"] == [row["id"], row["id"] + 1]
 
 
 def test_backfill_goes_on_where_it_was(spark, uri, tmp_path):
@@ -115,24 +115,24 @@ def test_delete_by_predicate_and_keys(spark, uri):
     done = jobs.delete(spark, uri, keys=keys, on=["id"])
     assert done.counts["rows"] == len(range(500, 1000, 3))
     gone = {*range(240, 260), *range(500, 1000, 3)}
-    assert ids_of(uri) == [one for one in range(1000) if one not in gone]
+    assert ids_of(uri) == [index for index in range(1000) if index not in gone]
     lance.dataset(uri).validate()
     assert jobs.delete(spark, uri, "id = -1").version == done.version
 
 
 def test_merge_updates_and_inserts_and_keeps_row_ids(spark, uri):
     before = lance.dataset(uri).to_table(columns=["id"], with_row_id=True)
-    known = dict(zip(before["id"].to_pylist(), before["_rowid"].to_pylist(), strict=True))
+    mapping = dict(zip(before["id"].to_pylist(), before["_rowid"].to_pylist(), strict=True))
     source = spark.range(900, 1100, 1, 3).selectExpr("id * 10 as value", "id")
     done = jobs.merge(spark, uri, source, ["id"])
     assert (done.counts["rows_updated"], done.counts["rows_inserted"]) == (100, 100)
-    found = lance.dataset(uri)
-    found.validate()
-    table = found.to_table(with_row_id=True).to_pylist()
-    assert sorted(one["id"] for one in table) == list(range(1100))
-    for one in table:
-        assert one["value"] == one["id"] * (10 if one["id"] >= 900 else 1)
-        assert one["id"] >= 1000 or one["_rowid"] == known[one["id"]]
+    dataset = lance.dataset(uri)
+    dataset.validate()
+    table = dataset.to_table(with_row_id=True).to_pylist()
+    assert sorted(item["id"] for item in table) == list(range(1100))
+    for entry in table:
+        assert entry["value"] == entry["id"] * (10 if entry["id"] >= 900 else 1)
+        assert entry["id"] >= 1000 or entry["_rowid"] == mapping[entry["id"]]
     done = jobs.merge(spark, uri, source, ["id"], when_matched="delete", when_not_matched="nothing")
     assert (done.counts["rows_deleted"], ids_of(uri)) == (200, list(range(900)))
 
@@ -157,19 +157,19 @@ def test_merge_of_some_columns_keeps_the_others(spark, tmp_path):
     )
     done = jobs.merge(spark, uri, source, ["id"])
     assert (done.counts["rows_updated"], done.counts["rows_inserted"]) == (9, 11)
-    found = lance.dataset(uri)
-    found.validate()
-    assert found.schema == table.schema
+    dataset = lance.dataset(uri)
+    dataset.validate()
+    assert dataset.schema == table.schema
     before = {row["id"]: row for row in table.to_pylist()}
-    for row in found.to_table().to_pylist():
+    for row in dataset.to_table().to_pylist():
         number = row["id"]
-        wanted = before.get(number)
+        value = before.get(number)
         if number >= 100 or number == 95:
             s = {"a": -number, "b": None}
-            wanted = {**dict.fromkeys(table.schema.names), "id": number, "value": -number, "s": s}
+            value = {**dict.fromkeys(table.schema.names), "id": number, "value": -number, "s": s}
         elif number >= 90:
-            wanted = {**wanted, "value": -number, "s": {"a": -number, "b": str(number)}}
-        assert row == wanted
+            value = {**value, "value": -number, "s": {"a": -number, "b": str(number)}}
+        assert row == value
 
 
 def test_merge_refuses_a_source_without_columns_that_cannot_be_null(spark, tmp_path):
@@ -202,9 +202,9 @@ def test_compact_and_cleanup(spark, uri):
     before = lance.dataset(uri).to_table(with_row_id=True).sort_by("id")
     done = jobs.compact(spark, uri, target_rows_per_fragment=1000)
     assert (done.counts["fragments_removed"], done.counts["fragments_added"]) == (4, 1)
-    found = lance.dataset(uri)
-    found.validate()
-    assert found.to_table(with_row_id=True).sort_by("id") == before
+    dataset = lance.dataset(uri)
+    dataset.validate()
+    assert dataset.to_table(with_row_id=True).sort_by("id") == before
     assert jobs.compact(spark, uri, target_rows_per_fragment=1000).counts["tasks"] == 0
     done = jobs.cleanup(spark, uri, older_than_hours=0)
     assert done.counts["old_versions"] == 3

@@ -104,14 +104,14 @@ def test_merges_leave_what_they_do_not_name(spark, uri):
         "WHEN NOT MATCHED THEN INSERT (id, fine) VALUES (s.id, timestamp_ntz'1970-01-01')"
     )
     after = content(uri)
-    kept = {n: row for n, row in before.items() if n < 30}
+    mapping = {n: row for n, row in before.items() if n < 30}
     moved = {
         n: {**row, "took": 1_000_000_000, "inner.at": None}
         for n, row in before.items()
         if n >= 30 and n % 4
     }
     new = {n: row for n, row in after.items() if n >= ROWS}
-    assert after == {**kept, **moved, **new}
+    assert after == {**mapping, **moved, **new}
     assert [row["fine"] for row in new.values()] == [0] * 10
     assert {value for row in new.values() for value in (row["blob"], row["took"])} == {None}
 
@@ -136,9 +136,9 @@ def test_marks_tell_whose_a_description_is() -> None:
     kind = pa.struct([("position", pa.decimal128(20, 0)), ("size", pa.decimal128(20, 0))])
     blobs = pa.array([{"position": 0, "size": 3}, None, {"position": 3, "size": 0}], kind)
     batch = pa.record_batch({"blob": blobs, "_rowaddr": pa.array([0, 1, (7 << 32) + 2])}).slice(1)
-    told = marked(batch, ["blob"]).column("blob").to_pylist()
-    assert told[0] is None
-    assert (int(told[1]["position"]), int(told[1]["size"])) == (-((7 << 32) + 3), 0)
+    rows = marked(batch, ["blob"]).column("blob").to_pylist()
+    assert rows[0] is None
+    assert (int(rows[1]["position"]), int(rows[1]["size"])) == (-((7 << 32) + 3), 0)
 
 
 def test_blobs_inside_of_others_are_not_updated(spark, tmp_path):
@@ -210,8 +210,8 @@ ROWS_OF_LISTS = st.none() | st.lists(NUMBERS, max_size=3)
 @given(st.data(), st.lists(ROWS_OF_LISTS, max_size=6), st.integers(0, 2))
 def test_times_in_lists_and_maps_are_those_of_before_where_spark_sees_no_other(data, old, skipped):
     def changed(row):
-        same = None if row is None else [as_seen(each) for each in row]
-        return data.draw(st.just(same) | ROWS_OF_LISTS)
+        equal = None if row is None else [as_seen(each) for each in row]
+        return data.draw(st.just(equal) | ROWS_OF_LISTS)
 
     new = [changed(row) for row in old]
     nanos, micros = pa.timestamp("ns"), pa.timestamp("us")

@@ -75,7 +75,7 @@ def test_a_broken_index_fails_alone(spark, uri, capsys):
         path.write_bytes(b"nothing")
     rules = ["--rule", "min_small_fragments=off", "--rule", "older_than=off"]
     assert main(["maintain", uri, "--json", "--quiet", *rules]) == 1
-    told = json.loads(capsys.readouterr().out)
-    assert told["counts"] == {"done": 2, "failed": 1, "tasks": 3}
+    document = json.loads(capsys.readouterr().out)
+    assert document["counts"] == {"done": 2, "failed": 1, "tasks": 3}
     health = alance.dataset(uri).health()
     assert [index.num_unindexed_rows for index in health.indices] == [0, 0, 110]

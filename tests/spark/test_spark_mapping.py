@@ -23,8 +23,10 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> str:
     rows = pa.table(
         {
             "id": pa.array(range(NUM_ROWS), pa.int64()),
-            "vector": pa.array([[one, 1.0] for one in range(NUM_ROWS)], pa.list_(pa.float32(), 2)),
-            "word": pa.array([f"w{one % 7}" for one in range(NUM_ROWS)]).dictionary_encode(),
+            "vector": pa.array(
+                [[index, 1.0] for index in range(NUM_ROWS)], pa.list_(pa.float32(), 2)
+            ),
+            "word": pa.array([f"w{index % 7}" for index in range(NUM_ROWS)]).dictionary_encode(),
         }
     )
     lance.write_dataset(rows, uri, max_rows_per_file=10_000)
@@ -33,7 +35,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def live() -> list[int]:
-    return [one for one in range(NUM_ROWS) if not 12_000 <= one < 13_000]
+    return [index for index in range(NUM_ROWS) if not 12_000 <= index < 13_000]
 
 
 @pytest.fixture
@@ -45,7 +47,7 @@ def counted():
         for batch in batches:
             rows += batch.num_rows
             total += pc.sum(batch.column("id")).as_py() or 0
-            kinds = ",".join(f"{one.name} {one.type}" for one in batch.schema)
+            kinds = ",".join(f"{item.name} {item.type}" for item in batch.schema)
         yield pa.record_batch({"kinds": [kinds], "rows": [rows], "total": [total]})
 
     return count
@@ -54,10 +56,10 @@ def counted():
 def test_each_row_once_in_the_types_of_the_table(spark, table, counted):
     frame = alance.spark.map_batches(spark, table, counted, COUNTS, partition_bytes=20_000)
     assert frame.rdd.getNumPartitions() > 3
-    found = frame.collect()
-    assert sum(row.rows for row in found) == len(live())
-    assert sum(row.total for row in found) == sum(live())
-    kinds = {row.kinds for row in found}
+    result = frame.collect()
+    assert sum(row.rows for row in result) == len(live())
+    assert sum(row.total for row in result) == sum(live())
+    kinds = {row.kinds for row in result}
     assert kinds == {
         "id int64,vector fixed_size_list<item: float>[2],"
         "word dictionary<values=string, indices=int32, ordered=0>"
@@ -68,8 +70,8 @@ def test_columns_filter_and_version(spark, table, counted):
     frame = alance.spark.map_batches(
         spark, table, counted, COUNTS, columns=["id", "_rowid"], filter="id % 2 = 0", version=1
     )
-    found = frame.agg({"rows": "sum", "total": "sum"}).collect()[0].asDict()
-    assert found == {"sum(rows)": 15_000, "sum(total)": sum(range(0, NUM_ROWS, 2))}
+    result = frame.agg({"rows": "sum", "total": "sum"}).collect()[0].asDict()
+    assert result == {"sum(rows)": 15_000, "sum(total)": sum(range(0, NUM_ROWS, 2))}
     assert {row.kinds for row in frame.collect()} == {"id int64,_rowid uint64"}
     frame = alance.spark.map_batches(spark, table, counted, COUNTS, limit=11)
     assert [row.rows for row in frame.collect()] == [11]
@@ -82,7 +84,7 @@ def test_rows_in_an_arrow_schema_to_spark(spark, table):
 
     schema = pa.schema([("vector", pa.list_(pa.float32(), 2)), ("id", pa.uint32())])
     rows = alance.spark.map_batches(spark, table, near, schema).orderBy("id").collect()
-    assert [(row.vector, row.id) for row in rows] == [([one, 1.0], one) for one in range(3)]
+    assert [(row.vector, row.id) for row in rows] == [([index, 1.0], index) for index in range(3)]
 
 
 def test_a_frame_keeps_its_version(spark, tmp_path, counted):

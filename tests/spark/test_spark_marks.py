@@ -24,10 +24,10 @@ class Clock:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Clock:
-    made = Clock()
+    result = Clock()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr(marks, "time", made)
-    return made
+    monkeypatch.setattr(marks, "time", result)
+    return result
 
 
 def files(folder: Path) -> list[str]:

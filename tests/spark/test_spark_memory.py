@@ -28,7 +28,7 @@ def measure():
 
         def resident(name: str) -> int:
             lines = Path("/proc/self/status").read_text().splitlines()
-            return next(int(one.split()[1]) << 10 for one in lines if one.startswith(name))
+            return next(int(line.split()[1]) << 10 for line in lines if line.startswith(name))
 
         Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
         before, total = resident("VmRSS"), 0
@@ -46,7 +46,7 @@ def test_tasks_of_one_worker(spark, tmp_path):
     random = np.random.default_rng(0)
     columns = {name: random.integers(0, 1 << 62, NUM_ROWS) for name in "abcd"}
     lance.write_dataset(pa.table(columns), uri)
-    size = sum(one.stat().st_size for one in (tmp_path / "table" / "data").iterdir())
+    size = sum(path.stat().st_size for path in (tmp_path / "table" / "data").iterdir())
     assert size > 120 << 20 > BOUND
     workers: dict[int, list[dict[str, int]]] = {}
     # A worker that has been idle for a minute is ended, and another one begins.

@@ -156,9 +156,9 @@ def test_what_is_wrong_is_told_before_a_task_runs(spark, uri, capsys):
         ({"when_not_matched_by_source": "update"}, "an update of nothing"),
         ({"when_matched": "nothing", "when_not_matched": "nothing"}, "nothing to do"),
     ):
-        given = {"when_matched": "nothing", "when_not_matched": "nothing", **clauses}
+        arguments = {"when_matched": "nothing", "when_not_matched": "nothing", **clauses}
         with pytest.raises(InvalidInputError, match=message) as raised:
-            jobs.merge(spark, uri, source, ["id"], **given)
+            jobs.merge(spark, uri, source, ["id"], **arguments)
         assert "\tat " not in str(raised.value)
     for updates, where, kind in (
         ({"none": "1"}, None, InvalidInputError),

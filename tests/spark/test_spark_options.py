@@ -25,30 +25,34 @@ from alance.errors import InvalidInputError, UnsupportedError
 from alance.format.proto import table_pb2
 from alance.format.table.fragment import Fragment
 from alance.spark.java import find_java
-from alance.spark.options import ReadOptions, StreamOptions, WriteOptions
+from alance.spark.options import ReadOptions, SparkWriteOptions, StreamOptions
 from alance.spark.reader import as_sql, plan
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-def options(**given: str) -> ReadOptions:
-    return ReadOptions.parse({"path": "/table", **given})
+def options(**text: str) -> ReadOptions:
+    return ReadOptions.parse({"path": "/table", **text})
 
 
 def test_names_without_case_and_lists():
-    found = options(withRowId="TRUE", columns="a, b,c", partition_bytes="7")
-    assert (found.with_row_id, found.columns, found.partition_bytes) == (True, ("a", "b", "c"), 7)
+    result = options(withRowId="TRUE", columns="a, b,c", partition_bytes="7")
+    assert (result.with_row_id, result.columns, result.partition_bytes) == (
+        True,
+        ("a", "b", "c"),
+        7,
+    )
     assert options(columns='["a,b", "c"]').columns == ("a,b", "c")
 
 
 def test_storage_options_are_not_shown():
-    given = {"path": "s3://b/t", "storage.region": "x", "storage_options": '{"key": "GEHEIM"}'}
-    found = WriteOptions.parse(given, {"token": "GEHEIM", "region": "y"})
-    assert found.storage == {"token": "GEHEIM", "region": "x", "key": "GEHEIM"}
-    assert "GEHEIM" not in repr(found)
+    arguments = {"path": "s3://b/t", "storage.region": "x", "storage_options": '{"key": "GEHEIM"}'}
+    result = SparkWriteOptions.parse(arguments, {"token": "GEHEIM", "region": "y"})
+    assert result.storage == {"token": "GEHEIM", "region": "x", "key": "GEHEIM"}
+    assert "GEHEIM" not in repr(result)
     with pytest.raises(InvalidInputError) as raised:
-        WriteOptions.parse({"path": "t", "storage_options": "{'key': 'GEHEIM'"})
+        SparkWriteOptions.parse({"path": "t", "storage_options": "{'key': 'GEHEIM'"})
     assert "GEHEIM" not in str(raised.value)
 
 
@@ -59,8 +63,8 @@ def test_storage_options_are_not_shown():
         (ReadOptions, {"columns": "[1"}),
         (ReadOptions, {"partition_bytes": "0"}),
         (ReadOptions, {"blobs": "some"}),
-        (WriteOptions, {"if_exists": "maybe"}),
-        (WriteOptions, {"txn_app": "a"}),
+        (SparkWriteOptions, {"if_exists": "maybe"}),
+        (SparkWriteOptions, {"txn_app": "a"}),
         (StreamOptions, {"start": "then"}),
         (StreamOptions, {"limit": "3"}),
         (StreamOptions, {"max_rows_per_batch": "3", "max_bytes_per_batch": "3"}),
@@ -71,7 +75,7 @@ def test_a_bad_option_is_refused_by_its_class(kind, given):
         kind.parse({"path": "/table", **given})
 
 
-@pytest.mark.parametrize("kind", [ReadOptions, WriteOptions, StreamOptions])
+@pytest.mark.parametrize("kind", [ReadOptions, SparkWriteOptions, StreamOptions])
 def test_tables_of_a_catalog_are_refused_with_what_to_do_instead(kind):
     """Spark hands over no option to read and write them, and others when it makes them."""
     with pytest.raises(
@@ -83,7 +87,7 @@ def test_tables_of_a_catalog_are_refused_with_what_to_do_instead(kind):
 
 
 def fragments(count: int, rows: int = 1_000_000, num_bytes: int = 100 << 20) -> list[Fragment]:
-    made = []
+    result = []
     for number in range(count):
         file = table_pb2.DataFile(
             path=f"{number:032x}.lance",
@@ -94,27 +98,27 @@ def fragments(count: int, rows: int = 1_000_000, num_bytes: int = 100 << 20) -> 
             file_size_bytes=num_bytes,
         )
         message = table_pb2.DataFragment(id=number, files=[file], physical_rows=rows)
-        made.append(Fragment.from_protobuf(message))
-    return made
+        result.append(Fragment.from_protobuf(message))
+    return result
 
 
 def rows_of(partitions) -> list[tuple[int, int, int]]:
-    found = []
-    for one in partitions:
-        for piece in one.pieces:
+    result = []
+    for partition in partitions:
+        for piece in partition.pieces:
             message = table_pb2.DataFragment.FromString(piece.fragment)
             stop = message.physical_rows if piece.stop is None else piece.stop
-            found.append((message.id, piece.start, stop))
-    return found
+            result.append((message.id, piece.start, stop))
+    return result
 
 
 @pytest.mark.parametrize("target", [1 << 20, 30 << 20, 64 << 20, 1 << 30])
 @pytest.mark.parametrize("num_bytes", [1 << 10, 5 << 20, 100 << 20])
 def test_partitions_hold_each_row_once(target, num_bytes):
-    given = fragments(20, num_bytes=num_bytes)
-    found = rows_of(plan(given, None, options(partition_bytes=str(target))))
-    for fragment in given:
-        spans = [(start, stop) for number, start, stop in found if number == fragment.id]
+    arguments = fragments(20, num_bytes=num_bytes)
+    result = rows_of(plan(arguments, None, options(partition_bytes=str(target))))
+    for fragment in arguments:
+        spans = [(start, stop) for number, start, stop in result if number == fragment.id]
         assert spans[0][0] == 0
         assert spans[-1][1] == fragment.physical_rows
         assert all(a[1] == b[0] for a, b in pairwise(spans))
@@ -130,15 +134,15 @@ def test_partitions_are_of_equal_bytes():
 
 def test_partitions_become_smaller_until_all_cores_have_work():
     few = fragments(1, num_bytes=40 << 20)
-    counts = {one: len(plan(few, None, options(parallelism=one))) for one in ("1", "8", "900")}
+    counts = {name: len(plan(few, None, options(parallelism=name))) for name in ("1", "8", "900")}
     assert counts == {"1": 1, "8": 8, "900": 41}
 
 
 def test_a_limit_takes_the_fragments_that_it_needs():
-    (one,) = plan(fragments(20), None, options(limit="1000001"))
-    assert len(one.pieces) == 2
-    (one,) = plan(fragments(20), None, options(limit="5", filter="a > 1"))
-    assert len(one.pieces) == 20
+    (item,) = plan(fragments(20), None, options(limit="1000001"))
+    assert len(item.pieces) == 2
+    (item,) = plan(fragments(20), None, options(limit="5", filter="a > 1"))
+    assert len(item.pieces) == 20
 
 
 SCHEMA = pa.schema([("i", pa.int32()), ("s", pa.string()), ("f", pa.float64())])
@@ -186,6 +190,6 @@ def test_modules_that_are_run_are_not_imported_by_their_package(module):
 
 
 def test_an_old_java_is_not_used(tmp_path, monkeypatch):
-    monkeypatch.setattr("alance.spark.java.PLACES", (f"{tmp_path}/none/*",))
+    monkeypatch.setattr("alance.spark.java.JAVA_FOLDERS", (f"{tmp_path}/none/*",))
     old = fake_java(tmp_path / "old", 'java version "1.8.0_401"')
     assert find_java({"JAVA_HOME": str(old), "PATH": ""}) is None

@@ -23,8 +23,10 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> str:
     rows = pa.table(
         {
             "id": pa.array(range(NUM_ROWS), pa.int64()),
-            "text": [f"row {one}" for one in range(NUM_ROWS)],
-            "vector": pa.array([[one, 1.0] for one in range(NUM_ROWS)], pa.list_(pa.float32(), 2)),
+            "text": [f"row {index}" for index in range(NUM_ROWS)],
+            "vector": pa.array(
+                [[index, 1.0] for index in range(NUM_ROWS)], pa.list_(pa.float32(), 2)
+            ),
         }
     )
     lance.write_dataset(rows[:30_000], uri)
@@ -35,7 +37,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def live() -> list[int]:
-    return [one for one in range(NUM_ROWS) if not (15_000 <= one < 20_000 and one % 2 == 0)]
+    return [index for index in range(NUM_ROWS) if not (15_000 <= index < 20_000 and index % 2 == 0)]
 
 
 def test_all_rows_once_in_small_partitions(spark, table):
@@ -63,13 +65,13 @@ def test_row_ids_addresses_and_filter(spark, table):
         with_row_address=True,
         partition_bytes=40_000,
     )
-    found = lance.dataset(table).to_table(
+    rows = lance.dataset(table).to_table(
         columns=["text"],
         filter="id > 14997 and id < 15004",
         with_row_id=True,
         with_row_address=True,
     )
-    assert [row.asDict() for row in frame.collect()] == found.to_pylist()
+    assert [row.asDict() for row in frame.collect()] == rows.to_pylist()
 
 
 def test_versions_tags_and_times(spark, table):
@@ -93,8 +95,8 @@ def test_limit_and_schema_of_the_user(spark, table):
     assert [row.id for row in rows] == [0, 1, 2, 3, 4]
     rows = alance.spark.read(spark, table, columns=["id"], limit=3, filter="id > 49990").collect()
     assert [row.id for row in rows] == [49_991, 49_992, 49_993]
-    found = spark.read.format("alance").schema("text string, id long").load(table)
-    assert found.where("id = 7").collect()[0].asDict() == {"text": "row 7", "id": 7}
+    loaded = spark.read.format("alance").schema("text string, id long").load(table)
+    assert loaded.where("id = 7").collect()[0].asDict() == {"text": "row 7", "id": 7}
 
 
 def test_filters_of_one_query_do_not_reach_the_next(spark, table):

@@ -152,8 +152,8 @@ def test_the_process_ends_with_its_standard_input(tmp_path):
 
 def ask_to_save(uri: str, schema: dict[str, Any], **more: object) -> dict[str, Any]:
     source = base64.b64encode(cloudpickle.dumps(AlanceSource)).decode()
-    asked = {"verb": "save", "source": source, "options": {"path": uri}, "mode": "append"}
-    return {**asked, "schema": json.dumps(schema), **more}
+    request = {"verb": "save", "source": source, "options": {"path": uri}, "mode": "append"}
+    return {**request, "schema": json.dumps(schema), **more}
 
 
 def sent(batches: list[pa.RecordBatch], end: bytes = b"Z") -> bytes:

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="module")
 def lab() -> Iterator[Lab]:
-    with Lab() as made:
-        yield made
+    with Lab() as result:
+        yield result
 
 
 def test_tables_on_s3(spark, lab):
@@ -43,9 +43,9 @@ def test_tables_on_s3(spark, lab):
     assert seen.summary()["get_bytes"] < everything / 20
     jobs.delete(spark, uri, "id < 1000", storage_options=options)
     jobs.compact(spark, uri, storage_options=options, target_rows_per_fragment=500_000)
-    found = lance.dataset(uri, storage_options=options)
-    found.validate()
-    assert (found.count_rows(), len(found.get_fragments())) == (199_000, 1)
+    dataset = lance.dataset(uri, storage_options=options)
+    dataset.validate()
+    assert (dataset.count_rows(), len(dataset.get_fragments())) == (199_000, 1)
 
 
 def test_storage_options_of_a_registration_stay_in_force(spark, lab, tmp_path):

@@ -93,7 +93,7 @@ def test_a_batch_that_is_run_again_after_compaction_and_cleanup_is_committed_onc
     lance.write_dataset(pa.table({"id": range(100, 105)}), uri, mode="append")
     lance.dataset(uri).optimize.compact_files()
     lance.dataset(uri).cleanup_old_versions(timedelta(0), delete_unverified=True)
-    (version,) = (one["version"] for one in lance.dataset(uri).versions())
+    (version,) = (item["version"] for item in lance.dataset(uri).versions())
     forget(tmp_path / "checkpoint", 2)
     into_table(spark, tmp_path)
     assert lance.dataset(uri).version == version
@@ -238,7 +238,7 @@ def test_following_a_table(spark, tmp_path, names):
 
     lance.write_dataset(rows(0, 100), uri, max_rows_per_file=30, enable_stable_row_ids=True)
     query = out_of_table(spark, tmp_path, name, max_fragments_per_batch=2)
-    assert [one.numInputRows for one in query.recentProgress if one.numInputRows] == [60, 40]
+    assert [item.numInputRows for item in query.recentProgress if item.numInputRows] == [60, 40]
     assert ids_of(copy) == list(range(100))
     lance.write_dataset(rows(100, 150), uri, mode="append")
     lance.dataset(uri).delete("id < 50")
@@ -273,7 +273,7 @@ def test_from_a_version_on_and_rate_in_rows(spark, tmp_path):
         mode = "append" if number else "create"
         lance.write_dataset(pa.table({"id": range(number * 10, number * 10 + 10)}), uri, mode=mode)
     query = out_of_table(spark, tmp_path, start=1, max_rows_per_batch=15, filter="id % 2 = 0")
-    assert len([one for one in query.recentProgress if one.numInputRows]) == 3
+    assert len([item for item in query.recentProgress if item.numInputRows]) == 3
     assert ids_of(str(tmp_path / "copy")) == list(range(10, 40, 2))
 
 

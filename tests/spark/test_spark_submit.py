@@ -50,7 +50,7 @@ def test_a_program_registers_the_format_twice(tmp_path, is_given):
     assert spec.origin is not None
     home, program = Path(spec.origin).parent, tmp_path / "program.py"
     program.write_text(PROGRAM)
-    kept = {
+    by_name = {
         name: value
         for name, value in os.environ.items()
         if "PYSPARK" not in name and name != "PYTHONPATH"
@@ -64,7 +64,7 @@ def test_a_program_registers_the_format_twice(tmp_path, is_given):
             *(program, tmp_path / "lake"),
         ],
         env={
-            **kept,
+            **by_name,
             "PATH": without_alance(tmp_path / "bin"),
             "JAVA_HOME": str(find_java()),
             "SPARK_HOME": str(home),

@@ -70,7 +70,7 @@ def uri(spark, tmp_path_factory) -> str:
     return uri
 
 
-@pytest.mark.parametrize(("name", "kind", "values"), COLUMNS, ids=[one[0] for one in COLUMNS])
+@pytest.mark.parametrize(("name", "kind", "values"), COLUMNS, ids=[column[0] for column in COLUMNS])
 def test_spark_reads_what_it_wrote(whole, name, kind, values):
     schema, rows = whole
     assert schema[name].dataType == kind
@@ -86,21 +86,21 @@ def whole(spark, uri):
 def test_pylance_and_pandas_read_the_same(uri):
     table = lance.dataset(uri).to_table()
     lance.dataset(uri).validate()
-    found = {name: table[name].to_pylist() for name, _, _ in COLUMNS}
+    by_name = {name: table[name].to_pylist() for name, _, _ in COLUMNS}
     for name, kind, values in COLUMNS:
         if isinstance(kind, t.StructType):
-            wanted = [one and one.asDict() for one in values]
+            items = [value and value.asDict() for value in values]
         elif name == "structs":
-            wanted = [one and [two and two.asDict() for two in one] for one in values]
-            wanted[1] = []
+            items = [value and [two and two.asDict() for two in value] for value in values]
+            items[1] = []
         elif isinstance(kind, t.MapType):
-            wanted = [one and list(one.items()) for one in values]
-            wanted[1] = []
+            items = [value and list(value.items()) for value in values]
+            items[1] = []
         elif name == "instant":  # naive ones are of the zone of this process
-            wanted = [one and one.astimezone(UTC) for one in values]
+            items = [value and value.astimezone(UTC) for value in values]
         else:
-            wanted = values
-        assert found[name] == wanted, name
+            items = values
+        assert by_name[name] == items, name
     frame = table.select(["long", "text", "double"]).to_pandas()
     assert frame["text"].tolist()[:2] == ["", "grüße \U0001f600"]
     assert int(frame["long"].isna().sum()) == 1
@@ -123,9 +123,9 @@ def test_null_variants_are_read_wherever_they_are(spark, tmp_path):
         """
     )
     alance.spark.write(frame.coalesce(1), uri)
-    found = alance.spark.read(spark, uri)
-    assert found.schema["v"].dataType == frame.schema["v"].dataType
-    shown = found.selectExpr(
+    content = alance.spark.read(spark, uri)
+    assert content.schema["v"].dataType == frame.schema["v"].dataType
+    shown = content.selectExpr(
         "id", "to_json(v) as v", "to_json(list[0]) as list", "size(list) as length",
         "to_json(map['k']) as map", "to_json(s.v) as s",
     )  # fmt: skip
@@ -164,14 +164,14 @@ def test_appends_are_cast_to_the_columns_of_the_table(spark, tmp_path):
         "array(3f, 4f) as vector, 'b' as large, timestamp'1970-01-01 00:00:01 UTC' as nanos"
     )
     alance.spark.write(frame, uri, mode="append")
-    found = lance.dataset(uri).to_table()
-    assert found.schema == lance.dataset(uri, version=1).schema
-    assert found["u8"].to_pylist() == [1, 255]
-    assert found["u64"].to_pylist() == [2**64 - 1] * 2
-    assert found["vector"].to_pylist() == [[1, 2], [3, 4]]
-    assert found["nanos"].cast(pa.int64()).to_pylist() == [1, 10**9]
+    table = lance.dataset(uri).to_table()
+    assert table.schema == lance.dataset(uri, version=1).schema
+    assert table["u8"].to_pylist() == [1, 255]
+    assert table["u64"].to_pylist() == [2**64 - 1] * 2
+    assert table["vector"].to_pylist() == [[1, 2], [3, 4]]
+    assert table["nanos"].cast(pa.int64()).to_pylist() == [1, 10**9]
     back = alance.spark.read(spark, uri).collect()
-    assert [one.vector for one in back] == [[1, 2], [3, 4]]
+    assert [item.vector for item in back] == [[1, 2], [3, 4]]
 
 
 def test_values_that_do_not_fit_leave_the_table_as_it_was(spark, tmp_path):

@@ -25,9 +25,13 @@ if TYPE_CHECKING:
 def test_each_mode_writes_what_it_says(spark, tmp_path):
     uri, frame = str(tmp_path / "table"), spark.range(0, 100, 1, 3)
     alance.spark.write(frame, uri, stable_row_ids=True, data_storage_version="2.1", message="one")
-    found = lance.dataset(uri)
-    assert (found.version, found.has_stable_row_ids, found.data_storage_version) == (1, True, "2.1")
-    assert len(found.get_fragments()) == 3
+    dataset = lance.dataset(uri)
+    assert (dataset.version, dataset.has_stable_row_ids, dataset.data_storage_version) == (
+        1,
+        True,
+        "2.1",
+    )
+    assert len(dataset.get_fragments()) == 3
     alance.spark.write(frame, uri, mode="append")
     assert ids_of(uri) == sorted([*range(100)] * 2)
     alance.spark.write(frame, uri, mode="ignore")
@@ -77,9 +81,9 @@ def test_vectors_and_files_of_some_rows(spark, tmp_path):
     uri = str(tmp_path / "table")
     frame = spark.range(0, 1000, 1, 1).selectExpr("id", "array(float(id), 1f) as v")
     alance.spark.write(frame, uri, vectors=["v:2"], max_rows_per_file=300)
-    found = lance.dataset(uri)
-    assert found.schema.field("v").type == pa.list_(pa.float32(), 2)
-    assert [one.count_rows() for one in found.get_fragments()] == [300, 300, 300, 100]
+    dataset = lance.dataset(uri)
+    assert dataset.schema.field("v").type == pa.list_(pa.float32(), 2)
+    assert [fragment.count_rows() for fragment in dataset.get_fragments()] == [300, 300, 300, 100]
 
 
 def failing_once(folder: Path, at: int):

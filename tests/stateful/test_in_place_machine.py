@@ -288,10 +288,10 @@ class InPlaceMachine(RuleBasedStateMachine):
 
         async def work(dataset: Dataset) -> None:
             build = alance.IndexBuild
-            given: dict[str, Any] = {"name": f"{column}_parts"}
+            entries: dict[str, Any] = {"name": f"{column}_parts"}
             if column == "vector":
-                given["vectors"] = {"num_partitions": 2}
-            plan = await build.plan(dataset, column, kind, task_bytes=1, **given)
+                entries["vectors"] = {"num_partitions": 2}
+            plan = await build.plan(dataset, column, kind, task_bytes=1, **entries)
             parts = [await task.execute(dataset) for task in plan.tasks]
             await build.commit(dataset, plan, await build.merge(dataset, plan, parts))
 
@@ -357,8 +357,8 @@ class InPlaceMachine(RuleBasedStateMachine):
                 if (not condition or (row["value"] is not None and row["value"] < 5))
                 and (fragments is None or by_key[key] in fragments)
             ]
-            given: dict[str, Any] = {"filter": condition, "fragments": fragments}
-            await self._ask_vectors(dataset, rest, given)
+            entries: dict[str, Any] = {"filter": condition, "fragments": fragments}
+            await self._ask_vectors(dataset, rest, entries)
 
     async def _ask_words(self, dataset: Dataset) -> None:
         for word in ("word2", "own5"):
@@ -373,7 +373,9 @@ class InPlaceMachine(RuleBasedStateMachine):
                 few = [key for key in few if self.rows[key]["value"] is not None]
                 assert sorted(table[KEY].to_pylist()) == few, word
 
-    async def _ask_vectors(self, dataset: Dataset, rows: list[Row], given: dict[str, Any]) -> None:
+    async def _ask_vectors(
+        self, dataset: Dataset, rows: list[Row], arguments: dict[str, Any]
+    ) -> None:
         for query in ([3.25, 2.5], [8.0, 7.0]):
             distances = {
                 row[KEY]: sum((a - b) ** 2 for a, b in zip(row["vector"], query, strict=True))
@@ -387,7 +389,7 @@ class InPlaceMachine(RuleBasedStateMachine):
                 nprobes=99,
                 refine_factor=200,
                 prefilter=True,
-                **given,
+                **arguments,
             )
             assert table["_distance"].to_pylist() == sorted(distances.values())[:NEAREST]
             keys = table[KEY].to_pylist()

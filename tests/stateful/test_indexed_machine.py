@@ -77,40 +77,40 @@ class IndexedMachine(TableMachine):
     @rule(kind=st.sampled_from(SCALARS), is_ours=WHO)
     def index_values(self, kind: tuple[str, Any], is_ours: bool) -> None:
         column, index_type = kind
-        given: dict[str, Any] = {"name": f"{column}_{index_type}", "replace": True}
+        entries: dict[str, Any] = {"name": f"{column}_{index_type}", "replace": True}
         self.do(
             is_ours,
-            lambda dataset: dataset.create_scalar_index(column, index_type, **given),
-            lambda dataset: dataset.create_scalar_index(column, index_type, **given),
+            lambda dataset: dataset.create_scalar_index(column, index_type, **entries),
+            lambda dataset: dataset.create_scalar_index(column, index_type, **entries),
         )
 
     @precondition(lambda self: sum(row["vector"] is not None for row in self.rows) > 4)
     @rule(index_type=st.sampled_from(["IVF_FLAT", "IVF_SQ"]))
     def index_vectors(self, index_type: str) -> None:
-        given: dict[str, Any] = {"name": "vectors", "replace": True, "num_partitions": 2}
-        self.do(True, lambda dataset: dataset.create_index("vector", index_type, **given), id)
+        entries: dict[str, Any] = {"name": "vectors", "replace": True, "num_partitions": 2}
+        self.do(True, lambda dataset: dataset.create_index("vector", index_type, **entries), id)
 
     @rule(merged=st.sampled_from([0, 1, 10]), is_ours=WHO)
     def optimize(self, merged: int, is_ours: bool) -> None:
-        given: dict[str, Any] = {"num_indices_to_merge": merged}
+        entries: dict[str, Any] = {"num_indices_to_merge": merged}
         self.do(
             is_ours,
-            lambda dataset: dataset.optimize.optimize_indices(**given),
-            lambda dataset: dataset.optimize.optimize_indices(**given),
+            lambda dataset: dataset.optimize.optimize_indices(**entries),
+            lambda dataset: dataset.optimize.optimize_indices(**entries),
         )
 
     @precondition(lambda self: not self.stable)
     @rule(is_ours=WHO)
     def compact_and_leave_indices(self, is_ours: bool) -> None:
-        given: dict[str, Any] = {
+        entries: dict[str, Any] = {
             "target_rows_per_fragment": SMALL,
             "materialize_deletions_threshold": 0.0,
             "defer_index_remap": True,
         }
         self.do(
             is_ours,
-            lambda dataset: dataset.optimize.compact_files(**given),
-            lambda dataset: dataset.optimize.compact_files(**given),
+            lambda dataset: dataset.optimize.compact_files(**entries),
+            lambda dataset: dataset.optimize.compact_files(**entries),
         )
 
     @invariant()
@@ -151,8 +151,8 @@ class IndexedMachine(TableMachine):
             for row in self.rows
             if row["vector"] is not None
         }
-        given: dict[str, Any] = {"columns": ["key"], "nprobes": 99, "refine_factor": 200}
-        for options in (given, {"columns": ["key"], "use_index": False}):
+        entries: dict[str, Any] = {"columns": ["key"], "nprobes": 99, "refine_factor": 200}
+        for options in (entries, {"columns": ["key"], "use_index": False}):
             rows = await dataset.nearest("vector", query, NEAREST, **options)
             assert rows["_distance"].to_pylist() == sorted(distances.values())[:NEAREST]
             for row in rows.to_pylist():

@@ -169,8 +169,8 @@ class TableMachine(RuleBasedStateMachine):
 
     @rule(rows=ROWS, is_ours=WHO)
     def append(self, rows: Drawn, is_ours: bool) -> None:
-        known = {row["key"] for row in self.rows}
-        new = [row for row in self.new_rows(rows, self.columns) if row["key"] not in known]
+        keys = {row["key"] for row in self.rows}
+        new = [row for row in self.new_rows(rows, self.columns) if row["key"] not in keys]
         if new:
             table = self.table(new)
             self.change(is_ours, lambda by: by.append(table), [*self.rows, *new])
@@ -184,13 +184,13 @@ class TableMachine(RuleBasedStateMachine):
 
     @rule(low=KEYS, size=st.integers(1, 20), is_ours=WHO)
     def delete(self, low: int, size: int, is_ours: bool) -> None:
-        left = [row for row in self.rows if not low <= row["key"] < low + size]
-        self.change(is_ours, lambda by: by.delete(predicate(low, low + size)), left)
+        rows = [row for row in self.rows if not low <= row["key"] < low + size]
+        self.change(is_ours, lambda by: by.delete(predicate(low, low + size)), rows)
 
     @rule(is_ours=WHO)
     def delete_nulls(self, is_ours: bool) -> None:
-        left = [row for row in self.rows if row["value"] is not None or row["text"] != "bee"]
-        self.change(is_ours, lambda by: by.delete("value IS NULL AND text = 'bee'"), left)
+        rows = [row for row in self.rows if row["value"] is not None or row["text"] != "bee"]
+        self.change(is_ours, lambda by: by.delete("value IS NULL AND text = 'bee'"), rows)
 
     @rule(low=KEYS, size=st.integers(1, 20), is_ours=WHO)
     def update(self, low: int, size: int, is_ours: bool) -> None:
@@ -206,11 +206,11 @@ class TableMachine(RuleBasedStateMachine):
     def merge(self, rows: Drawn, is_ours: bool, verb: str) -> None:
         source, merged = self.new_rows(rows, self.columns), self.copied()
         table = self.table(source)
-        known = {row["key"]: row for row in merged}
+        mapping = {row["key"]: row for row in merged}
         for row in source:
-            if row["key"] in known:
+            if row["key"] in mapping:
                 if verb != "insert":
-                    known[row["key"]].update(row)
+                    mapping[row["key"]].update(row)
             elif verb != "update":
                 merged.append(row)
         if verb == "replace":
@@ -235,9 +235,9 @@ class TableMachine(RuleBasedStateMachine):
         last = list(self.columns)[-1]
         if last not in self.base:
             name = self.new_name()
-            columns = {name if one == last else one: kind for one, kind in self.columns.items()}
+            columns = {name if item == last else item: kind for item, kind in self.columns.items()}
             rows = [
-                {name if one == last else one: value for one, value in row.items()}
+                {name if item == last else item: value for item, value in row.items()}
                 for row in self.rows
             ]
             self.change(is_ours, lambda by: by.rename(last, name), rows, columns)
@@ -281,18 +281,18 @@ class TableMachine(RuleBasedStateMachine):
             )
             return dataset.version, await dataset.to_table([*self.columns, "_rowid"])
 
-        version, found = self.runner.run(read())
+        version, result = self.runner.run(read())
         assert version == theirs.version
-        ids = found["_rowid"].to_pylist()
+        ids = result["_rowid"].to_pylist()
         assert theirs.to_table(with_row_id=True)["_rowid"].to_pylist() == ids
-        found = found.drop_columns(["_rowid"])
-        assert theirs.to_table(columns=list(self.columns)).equals(found)
+        result = result.drop_columns(["_rowid"])
+        assert theirs.to_table(columns=list(self.columns)).equals(result)
         assert theirs.schema.names == list(self.columns)
         expected = sorted(self.rows, key=lambda row: row["key"])
-        assert found.sort_by("key").to_pylist() == [
+        assert result.sort_by("key").to_pylist() == [
             {name: row[name] for name in self.columns} for row in expected
         ]
-        self._check_ids(dict(zip(found["key"].to_pylist(), ids, strict=True)))
+        self._check_ids(dict(zip(result["key"].to_pylist(), ids, strict=True)))
         self.past[version] = self.copied(), dict(self.columns)
 
     def _check_ids(self, ids: dict[int, int]) -> None:
@@ -326,12 +326,12 @@ class FailingMachine(TableMachine):
 
     def _has(self, rows: list[Row], columns: Columns) -> bool:
         """Whether the table has these rows; the invariant tells whether it has the others."""
-        found = lance.dataset(self.uri, storage_options=self.options).to_table()
-        if found.column_names != list(columns):
+        table = lance.dataset(self.uri, storage_options=self.options).to_table()
+        if table.column_names != list(columns):
             return False
         expected = sorted(rows, key=lambda row: int(row["key"]))
         return bool(
-            found.sort_by("key").to_pylist()
+            table.sort_by("key").to_pylist()
             == [{name: row[name] for name in columns} for row in expected]
         )
 

@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING
 import lance
 import pytest
 
-from alance.format.table.manifest import FOOTER, LENGTH, MAGIC, parse_manifest
+from alance.format.table.manifest import (
+    MANIFEST_FOOTER,
+    MANIFEST_MAGIC,
+    SECTION_LENGTH,
+    parse_manifest,
+)
 from alance.session import Session
 from tests.reference.shapes import numbers
 
@@ -19,14 +24,14 @@ if TYPE_CHECKING:
     from lance import LanceDataset
 
     from alance.format.proto import table_pb2
-    from alance.io.events.trace import Recorder
+    from alance.io.events.trace import RequestRecorder
 
 
 @pytest.fixture
 async def session() -> AsyncIterator[Session]:
     """A session of the test's own: nothing is cached."""
-    async with Session() as made:
-        yield made
+    async with Session() as result:
+        yield result
 
 
 @dataclass(frozen=True)
@@ -54,7 +59,7 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> History:
     return make_history(tmp_path_factory.mktemp("history"))
 
 
-def asked(recorder: Recorder) -> list[str]:
+def asked(recorder: RequestRecorder) -> list[str]:
     """The kinds of the requests: `get` for whole objects, ranges and tails."""
     return kinds(event.kind for event in recorder.events)
 
@@ -71,4 +76,6 @@ def edit_manifest(path: str, edit: Callable[[table_pb2.Manifest], None]) -> None
     message.ClearField("index_section")
     edit(message)
     content = message.SerializeToString()
-    file.write_bytes(LENGTH.pack(len(content)) + content + FOOTER.pack(0, 0, 2, MAGIC))
+    file.write_bytes(
+        SECTION_LENGTH.pack(len(content)) + content + MANIFEST_FOOTER.pack(0, 0, 2, MANIFEST_MAGIC)
+    )

@@ -66,10 +66,10 @@ def uri(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     return path
 
 
-def theirs(uri: str, asked: dict[str, str], keys: list[str] | None, where: str = "") -> pa.Table:
+def theirs(uri: str, request: dict[str, str], keys: list[str] | None, where: str = "") -> pa.Table:
     names = [*(f"{key} as `{key}`" for key in keys or ())]
-    given = ", ".join([*names, *(f"{text} as {name}" for name, text in asked.items())])
-    query = f"select {given} from dataset {where and f'where {where}'}"
+    arguments = ", ".join([*names, *(f"{text} as {name}" for name, text in request.items())])
+    query = f"select {arguments} from dataset {where and f'where {where}'}"
     if keys:
         query += f" group by {', '.join(keys)}"
     return pa.Table.from_batches(lance.dataset(uri).sql(query).build().to_batch_records())
@@ -94,24 +94,24 @@ async def test_aggregates_are_those_of_pylance(
     uri: str, keys: list[str] | None, where: str
 ) -> None:
     numbers = ("id", "tiny", "float", "half", "price", "took")
-    asked = {
+    mapping = {
         f"{function}_{name}": f"{function}({name})"
         for name in COLUMNS
         for function in FUNCTIONS
         if function not in ("sum", "avg") or name in numbers
     }
-    asked |= {"rows": "count(*)", "one": "count(1)", "computed": "sum(id * 2 + tiny)"}
+    mapping |= {"rows": "count(*)", "one": "count(1)", "computed": "sum(id * 2 + tiny)"}
     dataset = await alance.dataset(uri)
-    ours = await dataset.aggregate(asked, keys, filter=where or None)
-    assert_alike(ours, theirs(uri, asked, keys, where), keys)
+    ours = await dataset.aggregate(mapping, keys, filter=where or None)
+    assert_alike(ours, theirs(uri, mapping, keys, where), keys)
 
 
 async def test_of_no_rows_there_is_one_group_without_keys_and_none_with_keys(uri: str) -> None:
-    asked = {"n": "count(*)", "m": "count(id)", "low": "min(id)", "mean": "avg(id)"}
+    request = {"n": "count(*)", "m": "count(id)", "low": "min(id)", "mean": "avg(id)"}
     dataset = await alance.dataset(uri)
-    ours = await dataset.aggregate(asked, filter="id < 0")
-    assert_alike(ours, theirs(uri, asked, None, "id < 0"), None)
-    groups = await dataset.aggregate(asked, ["kind"], filter="id < 0")
+    ours = await dataset.aggregate(request, filter="id < 0")
+    assert_alike(ours, theirs(uri, request, None, "id < 0"), None)
+    groups = await dataset.aggregate(request, ["kind"], filter="id < 0")
     assert groups.schema.types[1:] == ours.schema.types
     assert len(groups) == 0
 
@@ -131,19 +131,19 @@ async def test_each_group_comes_once(uri: str) -> None:
 
 async def test_options_of_scans_say_which_rows(uri: str) -> None:
     dataset = await alance.dataset(uri)
-    asked = {"n": "count(*)", "low": "min(id)", "high": "max(id)"}
-    (fragment,) = (await dataset.aggregate(asked, fragments=[1])).to_pylist()
+    request = {"n": "count(*)", "low": "min(id)", "high": "max(id)"}
+    (fragment,) = (await dataset.aggregate(request, fragments=[1])).to_pylist()
     ids = (await dataset.to_table(["id"], fragments=[1]))["id"].to_pylist()
     assert fragment == {"n": len(ids), "low": min(ids), "high": max(ids)}
-    (few,) = (await dataset.aggregate(asked, order_by=["-id"], limit=10)).to_pylist()
+    (few,) = (await dataset.aggregate(request, order_by=["-id"], limit=10)).to_pylist()
     assert few["n"] == 10
     assert few["high"] == NUM_ROWS - 1
     (stored,) = (
-        await dataset.aggregate(asked, include_deleted_rows=True, with_row_id=True)
+        await dataset.aggregate(request, include_deleted_rows=True, with_row_id=True)
     ).to_pylist()
     assert stored == {"n": NUM_ROWS, "low": 0, "high": NUM_ROWS - 1}
-    asked = {"n": "count(*)", "same": "count(id)"}
-    (picked,) = (await dataset.aggregate(asked, filter="id < ?", params=[5])).to_pylist()
+    request = {"n": "count(*)", "same": "count(id)"}
+    (picked,) = (await dataset.aggregate(request, filter="id < ?", params=[5])).to_pylist()
     assert picked == {"n": 4, "same": 4}
     scanner = dataset.scanner(["text"], filter="id < 5")
     assert (await scanner.aggregate({"total": "sum(id)"})).to_pylist() == [{"total": 7}]
@@ -152,9 +152,9 @@ async def test_options_of_scans_say_which_rows(uri: str) -> None:
 async def test_nan_is_greater_than_all_numbers(tmp_path: Path) -> None:
     values = pa.table({"f": [1.0, math.nan, 2.0, math.nan], "g": [1, 1, 2, 3]})
     dataset = await alance.write_dataset(values, tmp_path / "t")
-    asked = {"low": "min(f)", "high": "max(f)"}
-    assert str((await dataset.aggregate(asked)).to_pylist()) == "[{'low': 1.0, 'high': nan}]"
-    groups = await dataset.aggregate(asked, ["g"])
+    request = {"low": "min(f)", "high": "max(f)"}
+    assert str((await dataset.aggregate(request)).to_pylist()) == "[{'low': 1.0, 'high': nan}]"
+    groups = await dataset.aggregate(request, ["g"])
     assert str(groups["low"].to_pylist()) == "[1.0, 2.0, nan]"
     assert str(groups["high"].to_pylist()) == "[nan, 2.0, nan]"
 
@@ -270,8 +270,8 @@ async def test_counts_and_ends_read_little(lab: Lab) -> None:
             assert (await dataset.aggregate({"n": "count(*)"})).to_pylist() == [{"n": len(ids)}]
         assert counting.totals.num_requests == 0
         with alance.trace() as ends:
-            asked = {"n": "count(*)", "low": "min(id)", "high": "max(id)"}
-            (row,) = (await dataset.aggregate(asked)).to_pylist()
+            request = {"n": "count(*)", "low": "min(id)", "high": "max(id)"}
+            (row,) = (await dataset.aggregate(request)).to_pylist()
         assert row == {"n": len(ids), "low": ids[0], "high": ids[-1]}
         with alance.trace() as whole:
             await dataset.aggregate({"mean": "avg(id)"})

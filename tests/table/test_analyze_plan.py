@@ -40,9 +40,9 @@ async def test_a_scan_is_told_beside_what_it_did(lab: Lab, filter: str | None) -
     async with alance.Session() as session:
         dataset = await alance.dataset(uri, storage_options=options, session=session)
         scanner = dataset.scanner(["text"], filter=filter)
-        told = await scanner.explain_plan()
+        message = await scanner.explain_plan()
         text = await scanner.analyze_plan()
-        assert text.startswith(f"{told}\nrun: ")
+        assert text.startswith(f"{message}\nrun: ")
     async with alance.Session() as session:
         dataset = await alance.dataset(uri, storage_options=options, session=session)
         with lab.recording() as recording:
@@ -67,9 +67,9 @@ async def test_a_search_is_told(tmp_path: Path) -> None:
     vectors = pa.FixedSizeListArray.from_arrays(pa.array(range(800), pa.float32()), 8)
     dataset = await alance.write_dataset(pa.table({"v": vectors}), tmp_path / "t")
     scanner = dataset.scanner(nearest={"column": "v", "q": [1.0] * 8, "k": 3})
-    told = await scanner.explain_plan(verbose=True)
+    message = await scanner.explain_plan(verbose=True)
     text = await scanner.analyze_plan()
-    assert text.startswith(f"{told}\nrun: ")
+    assert text.startswith(f"{message}\nrun: ")
     assert "run: 3 rows in 1 batches" in text
 
 

@@ -78,5 +78,5 @@ async def test_late_columns_are_those_of_the_table(
     async with alance.Session() as session:
         dataset = await alance.dataset(table, session=session)
         for names in (["number", "text"], ["long"], ["short", "middle"]):
-            kept = await dataset.to_table(filter=f"number < {bound!r}", columns=names)
-            assert kept.equals(expected.select(names))
+            rows = await dataset.to_table(filter=f"number < {bound!r}", columns=names)
+            assert rows.equals(expected.select(names))

@@ -48,8 +48,8 @@ async def test_batches_have_so_many_bytes_at_most_about(uri: str, most: int) -> 
     rows, table = await sizes(uri, batch_size_bytes=most)
     assert table.equals(ROWS)
     assert max(rows) <= max(1, 2 * most // 12)
-    both, _ = await sizes(uri, batch_size_bytes=most, batch_size=20)
-    assert max(both) <= min(20, max(rows))
+    pair, _ = await sizes(uri, batch_size_bytes=most, batch_size=20)
+    assert max(pair) <= min(20, max(rows))
     ordered, _ = await sizes(uri, batch_size_bytes=most, order_by=["id"])
     assert max(ordered) <= max(1, 2 * most // 12)
 

@@ -93,46 +93,48 @@ async def test_options_that_no_scan_has_are_refused_before_a_request(tmp_path: P
 
 
 def test_the_blocking_face_takes_them_too(uri: str) -> None:
-    told: list[ScanStatistics] = []
-    dataset = sync.dataset(uri, default_scan_options={"scan_stats_callback": told.append})
+    scan_statistics: list[ScanStatistics] = []
+    dataset = sync.dataset(
+        uri, default_scan_options={"scan_stats_callback": scan_statistics.append}
+    )
     assert dataset.to_table(limit=3).num_rows == 3
-    assert told[0].all_counts["rows"] == 3
+    assert scan_statistics[0].all_counts["rows"] == 3
 
 
 async def test_a_callback_is_told_when_all_batches_were_given(uri: str) -> None:
-    told: list[Any] = []
+    anies: list[Any] = []
     theirs: list[Any] = []
-    options: dict[str, Any] = {"batch_size": 100, "scan_stats_callback": told.append}
+    options: dict[str, Any] = {"batch_size": 100, "scan_stats_callback": anies.append}
     dataset = await alance.dataset(uri)
     async for _ in dataset.to_batches(**options):
-        assert not told
+        assert not anies
     for _ in (
         lance.dataset(uri).scanner(batch_size=100, scan_stats_callback=theirs.append).to_batches()
     ):
         pass
-    assert len(told) == len(theirs) == 1
-    assert told[0].all_counts["rows"] == theirs[0].all_counts["rows_scanned"]
-    assert told[0].all_counts["batches"] == 10
+    assert len(anies) == len(theirs) == 1
+    assert anies[0].all_counts["rows"] == theirs[0].all_counts["rows_scanned"]
+    assert anies[0].all_counts["batches"] == 10
     for name in ("iops", "requests", "bytes_read"):
-        assert getattr(told[0], name) > 0
+        assert getattr(anies[0], name) > 0
         assert getattr(theirs[0], name) > 0
     assert (await dataset.to_table(**options)).num_rows == 1000
     await dataset.to_table(order_by=["-id"], limit=4, **options)
     await dataset.to_table(blob_handling="all_binary", **options)
-    assert [stats.all_counts["rows"] for stats in told] == [1000, 1000, 4, 1000]
+    assert [stats.all_counts["rows"] for stats in anies] == [1000, 1000, 4, 1000]
     assert await dataset.scanner(filter="id > 5", **options).count_rows() == 994
-    assert len(told) == 4, "a count gives no batches, here as there"
+    assert len(anies) == 4, "a count gives no batches, here as there"
 
 
 async def test_only_requests_of_the_scan_are_counted(lab: Lab) -> None:
     uri, options = "s3://lab/default-scans", lab.lance_options()
     await alance.write_dataset(ROWS, uri, max_rows_per_file=100, storage_options=options)
-    told: list[ScanStatistics] = []
+    scan_statistics: list[ScanStatistics] = []
     async with alance.Session() as session, alance.Session() as other:
         dataset = await alance.dataset(uri, storage_options=options, session=session)
         beside = await alance.dataset(uri, storage_options=options, session=other)
         with alance.trace() as whole:
-            async for _ in dataset.to_batches(scan_stats_callback=told.append):
+            async for _ in dataset.to_batches(scan_stats_callback=scan_statistics.append):
                 with alance.trace() as own:
                     await beside.take([1])
                 assert own.num_requests <= 3
@@ -141,19 +143,19 @@ async def test_only_requests_of_the_scan_are_counted(lab: Lab) -> None:
         assert len(requests) == 10
         with alance.trace() as again:
             await dataset.to_table()
-    assert told[0].iops < num_own
-    assert told[0].bytes_read >= again.num_bytes
+    assert scan_statistics[0].iops < num_own
+    assert scan_statistics[0].bytes_read >= again.num_bytes
 
 
 async def test_who_leaves_early_or_fails_tells_nothing(
     uri: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    told: list[Any] = []
+    anies: list[Any] = []
     dataset = await alance.dataset(uri)
-    batches = dataset.to_batches(batch_size=10, scan_stats_callback=told.append)
+    batches = dataset.to_batches(batch_size=10, scan_stats_callback=anies.append)
     await anext(batches)
     await batches.aclose()  # type: ignore[attr-defined]
-    assert not told
+    assert not anies
 
     def failing(stats: ScanStatistics) -> None:
         raise ValueError("of the callback")
@@ -165,12 +167,14 @@ async def test_who_leaves_early_or_fails_tells_nothing(
 
 async def test_scans_beside_each_other_count_for_themselves(uri: str) -> None:
     dataset = await alance.dataset(uri)
-    told: dict[int, Any] = {}
+    entries: dict[int, Any] = {}
 
     async def scan(number: int) -> None:
-        await dataset.to_table(limit=number, scan_stats_callback=lambda s: told.update({number: s}))
+        await dataset.to_table(
+            limit=number, scan_stats_callback=lambda s: entries.update({number: s})
+        )
 
     await asyncio.gather(*map(scan, (1, 10, 100, 1000)))
-    assert {number: stats.all_counts["rows"] for number, stats in told.items()} == {
+    assert {number: stats.all_counts["rows"] for number, stats in entries.items()} == {
         number: number for number in (1, 10, 100, 1000)
     }

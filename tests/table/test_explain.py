@@ -46,20 +46,20 @@ async def test_it_tells_what_happens(
     snapshot = await open_snapshot(path, session=session)
     scanner = Scanner(snapshot, columns, ScanOptions(limit=limit))
     with trace() as recorder:
-        found = await scanner.explain()
+        explanation = await scanner.explain()
     assert {event.reasons for event in recorder.events} <= {("explain",), ("deletions",)}
     with trace() as recorder:
         table = await scanner.to_table()
     # Local files are read column by column: what lies between neighbours is not.
-    wasted = sum(step.num_wasted for step in found.steps)
-    assert found.num_bytes - wasted == recorder.num_bytes
-    assert found.num_requests <= recorder.num_requests
+    wasted = sum(step.num_wasted for step in explanation.steps)
+    assert explanation.num_bytes - wasted == recorder.num_bytes
+    assert explanation.num_requests <= recorder.num_requests
     assert table.num_rows == (limit or 108_000)
-    assert found.num_rows >= table.num_rows
-    assert found.num_rows + found.num_rows_skipped == 120_000
-    text = str(found)
+    assert explanation.num_rows >= table.num_rows
+    assert explanation.num_rows + explanation.num_rows_skipped == 120_000
+    text = str(explanation)
     assert text.startswith(f"scan of {path}, version 2\n  fragments: {2 if limit else 3} of 3, ")
-    assert f"{found.num_requests} request" in text
+    assert f"{explanation.num_requests} request" in text
 
 
 @dataclass
@@ -71,8 +71,8 @@ class Seen:
 
     @classmethod
     def of(cls, recording: Recording) -> Seen:
-        found = [one for one in recording.records if "op" in one]
-        return cls(len(found), sum(int(one["out"]) for one in found))
+        records = [record for record in recording.records if "op" in record]
+        return cls(len(records), sum(int(item["out"]) for item in records))
 
 
 @pytest.fixture
@@ -91,16 +91,16 @@ async def test_takes_cost_what_was_told(
     dataset = await alance.dataset(uri, storage_options=lab.lance_options(), session=session)
     if warm:
         await dataset.take(ROWS, columns)
-    found = await dataset.explain_take(ROWS, columns)
+    result = await dataset.explain_take(ROWS, columns)
     with lab.recording() as recording, trace() as recorder:
         table = await dataset.take(ROWS, columns)
-    assert (found.num_requests, found.num_bytes) == (recorder.num_requests, recorder.num_bytes)
-    assert Seen(found.num_requests, found.num_bytes) == Seen.of(recording)
-    assert found.rounds == recording.rounds
+    assert (result.num_requests, result.num_bytes) == (recorder.num_requests, recorder.num_bytes)
+    assert Seen(result.num_requests, result.num_bytes) == Seen.of(recording)
+    assert result.rounds == recording.rounds
     assert table.num_rows == len(ROWS)
-    assert found.num_rows == len(set(ROWS))
-    assert (found.num_pages == 0) == warm  # the rows were read
-    assert found.first == tuple(columns or ["a", "b", "v"])
+    assert result.num_rows == len(set(ROWS))
+    assert (result.num_pages == 0) == warm  # the rows were read
+    assert result.first == tuple(columns or ["a", "b", "v"])
 
 
 @pytest.mark.parametrize("columns", [["a"], ["b", "v"], None])
@@ -110,11 +110,11 @@ async def test_scans_cost_what_was_told(
     dataset = await alance.dataset(uri, storage_options=lab.lance_options(), session=session)
     scanner = dataset.scanner(columns)
     for _ in range(2):  # cold, then with known footers
-        found = await scanner.explain()
+        explanation = await scanner.explain()
         with lab.recording() as recording:
             await scanner.to_table()
-        assert Seen(found.num_requests, found.num_bytes) == Seen.of(recording)
-        assert found.rounds == recording.rounds
+        assert Seen(explanation.num_requests, explanation.num_bytes) == Seen.of(recording)
+        assert explanation.rounds == recording.rounds
 
 
 async def test_explaining_keeps_nothing(uri: str, session: Session, lab: Lab) -> None:
@@ -130,9 +130,9 @@ async def test_filters_read_their_columns_first(uri: str, lab: Lab) -> None:
     async with Session() as session:
         snapshot = await open_snapshot(uri, storage_options=lab.lance_options(), session=session)
         scanner = Scanner(snapshot, ["a", "b"], options)
-        found = await scanner.explain()
-        assert (found.first, found.late) == (("a",), ("b",))
-        lines = str(found).splitlines()
+        explanation = await scanner.explain()
+        assert (explanation.first, explanation.late) == (("a",), ("b",))
+        lines = str(explanation).splitlines()
         assert "  filter: a < 100" in lines
         assert "  sorted by: -a" in lines
         assert "  read first: a" in lines
@@ -141,10 +141,10 @@ async def test_filters_read_their_columns_first(uri: str, lab: Lab) -> None:
         with trace() as recorder:
             await scanner.to_table()
     first = [event for event in recorder.events if "late columns" not in event.reasons]
-    assert len(first) == found.num_requests
-    assert sum(event.num_bytes for event in first) == found.num_bytes
-    late_bytes = recorder.num_bytes - found.num_bytes
-    assert late_bytes <= sum(step.num_bytes for step in found.at_most)
+    assert len(first) == explanation.num_requests
+    assert sum(event.num_bytes for event in first) == explanation.num_bytes
+    late_bytes = recorder.num_bytes - explanation.num_bytes
+    assert late_bytes <= sum(step.num_bytes for step in explanation.at_most)
 
 
 async def test_pages_that_are_not_read_are_counted(tmp_path: Path, session: Session) -> None:
@@ -157,9 +157,9 @@ async def test_pages_that_are_not_read_are_counted(tmp_path: Path, session: Sess
     parts = pa.RecordBatchReader.from_batches(table.schema, table.to_batches(1000))
     lance.write_dataset(parts, path)
     dataset = await alance.dataset(path, session=session)
-    found = await dataset.explain_take([0, 1])
-    assert found.num_pages == 2
-    assert found.num_pages_skipped >= 1
+    result = await dataset.explain_take([0, 1])
+    assert result.num_pages == 2
+    assert result.num_pages_skipped >= 1
     assert (await dataset.scanner().explain()).num_pages_skipped == 0
 
 
@@ -167,9 +167,9 @@ async def test_nothing_to_read(tmp_path: Path, session: Session) -> None:
     path = str(tmp_path / "empty")
     lance.write_dataset(pa.table({"a": pa.array([], pa.int64())}), path)
     snapshot = await open_snapshot(path, session=session)
-    found = await Scanner(snapshot, [], ScanOptions(with_row_id=True)).explain()
-    assert "fragments: 0 of 0" in str(found)
-    assert (found.num_requests, found.num_bytes, found.num_rows) == (0, 0, 0)
+    explanation = await Scanner(snapshot, [], ScanOptions(with_row_id=True)).explain()
+    assert "fragments: 0 of 0" in str(explanation)
+    assert (explanation.num_requests, explanation.num_bytes, explanation.num_rows) == (0, 0, 0)
 
 
 async def test_an_explanation_of_unknown_columns_is_refused(path: str, session: Session) -> None:

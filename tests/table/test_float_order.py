@@ -229,8 +229,8 @@ async def test_engines_compare_floats_in_their_order(tmp_path: Path, kind: str, 
         own = rank(number)
         expected = sorted(model(kind, lambda r: test(r, own)))  # noqa: B023
         literal = f"'{number!r}'::{'float' if kind == 'f4' else 'double'}"
-        told = await dataset.sql(f"select i from dataset where x {op} {literal}")
-        assert sorted(told["i"].to_pylist()) == expected, (op, number)
+        message = await dataset.sql(f"select i from dataset where x {op} {literal}")
+        assert sorted(message["i"].to_pylist()) == expected, (op, number)
         assert await asyncio.to_thread(by_duckdb, f"x {op} {literal}") == expected
         for frame in (lazy, of_source):
             condition = test(pl.col("x"), pl.lit(number, frame.collect_schema()["x"]))

@@ -74,8 +74,8 @@ async def test_a_row_is_a_dict_and_no_row_is_none(indexed: alance.Dataset) -> No
 
 async def test_many_rows_come_in_the_order_of_their_keys(indexed: alance.Dataset) -> None:
     keys = [2093, 0, 700, 0]
-    for given in (keys, tuple(keys), np.array(keys), pa.array(keys), iter(keys)):
-        rows = await indexed.get_many(given, "id")
+    for candidate in (keys, tuple(keys), np.array(keys), pa.array(keys), iter(keys)):
+        rows = await indexed.get_many(candidate, "id")
         assert rows["id"].to_pylist() == keys
         assert rows.schema == indexed.schema
     assert (await indexed.get_many(keys, "id", ["x"])).to_pydict() == {"x": [149.5, 0.0, 50.0, 0.0]}
@@ -169,8 +169,8 @@ async def test_keys_of_each_kind(tmp_path: Path, name: str, count: int) -> None:
     table = pa.table({"k": column.cast(type_), "row": [0, 1, 2]})
     dataset = await alance.write_dataset(table, str(tmp_path / "t"))
     order = [2, 0, 1, 0] * count
-    for given in ([values[n] for n in order], keys.take(pa.array(order))):
-        rows = await dataset.get_many(given, "k", ["row"])
+    for candidate in ([values[n] for n in order], keys.take(pa.array(order))):
+        rows = await dataset.get_many(candidate, "k", ["row"])
         assert rows["row"].to_pylist() == order
     assert await dataset.get(values[2], "k", ["row"]) == {"row": 2}
     if name == "uuids":
@@ -210,9 +210,9 @@ async def test_a_table_without_a_primary_key_needs_a_column(tmp_path: Path) -> N
 async def test_explain_says_whether_an_index_is_asked(dataset: alance.Dataset) -> None:
     assert "index" not in str(await dataset.explain_get(14, "id"))
     dataset = await dataset.create_scalar_index("id", "BTREE")
-    told = str(await dataset.explain_get(14, "id", ["x"]))
-    assert "filter: `id` IN ?" in told
-    assert "index id_idx (BTree) on id: 1 of 1 pages; 1 rows" in told
+    message = str(await dataset.explain_get(14, "id", ["x"]))
+    assert "filter: `id` IN ?" in message
+    assert "index id_idx (BTree) on id: 1 of 1 pages; 1 rows" in message
 
 
 async def test_a_wrong_key_of_one_caller_leaves_the_others_alone(dataset: alance.Dataset) -> None:

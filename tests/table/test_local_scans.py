@@ -55,8 +55,8 @@ class Held:
 
     def __call__(self, file: files.OpenFile, span: tuple[int, int]) -> object:
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
-        found = read_held(file, span)
-        return {"yes": found, "waits": (found[0], False), "no": (None, False)}[answer]
+        result = read_held(file, span)
+        return {"yes": result, "waits": (result[0], False), "no": (None, False)}[answer]
 
 
 read_held = files.read_held
@@ -77,8 +77,8 @@ async def test_the_same_rows_whatever_the_page_cache_has(
     for held in (Held("no"), Held("waits"), Held("yes", "no"), Held("yes", "waits", "yes")):
         monkeypatch.setattr(files, "read_held", held)
         assert (await scanned(dataset)).equals(written)
-        found = await scanned(dataset, columns=["text"], filter="n >= 100000 AND n < 180100")
-        assert found.equals(written.select(["text"]).slice(100_000, 80_100))
+        result = await scanned(dataset, columns=["text"], filter="n >= 100000 AND n < 180100")
+        assert result.equals(written.select(["text"]).slice(100_000, 80_100))
 
 
 async def test_a_file_that_lost_its_end_is_told(tmp_path: Path, rows: pa.Table) -> None:
@@ -120,7 +120,7 @@ async def test_rows_are_selected_of_the_columns_that_the_output_has(
 
     monkeypatch.setattr(read_rows, "select", noted)
     for filter_ in ("a < 500 AND pair.a >= 2", "_rowid < 500 AND b >= 2"):
-        for columns, kept in (
+        for columns, retained in (
             (["_rowid"], {"_rowid"}),
             ([], set()),
             (["pair.b"], {"pair"}),
@@ -129,8 +129,8 @@ async def test_rows_are_selected_of_the_columns_that_the_output_has(
             for late in (True, False):
                 selected.clear()
                 options = {"filter": filter_, "late_materialization": late}
-                found = await dataset.to_table(columns, with_row_id=True, **options)
-                asked = {"filter": filter_, "with_row_id": True}
-                expected = lance.dataset(tmp_path / "t").to_table(columns=columns, **asked)
-                assert found.equals(expected.select(found.schema.names))
-                assert set(selected) <= kept | {"_rowid"}
+                result = await dataset.to_table(columns, with_row_id=True, **options)
+                request = {"filter": filter_, "with_row_id": True}
+                expected = lance.dataset(tmp_path / "t").to_table(columns=columns, **request)
+                assert result.equals(expected.select(result.schema.names))
+                assert set(selected) <= retained | {"_rowid"}

@@ -103,24 +103,27 @@ async def test_members_are_those_of_a_read_of_everything(
     whole = await dataset.to_table(kept.names, filter=filter)
     got = await read(dataset, kept, filter)
     assert got.equals(whole.cast(got.schema))
-    for field, asked in zip(got.schema, kept, strict=True):
+    for field, request in zip(got.schema, kept, strict=True):
         is_used = is_filtered and field.name == "s"  # by the filter, which needs another member
-        assert is_used or field.type == asked.type
+        assert is_used or field.type == request.type
 
 
 async def test_other_members_are_not_read(tmp_path: Path) -> None:
     member = pa.array([b"x" * 3000 for _ in range(400)])
     table = pa.table({"s": pa.StructArray.from_arrays([pa.array(range(400)), member], ["x", "y"])})
     dataset = await alance.write_dataset(table, str(tmp_path / "t"))
-    kept = pa.schema({"s": pa.struct([("x", pa.int64())])})
-    assert member_paths(dataset.schema, kept) == ["s.x"]
+    retained = pa.schema({"s": pa.struct([("x", pa.int64())])})
+    assert member_paths(dataset.schema, retained) == ["s.x"]
     assert len(field_ids(dataset, ["s.x"]) or ()) == 2  # the struct itself and the member
-    assert (await read(dataset, kept)).column("s").to_pylist()[-1] == {"x": 399}
+    assert (await read(dataset, retained)).column("s").to_pylist()[-1] == {"x": 399}
 
 
 def test_paths_of_odd_names_and_of_whole_structs() -> None:
-    kept = SCHEMA.field("s").type
-    assert member_paths(SCHEMA, pa.schema({"s": kept, "_rowid": pa.uint64()})) == ["s", "_rowid"]
+    retained = SCHEMA.field("s").type
+    assert member_paths(SCHEMA, pa.schema({"s": retained, "_rowid": pa.uint64()})) == [
+        "s",
+        "_rowid",
+    ]
     odd = pa.schema({"s": pa.struct([("inner", pa.struct([("a.b", pa.int8())]))])})
     assert member_paths(SCHEMA, odd) == ["s.inner.`a.b`"]
     blob = pa.field("y", pa.large_binary(), metadata={b"lance-encoding:blob": b"true"})

@@ -72,8 +72,8 @@ async def test_runs_of_rows_are_those_of_arrow(
     lance.write_dataset(rows, path, data_storage_version=version)
     dataset = await alance.dataset(path)
     assert (await dataset.to_table()).equals(rows)
-    both = [np.arange(60, 140), [200], np.arange(1000, 1900), [2100, 2103], np.arange(2900, ROWS)]
-    for numbers in (np.arange(5, 37), np.arange(1, ROWS), np.concatenate(both)):
+    pair = [np.arange(60, 140), [200], np.arange(1000, 1900), [2100, 2103], np.arange(2900, ROWS)]
+    for numbers in (np.arange(5, 37), np.arange(1, ROWS), np.concatenate(pair)):
         assert (await dataset.take(numbers)).equals(rows.take(pa.array(numbers)))
 
 

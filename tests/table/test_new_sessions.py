@@ -110,9 +110,9 @@ async def test_a_folder_that_was_at_hand_is_listed_without_a_thread(
         first = [meta async for meta in store.list(folder)]
         jobs = []
 
-        def in_thread(*given: object) -> object:
-            jobs.append(given)
-            return futures.in_thread(*given)  # type: ignore[arg-type]
+        def in_thread(*arguments: object) -> object:
+            jobs.append(arguments)
+            return futures.in_thread(*arguments)  # type: ignore[arg-type]
 
         monkeypatch.setattr(local, "in_thread", in_thread)
         again = [[meta async for meta in store.list(folder)] for _ in range(2)]
@@ -135,9 +135,9 @@ async def test_a_process_of_many_folders_still_learns_which_are_at_hand(
     store = local.LocalStore("/")
     jobs = []
 
-    def in_thread(*given: object) -> object:
-        jobs.append(given)
-        return futures.in_thread(*given)  # type: ignore[arg-type]
+    def in_thread(*arguments: object) -> object:
+        jobs.append(arguments)
+        return futures.in_thread(*arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(local, "in_thread", in_thread)
     for number in range(5):

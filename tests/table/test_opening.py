@@ -56,14 +56,14 @@ async def test_a_version_by_number_costs_a_get(
 async def test_versions_are_listed_as_by_pylance(history: History, session: Session) -> None:
     snapshot = await open_snapshot(history.path, version=2, session=session)
     with trace() as recorder:
-        found = await opening.versions(snapshot)
+        result = await opening.versions(snapshot)
     assert asked(recorder) == ["get"] * 4 + ["list"]
     expected: list[Any] = history.lance.versions()
-    assert [one.version for one in found] == [one["version"] for one in expected]
-    assert [dict(one.metadata) for one in found] == [one["metadata"] for one in expected]
-    for mine, theirs in zip(found, expected, strict=True):
-        assert mine.timestamp is not None
-        assert mine.timestamp.timestamp() == pytest.approx(theirs["timestamp"].timestamp())
+    assert [item.version for item in result] == [item["version"] for item in expected]
+    assert [dict(item.metadata) for item in result] == [item["metadata"] for item in expected]
+    for ours, theirs in zip(result, expected, strict=True):
+        assert ours.timestamp is not None
+        assert ours.timestamp.timestamp() == pytest.approx(theirs["timestamp"].timestamp())
     with trace() as recorder:
         assert await opening.latest_version(snapshot) == 4
     assert asked(recorder) == ["list"]
@@ -71,14 +71,14 @@ async def test_versions_are_listed_as_by_pylance(history: History, session: Sess
 
 async def test_a_version_is_opened_by_time(history: History, session: Session) -> None:
     times = [
-        one.timestamp
-        for one in await opening.versions(await open_snapshot(history.path, session=session))
+        version.timestamp
+        for version in await opening.versions(await open_snapshot(history.path, session=session))
     ]
     for number, time in enumerate(times):
         assert time is not None
         later = time + timedelta(microseconds=1)
-        found = await open_snapshot(history.path, asof=later, session=session)
-        assert found.version == number + 1
+        result = await open_snapshot(history.path, asof=later, session=session)
+        assert result.version == number + 1
         if number:
             before = await open_snapshot(history.path, asof=time.isoformat(), session=session)
             assert before.version == number
@@ -113,15 +113,15 @@ async def test_a_checkout_costs_a_get_at_most(history: History, session: Session
 
 
 async def test_checkout_sees_what_others_commit(tmp_path: Path, session: Session) -> None:
-    made = make_history(tmp_path)
-    snapshot = await open_snapshot(made.path, version=4, session=session)
+    history = make_history(tmp_path)
+    snapshot = await open_snapshot(history.path, version=4, session=session)
     assert await opening.checkout(snapshot, None) is snapshot
-    lance.write_dataset(numbers(0, 3).select(["a"]), made.path, mode="append")
+    lance.write_dataset(numbers(0, 3).select(["a"]), history.path, mode="append")
     newer = await opening.checkout(snapshot, None)
     assert (newer.version, snapshot.version) == (5, 4)
-    shutil.rmtree(made.path)
+    shutil.rmtree(history.path)
     for _ in range(5):
-        lance.write_dataset(numbers(0, 1), made.path, mode="overwrite")
+        lance.write_dataset(numbers(0, 1), history.path, mode="overwrite")
     again = await opening.checkout(newer, None)
     assert again is not newer
     assert (await again.live_counts()).tolist() == [1]
@@ -154,48 +154,48 @@ async def test_a_path_without_a_table_is_not_found(tmp_path: Path, session: Sess
 async def test_names_of_the_old_scheme_are_sorted_as_numbers(
     tmp_path: Path, session: Session
 ) -> None:
-    made = make_history(tmp_path, enable_v2_manifest_paths=False)
+    history = make_history(tmp_path, enable_v2_manifest_paths=False)
     for number in range(8):  # two digits: `10` sorts before `9`
-        lance.write_dataset(numbers(number, number + 1).select(["a"]), made.path, mode="append")
-    assert (Path(made.path) / "_versions" / "12.manifest").exists()
+        lance.write_dataset(numbers(number, number + 1).select(["a"]), history.path, mode="append")
+    assert (Path(history.path) / "_versions" / "12.manifest").exists()
     with trace() as recorder:
-        snapshot = await open_snapshot(made.path, session=session)
+        snapshot = await open_snapshot(history.path, session=session)
     assert asked(recorder) == ["get", "list"]
     assert snapshot.version == 12
-    assert (await open_snapshot(made.path, version=9, session=session)).version == 9
+    assert (await open_snapshot(history.path, version=9, session=session)).version == 9
     assert len(await opening.versions(snapshot)) == 12
-    newest = Path(made.path) / "_versions"
+    newest = Path(history.path) / "_versions"
     shutil.copy(newest / "12.manifest", newest / manifest_name(12, NamingScheme.V2))
     with pytest.raises(CorruptFileError, match="both naming schemes"):
-        await open_snapshot(made.path, session=session)
-    assert (await open_snapshot(made.path, version=3, session=session)).version == 3
+        await open_snapshot(history.path, session=session)
+    assert (await open_snapshot(history.path, version=3, session=session)).version == 3
 
 
 async def test_detached_and_other_names_are_skipped(tmp_path: Path, session: Session) -> None:
-    made = make_history(tmp_path)
-    folder = Path(made.path) / "_versions"
+    history = make_history(tmp_path)
+    folder = Path(history.path) / "_versions"
     newest = folder / manifest_name(4, NamingScheme.V2)
     detached = (1 << 63) + 77
     shutil.copy(newest, folder / manifest_name(detached, NamingScheme.V2))
     for name in (".tmp3.manifest", "0.manifest-abc", f"{newest.name}-4f2a"):
         (folder / name).write_bytes(b"")
-    snapshot = await open_snapshot(made.path, session=session)
+    snapshot = await open_snapshot(history.path, session=session)
     assert snapshot.version == 4
     assert len(await opening.versions(snapshot)) == 4
-    found = await open_snapshot(made.path, version=detached, session=session)
-    assert (await found.live_counts()).tolist() == [9, 5]
+    result = await open_snapshot(history.path, version=detached, session=session)
+    assert (await result.live_counts()).tolist() == [9, 5]
 
 
 async def test_transactions_are_read_as_by_pylance(history: History, session: Session) -> None:
     snapshot = await open_snapshot(history.path, session=session)
     operations = ["Overwrite", "Append", "Delete", "Project"]
     for version, operation in enumerate(operations, 1):
-        found = await opening.read_transaction(snapshot, version)
-        assert found is not None
-        assert found.operation == operation
+        transaction = await opening.read_transaction(snapshot, version)
+        assert transaction is not None
+        assert transaction.operation == operation
         theirs = history.lance.read_transaction(version)
         assert theirs is not None
-        assert (found.uuid, found.read_version) == (theirs.uuid, theirs.read_version)
+        assert (transaction.uuid, transaction.read_version) == (theirs.uuid, theirs.read_version)
     with trace() as recorder:
         last = await opening.read_transaction(snapshot)
     assert asked(recorder) == []
@@ -207,27 +207,27 @@ async def test_transactions_are_read_as_by_pylance(history: History, session: Se
 
 
 async def test_transaction_from_its_file(tmp_path: Path, session: Session) -> None:
-    made = make_history(tmp_path)
-    snapshot = await open_snapshot(made.path, version=2, session=session)
+    history = make_history(tmp_path)
+    snapshot = await open_snapshot(history.path, version=2, session=session)
     inline = snapshot.manifest.transaction
     object.__setattr__(snapshot.manifest, "transaction", None)
-    found = await opening.read_transaction(snapshot)
-    assert found is not None
-    assert found.message == inline
-    for file in (Path(made.path) / "_transactions").iterdir():
+    transaction = await opening.read_transaction(snapshot)
+    assert transaction is not None
+    assert transaction.message == inline
+    for file in (Path(history.path) / "_transactions").iterdir():
         file.unlink()
     assert await opening.read_transaction(snapshot) is None
 
 
 async def test_unknown_features_are_named(tmp_path: Path, session: Session) -> None:
-    made = make_history(tmp_path)
+    history = make_history(tmp_path)
 
     def set_flag(message: table_pb2.Manifest) -> None:
         message.reader_feature_flags |= 1 << 20
 
-    edit_manifest(made.path, set_flag)
+    edit_manifest(history.path, set_flag)
     with pytest.raises(UnsupportedError, match="1048576") as caught:
-        await open_snapshot(made.path, session=session)
+        await open_snapshot(history.path, session=session)
     assert "manifest" in caught.value.__notes__[0]
 
 
@@ -241,7 +241,7 @@ async def test_old_file_versions_open(tmp_path: Path, session: Session) -> None:
 
 
 async def copy_into(store: Store, folder: str, top: str) -> None:
-    files = [one for one in Path(top).rglob("*") if one.is_file()]  # noqa: ASYNC240  # a test
+    files = [path for path in Path(top).rglob("*") if path.is_file()]  # noqa: ASYNC240  # a test
     for file in files:
         content = file.read_bytes()
         await store.put(f"{folder}/{file.relative_to(top)}", content)
@@ -256,10 +256,10 @@ async def test_a_table_in_memory_is_opened(history: History, session: Session) -
 
 @pytest.mark.parametrize("kind", ["alance", "obstore"])
 async def test_in_given_stores(history: History, session: Session, kind: str) -> None:
-    given = MemoryStore("memory://given/") if kind == "alance" else obstore.store.MemoryStore()
-    store, folder = StoreRegistry.shared().open("t", store=given)
+    arguments = MemoryStore("memory://given/") if kind == "alance" else obstore.store.MemoryStore()
+    store, folder = StoreRegistry.shared().open("t", store=arguments)
     await copy_into(store, folder, history.path)
-    opened = await open_snapshot("t", store=given, session=session)
+    opened = await open_snapshot("t", store=arguments, session=session)
     await opened.prepare(opened.handles)
     assert opened.handles[0].deleted is not None
     assert opened.handles[0].deleted.rows.tolist() == [3]
@@ -273,9 +273,9 @@ async def test_the_loops_own_session(history: History) -> None:
 
 
 async def test_spoiled_manifests_say_where(tmp_path: Path, session: Session) -> None:
-    made = make_history(tmp_path)
-    file = Path(made.path) / "_versions" / manifest_name(4, NamingScheme.V2)
+    history = make_history(tmp_path)
+    file = Path(history.path) / "_versions" / manifest_name(4, NamingScheme.V2)
     file.write_bytes(json.dumps({"version": 4}).encode())
     with pytest.raises(CorruptFileError) as caught:
-        await open_snapshot(made.path, session=session)
+        await open_snapshot(history.path, session=session)
     assert file.name in caught.value.__notes__[0]

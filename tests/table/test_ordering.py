@@ -290,12 +290,16 @@ async def test_each_split_of_a_scan_gives_the_first_rows_of_its_own(tmp_path: Pa
     bounds = iter([(0, 6000), (6000, 12_000), (12_000, 20_000)])
     for split in splits:
         read = read_split(version_record(dataset), uri, split, ["_rowid", "id", "k"], options)
-        found = pa.Table.from_batches([batch async for batch in read]).to_pylist()
+        values = pa.Table.from_batches([batch async for batch in read]).to_pylist()
         start, stop = next(bounds)
-        kept = [row for row in rows.to_pylist()[start:stop] if row["id"] % 2 == 0]
-        best = sorted((row for row in kept if row["k"] <= 19_990), key=lambda row: -row["k"])[:3]
-        assert [(row["id"], row["k"]) for row in found] == [(row["id"], row["k"]) for row in best]
-        assert {row["_rowid"] & 0xFFFFFFFF for row in found} == {row["id"] % 12_000 for row in best}
+        retained = [row for row in rows.to_pylist()[start:stop] if row["id"] % 2 == 0]
+        best = sorted((row for row in retained if row["k"] <= 19_990), key=lambda row: -row["k"])[
+            :3
+        ]
+        assert [(row["id"], row["k"]) for row in values] == [(row["id"], row["k"]) for row in best]
+        assert {row["_rowid"] & 0xFFFFFFFF for row in values} == {
+            row["id"] % 12_000 for row in best
+        }
 
 
 @pytest.mark.parametrize("ascending", [True, False])

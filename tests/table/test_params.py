@@ -94,9 +94,9 @@ async def test_indices_are_asked(dataset: alance.Dataset) -> None:
     dataset = await dataset.create_scalar_index("id", "BTREE")
     dataset = await dataset.create_scalar_index("tenant", "BITMAP")
     scanner = dataset.scanner(filter="id IN ? AND tenant = ?", params=[[3, 10, 11], "t3"])
-    told = str(await scanner.explain())
-    assert "id_idx (BTree)" in told
-    assert "tenant_idx (Bitmap)" in told
+    message = str(await scanner.explain())
+    assert "id_idx (BTree)" in message
+    assert "tenant_idx (Bitmap)" in message
     assert (await scanner.to_table())["id"].to_pylist() == [3, 10]
     many = list(range(0, ROWS, 2))
     assert await dataset.count_rows("id IN ?", params=[many]) == len(many)

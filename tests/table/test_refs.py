@@ -25,22 +25,22 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="module")
 def branched(tmp_path_factory: pytest.TempPathFactory) -> History:
     """Branch `b1` from version 2 (3 rows more), `feat/x` from `b1` (4 rows more), and tags."""
-    made = make_history(tmp_path_factory.mktemp("branched"))
-    made.lance.tags.create("two", 2)
-    first = made.lance.create_branch("b1", 2)
+    history = make_history(tmp_path_factory.mktemp("branched"))
+    history.lance.tags.create("two", 2)
+    first = history.lance.create_branch("b1", 2)
     first.insert(numbers(100, 103))
     second = first.create_branch("feat/x", 3)
     second.insert(numbers(200, 204))
-    made.lance.tags.create("there", ("b1", 3))
-    return made
+    history.lance.tags.create("there", ("b1", 3))
+    return history
 
 
 async def test_tags_are_read_as_pylance_wrote_them(branched: History, session: Session) -> None:
     snapshot = await open_snapshot(branched.path, session=session)
     with trace() as recorder:
-        found = await Tags(snapshot).list()
+        items = await Tags(snapshot).list()
     assert asked(recorder) == ["get", "get", "list"]
-    assert {name: (tag.branch, tag.version) for name, tag in found.items()} == {
+    assert {name: (tag.branch, tag.version) for name, tag in items.items()} == {
         "there": ("b1", 3),
         "two": (None, 2),
     }
@@ -55,11 +55,11 @@ async def test_versions_by_tag(branched: History, session: Session) -> None:
         second = await open_snapshot(branched.path, version="two", session=session)
     assert asked(recorder) == ["get", "get"]
     assert (second.version, second.table.branch) == (2, None)
-    there = await opening.checkout(second, "there")
-    assert (there.version, there.manifest.branch, there.table.branch) == (3, "b1", "b1")
-    assert (await there.live_counts()).tolist() == [10, 5, 3]
+    present = await opening.checkout(second, "there")
+    assert (present.version, present.manifest.branch, present.table.branch) == (3, "b1", "b1")
+    assert (await present.live_counts()).tolist() == [10, 5, 3]
     # Tags belong to the dataset, whatever branch one is on.
-    assert (await opening.checkout(there, "two")).table.branch is None
+    assert (await opening.checkout(present, "two")).table.branch is None
 
 
 @pytest.mark.parametrize("name", ["none", "../two", "", "b1/x", "two.json"])
@@ -72,11 +72,11 @@ async def test_no_such_tag(branched: History, session: Session, name: str) -> No
 
 
 async def test_a_tag_whose_version_is_gone(tmp_path: Path, session: Session) -> None:
-    made = make_history(tmp_path)
-    made.lance.tags.create("t", 2)
-    (Path(made.path) / "_versions" / "18446744073709551613.manifest").unlink()
+    history = make_history(tmp_path)
+    history.lance.tags.create("t", 2)
+    (Path(history.path) / "_versions" / "18446744073709551613.manifest").unlink()
     with pytest.raises(NotFoundError, match="no version 2") as caught:
-        await open_snapshot(made.path, version="t", session=session)
+        await open_snapshot(history.path, version="t", session=session)
     assert caught.value.__notes__ == ["which tag 't' names"]
 
 
@@ -88,8 +88,8 @@ async def test_a_table_without_references_lists_none(history: History, session: 
 
 async def test_branches_are_read_as_pylance_wrote_them(branched: History, session: Session) -> None:
     main = await open_snapshot(branched.path, session=session)
-    found = await Branches(main).list()
-    assert {name: (one.parent_branch, one.parent_version) for name, one in found.items()} == {
+    items = await Branches(main).list()
+    assert {name: (item.parent_branch, item.parent_version) for name, item in items.items()} == {
         "b1": (None, 2),
         "feat/x": ("b1", 3),
     }
@@ -99,10 +99,10 @@ async def test_branches_are_read_as_pylance_wrote_them(branched: History, sessio
     assert asked(recorder) == ["get", "get", "list"]
     assert (nested.version, nested.manifest.branch) == (4, "feat/x")
     assert (await nested.live_counts()).tolist() == [10, 5, 3, 4]
-    assert [one.version for one in await opening.versions(nested)] == [3, 4]
+    assert [version.version for version in await opening.versions(nested)] == [3, 4]
     assert await opening.latest_version(nested) == 4
     sources = [handle.sources[0].location for handle in nested.handles]
-    folders = [Path(one.removeprefix("file://")).parent for one in sources]
+    folders = [Path(source.removeprefix("file://")).parent for source in sources]
     top = Path(branched.path)
     assert folders == [top / "data"] * 2 + [top / "tree/b1/data", top / "tree/feat/x/data"]
     with trace() as recorder:
@@ -172,14 +172,14 @@ async def test_spoiled_base_paths(history: History, tmp_path: Path, session: Ses
 
 @pytest.mark.parametrize("path", ["../../etc/passwd", "/etc/passwd", "s3://bucket/x"])
 async def test_files_outside_of_the_table(tmp_path: Path, session: Session, path: str) -> None:
-    made = make_history(tmp_path)
+    history = make_history(tmp_path)
 
     def leave(message: table_pb2.Manifest) -> None:
         message.fragments[0].files[0].path = path
         message.transaction_file = path
 
-    edit_manifest(made.path, leave)
-    snapshot = await open_snapshot(made.path, session=session)
+    edit_manifest(history.path, leave)
+    snapshot = await open_snapshot(history.path, session=session)
     with pytest.raises(CorruptFileError, match="data file"):
         assert snapshot.handles[0].sources
     with pytest.raises(CorruptFileError, match="transaction file"):
@@ -187,9 +187,9 @@ async def test_files_outside_of_the_table(tmp_path: Path, session: Session, path
 
 
 async def test_a_base_that_is_no_dataset(tmp_path: Path, session: Session) -> None:
-    made = make_history(tmp_path)
+    history = make_history(tmp_path)
     other = tmp_path / "elsewhere"
-    shutil.copytree(Path(made.path) / "data", other)
+    shutil.copytree(Path(history.path) / "data", other)
 
     def rebase(message: table_pb2.Manifest) -> None:
         base = message.base_paths.add()
@@ -197,6 +197,6 @@ async def test_a_base_that_is_no_dataset(tmp_path: Path, session: Session) -> No
         message.reader_feature_flags |= 16
         message.fragments[0].files[0].base_id = 3
 
-    edit_manifest(made.path, rebase)
-    snapshot = await open_snapshot(made.path, session=session)
+    edit_manifest(history.path, rebase)
+    snapshot = await open_snapshot(history.path, session=session)
     assert Path(snapshot.handles[0].sources[0].location.removeprefix("file://")).parent == other

@@ -29,13 +29,13 @@ def uri(lineitem_lab: Lab) -> str:
     """Twelve versions, a tag, a deletion, and a branch from version 3."""
     place = f"s3://lab/made/table {next(_folders)}"
     options = lineitem_lab.lance_options()
-    made = lance.write_dataset(numbers(0, 10), place, storage_options=options)
+    dataset = lance.write_dataset(numbers(0, 10), place, storage_options=options)
     for number in range(10):
         rows = numbers(number, number + 1)
-        made = lance.write_dataset(rows, made, mode="append")
-    made.delete("a = 9")
-    made.tags.create("five", 5)
-    made.create_branch("feat/x", 3).insert(numbers(0, 2))
+        dataset = lance.write_dataset(rows, dataset, mode="append")
+    dataset.delete("a = 9")
+    dataset.tags.create("five", 5)
+    dataset.create_branch("feat/x", 3).insert(numbers(0, 2))
     return place
 
 
@@ -43,8 +43,8 @@ async def ops(lab: Lab, work: Callable[[], Coroutine[Any, Any, Any]]) -> dict[st
     """The requests that some work sent."""
     with lab.recording() as recording:
         await work()
-    found: dict[str, int] = recording.summary()["by_op"]
-    return found
+    entries: dict[str, int] = recording.summary()["by_op"]
+    return entries
 
 
 async def test_opening_sends_the_documented_requests(
@@ -54,14 +54,14 @@ async def test_opening_sends_the_documented_requests(
     opened: list[Snapshot] = []
 
     async def open_it(**more: Any) -> None:
-        made = await open_snapshot(uri, storage_options=options, session=session, **more)
-        opened.append(made)
+        result = await open_snapshot(uri, storage_options=options, session=session, **more)
+        opened.append(result)
 
     assert await ops(lineitem_lab, open_it) == {"LIST": 1, "GET": 1}
     assert await ops(lineitem_lab, lambda: open_it(version=4)) == {"GET": 1}
     assert await ops(lineitem_lab, lambda: open_it(version="five")) == {"GET": 2}
     latest, fourth, fifth = opened
-    assert [one.version for one in opened] == [12, 4, 5]
+    assert [item.version for item in opened] == [12, 4, 5]
     assert latest.is_remote
     assert (await latest.live_counts()).tolist() == [9] + [1] * 9
     assert await ops(lineitem_lab, lambda: opening.latest_version(fourth)) == {"LIST": 1}
@@ -84,10 +84,10 @@ async def test_a_branch_is_read_by_the_store_of_its_parent(
     store, path = main.table.store, main.table.path
     # The parent's files are read through the very same store, with its credentials.
     where = [handle.sources[0].location for handle in branch.handles]
-    assert [one.rpartition("/")[0] for one in where] == [f"{store.root}{path}/data"] * 3 + [
+    assert [item.rpartition("/")[0] for item in where] == [f"{store.root}{path}/data"] * 3 + [
         f"{store.root}{path}/tree/feat/x/data"
     ]
-    sizes = [await session.engine.scheduler.size(one) for one in where]
+    sizes = [await session.engine.scheduler.size(item) for item in where]
     assert sizes == [handle.sources[0].file_bytes for handle in branch.handles]
 
 

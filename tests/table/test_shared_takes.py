@@ -108,15 +108,15 @@ async def test_few_columns_are_shared_as_well(
 async def test_the_trace_tells_each_byte_once(table: Path, values: pa.Table) -> None:
     """Whatever the number of threads."""
     rows = rows_of(values, 2)
-    told = []
+    message = []
     for threads in (1, 4):
         async with alance.Session(decode_threads=threads) as session:
             dataset = await alance.dataset(table, session=session)
             await dataset.take(rows, ["price"])
             with alance.trace() as recorder:
                 await dataset.take(rows, ["price"])
-            told.append(sorted((event.location, event.num_bytes) for event in recorder.events))
-    assert told[0] == told[1]
+            message.append(sorted((event.location, event.num_bytes) for event in recorder.events))
+    assert message[0] == message[1]
 
 
 async def test_a_file_that_was_cut_off_is_an_error(

@@ -50,12 +50,12 @@ def table(seed: int = 0) -> pa.Table:
     )
 
 
-def plain(found: pa.Table) -> pa.Table:
+def plain(result: pa.Table) -> pa.Table:
     """The same values, whatever the dictionaries of chunks."""
-    for number, field in enumerate(found.schema):
+    for number, field in enumerate(result.schema):
         if pa.types.is_dictionary(field.type):
-            found = found.set_column(number, field.name, found[field.name].cast(pa.string()))
-    return found
+            result = result.set_column(number, field.name, result[field.name].cast(pa.string()))
+    return result
 
 
 def written(path: Path, rows: pa.Table, version: str, num_rows: int) -> str:
@@ -70,9 +70,9 @@ async def test_small_fragments_have_the_rows_of_pylance(
 ) -> None:
     rows = table() if num_rows > 1 else table().slice(300, 200)
     where = written(tmp_path / "t", rows, version, num_rows)
-    found = await (await alance.dataset(where)).to_table()
-    assert plain(found).equals(plain(lance.dataset(where).to_table()))
-    assert plain(found).equals(plain(rows))
+    result = await (await alance.dataset(where)).to_table()
+    assert plain(result).equals(plain(lance.dataset(where).to_table()))
+    assert plain(result).equals(plain(rows))
 
 
 @pytest.mark.parametrize("num_rows", [15, 100])
@@ -83,13 +83,13 @@ async def test_deletions_filters_meta_columns(tmp_path: Path, num_rows: int) -> 
     theirs, ours = lance.dataset(where), await alance.dataset(where)
     for condition in (None, "some = 4", "n % 100 = 5", "n >= 0", "colour = 'red'", "n < 0"):
         for columns in (None, ["colour", "n"], ["text"], ["twice", "pair"]):
-            found = await ours.to_table(columns=columns, filter=condition, with_row_id=True)
-            wanted = theirs.to_table(columns=columns, filter=condition, with_row_id=True)
-            wanted = wanted.select(found.column_names)
-            assert plain(found).equals(plain(wanted)), (condition, columns)
+            rows = await ours.to_table(columns=columns, filter=condition, with_row_id=True)
+            result = theirs.to_table(columns=columns, filter=condition, with_row_id=True)
+            result = result.select(rows.column_names)
+            assert plain(rows).equals(plain(result)), (condition, columns)
     assert await ours.count_rows("some = 4") == theirs.count_rows("some = 4")
-    batches = [one async for one in ours.to_batches(batch_size=10)]
-    assert all(one.num_rows <= 10 for one in batches)
+    batches = [to_batch async for to_batch in ours.to_batches(batch_size=10)]
+    assert all(batch.num_rows <= 10 for batch in batches)
     assert plain(pa.Table.from_batches(batches)).equals(plain(theirs.to_table()))
 
 
@@ -142,7 +142,7 @@ async def test_damage_is_found_and_named(
     dataset = await alance.dataset(where)
     with pytest.raises(CorruptFileError) as caught:
         await (dataset.optimize.compact_files() if compacts else dataset.to_table())
-    told = str(caught.value) + "".join(caught.value.__notes__)
-    assert path.name in told
-    assert f"page 0 of column {number}" in told
-    assert f"in field {column!r}" in told
+    message = str(caught.value) + "".join(caught.value.__notes__)
+    assert path.name in message
+    assert f"page 0 of column {number}" in message
+    assert f"in field {column!r}" in message

@@ -72,8 +72,8 @@ async def test_counts_cost_nothing_where_the_manifest_has_them(
 
 
 async def test_what_the_manifest_does_not_tell(tmp_path: Path, session: Session) -> None:
-    made = make_history(tmp_path)
-    sizes = [file.num_bytes for file in await _files(made.path, session)]
+    history = make_history(tmp_path)
+    sizes = [file.num_bytes for file in await _files(history.path, session)]
 
     def forget(message: table_pb2.Manifest) -> None:
         for fragment in message.fragments:
@@ -82,8 +82,8 @@ async def test_what_the_manifest_does_not_tell(tmp_path: Path, session: Session)
             fragment.files[0].file_size_bytes = 0
         message.fragments[1].ClearField("deletion_file")
 
-    edit_manifest(made.path, forget)
-    snapshot = await open_snapshot(made.path, session=session)
+    edit_manifest(history.path, forget)
+    snapshot = await open_snapshot(history.path, session=session)
     assert [handle.num_physical_rows for handle in snapshot.handles] == [0, 0]
     with trace() as recorder:
         assert (await snapshot.live_counts()).tolist() == [9, 5]
@@ -101,13 +101,13 @@ async def _files(path: str, session: Session) -> list[DataFile]:
 
 
 async def test_more_deleted_than_there_are(tmp_path: Path, session: Session) -> None:
-    made = make_history(tmp_path)
+    history = make_history(tmp_path)
 
     def boast(message: table_pb2.Manifest) -> None:
         message.fragments[0].deletion_file.num_deleted_rows = 11
 
-    edit_manifest(made.path, boast)
-    snapshot = await open_snapshot(made.path, session=session)
+    edit_manifest(history.path, boast)
+    snapshot = await open_snapshot(history.path, session=session)
     with pytest.raises(CorruptFileError, match="11 rows deleted of 10"):
         await snapshot.live_counts()
 
@@ -115,8 +115,8 @@ async def test_more_deleted_than_there_are(tmp_path: Path, session: Session) -> 
         message.fragments[0].deletion_file.ClearField("num_deleted_rows")
         message.fragments[0].physical_rows = 3
 
-    edit_manifest(made.path, understate)
-    snapshot = await open_snapshot(made.path, session=session)
+    edit_manifest(history.path, understate)
+    snapshot = await open_snapshot(history.path, session=session)
     with pytest.raises(CorruptFileError, match="row 3, the fragment has 3") as caught:
         await snapshot.live_counts()
     assert "_deletions/" in caught.value.__notes__[0]
@@ -167,19 +167,19 @@ async def meta_of(snapshot: Snapshot, name: str) -> list[object]:
 
 
 async def test_stable_row_ids(tmp_path: Path, session: Session) -> None:
-    made = stable(tmp_path)
-    snapshot = await open_snapshot(made.uri, session=session)
+    built = stable(tmp_path)
+    snapshot = await open_snapshot(built.uri, session=session)
     await snapshot.prepare(snapshot.handles)
     await snapshot.load_meta(snapshot.handles, META)
     columns = ["a", CREATED_AT, UPDATED_AT, ROW_OFFSET]
-    expected = made.to_table(columns=columns, with_row_id=True, with_row_address=True)
+    expected = built.to_table(columns=columns, with_row_id=True, with_row_address=True)
     assert expected.num_rows == 37
     for name in META:
         assert await meta_of(snapshot, name) == expected.column(name).to_pylist(), name
     ids, addresses = (expected.column(name).to_numpy() for name in (ROW_ID, ROW_ADDRESS))
     order = np.random.default_rng(1).permutation(len(ids))
-    found = await snapshot.addresses_of(ids[order].astype(np.int64))
-    assert found.tolist() == addresses[order].tolist()
+    result = await snapshot.addresses_of(ids[order].astype(np.int64))
+    assert result.tolist() == addresses[order].tolist()
     gone = sorted(set(range(40)) - set(ids.tolist()))
     assert len(gone) == 3
     for row_id in [*gone, 4000]:
@@ -188,9 +188,9 @@ async def test_stable_row_ids(tmp_path: Path, session: Session) -> None:
 
 
 async def test_the_row_index_costs_deletions_once(tmp_path: Path, session: Session) -> None:
-    made = stable(tmp_path)
-    snapshot = await open_snapshot(made.uri, session=session)
-    with_deletions = sum(one.fragment.deletion_file is not None for one in snapshot.handles)
+    result = stable(tmp_path)
+    snapshot = await open_snapshot(result.uri, session=session)
+    with_deletions = sum(handle.fragment.deletion_file is not None for handle in snapshot.handles)
     assert with_deletions
     with trace() as recorder:
         await snapshot.addresses_of(np.array([1]))
@@ -209,14 +209,14 @@ async def test_versions_of_rows_without_lineage(history: History, session: Sessi
 
 
 async def test_spoiled_sequences_of_row_ids_are_refused(tmp_path: Path, session: Session) -> None:
-    made = stable(tmp_path)
+    result = stable(tmp_path)
 
     def spoil(message: table_pb2.Manifest) -> None:
         message.fragments[0].inline_row_ids = b"\xff\xff"
         message.fragments[1].ClearField("inline_row_ids")
 
-    edit_manifest(made.uri, spoil)
-    snapshot = await open_snapshot(made.uri, session=session)
+    edit_manifest(result.uri, spoil)
+    snapshot = await open_snapshot(result.uri, session=session)
     with pytest.raises(CorruptFileError, match="row ids"):
         snapshot.handles[0].meta(ROW_ID, np.arange(2))
     with pytest.raises(CorruptFileError, match="it has no row ids"):
@@ -301,9 +301,9 @@ async def test_handles_of_a_session_share_what_is_open(
     lance.dataset(path).create_scalar_index("a", "BTREE")
     opened: list[int] = []
 
-    def counting(schema: Schema, asked: Sequence[ToOpen]) -> Plan[list[OpenFragment]]:
-        opened.append(len(asked))
-        return (yield from open_fragments(schema, asked))
+    def counting(schema: Schema, to_opens: Sequence[ToOpen]) -> Plan[list[OpenFragment]]:
+        opened.append(len(to_opens))
+        return (yield from open_fragments(schema, to_opens))
 
     monkeypatch.setattr(taking, "open_fragments", counting)
     first = await alance.dataset(path, session=session)

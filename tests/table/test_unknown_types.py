@@ -39,9 +39,9 @@ async def test_the_other_columns_are_read(tmp_path: Path, version: Any, values: 
         assert "read other columns by name, or drop this one" in caught.value.__notes__[0]
     with pytest.raises(UnsupportedError, match="fixed_size_binary:0"):
         dataset.schema  # noqa: B018
-    kept = await dataset.delete("i = 0")
-    assert (await kept.to_table(["i", "z"])).to_pylist() == ROWS[1:]
-    rest = await kept.drop_columns(["b"])
+    deleted = await dataset.delete("i = 0")
+    assert (await deleted.to_table(["i", "z"])).to_pylist() == ROWS[1:]
+    rest = await deleted.drop_columns(["b"])
     assert (await rest.to_table()).to_pylist() == ROWS[1:]
     assert (await (await rest.insert([{"i": 9, "z": "q"}])).count_rows()) == 3
 

@@ -78,8 +78,8 @@ async def test_crowds_get_what_they_ask_for(columns_lab: Lab, columns: list[str]
         count = await dataset.count_rows()
         for _ in range(3):
             picked = [random.integers(0, count, 12).tolist() for _ in range(12)]
-            found = await asyncio.gather(*(dataset.take(one, columns) for one in picked))
-            for rows, table in zip(picked, found, strict=True):
+            results = await asyncio.gather(*(dataset.take(item, columns) for item in picked))
+            for rows, table in zip(picked, results, strict=True):
                 assert table == expected(columns_lab, rows, columns)
         many = random.integers(0, count, 3000).tolist()
         assert await dataset.take(many, columns) == expected(columns_lab, many, columns)
@@ -143,13 +143,13 @@ async def test_one_of_a_crowd_fails_or_is_cancelled_alone(columns_lab: Lab) -> N
         since = columns_lab.stats()["requests"]
         columns_lab.config(faults=[{"action": "late"}])  # until there are no faults
         try:
-            calls = [asyncio.ensure_future(dataset.take(one, ["number"])) for one in rows]
+            calls = [asyncio.ensure_future(dataset.take(row, ["number"])) for row in rows]
             await stuck(columns_lab, since)
             calls[11].cancel()
         finally:
             columns_lab.calm()
-        found = await asyncio.gather(*calls, return_exceptions=True)
-    for number, (picked, table) in enumerate(zip(rows, found, strict=True)):
+        results = await asyncio.gather(*calls, return_exceptions=True)
+    for number, (picked, table) in enumerate(zip(rows, results, strict=True)):
         if number == 7:
             assert isinstance(table, InvalidInputError)
         elif number == 11:
@@ -178,18 +178,18 @@ def test_tables_know_their_bounds() -> None:
     table.set(0, page, 1, 64)
     table.set(0, page, 1)  # it stays as it is
     assert plan([1, 12], [2]).unknown == [(0, 1), (1, 1)]
-    found = plan([1, 2, 4, 7], [2, 4])
-    assert (found.unknown, found.num_groups) == ([], 2)
+    result = plan([1, 2, 4, 7], [2, 4])
+    assert (result.unknown, result.num_groups) == ([], 2)
     for column in (0, 1):
-        tables, piece_ends, starts, stops, num_bytes = found.pieces(column, column + 1)
+        tables, piece_ends, starts, stops, num_bytes = result.pieces(column, column + 1)
         assert (tables, piece_ends) == ([2 * column, 2 * column + 1], [1, 2])
         assert (starts.tolist(), stops.tolist(), num_bytes) == ([100, 100], [108, 116], 24)
-        assert found.groups(column) == (column, column + 1)
-    assert (found.num_bytes(0, 2), found.place(3)) == (48, (3, 64))
+        assert result.groups(column) == (column, column + 1)
+    assert (result.num_bytes(0, 2), result.place(3)) == (48, (3, 64))
     for wrong_groups in ((0, 3), (2, 1)):
         with pytest.raises(ValueError, match="no such groups"):
-            found.pieces(*wrong_groups)
-    for ask in (found.place, found.groups):
+            result.pieces(*wrong_groups)
+    for ask in (result.place, result.groups):
         with pytest.raises(ValueError, match="no such"):
             ask(4)
     for wrong, ends_of in (([20], [1]), ([-1], [1]), ([3, 3], [2]), ([3], [2]), ([3, 4], [1])):
@@ -230,27 +230,27 @@ def test_rows_are_placed_by_kernel_as_by_numpy(
 ) -> None:
     firsts = np.concatenate(([0], np.cumsum(np.array(counts, np.int64))))
     total = int(firsts[-1])
-    wanted = np.array([int(one * total) for one in picked] if total else [], np.int64)
-    wanted = np.unique(wanted) if ordered else wanted
-    found = by_position(wanted, firsts)
-    fragments = np.searchsorted(firsts, wanted, "right") - 1
-    other = by_key(fragments << 32 | wanted - firsts[fragments])
-    assert found.fragments == other.fragments
-    assert found.cuts == other.cuts
-    assert found.rows.tolist() == other.rows.tolist()
-    assert (found.places is None) == (other.places is None)
-    if found.places is not None and other.places is not None:
-        assert found.places.tolist() == other.places.tolist()
+    array = np.array([int(item * total) for item in picked] if total else [], np.int64)
+    array = np.unique(array) if ordered else array
+    result = by_position(array, firsts)
+    fragments = np.searchsorted(firsts, array, "right") - 1
+    other = by_key(fragments << 32 | array - firsts[fragments])
+    assert result.fragments == other.fragments
+    assert result.cuts == other.cuts
+    assert result.rows.tolist() == other.rows.tolist()
+    assert (result.places is None) == (other.places is None)
+    if result.places is not None and other.places is not None:
+        assert result.places.tolist() == other.places.tolist()
 
 
 def test_placing_knows_its_bounds() -> None:
-    def place(wanted: list[int], firsts: list[int]) -> None:
-        _kernels.place_rows(np.array(wanted, np.int64), np.array(firsts, np.int64))
+    def place(numbers: list[int], firsts: list[int]) -> None:
+        _kernels.place_rows(np.array(numbers, np.int64), np.array(firsts, np.int64))
 
     place([4], [0, 5])
-    for wanted in ([5], [-1], [1, 7]):
+    for numbers in ([5], [-1], [1, 7]):
         with pytest.raises(ValueError, match="no such row"):
-            place(wanted, [0, 5])
+            place(numbers, [0, 5])
     with pytest.raises(ValueError, match="too many"):
         place([0] * 1025, [0, 5])
     for firsts in ([], [1, 5]):
@@ -266,11 +266,11 @@ async def test_bytes_of_requests_do_not_wait_for_the_collector(columns_lab: Lab)
         try:
             await asyncio.gather(*(dataset.take([n, n * 700], ["text"]) for n in range(40)))
             gc.collect()
-            left = [one for one in gc.garbage if isinstance(one, Flight | memoryview)]
+            items = [item for item in gc.garbage if isinstance(item, Flight | memoryview)]
         finally:
             gc.set_debug(0)
             gc.garbage.clear()
-        assert left == []
+        assert items == []
 
 
 @pytest.mark.parametrize("count", [12, 3000])
@@ -308,7 +308,7 @@ async def test_a_trace_changes_nothing_and_has_the_ranges_that_were_read(
         with alance.trace() as recorder:
             assert await dataset.take(rows) == expected_table
         assert sorted(calls) == plain
-    sizes = {one.name: one.stat().st_size for one in (path / "data").iterdir()}
+    sizes = {file.name: file.stat().st_size for file in (path / "data").iterdir()}
     assert {event.reasons for event in recorder.events} == {("take",)}
     assert {event.location.rpartition("/")[2] for event in recorder.events} <= set(sizes)
     assert recorder.events

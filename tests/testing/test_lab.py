@@ -35,9 +35,9 @@ DIGITS = b"0123456789"
 )
 def test_ranges_are_answered_in_part(client: Client, wanted: str, content: bytes) -> None:
     client.status("PUT", "/ranges", DIGITS)
-    status, found, headers = client.ask("GET", "/ranges", headers={"Range": wanted})
+    status, result, headers = client.ask("GET", "/ranges", headers={"Range": wanted})
     start = 10 - len(content) if content.endswith(b"9") else 2
-    assert (status, found) == (206, content)
+    assert (status, result) == (206, content)
     assert headers["Content-Range"] == f"bytes {start}-{start + len(content) - 1}/10"
 
 
@@ -85,9 +85,9 @@ def test_the_dialect_of_gcs(client: Client) -> None:
     generation = headers["x-goog-generation"]
     assert client.ask("HEAD", "/gcs")[2]["x-goog-generation"] == generation
     assert client.status("PUT", "/gcs", b"second", new) == 412
-    same = {**GCS, "x-goog-if-generation-match": generation}
-    assert client.status("PUT", "/gcs", b"third", same) == 200
-    assert client.status("PUT", "/gcs", b"fourth", same) == 412
+    equal = {**GCS, "x-goog-if-generation-match": generation}
+    assert client.status("PUT", "/gcs", b"third", equal) == 200
+    assert client.status("PUT", "/gcs", b"fourth", equal) == 412
     source = {**GCS, "x-goog-copy-source": "lab/gcs"}
     assert client.status("PUT", "/gcs-copy", headers=source) == 200
     assert client.read("gcs-copy") == b"third"
@@ -100,18 +100,20 @@ class Page:
     def __init__(self, content: bytes) -> None:
         tree = ElementTree.fromstring(content)
         space = tree.tag.partition("}")[0] + "}"
-        self.keys = [one.text for one in tree.iterfind(f"{space}Contents/{space}Key")]
-        self.folders = [one.text for one in tree.iterfind(f"{space}CommonPrefixes/{space}Prefix")]
+        self.keys = [item.text for item in tree.iterfind(f"{space}Contents/{space}Key")]
+        self.folders = [item.text for item in tree.iterfind(f"{space}CommonPrefixes/{space}Prefix")]
         self.token = tree.findtext(f"{space}NextContinuationToken")
 
 
 def pages(client: Client, query: str) -> list[Page]:
     """All pages of a listing."""
-    found = [Page(client.ask("GET", f"?list-type=2&{query}")[1])]
-    while found[-1].token:
-        token = quote(found[-1].token, safe="")
-        found.append(Page(client.ask("GET", f"?list-type=2&{query}&continuation-token={token}")[1]))
-    return found
+    result = [Page(client.ask("GET", f"?list-type=2&{query}")[1])]
+    while result[-1].token:
+        token = quote(result[-1].token, safe="")
+        result.append(
+            Page(client.ask("GET", f"?list-type=2&{query}&continuation-token={token}")[1])
+        )
+    return result
 
 
 def test_listings_are_sorted_and_cut_into_pages(client: Client) -> None:
@@ -122,12 +124,12 @@ def test_listings_are_sorted_and_cut_into_pages(client: Client) -> None:
     (page,) = pages(client, "prefix=l/")
     assert page.keys == in_order
     for limit in range(1, 7):
-        found = pages(client, f"prefix=l/&max-keys={limit}")
-        assert [key for page in found for key in page.keys] == in_order
-        assert all(len(page.keys) <= limit for page in found)
-        found = pages(client, f"prefix=l/&delimiter=/&max-keys={limit}")
-        assert [key for page in found for key in page.keys] == ["l/a", "l/b c&<d>", "l/z"]
-        assert [name for page in found for name in page.folders] == ["l/b/", "l/d/"]
+        result = pages(client, f"prefix=l/&max-keys={limit}")
+        assert [key for page in result for key in page.keys] == in_order
+        assert all(len(page.keys) <= limit for page in result)
+        result = pages(client, f"prefix=l/&delimiter=/&max-keys={limit}")
+        assert [key for page in result for key in page.keys] == ["l/a", "l/b c&<d>", "l/z"]
+        assert [name for page in result for name in page.folders] == ["l/b/", "l/d/"]
     (page,) = pages(client, "prefix=l/&start-after=l/b/1")
     assert page.keys == ["l/b/2", "l/d/e/f", "l/z"]
     (page,) = pages(client, "prefix=nowhere/")
@@ -138,9 +140,9 @@ def test_listings_are_sorted_and_cut_into_pages(client: Client) -> None:
 def test_multipart_uploads_join_their_parts(client: Client) -> None:
     def begin(key: str) -> str:
         tree = ElementTree.fromstring(client.ask("POST", f"/{key}?uploads")[1])
-        (found,) = (one.text for one in tree if one.tag.endswith("UploadId"))
-        assert found
-        return found
+        (result,) = (item.text for item in tree if item.tag.endswith("UploadId"))
+        assert result
+        return result
 
     def end(key: str, upload: str, *numbers: int, **headers: str) -> int:
         parts = "".join(f"<Part><PartNumber>{n}</PartNumber></Part>" for n in numbers)
@@ -249,11 +251,11 @@ def test_the_log_has_every_request_in_order(client: Client) -> None:
         client.status("PUT", "/logged", b"abc")
         client.status("GET", "/nowhere")
         client.ask("GET", "?list-type=2&prefix=logged")
-    assert [one["op"] for one in seen.records] == ["GET", "HEAD", "PUT", "GET", "LIST"]
+    assert [record["op"] for record in seen.records] == ["GET", "HEAD", "PUT", "GET", "LIST"]
     get, head, put, missing, listed = seen.records
     assert (get["range"], get["out"], get["st"]) == ([2, 5], 3, 206)
     assert (head["out"], put["in"], missing["st"], listed["listed"]) == (0, 3, 404, 1)
-    assert all(one["t0"] <= one["t1"] <= one["t2"] for one in seen.records)
+    assert all(record["t0"] <= record["t1"] <= record["t2"] for record in seen.records)
     summary = seen.summary()
     assert summary["requests"] == summary["phases"] == 5
     assert summary["by_op"] == {"GET": 2, "HEAD": 1, "LIST": 1, "PUT": 1}

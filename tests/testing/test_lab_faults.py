@@ -26,8 +26,8 @@ def fault(client: Client, **rule: Any) -> Iterator[None]:
     client.lab.config(faults=[{"times": 1, **rule}])
     with client.lab.recording() as seen:
         yield
-    hit = [one for one in seen.records if "fault" in one]
-    assert [one["fault"] for one in hit] == [rule["action"]]
+    hit = [record for record in seen.records if "fault" in record]
+    assert [item["fault"] for item in hit] == [rule["action"]]
 
 
 def test_a_status_is_answered_without_effect(client: Client) -> None:
@@ -156,7 +156,7 @@ def test_latency_and_bandwidth_of_the_server() -> None:
                 for method, body in (("PUT", BIG), ("GET", None)):
                     connection.request(method, "/lab/big", body)
                     assert len(connection.getresponse().read()) in (0, len(BIG))
-            spans[name] = [one["t2"] - one["t0"] for one in seen.records]
+            spans[name] = [record["t2"] - record["t0"] for record in seen.records]
         connection.close()
     # The server holds answers back: they may come later, but not before.
     assert all(span >= 0.019 for span in spans["latency"])

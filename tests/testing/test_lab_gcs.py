@@ -60,9 +60,9 @@ def test_copies_have_conditions_on_the_target(client: Client) -> None:
     source = {**GCS, "x-goog-copy-source": "lab/from"}
     assert client.status("PUT", "/to", headers={**source, MATCH: "0"}) == 200
     assert client.status("PUT", "/to", headers={**source, MATCH: "0"}) == 412
-    same = {**source, MATCH: str(generation(client, "to"))}
-    assert client.status("PUT", "/to", headers=same) == 200
-    assert client.status("PUT", "/to", headers=same) == 412
+    equal = {**source, MATCH: str(generation(client, "to"))}
+    assert client.status("PUT", "/to", headers=equal) == 200
+    assert client.status("PUT", "/to", headers=equal) == 412
 
 
 def test_uploads_in_parts_take_no_conditions(client: Client) -> None:

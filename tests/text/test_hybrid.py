@@ -137,43 +137,43 @@ async def test_a_function_ranks_the_candidates(path: Path) -> None:
     async def of_near(rows: pa.Table) -> list[float]:
         return [-1000.0 if d is None else -d for d in rows["_distance"].to_pylist()]
 
-    asked: dict[str, Any] = {"text": WORDS, "vector": query(), "nprobes": 4, "columns": ["id"]}
-    rows = await dataset.search(combine=of_words, **asked)
+    entries: dict[str, Any] = {"text": WORDS, "vector": query(), "nprobes": 4, "columns": ["id"]}
+    rows = await dataset.search(combine=of_words, **entries)
     assert rows["id"].to_pylist() == list(words)[:10]
-    rows = await dataset.search(combine=of_near, **asked)
+    rows = await dataset.search(combine=of_near, **entries)
     near = await dataset.nearest("vec", query(), 10, columns=["id"], nprobes=4)
     assert rows["id"].to_pylist() == near["id"].to_pylist()
     for scores in ([1.0], None, lambda: 1, ["x"] * 100):
         with pytest.raises(alance.InvalidInputError, match="combine gave"):
-            await dataset.search(combine=lambda rows, given=scores: given, **asked)
+            await dataset.search(combine=lambda rows, arguments=scores: arguments, **entries)
     with pytest.raises(ZeroDivisionError):
-        await dataset.search(combine=lambda rows: 1 // 0, **asked)
+        await dataset.search(combine=lambda rows: 1 // 0, **entries)
 
 
 async def test_columns_are_those_that_are_asked_for(path: Path) -> None:
     dataset = await alance.dataset(path)
-    asked: dict[str, Any] = {"text": WORDS, "vector": query(), "k": 3}
-    rows = await dataset.search(**asked)
+    entries: dict[str, Any] = {"text": WORDS, "vector": query(), "k": 3}
+    rows = await dataset.search(**entries)
     assert rows.column_names == [*dataset.schema.names, "_relevance_score", "_score", "_distance"]
-    rows = await dataset.search(columns=["_distance", "_rowid", "id"], **asked)
+    rows = await dataset.search(columns=["_distance", "_rowid", "id"], **entries)
     assert rows.column_names == ["_distance", "_rowid", "id", "_relevance_score", "_score"]
-    rows = await dataset.search(columns={"twice": "id * 2"}, **asked)
+    rows = await dataset.search(columns={"twice": "id * 2"}, **entries)
     assert rows.column_names == ["twice", "_relevance_score", "_score", "_distance"]
-    rows = await dataset.search(columns=[], **asked)
+    rows = await dataset.search(columns=[], **entries)
     assert (rows.num_rows, rows.num_columns) == (3, 3)
-    none = await dataset.search(filter="id < 0", **asked)
+    none = await dataset.search(filter="id < 0", **entries)
     assert none.num_rows == 0
-    assert sync.dataset(path).search(**asked).num_rows == 3
-    told = str(await dataset.explain_search(filter="kind = 2", **asked))
-    assert "3 rows of the 50 best of each search, by rrf" in told
-    assert "index text_idx" in told
-    assert "index vec_idx" in told
+    assert sync.dataset(path).search(**entries).num_rows == 3
+    message = str(await dataset.explain_search(filter="kind = 2", **entries))
+    assert "3 rows of the 50 best of each search, by rrf" in message
+    assert "index text_idx" in message
+    assert "index vec_idx" in message
 
 
 async def test_what_is_wrong_is_told(path: Path) -> None:
     dataset = await alance.dataset(path)
-    asked: dict[str, Any] = {"text": WORDS, "vector": query()}
-    for wrong, told in (
+    entries: dict[str, Any] = {"text": WORDS, "vector": query()}
+    for wrong, message in (
         ({"vector": None}, "both"),
         ({"vector": [query(), query()]}, "found several"),
         ({"k": 0}, "k=0"),
@@ -188,15 +188,15 @@ async def test_what_is_wrong_is_told(path: Path) -> None:
         ({"on": "id"}, "'id'"),
         ({"filter": "nothing = 1"}, "nothing"),
     ):
-        with pytest.raises(alance.InvalidInputError, match=told):
-            await dataset.search(**(asked | wrong))
+        with pytest.raises(alance.InvalidInputError, match=message):
+            await dataset.search(**(entries | wrong))
     with pytest.raises(TypeError, match="prefetch"):
-        await dataset.search(**asked, prefetch=1)
+        await dataset.search(**entries, prefetch=1)
     several = documents().append_column("other", documents()["vec"])
     dataset = await alance.write_dataset(several[:100], "memory://hybrid/several")
     with pytest.raises(alance.InvalidInputError, match="'vec', 'other'"):
-        await dataset.search(**asked, on="text")
-    rows = await dataset.search(**asked, on="text", vector_column="other", columns=["id"])
+        await dataset.search(**entries, on="text")
+    rows = await dataset.search(**entries, on="text", vector_column="other", columns=["id"])
     assert rows.num_rows == 10
 
 
@@ -227,15 +227,15 @@ async def test_both_searches_share_their_rounds(far: Lab) -> None:
                     await dataset.nearest("vec", query(), 50, nprobes=4, **rows)
                 rounds.append(seen.rounds)
                 continue
-            asked: dict[str, Any] = {"text": WORDS, "nprobes": 4, "fast_search": True}
+            entries: dict[str, Any] = {"text": WORDS, "nprobes": 4, "fast_search": True}
             with far.recording() as seen:
-                await dataset.search(**asked, vector=query(), columns=["id"])
+                await dataset.search(**entries, vector=query(), columns=["id"])
             assert seen.rounds == max(rounds) + 1
             with far.recording() as seen:
-                await dataset.search(**asked, vector=query() * 2, columns=["id"])
+                await dataset.search(**entries, vector=query() * 2, columns=["id"])
             assert seen.rounds <= 2
             with far.recording() as seen:
-                await dataset.search(**asked, vector=query() * 2, columns=[])
+                await dataset.search(**entries, vector=query() * 2, columns=[])
             assert seen.records == []
 
 
@@ -251,12 +251,12 @@ async def test_a_filter_is_asked_once(
 
     monkeypatch.setattr(eligible, "scan", counted)
     dataset = await alance.dataset(path)
-    asked: dict[str, Any] = {"filter": condition, "fast_search": True}
-    rows = await dataset.search(**asked, text=WORDS, vector=query(), columns=["kind"])
+    entries: dict[str, Any] = {"filter": condition, "fast_search": True}
+    rows = await dataset.search(**entries, text=WORDS, vector=query(), columns=["kind"])
     assert set(rows["kind"].to_pylist()) == {3}
     assert len(scans) == 1
     await asyncio.gather(
-        *(dataset.search_text(WORDS, columns=["_rowid"], **asked) for _ in range(5))
+        *(dataset.search_text(WORDS, columns=["_rowid"], **entries) for _ in range(5))
     )
     # What a filter in SQL keeps is remembered; one that asks for the time, or has values, is not.
     assert len(scans) == (1 if isinstance(condition, str) else 2)
@@ -281,7 +281,7 @@ async def test_a_remembered_filter_is_of_its_version(tmp_path: Path) -> None:
         assert ids
         assert all(number % 5 == 3 and number < 2500 for number in ids)
     later = await dataset.delete(f"id = {ids[0]}")
-    left = (await later.search_text(WORDS, 3000, filter=condition))["id"].to_pylist()
-    assert sorted(left) == sorted(ids[1:])
+    values = (await later.search_text(WORDS, 3000, filter=condition))["id"].to_pylist()
+    assert sorted(values) == sorted(ids[1:])
     again = (await dataset.search_text(WORDS, 3000, filter=condition))["id"].to_pylist()
     assert again == ids

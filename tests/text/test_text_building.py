@@ -41,15 +41,15 @@ async def test_posting_lists_have_the_bytes_that_pylance_writes(tmp_path: Path) 
     path = written(tmp_path / "t", 3000, index=False, per_file=4000)
     await (await alance.dataset(path)).create_index("text", "INVERTED", with_position=True)
     right = written(tmp_path / "right", 3000, with_position=True, per_file=4000)
-    mine, other = contents(path), contents(right)
-    assert mine["docs"] == other["docs"]
-    assert mine["told"] == other["told"]
-    assert mine["tokens"] == other["tokens"]  # a transducer, whose bytes are the same
-    parameters = [json.loads(index["metadata"].pop(b"params")) for index in (mine, other)]
+    actual, other = contents(path), contents(right)
+    assert actual["docs"] == other["docs"]
+    assert actual["told"] == other["told"]
+    assert actual["tokens"] == other["tokens"]  # a transducer, whose bytes are the same
+    parameters = [json.loads(index["metadata"].pop(b"params")) for index in (actual, other)]
     assert parameters[0] == parameters[1]
-    assert mine["metadata"] == other["metadata"]
-    assert len(mine["lists"]) == len(other["lists"])
-    for own, their in zip(mine["lists"], other["lists"], strict=True):
+    assert actual["metadata"] == other["metadata"]
+    assert len(actual["lists"]) == len(other["lists"])
+    for own, their in zip(actual["lists"], other["lists"], strict=True):
         # Tokens have their numbers in the order in which they come, in both.
         assert own.keys() == their.keys()
         for name in own.keys() - {"_max_score", "_posting"}:

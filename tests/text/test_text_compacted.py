@@ -33,8 +33,8 @@ async def compacted(path: Path) -> alance.Dataset:
     after = await (await alance.dataset(path)).optimize.compact_files(
         target_rows_per_fragment=10_000
     )
-    told = str(await after.scanner(full_text_query=MatchQuery("fox", "text")).explain())
-    assert "every text" not in told
+    message = str(await after.scanner(full_text_query=MatchQuery("fox", "text")).explain())
+    assert "every text" not in message
     return after
 
 

@@ -80,11 +80,11 @@ async def test_spoiled_files_of_elements_give_errors_and_no_crash(tmp_path: Path
             dataset = await alance.dataset(tmp_path / "t", session=session)
             try:
                 query = MatchQuery("fox dog", "text")
-                found = await dataset.search_text(query, 1000, columns=["id"])
+                hits = await dataset.search_text(query, 1000, columns=["id"])
             except alance.CorruptFileError:
                 errors += 1
                 continue
-            assert set(found["id"].to_pylist()) <= {*range(300)}
+            assert set(hits["id"].to_pylist()) <= {*range(300)}
     assert errors > 2
 
 
@@ -95,8 +95,8 @@ async def test_documents_are_what_the_record_says(
     data = pa.table({"text": pa.array([["fox", "dog"], ["fox"]] * 20, pa.list_(pa.string()))})
     dataset = await alance.write_dataset(data, tmp_path / "t")
     dataset = await dataset.create_index("text", "INVERTED", document_granularity=kind)
-    said = segments.is_of_elements
-    monkeypatch.setattr(segments, "is_of_elements", lambda details: not said(details))
+    is_of_elements = segments.is_of_elements
+    monkeypatch.setattr(segments, "is_of_elements", lambda details: not is_of_elements(details))
     dataset = await alance.dataset(tmp_path / "t")
     with pytest.raises(alance.CorruptFileError, match="against its record"):
         await dataset.search_text(MatchQuery("fox", "text"))

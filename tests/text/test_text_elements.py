@@ -67,8 +67,8 @@ def theirs(path: Path, query: alance.TextQuery, **options: Any) -> pa.Table:
     """What pylance gives."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        asked = as_theirs(query)
-        return lance.dataset(path).to_table(columns=["id"], full_text_query=asked, **options)
+        request = as_theirs(query)
+        return lance.dataset(path).to_table(columns=["id"], full_text_query=request, **options)
 
 
 def scores(table: pa.Table) -> dict[tuple[int, ...], float]:
@@ -161,8 +161,8 @@ async def test_the_index_is_as_pylance_makes_it(tmp_path: Path) -> None:
         (file,) = (path / "_indices").glob("*/part_0_docs.lance")
         reader = lance.file.LanceFileReader(str(file))
         documents.append((reader.read_all().to_table(), reader.metadata().schema.metadata))
-        told = (await alance.dataset(path)).list_indices()[0]
-        records.append({name: told[name] for name in ("name", "type", "version", "fields")})
+        message = (await alance.dataset(path)).list_indices()[0]
+        records.append({name: message[name] for name in ("name", "type", "version", "fields")})
     assert documents[0] == documents[1]
     assert records[0] == records[1]
 
@@ -209,21 +209,21 @@ async def test_what_documents_are_is_inferred_or_said(tmp_path: Path) -> None:
     dataset = await dataset.create_index("text", "INVERTED", **ELEMENTS)
     with pytest.raises(alance.InvalidInputError, match="expected document_granularity"):
         await dataset.search_text(FOX)
-    found = [await dataset.search_text(query, columns=["id"]) for query in (rows, elements)]
+    hits = [await dataset.search_text(query, columns=["id"]) for query in (rows, elements)]
     assert (
         await asyncio.gather(
             dataset.search_text(rows, columns=["id"]), dataset.search_text(elements, columns=["id"])
         )
-        == found
+        == hits
     )
-    assert found[0]["id"].to_pylist() == [5, 1, 4, 0]
-    assert list(scores(found[1])) == [(5, 0), (1, 0), (5, 1), (0, 0), (4, 2)]
-    assert await dataset.search_text("fox", columns=["id"]) == found[0]
+    assert hits[0]["id"].to_pylist() == [5, 1, 4, 0]
+    assert list(scores(hits[1])) == [(5, 0), (1, 0), (5, 1), (0, 0), (4, 2)]
+    assert await dataset.search_text("fox", columns=["id"]) == hits[0]
     dataset = await dataset.drop_index("text_idx")
     with pytest.raises(alance.InvalidInputError, match="has 'list_element'"):
         await dataset.search_text(rows)
     assert len(await dataset.search_text(rows, use_index=False)) == 4
-    assert await dataset.search_text("fox", on="text", columns=["id"]) == found[1]
+    assert await dataset.search_text("fox", on="text", columns=["id"]) == hits[1]
 
 
 def elements_of_lance(text: str) -> Any:

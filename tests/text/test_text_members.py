@@ -51,8 +51,8 @@ def rows(count: int, first: int = 0) -> pa.Table:
 
 def questions(column: str) -> list[alance.TextQuery]:
     words = [MatchQuery(text, column) for text in ("fox", "quick river dog", "1984 naïve")]
-    both = BooleanQuery([("MUST", words[0]), ("MUST_NOT", MatchQuery("lazy", column))])
-    return [*words, both, MatchQuery("brown fox", column, operator="AND")]
+    pair = BooleanQuery([("MUST", words[0]), ("MUST_NOT", MatchQuery("lazy", column))])
+    return [*words, pair, MatchQuery("brown fox", column, operator="AND")]
 
 
 def phrases(column: str) -> list[alance.TextQuery]:
@@ -104,14 +104,14 @@ async def test_rows_and_scores_are_those_of_pylance(tmp_path: Path, column: str,
 async def test_they_are_named_and_searched_by_their_path(tmp_path: Path) -> None:
     dataset = await alance.write_dataset(rows(60), tmp_path / "t")
     dataset = await dataset.create_index("l.t", "INVERTED")
-    found = await dataset.search_text("fox", columns=["id", "l"])
-    assert found == await dataset.search_text("fox", on="l.t", columns=["id", "l"])
+    hits = await dataset.search_text("fox", columns=["id", "l"])
+    assert hits == await dataset.search_text("fox", on="l.t", columns=["id", "l"])
     assert all(
         any("fox" in (item["t"] or "") for item in items if item is not None)
-        for items in found["l"].to_pylist()
+        for items in hits["l"].to_pylist()
     )
-    told = str(await dataset.scanner(full_text_query=MatchQuery("fox", "l.t")).explain())
-    assert "index l.t_idx" in told
+    message = str(await dataset.scanner(full_text_query=MatchQuery("fox", "l.t")).explain())
+    assert "index l.t_idx" in message
     for column in ("l.item.t", "l.u", "s.l.u"):
         with pytest.raises(InvalidInputError, match="no field"):
             await dataset.search_text("fox", on=column)
@@ -141,10 +141,10 @@ def test_they_are_indexed_in_parts(tmp_path: Path) -> None:
     parts = [task.execute(dataset) for task in plan.tasks]
     segment = sync.IndexBuild.merge(dataset, plan, parts)
     dataset = sync.IndexBuild.commit(dataset, plan, segment)
-    found = dataset.search_text("fox", on="s.l.t", k=100, columns=["id"])
+    hits = dataset.search_text("fox", on="s.l.t", k=100, columns=["id"])
     expected = theirs(tmp_path / "t", MatchQuery("fox", "s.l.t"))
-    assert sorted(found["id"].to_pylist()) == sorted(expected["id"].to_pylist())
-    assert len(found) > 0
+    assert sorted(hits["id"].to_pylist()) == sorted(expected["id"].to_pylist())
+    assert len(hits) > 0
 
 
 STRUCTS = st.lists(st.none() | st.fixed_dictionaries({"t": st.none() | st.text(max_size=3)}))

@@ -39,5 +39,5 @@ async def test_other_indices_are_brought_up_to_date(path: Path) -> None:
     dataset = await dataset.optimize.optimize_indices()
     covered = {index["name"]: index["fragment_ids"] for index in dataset.list_indices()}
     assert covered == {"text_idx": {0}, "key_idx": {0, 1}}
-    told = str(await dataset.scanner(filter="key = 'k6'").explain())
-    assert "1 rows of 2 fragments" in told
+    message = str(await dataset.scanner(filter="key = 'k6'").explain())
+    assert "1 rows of 2 fragments" in message

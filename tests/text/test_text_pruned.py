@@ -75,8 +75,8 @@ async def test_the_best_rows_are_the_best_of_all(
 async def test_they_are_those_of_pylance(path: Path) -> None:
     dataset = await alance.dataset(path)
     fox, dog = MatchQuery("fox quick", "title"), MatchQuery("dog fox", "text")
-    both = BooleanQuery([("MUST", dog), ("SHOULD", fox)])
-    for query in (fox | dog, fox & dog, BoostQuery(dog, fox), both):
+    pair = BooleanQuery([("MUST", dog), ("SHOULD", fox)])
+    for query in (fox | dog, fox & dog, BoostQuery(dog, fox), pair):
         agree(await ours(dataset, query), theirs(path, query))
 
 

@@ -127,11 +127,11 @@ async def test_texts_without_an_index_are_split_and_no_more(tmp_path: Path) -> N
 
 async def test_several_columns_give_the_best_of_them(tmp_path: Path) -> None:
     path = written(tmp_path / "t")
-    both = ["text", "title"]
+    pair = ["text", "title"]
     questions = [
-        MultiMatchQuery("fox", both),
-        MultiMatchQuery("quick dog", both, boosts=[1, 3]),
-        MultiMatchQuery("quick dog", both, operator="AND"),
+        MultiMatchQuery("fox", pair),
+        MultiMatchQuery("quick dog", pair, boosts=[1, 3]),
+        MultiMatchQuery("quick dog", pair, operator="AND"),
         BooleanQuery([("MUST", FOX), ("SHOULD", MatchQuery("dog", "title"))]),
     ]
     await same(path, questions)  # one of them has an index
@@ -139,9 +139,9 @@ async def test_several_columns_give_the_best_of_them(tmp_path: Path) -> None:
     await same(path, questions)
     dataset = await alance.dataset(path)
     every = await dataset.search_text("quick dog", 1000, columns=["id"])
-    assert every == await ours(dataset, MultiMatchQuery("quick dog", both))
-    asked = {"query": "quick dog", "columns": ["title"]}
-    title = await dataset.scanner(["id"], full_text_query=asked).to_table()
+    assert every == await ours(dataset, MultiMatchQuery("quick dog", pair))
+    request = {"query": "quick dog", "columns": ["title"]}
+    title = await dataset.scanner(["id"], full_text_query=request).to_table()
     assert title == await dataset.search_text("quick dog", 1000, on="title", columns=["id"])
     agree(title, theirs(path, MatchQuery("quick dog", "title")))
 
@@ -180,10 +180,10 @@ async def test_searches_at_once_are_answered_as_each_alone(tmp_path: Path) -> No
     path = written(tmp_path / "t", with_position=True)
     lance.write_dataset(table(60, 9, 400), path, mode="append")
     dataset = await alance.dataset(path)
-    asked: list[Any] = [*MATCHES, *FUZZY, *PHRASES, *TOGETHER, *MATCHES]
+    anies: list[Any] = [*MATCHES, *FUZZY, *PHRASES, *TOGETHER, *MATCHES]
     for options in ({}, {"filter": "kind = 2", "prefilter": False}, {"columns": ["_rowid"]}):
-        alone = [await dataset.search_text(query, 5, **options) for query in asked]
-        works = [dataset.search_text(query, 5, **options) for query in asked]
+        alone = [await dataset.search_text(query, 5, **options) for query in anies]
+        works = [dataset.search_text(query, 5, **options) for query in anies]
         assert await asyncio.gather(*works) == alone
     indexed(path, "title")
     dataset = await alance.dataset(path)
@@ -220,11 +220,11 @@ async def test_what_is_done_is_told(tmp_path: Path) -> None:
     path = written(tmp_path / "t")
     lance.write_dataset(table(60, 9, 400), path, mode="append")
     dataset = await alance.dataset(path)
-    told = str(await dataset.scanner(full_text_query="fox").explain())
-    assert "column text: index text_idx: 1 segments for 3 of 4 fragments" in told
-    assert "every text of 1 fragments is read" in told
-    told = str(await dataset.scanner(full_text_query="fox", fast_search=True).explain())
-    assert "1 fragments without an index are left out" in told
+    message = str(await dataset.scanner(full_text_query="fox").explain())
+    assert "column text: index text_idx: 1 segments for 3 of 4 fragments" in message
+    assert "every text of 1 fragments is read" in message
+    message = str(await dataset.scanner(full_text_query="fox", fast_search=True).explain())
+    assert "1 fragments without an index are left out" in message
     with alance.trace() as recorded:
         await dataset.search_text("fox", 3)
     reasons = {reason for event in recorded.events for reason in getattr(event, "reasons", ())}

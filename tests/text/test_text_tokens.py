@@ -61,8 +61,8 @@ params = st.fixed_dictionaries(
 
 def tokens(text: str, **options: Any) -> list[tuple[str, int]]:
     """The tokens of a text, the first one at place 0."""
-    found = Analyzer(TextParams(**options)).words_of([text])[0]
-    return [(word, place - found[0][1]) for word, place in found]
+    result = Analyzer(TextParams(**options)).words_of([text])[0]
+    return [(word, place - result[0][1]) for word, place in result]
 
 
 @settings(max_examples=400, deadline=None)
@@ -83,15 +83,15 @@ def test_words_of_each_language_have_the_stems_of_pylance(language: str) -> None
     )
     for options in ({}, {"remove_stop_words": False, "ascii_folding": False}):
         right = lance.tokenize(text, language=language, **options)
-        mine = tokens(text, language=language, **options)
-        assert mine == [(token.text, token.position) for token in right]
+        ours = tokens(text, language=language, **options)
+        assert ours == [(token.text, token.position) for token in right]
 
 
 def test_all_languages_of_pylance_are_known() -> None:
     with pytest.raises(ValueError, match="unknown variant") as refused:
         lance.tokenize("text", language="Klingon")
-    known = re.findall("`([A-Z][a-z]+)`", str(refused.value))
-    assert sorted(set(known) - {"Klingon"}) == sorted(LANGUAGES)
+    recognized = re.findall("`([A-Z][a-z]+)`", str(refused.value))
+    assert sorted(set(recognized) - {"Klingon"}) == sorted(LANGUAGES)
 
 
 def test_texts_are_tokenised_many_at_once() -> None:
@@ -118,8 +118,8 @@ def test_many_distinct_tokens_keep_their_numbers() -> None:
     analyzer = Analyzer(TextParams(stem=False))
     text = " ".join(f"w{number}" for number in range(30_000))
     for _ in range(2):
-        found = analyzer.tokens(pa.array([text], pa.large_string()))
-        assert found.numbers.tolist() == list(range(30_000))
+        result = analyzer.tokens(pa.array([text], pa.large_string()))
+        assert result.numbers.tolist() == list(range(30_000))
     assert analyzer.words[29_999] == "w29999"
 
 

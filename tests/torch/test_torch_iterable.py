@@ -255,9 +255,9 @@ def test_a_state_of_a_worker_goes_on_in_the_same_worker(
 def test_a_state_of_other_batches_is_refused(table: Write, options: Any, message: str) -> None:
     uri = table(200)
     state = IterableDataset(uri, 16, ["id"], shuffle=True, **SMALL).state_dict()
-    made = {"batch_size": 16, "columns": ["id"], "shuffle": True, **SMALL, **options}
+    result = {"batch_size": 16, "columns": ["id"], "shuffle": True, **SMALL, **options}
     with pytest.raises(alance.InvalidInputError, match=message):
-        IterableDataset(uri, **made).load_state_dict(state)
+        IterableDataset(uri, **result).load_state_dict(state)
 
 
 class Watched:
@@ -313,11 +313,11 @@ def test_rows_in_order_are_scanned_into_memory_of_their_own(
     watched = Watched(monkeypatch, hangs=False)
     stream = IterableDataset(table(200), 16, ["id"], rank=1, world_size=2)
     for _ in range(2):
-        given = []
+        arguments = []
         for batch in stream:
-            given += batch["id"].tolist()
+            arguments += batch["id"].tolist()
             batch["id"].zero_()
-        assert given == list(range(100, 200))
+        assert arguments == list(range(100, 200))
     assert watched.started == 0
 
 

@@ -32,7 +32,9 @@ def test_samples_are_the_rows_that_pylance_takes(table: Write) -> None:
     expected = lance.dataset(uri).take(places).to_pylist()
     samples = dataset.__getitems__(places)
     assert len(dataset) == 100
-    assert [{name: plain(value) for name, value in one.items()} for one in samples] == expected
+    assert [
+        {name: plain(value) for name, value in sample.items()} for sample in samples
+    ] == expected
     assert plain(dataset[-1]["id"]) == 99
 
 
@@ -108,8 +110,8 @@ def test_an_open_dataset_takes_its_credentials_along(lab: Lab, method: str) -> N
     uri = f"s3://lab/torch-open-{method}"
     opened = alance.sync.write_dataset(rows(50), uri, storage_options=options)
     opened.take([1])  # the fork has a store behind it that was used
-    given = None if method == "fork" else options
-    dataset = MapDataset(opened, ["id"], storage_options=given)
+    arguments = None if method == "fork" else options
+    dataset = MapDataset(opened, ["id"], storage_options=arguments)
     opened.insert(rows(10))
     loader = DataLoader(dataset, 50, num_workers=2, multiprocessing_context=method)
     assert torch.equal(torch.cat([batch["id"] for batch in loader]), torch.arange(50))

@@ -42,17 +42,17 @@ def litter(path: Path) -> None:
 def age(path: Path, days: float, *names: str) -> None:
     """Make files so many days old; all that are there, unless some are named."""
     when = time.time() - 86400 * days
-    for one in [path / name for name in names] or path.rglob("*"):
-        if one.is_file():
-            os.utime(one, (when, when))
+    for item in [path / name for name in names] or path.rglob("*"):
+        if item.is_file():
+            os.utime(item, (when, when))
 
 
 def names_in(path: Path) -> set[str]:
-    return {str(one.relative_to(path)) for one in path.rglob("*") if one.is_file()}
+    return {str(file.relative_to(path)) for file in path.rglob("*") if file.is_file()}
 
 
 def versions_of(path: Path) -> list[int]:
-    return [one["version"] for one in lance.dataset(path).versions()]
+    return [version["version"] for version in lance.dataset(path).versions()]
 
 
 def counts(stats: object) -> dict[str, int]:

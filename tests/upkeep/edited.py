@@ -5,7 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from alance.format.proto import table_pb2
-from alance.format.table.manifest import FOOTER, LENGTH, MAGIC, parse_manifest
+from alance.format.table.manifest import (
+    MANIFEST_FOOTER,
+    MANIFEST_MAGIC,
+    SECTION_LENGTH,
+    parse_manifest,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,11 +33,14 @@ def edit(
     section = b""
     if indices:
         content = table_pb2.IndexSection(indices=indices).SerializeToString()
-        section = LENGTH.pack(len(content)) + content
+        section = SECTION_LENGTH.pack(len(content)) + content
         message.index_section = 0
     content = message.SerializeToString()
     file.write_bytes(
-        section + LENGTH.pack(len(content)) + content + FOOTER.pack(len(section), 0, 2, MAGIC)
+        section
+        + SECTION_LENGTH.pack(len(content))
+        + content
+        + MANIFEST_FOOTER.pack(len(section), 0, 2, MANIFEST_MAGIC)
     )
 
 

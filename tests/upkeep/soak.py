@@ -98,8 +98,8 @@ def changes(number: int, seed: int, operations: int, end: float) -> Any:
             values = dict.fromkeys(range(first, first + BATCH), 0)
             is_new = True
         else:
-            known = chance.sample(sorted(last), min(len(last), BATCH // 2))
-            values, is_new = {key: last[key] + 1 for key in known}, False
+            recognized = chance.sample(sorted(last), min(len(last), BATCH // 2))
+            values, is_new = {key: last[key] + 1 for key in recognized}, False
         last |= values
         yield values, is_new
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import alance
 from alance import sync
 from alance.errors import InvalidInputError
-from alance.ops.upkeep.auto_compact import GROWTH, tail
+from alance.ops.upkeep.auto_compact import REWRITE_GROWTH, tail
 from tests.lifecycle.test_cancelled_writes import FREE_S
 from tests.reference.waiting import stuck, until
 
@@ -55,7 +55,7 @@ def needed_files(path: Path) -> tuple[set[str], set[str]]:
 
 @given(st.lists(st.integers(1, 50), min_size=1, max_size=300), st.integers(2, 10))
 def test_rows_are_written_a_few_times_and_fragments_stay_few(sizes: list[int], least: int) -> None:
-    growth = min(GROWTH, least)
+    growth = min(REWRITE_GROWTH, least)
     fragments: list[int] = []
     written = 0
     for size in sizes:
@@ -152,8 +152,8 @@ async def test_a_table_that_others_write_is_kept_compact(tmp_path: Path) -> None
     assert upkeep.metrics.num_failures == 0
     assert upkeep.dataset.version <= lance.dataset(str(path)).version
     assert sorted(ids(path)) == sorted(expected)
-    there, named = needed_files(path)
-    assert there == named  # what was overtaken left no file
+    present, named = needed_files(path)
+    assert present == named  # what was overtaken left no file
 
 
 async def test_an_error_in_the_block_frees_the_caller_and_leaves_no_version(lab: Lab) -> None:

@@ -45,15 +45,17 @@ async def test_as_pylance_does(tmp_path: Path, policy: dict[str, Any]) -> None:
     age(twins.ours, 8, *STRAY)
     dataset = await alance.dataset(twins.ours)
     before = names_in(twins.ours)
-    told = await dataset.explain_cleanup_old_versions(**policy, include_files=True)
+    explanation = await dataset.explain_cleanup_old_versions(**policy, include_files=True)
     dry = await dataset.cleanup_old_versions(**policy, dry_run=True)
     assert names_in(twins.ours) == before
     done = await dataset.cleanup_old_versions(**policy)
     theirs = lance.dataset(twins.theirs).cleanup_old_versions(**policy)
     assert counts(done) == counts(theirs)
-    assert told.stats == dry == done
+    assert explanation.stats == dry == done
     assert names_in(twins.ours) == names_in(twins.theirs)
-    assert {one.path for one in told.candidate_files} == before - names_in(twins.ours)
+    assert {
+        candidate_file.path for candidate_file in explanation.candidate_files
+    } == before - names_in(twins.ours)
     assert versions_of(twins.ours) == versions_of(twins.theirs)
     for version in versions_of(twins.ours):
         lance.dataset(twins.ours, version=version).validate()
@@ -74,10 +76,10 @@ async def test_what_nobody_vouches_for_has_a_week(tmp_path: Path) -> None:
     (path / "data/.tmp-0123").write_text("half")
     (path / "_versions/1.manifest#1").write_text("half")
     age(path, 7.1, *STRAY, "data/.tmp-0123", "_versions/1.manifest#1")
-    told = await dataset.explain_cleanup_old_versions(NOW, include_files=True, max_files=3)
-    assert len(told.candidate_files) == 3
-    assert told.candidate_files_truncated
-    assert all(one.unverified for one in told.candidate_files)
+    explanation = await dataset.explain_cleanup_old_versions(NOW, include_files=True, max_files=3)
+    assert len(explanation.candidate_files) == 3
+    assert explanation.candidate_files_truncated
+    assert all(candidate_file.unverified for candidate_file in explanation.candidate_files)
     await dataset.cleanup_old_versions()
     stay = {name for name in STRAY if name.endswith(("bin", "foo", "notes", "-abc"))}
     assert {name for name in names_in(path) if name in STRAY} == stay
@@ -100,9 +102,11 @@ async def test_tagged_versions_stay(tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match="'first'"):
         await dataset.explain_cleanup_old_versions(NOW)
     assert names_in(path) == before
-    told = await dataset.explain_cleanup_old_versions(NOW, error_if_tagged_old_versions=False)
-    assert told.warnings == ("version 2 stays: tag 'first'",)
-    assert told.versions == (1, 3, 4, 5, 6, 7)
+    explanation = await dataset.explain_cleanup_old_versions(
+        NOW, error_if_tagged_old_versions=False
+    )
+    assert explanation.warnings == ("version 2 stays: tag 'first'",)
+    assert explanation.versions == (1, 3, 4, 5, 6, 7)
     await dataset.cleanup_old_versions(NOW, error_if_tagged_old_versions=False)
     assert versions_of(path) == [2, 8]
     assert lance.dataset(path).checkout_version("first").to_table().num_rows == 20
@@ -117,19 +121,22 @@ async def test_branches_keep_what_they_need(tmp_path: Path) -> None:
     for start in (100, 110):
         branch = await branch.insert(rows(start, start + 5))
     dataset = await alance.dataset(path)
-    told = await dataset.explain_cleanup_old_versions(NOW)
-    assert [(one.name, one.referenced_version) for one in told.referenced_branches] == [("work", 3)]
+    explanation = await dataset.explain_cleanup_old_versions(NOW)
+    assert [
+        (referenced_branch.name, referenced_branch.referenced_version)
+        for referenced_branch in explanation.referenced_branches
+    ] == [("work", 3)]
     await dataset.cleanup_old_versions(NOW)
     assert versions_of(path) == [3, 8]
-    found = lance.dataset(path).checkout_version(("work", None))
-    found.validate()
-    assert found.to_table().num_rows == 40
+    result = lance.dataset(path).checkout_version(("work", None))
+    result.validate()
+    assert result.to_table().num_rows == 40
     # A version of main that is gone, but whose files the branch reads by now.
     main = names_in(path / "data")
     await branch.cleanup_old_versions(NOW)
     assert names_in(path / "data") == main
     again = await (await alance.dataset(path)).checkout_branch("work")
-    assert [one.version for one in await again.versions()] == [5]
+    assert [version.version for version in await again.versions()] == [5]
     assert await again.count_rows() == 40
     assert await dataset.count_rows() == 37
 
@@ -138,16 +145,16 @@ async def test_detached_versions_stay(tmp_path: Path) -> None:
     path = tmp_path / "t.lance"
     make(path)
     fragments = write_fragments(rows(50, 60), path)
-    made = lance.LanceDataset.commit(
+    committed = lance.LanceDataset.commit(
         path, lance.LanceOperation.Append(fragments), read_version=8, detached=True
     )
     age(path, 8)
     dataset = await alance.dataset(path)
     await dataset.cleanup_old_versions(NOW, delete_unverified=True)
-    assert lance.dataset(path, version=made.version).to_table().num_rows == 47
-    await dataset.cleanup_old_versions(versions=[made.version])
+    assert lance.dataset(path, version=committed.version).to_table().num_rows == 47
+    await dataset.cleanup_old_versions(versions=[committed.version])
     with pytest.raises(NotFoundError):
-        await dataset.checkout_version(made.version)
+        await dataset.checkout_version(committed.version)
     assert len(names_in(path / "data")) == 1
     assert versions_of(path) == [8]
 
@@ -198,17 +205,19 @@ async def test_names_are_numbers_that_versions_share(tmp_path: Path) -> None:
     path = tmp_path / "t.lance"
     make(path)
     index = NameIndex()
-    found = {}
+    result = {}
     for version in range(1, 9):
         dataset = await alance.dataset(path, version=version)
         own = dataset._snapshot.manifest
-        found[version] = index.numbers_of(own.head, own.fragments.records, own.indices)
-    assert len(found[4]) == 5, "four data files and the transaction's"
-    shared = set(found[3].tolist()) & set(found[4].tolist())
-    assert len(index.names([found[3][:0]])) == 0
+        result[version] = index.numbers_of(own.head, own.fragments.records, own.indices)
+    assert len(result[4]) == 5, "four data files and the transaction's"
+    shared = set(result[3].tolist()) & set(result[4].tolist())
+    assert len(index.names([result[3][:0]])) == 0
     assert len(shared) == 3
-    assert len(index.names(found.values())) == 5 + 8 + 1 + 2, (
+    assert len(index.names(result.values())) == 5 + 8 + 1 + 2, (
         "data, transactions, deletions, indices"
     )
-    named = {name for name in index.names([found[8]]) if name.startswith("data/")}
-    assert named == {f"data/{file.path}" for one in latest(path).fragments for file in one.files}
+    named = {name for name in index.names([result[8]]) if name.startswith("data/")}
+    assert named == {
+        f"data/{file.path}" for fragment in latest(path).fragments for file in fragment.files
+    }

@@ -30,13 +30,13 @@ async def test_versions_made_meanwhile(tmp_path: Path, monkeypatch: pytest.Monke
     path = tmp_path / "t.lance"
     make(path)
     dataset = await alance.dataset(path)
-    look, made = ops._look, []
+    look, built = ops._look, []
 
     async def late(*args: Any) -> Any:
-        found = await look(*args)
-        made.append(lance.dataset(path, version=3))
-        made[0].restore()
-        return found
+        result = await look(*args)
+        built.append(lance.dataset(path, version=3))
+        built[0].restore()
+        return result
 
     monkeypatch.setattr(ops, "_look", late)
     await dataset.cleanup_old_versions(NOW)
@@ -103,8 +103,8 @@ async def test_cleanups_after_commits_remove_what_pylance_removes(
 ) -> None:
     auto = AutoCleanupConfig(interval=3, **config)
     path, theirs = tmp_path / "ours.lance", tmp_path / "theirs.lance"
-    for one in (path, theirs):
-        lance.write_dataset(rows(0, 3), one, auto_cleanup_options=auto)
+    for candidate in (path, theirs):
+        lance.write_dataset(rows(0, 3), candidate, auto_cleanup_options=auto)
     dataset = await alance.dataset(path)
     for number in range(8):
         if number % 4 == 3:

@@ -28,7 +28,7 @@ KINDS = [
 
 
 def fragment_ids(path: Path) -> list[int]:
-    return [one.id for one in latest(path).fragments]
+    return [fragment.id for fragment in latest(path).fragments]
 
 
 def changed(path: Path) -> None:
@@ -68,27 +68,27 @@ async def test_as_pylance_does(tmp_path: Path, case: str, kind: dict[str, Any]) 
         CASES[case](twins.theirs)
         twins.again()
         before = read(twins.ours)
-        told = lance.dataset(twins.theirs).optimize.compact_files(**options)
+        message = lance.dataset(twins.theirs).optimize.compact_files(**options)
         dataset = await alance.dataset(twins.ours)
-        made = await dataset.optimize.compact_files(**options)
+        compacted = await dataset.optimize.compact_files(**options)
         names = ("fragments_removed", "fragments_added", "files_removed", "files_added")
-        assert {name: made.summary[name] for name in names} == {
-            name: getattr(told, name) for name in names
+        assert {name: compacted.summary[name] for name in names} == {
+            name: getattr(message, name) for name in names
         }
-        assert made.summary["warnings"] == []
+        assert compacted.summary["warnings"] == []
         twins.check()
-        if made.version > dataset.version:
+        if compacted.version > dataset.version:
             reserved = [
-                lance.dataset(path).checkout_version(made.version - 1).read_transaction
+                lance.dataset(path).checkout_version(compacted.version - 1).read_transaction
                 for path in (twins.ours, twins.theirs)
             ]
-            assert reserved[0](made.version - 1).read_version == dataset.version
-            assert reserved[1](made.version - 1).read_version == dataset.version
-        kept = [name for name in before.column_names if name not in META[:2]]
+            assert reserved[0](compacted.version - 1).read_version == dataset.version
+            assert reserved[1](compacted.version - 1).read_version == dataset.version
+        retained = [name for name in before.column_names if name not in META[:2]]
         if "enable_stable_row_ids" in kind:
-            kept.append("_rowid")
-        after = read(twins.ours).select(kept).sort_by("id")
-        assert after.to_pylist() == before.select(kept).sort_by("id").to_pylist()
+            retained.append("_rowid")
+        after = read(twins.ours).select(retained).sort_by("id")
+        assert after.to_pylist() == before.select(retained).sort_by("id").to_pylist()
 
 
 async def test_tasks_and_results_travel(tmp_path: Path) -> None:
@@ -98,17 +98,19 @@ async def test_tasks_and_results_travel(tmp_path: Path) -> None:
     assert plan.num_tasks() == len(plan.tasks) == 2
     plan = pickle.loads(pickle.dumps(plan))
     other = await alance.dataset(twins.ours)
-    results = [pickle.loads(pickle.dumps(await one.execute(other))) for one in plan.tasks]
-    assert [one.metrics.fragments_removed for one in results] == [2, 2]
+    results = [pickle.loads(pickle.dumps(await task.execute(other))) for task in plan.tasks]
+    assert [result.metrics.fragments_removed for result in results] == [2, 2]
     assert (await other.latest_version()) == 1, "nothing is committed yet"
-    made = await Compaction.commit(dataset, results[1:], message="the second half")
+    committed = await Compaction.commit(dataset, results[1:], message="the second half")
     assert fragment_ids(twins.ours) == [0, 1, 4]
-    assert (await made.read_transaction()).properties["__lance_commit_message"] == "the second half"
-    made = await Compaction.commit(made, results[:1])
+    assert (await committed.read_transaction()).properties[
+        "__lance_commit_message"
+    ] == "the second half"
+    committed = await Compaction.commit(committed, results[:1])
     assert fragment_ids(twins.ours) == [4, 5]
     assert [r["id"] for r in read(twins.ours).to_pylist()] == [*range(10, 20), *range(10)]
     with pytest.raises(InvalidInputError, match=r"fragments \[2, 3\] are in two results"):
-        await Compaction.commit(made, [results[1], results[1]])
+        await Compaction.commit(committed, [results[1], results[1]])
 
 
 async def test_plans_of_pylance_and_ours_in_turn(tmp_path: Path) -> None:
@@ -124,12 +126,12 @@ async def test_plans_of_pylance_and_ours_in_turn(tmp_path: Path) -> None:
     done = await ours.tasks[0].execute(dataset)
     await Compaction.commit(dataset, [done])
     TheirCompaction.commit(lance.dataset(path), results[1:])
-    found = read(twins.ours)
-    assert sorted(found["id"].to_pylist()) == list(range(20))
+    content = read(twins.ours)
+    assert sorted(content["id"].to_pylist()) == list(range(20))
     lance.dataset(path).optimize.compact_files()
-    made = await (await alance.dataset(path)).optimize.compact_files()
-    assert made.version == lance.dataset(path).version
-    assert len(made.fragments) == 1
+    compacted = await (await alance.dataset(path)).optimize.compact_files()
+    assert compacted.version == lance.dataset(path).version
+    assert len(compacted.fragments) == 1
 
 
 async def test_values_of_the_configuration(tmp_path: Path) -> None:
@@ -138,30 +140,30 @@ async def test_values_of_the_configuration(tmp_path: Path) -> None:
         lance.dataset(path).update_config({"lance.compaction.target_rows_per_fragment": "10"})
     lance.dataset(twins.theirs).optimize.compact_files()
     dataset = await alance.dataset(twins.ours)
-    made = await dataset.optimize.compact_files()
-    assert len(made.fragments) == 2
+    compacted = await dataset.optimize.compact_files()
+    assert len(compacted.fragments) == 2
     twins.check()
-    made = await made.update_config({"lance.compaction.max_source_fragments": "1"})
-    assert (await Compaction.plan(made, target_rows_per_fragment=100)).num_tasks() == 0
-    made = await made.optimize.compact_files(
+    compacted = await compacted.update_config({"lance.compaction.max_source_fragments": "1"})
+    assert (await Compaction.plan(compacted, target_rows_per_fragment=100)).num_tasks() == 0
+    compacted = await compacted.optimize.compact_files(
         target_rows_per_fragment=100,
         max_source_fragments=2,
         compaction_mode="try_binary_copy",
         defer_index_remap=False,
     )
-    assert len(made.fragments) == 1
-    made = await made.update_config({"lance.compaction.materialize_deletions": "perhaps"})
+    assert len(compacted.fragments) == 1
+    compacted = await compacted.update_config({"lance.compaction.materialize_deletions": "perhaps"})
     with pytest.raises(InvalidInputError, match="materialize_deletions='perhaps'"):
-        await made.optimize.compact_files()
+        await compacted.optimize.compact_files()
 
 
 async def test_nothing_to_do_makes_no_version(tmp_path: Path) -> None:
     twins = Twins.make(tmp_path, max_rows_per_file=100)
     files = files_of(twins.ours)
     dataset = await alance.dataset(twins.ours)
-    made = await dataset.optimize.compact_files()
-    assert made.version == 1
-    assert made.summary["fragments_removed"] == 0
+    compacted = await dataset.optimize.compact_files()
+    assert compacted.version == 1
+    assert compacted.summary["fragments_removed"] == 0
     assert files_of(twins.ours) == files
     assert (await Compaction.commit(dataset, [])).version == 1
     nothing = await dataset.to_table(limit=0)
@@ -173,9 +175,9 @@ async def test_files_end_at_their_bytes(tmp_path: Path) -> None:
     twins = Twins.make(tmp_path, data=pa.table({"x": pa.array(range(200_000), pa.int64())}),
                        max_rows_per_file=20_000)  # fmt: skip
     dataset = await alance.dataset(twins.ours)
-    made = await dataset.optimize.compact_files(max_bytes_per_file=1, batch_size=50_000)
-    assert len(made.fragments) > 1
-    assert await made.count_rows() == 200_000
+    compacted = await dataset.optimize.compact_files(max_bytes_per_file=1, batch_size=50_000)
+    assert len(compacted.fragments) > 1
+    assert await compacted.count_rows() == 200_000
     assert read(twins.ours)["x"].to_pylist() == list(range(200_000))
 
 
@@ -187,16 +189,16 @@ async def test_blobs_stay_readable_after_a_compaction(tmp_path: Path) -> None:
     twins = Twins.make(tmp_path, data=data)
     lance.dataset(twins.ours).delete("id = 3")
     dataset = await alance.dataset(twins.ours)
-    made = await dataset.optimize.compact_files()
-    assert len(made.fragments) == 1
+    compacted = await dataset.optimize.compact_files()
+    assert len(compacted.fragments) == 1
     table = lance.dataset(twins.ours)
     table.validate()
-    kept = [i for i in range(20) if i != 3]
-    found = await made.to_table(blob_handling="all_binary")
-    assert found["b"].to_pylist() == [values[i] for i in kept]
-    full = [n for n, i in enumerate(kept) if values[i] is not None]
-    assert [one.readall() for one in table.take_blobs("b", indices=full)] == [
-        values[kept[n]] for n in full
+    retained = [i for i in range(20) if i != 3]
+    rows = await compacted.to_table(blob_handling="all_binary")
+    assert rows["b"].to_pylist() == [values[i] for i in retained]
+    full = [n for n, i in enumerate(retained) if values[i] is not None]
+    assert [take_blob.readall() for take_blob in table.take_blobs("b", indices=full)] == [
+        values[retained[n]] for n in full
     ]
 
 
@@ -229,11 +231,11 @@ async def test_another_file_version(tmp_path: Path) -> None:
     twins = Twins.make(tmp_path)
     dataset = await alance.dataset(twins.ours)
     options = {"data_storage_version": "2.2", "target_rows_per_fragment": 10}
-    made = await dataset.optimize.compact_files(**options)
+    compacted = await dataset.optimize.compact_files(**options)
     lance.dataset(twins.theirs).optimize.compact_files(**options)
     ours, theirs = latest(twins.ours), latest(twins.theirs)
     assert plain(ours.message) == plain(theirs.message)
-    assert made.data_storage_version is dataset.data_storage_version
+    assert compacted.data_storage_version is dataset.data_storage_version
     assert read(twins.ours).equals(read(twins.theirs))
 
 
@@ -280,12 +282,12 @@ async def test_all_shapes_of_pages(tmp_path: Path, version: str) -> None:
     before = plainly(lance.dataset(path).to_table())
     dataset = await alance.dataset(path)
     assert len(dataset.fragments) == 7
-    made = await dataset.optimize.compact_files(target_rows_per_fragment=80_000)
-    assert len(made.fragments) == 1
+    compacted = await dataset.optimize.compact_files(target_rows_per_fragment=80_000)
+    assert len(compacted.fragments) == 1
     lance.dataset(path).validate()
-    await made.validate()
+    await compacted.validate()
     assert plainly(lance.dataset(path).to_table()).equals(before)
-    assert plainly(await made.to_table()).equals(before)
+    assert plainly(await compacted.to_table()).equals(before)
 
 
 async def test_on_a_branch_and_a_clone(tmp_path: Path) -> None:
@@ -296,10 +298,10 @@ async def test_on_a_branch_and_a_clone(tmp_path: Path) -> None:
     lance.dataset(path).shallow_clone(clone, 2)
     main = await alance.dataset(path)
     for dataset in (await main.checkout_branch("work"), await alance.dataset(clone)):
-        made = await dataset.optimize.compact_files()
-        await made.validate()
-        assert len(made.fragments) == 1
-        assert (await made.to_table())["id"].to_pylist() == [n for n in range(20) if n != 4]
+        compacted = await dataset.optimize.compact_files()
+        await compacted.validate()
+        assert len(compacted.fragments) == 1
+        assert (await compacted.to_table())["id"].to_pylist() == [n for n in range(20) if n != 4]
     assert (await main.checkout_latest()).version == 2
     branch = lance.dataset(path).checkout_version(("work", None))
     branch.validate()

@@ -25,8 +25,8 @@ def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 
 def ids(path: Path) -> list[int]:
-    found: list[int] = sorted(read(path)["id"].to_pylist())
-    return found
+    numbers: list[int] = sorted(read(path)["id"].to_pylist())
+    return numbers
 
 
 async def planned(path: Path) -> tuple[alance.Dataset, list[Any]]:
@@ -39,10 +39,10 @@ async def test_appends_go_on(path: Path) -> None:
     dataset, results = await planned(path)
     lance.write_dataset(rows(20, 25), path, mode="append")
     await dataset.insert(rows(25, 27))
-    made = await Compaction.commit(dataset, results)
+    committed = await Compaction.commit(dataset, results)
     assert ids(path) == list(range(27))
-    assert len(made.fragments) == 4
-    assert await made.count_rows() == 27
+    assert len(committed.fragments) == 4
+    assert await committed.count_rows() == 27
     lance.dataset(path).delete("id = 26")
     assert ids(path) == list(range(26))
 
@@ -57,28 +57,28 @@ async def test_a_delete_in_what_is_rewritten(path: Path, by: str) -> None:
     with pytest.raises(RetryableConflictError, match="fragment"):
         await Compaction.commit(dataset, results)
     assert ids(path) == [0, 1, 2, *range(4, 20)]
-    made = await Compaction.commit(dataset, results[1:])  # of the other fragments
+    committed = await Compaction.commit(dataset, results[1:])  # of the other fragments
     assert ids(path) == [0, 1, 2, *range(4, 20)]
-    again = await made.optimize.compact_files(target_rows_per_fragment=10)
-    assert again.version > made.version
+    again = await committed.optimize.compact_files(target_rows_per_fragment=10)
+    assert again.version > committed.version
     assert ids(path) == [0, 1, 2, *range(4, 20)]
 
 
 async def test_a_delete_elsewhere(path: Path) -> None:
     dataset, results = await planned(path)
     await dataset.delete("id = 13")
-    made = await Compaction.commit(dataset, results[:1])
-    assert await made.count_rows() == 19
+    committed = await Compaction.commit(dataset, results[:1])
+    assert await committed.count_rows() == 19
     assert ids(path) == [*range(13), *range(14, 20)]
 
 
 async def test_one_of_several_compactions_at_once_wins(path: Path) -> None:
     dataset = await alance.dataset(path)
-    made = await asyncio.gather(
+    results = await asyncio.gather(
         *(dataset.optimize.compact_files() for _ in range(3)), return_exceptions=True
     )
-    assert sum(isinstance(one, alance.Dataset) for one in made) == 1
-    assert all(isinstance(one, alance.Dataset | CommitConflictError) for one in made)
+    assert sum(isinstance(item, alance.Dataset) for item in results) == 1
+    assert all(isinstance(item, alance.Dataset | CommitConflictError) for item in results)
     assert ids(path) == list(range(20))
     assert len(files_in(path, "data")) == 5, "those that failed left nothing"
 
@@ -124,12 +124,12 @@ async def test_writers_at_work(path: Path) -> None:
     assert ids(path) == sorted(expected)
     await (await base.checkout_latest()).optimize.compact_files()
     assert ids(path) == sorted(expected)
-    found = read(path)
-    assert len(set(found["_rowid"].to_pylist())) == found.num_rows
+    content = read(path)
+    assert len(set(content["_rowid"].to_pylist())) == content.num_rows
 
 
 def files_in(path: Path, folder: str) -> set[str]:
-    return {one for one in files_of(path) if one.startswith(f"{folder}/")}
+    return {file for file in files_of(path) if file.startswith(f"{folder}/")}
 
 
 async def test_cancelled_at_any_turn(tmp_path: Path) -> None:
@@ -154,13 +154,15 @@ async def test_cancelled_at_any_turn(tmp_path: Path) -> None:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
         assert read(path).select(columns).to_pylist() == before
-        named = {f"data/{file.path}" for one in latest(path).fragments for file in one.files}
+        named = {
+            f"data/{file.path}" for fragment in latest(path).fragments for file in fragment.files
+        }
         assert named <= files_in(path, "data")
         version = lance.dataset(path).version
-        if version < 3 and "_versions" in {one.name for one in path.iterdir()}:
-            made = await (await alance.dataset(path)).optimize.compact_files()
+        if version < 3 and "_versions" in {item.name for item in path.iterdir()}:
+            compacted = await (await alance.dataset(path)).optimize.compact_files()
             assert read(path).select(columns).to_pylist() == before
-            assert made.version > version
+            assert compacted.version > version
         turns += 1 if turns < 30 else 12
     assert turns > 10
 
@@ -169,23 +171,23 @@ async def test_cancelled_at_any_turn(tmp_path: Path) -> None:
 async def test_a_store_in_trouble(lab: Lab, tmp_path: Path, op: str) -> None:
     uri, options = f"s3://lab/compact-{op}.lance", lab.lance_options()
     async with alance.Session() as session:
-        made = await alance.write_dataset(
+        dataset = await alance.write_dataset(
             rows(0, 40), uri, max_rows_per_file=4, storage_options=options, session=session
         )
-        made = await made.delete("id % 7 = 0")
-        expected = await made.to_table(with_row_id=False)
+        dataset = await dataset.delete("id % 7 = 0")
+        expected = await dataset.to_table(with_row_id=False)
         lab.config(faults=[{"op": op, "p": 0.3, "action": "status", "status": 503}], seed=3)
         compacted = None
         for _ in range(10):
             try:
-                handle = await made.checkout_latest()
+                handle = await dataset.checkout_latest()
                 compacted = await handle.optimize.compact_files(target_rows_per_fragment=20)
                 break
             except alance.AlanceError:
                 continue
         lab.calm()
         assert compacted is not None
-        handle = await made.checkout_latest()
+        handle = await dataset.checkout_latest()
         assert (await handle.to_table()).equals(expected)
         await handle.validate()
         table = lance.dataset(uri, storage_options=options)

@@ -66,14 +66,17 @@ def test_the_tasks_of_pylance(table: Drawn) -> None:
         make(path, table.fragments)
         theirs = TheirCompaction.plan(lance.dataset(path), table.options)
         ours = sync.Compaction.plan(sync.dataset(path), **table.options)
-        assert [[one.id for one in task.fragments] for task in ours.tasks] == [
-            [one.id for one in task.fragments] for task in theirs.tasks
+        assert [[fragment.id for fragment in task.fragments] for task in ours.tasks] == [
+            [fragment.id for fragment in task.fragments] for task in theirs.tasks
         ]
         before = lance.dataset(path).to_table().sort_by("a")
         done = [task.execute(sync.dataset(path)) for task in ours.tasks]
         theirs_done = [task.execute(lance.dataset(path)) for task in theirs.tasks]
-        assert [[one.physical_rows for one in result.new_fragments] for result in done] == [
-            [one.physical_rows for one in result.new_fragments] for result in theirs_done
+        assert [
+            [new_fragment.physical_rows for new_fragment in result.new_fragments] for result in done
+        ] == [
+            [new_fragment.physical_rows for new_fragment in result.new_fragments]
+            for result in theirs_done
         ]
         sync.Compaction.commit(sync.dataset(path), done)
         lance.dataset(path).validate()
@@ -100,18 +103,20 @@ def test_what_always_holds(drawn: Candidates, target: int, most: int, most_rows:
     groups = grouped(drawn, target)
     positions = [number for group in groups for number in range(*group)]
     assert positions == sorted(set(positions)), "in order, each once"
-    left = set(range(len(drawn.num_rows))) - set(positions)
-    assert not drawn.alone[sorted(left)].any(), "what is to be rewritten for itself is rewritten"
+    remaining = set(range(len(drawn.num_rows))) - set(positions)
+    assert not drawn.alone[sorted(remaining)].any(), (
+        "what is to be rewritten for itself is rewritten"
+    )
     for start, stop in groups:
         ((first, last),) = [run for run in drawn.runs if run[0] <= start and stop <= run[1]]
         assert stop - start > 1 or drawn.alone[start]
         rows, whole = drawn.num_rows[start:stop].sum(), drawn.num_rows[first:last].sum()
         assert rows >= min(target, whole) or last - first > stop - start
     options = CompactionOptions(max_source_fragments=most, max_source_rows=most_rows)
-    kept = within(groups, drawn, options)
-    assert kept == groups[: len(kept)]
-    assert sum(stop - start for start, stop in kept) <= most
-    assert sum(drawn.num_rows[start:stop].sum() for start, stop in kept) <= most_rows
+    retained = within(groups, drawn, options)
+    assert retained == groups[: len(retained)]
+    assert sum(stop - start for start, stop in retained) <= most
+    assert sum(drawn.num_rows[start:stop].sum() for start, stop in retained) <= most_rows
 
 
 async def test_index_coverage_parts_neighbours(tmp_path: Path) -> None:
@@ -122,6 +127,6 @@ async def test_index_coverage_parts_neighbours(tmp_path: Path) -> None:
         lance.write_dataset(pa.table({"a": range(start, start + 3)}), path, mode="append")
     theirs = TheirCompaction.plan(lance.dataset(path), {})
     ours = await Compaction.plan(await alance.dataset(path))
-    found = [[one.id for one in task.fragments] for task in ours.tasks]
-    assert found == [[one.id for one in task.fragments] for task in theirs.tasks]
-    assert found == [[0, 1, 2], [3, 4]]
+    values = [[fragment.id for fragment in task.fragments] for task in ours.tasks]
+    assert values == [[fragment.id for fragment in task.fragments] for task in theirs.tasks]
+    assert values == [[0, 1, 2], [3, 4]]

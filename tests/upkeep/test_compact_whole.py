@@ -49,16 +49,16 @@ def made(path: Path, counts: list[int], version: str) -> None:
 @pytest.fixture
 def called(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Whether files were found usual."""
-    found: list[bool] = []
+    bools: list[bool] = []
     together = WholeFragments._together
 
     def noted(*args: Any) -> Any:
         result = together(*args)
-        found.append(result is not None)
+        bools.append(result is not None)
         return result
 
     monkeypatch.setattr(WholeFragments, "_together", noted)
-    return found
+    return bools
 
 
 @pytest.mark.parametrize("version", ["2.0", "2.1", "2.2"])

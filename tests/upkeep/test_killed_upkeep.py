@@ -40,8 +40,8 @@ def test_at_many_a_turn(tmp_path: Path, verb: str) -> None:
             print(turn, file=process.stdin, flush=True)
             answer = process.stdout.readline().strip()
             table = lance.dataset(twins.ours)
-            for one in table.versions():
-                table.checkout_version(one["version"]).validate()
+            for item in table.versions():
+                table.checkout_version(item["version"]).validate()
             assert read(twins.ours).select(columns).to_pylist() == before
             assert {question: table.count_rows(question) for question in INDEXED} == INDEXED
             ends.add((len(table.versions()), table.version))

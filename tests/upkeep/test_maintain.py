@@ -19,7 +19,7 @@ import alance
 from alance import MaintenancePolicy, distributed
 from alance.format.table.naming import parse_manifest_name
 from alance.ops.maintain import lease, run
-from alance.ops.maintain.policy import CONFIG
+from alance.ops.maintain.policy import POLICY_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -304,7 +304,7 @@ async def test_a_step_that_others_overtake_is_left_to_the_next_run(
 
 async def test_an_index_that_cannot_be_extended_fails_alone(tmp_path: Path) -> None:
     dataset = await small_commits(tmp_path / "t", 20)
-    (segment,) = (one for one in dataset.list_indices() if one["name"] == "text_idx")
+    (segment,) = (index for index in dataset.list_indices() if index["name"] == "text_idx")
     for file in (tmp_path / "t" / "_indices" / segment["uuid"]).iterdir():
         file.write_bytes(b"damaged")
     policy = MaintenancePolicy(min_small_fragments=None, older_than=None)
@@ -320,7 +320,7 @@ async def test_the_policy_of_the_table_holds_for_all(tmp_path: Path) -> None:
     dataset = await small_commits(tmp_path / "t", 6, indexed=False)
     assert (await dataset.maintain()).steps == ()
     dataset = await dataset.update_config(MaintenancePolicy(min_small_fragments=5).to_config())
-    assert dataset.config == {f"{CONFIG}min_small_fragments": "5"}
+    assert dataset.config == {f"{POLICY_PREFIX}min_small_fragments": "5"}
     report = await dataset.maintain()
     assert report.policy.min_small_fragments == 5
     assert kinds(report) == [("compact", None, "done")]
@@ -339,7 +339,7 @@ async def test_a_bad_policy_of_the_table_says_which_key(
     key: str, text: str, message: str, tmp_path: Path
 ) -> None:
     dataset = await alance.write_dataset(rows(0, 10), tmp_path / "t")
-    dataset = await dataset.update_config({f"{CONFIG}{key}": text})
+    dataset = await dataset.update_config({f"{POLICY_PREFIX}{key}": text})
     with pytest.raises(alance.InvalidInputError, match=message):
         await dataset.maintain()
 
@@ -425,19 +425,19 @@ async def test_the_lease_of_a_killed_run_expires(tmp_path: Path) -> None:
     report = await dataset.maintain(FEW)
     assert report.holder is not None
     assert kinds(report) == [("compact", None, "leased")]
-    (record,) = (tmp_path / "t" / lease.FOLDER).iterdir()
+    (record,) = (tmp_path / "t" / lease.LEASE_FOLDER).iterdir()
     values = json.loads(record.read_text())
     values["expires_at"] = (datetime.now(UTC) - timedelta(seconds=1)).isoformat()
     record.write_text(json.dumps(values))
     assert ("compact", None, "done") in kinds(await dataset.maintain(FEW))
-    assert len(list((tmp_path / "t" / lease.FOLDER).iterdir())) == 1
+    assert len(list((tmp_path / "t" / lease.LEASE_FOLDER).iterdir())) == 1
 
 
 async def test_a_lease_is_given_back_after_a_renewal_without_an_answer(tmp_path: Path) -> None:
     dataset = await small_commits(tmp_path / "t", 20)
     held = await lease.acquire(dataset._snapshot)
     assert isinstance(held, lease.Lease)
-    (record,) = (tmp_path / "t" / lease.FOLDER).iterdir()
+    (record,) = (tmp_path / "t" / lease.LEASE_FOLDER).iterdir()
     number = int(record.name.removesuffix(".json"))
     record.with_name(f"{number + 1:020}.json").write_bytes(record.read_bytes())
     await held.release(["compact"], dataset.version)
@@ -449,7 +449,7 @@ async def test_a_lease_is_given_back_after_a_renewal_without_an_answer(tmp_path:
 
 async def test_a_lease_of_a_clock_that_is_wrong_does_not_stop_maintenance(tmp_path: Path) -> None:
     dataset = await small_commits(tmp_path / "t", 20)
-    folder = tmp_path / "t" / lease.FOLDER
+    folder = tmp_path / "t" / lease.LEASE_FOLDER
     folder.mkdir()
     future = (datetime.now(UTC) + timedelta(days=400)).isoformat()
     record = {"token": "x", "holder": "elsewhere:1", "expires_at": future, "last_run": None}
@@ -459,7 +459,7 @@ async def test_a_lease_of_a_clock_that_is_wrong_does_not_stop_maintenance(tmp_pa
 
 async def test_a_damaged_record_says_what_to_do(tmp_path: Path) -> None:
     dataset = await small_commits(tmp_path / "t", 20)
-    folder = tmp_path / "t" / lease.FOLDER
+    folder = tmp_path / "t" / lease.LEASE_FOLDER
     folder.mkdir()
     (folder / f"{7:020}.json").write_text("{}")
     assert (await dataset.health()).last_run is None
@@ -475,7 +475,7 @@ async def test_a_run_with_nothing_to_do_is_three_requests(lab: Lab) -> None:
     for later in (["LIST"] * 2, ["LIST", "LIST", "GET"]):
         with lab.recording() as seen:
             assert (await dataset.maintain()).steps == ()
-        assert [one["op"] for one in seen.records] == later
+        assert [record["op"] for record in seen.records] == later
         dataset = await dataset.update_config({"a": "b"})
         await dataset.maintain(policy)
 
@@ -485,7 +485,7 @@ async def test_an_answer_that_is_lost_costs_no_lease(lab: Lab) -> None:
     dataset = await alance.write_dataset(rows(0, 10), uri, storage_options=options)
     for number in range(1, 6):
         dataset = await dataset.insert(rows(10 * number, 10 * number + 10))
-    fault = {"action": "apply_reset", "method": "PUT", "key": lease.FOLDER}
+    fault = {"action": "apply_reset", "method": "PUT", "key": lease.LEASE_FOLDER}
     lab.config(faults=[fault])
     report = await dataset.maintain(FEW)
     lab.calm()

@@ -24,7 +24,7 @@ def make(path: Path, versions: int = 12, *, v2: bool = False) -> None:
 
 
 def manifests(path: Path) -> list[str]:
-    return sorted(one.name for one in (path / "_versions").glob("*.manifest"))
+    return sorted(file.name for file in (path / "_versions").glob("*.manifest"))
 
 
 @pytest.mark.parametrize("v2", [False, True])
@@ -33,19 +33,19 @@ async def test_names_as_by_pylance(tmp_path: Path, v2: bool) -> None:
     make(theirs, v2=v2)
     shutil.copytree(theirs, ours)
     dataset = await alance.dataset(ours)
-    contents = {one.read_bytes() for one in (ours / "_versions").glob("*.manifest")}
+    contents = {path.read_bytes() for path in (ours / "_versions").glob("*.manifest")}
     await dataset.migrate_manifest_paths_v2()
     lance.dataset(theirs).migrate_manifest_paths_v2()
     assert manifests(ours) == manifests(theirs)
-    assert {one.read_bytes() for one in (ours / "_versions").glob("*.manifest")} == contents
+    assert {path.read_bytes() for path in (ours / "_versions").glob("*.manifest")} == contents
     await dataset.migrate_manifest_paths_v2()
     assert manifests(ours) == manifests(theirs)
     lance.write_dataset(rows(12, 13), ours, mode="append")
-    made = await (await dataset.checkout_latest()).insert(rows(13, 14))
-    assert made.version == 14
+    inserted = await (await dataset.checkout_latest()).insert(rows(13, 14))
+    assert inserted.version == 14
     assert len({len(name) for name in manifests(ours)}) == 1
     assert read(ours)["id"].to_pylist() == list(range(14))
-    assert await (await made.checkout_version(3)).count_rows() == 3
+    assert await (await inserted.checkout_version(3)).count_rows() == 3
     lance.dataset(ours).migrate_manifest_paths_v2()
 
 

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 @pytest.fixture(params=["plain", "kept", "locked"])
 def options(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Any]:
     store = MemoryStore(f"memory://{tmp_path.name}/")
-    found: dict[str, Any] = {"store": store}
+    entries: dict[str, Any] = {"store": store}
     if request.param == "kept":
-        found["manifest_store"] = alance.SqliteStore(tmp_path / "versions.sqlite")
+        entries["manifest_store"] = alance.SqliteStore(tmp_path / "versions.sqlite")
     if request.param == "locked":
 
         class Lock:
@@ -30,28 +30,28 @@ def options(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Any]:
 
             async def __aexit__(self, *error: object) -> None: ...
 
-        found["commit_lock"] = lambda version: Lock()
-    return found
+        entries["commit_lock"] = lambda version: Lock()
+    return entries
 
 
 async def test_all_of_it(options: dict[str, Any]) -> None:
-    made = await alance.write_dataset(rows(0, 12), "t", max_rows_per_file=3, **options)
-    made = await made.delete("id = 5")
-    made = await made.insert(rows(12, 15))
-    expected = (await made.to_table())["id"]
-    made = await made.optimize.compact_files()
-    assert made.version == 5
-    assert len(made.fragments) == 1
-    await made.validate()
-    kept = options.get("manifest_store")
-    if kept is not None:  # a committer that stopped before its manifest got its name
+    dataset = await alance.write_dataset(rows(0, 12), "t", max_rows_per_file=3, **options)
+    dataset = await dataset.delete("id = 5")
+    dataset = await dataset.insert(rows(12, 15))
+    expected = (await dataset.to_table())["id"]
+    dataset = await dataset.optimize.compact_files()
+    assert dataset.version == 5
+    assert len(dataset.fragments) == 1
+    await dataset.validate()
+    row = options.get("manifest_store")
+    if row is not None:  # a committer that stopped before its manifest got its name
         store = options["store"]
-        entry = await kept.get_latest("t")
+        entry = await row.get_latest("t")
         staged = f"{entry.path}-12345678-1234-1234-1234-123456789012"
         await store.copy(entry.path, staged)
         await store.delete([entry.path])
-        await kept.put_if_exists("t", Entry(5, staged, entry.num_bytes))
-    stats = await made.cleanup_old_versions(timedelta(0), delete_unverified=True)
+        await row.put_if_exists("t", Entry(5, staged, entry.num_bytes))
+    stats = await dataset.cleanup_old_versions(timedelta(0), delete_unverified=True)
     assert (stats.old_versions, stats.data_files_removed, stats.deletion_files_removed) == (4, 5, 1)
     again = await alance.dataset("t", **options)
     assert again.version == 5
@@ -59,7 +59,7 @@ async def test_all_of_it(options: dict[str, Any]) -> None:
     assert (await again.to_table())["id"].equals(expected)
     with pytest.raises(NotFoundError):
         await again.checkout_version(2)
-    if kept is not None:
+    if row is not None:
         with pytest.raises(UnsupportedError, match="kept by an external store"):
             await again.migrate_manifest_paths_v2()
     else:

@@ -33,15 +33,15 @@ class Turns:
         lance.write_dataset(self.some(20), self.path, **options)
 
     def some(self, count: int) -> Any:
-        made = rows(self.next, self.next + count)
+        result = rows(self.next, self.next + count)
         self.rows |= {n: n * 1.5 for n in range(self.next, self.next + count)}
         self.next += count
-        return made
+        return result
 
     def drawn(self) -> list[int]:
         least = self.dice.choice([0, 0, max(self.rows) // 2])
-        found = [one for one in self.rows if one >= least]
-        return self.dice.sample(found, min(len(found), self.dice.randint(1, 9)))
+        result = [row for row in self.rows if row >= least]
+        return self.dice.sample(result, min(len(result), self.dice.randint(1, 9)))
 
     async def step(self) -> str:
         ours = self.dice.random() < 0.6
@@ -84,25 +84,25 @@ class Turns:
         return f"{name} by {'alance' if ours else 'pylance'}"
 
     async def check(self, after: str) -> None:
-        found = read(self.path)
-        rows = dict(zip(found["id"].to_pylist(), found["v"].to_pylist(), strict=True))
-        assert found.num_rows == len(rows), after
+        content = read(self.path)
+        rows = dict(zip(content["id"].to_pylist(), content["v"].to_pylist(), strict=True))
+        assert content.num_rows == len(rows), after
         assert rows == self.rows, after
         if self.stable:
-            ids = dict(zip(found["id"].to_pylist(), found["_rowid"].to_pylist(), strict=True))
-            kept = {key: value for key, value in self.row_ids.items() if key in ids}
-            assert kept == {key: ids[key] for key in kept}, after
+            ids = dict(zip(content["id"].to_pylist(), content["_rowid"].to_pylist(), strict=True))
+            by_key = {key: value for key, value in self.row_ids.items() if key in ids}
+            assert by_key == {key: ids[key] for key in by_key}, after
             self.row_ids = ids
         dataset = await alance.dataset(self.path)
         await dataset.validate()
-        some = self.dice.choice(sorted(self.rows))
-        for number in (some, -1):
-            wanted = int(number in self.rows)
-            assert lance.dataset(self.path).count_rows(f"id = {number}") == wanted, after
-            assert await dataset.count_rows(f"id = {number}") == wanted, after
+        sample = self.dice.choice(sorted(self.rows))
+        for number in (sample, -1):
+            expected = int(number in self.rows)
+            assert lance.dataset(self.path).count_rows(f"id = {number}") == expected, after
+            assert await dataset.count_rows(f"id = {number}") == expected, after
         columns = ["id", "v", "_rowid"]
-        mine = await dataset.to_table(columns)
-        assert mine.to_pylist() == found.select(columns).to_pylist(), after
+        table = await dataset.to_table(columns)
+        assert table.to_pylist() == content.select(columns).to_pylist(), after
 
 
 @pytest.mark.parametrize("seed", range(8))

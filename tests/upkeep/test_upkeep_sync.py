@@ -27,7 +27,7 @@ def test_all_of_it(tmp_path: Path) -> None:
     dataset = dataset.optimize.compact_files()
     dataset.validate()
     assert len(dataset.fragments) == 1
-    told = dataset.explain_cleanup_old_versions(timedelta(0), include_files=True)
-    assert dataset.cleanup_old_versions(timedelta(0)) == told.stats
+    explanation = dataset.explain_cleanup_old_versions(timedelta(0), include_files=True)
+    assert dataset.cleanup_old_versions(timedelta(0)) == explanation.stats
     dataset.migrate_manifest_paths_v2()
     assert read(twins.ours)["id"].to_pylist() == list(range(20))

@@ -63,8 +63,8 @@ async def test_sound_tables_have_no_findings(path: Path, tmp_path: Path, golden:
     dataset = await alance.dataset(path)
     for info in await dataset.versions():
         await (await dataset.checkout_version(info.version)).validate()
-    made = await (await dataset.delete("id = 3")).optimize.compact_files()
-    await made.validate()
+    compacted = await (await dataset.delete("id = 3")).optimize.compact_files()
+    await compacted.validate()
     lance.dataset(path).validate()
     await (await alance.dataset(golden / "lineitem.lance")).validate()
     nested = pa.table(
@@ -76,11 +76,11 @@ async def test_sound_tables_have_no_findings(path: Path, tmp_path: Path, golden:
     written = await alance.write_dataset(nested, tmp_path / "nested")
     await written.validate()
     clone = tmp_path / "clone.lance"
-    lance.dataset(path).shallow_clone(str(clone), made.version)
+    lance.dataset(path).shallow_clone(str(clone), compacted.version)
     await (await alance.dataset(clone)).validate()
-    branch = lance.dataset(path).create_branch("b", made.version)
+    branch = lance.dataset(path).create_branch("b", compacted.version)
     lance.write_dataset(branch.head(2), branch, mode="append")
-    await (await made.checkout_branch("b")).validate()
+    await (await compacted.checkout_branch("b")).validate()
 
 
 def _other_segment(indices: list[table_pb2.IndexMetadata]) -> None:
@@ -122,7 +122,7 @@ CHANGES: dict[str, tuple[Change, str]] = {
     "order": (
         lambda m, _: (
             setattr(m.fragments[0], "id", 3), setattr(m.fragments[3], "id", 0),
-            [one.ClearField("deletion_file") for one in m.fragments],
+            [fragment.ClearField("deletion_file") for fragment in m.fragments],
         ),
         r"fragment 1: follows fragment 3.*\n.*fragment 0: follows fragment 2",
     ),
@@ -219,18 +219,18 @@ async def test_what_is_wrong_is_named(path: Path, what: str) -> None:
 
 @pytest.mark.parametrize("folder", ["data", "_deletions"])
 async def test_spoiled_files_are_named(path: Path, folder: str) -> None:
-    for one in (path / folder).iterdir():
-        content = one.read_bytes()
+    for file in (path / folder).iterdir():
+        content = file.read_bytes()
         for spoiled in (content[:-1], content[: len(content) // 2], b"", content + b"x"):
-            one.write_bytes(spoiled)
-            assert one.name in await found(path)
-        one.write_bytes(content)
+            file.write_bytes(spoiled)
+            assert file.name in await found(path)
+        file.write_bytes(content)
     await (await alance.dataset(path)).validate()
 
 
 async def test_all_findings_are_told(path: Path) -> None:
-    for one in (path / "data").iterdir():
-        one.unlink()
+    for file in (path / "data").iterdir():
+        file.unlink()
     text = await found(path)
     assert text.count("no such object") == 10
     assert "version 5: 10 findings" in text
@@ -245,13 +245,13 @@ async def test_a_store_in_trouble_is_no_finding(lineitem_lab: Lab) -> None:
         )
         with lab.recording() as seen:
             await dataset.validate()
-        files = sum(len(one.metadata.files) for one in dataset.fragments)
+        files = sum(len(fragment.metadata.files) for fragment in dataset.fragments)
         assert seen.summary()["requests"] <= 2 * files + 4
         lab.config(faults=[{"op": "GET", "key": "data/", "action": "status", "status": 403}])
         with pytest.raises(alance.StoreError):
             await dataset.validate()
         lab.calm()
-        made = await alance.write_dataset(
+        written = await alance.write_dataset(
             rows(0, 4), "s3://lab/sound.lance", storage_options=options, session=session
         )
-        await made.validate()
+        await written.validate()

@@ -26,12 +26,12 @@ def test_lying_page_tables(seed: int) -> None:
     content = file.content
     container = run(open_file(LOCATION, len(content), Known()), content)
     start, count = container.page_table_start, container.num_batches * len(file.columns) * 2
-    known = struct.unpack_from(f"<{count}q", content, start)
+    recognized = struct.unpack_from(f"<{count}q", content, start)
     for _ in range(60):
         spoiled = bytearray(content)
         for _ in range(rng.choice([1, 1, 3])):
             value = rng.choice(
-                [rng.choice(known), -1, 0, 1 << 31, 1 << 62, (1 << 63) - 1, len(content)]
+                [rng.choice(recognized), -1, 0, 1 << 31, 1 << 62, (1 << 63) - 1, len(content)]
             )
             value = min((1 << 63) - 1, value + rng.choice([0, 0, 1, 8]))
             struct.pack_into("<q", spoiled, start + 8 * rng.randrange(count), value)

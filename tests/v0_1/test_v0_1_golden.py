@@ -43,23 +43,25 @@ async def test_reads_as_its_release(path: Path) -> None:
     want = expected(path)
     dataset = await alance.dataset(f"{path}.lance")
     if "_rowid" in want.column_names:
-        found = await dataset.to_table(with_row_id=True)
-        assert found.column("_rowid").to_pylist() == want.column("_rowid").to_pylist()
+        table = await dataset.to_table(with_row_id=True)
+        assert table.column("_rowid").to_pylist() == want.column("_rowid").to_pylist()
         want = want.drop_columns(["_rowid"])
-    found = await dataset.to_table()
-    assert found.schema.equals(want.schema)
-    found.validate(full=True)
-    assert rows(found) == rows(want)
+    table = await dataset.to_table()
+    assert table.schema.equals(want.schema)
+    table.validate(full=True)
+    assert rows(table) == rows(want)
     assert await dataset.count_rows() == want.num_rows
     places = [want.num_rows - 1, 0, 3, 17, 15, 3]
     assert rows(await dataset.take(places)) == rows(want.take(places))
     for name in want.column_names:
-        one = await dataset.to_table(columns=[name], offset=2, limit=21)
-        assert rows(one) == rows(want.select([name]).slice(2, 21))
+        result = await dataset.to_table(columns=[name], offset=2, limit=21)
+        assert rows(result) == rows(want.select([name]).slice(2, 21))
 
 
 @pytest.mark.parametrize(
-    "path", [one for one in TABLES if one.name == "numbers"], ids=lambda path: path.parent.name
+    "path",
+    [table for table in TABLES if table.name == "numbers"],
+    ids=lambda path: path.parent.name,
 )
 async def test_filters_of_old_tables_keep_the_right_rows(path: Path) -> None:
     """Filters, with the columns that are read late."""
@@ -67,30 +69,30 @@ async def test_filters_of_old_tables_keep_the_right_rows(path: Path) -> None:
     if "_rowid" in want.column_names:
         want = want.drop_columns(["_rowid"])
     dataset = await alance.dataset(f"{path}.lance")
-    found = await dataset.to_table(filter=f"int64 > {5 << 33}")
-    assert found.num_rows > 10
-    assert rows(found) == rows(want)
+    result = await dataset.to_table(filter=f"int64 > {5 << 33}")
+    assert result.num_rows > 10
+    assert rows(result) == rows(want)
 
 
 @pytest.mark.parametrize(
-    "path", [one for one in TABLES if one.name == "nested"], ids=lambda path: path.parent.name
+    "path", [table for table in TABLES if table.name == "nested"], ids=lambda path: path.parent.name
 )
 async def test_files_by_themselves(path: Path) -> None:
     """A file has its schema and its rows."""
     want = expected(path)
     if "_rowid" in want.column_names:
         want = want.drop_columns(["_rowid"])
-    found = []
+    result = []
     for file in Path(f"{path}.lance/data").iterdir():  # noqa: ASYNC240  # a test
         reader = await alance.FileReader.open(file)
         assert reader.version is FileVersion.V0_1
         assert reader.num_rows == 15
         assert reader.schema.names == want.column_names
-        found.append(await reader.to_table())
+        result.append(await reader.to_table())
         part = await reader.take([14, 2, 2], columns=["lists", "struct"])
-        assert rows(part) == rows(found[-1].select(["lists", "struct"]).take([14, 2, 2]))
-    found.sort(key=lambda one: one.column("struct")[0].as_py()["x"])
-    assert rows(pa.concat_tables(found)) == rows(want)
+        assert rows(part) == rows(result[-1].select(["lists", "struct"]).take([14, 2, 2]))
+    result.sort(key=lambda item: item.column("struct")[0].as_py()["x"])
+    assert rows(pa.concat_tables(result)) == rows(want)
 
 
 @pytest.mark.parametrize("path", BROKEN, ids=lambda path: path.name)
@@ -98,8 +100,8 @@ async def test_half_broken_tables(path: Path) -> None:
     """As a present release reads them once repaired: wrong row counts, ids used twice."""
     want = expected(path)
     dataset = await alance.dataset(f"{path}.lance")
-    found = await dataset.to_table(with_row_id=True)
-    assert rows(found) == rows(want)
+    table = await dataset.to_table(with_row_id=True)
+    assert rows(table) == rows(want)
     assert await dataset.count_rows() == want.num_rows
     places = [want.num_rows - 1, 0]
     assert rows(await dataset.take(places)) == rows(want.drop_columns(["_rowid"]).take(places))
@@ -173,8 +175,8 @@ async def test_ids_that_are_there_twice_are_repaired(
     lance.dataset(str(theirs)).delete("false")
     dataset = await (await alance.dataset(uri)).delete("false")
     dataset = await dataset.update_config({"k": "v"})
-    fields = [(one.name, one.id) for one in dataset.fields]
-    assert fields == [(one.name, one.id) for one in (await alance.dataset(theirs)).fields]
+    fields = [(field.name, field.id) for field in dataset.fields]
+    assert fields == [(field.name, field.id) for field in (await alance.dataset(theirs)).fields]
     await check_repaired(uri, want)
     dataset = await (await alance.dataset(uri)).insert(want.slice(2, 2))
     want = pa.concat_tables([want, want.slice(2, 2)])

@@ -34,7 +34,7 @@ def random_array(rng: random.Random, arrow: pa.DataType, count: int, nulls: floa
     """Values of a type, some of them null, none of them an empty string."""
     mask = [rng.random() < nulls for _ in range(count)]
     if pa.types.is_struct(arrow):
-        children = [random_array(rng, one.type, count, nulls) for one in arrow]
+        children = [random_array(rng, item.type, count, nulls) for item in arrow]
         return pa.StructArray.from_arrays(children, fields=list(arrow))
     if is_list(arrow):
 
@@ -44,7 +44,7 @@ def random_array(rng: random.Random, arrow: pa.DataType, count: int, nulls: floa
         return random_lists(rng, arrow, mask, items)
     if pa.types.is_fixed_size_list(arrow):
         rows = [random_array(rng, arrow.value_type, arrow.list_size, 0) for _ in range(count)]
-        return pa.array([one.to_pylist() for one in rows], arrow)
+        return pa.array([row.to_pylist() for row in rows], arrow)
     if pa.types.is_dictionary(arrow):
         items = pa.array([f"item {n}" for n in range(5)])
         keys = [None if gone else rng.randrange(5) for gone in mask]
@@ -75,7 +75,7 @@ def random_table(seed: int, count: int, nulls: float) -> pa.Table:
         *(random_type(rng, 3, LEAVES) for _ in range(4)),
         pa.dictionary(pa.int8(), pa.string()),
     ]
-    arrays = [random_array(rng, one, count, nulls) for one in types]
+    arrays = [random_array(rng, item, count, nulls) for item in types]
     names = ["c0", "c1", "c2", "c3", "few", "number"]
     return pa.table([*arrays, pa.array(range(count))], names=names)
 
@@ -112,10 +112,10 @@ async def test_tables_of_ours(seed: int, tmp_path: Path) -> None:
         await alance.write_dataset(table.slice(0, 50), uri, data_storage_version="0.1")
         await alance.write_dataset(table.slice(50, 13), uri, mode="append")
         await alance.write_dataset(table.slice(63), uri, mode="append")
-    found = lance.dataset(uri).to_table()
+    rows = lance.dataset(uri).to_table()
     if not nulls:
-        assert found.to_pylist() == table.to_pylist()
-    await check(uri, found, seed)
+        assert rows.to_pylist() == table.to_pylist()
+    await check(uri, rows, seed)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -149,27 +149,27 @@ async def test_changes_by_both(tmp_path: Path) -> None:
     await dataset.update({"s": "'new'"}, where="id = 8")
     lance.dataset(uri).delete("id = 9")
     lance.write_dataset(table.slice(0, 4), uri, mode="append")
-    found = await (await alance.dataset(uri)).to_table()
-    assert found.to_pylist() == lance.dataset(uri).to_table().to_pylist()
-    assert found.num_rows == 93
-    assert found.filter(pa.compute.field("id") == 8).column("s").to_pylist() == ["new"]
+    result = await (await alance.dataset(uri)).to_table()
+    assert result.to_pylist() == lance.dataset(uri).to_table().to_pylist()
+    assert result.num_rows == 93
+    assert result.filter(pa.compute.field("id") == 8).column("s").to_pylist() == ["new"]
     lance.dataset(uri).drop_columns(["s"])
     dataset = await alance.dataset(uri)
     await dataset.add_columns({"twice": "id * 2"})
-    found = await (await alance.dataset(uri)).to_table()
-    assert found.to_pylist() == lance.dataset(uri).to_table().to_pylist()
-    assert found.column_names == ["id", "few", "twice"]
+    result = await (await alance.dataset(uri)).to_table()
+    assert result.to_pylist() == lance.dataset(uri).to_table().to_pylist()
+    assert result.column_names == ["id", "few", "twice"]
 
 
 async def test_dictionaries_of_several_arrays(tmp_path: Path) -> None:
     """Rows of one write share a dictionary, whatever their own arrays have; appends use it."""
     uri = str(tmp_path / "t")
     parts = [["a", "b"], ["c", "a"], ["b", "d"]]
-    batches = [pa.record_batch({"d": pa.array(one).dictionary_encode()}) for one in parts]
+    batches = [pa.record_batch({"d": pa.array(part).dictionary_encode()}) for part in parts]
     dataset = await alance.write_dataset(
         batches, uri, data_storage_version="0.1", max_rows_per_file=2
     )
-    want = [text for one in parts for text in one]
+    want = [text for part in parts for text in part]
     assert len(dataset.fragments) == 3
     assert (await dataset.to_table()).column("d").to_pylist() == want
     assert lance.dataset(uri).to_table().column("d").to_pylist() == want

@@ -77,9 +77,9 @@ async def test_late_columns_of_few_rows(opened: alance.Dataset, lab: Lab) -> Non
     """A filter in fewer requests than pylance's: its batches are small and lie near each other."""
     condition = {"columns": ["text", "texts"], "filter": "number < 10000000000000"}
     with lab.recording() as seen:
-        found = await opened.to_table(**condition)
+        table = await opened.to_table(**condition)
     theirs = by_pylance(lab, URI)
     with lab.recording() as their_seen:
-        assert found.equals(theirs.to_table(**condition))
-    assert found.num_rows < 100
+        assert table.equals(theirs.to_table(**condition))
+    assert table.num_rows < 100
     assert num_requests(seen) < num_requests(their_seen)

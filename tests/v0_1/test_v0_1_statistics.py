@@ -17,9 +17,9 @@ LONG = st.builds(lambda head, tail, count: head + tail * count, st.text(), st.te
 
 def gathered(array: pa.Array) -> tuple[int, Any, Any]:
     (field,) = Schema.from_arrow(pa.schema([("c", array.type)])).fields
-    found = Gathered(field)
-    found.add(array)
-    return found.null_counts[0], found.least[0], found.most[0]
+    result = Gathered(field)
+    result.add(array)
+    return result.null_counts[0], result.least[0], result.most[0]
 
 
 @given(st.lists(st.none() | st.text() | LONG, min_size=1))
@@ -50,11 +50,11 @@ def check_bytes(values: list[bytes], least: bytes, most: bytes) -> None:
 @given(st.lists(st.none() | st.floats(width=32), min_size=1))
 def test_bounds_of_floats_hold_for_all_values(values: list[float | None]) -> None:
     _, least, most = gathered(pa.array(values, pa.float32()))
-    some = [value for value in values if value is not None and not math.isnan(value)]
-    if not some:
+    sample = [value for value in values if value is not None and not math.isnan(value)]
+    if not sample:
         assert (least, most) == (-math.inf, math.inf)
         return
-    assert (least, most) == (min(some), max(some))
+    assert (least, most) == (min(sample), max(sample))
     if least == 0:
         assert math.copysign(1, least) == -1
     if most == 0:
@@ -64,6 +64,6 @@ def test_bounds_of_floats_hold_for_all_values(values: list[float | None]) -> Non
 @given(st.lists(st.none() | st.integers(-128, 127), min_size=1))
 def test_bounds_of_integers_hold_for_all_values(values: list[int | None]) -> None:
     nulls, least, most = gathered(pa.array(values, pa.int8()))
-    some = [value for value in values if value is not None]
-    assert nulls == len(values) - len(some)
-    assert (least, most) == ((min(some), max(some)) if some else (-128, 127))
+    sample = [value for value in values if value is not None]
+    assert nulls == len(values) - len(sample)
+    assert (least, most) == ((min(sample), max(sample)) if sample else (-128, 127))

@@ -63,23 +63,23 @@ OLD_STRINGS = bytes.fromhex(
 
 
 def opened(content: bytes) -> BatchContainer:
-    found = run(open_file("file", len(content), Nothing()), content)
-    assert isinstance(found, BatchContainer)
-    return found
+    output = run(open_file("file", len(content), Nothing()), content)
+    assert isinstance(output, BatchContainer)
+    return output
 
 
 def rows(content: bytes) -> list[dict[str, Any]]:
     """What a file holds by its own schema."""
     container = opened(content)
     assert container.schema is not None
-    source = FileSource("file", len(content), {one.id: 0 for one in container.schema.walk()})
+    source = FileSource("file", len(content), {path.id: 0 for path in container.schema.walk()})
     fragment = run(
         open_fragment(container.schema, [source], container.num_rows, Nothing()), content
     )
     batch = run(fragment.read(0, container.num_rows, Nothing()), content).decode()
     single = np.arange(container.num_rows - 1, -1, -2)[::-1]
-    some = run(fragment.take(single, Nothing()), content).decode()
-    assert some.to_pylist() == batch.take(single).to_pylist()
+    decoded = run(fragment.take(single, Nothing()), content).decode()
+    assert decoded.to_pylist() == batch.take(single).to_pylist()
     return batch.to_pylist()
 
 
@@ -117,8 +117,8 @@ def statistics(content: bytes, field: int) -> BatchStatistics | None:
     ids=["lists", "dictionary", "batches", "0.5.10"],
 )
 def test_files_of_the_page_are_read(content: bytes, expected: list[dict[str, Any]]) -> None:
-    found = rows(content)
-    assert [list(row.values()) for row in found] == [list(row.values()) for row in expected]
+    result = rows(content)
+    assert [list(row.values()) for row in result] == [list(row.values()) for row in expected]
 
 
 def test_the_same_rows_have_the_same_pages() -> None:
@@ -175,28 +175,28 @@ def test_statistics_are_those_of_pylance(group: int, tmp_path: Path) -> None:
     lance.write_dataset(HARD, tmp_path / "t", data_storage_version="0.1", max_rows_per_group=group)
     theirs = next((tmp_path / "t" / "data").iterdir()).read_bytes()
     ours = file_of(HARD, group)
-    found = 0
+    result = 0
     for field in Schema.from_arrow(HARD.schema).walk():
-        one, other = statistics(theirs, field.id), statistics(ours, field.id)
-        assert (one is None) == (other is None)
-        if one is None or other is None:
+        item, other = statistics(theirs, field.id), statistics(ours, field.id)
+        assert (item is None) == (other is None)
+        if item is None or other is None:
             continue
-        found += 1
-        assert one.null_counts.tolist() == other.null_counts.tolist()
-        for their_bounds, our_bounds in ((one.least, other.least), (one.most, other.most)):
+        result += 1
+        assert item.null_counts.tolist() == other.null_counts.tolist()
+        for their_bounds, our_bounds in ((item.least, other.least), (item.most, other.most)):
             assert their_bounds.type == our_bounds.type == field.arrow_type
             pairs = zip(their_bounds.buffers(), our_bounds.buffers(), strict=True)
-            assert all(left == right for left, right in pairs)
-    assert found == 13
+            assert all(remaining == right for remaining, right in pairs)
+    assert result == 13
 
 
 def test_page_tables_of_old_releases_begin_with_field_0() -> None:
     """Files of added columns: the entries of the fields of other files are zeros."""
     schema = pa.schema([("a", pa.int64()), ("b", pa.int64())])
     fields = Schema.from_arrow(schema)
-    for number, one in enumerate(fields.walk()):
-        one.message.id = number + 4
-    moved = Schema.from_protobuf([one.message for one in fields.walk()], {})
+    for number, item in enumerate(fields.walk()):
+        item.message.id = number + 4
+    moved = Schema.from_protobuf([path.message for path in fields.walk()], {})
     builder = BatchFileBuilder(moved, statistics=False)
     chunks = builder.add_batch([pa.array([1, 2]), pa.array([3, 4])])
     chunks += builder.add_batch([pa.array([5]), pa.array([6])])
@@ -233,12 +233,12 @@ async def test_blobs_are_strings(tmp_path: Path) -> None:
     lance.write_dataset(table, tmp_path / "t", data_storage_version="0.1", max_rows_per_group=5)
     dataset = await alance.dataset(tmp_path / "t")
     want = [payload or None for payload in payloads]
-    found = await dataset.to_table(blob_handling="all_binary")
-    assert found.column("blob").to_pylist() == want
+    result = await dataset.to_table(blob_handling="all_binary")
+    assert result.column("blob").to_pylist() == want
     blobs = await dataset.take_blobs("blob", indices=[11, 4, 1])
     assert [blob and await blob.read() for blob in blobs] == [b"x" * 70, b"hello", None]
     ours = await alance.write_dataset(table, tmp_path / "o", data_storage_version="0.1")
-    assert (await ours.to_table(blob_handling="all_binary")).equals(found)
+    assert (await ours.to_table(blob_handling="all_binary")).equals(result)
 
 
 async def test_a_table_with_hard_texts_is_valid(tmp_path: Path) -> None:

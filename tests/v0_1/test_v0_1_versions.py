@@ -87,20 +87,20 @@ async def test_changes_write_files_of_the_same_version(name: str, tmp_path: Path
         warnings.simplefilter("ignore", UserWarning)
         await CHANGES[name](await alance.dataset(uri))
     dataset, theirs = await alance.dataset(uri), lance.dataset(uri)
-    found = await dataset.to_table()
-    assert found.num_rows >= 50
-    assert found.to_pylist() == theirs.to_table().to_pylist()
+    table = await dataset.to_table()
+    assert table.num_rows >= 50
+    assert table.to_pylist() == theirs.to_table().to_pylist()
     files = [file for fragment in theirs.get_fragments() for file in fragment.data_files()]
     assert {(file.file_major_version, file.file_minor_version) for file in files} == {(0, 2)}
 
 
 def manifest(default: str, *numbers: tuple[int, int]) -> table_pb2.Manifest:
-    found = table_pb2.Manifest()
-    found.data_format.version = default
+    result = table_pb2.Manifest()
+    result.data_format.version = default
     for major, minor in numbers:
-        file = found.fragments.add().files.add()
+        file = result.fragments.add().files.add()
         file.file_major_version, file.file_minor_version = major, minor
-    return found
+    return result
 
 
 @pytest.mark.parametrize(

@@ -37,18 +37,20 @@ async def test_reads_as_its_release(path: Path) -> None:
     """All rows, single rows, single columns, in the types of the schema."""
     want = expected(path)
     dataset = await alance.dataset(f"{path}.lance")
-    found = await dataset.to_table()
-    assert found.schema.equals(want.schema)
-    assert rows(found) == rows(want)
+    table = await dataset.to_table()
+    assert table.schema.equals(want.schema)
+    assert rows(table) == rows(want)
     places = [want.num_rows - 1, 0, 3, 20, 21, 3]
     assert rows(await dataset.take(places)) == rows(want.take(places))
     for name in want.column_names:
-        one = await dataset.to_table(columns=[name], offset=2, limit=29)
-        assert rows(one) == rows(want.select([name]).slice(2, 29))
+        result = await dataset.to_table(columns=[name], offset=2, limit=29)
+        assert rows(result) == rows(want.select([name]).slice(2, 29))
 
 
 @pytest.mark.parametrize(
-    "path", [one for one in TABLES if one.name == "numbers"], ids=lambda path: path.parent.name
+    "path",
+    [table for table in TABLES if table.name == "numbers"],
+    ids=lambda path: path.parent.name,
 )
 async def test_filters_of_old_tables_keep_the_right_rows(path: Path) -> None:
     """Filters, with the columns that are read late."""
@@ -67,7 +69,7 @@ async def test_blobs_of_old_tables_have_their_bytes(path: Path) -> None:
             await dataset.to_table()
         return
     places = list(range(len(want)))[::-1]
-    found = await dataset.take_blobs("blob", indices=places)
-    assert [one and await one.read() for one in found] == [want[n] for n in places]
+    blobs = await dataset.take_blobs("blob", indices=places)
+    assert [item and await item.read() for item in blobs] == [want[n] for n in places]
     scanned = await dataset.to_table(blob_handling="all_binary")
     assert scanned.column("blob").to_pylist() == want

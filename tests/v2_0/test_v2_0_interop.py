@@ -25,7 +25,7 @@ from tests.reference.nested import (
 def random_array(rng: random.Random, arrow: pa.DataType, count: int, nulls: float) -> pa.Array:
     """Values of a type, some of them null; never a null struct."""
     if pa.types.is_struct(arrow):
-        children = [random_array(rng, one.type, count, nulls) for one in arrow]
+        children = [random_array(rng, item.type, count, nulls) for item in arrow]
         return pa.StructArray.from_arrays(children, fields=list(arrow))
     mask = [rng.random() < nulls for _ in range(count)]
     if is_list(arrow):
@@ -37,7 +37,8 @@ def random_array(rng: random.Random, arrow: pa.DataType, count: int, nulls: floa
     if pa.types.is_fixed_size_list(arrow):
         rows = [random_array(rng, arrow.value_type, arrow.list_size, nulls) for _ in range(count)]
         return pa.array(
-            [None if gone else one.to_pylist() for one, gone in zip(rows, mask, strict=True)], arrow
+            [None if gone else item.to_pylist() for item, gone in zip(rows, mask, strict=True)],
+            arrow,
         )
     numbers = [rng.randrange(100) for _ in mask]
     values = [
@@ -118,8 +119,8 @@ async def test_files_of_many_pages_are_read_by_both(seed: int, tmp_path: Path) -
     rows = [399, 5, 6, 7, 200]
     assert (await reader.take(rows)).to_pylist() == want.take(rows).to_pylist()
     assert (await reader.to_table(start=3, stop=390)).to_pylist() == want.slice(3, 387).to_pylist()
-    found = LanceFileReader(own).read_all(batch_size=33).to_table()
-    assert found.to_pylist() == want.to_pylist()
+    table = LanceFileReader(own).read_all(batch_size=33).to_table()
+    assert table.to_pylist() == want.to_pylist()
 
 
 async def test_what_metadata_ask_for(tmp_path: Path) -> None:
@@ -141,8 +142,8 @@ async def test_what_metadata_ask_for(tmp_path: Path) -> None:
         "few": (few, {}),
         "dictionary": (few.dictionary_encode(), {}),
     }
-    fields = [pa.field(name, one.type, metadata=keys) for name, (one, keys) in columns.items()]
-    want = pa.table([one for one, _ in columns.values()], schema=pa.schema(fields))
+    fields = [pa.field(name, item.type, metadata=keys) for name, (item, keys) in columns.items()]
+    want = pa.table([item for item, _ in columns.values()], schema=pa.schema(fields))
     ours, theirs = str(tmp_path / "ours"), str(tmp_path / "theirs")
     await alance.write_dataset(want, ours, data_storage_version="2.0")
     lance.write_dataset(want, theirs, data_storage_version="2.0")
@@ -165,11 +166,16 @@ async def test_blobs_of_both_writers_are_read_by_both(tmp_path: Path) -> None:
     await alance.write_dataset(want, ours, data_storage_version="2.0")
     lance.write_dataset(want, theirs, data_storage_version="2.0")
     for uri in (ours, theirs):
-        found = lance.dataset(uri).take_blobs("b", indices=[0, 2, 3, 4])
-        assert [one.read() for one in found if one] == [b"hello", b"", b"x" * 70, b"y" * 100_000]
+        result = lance.dataset(uri).take_blobs("b", indices=[0, 2, 3, 4])
+        assert [item.read() for item in result if item] == [
+            b"hello",
+            b"",
+            b"x" * 70,
+            b"y" * 100_000,
+        ]
         dataset = await alance.dataset(uri)
         blobs = await dataset.take_blobs("b", indices=range(5))
-        assert [one and await one.read() for one in blobs] == payloads
+        assert [blob and await blob.read() for blob in blobs] == payloads
         places = (await dataset.to_table())["b"].to_pylist()
         assert places[1] is None
         theirs_read = lance.dataset(uri).to_table()["b"].to_pylist()
@@ -186,9 +192,9 @@ async def test_deleted_rows_and_late_columns(tmp_path: Path) -> None:
     theirs = lance.dataset(uri)
     dataset = await alance.dataset(uri)
     assert (await dataset.to_table()).to_pylist() == theirs.to_table().to_pylist()
-    found = await dataset.to_table(filter="twice > 900", columns=["c1", "number"])
+    table = await dataset.to_table(filter="twice > 900", columns=["c1", "number"])
     want = theirs.to_table(filter="twice > 900", columns=["c1", "number"])
-    assert found.to_pylist() == want.to_pylist()
+    assert table.to_pylist() == want.to_pylist()
     text = str(await dataset.scanner(filter="twice > 900").explain())
     assert "read first: twice" in text
 
@@ -255,9 +261,9 @@ async def test_fixed_size_lists_of_nothing_but_nulls(tmp_path: Path) -> None:
     lance.write_dataset(want, tmp_path / "theirs", data_storage_version="2.0")
     for name in ("ours", "theirs"):
         dataset, theirs = await alance.dataset(tmp_path / name), lance.dataset(tmp_path / name)
-        found = await dataset.to_table()
-        found.validate(full=True)
-        assert found.to_pylist() == theirs.to_table().to_pylist() == want.to_pylist()
+        table = await dataset.to_table()
+        table.validate(full=True)
+        assert table.to_pylist() == theirs.to_table().to_pylist() == want.to_pylist()
         assert (await dataset.take([59, 1, 3])).to_pylist() == want.take([59, 1, 3]).to_pylist()
 
 
@@ -269,8 +275,8 @@ async def test_fixed_size_lists_of_structs(tmp_path: Path) -> None:
     lance.write_dataset(want, tmp_path / "t", data_storage_version="2.0")
     dataset = await alance.dataset(tmp_path / "t")
     assert (await dataset.to_table()).to_pylist() == want.to_pylist()
-    found = await dataset.take([19, 4], columns=["pairs"])
-    assert found.to_pylist() == want.select(["pairs"]).take([19, 4]).to_pylist()
+    table = await dataset.take([19, 4], columns=["pairs"])
+    assert table.to_pylist() == want.select(["pairs"]).take([19, 4]).to_pylist()
 
 
 @pytest.mark.parametrize(("count", "distinct"), [(99, 5), (100, 99), (5000, 100), (200_000, 7)])
@@ -280,6 +286,6 @@ async def test_few_distinct_strings(count: int, distinct: int, tmp_path: Path) -
     want = pa.table({"a": values})
     await alance.write_dataset(want, tmp_path / "ours", data_storage_version="2.0")
     lance.write_dataset(want, tmp_path / "theirs", data_storage_version="2.0")
-    sizes = [one.stat().st_size for one in sorted(tmp_path.glob("*/data/*"))]  # noqa: ASYNC240
+    sizes = [path.stat().st_size for path in sorted(tmp_path.glob("*/data/*"))]  # noqa: ASYNC240
     assert abs(sizes[0] - sizes[1]) < 200
     assert lance.dataset(tmp_path / "ours").to_table().equals(want)

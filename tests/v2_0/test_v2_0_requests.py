@@ -69,6 +69,6 @@ async def test_a_scan_reads_each_byte_once(opened: alance.Dataset, lab: Lab) -> 
 async def test_late_columns_of_few_rows(opened: alance.Dataset) -> None:
     """A filter reads its column whole, and others only at the rows that it keeps."""
     with alance.trace() as recorder:
-        found = await opened.to_table(columns=["text", "texts"], filter="number < 10000000000000")
-    assert found.num_rows < 100
+        table = await opened.to_table(columns=["text", "texts"], filter="number < 10000000000000")
+    assert table.num_rows < 100
     assert recorder.num_bytes < ROWS * 8 * 3

@@ -57,9 +57,9 @@ def page_of(
     text: str, buffers: list[bytes], num_rows: int, logical: str
 ) -> tuple[ArrayPage, bytes]:
     places, content = [], b"\xff" * 3  # nothing is aligned
-    for one in buffers:
-        places.append((len(content), len(one)))
-        content += one + b"\xee"
+    for buffer in buffers:
+        places.append((len(content), len(buffer)))
+        content += buffer + b"\xee"
     page = array_page(
         encoded(text), path="f", buffers=places, num_rows=num_rows, logical_type=logical
     )
@@ -207,13 +207,13 @@ VECTORS = {
 def test_pages_of_the_page_are_read_in_every_way(name: str) -> None:
     """All rows, ranges of them, and single ones."""
     text, buffers, arrow, want = VECTORS[name]
-    contents = [bytes.fromhex(one) for one in buffers]
+    contents = [bytes.fromhex(buffer) for buffer in buffers]
     count = len(want)
     assert read(text, contents, Spans.of_range(0, count), count, arrow) == want
     for start in range(min(count, 6)):
         for stop in range(start + 1, min(count, 9) + 1):
-            found = read(text, contents, Spans.of_range(start, stop), count, arrow)
-            assert found == want[start:stop]
+            content = read(text, contents, Spans.of_range(start, stop), count, arrow)
+            assert content == want[start:stop]
     rows = np.arange(0, count, 2)
     assert read(text, contents, Spans.of_rows(rows), count, arrow) == want[::2]
     assert value_buffers(encoded(text)) <= set(range(len(buffers)))
@@ -225,9 +225,9 @@ def test_pages_of_the_page_are_read_in_every_way(name: str) -> None:
 def test_cut_buffers_are_corrupt(name: str) -> None:
     """A buffer that lacks a byte is told, whichever it is."""
     text, buffers, arrow, want = VECTORS[name]
-    contents = [bytes.fromhex(one) for one in buffers]
-    for number, one in enumerate(contents):
-        cut = [*contents[:number], one[:-1], *contents[number + 1 :]]
+    contents = [bytes.fromhex(buffer) for buffer in buffers]
+    for number, item in enumerate(contents):
+        cut = [*contents[:number], item[:-1], *contents[number + 1 :]]
         with pytest.raises(AlanceError):
             read(text, cut, Spans.of_range(0, len(want)), len(want), arrow)
 

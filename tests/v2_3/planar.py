@@ -53,19 +53,19 @@ def planes(content: bytes) -> Counter[tuple[str | None, str | None]]:
     """How many pages of a file have which structure and values."""
     container, _ = run(open_container("memory://1/file", len(content)), content)
     columns, _ = run(container.read_columns(list(range(container.num_columns))), content)
-    found: Counter[tuple[str | None, str | None]] = Counter()
+    result: Counter[tuple[str | None, str | None]] = Counter()
     for column in columns:
         for page in column.pages:
             encoding = AnyMessage.FromString(page.encoding)
             assert encoding.type_url == "/lance.encodings23.PlanarLayout"
             message = pb3.PlanarLayout.FromString(encoding.value)
-            found[message.structure.WhichOneof("codec"), message.values.WhichOneof("codec")] += 1
-    return found
+            result[message.structure.WhichOneof("codec"), message.values.WhichOneof("codec")] += 1
+    return result
 
 
 def planes_of(table: Path) -> Counter[tuple[str | None, str | None]]:
     """The same for all data files of a table."""
-    found: Counter[tuple[str | None, str | None]] = Counter()
+    result: Counter[tuple[str | None, str | None]] = Counter()
     for path in (table / "data").glob("*.lance"):
-        found += planes(path.read_bytes())
-    return found
+        result += planes(path.read_bytes())
+    return result

@@ -43,18 +43,18 @@ STRINGS: dict[str, tuple[str, list[str], list[bytes]]] = {
 
 @pytest.mark.parametrize("name", STRINGS)
 def test_offsets_of_strings(name: str) -> None:
-    text, buffers, wanted = STRINGS[name]
+    text, buffers, expected = STRINGS[name]
     codec = mini_block_codec(encoding_of(text))
     assert codec.num_buffers == len(buffers)
-    chunk = [bytes.fromhex(one) for one in buffers]
-    assert strings(decode_chunks(codec, chunked([chunk], [len(wanted)]))) == wanted
-    three = decode_chunks(codec, chunked([chunk] * 3, [len(wanted)] * 3))
-    assert strings(three) == wanted * 3
+    chunk = [bytes.fromhex(buffer) for buffer in buffers]
+    assert strings(decode_chunks(codec, chunked([chunk], [len(expected)]))) == expected
+    three = decode_chunks(codec, chunked([chunk] * 3, [len(expected)] * 3))
+    assert strings(three) == expected * 3
 
 
 def numbers(codec: pb.CompressiveEncoding, payload: bytes, count: int, **options: int) -> list[int]:
-    found = sequence_codec(codec, **options)
-    return found.decode(np.frombuffer(payload, np.uint8), count).tolist()
+    result = sequence_codec(codec, **options)
+    return result.decode(np.frombuffer(payload, np.uint8), count).tolist()
 
 
 def test_indices_of_a_dictionary_are_decoded() -> None:
@@ -174,8 +174,8 @@ def test_the_number_of_runs_follows_from_their_lengths(
     )
     described = pb.CompressiveEncoding(rle=pb.Rle(values=values, run_lengths=lengths))
     runs = [3] * 4 if count == 12 else [1, 3, 5, 7]
-    wanted = [5 + 10 * run for run, length in enumerate(runs) for _ in range(length)]
-    assert numbers(described, b"", count) == wanted
+    items = [5 + 10 * run for run, length in enumerate(runs) for _ in range(length)]
+    assert numbers(described, b"", count) == items
     with pytest.raises(CorruptFileError):
         numbers(described, b"", count + 1)
 
@@ -196,13 +196,18 @@ RUNS: dict[str, tuple[str, list[str], list[int]]] = {
 
 @pytest.mark.parametrize("name", RUNS)
 def test_runs_are_decoded_and_only_the_last_may_be_too_long(name: str) -> None:
-    text, buffers, wanted = RUNS[name]
-    chunk = [bytes.fromhex(one) for one in buffers]
+    text, buffers, expected = RUNS[name]
+    chunk = [bytes.fromhex(buffer) for buffer in buffers]
     codec = mini_block_codec(encoding_of(text))
-    assert fixed(decode_chunks(codec, chunked([chunk] * 2, [len(wanted)] * 2)), "<i4") == wanted * 2
+    assert (
+        fixed(decode_chunks(codec, chunked([chunk] * 2, [len(expected)] * 2)), "<i4")
+        == expected * 2
+    )
     # The last run may be too long, and no other one.
-    assert fixed(decode_chunks(codec, chunked([chunk], [len(wanted) - 1])), "<i4") == wanted[:-1]
-    for count in (len(wanted) + 1, 2, 0):
+    assert (
+        fixed(decode_chunks(codec, chunked([chunk], [len(expected) - 1])), "<i4") == expected[:-1]
+    )
+    for count in (len(expected) + 1, 2, 0):
         with pytest.raises(CorruptFileError):
             decode_chunks(codec, chunked([chunk], [count]))
 

@@ -18,18 +18,18 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-async def check(path: Path, wanted: pa.ChunkedArray | pa.Array) -> None:
+async def check(path: Path, expected: pa.ChunkedArray | pa.Array) -> None:
     """Everything, any rows, and ranges of a table of one column."""
     ours = await alance.dataset(str(path))
-    rows = wanted.to_pylist()
+    rows = expected.to_pylist()
     assert (await ours.to_table()).column(0).to_pylist() == rows
-    some = random.Random(1).sample(range(len(rows)), min(20, len(rows)))
-    for numbers in (some, sorted(some), [len(rows) - 1], [0, 1, 2]):
-        found = await ours.take(numbers)
-        assert found.column(0).to_pylist() == [rows[number] for number in numbers]
+    sample = random.Random(1).sample(range(len(rows)), min(20, len(rows)))
+    for numbers in (sample, sorted(sample), [len(rows) - 1], [0, 1, 2]):
+        table = await ours.take(numbers)
+        assert table.column(0).to_pylist() == [rows[number] for number in numbers]
     first = len(rows) // 3
-    found = await ours.to_table(offset=first, limit=5)
-    assert found.column(0).to_pylist() == rows[first : first + 5]
+    table = await ours.to_table(offset=first, limit=5)
+    assert table.column(0).to_pylist() == rows[first : first + 5]
 
 
 def written(path: Path, field: pa.Field, array: pa.Array) -> Path:
@@ -48,7 +48,7 @@ async def test_single_long_values_are_taken_by_their_index(
     rng = random.Random(size)
     words = [rng.randbytes(size).hex() for _ in range(40)]
     values = [None if rng.random() < 0.7 else rng.choice(words) for _ in range(600)]
-    encoded = [one and (one.encode() if "binary" in str(kind) else one) for one in values]
+    encoded = [value and (value.encode() if "binary" in str(kind) else value) for value in values]
     array = pa.array(encoded, kind)
     path = written(tmp_path / "t", pa.field("x", kind), array)
     kinds = planes_of(path)
@@ -138,9 +138,9 @@ async def test_pages_of_both_structures(tmp_path: Path) -> None:
 
     parts = [part(nulls) for nulls in (0.0, 0.9, 0.3, 1.0)]
     schema = pa.schema([pa.field("x", parts[0].type)])
-    for one in parts:
+    for item in parts:
         lance.write_dataset(
-            pa.table([one], schema=schema), tmp_path / "t", mode="append",
+            pa.table([item], schema=schema), tmp_path / "t", mode="append",
             data_storage_version="2.3",
         )  # fmt: skip
     assert len({structure for structure, _ in planes_of(tmp_path / "t")}) == 2
@@ -188,11 +188,13 @@ async def test_compaction_of_many_small_files(tmp_path: Path) -> None:
         table = pa.table(
             {
                 "n": pa.array(range(70)),
-                "s": [None if one is None else f"{'x' * one}{number}" for one in values],
-                "seven": pa.array([None if one is None else 7 for one in values], pa.int64()),
-                "l": pa.array([None if one is None else [one] * (one % 3) for one in values]),
+                "s": [None if value is None else f"{'x' * value}{number}" for value in values],
+                "seven": pa.array([None if value is None else 7 for value in values], pa.int64()),
+                "l": pa.array(
+                    [None if value is None else [value] * (value % 3) for value in values]
+                ),
                 "wide": pa.array(
-                    [rng.randbytes(300) if one else None for one in values], pa.binary()
+                    [rng.randbytes(300) if value else None for value in values], pa.binary()
                 ),
             },
             schema=pa.schema(
@@ -206,11 +208,11 @@ async def test_compaction_of_many_small_files(tmp_path: Path) -> None:
             ),
         )
         lance.write_dataset(table, uri, mode="append", data_storage_version="2.3")
-    wanted = lance.dataset(uri).to_table().to_pylist()
+    rows = lance.dataset(uri).to_table().to_pylist()
     ours = await alance.dataset(uri)
     with pytest.warns(UserWarning, match=r"2\.3 is unstable"):
         await ours.optimize.compact_files()
     theirs = lance.dataset(uri)
     assert len(theirs.get_fragments()) == 1
-    assert theirs.to_table().to_pylist() == wanted
-    assert (await (await alance.dataset(uri)).to_table()).to_pylist() == wanted
+    assert theirs.to_table().to_pylist() == rows
+    assert (await (await alance.dataset(uri)).to_table()).to_pylist() == rows

@@ -32,17 +32,17 @@ async def check(table: pa.Table, uri: str, name: str) -> None:
     theirs = lance.dataset(uri)
     theirs.delete("n % 7 = 3 AND n > 110")
     ours = await alance.dataset(uri)
-    left = [row for row in range(ROWS) if not (row % 7 == 3 and row > 110)]
-    rows = random.Random(name).choices(range(len(left)), k=30)
+    remaining = [row for row in range(ROWS) if not (row % 7 == 3 and row > 110)]
+    rows = random.Random(name).choices(range(len(remaining)), k=30)
     if name in PYLANCE_CANNOT_READ:
-        kept = table.take(pa.array(left)).to_pylist()
-        assert (await ours.to_table()).to_pylist() == kept
-        assert (await ours.take(rows)).to_pylist() == [kept[row] for row in rows]
+        values = table.take(pa.array(remaining)).to_pylist()
+        assert (await ours.to_table()).to_pylist() == values
+        assert (await ours.take(rows)).to_pylist() == [values[row] for row in rows]
         return
-    assert await ours.count_rows() == len(left)
+    assert await ours.count_rows() == len(remaining)
     assert_same(await ours.to_table(), theirs.to_table())
-    for some in (rows, sorted(rows)):
-        assert_same(await ours.take(some), theirs.take(some))
+    for candidate in (rows, sorted(rows)):
+        assert_same(await ours.take(candidate), theirs.take(candidate))
     assert_same(
         await ours.to_table(["most"], offset=55, limit=101),
         theirs.to_table(["most"], offset=55, limit=101),

@@ -95,22 +95,22 @@ def rows_of(task: Any, arrow: pa.DataType, num_rows: int) -> list[Any]:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_pages_of_the_specification_are_read_in_every_way(name: str) -> None:
-    arrow, description, buffers, wanted = VECTORS[name]
-    layout, content = page(bytes.fromhex(description), buffers, len(wanted))
+    arrow, description, buffers, target = VECTORS[name]
+    layout, content = page(bytes.fromhex(description), buffers, len(target))
     task, rounds = run(layout.read_page(), content)
-    assert rows_of(task, arrow, len(wanted)) == wanted
+    assert rows_of(task, arrow, len(target)) == target
     assert len(rounds) <= 1
     state, _ = run(layout.load(), content)
     assert state.num_bytes > 0
-    for start in range(len(wanted)):
-        for stop in range(start + 1, len(wanted) + 1):
+    for start in range(len(target)):
+        for stop in range(start + 1, len(target) + 1):
             task, rounds = run(layout.read(state, start, stop), content)
-            assert rows_of(task, arrow, stop - start) == wanted[start:stop]
+            assert rows_of(task, arrow, stop - start) == target[start:stop]
             assert len(rounds) <= 1
-    for count in range(1, len(wanted) + 1):
-        for numbers in combinations(range(len(wanted)), count):
+    for count in range(1, len(target) + 1):
+        for numbers in combinations(range(len(target)), count):
             rows = np.array(numbers, np.int64)
-            expected = [wanted[number] for number in numbers]
+            expected = [target[number] for number in numbers]
             task, rounds = run(layout.take(state, rows), content)
             assert rows_of(task, arrow, count) == expected
             assert len(rounds) <= 1

@@ -33,7 +33,7 @@ async def test_files_of_every_type_are_read_by_both(tmp_path: Path, name: str) -
 async def test_any_table_is_read_by_both(tmp_path: Path, seed: int) -> None:
     """Types inside structs and lists, in pieces; a third of them with nothing but one value."""
     rng = random.Random(seed)
-    name = rng.choice([one for one in TYPES if one not in NOT_BESIDE_OTHERS])
+    name = rng.choice([item for item in TYPES if item not in NOT_BESIDE_OTHERS])
     if seed % 3 == 0:
         name = rng.choice(["constant", "constant text", "null"])
     array = column(name, rng.choice([2, 40, 400]), rng.choice([0, 0.2, 0.95, 1]), seed)
@@ -87,21 +87,21 @@ async def test_a_table_is_written_on_request_with_a_warning(tmp_path: Path) -> N
     await alance.write_dataset(table, uri, mode="append", data_storage_version="2.2")
     theirs = lance.dataset(uri)
     assert theirs.data_storage_version == "2.3"
-    wanted = pa.concat_tables([table] * 3).to_pylist()
-    assert theirs.to_table().to_pylist() == wanted
+    values = pa.concat_tables([table] * 3).to_pylist()
+    assert theirs.to_table().to_pylist() == values
     lance.write_dataset(table, uri, mode="append")
     ours = await alance.dataset(uri)
-    assert (await ours.to_table()).to_pylist() == [*wanted, *table.to_pylist()]
+    assert (await ours.to_table()).to_pylist() == [*values, *table.to_pylist()]
     with WARNS:
         await ours.optimize.compact_files()
-    assert lance.dataset(uri).to_table().to_pylist() == [*wanted, *table.to_pylist()]
+    assert lance.dataset(uri).to_table().to_pylist() == [*values, *table.to_pylist()]
     ours = await alance.dataset(uri)
     await ours.delete("n = 3")
     await ours.optimize.compact_files(
         data_storage_version="2.2", materialize_deletions_threshold=0.0
     )
-    left = [row for row in [*wanted, *table.to_pylist()] if row["n"] != 3]
-    assert lance.dataset(uri).to_table().to_pylist() == left
+    rows = [row for row in [*values, *table.to_pylist()] if row["n"] != 3]
+    assert lance.dataset(uri).to_table().to_pylist() == rows
 
 
 async def test_a_new_table_is_of_2_2(tmp_path: Path) -> None:
@@ -124,7 +124,7 @@ async def test_blobs_of_version_2(tmp_path: Path) -> None:
     table = pa.table([pa.array(payloads, pa.large_binary())], schema=schema)
     with WARNS:
         ours = await alance.write_dataset(table, uri, data_storage_version="2.3")
-    found = await ours.to_table(blob_handling="all_binary")
-    assert found.column("b").to_pylist() == payloads
+    rows = await ours.to_table(blob_handling="all_binary")
+    assert rows.column("b").to_pylist() == payloads
     theirs = lance.dataset(uri).take_blobs("b", indices=[0, 2, 3])
-    assert [one.readall() for one in theirs] == [b"abc", b"", b"x" * 100_000]
+    assert [their.readall() for their in theirs] == [b"abc", b"", b"x" * 100_000]

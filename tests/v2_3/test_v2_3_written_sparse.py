@@ -57,7 +57,7 @@ def vectors(rng: random.Random, array: pa.Array, nulls: float) -> pa.Array:
 @pytest.mark.parametrize("seed", range(60))
 async def test_lists_and_fixed_size_lists(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
-    name = rng.choice([one for one in TYPES if one not in NOT_BESIDE_OTHERS])
+    name = rng.choice([item for item in TYPES if item not in NOT_BESIDE_OTHERS])
     array = column(name, rng.choice([60, 400]), rng.choice([0, 0.2, 0.9, 1]), seed)
     nulls = rng.choice([0, 0.3, 1]) if seed % 4 else 0
     kinds = rng.choice(["vl", "lv", "lvl", "vlv", "llv", "vvl", "lvv"])

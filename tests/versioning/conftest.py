@@ -94,11 +94,11 @@ def remote_uri(lab: Lab, kind: str, **more: Any) -> tuple[str, dict[str, Any]]:
 async def committer(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Committer]:
     """A committer of a table that is not there yet, on each kind of store."""
     if request.param == "memory":
-        made = Committer.of(f"memory://commits{next(_numbers)}/table")
+        built = Committer.of(f"memory://commits{next(_numbers)}/table")
     elif request.param == "local":
-        made = Committer.of(tmp_path / "table")
+        built = Committer.of(tmp_path / "table")
     else:
         uri, options = remote_uri(request.getfixturevalue("lab"), request.param)
-        made = Committer.of(uri, storage_options=options)
-    yield made
-    await made.aclose()
+        built = Committer.of(uri, storage_options=options)
+    yield built
+    await built.aclose()

@@ -26,9 +26,9 @@ def serving(**tables: Literal["N", "S"]) -> Iterator[str]:
     """The URL of a DynamoDB with some tables, by name the type of the sort key `version`."""
     with moto_server() as endpoint:
         client = connect(endpoint)
-        there = client.list_tables()["TableNames"]  # of the last one in the process
+        TableNames = client.list_tables()["TableNames"]  # of the last one in the process
         for name, kind in tables.items():
-            if name in there:
+            if name in TableNames:
                 continue
             client.create_table(
                 TableName=name,
@@ -69,8 +69,8 @@ def opened(lab: Lab, endpoint: str) -> tuple[Committer, str, dict[str, Any]]:
     """A committer of a new table in the lab, and what pylance needs to open it."""
     uri = f"s3+ddb://lab/ddb-{uuid.uuid4()}?ddbTableName=versions"
     options = {**lab.lance_options(), "dynamodb_endpoint": endpoint}
-    plain, left, external = parse_dynamodb_uri(uri, options)
-    assert "dynamodb_endpoint" not in left
-    made = Committer.of(plain, storage_options=left)
-    manifests = ExternalManifests(made.engine, made.table, external)
-    return replace(made, manifests=manifests), uri, options
+    plain, remaining, external = parse_dynamodb_uri(uri, options)
+    assert "dynamodb_endpoint" not in remaining
+    built = Committer.of(plain, storage_options=remaining)
+    manifests = ExternalManifests(built.engine, built.table, external)
+    return replace(built, manifests=manifests), uri, options

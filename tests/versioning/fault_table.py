@@ -47,8 +47,8 @@ class Fault:
 
 def _status(status: int, truth: Truth) -> Fault:
     action = "apply_status" if truth == "ours" else "status"
-    told = AlreadyExistsError if status in (409, 412) else StoreError
-    return Fault({"action": action, "status": status}, told, truth)
+    message = AlreadyExistsError if status in (409, 412) else StoreError
+    return Fault({"action": action, "status": status}, message, truth)
 
 
 STATUSES: Final = (408, 409, 412, 429, 500, 502, 503, 504)

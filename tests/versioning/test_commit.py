@@ -34,9 +34,9 @@ async def test_a_commit_on_an_old_version_is_rebased(committer: Committer) -> No
 async def test_concurrent_commits_all_land(committer: Committer) -> None:
     first = await committer.create()
     names = [f"n{number}" for number in range(8)]
-    made = await asyncio.gather(*(committer.commit(first, name) for name in names))
-    assert sorted(manifest.version for manifest in made) == list(range(2, 10))
-    for manifest, name in zip(made, names, strict=True):
+    results = await asyncio.gather(*(committer.commit(first, name) for name in names))
+    assert sorted(manifest.version for manifest in results) == list(range(2, 10))
+    for manifest, name in zip(results, names, strict=True):
         assert paths_of(manifest)[-1] == name
     assert sorted(await committer.paths()) == names
 
@@ -55,17 +55,17 @@ async def test_a_conflict_leaves_nothing(committer: Committer) -> None:
 async def test_the_same_transaction_is_committed_once(committer: Committer) -> None:
     first = await committer.create()
     transaction = append(1, ["a"])
-    made = await committer.run(first, transaction)
+    output = await committer.run(first, transaction)
     await committer.commit(first, "b")
     again = await committer.run(first, transaction)
-    assert again.version == made.version == 2
+    assert again.version == output.version == 2
     assert transaction_uuid_of(again) == transaction.uuid
     assert await committer.paths() == ["a", "b"]
 
 
 async def test_only_one_creates_a_table(committer: Committer) -> None:
-    made = await asyncio.gather(*(committer.create() for _ in range(4)), return_exceptions=True)
-    assert sum(isinstance(one, AlreadyExistsError) for one in made) == 3
+    results = await asyncio.gather(*(committer.create() for _ in range(4)), return_exceptions=True)
+    assert sum(isinstance(item, AlreadyExistsError) for item in results) == 3
     with pytest.raises(AlreadyExistsError, match="version is 1"):
         await committer.create()
     transaction = append(0, [])

@@ -51,19 +51,19 @@ async def remote(request: pytest.FixtureRequest, lab: Lab) -> AsyncIterator[Comm
     uri, options = remote_uri(
         lab, kind, client_max_retries=int(retries), read_timeout=waits, timeout=waits
     )
-    made = Committer.of(uri, storage_options=options)
-    yield made
-    await made.aclose()
+    built = Committer.of(uri, storage_options=options)
+    yield built
+    await built.aclose()
 
 
 @pytest.mark.parametrize("rule", [*LOST, *NOT_DONE], ids=rule_name)
 async def test_one_failure_is_survived(lab: Lab, remote: Committer, rule: dict[str, Any]) -> None:
     first = await remote.create()
     lab.config(faults=[{"op": "PUT", "key": MANIFESTS, "times": 1, **rule}])
-    made = await remote.commit(first, "a")
-    assert made.version == 2
+    committed = await remote.commit(first, "a")
+    assert committed.version == 2
     lab.config(faults=[{"op": "PUT", "times": 2, **rule}])
-    assert (await remote.commit(made, "b")).version == 3
+    assert (await remote.commit(committed, "b")).version == 3
     lab.calm()
     assert await remote.paths() == ["a", "b"]
 
@@ -75,9 +75,9 @@ async def test_failing_committers_commit_once(
     first = await remote.create()
     lab.config(faults=[{"op": "PUT", "key": MANIFESTS, "times": 3, "skip": 1, "p": 0.7, **rule}])
     names = [f"n{number}" for number in range(8)]
-    made = await asyncio.gather(*(remote.commit(first, one) for one in names))
+    results = await asyncio.gather(*(remote.commit(first, name) for name in names))
     lab.calm()
-    assert sorted(one.version for one in made) == list(range(2, 10))
+    assert sorted(item.version for item in results) == list(range(2, 10))
     assert sorted(await remote.paths()) == names
 
 
@@ -116,7 +116,9 @@ async def test_a_refusal_is_told_at_once(lab: Lab, remote: Committer) -> None:
     lab.config(faults=[{"op": "PUT", "key": MANIFESTS, **refusal}])
     with lab.recording() as seen, pytest.raises(AccessError):
         await remote.commit(first, "a")
-    puts = [one for one in seen.records if one["op"] == "PUT" and "_versions" in one["key"]]
+    puts = [
+        record for record in seen.records if record["op"] == "PUT" and "_versions" in record["key"]
+    ]
     assert len(puts) == 1
     lab.calm()
     assert (await remote.latest()).version == 1
@@ -135,13 +137,13 @@ async def test_without_its_file_a_transaction_is_not_committed(lab: Lab, remote:
 async def test_an_append_by_handle_is_two_rounds_of_writes(lab: Lab, kind: str) -> None:
     uri, options = remote_uri(lab, kind)
     committer = Committer.of(uri, storage_options=options)
-    made = await committer.commit(await committer.create(), "a")
+    committed = await committer.commit(await committer.create(), "a")
     store, path = committer.engine.registry.resolve(committer.table.folder("data/b.lance"))
     lab.config(waits_for=os.getpid())
     with lab.recording() as seen:
-        await committer.commit(made, "b", data=store.put(path, b"data"))
+        await committer.commit(committed, "b", data=store.put(path, b"data"))
     await committer.aclose()
-    assert sorted(one["op"] for one in seen.records) == ["LIST", "PUT", "PUT", "PUT"]
+    assert sorted(record["op"] for record in seen.records) == ["LIST", "PUT", "PUT", "PUT"]
     assert seen.rounds == 2
     assert "_versions" in seen.records[-1]["key"]
 
@@ -187,8 +189,8 @@ async def test_a_store_that_overwrites_is_refused(
             await manifests.check()
     with pytest.raises(NotImplementedError, match="overwrites"):
         await committer.create()
-    found = [meta async for meta in committer.engine.scheduler.list(committer.table.root)]
-    assert not any("probe" in meta.path or "manifest" in meta.path for meta in found)
+    metas = [meta async for meta in committer.engine.scheduler.list(committer.table.root)]
+    assert not any("probe" in meta.path or "manifest" in meta.path for meta in metas)
     await committer.aclose()
 
 
@@ -199,7 +201,7 @@ async def test_a_store_is_probed_once(lab: Lab) -> None:
         base = await committer.create()
         base = await committer.commit(base, "a")
         await committer.commit(base, "b")
-    probes = [one for one in seen.records if "probe" in one["key"]]
-    assert sorted(one["op"] for one in probes)[-2:] == ["PUT", "PUT"]
+    probes = [record for record in seen.records if "probe" in record["key"]]
+    assert sorted(probe["op"] for probe in probes)[-2:] == ["PUT", "PUT"]
     assert len(probes) == 3
     await committer.aclose()

@@ -70,8 +70,8 @@ class ThreadLock:
 def locked(lock: Any, *, refuses: bool = False) -> Committer:
     store = Overwriting(f"memory://locked{next(_numbers)}/")
     store.refuses = refuses
-    made = Committer.of("table", store=store)
-    return replace(made, manifests=LockedManifests(made.engine, made.table, lock))
+    built = Committer.of("table", store=store)
+    return replace(built, manifests=LockedManifests(built.engine, built.table, lock))
 
 
 @pytest.mark.parametrize("refuses", [False, True])
@@ -117,7 +117,7 @@ async def test_a_lock_is_left_when_the_commit_fails() -> None:
 
 async def test_a_lock_is_left_when_its_waiter_is_cancelled() -> None:
     lock = ThreadLock()
-    left = asyncio.Event()
+    remaining = asyncio.Event()
 
     with lock.lock:
         task = asyncio.create_task(_enter(lock))
@@ -125,8 +125,8 @@ async def test_a_lock_is_left_when_its_waiter_is_cancelled() -> None:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
     async with hold(lock, 2):
-        left.set()
-    assert left.is_set()
+        remaining.set()
+    assert remaining.is_set()
 
 
 def test_a_lock_that_is_got_after_the_loops_end_is_left() -> None:

@@ -50,10 +50,10 @@ class Queue(CommitQueue):
                 await committer.run(base, self.before.pop())
             if self.failures:
                 raise self.failures.pop()
-            made = await committer.run(base, transaction, data=data)
+            output = await committer.run(base, transaction, data=data)
             if self.late:
                 raise self.late.pop()
-            return made
+            return output
 
         super().__init__(commit, committer.store(), AppendRules(), **more)
 
@@ -65,8 +65,8 @@ async def test_those_that_wait_share_a_version(committer: Committer) -> None:
     first = await committer.create()
     queue = Queue(committer)
     names = [f"n{number}" for number in range(20)]
-    made = await asyncio.gather(*(queue.add(first, name) for name in names))
-    assert {one.version for one in made} == {2}
+    results = await asyncio.gather(*(queue.add(first, name) for name in names))
+    assert {item.version for item in results} == {2}
     assert await committer.paths() == names
     assert queue.commits == 1
     assert (await queue.add(first, "later")).version == 3
@@ -77,8 +77,8 @@ async def test_a_version_holds_so_many_at_most(committer: Committer) -> None:
     first = await committer.create()
     queue = Queue(committer, max_group=3, max_waiting=5)
     names = [f"n{number}" for number in range(8)]
-    made = await asyncio.gather(*(queue.add(first, name) for name in names))
-    held = Counter(one.version for one in made)
+    results = await asyncio.gather(*(queue.add(first, name) for name in names))
+    held = Counter(item.version for item in results)
     assert max(held.values()) == 3
     assert len(held) == queue.commits
     assert sorted(await committer.paths()) == names
@@ -89,10 +89,10 @@ async def test_what_others_commit_comes_between(committer: Committer) -> None:
     queue = Queue(committer)
     for number in range(20):
         adds = [queue.add(base if odd else first, f"q{number}-{odd}") for odd in range(2)]
-        made, alone, _ = await asyncio.gather(
+        result, alone, _ = await asyncio.gather(
             adds[0], committer.commit(base, f"c{number}"), adds[1]
         )
-        base = max(made, alone, key=lambda one: one.version)
+        base = max(result, alone, key=lambda item: item.version)
     paths = await committer.paths()
     assert len(paths) == len(set(paths)) == 60
 
@@ -106,9 +106,9 @@ async def test_appends_that_note_different_things_are_not_merged(committer: Comm
         message.transaction_properties["note"] = note
         return await queue.append(Transaction.from_protobuf(message), first)
 
-    made = await asyncio.gather(add("a", "x"), add("b", "y"), add("c", "x"))
-    assert [one.version for one in made] == [2, 3, 2]
-    noted = made[0].transaction
+    results = await asyncio.gather(add("a", "x"), add("b", "y"), add("c", "x"))
+    assert [item.version for item in results] == [2, 3, 2]
+    noted = results[0].transaction
     assert noted is not None
     assert noted.transaction_properties["note"] == "x"
 
@@ -117,10 +117,10 @@ async def test_one_that_conflicts_does_not_fail_the_others(committer: Committer)
     first = await committer.create()
     queue = Queue(committer)
     await queue.add(first, "a")
-    made = await asyncio.gather(
+    results = await asyncio.gather(
         queue.add(first, "b"), queue.add(first, "!c"), queue.add(first, "d"), return_exceptions=True
     )
-    assert isinstance(made[1], CommitConflictError)
+    assert isinstance(results[1], CommitConflictError)
     assert await committer.paths() == ["a", "b", "d"]
 
 
@@ -128,9 +128,11 @@ async def test_what_fails_fails_for_all_of_the_version(committer: Committer) -> 
     first = await committer.create()
     queue = Queue(committer)
     queue.failures = [StoreError("no")]
-    made = await asyncio.gather(*(queue.add(first, name) for name in "ab"), return_exceptions=True)
-    assert [type(one) for one in made] == [StoreError] * 2
-    assert made[0] is not made[1]
+    results = await asyncio.gather(
+        *(queue.add(first, name) for name in "ab"), return_exceptions=True
+    )
+    assert [type(item) for item in results] == [StoreError] * 2
+    assert results[0] is not results[1]
     queue.failures = [RetryableConflictError("again")] * 2
     assert (await queue.add(first, "c")).version == 2
     queue.failures = [RetryableConflictError("again")] * 3
@@ -147,15 +149,15 @@ async def test_what_is_not_known_can_be_given_again(
     queue = Queue(committer)
     queue.late = [CommitStateUnknownError("who knows")]
     transactions = [append(1, [name]) for name in "abc"]
-    made = await asyncio.gather(
-        *(queue.append(one, first) for one in transactions), return_exceptions=True
+    results = await asyncio.gather(
+        *(queue.append(transaction, first) for transaction in transactions), return_exceptions=True
     )
-    assert [type(one) for one in made] == [CommitStateUnknownError] * 3
+    assert [type(item) for item in results] == [CommitStateUnknownError] * 3
     if by_queue:
-        again = [queue.append(one, first) for one in transactions[:2]]
+        again = [queue.append(transaction, first) for transaction in transactions[:2]]
         later = queue.add(first, "d")
-        made = await asyncio.gather(*again, later)
-        assert [one.version for one in made] == [2, 2, 3]
+        results = await asyncio.gather(*again, later)
+        assert [item.version for item in results] == [2, 2, 3]
     else:
         assert (await committer.run(first, transactions[1])).version == 2
     assert (await committer.paths())[:3] == ["a", "b", "c"]
@@ -166,11 +168,13 @@ async def test_a_late_version_is_seen_as_a_part(committer: Committer) -> None:
     first = await committer.create()
     transactions = [append(1, [name]) for name in "ab"]
     together = append(1, ["a", "b"]).message
-    together.transaction_properties["alance.merged"] = " ".join(one.uuid for one in transactions)
+    together.transaction_properties["alance.merged"] = " ".join(
+        transaction.uuid for transaction in transactions
+    )
     queue = Queue(committer)
     queue.before = [Transaction.from_protobuf(together)]
-    made = await asyncio.gather(queue.append(transactions[0], first), queue.add(first, "c"))
-    assert [one.version for one in made] == [2, 3]
+    results = await asyncio.gather(queue.append(transactions[0], first), queue.add(first, "c"))
+    assert [item.version for item in results] == [2, 3]
     assert await committer.paths() == ["a", "b", "c"]
 
 
@@ -184,15 +188,15 @@ async def test_data_that_is_lost_fails_its_append_only(committer: Committer) -> 
         if fails:
             raise StoreError("gone")
 
-    made = await asyncio.gather(
+    results = await asyncio.gather(
         *(
             queue.append(append(1, [name]), first, data(fails=name == "b"))
             for name in ("a", "b", "c")
         ),
         return_exceptions=True,
     )
-    assert isinstance(made[1], StoreError)
-    assert [one.version for one in (made[0], made[2])] == [2, 2]  # type: ignore[union-attr]
+    assert isinstance(results[1], StoreError)
+    assert [candidate.version for candidate in (results[0], results[2])] == [2, 2]  # type: ignore[union-attr]
     assert await committer.paths() == ["a", "c"]
 
 
@@ -208,8 +212,8 @@ async def test_old_handles_cost_no_requests(committer: Committer) -> None:
 
     queue._manifests.versions_after = versions_after  # type: ignore[method-assign]
     transactions = [append(1, [f"n{number}"]) for number in range(40)]
-    for number, one in enumerate(transactions):
-        assert (await queue.append(one, first)).version == number + 2
+    for number, item in enumerate(transactions):
+        assert (await queue.append(item, first)).version == number + 2
     assert (await queue.append(transactions[3], first)).version == 5
     assert listed == []
     assert len(await committer.paths()) == 40
@@ -230,11 +234,14 @@ async def test_a_version_has_the_notes_of_all(committer: Committer) -> None:
         Notes(producers={"p": (2, 5), "q": (0, 1)}),
         Notes(),
     ]
-    made = await asyncio.gather(
-        *(queue.append(noting(first, str(number), one), first) for number, one in enumerate(notes))
+    results = await asyncio.gather(
+        *(
+            queue.append(noting(first, str(number), item), first)
+            for number, item in enumerate(notes)
+        )
     )
-    assert {one.version for one in made} == {2}
-    assert notes_of(made[0]) == Notes(frozenset({"x", "y"}), {"p": (0, 5), "q": (0, 1)})
+    assert {item.version for item in results} == {2}
+    assert notes_of(results[0]) == Notes(frozenset({"x", "y"}), {"p": (0, 5), "q": (0, 1)})
 
 
 @pytest.mark.parametrize("alone", [True, False])
@@ -249,14 +256,14 @@ async def test_what_is_noted_twice_is_refused(committer: Committer, *, alone: bo
         return await queue.append(transaction, first)
 
     await add("a", Notes(frozenset({"x"}), {"p": (0, 2)}))
-    made = await asyncio.gather(
+    results = await asyncio.gather(
         add("b", Notes(frozenset({"x"}))),
         add("c", Notes(producers={"p": (1, 3)})),
         add("d", Notes(producers={"p": (2, 3)})),
         add("e", Notes()),
         return_exceptions=True,
     )
-    assert [isinstance(one, CommitConflictError) for one in made] == [True, True, False, False]
+    assert [isinstance(item, CommitConflictError) for item in results] == [True, True, False, False]
     assert sorted(await committer.paths()) == ["a", "d", "e"]
 
 
@@ -266,8 +273,8 @@ async def test_who_is_cancelled_in_time_is_not_committed(committer: Committer) -
     tasks = [asyncio.create_task(queue.add(first, name)) for name in "abc"]
     await asyncio.sleep(0)
     tasks[1].cancel()
-    made = await asyncio.gather(*tasks, return_exceptions=True)
-    assert isinstance(made[1], asyncio.CancelledError)
+    results = await asyncio.gather(*tasks, return_exceptions=True)
+    assert isinstance(results[1], asyncio.CancelledError)
     assert await committer.paths() == ["a", "c"]
 
 
@@ -289,6 +296,6 @@ async def test_requests_of_a_queue(lab: Lab) -> None:
     base = await queue.add(first, "a")
     with lab.recording() as seen:
         await asyncio.gather(*(queue.add(base, f"n{number}") for number in range(30)))
-    assert [one["op"] for one in seen.records].count("PUT") == 2
+    assert [record["op"] for record in seen.records].count("PUT") == 2
     assert seen.summary()["requests"] == 3
     await committer.aclose()

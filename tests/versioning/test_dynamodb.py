@@ -43,8 +43,8 @@ async def test_entries_are_put_once_and_found_by_version(external: DynamoDbStore
 
 async def test_one_of_many_adds_a_version(external: DynamoDbStore) -> None:
     calls = [external.put_if_not_exists("race", Entry(1, str(number), 1)) for number in range(8)]
-    found = await asyncio.gather(*calls, return_exceptions=True)
-    assert sum(isinstance(one, AlreadyExistsError) for one in found) == 7
+    results = await asyncio.gather(*calls, return_exceptions=True)
+    assert sum(isinstance(item, AlreadyExistsError) for item in results) == 7
 
 
 async def test_tables_that_do_not_fit(endpoint: str) -> None:
@@ -93,8 +93,8 @@ async def test_pylance_and_alance_in_turns(lab: Lab, endpoint: str) -> None:
         return dataset.version, dataset.to_table()["a"].to_pylist()
 
     assert await asyncio.to_thread(write) == (3, [1, 2, 3] * 3)
-    made = await committer.commit(base, detached=True)
-    assert made.version >> 63
+    committed = await committer.commit(base, detached=True)
+    assert committed.version >> 63
     last = await committer.run(base, append(1, []))
     assert last.version == 4
     assert len(paths_of(last)) == 3

@@ -57,15 +57,15 @@ class Dying:
         self._names = names
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._inner, name)
+        result = getattr(self._inner, name)
         step = self._names.get(name)
         if step is None:
-            return found
+            return result
 
         async def call(*args: Any, **more: Any) -> Any:
             if step not in self._life:
                 raise Died
-            return await found(*args, **more)
+            return await result(*args, **more)
 
         return call
 
@@ -110,8 +110,8 @@ async def crashed(
 def objects(lab: Lab, committer: Committer) -> tuple[int, int]:
     """Staged objects, and final ones, of version 2."""
     folder = lab.root / "lab" / committer.table.path / "_versions"
-    names = [one.name for one in folder.iterdir()]
-    return sum(one.startswith(f"{FINAL}-") for one in names), names.count(FINAL)
+    names = [path.name for path in folder.iterdir()]
+    return sum(name.startswith(f"{FINAL}-") for name in names), names.count(FINAL)
 
 
 async def is_final(external: DynamoDbStore, committer: Committer, version: int) -> bool:
@@ -140,11 +140,11 @@ async def test_pylance_finds_it(
     version = 2 if num_steps >= 2 else 1
 
     def go_on() -> tuple[int, int, int, int]:
-        found = lance.dataset(uri, storage_options=options)
-        found.validate()
-        before = found.version, found.count_rows()
-        made = lance.write_dataset(ROWS, uri, mode="append", storage_options=options)
-        return *before, made.version, made.count_rows()
+        dataset = lance.dataset(uri, storage_options=options)
+        dataset.validate()
+        before = dataset.version, dataset.count_rows()
+        written = lance.write_dataset(ROWS, uri, mode="append", storage_options=options)
+        return *before, written.version, written.count_rows()
 
     assert await asyncio.to_thread(go_on) == (version, 3 * version, version + 1, 3 * version + 3)
     assert await is_final(external, committer, version + 1)
@@ -171,13 +171,13 @@ async def test_we_find_it(lab: Lab, endpoint: str, external: DynamoDbStore, num_
     assert staged == int(num_steps in (1, 4))  # nobody knows of these; cleanup removes them
     base = await committer.store().version(1)
     assert (await committer.run(base, transaction)).version == 2
-    made = await committer.run(base, append_again(base))
-    assert made.version == 3
+    output = await committer.run(base, append_again(base))
+    assert output.version == 3
 
     def go_on() -> tuple[int, int]:
-        made = lance.write_dataset(ROWS, uri, mode="append", storage_options=options)
-        made.validate()
-        return made.version, made.count_rows()
+        output = lance.write_dataset(ROWS, uri, mode="append", storage_options=options)
+        output.validate()
+        return output.version, output.count_rows()
 
     assert await asyncio.to_thread(go_on) == (4, 12)
     await committer.aclose()
@@ -194,17 +194,17 @@ async def test_many_find_it_at_once(
         return lance.dataset(uri, storage_options=options).count_rows()
 
     async def ours() -> int:
-        found = await committer.store().latest()
-        assert found is not None
-        return found.version * 3
+        results = await committer.store().latest()
+        assert results is not None
+        return results.version * 3
 
     calls: list[Callable[[], Any]] = [ours, lambda: asyncio.to_thread(look)] * 3
     base = await committer.store().version(1)
-    found = await asyncio.gather(
+    results = await asyncio.gather(
         *(call() for call in calls), committer.run(base, append_again(base))
     )
-    assert found.pop().version == 3
-    assert set(found) <= {6, 9}
+    assert results.pop().version == 3
+    assert set(results) <= {6, 9}
     assert await is_final(external, committer, 2)
     assert await asyncio.to_thread(look) == 9
     await committer.aclose()
@@ -236,11 +236,11 @@ async def test_cleanup_removes_what_is_staged_in_vain(
     lab: Lab, endpoint: str, external: DynamoDbStore
 ) -> None:
     """Once there is a final object beside it; before, it may be all that there is."""
-    for num_steps, left in ((1, 1), (2, 0), (3, 0), (4, 0)):
+    for num_steps, remaining in ((1, 1), (2, 0), (3, 0), (4, 0)):
         committer, uri, options, _ = await crashed(lab, endpoint, external, num_steps)
         dataset = await alance.dataset(uri, storage_options=options)
         await dataset.cleanup_old_versions(older_than=timedelta(days=1), delete_unverified=True)
-        assert objects(lab, committer) == (left, int(num_steps > 1))
+        assert objects(lab, committer) == (remaining, int(num_steps > 1))
 
         def count(uri: str = uri, options: Any = options) -> int:
             return lance.dataset(uri, storage_options=options).count_rows()

@@ -27,10 +27,10 @@ _numbers = itertools.count(1)
 @pytest.fixture
 async def committer(tmp_path: Path) -> AsyncIterator[Committer]:
     """A committer by SQLite, of a table in memory."""
-    made = Committer.of(f"memory://external{next(_numbers)}/table")
+    built = Committer.of(f"memory://external{next(_numbers)}/table")
     external = SqliteStore(tmp_path / "versions.db")
-    yield replace(made, manifests=ExternalManifests(made.engine, made.table, external))
-    await made.aclose()
+    yield replace(built, manifests=ExternalManifests(built.engine, built.table, external))
+    await built.aclose()
 
 
 def names(committer: Committer) -> list[str]:
@@ -57,7 +57,7 @@ async def test_a_staged_version_is_finished_by_the_next(
     committer: Committer, tmp_path: Path
 ) -> None:
     first = await committer.create()
-    made = await committer.commit(first, "a")
+    committed = await committer.commit(first, "a")
     store, external = committer.table.store, SqliteStore(tmp_path / "versions.db")
     final = f"table/_versions/{manifest_name(2, NamingScheme.V2)}"
     staged = f"{final}-00000000-0000-4000-8000-000000000000"
@@ -73,21 +73,21 @@ async def test_a_staged_version_is_finished_by_the_next(
     await external.put_if_exists("table", Entry(2, staged, 100))
     assert (await committer.commit(first, "b")).version == 3
     assert await external.get("table", 2) == Entry(2, final, 100)
-    assert paths_of(made) == ["a"]
+    assert paths_of(committed) == ["a"]
 
 
 async def test_a_table_of_before_goes_on(tmp_path: Path) -> None:
     plain = Committer.of(f"memory://external{next(_numbers)}/table")
-    made = await plain.commit(await plain.create(), "a")
+    committed = await plain.commit(await plain.create(), "a")
     external = SqliteStore(tmp_path / "versions.db")
     later = replace(plain, manifests=ExternalManifests(plain.engine, plain.table, external))
-    assert (await later.commit(made, "b")).version == 3
-    assert (await later.commit(made, "c")).version == 4
+    assert (await later.commit(committed, "b")).version == 3
+    assert (await later.commit(committed, "c")).version == 4
     assert await plain.paths() == ["a", "b", "c"]
     assert await external.get("table", 2) is None
-    found = await later.store().version(2)
-    assert found is not None
-    assert paths_of(found) == ["a"]
+    result = await later.store().version(2)
+    assert result is not None
+    assert paths_of(result) == ["a"]
     await plain.aclose()
 
 
@@ -133,20 +133,20 @@ async def test_what_cannot_be_finished_is_left_for_readers(committer: Committer)
         raise StoreError("no copies today")
 
     store.copy = copy  # type: ignore[method-assign]
-    made = await committer.commit(first, "a")
-    assert made.version == 2
+    committed = await committer.commit(first, "a")
+    assert committed.version == 2
     assert (await committer.latest()).version == 1
     store.copy = lambda *paths: whole(store, *paths)  # type: ignore[method-assign]
-    assert (await committer.commit(made, "b")).version == 3
+    assert (await committer.commit(committed, "b")).version == 3
     assert await committer.paths() == ["a", "b"]
 
 
 async def test_detached_versions_need_no_external_store(committer: Committer) -> None:
     first = await committer.create()
-    made = await committer.commit(first, "a", detached=True)
-    found = await committer.store().version(made.version)
-    assert found is not None
-    assert paths_of(found) == ["a"]
+    committed = await committer.commit(first, "a", detached=True)
+    result = await committer.store().version(committed.version)
+    assert result is not None
+    assert paths_of(result) == ["a"]
     latest = await committer.store().latest()
     assert latest is not None
     assert latest.version == 1
@@ -192,7 +192,7 @@ def test_processes_that_race_in_sqlite(tmp_path: Path) -> None:
     context = multiprocessing.get_context("spawn")
     wins = context.Queue()
     args = [(str(tmp_path / "versions.db"), number, wins) for number in range(2)]
-    processes = [context.Process(target=_race, args=one) for one in args]
+    processes = [context.Process(target=_race, args=arg) for arg in args]
     for process in processes:
         process.start()
     won = sorted(wins.get(timeout=600) for _ in range(25))

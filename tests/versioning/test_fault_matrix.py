@@ -22,18 +22,18 @@ MANIFESTS = r"\.manifest$"
 @pytest.fixture(params=["s3", "gcs"])
 async def opened(request: pytest.FixtureRequest, lab: Lab) -> AsyncIterator[Any]:
     """Makes committers of one new table, each as another process would have it."""
-    asked = request.node.callspec.params
-    waits = patience(asked["fault"].rule if "fault" in asked else asked["rule"])
+    params = request.node.callspec.params
+    waits = patience(params["fault"].rule if "fault" in params else params["rule"])
     uri, options = remote_uri(lab, request.param, read_timeout=waits, timeout=waits)
-    made: list[Committer] = []
+    committers: list[Committer] = []
 
     def another() -> Committer:
-        made.append(Committer.of(uri, storage_options=options))
-        return made[-1]
+        committers.append(Committer.of(uri, storage_options=options))
+        return committers[-1]
 
     yield another
-    for one in made:
-        await one.aclose()
+    for committer in committers:
+        await committer.aclose()
 
 
 @pytest.mark.parametrize("fault", MATRIX, ids=str)
@@ -86,8 +86,8 @@ async def test_another_commits_before_it_is_settled(
 
     committer.table.store.put = slowly  # type: ignore[method-assign]
     lab.config(faults=[{"op": "PUT", "key": MANIFESTS, "times": 1, **fault.rule}])
-    made = await committer.commit(first, "ours")
-    assert (made.version, *others) == ((2, 3) if fault.truth == "ours" else (3, 2))
+    committed = await committer.commit(first, "ours")
+    assert (committed.version, *others) == ((2, 3) if fault.truth == "ours" else (3, 2))
     lab.calm()
     await landed(lab)
     assert (await committer.latest()).version == 3
@@ -105,6 +105,6 @@ async def test_what_others_did_is_read_through_faults(
     lab.config(faults=[{"op": op, "times": 1, **rule}])
     with lab.recording() as seen:
         assert (await committer.commit(first, "a")).version == 4
-    assert sum("fault" in one for one in seen.records) == 1
+    assert sum("fault" in record for record in seen.records) == 1
     lab.calm()
     assert sorted(await committer.paths()) == ["a", "x", "y"]

@@ -29,8 +29,8 @@ def test_the_table_is_what_the_committers_were_told(make: Make, runs: int) -> No
     for seed in range(runs):
         story = simulate(seed, manifests=make)
         for kind in KINDS:
-            found = getattr(story, kind)
-            seen[kind] += found if isinstance(found, int) else len(found)
+            result = getattr(story, kind)
+            seen[kind] += result if isinstance(result, int) else len(result)
     assert all(seen[kind] for kind in KINDS), seen
 
 

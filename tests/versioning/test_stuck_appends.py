@@ -42,10 +42,10 @@ async def test_data_that_does_not_come_keeps_nobody(committer: Committer) -> Non
     ]
     async with asyncio.timeout(FREE_S):
         beside = [queue.add(first, "a"), queue.add(first, "b")]
-        made = await asyncio.gather(*beside)
-        assert {one.version for one in made} == {2}
+        results = await asyncio.gather(*beside)
+        assert {item.version for item in results} == {2}
         assert (await queue.add(first, "c")).version == 3
-        assert not any(one.done() for one in adds)
+        assert not any(add.done() for add in adds)
         late.set()
         assert (await adds[1]).version == 4
         adds[0].cancel()
@@ -114,11 +114,11 @@ async def test_those_who_are_cancelled_leave_while_data_is_awaited(
     ]
     while not queue.commits:  # noqa: ASYNC110 - their version is being prepared
         await asyncio.sleep(0)
-    for one in adds:
-        one.cancel()
+    for add in adds:
+        add.cancel()
     async with asyncio.timeout(FREE_S):
         ended = await asyncio.gather(*adds, return_exceptions=True)
-        assert [type(one) for one in ended] == [asyncio.CancelledError] * count
+        assert [type(item) for item in ended] == [asyncio.CancelledError] * count
         await queue.aclose()
     assert (await committer.latest()).version == 1
 
@@ -146,11 +146,11 @@ async def test_one_put_that_is_not_answered(lab: Lab, step: str, is_cancelled: b
         if not first.done():
             first.cancel()
             await asyncio.wait([first])
-    left = await alance.dataset(uri, storage_options=options)
-    found = sorted((await left.to_table()).column("x").to_pylist())
-    assert found in ([0, 2, 3, 4], [0, 1, 2, 3, 4])
-    assert not first.done() or first.cancelled() or found == [0, 1, 2, 3, 4]
-    assert not (step == "data" and is_cancelled and 1 in found)
+    reopened = await alance.dataset(uri, storage_options=options)
+    values = sorted((await reopened.to_table()).column("x").to_pylist())
+    assert values in ([0, 2, 3, 4], [0, 1, 2, 3, 4])
+    assert not first.done() or first.cancelled() or values == [0, 1, 2, 3, 4]
+    assert not (step == "data" and is_cancelled and 1 in values)
 
 
 async def test_a_manifest_whose_put_is_not_answered_is_put_again(lab: Lab) -> None:
@@ -163,6 +163,6 @@ async def test_a_manifest_whose_put_is_not_answered_is_put_again(lab: Lab) -> No
         )
         lab.config(faults=[{"op": "PUT", "key": "/_versions/", "action": action, "times": 1}])
         async with asyncio.timeout(FREE_S):
-            made = await dataset.insert(rows(1))
-        assert made.version == dataset.version + 1
-        assert await made.count_rows() == 2
+            inserted = await dataset.insert(rows(1))
+        assert inserted.version == dataset.version + 1
+        assert await inserted.count_rows() == 2

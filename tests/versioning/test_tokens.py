@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from alance.versioning.tokens import (
     MAX_PRODUCERS,
     PRODUCERS,
-    TOKENS,
+    TOKENS_KEY,
     Notes,
     last_numbers,
     merged_notes,
@@ -36,10 +36,10 @@ def test_notes_come_back_from_properties(notes: Notes) -> None:
 @given(st.lists(NOTES, max_size=4))
 def test_merged_notes_clash_with_what_each_clashes_with(parts: list[Notes]) -> None:
     merged = merged_notes(parts)
-    for one in parts:
-        assert one.tokens <= merged.tokens
-        if one.tokens:
-            assert merged.clash(Notes(one.tokens)) is not None
+    for part in parts:
+        assert part.tokens <= merged.tokens
+        if part.tokens:
+            assert merged.clash(Notes(part.tokens)) is not None
     assert not Notes().clash(merged)
 
 
@@ -64,7 +64,7 @@ def test_numbers_that_clash(ours: tuple[int, int], theirs: tuple[int, int], clas
     "text", ["", "{", "7", "[1, 2]", '{"p": 3}', '{"p": [1]}', '{"p": ["a", 2]}']
 )
 def test_what_others_wrote_under_these_names_is_left_out(text: str) -> None:
-    assert not Notes.of({TOKENS: text, PRODUCERS: text})
+    assert not Notes.of({TOKENS_KEY: text, PRODUCERS: text})
 
 
 def test_notes_follow_one_another() -> None:

@@ -58,20 +58,20 @@ async def test_a_change_is_made_on_top_of_the_latest_version(
     old = lance.dataset(theirs, version=1)
     clean(path)
     clean(theirs)
-    made = await change(dataset)
+    result = await change(dataset)
     change(old)
-    assert made.version == lance.dataset(theirs).version == 5
+    assert result.version == lance.dataset(theirs).version == 5
     assert sorted(rows_by_pylance(path)) == sorted(rows_by_pylance(theirs)) == expected
-    assert sorted((await made.to_table())["a"].to_pylist()) == expected
+    assert sorted((await result.to_table())["a"].to_pylist()) == expected
     lance.dataset(path).validate()
-    assert made.config == lance.dataset(theirs).config()
+    assert result.config == lance.dataset(theirs).config()
 
 
 async def test_appends_that_wait_together(tmp_path: Path) -> None:
     path = make(tmp_path / "t")
     handles = [await alance.dataset(path, version=version) for version in (1, 2, 4, 1)]
     clean(path)
-    await asyncio.gather(*(one.insert(rows(n)) for n, one in enumerate(handles, 5)))
+    await asyncio.gather(*(item.insert(rows(n)) for n, item in enumerate(handles, 5)))
     assert sorted(rows_by_pylance(path)) == list(range(1, 9))
 
 
@@ -116,8 +116,8 @@ async def test_a_version_that_is_gone_is_not_restored(tmp_path: Path) -> None:
 async def test_restore_as_an_operation(tmp_path: Path, by_uri: bool) -> None:
     path = make(tmp_path / "t")
     target = path if by_uri else await alance.dataset(path)
-    made = await alance.commit(target, operations.Restore(version=2))
-    assert made.version == 5
+    committed = await alance.commit(target, operations.Restore(version=2))
+    assert committed.version == 5
     assert rows_by_pylance(path) == [1, 2]
     with pytest.raises(NotFoundError, match="no version 77"):
         await alance.commit(target, operations.Restore(version=77))

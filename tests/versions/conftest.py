@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 def numbers(start: int, stop: int) -> pa.Table:
     """Rows `a` (number), `b` (its text) and `s.x` (number)."""
-    found = range(start, stop)
-    return pa.table({"a": found, "b": [str(n) for n in found], "s": [{"x": n} for n in found]})
+    result = range(start, stop)
+    return pa.table({"a": result, "b": [str(n) for n in result], "s": [{"x": n} for n in result]})
 
 
 def make(folder: Path, **options: Any) -> str:
@@ -40,10 +40,10 @@ def table(tmp_path: Path) -> str:
 def manifest_of(path: str | Path, version: int | None = None) -> Manifest:
     """A manifest (V2 names), the latest by default, straight from the disk."""
     folder = Path(path) / "_versions"
-    found = sorted(folder.glob("*.manifest"))
+    ordered = sorted(folder.glob("*.manifest"))
     if version is not None:
-        found = [one for one in found if int(one.stem) == (1 << 64) - 1 - version]
-    return parse_manifest(memoryview(found[0].read_bytes()), str(found[0]))
+        ordered = [item for item in ordered if int(item.stem) == (1 << 64) - 1 - version]
+    return parse_manifest(memoryview(ordered[0].read_bytes()), str(ordered[0]))
 
 
 DIFFERS = ("uuid", "timestamp", "writer_version", "transaction_file")
@@ -52,8 +52,8 @@ DIFFERS = ("uuid", "timestamp", "writer_version", "transaction_file")
 def plain(value: Any, *without: str) -> Any:
     """A message as a dictionary without what differs from call to call."""
     return {
-        field.name: _plain(field, one, without)
-        for field, one in value.ListFields()
+        field.name: _plain(field, item, without)
+        for field, item in value.ListFields()
         if field.name not in DIFFERS and field.name not in without
     }
 
@@ -105,5 +105,5 @@ def rows_by_pylance(path: str, **options: Any) -> list[int]:
     """Values of `a` as pylance reads them, after it has checked the table."""
     dataset = lance.dataset(path, **options)
     dataset.validate()
-    found: list[int] = dataset.to_table()["a"].to_pylist()
-    return found
+    result: list[int] = dataset.to_table()["a"].to_pylist()
+    return result

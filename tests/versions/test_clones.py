@@ -34,12 +34,12 @@ KEPT = [n for n in range(15) if n != 3]
 @pytest.mark.parametrize("reference", [1, 3, "two", ("dev", None), (None, None)])
 async def test_the_same_messages(tmp_path: Path, reference: Any, stable: bool) -> None:
     source = tagged_source(tmp_path, stable=stable)
-    one, two = str(tmp_path / "one"), str(tmp_path / "two")
-    theirs = source.shallow_clone(one, reference)
+    item, two = str(tmp_path / "one"), str(tmp_path / "two")
+    theirs = source.shallow_clone(item, reference)
     ours = await (await alance.dataset(source.uri)).shallow_clone(two, reference)
-    check_same_messages(two, one)
+    check_same_messages(two, item)
     assert (ours.version, ours.branch, ours.config) == (theirs.version, None, theirs.config())
-    expected = rows_by_pylance(one)
+    expected = rows_by_pylance(item)
     assert rows_by_pylance(two) == expected
     assert (await ours.to_table(["a"]))["a"].to_pylist() == expected
     assert lance.dataset(two).to_table(filter="a = 5").num_rows == 1
@@ -67,17 +67,17 @@ async def test_writes_on_a_clone(table: str, tmp_path: Path) -> None:
 async def test_clones_of_clones(table: str, tmp_path: Path) -> None:
     first, second, third = (str(tmp_path / name) for name in ("one", "two", "three"))
     lance.dataset(table).shallow_clone(first, 3).insert(numbers(20, 21))
-    made = await (await alance.dataset(first)).shallow_clone(second)
-    await made.insert(numbers(30, 31))
+    built = await (await alance.dataset(first)).shallow_clone(second)
+    await built.insert(numbers(30, 31))
     lance.dataset(second).shallow_clone(third, 5)
     assert (await (await alance.dataset(third)).to_table(["a"]))["a"].to_pylist() == [*KEPT, 20, 30]
     assert rows_by_pylance(second) == rows_by_pylance(third) == [*KEPT, 20, 30]
-    bases = {one.id: one.path for one in manifest_of(second).message.base_paths}
+    bases = {base_path.id: base_path.path for base_path in manifest_of(second).message.base_paths}
     assert bases == {0: table, 1: first}
     branch = await (await alance.dataset(second)).create_branch("dev")
     await branch.insert(numbers(40, 41))
-    found = lance.dataset(second).checkout_version(("dev", None))
-    assert found.to_table()["a"].to_pylist() == [*KEPT, 20, 30, 40]
+    result = lance.dataset(second).checkout_version(("dev", None))
+    assert result.to_table()["a"].to_pylist() == [*KEPT, 20, 30, 40]
 
 
 async def test_clones_of_tables_with_old_names_are_read(tmp_path: Path) -> None:
@@ -131,13 +131,13 @@ async def test_between_folders_of_a_bucket(lab: Lab) -> None:
 
 async def test_stores_of_users(table: str, tmp_path: Path) -> None:
     store = MemoryStore()
-    made = await alance.write_dataset(numbers(0, 3), "t", store=store)
-    dev = await (await made.create_branch("dev")).insert(numbers(3, 4))
+    dataset = await alance.write_dataset(numbers(0, 3), "t", store=store)
+    dev = await (await dataset.create_branch("dev")).insert(numbers(3, 4))
     assert (await dev.to_table(["a"]))["a"].to_pylist() == [0, 1, 2, 3]
     fresh = await (await alance.dataset("t", store=store)).checkout_branch("dev")
     assert (await fresh.to_table(["a"]))["a"].to_pylist() == [0, 1, 2, 3]
     other = MemoryStore()
-    clone = await made.shallow_clone("c", store=other)
+    clone = await dataset.shallow_clone("c", store=other)
     assert (await clone.to_table(["a"])).num_rows == 3
     copied = await (await alance.dataset(table)).shallow_clone("c2", store=other)
     assert (await copied.to_table(["a"])).num_rows == 14

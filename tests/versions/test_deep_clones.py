@@ -166,19 +166,19 @@ async def test_no_uri_names_the_folder_of_a_clone_below_a_prefix(tmp_path: Path)
 async def test_a_clone_goes_from_store_to_store(table: str, tmp_path: Path, lab: Lab) -> None:
     options = lab.lance_options()
     uri, again = "s3://lab/deep/there", "s3://lab/deep/again"
-    there = await (await alance.dataset(table)).deep_clone(uri, storage_options=options)
+    present = await (await alance.dataset(table)).deep_clone(uri, storage_options=options)
     assert rows_by_pylance(uri, storage_options=options) == KEPT
     with lab.recording() as recording:
-        await there.deep_clone(again)
+        await present.deep_clone(again)
     assert rows_by_pylance(again, storage_options=options) == KEPT
     copied = len(files_of(table))
     by_op = recording.summary()["by_op"]
     assert by_op["COPY"] == copied  # no bytes of files come by
     assert recording.summary()["get_bytes"] < 4096
-    back = await there.deep_clone(str(tmp_path / "back"))
+    back = await present.deep_clone(str(tmp_path / "back"))
     assert rows_by_pylance(str(tmp_path / "back")) == KEPT
     assert back.version == 3
-    memory = await there.deep_clone("t", store=MemoryStore())
+    memory = await present.deep_clone("t", store=MemoryStore())
     assert (await memory.to_table(["a"]))["a"].to_pylist() == KEPT
 
 
@@ -198,9 +198,9 @@ async def test_what_no_store_copies_at_once_comes_by(
 ) -> None:
     monkeypatch.setattr("alance.ops.refs.files.SERVER_BYTES", 0)
     options, uri = lab.lance_options(), "s3://lab/deep/by-hand"
-    there = await (await alance.dataset(table)).deep_clone(uri, storage_options=options)
+    present = await (await alance.dataset(table)).deep_clone(uri, storage_options=options)
     with lab.recording() as recording:
-        await there.deep_clone(f"{uri}-again")
+        await present.deep_clone(f"{uri}-again")
     assert "COPY" not in recording.summary()["by_op"]
     assert rows_by_pylance(f"{uri}-again", storage_options=options) == KEPT
 

@@ -49,7 +49,7 @@ def by_id(table: pa.Table) -> list[dict[str, Any]]:
 
 
 async def collected(batches: Any, schema: pa.Schema) -> pa.Table:
-    return pa.Table.from_batches([one async for one in batches], schema)
+    return pa.Table.from_batches([batch async for batch in batches], schema)
 
 
 async def test_rows_as_pylance_tells_them(history: str) -> None:
@@ -60,16 +60,16 @@ async def test_rows_as_pylance_tells_them(history: str) -> None:
         theirs = latest.delta(begin_version=begin, end_version=end)
         for name in ("get_inserted_rows", "get_updated_rows"):
             expected = getattr(theirs, name)().read_all()
-            found = await collected(getattr(ours, name)(), expected.schema)
-            assert by_id(found) == by_id(expected), (name, begin, end)
+            result = await collected(getattr(ours, name)(), expected.schema)
+            assert by_id(result) == by_id(expected), (name, begin, end)
         expected = theirs.get_deleted_row_ids().read_all()
-        found = await collected(ours.get_deleted_row_ids(), expected.schema)
-        assert by_id(found) == by_id(expected), (begin, end)
+        result = await collected(ours.get_deleted_row_ids(), expected.schema)
+        assert by_id(result) == by_id(expected), (begin, end)
         if begin < end:
-            told = [one.uuid for one in theirs.list_transactions()]
-            kept = await ours.list_transactions()
-            assert [one.uuid for one in kept if one is not None] == told
-            assert len(kept) == end - begin
+            uuids = [transaction.uuid for transaction in theirs.list_transactions()]
+            retained = await ours.list_transactions()
+            assert [item.uuid for item in retained if item is not None] == uuids
+            assert len(retained) == end - begin
 
 
 async def test_against_an_older_version(history: str) -> None:
@@ -79,16 +79,18 @@ async def test_against_an_older_version(history: str) -> None:
     assert (delta.begin_version, delta.end_version) == (2, 5)
     assert repr(delta).endswith("after 2, up to 5)")
     assert by_id(await collected(delta.get_inserted_rows(), expected.schema)) == by_id(expected)
-    batches = [one async for one in delta.get_inserted_rows(["b"], batch_size=2)]
-    assert all(one.num_rows <= 2 for one in batches)
+    batches = [inserted_row async for inserted_row in delta.get_inserted_rows(["b"], batch_size=2)]
+    assert all(batch.num_rows <= 2 for batch in batches)
     assert batches[0].schema.names == ["b", *META]
 
 
 async def test_fragments_without_changes_are_not_read(history: str) -> None:
     dataset = await alance.dataset(history, version=5)
     with alance.trace() as recorder:
-        found = [one async for one in dataset.delta(4).get_inserted_rows(["a"])]
-    assert sum(one.num_rows for one in found) == 3
+        inserted_rows = [
+            inserted_row async for inserted_row in dataset.delta(4).get_inserted_rows(["a"])
+        ]
+    assert sum(item.num_rows for item in inserted_rows) == 3
     files = {event.location for event in recorder.events if event.location.endswith(".lance")}
     assert len(files) == 1
 
@@ -117,12 +119,14 @@ async def test_wrong_ranges_of_versions_are_refused(history: str, table: str) ->
 async def test_recent_transactions_are_those_of_pylance(history: str) -> None:
     dataset = await alance.dataset(history)
     for count in (1, 3, 10, 40):
-        told = [one.uuid for one in lance.dataset(history).get_transactions(count)]
-        kept = await dataset.get_transactions(count)
-        assert [one.uuid for one in kept if one is not None] == told
+        uuids = [transaction.uuid for transaction in lance.dataset(history).get_transactions(count)]
+        retained = await dataset.get_transactions(count)
+        assert [item.uuid for item in retained if item is not None] == uuids
     assert await dataset.get_transactions(0) == []
     old = await dataset.checkout_version(4)
-    assert [one.operation for one in await old.get_transactions(2) if one] == ["Delete", "Update"]
+    assert [
+        transaction.operation for transaction in await old.get_transactions(2) if transaction
+    ] == ["Delete", "Update"]
     with pytest.raises(InvalidInputError, match="recent=-1"):
         await dataset.get_transactions(-1)
 
@@ -131,12 +135,12 @@ async def test_versions_that_are_gone(tmp_path: Path, history: str) -> None:
     path = str(tmp_path / "t.lance")
     shutil.copytree(history, path)
     dataset = await alance.dataset(path)
-    names = sorted(one.name for one in (tmp_path / "t.lance/_versions").glob("*.manifest"))
+    names = sorted(file.name for file in (tmp_path / "t.lance/_versions").glob("*.manifest"))
     (tmp_path / "t.lance/_versions" / names[-3]).unlink()
     with pytest.raises(NotFoundError, match="no version 3"):
         await dataset.delta(1).list_transactions()
     with pytest.raises(NotFoundError, match="no version 3"):
-        _ = [one async for one in dataset.delta(3).get_deleted_row_ids()]
+        _ = [deleted_row_id async for deleted_row_id in dataset.delta(3).get_deleted_row_ids()]
     assert len(await dataset.get_transactions(40)) == 9
     assert len(await dataset.versions()) == 9
 
@@ -157,20 +161,20 @@ async def test_a_hundred_versions_cost_two_rounds(lab: Lab, hundred: Path) -> No
     async with opened_on(lab, "s3://lab/hundred.lance") as dataset:
         lab.config(waits_for=os.getpid())
         with lab.recording() as recording:
-            found = await dataset.versions()
-        asked = [str(one["op"]) for one in recording.records if "op" in one]
-        assert sorted(set(asked)) == ["GET", "LIST"]
-        assert (asked.count("GET"), asked.count("LIST")) == (99, 1)  # the latest is known
+            result = await dataset.versions()
+        texts = [str(record["op"]) for record in recording.records if "op" in record]
+        assert sorted(set(texts)) == ["GET", "LIST"]
+        assert (texts.count("GET"), texts.count("LIST")) == (99, 1)  # the latest is known
         assert recording.rounds == 2
-        assert [one.version for one in found] == list(range(1, 101))
+        assert [item.version for item in result] == list(range(1, 101))
         theirs = lance.dataset(str(hundred)).versions()
-        for one, other in zip(found, theirs, strict=True):
-            assert one.metadata == other["metadata"]
+        for entry, other in zip(result, theirs, strict=True):
+            assert entry.metadata == other["metadata"]
         lab.calm()
         with lab.recording() as recording:
-            assert await dataset.versions() == found
-        asked = [str(one["op"]) for one in recording.records if "op" in one]
-        assert asked == ["LIST"]  # what is known of versions is kept
+            assert await dataset.versions() == result
+        texts = [str(record["op"]) for record in recording.records if "op" in record]
+        assert texts == ["LIST"]  # what is known of versions is kept
         lab.calm()
         with lab.recording() as recording:
             assert len(await dataset.get_transactions(100)) == 100

@@ -38,8 +38,8 @@ async def test_a_table_with_branches_and_tags(table: str, tmp_path: Path) -> Non
     with pytest.raises(NotFoundError):
         await alance.drop(table)
     await alance.drop(table, ignore_missing=True)
-    made = await alance.write_dataset(numbers(0, 1), table)
-    assert (made.version, await made.tags.list()) == (1, {})
+    written = await alance.write_dataset(numbers(0, 1), table)
+    assert (written.version, await written.tags.list()) == (1, {})
 
 
 async def test_what_is_no_table(table: str, tmp_path: Path) -> None:

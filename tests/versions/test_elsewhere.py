@@ -105,14 +105,14 @@ async def test_each_verb_works_on_a_branch_and_a_clone(
     tmp_path: Path, verb: Any, kind: str, stable: bool
 ) -> None:
     path, where = make(tmp_path, enable_stable_row_ids=stable), str(tmp_path / "clone")
-    made = await verb(await elsewhere(path, where, kind))
-    assert made.version == 4 or verb is compact
-    theirs = by_pylance(made, where, path)
-    await agree(made, theirs)
+    result = await verb(await elsewhere(path, where, kind))
+    assert result.version == 4 or verb is compact
+    theirs = by_pylance(result, where, path)
+    await agree(result, theirs)
     theirs.insert(made_like(theirs))
     theirs.delete("a = 5")
-    made = await made.checkout_latest()
-    await agree(made, by_pylance(made, where, path))
+    result = await result.checkout_latest()
+    await agree(result, by_pylance(result, where, path))
     assert rows_by_pylance(path) == KEPT
 
 
@@ -123,13 +123,13 @@ def made_like(dataset: Any) -> Any:
 @pytest.mark.parametrize("kind", ["branch", "clone"])
 async def test_all_verbs_one_after_the_other(tmp_path: Path, kind: str) -> None:
     path, where = make(tmp_path), str(tmp_path / "clone")
-    made = await elsewhere(path, where, kind)
+    result = await elsewhere(path, where, kind)
     for verb in VERBS:
-        made = await verb(made)
-        await agree(made, by_pylance(made, where, path))
-    for version in range(3, made.version + 1):
-        old = await made.checkout_version(version)
-        theirs = by_pylance(made, where, path).checkout_version(
+        result = await verb(result)
+        await agree(result, by_pylance(result, where, path))
+    for version in range(3, result.version + 1):
+        old = await result.checkout_version(version)
+        theirs = by_pylance(result, where, path).checkout_version(
             version if kind == "clone" else ("dev", version)
         )
         await agree(old, theirs)
@@ -137,8 +137,8 @@ async def test_all_verbs_one_after_the_other(tmp_path: Path, kind: str) -> None:
 
 
 async def all_rows(dataset: alance.Dataset) -> list[int]:
-    found: list[int] = (await dataset.to_table(["a"]))["a"].to_pylist()
-    return found
+    result: list[int] = (await dataset.to_table(["a"]))["a"].to_pylist()
+    return result
 
 
 async def test_cleanup_beside_branches_tags_and_clones(tmp_path: Path) -> None:
@@ -158,20 +158,20 @@ async def test_cleanup_beside_branches_tags_and_clones(tmp_path: Path) -> None:
     assert await all_rows(await alance.dataset(where)) == [*KEPT, 40, 41]
     await clone.tags.create("start")
     await main.cleanup_old_versions(**options, error_if_tagged_old_versions=False)
-    assert [one.version for one in await main.versions()] == [1, 2, 3, main.version]
+    assert [version.version for version in await main.versions()] == [1, 2, 3, main.version]
     fresh = await alance.dataset(path, session=alance.Session())
     assert await all_rows(await fresh.checkout_version("first")) == list(range(10))
     assert await all_rows(await fresh.checkout_branch("dev")) == [*range(15), 31]
     assert await all_rows(await alance.dataset(where)) == [*KEPT, 40, 41]
-    for one in (fresh, await fresh.checkout_branch("dev"), await alance.dataset(where)):
-        await one.validate()
-        by_pylance(one, where, path).validate()
+    for candidate in (fresh, await fresh.checkout_branch("dev"), await alance.dataset(where)):
+        await candidate.validate()
+        by_pylance(candidate, where, path).validate()
     assert rows_by_pylance(where) == [*KEPT, 40, 41]
     await fresh.branches.delete("dev")
     (note,) = set(await fresh.tags.list()) - {"first", "start"}
     await fresh.tags.delete(note)
     await fresh.cleanup_old_versions(**options, error_if_tagged_old_versions=False)
-    assert [one.version for one in await fresh.versions()] == [1, main.version]
+    assert [version.version for version in await fresh.versions()] == [1, main.version]
     assert await all_rows(fresh) == await all_rows(main)
 
 
@@ -179,15 +179,15 @@ async def test_cleanup_beside_branches_tags_and_clones(tmp_path: Path) -> None:
 async def test_an_index_on_a_clone(tmp_path: Path, kind: str) -> None:
     path, where = make(tmp_path), str(tmp_path / "clone")
     lance.dataset(path).create_scalar_index("a", "BTREE")
-    made = await elsewhere(path, where, kind)
-    made = await (await made.insert(numbers(20, 25))).delete("a = 7")
-    theirs = by_pylance(made, where, path)
-    for wanted in ("a = 5", "a = 7", "a > 12 and a < 22"):
-        expected = theirs.to_table(filter=wanted)["a"].to_pylist()
-        assert (await made.to_table(["a"], filter=wanted))["a"].to_pylist() == expected
-    await agree(made, theirs)
-    made = await compact(made)
-    await made.validate()
-    theirs = by_pylance(made, where, path)
+    deleted = await elsewhere(path, where, kind)
+    deleted = await (await deleted.insert(numbers(20, 25))).delete("a = 7")
+    theirs = by_pylance(deleted, where, path)
+    for name in ("a = 5", "a = 7", "a > 12 and a < 22"):
+        expected = theirs.to_table(filter=name)["a"].to_pylist()
+        assert (await deleted.to_table(["a"], filter=name))["a"].to_pylist() == expected
+    await agree(deleted, theirs)
+    deleted = await compact(deleted)
+    await deleted.validate()
+    theirs = by_pylance(deleted, where, path)
     assert theirs.to_table(filter="a = 21")["a"].to_pylist() == [21]
-    await agree(made, theirs)
+    await agree(deleted, theirs)

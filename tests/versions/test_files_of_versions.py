@@ -85,7 +85,9 @@ async def test_files_that_are_there_are_those_that_pylance_tells(
     assert rows_of(table.drop("last_modified")) == rows_of(expected.drop("last_modified"))
     own, other = (rows.sort_by("path")["last_modified"].to_pylist() for rows in (table, expected))
     pairs = zip(own, other, strict=True)
-    assert max(abs(time - told) for time, told in pairs) <= timedelta(microseconds=1)  # rounded
+    assert max(abs(time - message) for time, message in pairs) <= timedelta(
+        microseconds=1
+    )  # rounded
 
 
 async def test_files_at_other_places_have_their_base(tmp_path: Path) -> None:
@@ -103,16 +105,16 @@ async def test_each_version_is_a_request_and_progress_is_told(lab: Lab) -> None:
     dataset = await alance.write_dataset(numbers(0, 9), uri, storage_options=options)
     for start in range(3):
         dataset = await dataset.insert(numbers(start, start + 1))
-    told: list[alance.Progress] = []
+    progress: list[alance.Progress] = []
     async with alance.Session() as session:
         dataset = await alance.dataset(uri, storage_options=options, session=session)
         with alance.trace() as recorder:
-            table = await gathered(dataset.tracked_files(progress=told.append))
+            table = await gathered(dataset.tracked_files(progress=progress.append))
         assert recorder.totals.num_requests <= 5
-        there = await gathered(dataset.all_files())
-    assert (told[0].done, told[0].total) == (0, 4)
-    assert told[-1] == alance.Progress("manifests", 4, 4, "versions")
-    assert set(table["path"].to_pylist()) <= set(there["path"].to_pylist())
+        present = await gathered(dataset.all_files())
+    assert (progress[0].done, progress[0].total) == (0, 4)
+    assert progress[-1] == alance.Progress("manifests", 4, 4, "versions")
+    assert set(table["path"].to_pylist()) <= set(present["path"].to_pylist())
     assert set(table["base_uri"].to_pylist()) == {uri}
 
 
@@ -128,6 +130,6 @@ async def test_what_cannot_be_listed_is_an_error(tmp_path: Path) -> None:
 def test_the_blocking_face_has_them(uri: str) -> None:
     dataset = alance.sync.dataset(uri)
     tracked = pa.Table.from_batches(dataset.tracked_files())
-    there = pa.Table.from_batches(dataset.all_files())
+    present = pa.Table.from_batches(dataset.all_files())
     own = {row["path"] for row in tracked.to_pylist()}
-    assert own <= set(there["path"].to_pylist())
+    assert own <= set(present["path"].to_pylist())

@@ -235,8 +235,10 @@ async def test_reads_go_on_while_the_store_fails_and_their_age_is_told(
     await until(lambda: "version 1 is read on" in caplog.text)
     assert dataset.staleness is not None
     assert dataset.staleness > 2 * INTERVAL
-    readings = [one for one in observe.readings() if one.name == "dataset_staleness_seconds"]
-    assert [one.where for one in readings] == [place.uri]
+    readings = [
+        reading for reading in observe.readings() if reading.name == "dataset_staleness_seconds"
+    ]
+    assert [reading.where for reading in readings] == [place.uri]
     assert readings[0].value > 2 * INTERVAL
     with pytest.raises(alance.AlanceError):
         await dataset.checkout_latest()

@@ -63,13 +63,13 @@ def endpoint() -> Iterator[str]:
 def items(endpoint: str, key: str) -> list[tuple[int, str]]:
     """The versions and paths that DynamoDB has of a table."""
     client = connect(endpoint)
-    found = client.query(
+    Items = client.query(
         TableName="kept",
         KeyConditionExpression="base_uri = :b",
         ExpressionAttributeValues={":b": {"S": key}},
     )["Items"]
     client.close()
-    return [(int(one["version"]["N"]), one["path"]["S"]) for one in found]
+    return [(int(item["version"]["N"]), item["path"]["S"]) for item in Items]
 
 
 def place(lab: Lab, endpoint: str) -> tuple[str, str, dict[str, str]]:
@@ -99,7 +99,7 @@ async def test_in_turns_with_pylance(lab: Lab, endpoint: str) -> None:
     ours = await ours.insert(numbers(8, 9))
     ours = await ours.update_config({"k": "v"})
     await ours.tags.create("here")
-    assert [one.version for one in await ours.versions()] == [1, 2, 3, 4, 5]
+    assert [item.version for item in await ours.versions()] == [1, 2, 3, 4, 5]
     assert len(items(endpoint, key)) == 5
     old = await ours.checkout_version(2)
     assert await old.count_rows() == 8
@@ -119,10 +119,10 @@ async def test_in_turns_with_pylance(lab: Lab, endpoint: str) -> None:
     assert await asyncio.to_thread(lambda: theirs().count_rows()) == 12
     with pytest.raises(AlreadyExistsError):
         await alance.write_dataset(numbers(0, 1), uri, storage_options=options)
-    made = await alance.commit(
+    committed = await alance.commit(
         uri, alance.operations.UpdateConfig(), storage_options=options, message="by URI"
     )
-    assert made.version == len(items(endpoint, key))
+    assert committed.version == len(items(endpoint, key))
 
 
 async def test_branches_and_drop(lab: Lab, endpoint: str) -> None:
@@ -134,8 +134,8 @@ async def test_branches_and_drop(lab: Lab, endpoint: str) -> None:
     def write() -> list[int]:
         branch = lance.dataset(uri, storage_options=options).checkout_version(("dev", None))
         branch.insert(numbers(6, 7))
-        found: list[int] = branch.to_table()["a"].to_pylist()
-        return found
+        result: list[int] = branch.to_table()["a"].to_pylist()
+        return result
 
     assert await asyncio.to_thread(write) == list(range(7))
     dev = await dev.checkout_latest()
@@ -148,8 +148,8 @@ async def test_branches_and_drop(lab: Lab, endpoint: str) -> None:
     with pytest.raises(NotFoundError):
         await alance.dataset(uri, storage_options=options)
     await alance.drop(uri, storage_options=options, ignore_missing=True)
-    made = await alance.write_dataset(numbers(0, 2), uri, storage_options=options)
-    assert made.version == 1
+    dataset = await alance.write_dataset(numbers(0, 2), uri, storage_options=options)
+    assert dataset.version == 1
 
 
 async def test_clones_of_such_tables(lab: Lab, endpoint: str) -> None:
@@ -160,12 +160,12 @@ async def test_clones_of_such_tables(lab: Lab, endpoint: str) -> None:
     assert len(items(endpoint, clone_key)) == 2
     plain = await clone.shallow_clone(f"s3://lab/{clone_key}-plain")
     assert (await plain.to_table(["a"])).num_rows == 6
-    found = await asyncio.to_thread(
+    result = await asyncio.to_thread(
         lambda: lance.dataset(
             f"s3://lab/{clone_key}-plain", storage_options=lab.lance_options()
         ).to_table()
     )
-    assert found["a"].to_pylist() == list(range(6))
+    assert result["a"].to_pylist() == list(range(6))
     assert plain.uri.startswith("s3://")
     assert len(items(endpoint, key)) == 1
 
@@ -180,41 +180,41 @@ async def test_without_the_client(lab: Lab, endpoint: str, monkeypatch: pytest.M
 
 @pytest.mark.parametrize("kind", [Overwriting, Refusing])
 async def test_many_writers_with_sqlite(tmp_path: Path, kind: type[Overwriting]) -> None:
-    store, kept = kind(), alance.SqliteStore(tmp_path / "versions.sqlite")
-    first = await alance.write_dataset(numbers(0, 1), "t", store=store, manifest_store=kept)
+    store, retained = kind(), alance.SqliteStore(tmp_path / "versions.sqlite")
+    first = await alance.write_dataset(numbers(0, 1), "t", store=store, manifest_store=retained)
     await asyncio.gather(*(first.insert(numbers(n, n + 1)) for n in range(1, 9)))
-    found = await alance.dataset("t", store=store, manifest_store=kept)
-    assert found.version == (await kept.get_latest("t")).version  # type: ignore[union-attr]
-    assert sorted((await found.to_table(["a"]))["a"].to_pylist()) == list(range(9))
-    await found.tags.create("nine")
+    dataset = await alance.dataset("t", store=store, manifest_store=retained)
+    assert dataset.version == (await retained.get_latest("t")).version  # type: ignore[union-attr]
+    assert sorted((await dataset.to_table(["a"]))["a"].to_pylist()) == list(range(9))
+    await dataset.tags.create("nine")
     with pytest.raises(AlreadyExistsError, match="tag 'nine'"):
-        await found.tags.create("nine", 1)
-    dev = await (await found.create_branch("dev")).insert(numbers(20, 22))
-    assert (dev.version, await dev.count_rows()) == (found.version + 1, 11)
+        await dataset.tags.create("nine", 1)
+    dev = await (await dataset.create_branch("dev")).insert(numbers(20, 22))
+    assert (dev.version, await dev.count_rows()) == (dataset.version + 1, 11)
     assert len(await dev.versions()) == 2
     with pytest.raises(AlreadyExistsError):
-        await found.create_branch("dev", 1)
-    await alance.drop("t", store=store, manifest_store=kept)
-    assert await kept.get_latest("t") is await kept.get_latest("t/tree/dev") is None
+        await dataset.create_branch("dev", 1)
+    await alance.drop("t", store=store, manifest_store=retained)
+    assert await retained.get_latest("t") is await retained.get_latest("t/tree/dev") is None
 
 
 async def test_a_staged_version_is_seen_and_finished(tmp_path: Path) -> None:
-    store, kept = Overwriting(), alance.SqliteStore(tmp_path / "versions.sqlite")
-    first = await alance.write_dataset(numbers(0, 1), "t", store=store, manifest_store=kept)
+    store, retained = Overwriting(), alance.SqliteStore(tmp_path / "versions.sqlite")
+    first = await alance.write_dataset(numbers(0, 1), "t", store=store, manifest_store=retained)
     await first.insert(numbers(1, 2))
-    entry = await kept.get("t", 2)
+    entry = await retained.get("t", 2)
     assert entry is not None
     staged = f"{entry.path}-6a34de6c-ea9c-4d3c-9fb1-6a4ea9b4a6b1"
     await store.copy(entry.path, staged)
     await store.delete([entry.path])
-    await kept.put_if_exists("t", Entry(2, staged, entry.num_bytes))
+    await retained.put_if_exists("t", Entry(2, staged, entry.num_bytes))
     assert (await alance.dataset("t", store=store)).version == 1  # who does not ask sees no more
     await first.tags.create("two", 2)
-    assert await kept.get("t", 2) == entry
+    assert await retained.get("t", 2) == entry
     await store.copy(entry.path, staged)
     await store.delete([entry.path])
-    await kept.put_if_exists("t", Entry(2, staged, entry.num_bytes))
-    assert [one.version for one in await first.versions()] == [1, 2]
+    await retained.put_if_exists("t", Entry(2, staged, entry.num_bytes))
+    assert [version.version for version in await first.versions()] == [1, 2]
     assert (await first.checkout_latest()).version == 2
 
 
@@ -231,13 +231,13 @@ async def test_commits_under_a_lock() -> None:
     store = Overwriting()
     first = await alance.write_dataset(numbers(0, 1), "t", store=store, commit_lock=lock)
     await asyncio.gather(*(first.insert(numbers(n, n + 1)) for n in range(1, 6)))
-    found = await alance.dataset("t", store=store, commit_lock=lock)
-    assert await found.count_rows() == 6
-    assert set(held) == set(range(1, found.version + 1))
+    dataset = await alance.dataset("t", store=store, commit_lock=lock)
+    assert await dataset.count_rows() == 6
+    assert set(held) == set(range(1, dataset.version + 1))
     appended = await alance.write_dataset(
         numbers(6, 7), "t", mode="append", store=store, commit_lock=lock
     )
-    assert appended.version == found.version + 1 == held[-1]
+    assert appended.version == dataset.version + 1 == held[-1]
     branch = await appended.create_branch("dev")
     assert (await branch.insert(numbers(7, 8))).version == held[-1] == appended.version + 1
 
@@ -263,30 +263,30 @@ class Forgetless:
 
 
 async def test_stores_of_versions_without_methods_are_refused(tmp_path: Path, table: str) -> None:
-    kept = alance.SqliteStore(tmp_path / "versions.sqlite")
+    retained = alance.SqliteStore(tmp_path / "versions.sqlite")
     with pytest.raises(InvalidInputError, match="expected one of them"):
-        await alance.dataset(table, manifest_store=kept, commit_lock=lambda version: version)  # type: ignore[arg-type,return-value]
+        await alance.dataset(table, manifest_store=retained, commit_lock=lambda version: version)  # type: ignore[arg-type,return-value]
     with pytest.raises(InvalidInputError, match="has no get, get_latest"):
         await alance.dataset(table, manifest_store=object())  # type: ignore[arg-type]
     with pytest.raises(InvalidInputError, match="context manager"):
         await alance.dataset(table, commit_lock=7)  # type: ignore[arg-type]
     uri = "s3+ddb://bucket/path?ddbTableName=t"
     with pytest.raises(InvalidInputError, match="names its own store"):
-        await alance.dataset(uri, manifest_store=kept)
+        await alance.dataset(uri, manifest_store=retained)
     with pytest.raises(InvalidInputError, match="ddbTableName"):
         await alance.write_dataset(numbers(0, 1), "s3+ddb://bucket/path")
-    made = await alance.write_dataset(
-        numbers(0, 1), str(tmp_path / "t2"), manifest_store=Forgetless(kept)
+    dataset = await alance.write_dataset(
+        numbers(0, 1), str(tmp_path / "t2"), manifest_store=Forgetless(retained)
     )
     with pytest.raises(InvalidInputError, match="a dataset has its own"):
-        await alance.commit(made, alance.operations.UpdateConfig(), manifest_store=kept)
+        await alance.commit(dataset, alance.operations.UpdateConfig(), manifest_store=retained)
     for call in (
-        made.branches.delete("dev", force=True),
-        alance.drop(str(tmp_path / "t2"), manifest_store=Forgetless(kept)),
+        dataset.branches.delete("dev", force=True),
+        alance.drop(str(tmp_path / "t2"), manifest_store=Forgetless(retained)),
     ):
         with pytest.raises(UnsupportedError, match="delete_table"):
             await call
-    assert (await made.insert(numbers(1, 2))).version == 2
+    assert (await dataset.insert(numbers(1, 2))).version == 2
 
 
 async def test_stores_can_be_pickled(lab: Lab, endpoint: str, tmp_path: Path) -> None:
@@ -294,5 +294,5 @@ async def test_stores_can_be_pickled(lab: Lab, endpoint: str, tmp_path: Path) ->
     dataset = await alance.write_dataset(numbers(0, 1), uri, storage_options=options)
     keeper = pickle.loads(pickle.dumps(dataset._snapshot.table.keeper))
     assert (await keeper.store.get_latest(key)).version == 1
-    kept = pickle.loads(pickle.dumps(alance.SqliteStore(tmp_path / "v.sqlite")))
-    assert await kept.get_latest("t") is None
+    document = pickle.loads(pickle.dumps(alance.SqliteStore(tmp_path / "v.sqlite")))
+    assert await document.get_latest("t") is None

@@ -176,16 +176,16 @@ class History:
         rows = [*self.model.rows[branch][version], *self.model.new_rows(2)]
         if self.is_ours:
             main = await self.ours(None)
-            made = await main.shallow_clone(where, (branch, version))
+            inserted = await main.shallow_clone(where, (branch, version))
             for name, tag in (await main.tags.list()).items():
                 if tag.clone_uri == where:
                     self.model.tags[name] = (branch, version)
             lance.dataset(where).insert(pa.table({"a": rows[-2:]}))
-            made = await made.checkout_latest()
+            inserted = await inserted.checkout_latest()
         else:
             self.theirs(None).shallow_clone(where, (branch, version))
-            made = await (await alance.dataset(where)).insert(pa.table({"a": rows[-2:]}))
-        assert sorted((await made.to_table())["a"].to_pylist()) == sorted(rows)
+            inserted = await (await alance.dataset(where)).insert(pa.table({"a": rows[-2:]}))
+        assert sorted((await inserted.to_table())["a"].to_pylist()) == sorted(rows)
         lance.dataset(where).validate()
         assert sorted(lance.dataset(where).to_table()["a"].to_pylist()) == sorted(rows)
 
@@ -207,10 +207,12 @@ class History:
         assert sorted((await ours.to_table())["a"].to_pylist()) == expected
         assert ours.config == theirs.config()
         assert await (await self.ours(branch)).latest_version() == self.model.latest(branch)
-        tags = {name: (one.branch, one.version) for name, one in (await ours.tags.list()).items()}
+        tags = {
+            name: (item.branch, item.version) for name, item in (await ours.tags.list()).items()
+        }
         assert tags == self.model.tags
-        told = theirs.tags.list().items()
-        assert {name: (one["branch"], one["version"]) for name, one in told} == tags
+        message = theirs.tags.list().items()
+        assert {name: (item["branch"], item["version"]) for name, item in message} == tags
         assert set(await ours.branches.list()) == set(self.model.parents)
         assert set(theirs.branches.list()) == set(self.model.parents)
 

@@ -21,27 +21,27 @@ KEPT = [n for n in range(15) if n != 3]
 
 def record(path: str, kind: str, name: str) -> dict[str, Any]:
     """A tag's or branch's JSON."""
-    found: dict[str, Any] = json.loads((Path(path) / "_refs" / kind / f"{name}.json").read_text())
-    return found
+    entries: dict[str, Any] = json.loads((Path(path) / "_refs" / kind / f"{name}.json").read_text())
+    return entries
 
 
 def files(path: str, folder: str, pattern: str = "*") -> list[str]:
     """The files below a folder of a table, as paths inside the table."""
-    found = (Path(path) / folder).rglob(pattern)
-    return sorted(str(one.relative_to(path)) for one in found if one.is_file())
+    result = (Path(path) / folder).rglob(pattern)
+    return sorted(str(item.relative_to(path)) for item in result if item.is_file())
 
 
 def remove(path: str, inside: str) -> None:
     (Path(path) / inside).unlink()
 
 
-def steady(one: dict[str, Any]) -> dict[str, Any]:
+def steady(item: dict[str, Any]) -> dict[str, Any]:
     """A record without its times and ids."""
-    one = {key: value for key, value in one.items() if key not in ("createdAt", "updatedAt")}
-    one.pop("createAt", None)
-    if "identifier" in one:
-        one["identifier"] = [pair[0] for pair in one["identifier"]["version_mapping"]]
-    return one
+    item = {key: value for key, value in item.items() if key not in ("createdAt", "updatedAt")}
+    item.pop("createAt", None)
+    if "identifier" in item:
+        item["identifier"] = [pair[0] for pair in item["identifier"]["version_mapping"]]
+    return item
 
 
 async def test_tags_of_both(table: str, tmp_path: Path) -> None:
@@ -68,20 +68,20 @@ async def test_tags_of_both(table: str, tmp_path: Path) -> None:
         getattr(theirs.tags, name)(*arguments)
         await getattr(ours.tags, name)(*arguments)
     folder = Path(table) / "_refs/tags"
-    assert sorted(one.name for one in folder.iterdir()) == sorted(
-        one.name for one in (Path(other) / "_refs/tags").iterdir()
+    assert sorted(path.name for path in folder.iterdir()) == sorted(
+        path.name for path in (Path(other) / "_refs/tags").iterdir()
     )
     for file in folder.iterdir():
-        one, two = record(table, "tags", file.stem), record(other, "tags", file.stem)
-        assert steady(one) == steady(two), file.stem
-        assert list(one) == list(two)
+        entry, two = record(table, "tags", file.stem), record(other, "tags", file.stem)
+        assert steady(entry) == steady(two), file.stem
+        assert list(entry) == list(two)
         assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z", two["createdAt"])
-        assert (one["createdAt"] == one["updatedAt"]) == (two["createdAt"] == two["updatedAt"])
+        assert (entry["createdAt"] == entry["updatedAt"]) == (two["createdAt"] == two["updatedAt"])
         text = (Path(other) / "_refs/tags" / file.name).read_text()
         assert text == json.dumps(two, indent=2, ensure_ascii=False)
     listed = lance.dataset(other).tags.list()
-    assert {name: one["version"] for name, one in listed.items()} == {
-        name: one.version for name, one in (await ours.tags.list()).items()
+    assert {name: item["version"] for name, item in listed.items()} == {
+        name: item.version for name, item in (await ours.tags.list()).items()
     }
     assert lance.dataset(other, version="dev-latest").count_rows() == 17
     lance.dataset(other).tags.update("now", 1)
@@ -123,10 +123,10 @@ async def test_bad_names_of_tags_are_refused(table: str) -> None:
 async def test_one_of_many_makes_a_tag(table: str) -> None:
     dataset = await alance.dataset(table)
     calls = [dataset.tags.create("t", 1 + number % 3) for number in range(12)]
-    found = await asyncio.gather(*calls, return_exceptions=True)
-    assert sum(one is None for one in found) == 1
-    assert sum(isinstance(one, AlreadyExistsError) for one in found) == 11
-    assert await dataset.tags.get_version("t") == 1 + found.index(None) % 3
+    results = await asyncio.gather(*calls, return_exceptions=True)
+    assert sum(item is None for item in results) == 1
+    assert sum(isinstance(item, AlreadyExistsError) for item in results) == 11
+    assert await dataset.tags.get_version("t") == 1 + results.index(None) % 3
 
 
 async def test_members_of_newer_writers_stay(table: str) -> None:
@@ -136,8 +136,8 @@ async def test_members_of_newer_writers_stay(table: str) -> None:
     file.write_text(json.dumps({**json.loads(file.read_text()), "more": [1]}))
     await dataset.tags.update("t", 2)
     await dataset.tags.replace_metadata("t", {"k": "v"})
-    found = record(table, "tags", "t")
-    assert (found["more"], found["version"], found["metadata"]) == ([1], 2, {"k": "v"})
+    result = record(table, "tags", "t")
+    assert (result["more"], result["version"], result["metadata"]) == ([1], 2, {"k": "v"})
 
 
 async def test_branches_of_both(table: str, tmp_path: Path) -> None:
@@ -154,26 +154,29 @@ async def test_branches_of_both(table: str, tmp_path: Path) -> None:
     ]
     theirs, ours = lance.dataset(table), await alance.dataset(other)
     for name, reference in calls:
-        one = theirs.create_branch(name, reference)
+        item = theirs.create_branch(name, reference)
         two = await ours.create_branch(name, reference)
-        assert (two.version, two.branch) == (one.version, name)
+        assert (two.version, two.branch) == (item.version, name)
         folder = f"tree/{name}"
-        said = transaction_of(f"{table}/{folder}")
-        said["clone"]["ref_path"] = said["clone"]["ref_path"].replace(table, other)
-        assert transaction_of(f"{other}/{folder}") == said
+        message = transaction_of(f"{table}/{folder}")
+        message["clone"]["ref_path"] = message["clone"]["ref_path"].replace(table, other)
+        assert transaction_of(f"{other}/{folder}") == message
         first = plain(manifest_of(f"{table}/{folder}").message)
         for base in first["base_paths"]:
             base["path"] = base["path"].replace(table, other)
         assert plain(manifest_of(f"{other}/{folder}").message) == first
         encoded = name.replace("/", "%2F").replace("ü", "%C3%BC")
-        theirs_told, told = record(table, "branches", encoded), record(other, "branches", encoded)
-        assert list(told) == list(theirs_told)
-        if parent := told["parentBranch"]:
+        theirs_told, reported = (
+            record(table, "branches", encoded),
+            record(other, "branches", encoded),
+        )
+        assert list(reported) == list(theirs_told)
+        if parent := reported["parentBranch"]:
             # Its manifest is of the test; the time in it takes a byte less in some moments.
-            for size, place in ((told, other), (theirs_told, table)):
+            for size, place in ((reported, other), (theirs_told, table)):
                 manifest = manifest_of(f"{place}/tree/{parent}").message
                 size["manifestSize"] -= manifest.timestamp.ByteSize()
-        assert steady(told) == steady(theirs_told)
+        assert steady(reported) == steady(theirs_told)
     assert set(lance.dataset(other).branches.list()) == {name for name, _ in calls}
     assert set(await ours.branches.list()) == {name for name, _ in calls}
     assert await (await ours.checkout_branch("deeper")).count_rows() == 15
@@ -231,9 +234,9 @@ async def test_delete_a_branch(table: str) -> None:
     assert list(lance.dataset(table).branches.list()) == ["dev/inner"]
     with pytest.raises(NotFoundError, match="no branch 'dev'"):
         await main.checkout_branch("dev")
-    left = files(table, "tree")
-    assert left
-    assert all(one.startswith("tree/dev/inner/") for one in left)
+    remaining = files(table, "tree")
+    assert remaining
+    assert all(item.startswith("tree/dev/inner/") for item in remaining)
     assert await inner.count_rows() == 11
     with pytest.raises(NotFoundError):
         await branches.delete("dev")
@@ -264,18 +267,18 @@ async def test_bad_names_of_branches_are_refused(table: str) -> None:
     await main.branches.replace_metadata("dev", {"k": "v"})
     assert lance.dataset(table).branches.list()["dev"]["metadata"] == {"k": "v"}
     assert list(await main.branches.list()) == ["dev"]
-    assert all(one.startswith("tree/dev/") for one in files(table, "tree"))
+    assert all(path.startswith("tree/dev/") for path in files(table, "tree"))
 
 
 async def test_one_of_many_makes_a_branch(table: str) -> None:
     main = await alance.dataset(table)
     calls = [main.create_branch("dev", 1 + number % 3) for number in range(9)]
-    found = await asyncio.gather(*calls, return_exceptions=True)
-    made = [one for one in found if isinstance(one, alance.Dataset)]
-    assert len(made) == 1
-    assert sum(isinstance(one, AlreadyExistsError) for one in found) == 8
+    results = await asyncio.gather(*calls, return_exceptions=True)
+    items = [item for item in results if isinstance(item, alance.Dataset)]
+    assert len(items) == 1
+    assert sum(isinstance(item, AlreadyExistsError) for item in results) == 8
     assert len(files(table, "tree/dev/_versions", "*.manifest")) == 1
-    assert (await main.checkout_branch("dev")).version == made[0].version
+    assert (await main.checkout_branch("dev")).version == items[0].version
 
 
 async def test_what_is_left_of_a_branch(table: str) -> None:
@@ -314,12 +317,12 @@ async def test_references_are_listed_in_the_order_of_pylance(table: str) -> None
 
 async def test_detached_versions_can_have_tags(table: str) -> None:
     main = await alance.dataset(table)
-    made = await alance.commit(main, alance.operations.Append(()), detached=True)
-    await made.tags.create("aside")
-    assert lance.dataset(table, version="aside").version == made.version
-    lance.dataset(table).tags.create("too", made.version)
-    assert (await alance.dataset(table, version="too")).version == made.version
-    assert [one.version for one in await main.versions()] == [1, 2, 3]
+    committed = await alance.commit(main, alance.operations.Append(()), detached=True)
+    await committed.tags.create("aside")
+    assert lance.dataset(table, version="aside").version == committed.version
+    lance.dataset(table).tags.create("too", committed.version)
+    assert (await alance.dataset(table, version="too")).version == committed.version
+    assert [version.version for version in await main.versions()] == [1, 2, 3]
     assert (await main.restore("aside")).version == 4
     assert rows_by_pylance(table) == KEPT
     with pytest.raises(InvalidInputError, match="is detached"):

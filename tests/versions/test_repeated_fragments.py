@@ -28,15 +28,15 @@ def rows(*numbers: int) -> pa.Table:
 @pytest.fixture(params=[False, True], ids=["many", "few"])
 def path(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Version 3 of 4 has fragment 1 twice; `many`: version 4 as well, else it is an overwrite."""
-    found = str(tmp_path / "t")
-    lance.write_dataset(rows(1, 2), found)
-    lance.write_dataset(rows(3, 4), found, mode="append")
-    lance.write_dataset(rows(5, 6), found, mode="append")
+    text = str(tmp_path / "t")
+    lance.write_dataset(rows(1, 2), text)
+    lance.write_dataset(rows(3, 4), text, mode="append")
+    lance.write_dataset(rows(5, 6), text, mode="append")
 
     def repeat(message: table_pb2.Manifest) -> None:
         message.fragments[2].id = 1
 
-    edit_manifest(found, repeat)
+    edit_manifest(text, repeat)
     if not request.param:
 
         def again(message: table_pb2.Manifest) -> None:
@@ -45,18 +45,18 @@ def path(request: pytest.FixtureRequest, tmp_path: Path) -> str:
         folder = tmp_path / "t" / "_versions"
         names = [f"{(1 << 64) - 1 - version:020}.manifest" for version in (3, 4)]
         shutil.copy(folder / names[0], folder / names[1])
-        edit_manifest(found, again)
+        edit_manifest(text, again)
     else:
-        lance.write_dataset(rows(7), found, mode="overwrite")
-    return found
+        lance.write_dataset(rows(7), text, mode="overwrite")
+    return text
 
 
 async def test_the_other_versions_are_listed_and_read(path: str) -> None:
     dataset = await alance.dataset(path, version=2)
     versions = await dataset.versions()
     theirs = lance.dataset(path, version=2).versions()
-    assert [one.version for one in versions] == [one["version"] for one in theirs]
-    assert [one.metadata["total_rows"] for one in versions[:3]] == ["2", "4", "6"]
+    assert [version.version for version in versions] == [their["version"] for their in theirs]
+    assert [version.metadata["total_rows"] for version in versions[:3]] == ["2", "4", "6"]
     assert (await dataset.to_table())["a"].to_pylist() == [1, 2, 3, 4]
     good = "version 2 is the last one before it"
     with pytest.raises(CorruptFileError, match=f"two fragments of version 3 have id 1; {good}"):

@@ -50,9 +50,9 @@ async def test_this_version_and_tags(table: str) -> None:
     assert (await first.restore(message="back")).version == 4
     assert rows_by_pylance(table) == list(range(10))
     lance.dataset(table).tags.create("two", 2)
-    made = await first.restore("two")
-    assert (made.version, await made.count_rows()) == (5, 15)
-    assert (await made.restore()).version == 6
+    restored = await first.restore("two")
+    assert (restored.version, await restored.count_rows()) == (5, 15)
+    assert (await restored.restore()).version == 6
     with pytest.raises(NotFoundError, match="no version 99"):
         await first.restore(99)
     with pytest.raises(NotFoundError, match="no tag"):
@@ -68,14 +68,14 @@ async def test_versions_of_other_branches(table: str) -> None:
     with pytest.raises(InvalidInputError, match="on branch 'dev'"):
         await main.restore("there")
     dev = await main.checkout_branch("dev")
-    made = await dev.restore(2)
-    assert (made.version, made.branch) == (4, "dev")
+    restored = await dev.restore(2)
+    assert (restored.version, restored.branch) == (4, "dev")
     assert lance.dataset(table).checkout_version(("dev", None)).count_rows() == 15
     assert rows_by_pylance(table) == [n for n in range(15) if n != 3]
 
 
 async def test_a_column_dropped_and_back(table: str) -> None:
     lance.dataset(table).drop_columns(["b"])
-    made = await (await alance.dataset(table)).restore(3)
-    assert made.schema.names == ["a", "b", "s"]
+    restored = await (await alance.dataset(table)).restore(3)
+    assert restored.schema.names == ["a", "b", "s"]
     assert lance.dataset(table).to_table().num_rows == 14

@@ -94,7 +94,7 @@ async def test_numbers_of_requests(lab: Lab, remote: alance.Dataset) -> None:
     async def asked(call: Any) -> list[str]:
         with lab.recording() as recording:
             await call
-        return [str(one["op"]) for one in recording.records if "op" in one]
+        return [str(record["op"]) for record in recording.records if "op" in record]
 
     tags, branches = remote.tags, remote.branches
     assert await asked(tags.create("t")) == ["HEAD", "PUT"]
@@ -103,12 +103,12 @@ async def test_numbers_of_requests(lab: Lab, remote: alance.Dataset) -> None:
     assert await asked(tags.delete("u")) == ["GET", "BULKDELETE"]
     assert await asked(tags.replace_metadata("t", {"k": "v"})) == ["GET", "PUT"]
     await remote.update_config({"k": "v"})  # the first commit to a store tries it out
-    made = await asked(remote.create_branch("dev"))
-    assert sorted(made) == ["GET", "HEAD", "LIST", "PUT", "PUT", "PUT"]
-    made = await asked(remote.shallow_clone(f"{remote.uri}-clone"))
-    assert sorted(made) == ["HEAD", "HEAD", "LIST", "PUT", "PUT", "PUT"]
-    made = await asked(remote.restore(1))
-    assert sorted(made) == ["GET", "GET", "LIST", "LIST", "PUT", "PUT"]
-    made = await asked((await remote.checkout_latest()).update_config({"k": "w"}))
-    assert sorted(made) == ["LIST", "PUT", "PUT"]
+    result = await asked(remote.create_branch("dev"))
+    assert sorted(result) == ["GET", "HEAD", "LIST", "PUT", "PUT", "PUT"]
+    result = await asked(remote.shallow_clone(f"{remote.uri}-clone"))
+    assert sorted(result) == ["HEAD", "HEAD", "LIST", "PUT", "PUT", "PUT"]
+    result = await asked(remote.restore(1))
+    assert sorted(result) == ["GET", "GET", "LIST", "LIST", "PUT", "PUT"]
+    result = await asked((await remote.checkout_latest()).update_config({"k": "w"}))
+    assert sorted(result) == ["LIST", "PUT", "PUT"]
     assert len(await asked(branches.delete("dev"))) <= 9

@@ -30,12 +30,12 @@ EVIL = "s3://b/<img src=x onerror=document.title='hit'>\"'&amp;</script>.lance"
 def browser_path() -> str:
     """The browser's program."""
     named = os.environ.get("ALANCE_BROWSER")
-    found = named or next(filter(None, map(shutil.which, NAMES)), None)
-    if found is None:
+    result = named or next(filter(None, map(shutil.which, NAMES)), None)
+    if result is None:
         pytest.fail(
             f"no browser: none of {', '.join(NAMES)} is installed (apt-get install chromium)"
         )
-    return found
+    return result
 
 
 @pytest.fixture(scope="module")
@@ -79,10 +79,10 @@ def show(browser: Any, tmp_path: Path) -> Iterator[Any]:
         return pages[-1]
 
     yield opened
-    for one in pages:
-        assert one.complaints == []
-        assert [url.partition(":")[0] for url in one.asked] == ["file"]
-        one.page.close()
+    for page in pages:
+        assert page.complaints == []
+        assert [url.partition(":")[0] for url in page.asked] == ["file"]
+        page.page.close()
 
 
 def event(number: int, begun: float, **more: Any) -> records.RequestEvent:
@@ -115,7 +115,7 @@ def test_a_bar_a_request_by_object_and_round(show: Any) -> None:
     assert page.locator("#ticks b").all_inner_texts() == ["round 1", "round 2"]
     tile = page.locator("#totals div").first.inner_text()
     assert tile.split("\n") == ["Requests", "40", "to 7 objects"]
-    boxes = [one.bounding_box() for one in page.locator(".bar .run").all()]
+    boxes = [item.bounding_box() for item in page.locator(".bar .run").all()]
     assert all(box["width"] > 5 and box["height"] > 3 for box in boxes)
 
 
@@ -230,7 +230,7 @@ def test_both_schemes_have_contrast(show: Any, scheme: Any) -> None:
     colours = page.evaluate(
         "['color', 'backgroundColor'].map((n) => getComputedStyle(document.body)[n])"
     )
-    ink, paper = (sum(map(int, one[4:-1].split(","))) for one in colours)
+    ink, paper = (sum(map(int, colour[4:-1].split(","))) for colour in colours)
     assert (ink < paper) == (scheme == "light")
     assert abs(ink - paper) > 400
 

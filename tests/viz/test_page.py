@@ -34,8 +34,8 @@ def event(
 
 def found_in(text: str) -> dict[str, Any]:
     """The records of a page."""
-    (found,) = re.findall(r'<script type="application/json" id="records">(.*?)</script>', text)
-    result: dict[str, Any] = json.loads(found)
+    (results,) = re.findall(r'<script type="application/json" id="records">(.*?)</script>', text)
+    result: dict[str, Any] = json.loads(results)
     return result
 
 
@@ -52,17 +52,17 @@ def test_what_a_page_holds() -> None:
     recorder.hops.append(records.HopEvent("decode", 0.08, 0.081, 0.09, "thread_0", True))
     recorder.looks["search cache", True] = 3
     recorder.looks["search cache", False] = 1
-    found = found_in(page(recorder, "mine"))
-    assert found["title"] == "mine"
-    assert found["totals"]["requests"] == 2
-    assert found["totals"]["wasted"] == 50
-    assert found["totals"]["retries"] == 2
-    assert found["totals"]["looks"] == [["search cache", 3, 4]]
-    assert found["waves"] == [[0, 30], [50, 80]]
-    first, second = found["bars"]
+    result = found_in(page(recorder, "mine"))
+    assert result["title"] == "mine"
+    assert result["totals"]["requests"] == 2
+    assert result["totals"]["wasted"] == 50
+    assert result["totals"]["retries"] == 2
+    assert result["totals"]["looks"] == [["search cache", 3, 4]]
+    assert result["waves"] == [[0, 30], [50, 80]]
+    first, second = result["bars"]
     assert (first["group"], first["head"], first["callers"]) == ("manifest", 10, ["b"])
     assert (second["group"], second["queued"], second["sent"]) == ("scan", 40, 50)
-    (hop,) = found["hops"]
+    (hop,) = result["hops"]
     assert (hop["sent"], hop["ended"], hop["object"]) == (81, 90, "thread_0")
 
 

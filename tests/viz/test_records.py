@@ -30,7 +30,7 @@ async def test_callers_share_requests_and_are_named(lineitem_lab: Lab) -> None:
                 for n in range(5):
                     group.create_task(dataset.take([n], ["l_comment"]), name=f"user {n}")
         callers = {f"user {n}" for n in range(5)}
-        shared = [one for one in recorder.events if set(one.callers) == callers]
+        shared = [item for item in recorder.events if set(item.callers) == callers]
         assert shared
         for event in recorder.events:
             assert event.ok
@@ -48,12 +48,12 @@ async def test_requests_name_their_columns(lineitem_lab: Lab) -> None:
         await dataset.take([1], ["l_comment", "l_tax"])
         with alance.trace() as recorder:
             await dataset.take([4000], ["l_comment", "l_tax"])
-        named = {name for one in recorder.events for name in recorder.columns_of(one)}
+        named = {name for event in recorder.events for name in recorder.columns_of(event)}
         assert named == {"l_comment", "l_tax"}
         with alance.trace() as recorder:
             await dataset.to_table(["l_shipmode"])
-        scans = [one for one in recorder.events if "scan" in one.reasons]
-        assert {recorder.columns_of(one) for one in scans} == {("l_shipmode",)}
+        scans = [event for event in recorder.events if "scan" in event.reasons]
+        assert {recorder.columns_of(scan) for scan in scans} == {("l_shipmode",)}
         assert recorder.hops
         assert all(hop.queued <= hop.begun <= hop.ended for hop in recorder.hops)
 
@@ -69,7 +69,7 @@ async def test_bytes_that_nobody_asked_for_are_counted(lineitem_lab: Lab) -> Non
         for event in recorder.events:
             assert event.num_used + event.num_wasted == event.num_bytes == event.stop - event.start
             assert event.num_used == sum(stop - start for start, stop in event.ranges)
-        assert recorder.totals.num_wasted == sum(one.num_wasted for one in recorder.events)
+        assert recorder.totals.num_wasted == sum(item.num_wasted for item in recorder.events)
 
 
 async def test_first_bytes_of_whole_objects_are_noted(lineitem_lab: Lab) -> None:
@@ -77,9 +77,9 @@ async def test_first_bytes_of_whole_objects_are_noted(lineitem_lab: Lab) -> None
         dataset = await opened(lineitem_lab, session)
         with alance.trace() as recorder:
             await dataset.take([14_000], ["l_tax"])
-    noted = [one for one in recorder.events if one.first_byte is not None]
+    noted = [event for event in recorder.events if event.first_byte is not None]
     assert noted
-    assert all(one.begun <= (one.first_byte or 0) <= one.ended for one in noted)
+    assert all(item.begun <= (item.first_byte or 0) <= item.ended for item in noted)
 
 
 async def test_retries_are_noted(lineitem_lab: Lab) -> None:
@@ -91,7 +91,7 @@ async def test_retries_are_noted(lineitem_lab: Lab) -> None:
             options = lineitem_lab.lance_options() | {"client_max_retries": "0"}  # of obstore
             await alance.dataset(URI, storage_options=options, session=session)
     assert recorder.totals.num_retries == 1
-    manifest = next(one for one in recorder.events if "manifest" in one.reasons)
+    manifest = next(event for event in recorder.events if "manifest" in event.reasons)
     assert manifest.retries == 1
 
 
@@ -121,9 +121,9 @@ async def test_json_for_other_tools(lineitem_lab: Lab, tmp_path: Path) -> None:
             dataset = await opened(lineitem_lab, session)
             await dataset.to_table(["l_tax"])
     recorder.to_chrome(tmp_path / "trace.json")
-    found = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
-    assert {one["pid"] for one in found} == {1, 2}
-    assert len(found) == len(recorder.events) + len(recorder.hops)
+    traceEvents = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    assert {item["pid"] for item in traceEvents} == {1, 2}
+    assert len(traceEvents) == len(recorder.events) + len(recorder.hops)
 
 
 def test_spans_are_merged() -> None:

@@ -43,7 +43,7 @@ HEX_DIGITS: Final = 16  # digits of a 64-bit integer
 CODE_BYTES: Final = 12  # bytes of code points and temporary copies per byte of text
 STEP_CELLS: Final = 1 << 26  # pairs of characters between two cancellation checks: 0.1 s
 MOST_MATCHES: Final = 100  # largest n of regexp_instr, whose expression repeats the pattern n times
-NO_MASK: Final = mask_bytes(None)
+NO_TEXT_MASK: Final = mask_bytes(None)
 
 
 def translate(name: str, args: list[Node]) -> Node:
@@ -252,7 +252,7 @@ def contains_tokens(name: str, args: list[Node]) -> Node:
 
     def look(values: pa.Array) -> pa.Array:
         splitter = _kernels.TextSplitter(0, 0, 1, 1, False)
-        splitter.split(np.arange(2), *packed([words]), NO_MASK)
+        splitter.split(np.arange(2), *packed([words]), NO_TEXT_MASK)
         num_words = len(splitter.fresh())
         rows = np.arange(len(values) + 1)
         valid = mask_bytes(validity_of(values))

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 DIRECTIVE_GROWTH: Final = 12  # bytes of output and temporary copies per byte of pattern
 # Directives that are short for several others.
-_LONG: Final = {
+_ABBREVIATIONS: Final = {
     "D": "%m/%d/%y",
     "x": "%m/%d/%y",
     "F": "%Y-%m-%d",
@@ -41,8 +41,10 @@ _LONG: Final = {
 # Directives of dates and of times of day. Arrow formats all except `s`, `P` and `f` as chrono does.
 _OF_DATES: Final = frozenset("CYymbBdeaAwuUWGgVjs")
 _OF_CLOCKS: Final = frozenset("HIMSpPf")
-_NUMBERS: Final = frozenset("CYymdewuUWGgVjHIMS")  # directives whose padding may be changed
-_TEXTS: Final = {"%": "%%", "t": "\t", "n": "\n"}
+_PADDED_DIRECTIVES: Final = frozenset(
+    "CYymdewuUWGgVjHIMS"
+)  # directives whose padding may be changed
+_DIRECTIVE_TEXTS: Final = {"%": "%%", "t": "\t", "n": "\n"}
 _DIRECTIVE: Final = re.compile(r"%([-_0]?)(\.?[369]?)(.)", re.DOTALL)
 _YEARS: Final = (-62_167_219_200, 253_402_300_800)  # seconds; start of the years 0 and 10000
 
@@ -106,10 +108,10 @@ def _pieces(name: str, pattern: str, allowed: frozenset[str]) -> Iterator[_Piece
             yield _text(name, pattern[at : match.start()])
         at = match.end()
         padding, digits, letter = match.groups()
-        if letter in _TEXTS and not padding and not digits:
-            yield _TEXTS[letter]
-        elif letter in _LONG and not digits and (not padding or letter in "kl"):
-            yield from _pieces(name, _padded(_LONG[letter], padding), allowed)
+        if letter in _DIRECTIVE_TEXTS and not padding and not digits:
+            yield _DIRECTIVE_TEXTS[letter]
+        elif letter in _ABBREVIATIONS and not digits and (not padding or letter in "kl"):
+            yield from _pieces(name, _padded(_ABBREVIATIONS[letter], padding), allowed)
         elif letter not in allowed or bool(digits) > (letter == "f"):
             raise Problem(f"{name}: directive {match.group()!r}")
         elif letter == "f":
@@ -118,7 +120,7 @@ def _pieces(name: str, pattern: str, allowed: frozenset[str]) -> Iterator[_Piece
             yield lambda seconds, _: pc.cast(pc.cast(seconds, pa.int64()), pa.string())
         elif letter == "P":
             yield lambda seconds, _: pc.ascii_lower(pc.strftime(seconds, "%p", "C"))
-        elif padding and letter not in _NUMBERS:
+        elif padding and letter not in _PADDED_DIRECTIVES:
             raise Problem(f"{name}: directive {match.group()!r}")
         else:
             yield _number(letter, padding) if padding else f"%{letter}"

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from alance.base.arrays import Bytes, Int64s
 
 # Kinds of values, numbered as in the kernel; NOTHING: the path has no value.
-NOTHING, NULL, BOOLEAN, TEXT, ARRAY = 0, 1, 2, 4, 5
+JSON_MISSING, JSON_NULL, JSON_BOOLEAN, JSON_TEXT, JSON_ARRAY = 0, 1, 2, 4, 5
 KIND_NAMES: Final = ("nothing", "null", "booleans", "numbers", "texts", "arrays", "objects")
 LAST_ITEM: Final = -2  # index of the last item; LAST_ITEM - n is the n-th before it
 ALL_ITEMS: Final = -(1 << 63)
@@ -45,7 +45,7 @@ ALL_MEMBERS: Final = ALL_ITEMS + 1
 NO_ITEM: Final = 1 << 62  # index that no array has
 # Result of a path that selects several values. WHOLE: an array of them; FIRST: the first; EACH: an
 # array, of a single value as well.
-WHOLE, FIRST, EACH = range(3)
+ALL_MATCHES, FIRST_MATCH, EACH_MATCH = range(3)
 
 _INDEX: Final = r"(?:-?\d{1,9}|last(?:\s*[-+]\s*\d{1,9})?)"
 _STEP: Final = re.compile(
@@ -151,7 +151,7 @@ def exists(name: str, args: list[Node]) -> Node:
 
     def test(documents: pa.Array) -> pa.Array:
         texts = _find(documents, steps, plain=False)
-        return _where_valid(to_arrow(texts.kinds != NOTHING), documents)
+        return _where_valid(to_arrow(texts.kinds != JSON_MISSING), documents)
 
     steps = _path(name, literal_text(name, args[1]))
     return call(name, test, as_text(name, args[0]))
@@ -167,7 +167,7 @@ def array_length(name: str, args: list[Node]) -> Node:
         return to_arrow(_kernels.json_lengths(*_buffers(texts.values)))
 
     steps = _path(name, literal_text(name, args[1]))
-    return _reading(name, args, steps, count, plain=False, answer=FIRST)
+    return _reading(name, args, steps, count, plain=False, answer=FIRST_MATCH)
 
 
 def array_contains(name: str, args: list[Node]) -> Node:
@@ -179,7 +179,7 @@ def array_contains(name: str, args: list[Node]) -> Node:
     steps, items = _path(name, literal_text(name, args[1])), _as_items(name, args[2])
 
     def test(documents: pa.Array) -> pa.Array:
-        buffers = _buffers(_find(documents, steps, plain=False, answer=EACH).values)
+        buffers = _buffers(_find(documents, steps, plain=False, answer=EACH_MATCH).values)
         answers = np.zeros(len(documents), np.uint8)
         for item in items:
             answers |= _kernels.json_has(*buffers, np.frombuffer(item.encode(), np.uint8))
@@ -214,19 +214,19 @@ def scalars(documents: pa.Array, steps: Sequence[PathStep]) -> pa.Array:
         Problem: the values have several types, or are arrays or objects.
     """
     texts = _find(documents, steps, plain=True)
-    kinds = np.unique(texts.kinds[texts.kinds > NULL]).tolist()
+    kinds = np.unique(texts.kinds[texts.kinds > JSON_NULL]).tolist()
     if not kinds:
         return pa.nulls(len(documents))
-    if len(kinds) > 1 or kinds[0] >= ARRAY:
+    if len(kinds) > 1 or kinds[0] >= JSON_ARRAY:
         names = ", ".join(KIND_NAMES[kind] for kind in kinds)
         raise Problem(
             f"values at the path: expected numbers, texts or booleans alone, found {names}"
         )
-    present = to_arrow(texts.kinds > NULL)
+    present = to_arrow(texts.kinds > JSON_NULL)
     values = pc.if_else(present, texts.values, as_scalar(None, pa.large_string()))
-    if kinds == [BOOLEAN]:
+    if kinds == [JSON_BOOLEAN]:
         return pc.equal(values, as_scalar("true", pa.large_string()))
-    if kinds == [TEXT]:
+    if kinds == [JSON_TEXT]:
         return pc.cast(values, pa.string())
     if pc.all(pc.match_substring_regex(values, r"^-?\d{1,19}$")).as_py():
         # Not all integers of 19 digits fit int64.
@@ -242,20 +242,21 @@ def _reading(
     read: Callable[[Texts], pa.Array],
     *,
     plain: bool = True,
-    answer: int = WHOLE,
+    answer: int = ALL_MATCHES,
 ) -> Node:
     """Build the call of a function on the values at a path; null if there is no value.
 
     Args:
         read: computes the results from the values.
         plain: True to read texts without quotes, and JSON nulls as null.
-        answer: result for a path that selects several values: `WHOLE`, `FIRST` or `EACH`.
+        answer: result for a path that selects several values: `ALL_MATCHES`, `FIRST_MATCH` or
+            `EACH_MATCH`.
     """
     document, path = _whole_path(args[0], steps)
 
     def evaluate(documents: pa.Array) -> pa.Array:
         texts = _find(documents, path, plain=plain, answer=answer)
-        present = texts.kinds > (NULL if plain else NOTHING)
+        present = texts.kinds > (JSON_NULL if plain else JSON_MISSING)
         plain_texts = texts.values
         if not present.all():
             nothing = as_scalar(None, pa.large_string())
@@ -269,7 +270,7 @@ def _reading(
 
 
 def _find(
-    documents: pa.Array, steps: Sequence[PathStep], *, plain: bool, answer: int = WHOLE
+    documents: pa.Array, steps: Sequence[PathStep], *, plain: bool, answer: int = ALL_MATCHES
 ) -> Texts:
     flat = [
         (step.name if place == 0 else None, item, place > 0)
@@ -308,7 +309,7 @@ def _scalars(name: str, read: Callable[[Texts], pa.Array]) -> Callable[[Texts], 
     """Return a reader that raises for arrays and objects, and calls `read` for other values."""
 
     def check(texts: Texts) -> pa.Array:
-        nested = np.flatnonzero(texts.kinds >= ARRAY)
+        nested = np.flatnonzero(texts.kinds >= JSON_ARRAY)
         if len(nested):
             value = texts.values[int(nested[0])].as_py()
             raise Problem(f"{name}: expected a number, text or boolean, found {value[:60]}")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 UNION: Final = 0  # codes of the operations in the kernel
 INTERSECTION: Final = 1
 DIFFERENCE: Final = 2
-_WHOLE: Final = np.zeros(2, np.int64)
+_NO_LIST_OFFSETS: Final = np.zeros(2, np.int64)
 
 
 class ItemLists(NamedTuple):
@@ -78,7 +78,7 @@ def distinct(name: str, args: list[Node]) -> Node:
 
     def build(value: pa.Array) -> pa.Array:
         lists = ItemLists.of(value)
-        return _chosen(DIFFERENCE, lists, ItemLists(lists.values[:0], _WHOLE, None))
+        return _chosen(DIFFERENCE, lists, ItemLists(lists.values[:0], _NO_LIST_OFFSETS, None))
 
     return call(name, build, node)
 

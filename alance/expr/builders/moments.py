@@ -12,7 +12,7 @@ from alance.base import compute as pc
 from alance.expr.arithmetic import whole
 from alance.expr.builders.text import literal_text
 from alance.expr.casts import cast, is_text
-from alance.expr.exact import DAY
+from alance.expr.exact import DAY_SECONDS
 from alance.expr.tree import Literal, Node, Problem, broadcast, call, unknown
 from alance.format.numbers import as_mask, as_numbers, as_scalar, to_arrow
 
@@ -39,7 +39,7 @@ def _fraction(per_second: int) -> Callable[[pa.Array], pa.Array]:
     def count(values: pa.Array) -> pa.Array:
         fine = _ticks(values, pa.timestamp("ns"))
         within = pc.subtract(fine, pc.multiply(pc.divide(fine, _MINUTE), _MINUTE))
-        within = pc.if_else(pc.less(within, _ZERO), pc.add(within, _MINUTE), within)
+        within = pc.if_else(pc.less(within, _ZERO_INTEGER), pc.add(within, _MINUTE), within)
         return pc.cast(pc.divide(within, part), width)
 
     return count
@@ -61,7 +61,7 @@ def _ticks(values: pa.Array, type_: pa.DataType) -> pa.Array:
 
 _LAST_YEAR: Final = 9999
 _MONTHS: Final = 12
-_ZERO: Final = as_scalar(0)
+_ZERO_INTEGER: Final = as_scalar(0)
 _MINUTE: Final = as_scalar(60 * 10**9)
 DATE_PARTS: Final[dict[str, Callable[[pa.Array], pa.Array]]] = {
     "year": pc.year,
@@ -122,12 +122,12 @@ def now(name: str, args: list[Node]) -> Node:
 
 def today(name: str, args: list[Node]) -> Node:
     """today(): the date at which the text is parsed, UTC."""
-    return Literal(as_scalar(time_ns() // (DAY * 10**9), pa.date32()))
+    return Literal(as_scalar(time_ns() // (DAY_SECONDS * 10**9), pa.date32()))
 
 
 def time_of_day(name: str, args: list[Node]) -> Node:
     """current_time(): the time of day at which the text is parsed, in nanoseconds, UTC."""
-    return Literal(as_scalar(time_ns() % (DAY * 10**9), pa.time64("ns")))
+    return Literal(as_scalar(time_ns() % (DAY_SECONDS * 10**9), pa.time64("ns")))
 
 
 def to_date(name: str, args: list[Node]) -> Node:

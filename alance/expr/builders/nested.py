@@ -12,8 +12,8 @@ from alance.base.records import dataclass
 from alance.expr.arithmetic import whole_argument
 from alance.expr.builders.text import literal_text
 from alance.expr.casts import unify
-from alance.expr.compare import NULL, compare, distinct, is_nothing
-from alance.expr.logic import FALSE, TRUE, is_null, junction
+from alance.expr.compare import NULL_BOOLEAN, compare, distinct, is_nothing
+from alance.expr.logic import FALSE_LITERAL, TRUE_LITERAL, is_null, junction
 from alance.expr.tree import (
     AnyItem,
     Column,
@@ -92,7 +92,7 @@ def is_empty(name: str, args: list[Node]) -> Node:
 def has(name: str, args: list[Node]) -> Node:
     """array_has(list, item): true if the list contains the item; null if either is null."""
     if any(is_nothing(arg) for arg in args):
-        return NULL
+        return NULL_BOOLEAN
     needed = [arg for arg in args if not isinstance(arg, Literal)]
     answer = call(
         name,
@@ -109,14 +109,14 @@ def has_any(name: str, args: list[Node]) -> Node:
     """True if a list contains an item of a list literal; null for a null list."""
     node, items = _against_written(name, args)
     parts = [_has_or_null_item(name, node, item) for item in items]
-    return junction(False, parts) if parts else FALSE
+    return junction(False, parts) if parts else FALSE_LITERAL
 
 
 def has_all(name: str, args: list[Node]) -> Node:
     """True if a list contains all items of a list literal; null for a null list."""
     node, items = _against_written(name, args)
     parts = [_has_or_null_item(name, node, item) for item in items]
-    return junction(True, parts) if parts else TRUE
+    return junction(True, parts) if parts else TRUE_LITERAL
 
 
 def position(name: str, args: list[Node]) -> Node:

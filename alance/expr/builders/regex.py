@@ -17,7 +17,7 @@ from alance.base import compute as pc
 from alance.base.records import dataclass
 from alance.expr.builders.text import as_text, literal_text, reserve_growth
 from alance.expr.builders.text_parts import regex_parts
-from alance.expr.compare import NULL, is_nothing
+from alance.expr.compare import NULL_BOOLEAN, is_nothing
 from alance.expr.tree import (
     FAILURES,
     Node,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from alance.base.arrays import Int64s
 
-_MEMBERS: Final = {
+_CLASS_MEMBERS: Final = {
     "w": r"\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}",
     "d": r"\p{Nd}",
     "s": r"\t\n\v\f\r\x{85}\p{Z}",
@@ -45,7 +45,7 @@ _MEMBERS: Final = {
 SEARCH_WORK: Final = 16  # bytes reserved per byte of text that a pattern searches
 _GROUP: Final = re.compile(r"(?<!\\)(?:\\\\)*\((?!\?[^P<])")
 _FLAGS: Final = frozenset("ims")
-_NAMED: Final = re.compile(r"\(\?P?<[^>=!]+>")
+_NAMED_GROUP: Final = re.compile(r"\(\?P?<[^>=!]+>")
 _EDGES: Final = "a b\n1_,"  # a text with a boundary between every two kinds of characters
 
 
@@ -55,7 +55,7 @@ def regexp_like(name: str, args: list[Node]) -> Node:
     Flags are `i`, `m` and `s`.
     """
     if any(is_nothing(arg) for arg in args):
-        return NULL
+        return NULL_BOOLEAN
     regex, node = _pattern(name, args), as_text(name, args[0])
 
     def match(values: pa.Array) -> pa.Array:
@@ -74,7 +74,7 @@ def regexp_match(name: str, args: list[Node]) -> Node:
     As a condition, it is true if there is a match, and never null.
     """
     if any(is_nothing(arg) for arg in args):
-        return NULL
+        return NULL_BOOLEAN
     return Match(name, as_text(name, args[0]), _pattern(name, args))
 
 
@@ -263,7 +263,7 @@ def _regrouped(regex: str, group: int) -> tuple[str, int]:
         elif part == "]":
             in_class = False
         elif part == "(" and not in_class:
-            named = _NAMED.match(regex, at)
+            named = _NAMED_GROUP.match(regex, at)
             if named is not None or regex[at + 1 : at + 2] != "?":
                 count += 1
                 width = 1 if named is None else len(named.group())
@@ -280,10 +280,10 @@ def _pattern(name: str, args: list[Node]) -> str:
 
 def _escape(pattern: str, at: int) -> tuple[str, int]:
     letter = pattern[at + 1 : at + 2]
-    if letter in _MEMBERS:
-        return f"[{_MEMBERS[letter]}]", at + 2
-    if letter and letter.lower() in _MEMBERS:
-        return f"[^{_MEMBERS[letter.lower()]}]", at + 2
+    if letter in _CLASS_MEMBERS:
+        return f"[{_CLASS_MEMBERS[letter]}]", at + 2
+    if letter and letter.lower() in _CLASS_MEMBERS:
+        return f"[^{_CLASS_MEMBERS[letter.lower()]}]", at + 2
     return pattern[at : at + 2], at + 2
 
 
@@ -305,11 +305,11 @@ def _class(name: str, pattern: str, at: int) -> tuple[str, int]:
             at = end + 2
         elif two in ("&&", "~~") or (two == "--" and members) or pattern[at] == "[":
             raise Problem(f"{name}: operations on classes of characters", unsupported=True)
-        elif two[0] == "\\" and two[1:] in _MEMBERS:
-            members.append(_MEMBERS[two[1:]])
+        elif two[0] == "\\" and two[1:] in _CLASS_MEMBERS:
+            members.append(_CLASS_MEMBERS[two[1:]])
             at += 2
-        elif two[0] == "\\" and two[1:].lower() in _MEMBERS:
-            outside.append(f"[^{_MEMBERS[two[1:].lower()]}]")
+        elif two[0] == "\\" and two[1:].lower() in _CLASS_MEMBERS:
+            outside.append(f"[^{_CLASS_MEMBERS[two[1:].lower()]}]")
             at += 2
         else:
             width = 2 if two[0] == "\\" else 1

@@ -26,7 +26,7 @@ from alance.expr.builders.text_parts import (
     like_regex,
 )
 from alance.expr.casts import convert, is_bytes, is_text, text_of
-from alance.expr.compare import NULL, is_nothing
+from alance.expr.compare import NULL_BOOLEAN, is_nothing
 from alance.expr.tree import Literal, Node, Pattern, Problem, Value, broadcast, call, meaning, truly
 from alance.expr.value_budget import reserve
 from alance.format.numbers import as_scalar, contents_of, to_arrow, validity_of
@@ -49,7 +49,7 @@ def like(node: Node, pattern: Node, escape: str | None, *, ignore_case: bool) ->
         Problem: the pattern is not a literal, or a side is not text.
     """
     if is_nothing(node) or is_nothing(pattern):
-        return NULL
+        return NULL_BOOLEAN
     text = literal_text("like", pattern)
     escape = "\\" if escape is None else escape
     if len(escape) > 1:
@@ -124,7 +124,7 @@ def with_pattern(before: str, behind: str) -> Callable[[str, list[Node]], Node]:
 
     def build(name: str, args: list[Node]) -> Node:
         if is_nothing(args[1]):
-            return NULL
+            return NULL_BOOLEAN
         pattern = literal_text(name, args[1])
         return _matching(name, as_text(name, args[0]), [before, *pattern, behind])
 

@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 Aggregator: TypeAlias = Literal["count", "min", "max", "sum", "avg"]
 
 AGGREGATORS: Final[tuple[Aggregator, ...]] = get_args(Aggregator)
-_NAMES: Final[dict[str, Aggregator]] = {**{name: name for name in AGGREGATORS}, "mean": "avg"}
+_AGGREGATOR_BY_NAME: Final[dict[str, Aggregator]] = {
+    **{name: name for name in AGGREGATORS},
+    "mean": "avg",
+}
 _CALL: Final = re.compile(r"\s*\w+\s*\((.*)\)\s*", re.DOTALL)
 _EXPECTED: Final = f"expected {', '.join(AGGREGATORS)} of one expression, or count(*)"
 
@@ -48,7 +51,7 @@ def parse_aggregate(text: str) -> AggregateCall:
     inside = _CALL.fullmatch(text)
     if tree.kind != "Anonymous" or inside is None:
         raise InvalidInputError(f"aggregate {text!r}: {_EXPECTED}")
-    function = _NAMES.get(str(tree.first).lower())
+    function = _AGGREGATOR_BY_NAME.get(str(tree.first).lower())
     if function is None:
         raise UnsupportedError(f"aggregate {text!r}: {_EXPECTED}; `Dataset.sql` has others")
     if any(argument.kind == "Distinct" for argument in tree.expressions):

@@ -154,7 +154,7 @@ def _with_typed_texts(source: SqlText, tokens: list[Any]) -> list[Any]:
 
 _ALONE: Final = "; the text is an expression alone, without SELECT, FROM and WHERE"
 # By the token at a syntax error: what to write instead.
-_HINTS: Final = {
+_SYNTAX_HINTS: Final = {
     "&&": "; write AND",
     "!": "; write NOT",
     "~": "; write regexp_like(column, 'pattern')",
@@ -178,7 +178,7 @@ def _syntax_error(source: SqlText, error: ParseError) -> InvalidInputError:
     elif reason.startswith("Required keyword"):
         reason = "an operand is missing"
     seen = f"near {highlight[:60]!r}" if highlight else "at the end"
-    hint = _HINTS.get(highlight.strip().lower(), "")
+    hint = _SYNTAX_HINTS.get(highlight.strip().lower(), "")
     return InvalidInputError(
         f"{source.what}, {source.place(offset)}: syntax error {seen}: {reason}{hint}"
     )

@@ -35,29 +35,29 @@ MAX_SQL_CHARACTERS: Final = 4 << 20
 # which take 0.1 to 1 microsecond for an item. The parser takes 10 to 50 for an item, and 150 for a
 # term of OR.
 _TEXT: Final = "'(?:[^']|'')*+'"
-_WHOLE: Final = "-?[0-9]{1,18}+"
+_INTEGER_ITEM: Final = "-?[0-9]{1,18}+"
 WHOLE_LENGTH: Final = 18  # characters; every integer of at most this length fits int64
-_PARTS: Final = "[.eE]"  # characters of numbers with a fraction or an exponent
-_NUMBER: Final = r"-?[0-9]++(?:\.[0-9]++)?+(?:[eE][+-]?[0-9]++)?+"
+_FRACTION_MARKS: Final = "[.eE]"  # characters of numbers with a fraction or an exponent
+_NUMBER_ITEM: Final = r"-?[0-9]++(?:\.[0-9]++)?+(?:[eE][+-]?[0-9]++)?+"
 _BYTES: Final = "[xX]'(?:[0-9a-fA-F]{2})*+'"
-_LONG: Final = "|".join(
+_LONG_LISTS: Final = "|".join(
     rf"{item}(?:\s*+,\s*+{item}){{{LONG_LIST - 1},}}+(?=\s*+\))"
-    for item in (_TEXT, _NUMBER, _BYTES)
+    for item in (_TEXT, _NUMBER_ITEM, _BYTES)
 )
 # A chain of at least as many terms `name = item` of one column, joined by OR, is such a list, too.
 # A term next to an operator other than OR is not part of the list, because that operator may bind
 # it.
-_NAME: Final = r"(?!\d)\w++|`[^`]++`"
+_COLUMN_NAME: Final = r"(?!\d)\w++|`[^`]++`"
 _OR: Final = r"(?:\s++|(?<=[`')]))[oO][rR]\b\s*+"
 _CHAIN: Final = "|".join(
     rf"(?:=\s*+{item}(?:{_OR}(?P=name)\s*+=\s*+{item}){{{LONG_LIST - 1},}})"
-    for item in (_TEXT, rf"{_WHOLE}(?![\w.])")
+    for item in (_TEXT, rf"{_INTEGER_ITEM}(?![\w.])")
 )
 # Also matches texts, quoted names and comments, so that no list is found inside them. Compiled when
 # the first long text is parsed, which takes a millisecond.
-_LISTS: Final = rf"""(?sx){_TEXT} | "[^"]*+" | --[^\n]*+ | /\*.*?\*/
-      | \b[iI][nN]\s*+\(\s*+(?P<items>{_LONG})
-      | (?:\A|\(|\b[oO][rR]\b)\s*+(?P<name>{_NAME})\s*+(?P<terms>{_CHAIN})
+_LIST_PATTERN: Final = rf"""(?sx){_TEXT} | "[^"]*+" | --[^\n]*+ | /\*.*?\*/
+      | \b[iI][nN]\s*+\(\s*+(?P<items>{_LONG_LISTS})
+      | (?:\A|\(|\b[oO][rR]\b)\s*+(?P<name>{_COLUMN_NAME})\s*+(?P<terms>{_CHAIN})
         (?={_OR}|\s*+(?:\)|\Z)) | `[^`]*+`"""
 
 
@@ -108,7 +108,9 @@ class SqlText:
     def _without_lists(self) -> str:
         """Replace each long list by an empty literal, padded with spaces to the same length."""
         parts, end = [], 0
-        for match in re.finditer(_LISTS, self.text) if len(self.text) > 2 * LONG_LIST else ():
+        for match in (
+            re.finditer(_LIST_PATTERN, self.text) if len(self.text) > 2 * LONG_LIST else ()
+        ):
             kind = match.lastgroup
             if kind is None:
                 continue
@@ -134,7 +136,7 @@ class SqlText:
             return text_array(contents, pa.large_binary())
         if items[0] != "'":
             numbers = [item.strip() for item in items.split(",")]
-            if max(map(len, numbers)) > WHOLE_LENGTH or re.search(_PARTS, items):
+            if max(map(len, numbers)) > WHOLE_LENGTH or re.search(_FRACTION_MARKS, items):
                 return Digits(numbers, number_literal)
             return to_arrow(np.array(list(map(int, numbers)), np.int64))
         texts = [item[1:-1] for item in re.findall(_TEXT, items)]
@@ -170,7 +172,7 @@ def _items_of(match: re.Match[str]) -> str:
     """Return the items of a list or a chain as text, separated by commas."""
     if match.lastgroup == "items":
         return match["items"]
-    term = rf"(?:{re.escape(match['name'])}\s*+)?=\s*+({_TEXT}|{_WHOLE})"
+    term = rf"(?:{re.escape(match['name'])}\s*+)?=\s*+({_TEXT}|{_INTEGER_ITEM})"
     return ",".join(re.findall(term, match["terms"]))
 
 

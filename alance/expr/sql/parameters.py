@@ -18,11 +18,11 @@ import numpy as np
 import pyarrow as pa
 
 from alance.base import compute as pc
+from alance.base.checks import INT64_MAX
 from alance.errors import InvalidInputError
 from alance.expr.arithmetic import number_literal
 from alance.expr.casts import NARROW_DIGITS, WIDE_DIGITS, is_bytes, is_text
-from alance.expr.exact import EPOCH, MAX_EXPONENT, PER_SECOND, Digits
-from alance.expr.logic import INT64_MAX
+from alance.expr.exact import EPOCH_ORDINAL, MAX_EXPONENT, PER_SECOND, Digits
 from alance.expr.tree import FAILURES, Literal, Problem, one_line, plain
 from alance.format.numbers import as_scalar, text_array, to_arrow
 
@@ -233,7 +233,7 @@ def _scalar(value: object) -> Literal | None:
         epoch = datetime(1970, 1, 1, tzinfo=UTC if zone else None)
         return _of_microseconds(value - epoch, pa.timestamp("us", zone))
     if isinstance(value, date):
-        return Literal(as_scalar(value.toordinal() - EPOCH, pa.date32()))
+        return Literal(as_scalar(value.toordinal() - EPOCH_ORDINAL, pa.date32()))
     if isinstance(value, time) and value.tzinfo is None:
         since = datetime.combine(date.min, value) - datetime.min
         return _of_microseconds(since, pa.time64("us"))

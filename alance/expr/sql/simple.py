@@ -21,7 +21,7 @@ MAX_SIMPLE: Final = 4 << 10  # characters; longer texts are left to sqlglot
 MAX_TERMS: Final = 48  # items of a list, or terms of a chain; `lexical` handles longer ones
 MAX_NESTED: Final = 24  # depth of parentheses and NOT
 
-_TOKEN: Final = re.compile(
+_SIMPLE_TOKEN: Final = re.compile(
     r"""\s*+(?:
         (?P<word>[A-Za-z_][A-Za-z0-9_]*+)(?![^\x00-\x7f]|['"$@\#])
       | `(?P<quoted>[^`]++)`
@@ -32,7 +32,7 @@ _TOKEN: Final = re.compile(
     )""",
     re.VERBOSE,
 )
-_END: Final = ("end", "", -1)
+_END_TOKEN: Final = ("end", "", -1)
 _COMPARISONS: Final = {
     "=": "EQ",
     "<>": "NEQ",
@@ -105,19 +105,19 @@ class _SimpleParser:
         self._tokens: list[tuple[str, str, int]] = []
         end, size = 0, len(text.rstrip())
         while end < size:
-            match = _TOKEN.match(text, end)
+            match = _SIMPLE_TOKEN.match(text, end)
             if match is None or match.lastgroup is None:
                 raise _Declined
             kind = match.lastgroup
             self._tokens.append((kind, match[kind], match.end() - _width(kind, match[kind])))
             end = match.end()
-        self._tokens += [_END, _END]
+        self._tokens += [_END_TOKEN, _END_TOKEN]
         self._at = 0
         self._num_nested = 0
 
     def whole(self) -> SyntaxTree:
         tree = self._chain("OR", "Or", self._conjunction)
-        if self._tokens[self._at] is not _END:
+        if self._tokens[self._at] is not _END_TOKEN:
             raise _Declined
         return tree
 

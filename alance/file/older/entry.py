@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from alance.format.plans import Plan
 
 OLDER: Final = (FileVersion.V0_1, FileVersion.V2_0)
-FOOTER: Final = struct.Struct("<HH4s")  # end of the footer of any version
+FOOTER_VERSION: Final = struct.Struct("<HH4s")  # end of the footer of any version
 
 
 def is_older(container: Container) -> bool:
@@ -33,9 +33,9 @@ def is_older(container: Container) -> bool:
 
 def holds_older(tail: memoryview) -> bool:
     """True if a file's last bytes are a footer of 2.0 or 0.1."""
-    if len(tail) < FOOTER.size:
+    if len(tail) < FOOTER_VERSION.size:
         return False
-    major, minor, _ = FOOTER.unpack(tail[-FOOTER.size :])
+    major, minor, _ = FOOTER_VERSION.unpack(tail[-FOOTER_VERSION.size :])
     version = FOOTERS.get((major, minor))
     return version is not None and version < FileVersion.V2_1
 

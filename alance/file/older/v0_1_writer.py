@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from alance.base.arrays import Bytes
 
-BATCH_ROWS: Final = 1024  # rows per batch of the file, as by default in other writers
-STEP_ROWS: Final = 64 * BATCH_ROWS  # rows to encode per job
+V0_1_BATCH_ROWS: Final = 1024  # rows per batch of the file, as by default in other writers
+STEP_ROWS: Final = 64 * V0_1_BATCH_ROWS  # rows to encode per job
 
 
 class BatchWriter(DataFileWriter):
@@ -62,7 +62,7 @@ class BatchWriter(DataFileWriter):
         self._waiting_rows += batch.num_rows
         self._waiting_bytes += batch.nbytes
         if self._waiting_rows >= STEP_ROWS or (
-            self._waiting_rows >= BATCH_ROWS and self._waiting_bytes >= self._step_bytes
+            self._waiting_rows >= V0_1_BATCH_ROWS and self._waiting_bytes >= self._step_bytes
         ):
             await self._upload_all(await self._pool.run(lambda: self._encode_batches(whole=True)))
 
@@ -79,10 +79,10 @@ class BatchWriter(DataFileWriter):
             joined([part[number] for part in self._parts], f"field {field.name!r}: ")
             for number, field in enumerate(self._schema.fields)
         ]
-        stop = rows // BATCH_ROWS * BATCH_ROWS if whole else rows
+        stop = rows // V0_1_BATCH_ROWS * V0_1_BATCH_ROWS if whole else rows
         chunks: list[Bytes] = []
-        for start in range(0, stop, BATCH_ROWS):
-            part = [array.slice(start, min(BATCH_ROWS, stop - start)) for array in arrays]
+        for start in range(0, stop, V0_1_BATCH_ROWS):
+            part = [array.slice(start, min(V0_1_BATCH_ROWS, stop - start)) for array in arrays]
             chunks += self._batches.add_batch(part)
         rest = [array.slice(stop) for array in arrays]
         self._parts = [rest] if stop < rows else []

@@ -10,7 +10,7 @@ from alance.base.records import dataclass
 from alance.errors import AlanceError
 from alance.format.v2_0.arrays import ArrayPage, array_page, row_page
 from alance.format.v2_0.base import Spans
-from alance.format.v2_0.fields import LeafNode, Node
+from alance.format.v2_0.fields import FieldNode, LeafNode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from alance.format.plans import Plan
     from alance.format.v2_0.fields import FieldPiece
 
-BYTES: str = "uint8"
+BYTE_ITEM_TYPE: str = "uint8"
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ class FieldColumn:
     """Field of the schema with all its columns: the counterpart of `OpenColumn` for 2.0."""
 
     field: Field
-    node: Node
+    node: FieldNode
     container: Container  # file of the field's first column
     column: FieldPages
     # Pages in the kernel's form, by page number.

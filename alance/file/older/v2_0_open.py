@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from alance.errors import CorruptFileError, UnsupportedError
-from alance.file.older.v2_0 import BYTES, ArrayColumn, FieldColumn, FieldPages
+from alance.file.older.v2_0 import BYTE_ITEM_TYPE, ArrayColumn, FieldColumn, FieldPages
 from alance.file.open.files import open_columns
 from alance.format.field import Field
 from alance.format.layouts.fields import leaf_columns
@@ -14,7 +14,7 @@ from alance.format.proto import file_pb2
 from alance.format.v0_1 import fields as v0_1
 from alance.format.v0_1.leaves import PlainNode, TextNode
 from alance.format.v2_0.arrays import Header, Offsets
-from alance.format.v2_0.fields import LeafNode, ListNode, Node, NullNode, StructNode
+from alance.format.v2_0.fields import FieldNode, LeafNode, ListNode, NullNode, StructNode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -68,7 +68,7 @@ def open_fields(
 
 
 def _joined(
-    field: Field, node: Node, container: Container, used: Sequence[OpenColumn]
+    field: Field, node: FieldNode, container: Container, used: Sequence[OpenColumn]
 ) -> FieldColumn:
     pages = tuple(page for column in used for page in column.pages)
     column = FieldPages(used[0].index, pages, used[0].num_rows)
@@ -80,7 +80,7 @@ def _node(
     columns: Mapping[int, int],
     opened: Mapping[int, OpenColumn],
     used: list[OpenColumn],
-) -> Node:
+) -> FieldNode:
     """Build the tree of a field, and append its columns to `used`, outermost first."""
     index = columns.get(field.id)
     if index is None:
@@ -108,10 +108,10 @@ def _node(
     if field.is_blob_v1:
         raise UnsupportedError(f"field {field.name!r}: blobs stored as lists of bytes")
     if field.is_leaf:
-        content = Field("bytes", -1, field.id, BYTES, False, {}, (), file_pb2.Field())
+        content = Field("bytes", -1, field.id, BYTE_ITEM_TYPE, False, {}, (), file_pb2.Field())
         inner = opened[index + 1]
         used.append(inner)
-        return ListNode(field, column, LeafNode(content, ArrayColumn(inner, BYTES)))
+        return ListNode(field, column, LeafNode(content, ArrayColumn(inner, BYTE_ITEM_TYPE)))
     if len(field.children) != 1 or not field.logical_type.startswith(("list", "large_list")):
         raise CorruptFileError(f"field {field.name!r}: {field.logical_type}, stored as lists")
     return ListNode(field, column, _node(field.children[0], columns, opened, used))
@@ -152,7 +152,7 @@ def merged(leaf: OpenLeaf, twin: OpenLeaf) -> OpenLeaf:
     return replace(leaf, column=FieldColumn(own.field, node, own.container, column))
 
 
-def _merged(field: Field, own: Node, other: Node) -> Node:
+def _merged(field: Field, own: FieldNode, other: FieldNode) -> FieldNode:
     if isinstance(other, NullNode):
         return own
     if isinstance(own, NullNode):

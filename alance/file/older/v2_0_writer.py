@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from alance.errors import AlanceError
-from alance.file.write.waiting import NUM_BYTES, joined, largest
+from alance.file.write.waiting import NUM_BYTES_OF, joined, largest
 from alance.file.write.writer import DataFileWriter, WrittenFile, check_version
 from alance.format.layouts.fields import leaf_columns
 from alance.format.v2_0.encode import blob_page
@@ -112,7 +112,7 @@ class ArrayWriter(DataFileWriter):
     async def _flush_units(self, units: Sequence[_Waiting]) -> None:
         """Write the waiting rows of units, about a page per thread at a time."""
         filled = [waiting for waiting in units if waiting.parts]
-        for group in grouped(filled, NUM_BYTES, self._threads * self._page_bytes):
+        for group in grouped(filled, NUM_BYTES_OF, self._threads * self._page_bytes):
             pages = await self._in_threads([partial(self._pages_of, waiting) for waiting in group])
             for number, output in (output for of_unit in pages for output in of_unit):
                 await self._put_output(number, output)

@@ -12,7 +12,7 @@ import numpy as np
 
 from alance.errors import AlanceError
 from alance.file.open.recall import first_ranges, held, kept_by, noted, recalled
-from alance.format.column_metadata import Column
+from alance.format.column_metadata import FileColumn
 from alance.format.layouts import page_layout
 from alance.format.layouts.miniblock import MiniBlockState
 from alance.format.layouts.place import PagePlace
@@ -48,7 +48,7 @@ def keep_grown(container: Container, num_bytes: int, states: States) -> None:
     states.put(("file", container.path), container, container.num_bytes)
 
 
-class OpenColumn(Column):
+class OpenColumn(FileColumn):
     """A column of an open file, for the codecs.
 
     Args:

@@ -12,9 +12,9 @@ from alance.file.open.columns import OpenColumn
 from alance.file_version import FileVersion
 from alance.format.container import Container
 from alance.format.layouts.blob import BlobPage
-from alance.format.layouts.fullzip import ROWS, FullZipPage
+from alance.format.layouts.fullzip import ZIPPED_ROWS_BUFFER, FullZipPage
 from alance.format.layouts.miniblock import MiniBlockPage
-from alance.format.layouts.miniblock_chunks import CHUNKS
+from alance.format.layouts.miniblock_chunks import CHUNKS_BUFFER
 from alance.format.layouts.sparse import SparsePage
 from alance.format.plans import joined_spans
 from alance.format.v2_0.arrays import value_buffers
@@ -170,7 +170,7 @@ def _values_of(layout: PageLayout) -> int | None:
     if isinstance(layout, BlobPage):
         return _values_of(layout.inner)
     if isinstance(layout, MiniBlockPage):
-        return CHUNKS
+        return CHUNKS_BUFFER
     if isinstance(layout, SparsePage):
         return layout.data_buffer
-    return ROWS if isinstance(layout, FullZipPage) else None
+    return ZIPPED_ROWS_BUFFER if isinstance(layout, FullZipPage) else None

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from alance.format.column_metadata import Column, Page
+    from alance.format.column_metadata import FileColumn, Page
     from alance.format.container import Container
     from alance.format.field import Field
     from alance.format.plans import Plan
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 # Fields that the text of an encoding omits, because their values are bytes or wrappers.
 _SILENT: Final = frozenset({"buffer", "symbol_table", "value"})
-_KINDS: Final[dict[str, type[Message]]] = {
+_DESCRIBED_MESSAGES: Final[dict[str, type[Message]]] = {
     "lance.encodings21.PageLayout": encodings_v2_1_pb2.PageLayout,
     "lance.encodings23.PlanarLayout": encodings_v2_3_pb2.PlanarLayout,
     "lance.encodings.ArrayEncoding": encodings_v2_0_pb2.ArrayEncoding,
@@ -133,7 +133,7 @@ def _paths(schema: Schema) -> Iterator[tuple[str, Field]]:
         yield from below(root, "")
 
 
-def _column(container: Container, path: str, field: Field, record: Column) -> ColumnDescription:
+def _column(container: Container, path: str, field: Field, record: FileColumn) -> ColumnDescription:
     pages = tuple(_page(container, page) for page in record.pages)
     return ColumnDescription(path, field.arrow_type, pages, record.buffer_bytes)
 
@@ -149,7 +149,7 @@ def _texts(container: Container, content: bytes) -> tuple[str, str]:
     """Return the layout and encoding of a page as text; the layout of 2.0 pages is `array`."""
     try:
         message = Any.FromString(content)
-        kind = _KINDS.get(message.type_url.rpartition("/")[2])
+        kind = _DESCRIBED_MESSAGES.get(message.type_url.rpartition("/")[2])
         if kind is None:
             return message.type_url.rpartition(".")[2], ""
         inner = kind.FromString(message.value)

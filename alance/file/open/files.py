@@ -18,7 +18,7 @@ from alance.format.container import (
     tail_range,
 )
 from alance.format.plans import PLANS_A_TURN, TURN, cut, through, together
-from alance.format.v0_1.metadata import FOOTER as BATCH_FOOTER
+from alance.format.v0_1.metadata import V0_1_FOOTER as BATCH_FOOTER
 from alance.format.v0_1.metadata import is_batch_file, open_batch_file
 
 if TYPE_CHECKING:

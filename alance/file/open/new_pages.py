@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from alance.format.layouts.base import PageState
     from alance.format.plans import Plan
 
-_PATH, _CONTENT_START = map(attrgetter, ("path", "content_start"))
+_CONTAINER_PATH, _CONTENT_START = map(attrgetter, ("path", "content_start"))
 _OWNER, _IS_OWN = itemgetter(0), attrgetter("is_own")
-PADDING: Final = 64  # bytes; neighbouring pages of a file have no wider gaps
+PAGE_GAP_BYTES: Final = 64  # bytes; neighbouring pages of a file have no wider gaps
 MOST_BYTES: Final = 4 << 20  # longest range: a range from two requests is copied on the loop
-NOTHING: Final = memoryview(b"")  # constant pages have their value in the description
+CONSTANT_CONTENT: Final = memoryview(b"")  # constant pages have their value in the description
 
 
 class NewPages:
@@ -61,7 +61,7 @@ class NewPages:
         self.unknown = unknown
         if None in tables:
             self.unknown = [page for page in unknown if tables[page[0]] is not None]
-        paths = [*map(_PATH, containers)]
+        paths = [*map(_CONTAINER_PATH, containers)]
         self._containers: dict[str, Container] = dict(zip(paths, containers, strict=True))
         places = dict(zip(self._containers, range(len(self._containers)), strict=True))
         files = [*map(places.__getitem__, paths)]
@@ -89,7 +89,9 @@ class NewPages:
         """
         if self._near:
             pieces = self._pieces(far=False)
-            content = NOTHING if pieces is None else bytes_at_hand(pieces, self._containers)
+            content = (
+                CONSTANT_CONTENT if pieces is None else bytes_at_hand(pieces, self._containers)
+            )
             self._learn(content, far=False)
         self._singly = [at for at in self._singly if not self.hole(at).is_known(self._states)]
         return self._kernel.far + self._singly
@@ -127,7 +129,7 @@ class NewPages:
         """Return the bytes of far pages beside those that `learn` reads."""
         return [
             ByteRange(self._files[file].path, start, stop)
-            for file, start, stop in self._kernel.rest(numbers, PADDING, MOST_BYTES)
+            for file, start, stop in self._kernel.rest(numbers, PAGE_GAP_BYTES, MOST_BYTES)
         ]
 
     def _pieces(self, *, far: bool) -> Pieces | None:

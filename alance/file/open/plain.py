@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 # Maximum fields of a schema that files share; a field takes some kilobytes.
 SHARED_FIELDS: Final = 16
-SHARED_BYTES: Final = 4 << 10  # maximum bytes of its metadata
+SHARED_METADATA_BYTES: Final = 4 << 10  # maximum bytes of its metadata
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ def _schema_of(message: file_pb2.Schema) -> Schema:
     Files with equal small schemas share one object and its memos, because all index files of a kind
     have equal schemas.
     """
-    is_large = sum(map(len, message.metadata.values())) > SHARED_BYTES
+    is_large = sum(map(len, message.metadata.values())) > SHARED_METADATA_BYTES
     if is_large or len(message.fields) > SHARED_FIELDS:
         return Schema.from_protobuf(message.fields, message.metadata)
     return _shared_schema(message.SerializeToString(deterministic=True))

@@ -20,7 +20,7 @@ from alance.file_version import FileVersion
 from alance.format.layouts.place import fetch
 from alance.format.numbers import as_scalar, to_arrow
 from alance.format.plans import ByteRange, together
-from alance.format.statistics import Bounds, head_bytes, kind_of, parse_head, parse_zones
+from alance.format.statistics import ColumnBounds, head_bytes, kind_of, parse_head, parse_zones
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -33,7 +33,9 @@ if TYPE_CHECKING:
     from alance.format.v0_1.metadata import BatchContainer
     from alance.format.v0_1.statistics import BatchStatistics
 
-WHOLE_BYTES: Final = 256 << 10  # bytes; a statistics buffer up to this size is read in one request
+WHOLE_STATISTICS_BYTES: Final = (
+    256 << 10
+)  # bytes; a statistics buffer up to this size is read in one request
 HEAD_BYTES: Final = 64 << 10  # bytes to read first of a larger buffer, before the requested columns
 
 
@@ -47,7 +49,7 @@ class ColumnZones(Protocol):
     @property
     def edges(self) -> Int64s: ...
 
-    def bounds(self, arrow: pa.DataType) -> Bounds | None:
+    def bounds(self, arrow: pa.DataType) -> ColumnBounds | None:
         """Return the bounds of each zone; None if the stored bounds have another type."""
 
     def whole(self, arrow: pa.DataType) -> tuple[Statistics, int] | None:
@@ -71,7 +73,7 @@ class FileStatistics:
     head: Statistics | None
     start: int = 0
     blocks: dict[int, bytes] = field(default_factory=dict)
-    _zones: dict[tuple[int, pa.DataType], Bounds] = field(default_factory=dict)
+    _zones: dict[tuple[int, pa.DataType], ColumnBounds] = field(default_factory=dict)
 
     @property
     def num_bytes(self) -> int:
@@ -79,7 +81,7 @@ class FileStatistics:
         head = 0 if self.head is None else self.head.num_bytes
         return 100 + head + sum(100 + 8 * len(block) for block in self.blocks.values())
 
-    def zones(self, column: int, arrow: pa.DataType) -> Bounds:
+    def zones(self, column: int, arrow: pa.DataType) -> ColumnBounds:
         """Return the bounds of a column's zones. CPU work in the first call; then cached.
 
         The column's block must have been read, and its kind must fit the type.
@@ -109,7 +111,7 @@ class StoredZones:
         starts = np.arange(0, self.head.num_rows, self.head.zone_rows)
         return np.append(starts, self.head.num_rows)
 
-    def bounds(self, arrow: pa.DataType) -> Bounds | None:
+    def bounds(self, arrow: pa.DataType) -> ColumnBounds | None:
         is_known = kind_of(arrow) == self.head.kind(self.column)
         return self.statistics.zones(self.column, arrow) if is_known else None
 
@@ -139,7 +141,7 @@ class BatchZones:
         assert self.statistics is not None
         return self.statistics.first_rows
 
-    def bounds(self, arrow: pa.DataType) -> Bounds | None:
+    def bounds(self, arrow: pa.DataType) -> ColumnBounds | None:
         batches = self.statistics
         if batches is None or batches.least.type != arrow or batches.most.type != arrow:
             return None
@@ -148,7 +150,7 @@ class BatchZones:
         low, high = batches.least, batches.most
         if pa.types.is_primitive(arrow) or pa.types.is_decimal(arrow):
             low, high = _with_zeros(low, high, to_arrow(batches.null_counts > 0))
-        return Bounds(maybe, maybe, nans, low, high)
+        return ColumnBounds(maybe, maybe, nans, low, high)
 
     def whole(self, arrow: pa.DataType) -> None:
         """Return None: 0.1 files have no bounds of all rows."""
@@ -245,7 +247,7 @@ def _opened(container: Container, columns: Sequence[int]) -> Plan[FileStatistics
     if number < 1 or container.version <= FileVersion.V2_0:
         return FileStatistics(where, None)
     start, stop = (int(edge) for edge in container.buffers[number])
-    first = stop if stop - start <= WHOLE_BYTES else start + HEAD_BYTES
+    first = stop if stop - start <= WHOLE_STATISTICS_BYTES else start + HEAD_BYTES
     (content,) = yield from _read(container, [(start, first)])
     size = head_bytes(where, content)
     if size is None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from alance._kernels import RowPlan
     from alance.format.field import Field
 
-LEAF, LIST, LARGE_LIST = 0, -1, -2  # node numbers in the kernel
+LEAF_NODE, LIST_NODE, LARGE_LIST_NODE = 0, -1, -2  # node numbers in the kernel
 # Bytes; larger fixed-size lists are in full-zip pages, and become views instead of copies.
 VIEWED_BYTES: Final = 256
 _Shape: TypeAlias = (
@@ -32,7 +32,8 @@ class FieldForm(NamedTuple):
     """Form of a field whose array the kernel builds.
 
     Attributes:
-        tree: nodes of the field, depth-first: `LEAF`, `LIST`, `LARGE_LIST`, or the number of
+        tree: nodes of the field, depth-first: `LEAF_NODE`, `LIST_NODE`, `LARGE_LIST_NODE`, or the
+            number of
             members of a struct.
         leaves: numbers of the field's leaves in the fragment.
         values: form of each leaf.
@@ -171,7 +172,9 @@ def _shape(field: Field) -> _Shape:
     """
     if owns_column(field):  # a shortcut, because nearly all fields of wide tables own a column
         form = leaf_form(field)
-        return _UNKNOWN if form.width == NO_FORM else ((LEAF,), (field.id,), (form,), form.arrow)
+        return (
+            _UNKNOWN if form.width == NO_FORM else ((LEAF_NODE,), (field.id,), (form,), form.arrow)
+        )
     nodes = [*_nodes(field)]
     tree = tuple([node for node, _ in nodes if node is not None])
     leaves = [leaf for _, leaf in nodes if leaf is not None]
@@ -187,13 +190,13 @@ def _nodes(field: Field, depth: int = 1) -> Iterator[tuple[int | None, Field | N
     if depth > MOST_LAYERS:
         yield None, None
     elif owns_column(field):
-        yield LEAF, field
+        yield LEAF_NODE, field
         return  # members of a packed struct are not nodes
     elif pa.types.is_struct(arrow):
         yield len(field.children), None
     elif pa.types.is_list(arrow) or pa.types.is_map(arrow):
-        yield LIST, None
+        yield LIST_NODE, None
     else:
-        yield (LARGE_LIST if pa.types.is_large_list(arrow) else None), None
+        yield (LARGE_LIST_NODE if pa.types.is_large_list(arrow) else None), None
     for child in field.children:
         yield from _nodes(child, depth + 1)

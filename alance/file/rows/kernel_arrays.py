@@ -59,9 +59,9 @@ class LeafForm(NamedTuple):
 
 
 NO_FORM: Final = -1  # the kernel cannot build an array of such values
-UNKNOWN: Final = LeafForm(NO_FORM)
+UNKNOWN_FORM: Final = LeafForm(NO_FORM)
 JSONB: Final = LeafForm(-8, arrow=pa.large_binary())
-NULLS: Final = LeafForm(1, arrow=pa.int8())
+NULL_LEAF_FORM: Final = LeafForm(1, arrow=pa.int8())
 NO_FIELDS: Final = LeafForm(1, shape=(0,))
 
 
@@ -93,7 +93,7 @@ def _form_of_type(logical_type: str) -> LeafForm:
     if logical_type == "struct":
         return NO_FIELDS  # a struct with fields owns no column
     if is_nested(logical_type):
-        return UNKNOWN
+        return UNKNOWN_FORM
     return JSONB if logical_type == "json" else _form(leaf_type(logical_type))
 
 
@@ -105,19 +105,19 @@ def _form(storage: pa.DataType) -> LeafForm:
     if pa.types.is_dictionary(storage):
         values, indices = _form(storage_type(storage.value_type)), storage.index_type
         if values.width == NO_FORM or values.shape:
-            return UNKNOWN
+            return UNKNOWN_FORM
         size = indices.bit_width // 8
         return values._replace(shape=(-size if pa.types.is_signed_integer(indices) else size,))
     if pa.types.is_null(storage):
-        return NULLS
+        return NULL_LEAF_FORM
     if pa.types.is_nested(storage):
-        return UNKNOWN
+        return UNKNOWN_FORM
     if pa.types.is_boolean(storage):
         return LeafForm(0)
     try:
         return LeafForm(int(storage.bit_width // 8))
     except ValueError:
-        return UNKNOWN
+        return UNKNOWN_FORM
 
 
 def _form_of_lists(storage: pa.DataType) -> LeafForm:
@@ -129,20 +129,20 @@ def _form_of_lists(storage: pa.DataType) -> LeafForm:
     try:
         item_bits = int(storage.bit_width)
     except ValueError:
-        return UNKNOWN
+        return UNKNOWN_FORM
     bits = prod(lengths) * item_bits
     if bits < 2 or len(lengths) > MOST_LENGTHS or bits > MAX_BITS_PER_VALUE:
-        return UNKNOWN  # the kernel cannot distinguish a list of one bit from a bit
+        return UNKNOWN_FORM  # the kernel cannot distinguish a list of one bit from a bit
     return LeafForm(-(-bits // 8), shape=(item_bits, *lengths))
 
 
 def _form_of_packed(arrow: pa.DataType) -> LeafForm:
     """Return the form of packed structs."""
     if not pa.types.is_struct(arrow):
-        return UNKNOWN
+        return UNKNOWN_FORM
     forms = [_form(storage_type(member.type)) for member in arrow]
     if any(form.width in (0, NO_FORM) or form.shape or form.arrow is not None for form in forms):
-        return UNKNOWN
+        return UNKNOWN_FORM
     widths = [form.width for form in forms]
     shape = chain.from_iterable((form.width, int(form.is_text)) for form in forms)
     return LeafForm(sum(widths) if min(widths) > 0 else -8, shape=(0, *shape))

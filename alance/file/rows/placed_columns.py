@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from alance import _kernels
 from alance.errors import AlanceError, BatchTooLargeError
+from alance.file.open.new_pages import CONSTANT_CONTENT
 from alance.format.layouts.place import PagePlace
 from alance.format.plans import Pieces
 
@@ -23,9 +24,6 @@ if TYPE_CHECKING:
     from alance.format.schema import Schema
 
 GOES_ON: Final = 1  # result of the kernel: other shares are not decoded yet
-
-
-NOTHING: Final = memoryview(b"")  # content of constant pages, which have no bytes
 
 
 class PlacedRows:
@@ -49,7 +47,7 @@ class PlacedRows:
         self.plan = plan
         self.paths = paths
         has_bytes = plan.num_bytes(0, plan.num_groups)
-        self.content: memoryview | None = None if has_bytes else NOTHING
+        self.content: memoryview | None = None if has_bytes else CONSTANT_CONTENT
         self.files = files
         self._pieces: Pieces | None = None
 
@@ -136,7 +134,7 @@ class PlacedColumns(NamedTuple):
         placed, sizes = self.placed, self.placed.plan.column_bytes
         if not (placed.is_read or any(sizes[column] for column in columns)):
             placed = PlacedRows(placed.plan, placed.paths)  # because all pages are constant
-            placed.content = NOTHING
+            placed.content = CONSTANT_CONTENT
         return PlacedColumns(placed, self.fields.only(keep), columns)
 
     def decode(self, read: Reader, schema: Schema, order: Int64s | None = None) -> pa.RecordBatch:

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from alance.format.plans import Plan
 
 PLACED_AT_ONCE: Final = 1 << 17  # rows times columns that a call places: 1 to 4 milliseconds
-_CONTAINERS, _PATH, _TABLES = map(attrgetter, ("containers", "path", "tables"))
-_PLACED, _WHOLE, _KINDS = map(attrgetter, ("placed", "whole", "kinds"))
+_CONTAINERS, _PATH_OF, _TABLES_OF = map(attrgetter, ("containers", "path", "tables"))
+_PLACED_OF, _WHOLE_OF, _KINDS_OF = map(attrgetter, ("placed", "whole", "kinds"))
 NO_LEAVES: Final[frozenset[int]] = frozenset()
 # Above this number of guesses, wasted bytes cost more than a round of 30 ms.
 GUESSED_PLACES: Final = 64
@@ -108,7 +108,7 @@ class _RowRequest(NamedTuple):
         """Number of runs of consecutive rows."""
         return 1 + int(np.count_nonzero(np.diff(self.rows) != 1))
 
-    def runs(self, apart: Mapping[int, set[int]]) -> list[_Run]:
+    def runs(self, apart: Mapping[int, set[int]]) -> list[_FragmentRun]:
         """Group consecutive fragments that the same plans can read.
 
         The fragments of a run have tables for the same leaves, have the same leaves in files that
@@ -119,7 +119,7 @@ class _RowRequest(NamedTuple):
         """
         numbers, runs, first = range(len(self.fragments)), [], 0
         ways = zip(
-            *[map(way, self.fragments) for way in (_PLACED, _WHOLE, _KINDS)],
+            *[map(way, self.fragments) for way in (_PLACED_OF, _WHOLE_OF, _KINDS_OF)],
             map(apart.get, numbers),
             strict=True,
         )
@@ -129,12 +129,12 @@ class _RowRequest(NamedTuple):
             rows = self.rows[begin : self.ends[last - 1]]
             ends = [end - begin for end in self.ends[first:last]] if first else self.ends[:last]
             left_out = apart.get(first, NO_LEAVES)
-            runs.append(_Run(self.fragments[first:last], first, rows, ends, left_out))
+            runs.append(_FragmentRun(self.fragments[first:last], first, rows, ends, left_out))
             first = last
         return runs
 
 
-class _Run(NamedTuple):
+class _FragmentRun(NamedTuple):
     """Rows of consecutive fragments that are placed together.
 
     Attributes:
@@ -181,7 +181,7 @@ class _Batch(NamedTuple):
         is_whole: True if the fields' files are completely in memory.
     """
 
-    run: _Run
+    run: _FragmentRun
     fields: FieldForms
     is_whole: bool
 
@@ -189,7 +189,7 @@ class _Batch(NamedTuple):
         """Place the rows. The plan's `unknown` has the pages of unknown state."""
         run, leaves = self.run, self.fields.leaves
         try:
-            return _kernels.plan_rows([*map(_TABLES, run.fragments)], leaves, run.rows, run.ends)
+            return _kernels.plan_rows([*map(_TABLES_OF, run.fragments)], leaves, run.rows, run.ends)
         except ValueError as error:
             path = run.fragments[0].containers[leaves[0]].path
             raise CorruptFileError(f"{path}: {error}") from error
@@ -198,7 +198,7 @@ class _Batch(NamedTuple):
         """Return the placed rows, with their bytes if the files are completely in memory."""
         by_leaf = [*zip(*map(_CONTAINERS, self.run.fragments), strict=True)]
         containers = [*chain.from_iterable(map(by_leaf.__getitem__, self.fields.leaves))]
-        placed = PlacedRows(plan, [*map(_PATH, containers)])
+        placed = PlacedRows(plan, [*map(_PATH_OF, containers)])
         if self.is_whole and not placed.is_read:
             by_path = {container.path: container for container in containers}
             placed.content = bytes_at_hand(placed.pieces, by_path)
@@ -210,7 +210,7 @@ def _rows_of(request: _RowRequest, states: States, guess: bool) -> Plan[list[Fou
     is_guessed = guess and len(request.fragments[0].containers) * request.num_runs <= GUESSED_PLACES
     while True:
         runs = request.runs(apart)
-        batches = [*chain.from_iterable(map(_Run.batches, runs))]
+        batches = [*chain.from_iterable(map(_FragmentRun.batches, runs))]
         plans: list[_kernels.RowPlan] = []
         for batch in batches:
             if plans:
@@ -278,7 +278,7 @@ def _drop_unfit(batches: Sequence[_Batch], plans: Sequence[_kernels.RowPlan]) ->
 
 
 def _read_leaves(
-    run: _Run, numbers: Sequence[int], states: States, guess: bool
+    run: _FragmentRun, numbers: Sequence[int], states: States, guess: bool
 ) -> Plan[dict[int, Found]]:
     """Plan the rows of leaves that the kernel cannot decode, by field id."""
     ids = run.fragments[0].own.ids

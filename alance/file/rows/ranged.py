@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from alance import _kernels
 from alance.errors import CorruptFileError
-from alance.file.open.new_pages import MOST_BYTES, PADDING, NewPages
+from alance.file.open.new_pages import MOST_BYTES, PAGE_GAP_BYTES, NewPages
 from alance.file.rows.placed_columns import PlacedColumns, PlacedRows
 from alance.format.plans import ByteRange, Pieces, joined_spans, together
 
@@ -65,7 +65,7 @@ class PageBytes:
         """
         numbers = dict(zip(self._files, range(len(self._files)), strict=True))
         files = [*map(numbers.__getitem__, paths)]
-        ends, starts, stops = plan.missing([*self._files.values()], files, PADDING)
+        ends, starts, stops = plan.missing([*self._files.values()], files, PAGE_GAP_BYTES)
         by_path = [
             (container.path, starts[first:end], stops[first:end])
             for container, (first, end) in zip(self._containers, pairwise([0, *ends]), strict=True)

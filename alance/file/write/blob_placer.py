@@ -18,7 +18,7 @@ from alance.format.encode.blobs import (
     DEDICATED,
     EXTERNAL,
     INLINE,
-    PACKED,
+    PACKED_KIND,
     BlobLimits,
     BlobRows,
     describe_blobs,
@@ -183,7 +183,7 @@ class BlobPlacer:
             described.positions[rows.external] = rows.positions
             described.sizes[rows.external] = rows.sizes
             described.blob_ids[rows.external] = rows.base_ids
-        for row in np.flatnonzero((kinds == PACKED) | (kinds == DEDICATED)).tolist():
+        for row in np.flatnonzero((kinds == PACKED_KIND) | (kinds == DEDICATED)).tolist():
             content = rows.payloads.data[int(offsets[row]) : int(offsets[row + 1])]
             if kinds[row] == DEDICATED:
                 described.blob_ids[row] = self._new_id()

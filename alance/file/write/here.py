@@ -30,7 +30,7 @@ class Here(DecodePool):
         """Do nothing, because there is no event loop."""
 
 
-class Pieces(Upload):
+class BufferUpload(Upload):
     """Upload that collects the bytes in memory."""
 
     def __init__(self, where: str = "memory") -> None:

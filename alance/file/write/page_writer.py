@@ -16,9 +16,9 @@ from alance.base.deferred import Deferred
 from alance.base.records import dataclass
 from alance.errors import InvalidInputError
 from alance.file.write.blob_placer import BlobPlacer
-from alance.file.write.here import Here, Pieces, without_waiting
+from alance.file.write.here import BufferUpload, Here, without_waiting
 from alance.file.write.small_batches import SmallBatches, whole_bytes
-from alance.file.write.waiting import NUM_BYTES, WaitingColumn, largest, owned
+from alance.file.write.waiting import NUM_BYTES_OF, WaitingColumn, largest, owned
 from alance.file.write.writer import DataFileWriter, WrittenFile, check_version
 from alance.file_version import FileVersion
 from alance.format.blocks import VariableWidth
@@ -47,7 +47,7 @@ else:
     v2_0_writer = Deferred("alance.file.older.v2_0_writer")
 
 # Encoded bytes after which free memory is released, which takes 0.3 ms; encoding them takes 5 ms.
-RELEASED_BYTES: Final = 1 << 20
+RELEASED_PAGE_BYTES: Final = 1 << 20
 KEPT_BYTES: Final = 16 << 20  # bytes of free memory to retain, because encoding reuses blocks
 # Maximum columns of a file that the event loop encodes, at 5 microseconds each.
 QUICK_COLUMNS: Final = 64
@@ -176,7 +176,7 @@ class PageWriter(DataFileWriter):
     def _encode(self, columns: Sequence[WaitingColumn]) -> list[_Flushed]:
         num_bytes = sum(column.num_bytes for column in columns)
         flushed = self._encoded(columns)
-        if num_bytes >= RELEASED_BYTES:
+        if num_bytes >= RELEASED_PAGE_BYTES:
             # Pages of varying sizes reuse little memory, and Arrow's allocator retains memory per
             # thread.
             _kernels.trim_memory(KEPT_BYTES)
@@ -200,9 +200,9 @@ class PageWriter(DataFileWriter):
     async def _flush(self, columns: Sequence[WaitingColumn]) -> None:
         """Write the waiting rows of columns, about a page per thread at a time."""
         waiting = [column for column in columns if column.parts]
-        for group in grouped(waiting, NUM_BYTES, self._threads * self._page_bytes):
-            share = -(-sum(map(NUM_BYTES, group)) // self._threads)
-            shares = grouped(group, NUM_BYTES, share)
+        for group in grouped(waiting, NUM_BYTES_OF, self._threads * self._page_bytes):
+            share = -(-sum(map(NUM_BYTES_OF, group)) // self._threads)
+            shares = grouped(group, NUM_BYTES_OF, share)
             flushed = await self._in_threads([partial(self._encode, share) for share in shares])
             await self._put([part for share in flushed for part in share])
 
@@ -275,7 +275,7 @@ def encode_file(
         InvalidInputError: the format cannot hold a value.
         UnsupportedError: files of the version cannot hold a type.
     """
-    upload = Pieces()
+    upload = BufferUpload()
     writer = writer_of(version)(upload, schema, version, Here(), threads=1, statistics=statistics)
     without_waiting(writer.write(batch))
     written = without_waiting(writer.seal())

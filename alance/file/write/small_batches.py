@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 
 ENOUGH_ROWS: Final = 8 << 10
 ENOUGH_BYTES: Final = 1 << 20  # bytes; copying them takes a third of a millisecond
-COLUMN_BYTES: Final = 64 << 10  # bytes of about ENOUGH_ROWS numbers
+SMALL_COLUMN_BYTES: Final = 64 << 10  # bytes of about ENOUGH_ROWS numbers
 # Bytes of the largest file that is encoded at once in memory, which takes a thread 30 ms.
-WHOLE_BYTES: Final = 32 << 20
+WHOLE_SMALL_FILE_BYTES: Final = 32 << 20
 # Bytes; if a batch holds less, memory that it shares with others does not matter.
 OWN_BYTES: Final = 64 << 10
 
 
 def whole_bytes(num_columns: int) -> int:
     """Return the maximum size, in bytes, of a file of plain columns that is encoded at once."""
-    return max(ENOUGH_BYTES, min(num_columns * COLUMN_BYTES, WHOLE_BYTES))
+    return max(ENOUGH_BYTES, min(num_columns * SMALL_COLUMN_BYTES, WHOLE_SMALL_FILE_BYTES))
 
 
 class BatchSizes:

@@ -65,7 +65,7 @@ class Waiting(Protocol):
 
 
 W = TypeVar("W", bound=Waiting)
-NUM_BYTES: Final = attrgetter("num_bytes")
+NUM_BYTES_OF: Final = attrgetter("num_bytes")
 
 
 def largest(waiting: Sequence[W], buffer_bytes: int | None) -> list[W]:

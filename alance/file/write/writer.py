@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from alance.base.records import dataclass
 from alance.errors import InvalidInputError
 from alance.file.budgets import PAGE_BYTES
-from alance.file.write.here import Here, Pieces, without_waiting
+from alance.file.write.here import BufferUpload, Here, without_waiting
 from alance.file.write.small_batches import SmallBatches, merged
 from alance.file.write.waiting import steps
 from alance.file_version import FileVersion
@@ -233,7 +233,7 @@ class DataFileWriter(ABC):
         file = self._file_at_once(batches)
         if file is None:
             self._pool, self._threads = Here(), 1
-            self._sink = pieces = Pieces(self._upload.where)
+            self._sink = pieces = BufferUpload(self._upload.where)
             without_waiting(self._write_merged(batches))
             written = without_waiting(self._seal())
             file = pieces.content(), written

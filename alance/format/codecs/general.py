@@ -58,6 +58,9 @@ class Scheme(IntEnum):
             raise UnsupportedError(f"compression scheme {message.scheme}") from None
 
 
+SCHEMES: Final = {"lz4": Scheme.LZ4, "zstd": Scheme.ZSTD}
+
+
 def compress(scheme: Scheme, level: int | None, data: Bytes, sizes: Int64s) -> tuple[Bytes, Int64s]:
     """Compress each piece of `data` to a unit.
 

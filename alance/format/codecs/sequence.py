@@ -50,9 +50,9 @@ if TYPE_CHECKING:
     from alance.format.codecs.base import BlockCodec
     from alance.format.proto import encodings_v2_1_pb2 as pb
 
-MAX_ITEMS: Final = 4096  # maximum distinct numbers of a dictionary
+MAX_DICTIONARY_NUMBERS: Final = 4096  # maximum distinct numbers of a dictionary
 MAX_NUMBER: Final = (1 << 63) - 1  # maximum of 64-bit numbers; no position in a file is larger
-STORED: Final = frozenset(["flat", "inline_bitpacking", "out_of_line_bitpacking", "general"])
+STORED_CODECS: Final = frozenset(["flat", "inline_bitpacking", "out_of_line_bitpacking", "general"])
 
 
 class SequenceCodec(Protocol):
@@ -189,8 +189,8 @@ def checked_bits(bits: int) -> int:
     return bits
 
 
-NUMBERS: Final = STORED | {"constant", "range"}
-IN_DELTA: Final = NUMBERS - {"general"}
+NUMBER_CODECS: Final = STORED_CODECS | {"constant", "range"}
+IN_DELTA: Final = NUMBER_CODECS - {"general"}
 IN_RUNS: Final = frozenset(["flat", "out_of_line_bitpacking", "constant", "range"])
 
 
@@ -208,10 +208,10 @@ def sequence_codec(encoding: pb.CompressiveEncoding, *, bits: int = 64) -> Seque
         case "delta":
             return Delta.from_proto(encoding.delta)
         case "rle":
-            return Runs.from_proto(encoding.rle, bits)
+            return NumberRuns.from_proto(encoding.rle, bits)
         case "dictionary":
             return Distinct.from_proto(encoding.dictionary, bits)
-    return arithmetic_or_stored(encoding, NUMBERS, "a sequence", bits=bits)
+    return arithmetic_or_stored(encoding, NUMBER_CODECS, "a sequence", bits=bits)
 
 
 class Delta(NamedTuple):
@@ -246,7 +246,7 @@ class Delta(NamedTuple):
         return numbers
 
 
-class Runs(NamedTuple):
+class NumberRuns(NamedTuple):
     """Run-length codec for a sequence."""
 
     bits: int
@@ -254,7 +254,7 @@ class Runs(NamedTuple):
     lengths: Arithmetic | Stored
 
     @classmethod
-    def from_proto(cls, message: pb.Rle, bits: int) -> Runs:
+    def from_proto(cls, message: pb.Rle, bits: int) -> NumberRuns:
         values = arithmetic_or_stored(message.values, IN_RUNS, "runs", bits=bits)
         lengths = arithmetic_or_stored(message.run_lengths, IN_RUNS, "lengths of runs", bits=32)
         if lengths.bits != 32:
@@ -306,9 +306,10 @@ class Distinct(NamedTuple):
         items = arithmetic_or_stored(message.items, IN_RUNS, "distinct numbers", bits=bits)
         if indices.bits != 32:
             raise UnsupportedError(f"indices of {indices.bits} bits, expected 32")
-        if not 1 <= message.num_dictionary_items <= MAX_ITEMS:
+        if not 1 <= message.num_dictionary_items <= MAX_DICTIONARY_NUMBERS:
             raise CorruptFileError(
-                f"sequence: {message.num_dictionary_items} distinct numbers, at most {MAX_ITEMS}"
+                f"sequence: {message.num_dictionary_items} distinct numbers, "
+                f"at most {MAX_DICTIONARY_NUMBERS}"
             )
         return cls(items.bits, indices, items, message.num_dictionary_items)
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from alance.format.proto import encodings_v2_1_pb2 as pb
 
 TABLE_BYTES: Final = 2312  # bytes of a table: header, 256 symbols, 256 lengths
-MAGIC: Final = bytes.fromhex("54535346")
+FSST_MAGIC: Final = bytes.fromhex("54535346")
 HEADER_BYTES: Final = 8
 MAX_SYMBOL_BYTES: Final = 8
 
@@ -174,7 +174,7 @@ class SymbolTable(NamedTuple):
         """
         if len(table) != TABLE_BYTES:
             raise CorruptFileError(f"fsst: a table of {len(table)} bytes, expected {TABLE_BYTES}")
-        if table[4:HEADER_BYTES] != MAGIC:
+        if table[4:HEADER_BYTES] != FSST_MAGIC:
             raise CorruptFileError(f"fsst: a table with magic {table[4:HEADER_BYTES].hex()}")
         if not table[3] & 1:
             return None

@@ -39,7 +39,11 @@ if TYPE_CHECKING:
     from alance.format.encode.levels import Path
     from alance.format.field import Field
 
-LISTS: Final = ("list", "large_list", "map")  # prefixes of the logical types of lists and maps
+LIST_PREFIXES: Final = (
+    "list",
+    "large_list",
+    "map",
+)  # prefixes of the logical types of lists and maps
 
 
 def leaf_values(field: Field, array: pa.Array) -> dict[int, PageValues]:
@@ -193,7 +197,8 @@ def _equal_lists(
 def _has_lists(field: Field) -> bool:
     """True if a descendant of a field is a list or map."""
     return any(
-        not owns_column(child) and (child.logical_type.startswith(LISTS) or _has_lists(child))
+        not owns_column(child)
+        and (child.logical_type.startswith(LIST_PREFIXES) or _has_lists(child))
         for child in field.children
     )
 

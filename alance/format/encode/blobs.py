@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     Numbers = npt.NDArray[np.integer[Any]]
 
 INLINE: Final = 0
-PACKED: Final = 1
+PACKED_KIND: Final = 1
 DEDICATED: Final = 2
 EXTERNAL: Final = 3
 MANAGED: Final = 4  # part of a managed object in the table's folder, by its path there
@@ -202,7 +202,7 @@ class BlobLimits:
 
     def kinds(self, sizes: Int64s) -> Bytes:
         """Return the kind of storage for payloads of these sizes; shape (n,)."""
-        kinds = np.where(sizes > self.inline, PACKED, INLINE)
+        kinds = np.where(sizes > self.inline, PACKED_KIND, INLINE)
         return np.where(sizes > self.dedicated, DEDICATED, kinds).astype(np.uint8)
 
 

@@ -21,7 +21,7 @@ from google.protobuf.any_pb2 import Any
 from alance import _kernels
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.file_version import FileVersion
-from alance.format.column_metadata import COLUMN_ENCODING
+from alance.format.column_metadata import COLUMN_ENCODING, FILE_BUFFER_ALIGNMENT
 from alance.format.encode.planar import planar_layout
 from alance.format.field import BLOB, BLOB_V2_TYPE
 from alance.format.layouts import PAGE_LAYOUT
@@ -39,9 +39,8 @@ if TYPE_CHECKING:
     from alance.format.field import Field
     from alance.format.schema import Schema
 
-ALIGNMENT: Final = 64  # bytes; readers of 2.1 and later require it for every buffer
 FILLER: Final = 0x48
-PADDING: Final = np.full(ALIGNMENT, FILLER, np.uint8)
+FILLER_BUFFER: Final = np.full(FILE_BUFFER_ALIGNMENT, FILLER, np.uint8)
 FOOTER_NUMBERS: Final = {
     FileVersion.V2_0: (0, 3),
     FileVersion.V2_1: (2, 1),
@@ -132,7 +131,7 @@ class FileBuilder:
             File positions (0 for empty payloads), shape (n,); and the bytes to append.
         """
         sizes = np.diff(values.offsets).astype(np.int64)
-        places = -(-sizes // ALIGNMENT) * ALIGNMENT
+        places = -(-sizes // FILE_BUFFER_ALIGNMENT) * FILE_BUFFER_ALIGNMENT
         starts = np.cumsum(places) - places
         total = int(places.sum())
         if total == 0:
@@ -168,8 +167,8 @@ class FileBuilder:
 
 def padded(content: Bytes) -> list[Bytes]:
     """Return a buffer, padded to the alignment; nothing for an empty buffer."""
-    padding = -len(content) % ALIGNMENT
-    return [chunk for chunk in (content, PADDING[:padding]) if len(chunk)]
+    padding = -len(content) % FILE_BUFFER_ALIGNMENT
+    return [chunk for chunk in (content, FILLER_BUFFER[:padding]) if len(chunk)]
 
 
 def with_small_ones_joined(chunks: Iterable[Bytes]) -> list[Bytes]:

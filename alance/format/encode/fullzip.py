@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from alance.format.layouts.base import PageValues
 
 NO_STARTS: Final = np.zeros(0, np.int64)
-MAX_ITEMS: Final = 0xFFFFFFFF  # a page stores its number of entries in 32 bits
+MAX_ZIPPED_ENTRIES: Final = 0xFFFFFFFF  # a page stores its number of entries in 32 bits
 
 
 def full_zip_page(values: PageValues, hints: Hints) -> EncodedPage:
@@ -42,7 +42,7 @@ def full_zip_page(values: PageValues, hints: Hints) -> EncodedPage:
     encoding, encoded = per_value(block, hints)
     levels = [levels for levels in (values.rep, values.definition) if levels is not None]
     num_entries = max(map(len, levels), default=0) or block.num_values
-    if num_entries > MAX_ITEMS:
+    if num_entries > MAX_ZIPPED_ENTRIES:
         raise UnsupportedError(f"full-zip: {num_entries} entries in a page")
     max_rep = max_repetition(values.layers)
     layout = pb.FullZipLayout(

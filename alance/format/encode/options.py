@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final
 
 from alance.base.records import dataclass
 from alance.errors import InvalidInputError
-from alance.format.codecs.general import Scheme
+from alance.format.codecs.general import SCHEMES, Scheme
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,9 +31,8 @@ if TYPE_CHECKING:
 
 PREFIX: Final = "lance-encoding:"
 COMPRESSIONS: Final = ("lz4", "zstd", "fsst", "none")
-SCHEMES: Final = {"lz4": Scheme.LZ4, "zstd": Scheme.ZSTD}
 # Known words by key. pylance accepts other words, too, at least in some files or pages.
-WORDS: Final[Mapping[str, tuple[str, ...]]] = {
+WORD_OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "bss": ("off", "on", "auto"),
     "dict-values-compression": ("lz4", "zstd", "none"),
 }
@@ -67,7 +66,9 @@ class FieldOptions:
     @lru_cache(maxsize=256)
     def _of(cls, items: tuple[tuple[str, str], ...]) -> FieldOptions:
         keys = dict(items)
-        numbers = {key: limits.read(keys[key]) for key, limits in NUMBERS.items() if key in keys}
+        numbers = {
+            key: limits.read(keys[key]) for key, limits in NUMBER_OPTIONS.items() if key in keys
+        }
         ratio = numbers.get("dict-size-ratio")
         return cls(
             compression=_choice(keys, "compression", COMPRESSIONS),
@@ -89,12 +90,12 @@ class FieldOptions:
         warnings: list[str] = []
         if not keys:
             return warnings
-        for key, words in WORDS.items():
+        for key, words in WORD_OPTIONS.items():
             if key in keys and _word(keys, key) is None:
                 warnings.append(
                     f"{PREFIX}{key} = {keys[key]!r}: expected {' or '.join(words)}; left out"
                 )
-        for key, limits in NUMBERS.items():
+        for key, limits in NUMBER_OPTIONS.items():
             text = keys.get(key)
             if text is None or limits.has(text) or not limits.is_loose(text):
                 continue
@@ -117,14 +118,14 @@ class FieldOptions:
 
 
 # Number of each compression in the kernel.
-CODES: Final = {None: 0, "none": 1, "fsst": 2, "lz4": 3, "zstd": 4}
+COMPRESSION_CODES: Final = {None: 0, "none": 1, "fsst": 2, "lz4": 3, "zstd": 4}
 SPLITS: Final = {"off": 0, "on": 1, "auto": 2}
 
 
 @lru_cache(maxsize=256)
 def _numbers(options: FieldOptions) -> tuple[int | float | None, ...]:
     return (
-        CODES[options.compression],
+        COMPRESSION_CODES[options.compression],
         options.level,
         options.rle_threshold,
         SPLITS[options.split],
@@ -132,7 +133,7 @@ def _numbers(options: FieldOptions) -> tuple[int | float | None, ...]:
         options.dict_divisor,
         options.dict_size_ratio,
         options.dict_max_bytes,
-        CODES[options.dict_values],
+        COMPRESSION_CODES[options.dict_values],
         options.dict_values_level,
     )
 
@@ -150,7 +151,7 @@ def _choice(keys: Mapping[str, str], key: str, allowed: tuple[str, ...]) -> str 
 
 def _word(keys: Mapping[str, str], key: str) -> str | None:
     text = keys.get(key, "").lower()
-    return text if text in WORDS[key] else None
+    return text if text in WORD_OPTIONS[key] else None
 
 
 def _keys(metadata: Mapping[str, str]) -> dict[str, str]:
@@ -211,7 +212,7 @@ class PageLimits:
 
 
 LEVEL: Final = (int, -(1 << 17), 22)
-NUMBERS: Final = {
+NUMBER_OPTIONS: Final = {
     limits.key: limits
     for limits in (
         PageLimits(*LEVEL, "compression-level"),

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from alance.format.layouts.base import PageValues
 
 STRUCTURE: Final = "lance-encoding:structural-encoding"
-MINI_BLOCK, FULL_ZIP, SPARSE = "miniblock", "fullzip", "sparse"
+MINI_BLOCK_LAYOUT, FULL_ZIP_LAYOUT, SPARSE_LAYOUT = "miniblock", "fullzip", "sparse"
 
 
 def hints_of(root: Field, leaf: Field, version: FileVersion) -> Hints:
@@ -127,7 +127,7 @@ class _NewLeaf:
         self._field, self._values, self._hints = field, values, hints
         self.name = field.name
         self._layout, self._is_sparse = _asked_layout(field, values, hints)
-        zip_bits = {None: WIDE_BITS, MINI_BLOCK: ANY, FULL_ZIP: 0}[self._layout]
+        zip_bits = {None: WIDE_BITS, MINI_BLOCK_LAYOUT: ANY, FULL_ZIP_LAYOUT: 0}[self._layout]
         self.input = page_input(values, hints, is_sparse=self._is_sparse, zip_bits=zip_bits)
 
     def pages(self, result: _kernels.PageResult) -> list[EncodedPage]:
@@ -193,9 +193,9 @@ def _asked_layout(field: Field, values: PageValues, hints: Hints) -> tuple[str |
             lists of structs.
     """
     layout = hints.metadata.get(STRUCTURE)
-    layouts = [MINI_BLOCK, FULL_ZIP]
+    layouts = [MINI_BLOCK_LAYOUT, FULL_ZIP_LAYOUT]
     if hints.version >= FileVersion.V2_3:
-        layouts.append(SPARSE)
+        layouts.append(SPARSE_LAYOUT)
     if layout is not None and layout.lower() not in layouts:
         raise InvalidInputError(
             f"field {field.name!r}: {STRUCTURE} is {layout!r}, expected one of {layouts}"
@@ -207,7 +207,7 @@ def _asked_layout(field: Field, values: PageValues, hints: Hints) -> tuple[str |
             f"field {field.name!r}: fixed-size lists of structs together with lists in a file of "
             f"version {hints.version.value}; 2.3 has them"
         )
-    if layout == SPARSE:
+    if layout == SPARSE_LAYOUT:
         # A page without levels has no structure to store, so it is not sparse.
         return None, is_sparse or values.rep is not None or values.definition is not None
     return layout, is_sparse
@@ -222,8 +222,8 @@ def _is_zipped(block: Block, layout: str | None) -> bool:
     if isinstance(block, FixedSizeListBlock) and _is_of_nulls(block):
         return True
     if layout is None:
-        layout = FULL_ZIP if longest_bits(block) >= WIDE_BITS else MINI_BLOCK
-    return layout == FULL_ZIP and _can_stand_alone(block)
+        layout = FULL_ZIP_LAYOUT if longest_bits(block) >= WIDE_BITS else MINI_BLOCK_LAYOUT
+    return layout == FULL_ZIP_LAYOUT and _can_stand_alone(block)
 
 
 def _is_of_nulls(block: Block) -> bool:

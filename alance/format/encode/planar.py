@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from alance.format.blocks import Block
     from alance.format.encode.base import Hints
 
-BITS = 64  # bits per number of a set
+SET_NUMBER_BITS = 64  # bits per number of a set
 
 
 def planar_layout(layout: pb.PageLayout | pb3.PlanarLayout) -> pb3.PlanarLayout:
@@ -232,16 +232,16 @@ def _numbers(numbers: Int64s, buffers: list[Bytes]) -> pb.CompressiveEncoding:
     first = int(numbers[0])
     steps = np.diff(numbers)
     if len(steps) == 0 or (steps == 0).all():
-        value = first.to_bytes(BITS // 8, "little")
+        value = first.to_bytes(SET_NUMBER_BITS // 8, "little")
         return pb.CompressiveEncoding(constant=pb.Constant(value=value))
     step = int(steps[0])
     if step > 0 and (steps == step).all():
         return pb.CompressiveEncoding(
-            range=pb.Range(uncompressed_bits_per_value=BITS, start=first, step=step)
+            range=pb.Range(uncompressed_bits_per_value=SET_NUMBER_BITS, start=first, step=step)
         )
     if (steps >= 0).all():
         delta = pb.Delta(
-            uncompressed_bits_per_value=BITS, base=first, deltas=_packed(steps, buffers)
+            uncompressed_bits_per_value=SET_NUMBER_BITS, base=first, deltas=_packed(steps, buffers)
         )
         return pb.CompressiveEncoding(delta=delta)
     return _packed(numbers, buffers)
@@ -252,9 +252,9 @@ def _packed(numbers: Int64s, buffers: list[Bytes]) -> pb.CompressiveEncoding:
     width = int(numbers.max()).bit_length()
     data = np.ascontiguousarray(numbers).view(np.uint8)
     counts = np.array([len(numbers)], np.int64)
-    content, _ = _kernels.pack_blocks(data, counts, BITS, width)
+    content, _ = _kernels.pack_blocks(data, counts, SET_NUMBER_BITS, width)
     buffers.append(content)
-    return encodings.out_of_line_bitpacking(BITS, width)
+    return encodings.out_of_line_bitpacking(SET_NUMBER_BITS, width)
 
 
 def sparse_values_page(values: PageValues, hints: Hints, *, zipped: bool) -> EncodedPage:

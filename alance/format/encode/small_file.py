@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     _Kind: TypeAlias = tuple[int, int, str, bool]
 
-WIDTHS: Final = (1, 8, 16, 32, 64, 128)  # allowed bits per value
+SMALL_FILE_WIDTHS: Final = (1, 8, 16, 32, 64, 128)  # allowed bits per value
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +91,8 @@ def _of(schema: Schema, version: FileVersion) -> SmallFiles | None:
         PAGE_LAYOUT,
         *FOOTER_NUMBERS[version],
         SEARCH_BYTES,
-        zone_statistics.ZONE_ROWS,
-        zone_statistics.MAX_ZONES,
+        zone_statistics.WRITTEN_ZONE_ROWS,
+        zone_statistics.MAX_WRITTEN_ZONES,
         zone_statistics.COMPRESS,
     )
     names = [pa.field(field.name, field.arrow_type, field.nullable) for field in schema.fields]
@@ -112,4 +112,8 @@ def _kind(field: Field) -> _Kind | None:
     zones = zone_statistics.zones_kind(field) or ""
     if is_variable(arrow):
         return 0, 8 if is_large(arrow) else 4, zones, field.nullable
-    return (arrow.bit_width, 0, zones, field.nullable) if arrow.bit_width in WIDTHS else None
+    return (
+        (arrow.bit_width, 0, zones, field.nullable)
+        if arrow.bit_width in SMALL_FILE_WIDTHS
+        else None
+    )

@@ -23,8 +23,10 @@ if TYPE_CHECKING:
     from alance.format.layouts.base import PageValues
     from alance.format.layouts.fields import LeafColumn
 
-ZONE_ROWS: Final = 8192
-MAX_ZONES: Final = 1024  # maximum zones of a column; above it, adjacent zones are merged in pairs
+WRITTEN_ZONE_ROWS: Final = 8192
+MAX_WRITTEN_ZONES: Final = (
+    1024  # maximum zones of a column; above it, adjacent zones are merged in pairs
+)
 ALL_VALID: Final = np.empty(0, np.uint8)
 COMPRESS: Final = partial(zlib.compress, level=1)
 
@@ -37,7 +39,10 @@ class NewStatistics:
         for number, column in enumerate(columns):
             kind = zones_kind(column.field) if column.multiplier == 1 else None
             if kind is not None:
-                self._columns[number] = kind, _kernels.Zones(number, kind, ZONE_ROWS, MAX_ZONES)
+                self._columns[number] = (
+                    kind,
+                    _kernels.Zones(number, kind, WRITTEN_ZONE_ROWS, MAX_WRITTEN_ZONES),
+                )
 
     def add(self, column: int, values: PageValues) -> None:
         """Add the next rows of a column; only one thread at a time may add to a column.

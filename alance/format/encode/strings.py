@@ -15,7 +15,7 @@ import numpy as np
 from alance import _kernels
 from alance.format.blocks import VariableWidth
 from alance.format.codecs.general import Scheme, compress
-from alance.format.codecs.strings import MAGIC, TABLE_BYTES
+from alance.format.codecs.strings import FSST_MAGIC, TABLE_BYTES
 from alance.format.encode import encodings
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def compressed(strings: VariableWidth) -> tuple[bytes, VariableWidth] | None:
     if offsets[-1] > most:
         return None
     # Set the flag that the strings are compressed.
-    header = bytes([len(symbols), 0, 0, 1]) + MAGIC
+    header = bytes([len(symbols), 0, 0, 1]) + FSST_MAGIC
     table = header + symbols.astype("<u8").tobytes() + lengths.tobytes()
     return table.ljust(TABLE_BYTES, b"\0"), VariableWidth(offsets, codes[: offsets[-1]])
 

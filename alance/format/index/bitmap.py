@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from alance.base.arrays import Int64s
     from alance.format.row_set import RowSet
 
-FILE: Final = "bitmap_page_lookup.lance"
-KEYS: Final = "keys"
+BITMAP_FILE: Final = "bitmap_page_lookup.lance"
+KEYS_COLUMN: Final = "keys"
 BITMAPS: Final = "bitmaps"
 STATS: Final = "lance:index_stats"
 # Number of the global buffer with the rows of null lists.
@@ -55,4 +55,4 @@ class KeyedSets:
         return pa.schema([pa.field(self.keys, type_), pa.field(self.sets, pa.binary())])
 
 
-ROW_SETS: Final = KeyedSets(FILE, KEYS, BITMAPS, parse_rows, rows_bytes)
+ROW_SETS: Final = KeyedSets(BITMAP_FILE, KEYS_COLUMN, BITMAPS, parse_rows, rows_bytes)

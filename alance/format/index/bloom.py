@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
     from alance.base.arrays import Mask, UInt64s
 
-FILE: Final = "bloomfilter.lance"
+BLOOM_FILE: Final = "bloomfilter.lance"
 FILTERS: Final = "bloom_filter_data"
 HAS_NULL: Final = "has_null"
-ITEMS: Final = "bloomfilter_item"
-PROBABILITY: Final = "bloomfilter_probability"
+ITEMS_KEY: Final = "bloomfilter_item"
+PROBABILITY_KEY: Final = "bloomfilter_probability"
 WRONG: Final = 0.00057  # probability of false positives, as in pylance
 LEAST_BYTES: Final = 32  # one block of a filter
 

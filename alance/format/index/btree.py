@@ -38,7 +38,7 @@ PAGE_ROWS: Final = 4096
 BATCH_SIZE: Final = "batch_size"
 RANGE_PARTITIONED: Final = "range_partitioned"
 FILE_PAGES: Final = "page_num_per_range_partition"
-VALUES: Final = "values"
+VALUES_COLUMN: Final = "values"
 IDS: Final = "ids"
 # Rows per zone of a page; evaluating 64 rows costs as much as pruning one zone.
 FENCE_ROWS: Final = 64

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from alance.base.arrays import Int64s
     from alance.format.index.bitmap import KeyedSets
 
-SET_BYTES: Final = 8 << 20  # bytes of row sets per batch
+SET_BATCH_BYTES: Final = 8 << 20  # bytes of row sets per batch
 OPEN_ROWS: Final = 1 << 20  # rows of a key (8 bytes each) that wait before they are encoded
 
 
@@ -127,7 +127,7 @@ class RowSetBuilder:
             self._close()
             self._open_more(ids[start:end])
             self._keys.append(values.slice(start, 1))
-            if self._num_bytes >= SET_BYTES:
+            if self._num_bytes >= SET_BATCH_BYTES:
                 ready.append(self._batch(self._keys[:-1]))
                 self._keys = self._keys[-1:]
         self._last = values.slice(len(values) - 1, 1)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from google.protobuf.message import DecodeError
 
 from alance.errors import CorruptFileError
-from alance.format.table.indices import JSON, json_target, kind_of
+from alance.format.table.indices import JSON_KIND, json_target, kind_of
 
 if TYPE_CHECKING:
     from alance.format.proto import table_pb2, vector_index_pb2
@@ -46,7 +46,7 @@ def details_of(message: table_pb2.IndexMetadata) -> dict[str, Any]:
     Raises:
         CorruptFileError: the details are not a message.
     """
-    if kind_of(message) == JSON:
+    if kind_of(message) == JSON_KIND:
         target = json_target(message)
         return {"path": target.path, "target_details": {"index_type": target.kind}}
     if kind_of(message) != VECTOR or not message.index_details.value:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 SQ_BITS: Final = 8
 # Allowed numbers of bits per code, by kind; the first is the default. FLAT has no codes.
-BITS: Final[Mapping[str, tuple[int, ...]]] = {
+CODE_BITS: Final[Mapping[str, tuple[int, ...]]] = {
     "PQ": (8, 4),
     "SQ": (SQ_BITS,),
     "RQ": (5, 1, 2, 3, 4, 6, 7, 8, 9),
@@ -98,7 +98,7 @@ class FlatEncoder:
 
     @property
     def fields(self) -> tuple[pa.Field, ...]:
-        return (pa.field(flat.VECTORS, self.type.arrow, nullable=False),)
+        return (pa.field(flat.FLAT_VECTORS, self.type.arrow, nullable=False),)
 
     def encode(self, vectors: Vectors, labels: Int64s, centroids: Float32s) -> list[pa.Array]:
         return [vectors.to_arrow(self.type.arrow)]
@@ -139,7 +139,7 @@ class ScalarEncoder:
 
     @property
     def fields(self) -> tuple[pa.Field, ...]:
-        return (pa.field(sq.CODES, pa.list_(pa.uint8(), self.dim)),)
+        return (pa.field(sq.SQ_CODES, pa.list_(pa.uint8(), self.dim)),)
 
     def encode(self, vectors: Vectors, labels: Int64s, centroids: Float32s) -> list[pa.Array]:
         codes = _kernels.encode_sq(vectors.values, *vectors.kind, self.low, self.high)
@@ -198,7 +198,7 @@ class ProductEncoder:
     @property
     def fields(self) -> tuple[pa.Field, ...]:
         width = self.parts * self.bits // 8
-        return (pa.field(pq.CODES, pa.list_(pa.uint8(), width)),)
+        return (pa.field(pq.PQ_CODES, pa.list_(pa.uint8(), width)),)
 
     def encode(self, vectors: Vectors, labels: Int64s, centroids: Float32s) -> list[pa.Array]:
         codes = _kernels.encode_pq(
@@ -273,7 +273,7 @@ class RabitqEncoder:
         fields = [(rabitq.SIGNS, pa.list_(pa.uint8(), dim // 8))]
         fields += [(name, pa.float32()) for name in rabitq.FACTORS]
         if extra:
-            fields.append((rabitq.EXTRA, pa.list_(pa.uint8(), extra * -(-dim // 64) * 8)))
+            fields.append((rabitq.EXTRA_CODES, pa.list_(pa.uint8(), extra * -(-dim // 64) * 8)))
             fields += [(name, pa.float32()) for name in rabitq.EXTRA_FACTORS]
         return tuple(pa.field(name, type_) for name, type_ in fields)
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from alance.format.index.ivf import Centroids, Partition
 
 
-VECTORS: Final = "flat"
+FLAT_VECTORS: Final = "flat"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class FlatQuantizer:
     metric: str
     dim: int
     value_type: str
-    columns: tuple[str, ...] = field(default=(VECTORS,), init=False)
+    columns: tuple[str, ...] = field(default=(FLAT_VECTORS,), init=False)
     is_exact: bool = field(default=True, init=False)
 
     @classmethod
@@ -45,7 +45,7 @@ class FlatQuantizer:
         Raises:
             CorruptFileError: the type differs.
         """
-        arrow = schema.field(VECTORS).type
+        arrow = schema.field(FLAT_VECTORS).type
         type_ = VectorType.of(arrow)
         if type_ is None or (type_.name, type_.dim) != (self.value_type, self.dim):
             raise CorruptFileError(f"vector index: vectors of type {arrow}")

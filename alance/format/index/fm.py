@@ -44,10 +44,10 @@ if TYPE_CHECKING:
 
     from alance.base.arrays import Bytes, Int64s, Mask, UInt64s
 
-VERSION: Final = 10
+FM_VERSION: Final = 10
 ENDING: Final = "_fm.lance"
-PARTITION_ROWS: Final = 10_000
-PARTITION_BYTES: Final = 16 << 20
+FM_PARTITION_ROWS: Final = 10_000
+FM_PARTITION_BYTES: Final = 16 << 20
 FM_BLOCK_BYTES: Final = 32 << 10  # bytes of bits or of suffix array entries per row of the file
 RATE: Final = 32
 SAMPLES_NODE: Final = 0xFFFF_FFFF
@@ -59,8 +59,8 @@ MAX_CODE: Final = 32  # bits; the format holds no longer Huffman code
 # up to four for sorting, and the pages being written.
 BUILD_BYTES: Final = 14
 # Column of a run; its value in a partition's first row is the metadata.
-PARTITION: Final = "partition"
-SCHEMA: Final = pa.schema(
+PARTITION_METADATA: Final = "partition"
+FM_SCHEMA: Final = pa.schema(
     [
         pa.field("node_id", pa.uint32(), nullable=False),
         pa.field("block_id", pa.uint32(), nullable=False),
@@ -69,8 +69,8 @@ SCHEMA: Final = pa.schema(
         pa.field("bit_len", pa.uint64(), nullable=False),
     ]
 )
-RUN_SCHEMA: Final = SCHEMA.append(pa.field(PARTITION, pa.binary()))
-ROW_IDS: Final = "row_ids"
+RUN_SCHEMA: Final = FM_SCHEMA.append(pa.field(PARTITION_METADATA, pa.binary()))
+ROW_IDS_KEY: Final = "row_ids"
 FINGERPRINT: Final = "partition_fingerprint"
 
 
@@ -109,7 +109,7 @@ class FmPartition:
 
     @classmethod
     def _parse(cls, batch: pa.RecordBatch, metadata: Mapping[str, str]) -> FmPartition:
-        rows, starts = (_numbers(metadata, key) for key in (ROW_IDS, "doc_start_positions"))
+        rows, starts = (_numbers(metadata, key) for key in (ROW_IDS_KEY, "doc_start_positions"))
         length = int(metadata["bwt_len"])
         is_ascending = len(starts) == 0 or (starts[0] == 0 and (np.diff(starts) > 0).all())
         if len(rows) != len(starts) or not is_ascending or (rows < 0).any():
@@ -232,7 +232,7 @@ def _index_of(batch: pa.RecordBatch, metadata: Mapping[str, str]) -> _kernels.Fm
         ValueError: the rows are not those of a tree.
     """
     if [(field.name, field.type) for field in batch.schema] != [
-        (field.name, field.type) for field in SCHEMA
+        (field.name, field.type) for field in FM_SCHEMA
     ] or any(column.null_count for column in batch.columns):
         raise ValueError(f"columns {batch.schema}")
     num_blocks = int(metadata["total_wavelet_rows"])
@@ -287,7 +287,7 @@ class PartitionBuilder:
 
     def __init__(self, memory: int) -> None:
         self.null_rows: list[Int64s] = []
-        self._most = min(PARTITION_BYTES, max(1, memory // BUILD_BYTES))
+        self._most = min(FM_PARTITION_BYTES, max(1, memory // BUILD_BYTES))
         self._waiting: list[FmTextRows] = []
         self._num_rows = self._num_bytes = 0
 
@@ -314,12 +314,12 @@ class PartitionBuilder:
             before = int(texts.ends[start - 1]) if start else 0
             room = before + self._most - self._num_bytes
             full = int(np.searchsorted(texts.ends, room, "left")) + 1
-            stop = min(num_rows, full, start + PARTITION_ROWS - self._num_rows)
+            stop = min(num_rows, full, start + FM_PARTITION_ROWS - self._num_rows)
             part = texts.part(start, stop)
             self._waiting.append(part)
             self._num_rows += stop - start
             self._num_bytes += len(part.content)
-            if self._num_rows >= PARTITION_ROWS or self._num_bytes >= self._most:
+            if self._num_rows >= FM_PARTITION_ROWS or self._num_bytes >= self._most:
                 ready.append(self._partition())
             start = stop
         # Copy pending rows, so that they do not keep their batch in memory.
@@ -328,7 +328,7 @@ class PartitionBuilder:
 
     def is_half_full(self, num_rows: int, num_bytes: int) -> bool:
         """Return True if a partition of this size is large enough to be copied unchanged."""
-        return 2 * num_rows >= PARTITION_ROWS or 2 * num_bytes >= self._most
+        return 2 * num_rows >= FM_PARTITION_ROWS or 2 * num_bytes >= self._most
 
     def finish(self) -> list[pa.RecordBatch]:
         """Return the last partition; empty if no rows are pending. CPU work."""
@@ -376,13 +376,13 @@ def partition_of(texts: FmTextRows) -> tuple[pa.RecordBatch, dict[str, str]]:
         "c_table": np.cumsum([0, *counts.tolist()]).astype("<u8").tobytes(),
         "huffman_codes": tree.codes_bytes(),
         "tree_topology": tree.topology_bytes(),
-        ROW_IDS: texts.rows.astype("<u8").tobytes(),
+        ROW_IDS_KEY: texts.rows.astype("<u8").tobytes(),
         "doc_start_positions": np.append(0, texts.ends)[:-1].astype("<u8").tobytes(),
     }
     metadata = {key: str(number) for key, number in numbers.items()}
     metadata[FINGERPRINT] = _fingerprint(texts)
     metadata |= {key: content.hex() for key, content in contents.items()}
-    return pa.RecordBatch.from_arrays(columns, schema=SCHEMA), metadata
+    return pa.RecordBatch.from_arrays(columns, schema=FM_SCHEMA), metadata
 
 
 def _blocks(nodes: Int64s, words: UInt64s, samples: UInt64s) -> tuple[list[pa.Array], int]:
@@ -432,7 +432,7 @@ def with_rows(metadata: Mapping[str, str], rows: Int64s) -> dict[str, str]:
     The fingerprint is omitted: pylance only uses it to resume its own builds.
     """
     changed = {key: value for key, value in metadata.items() if key != FINGERPRINT}
-    return changed | {ROW_IDS: rows.astype("<u8").tobytes().hex()}
+    return changed | {ROW_IDS_KEY: rows.astype("<u8").tobytes().hex()}
 
 
 def metadata_of(packed: bytes) -> dict[str, str]:

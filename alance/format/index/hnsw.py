@@ -31,20 +31,20 @@ if TYPE_CHECKING:
 
     from alance.base.arrays import Int64s
 
-VECTORS: Final = "__vector_id"
+GRAPH_VECTORS: Final = "__vector_id"
 LINKS: Final = "__neighbors"
 DISTANCES: Final = "_distance"
-GRAPHS: Final = "lance:hnsw"  # key of the schema's metadata
-SEARCHED: Final = (VECTORS, LINKS)  # columns that a search reads
+GRAPHS_KEY: Final = "lance:hnsw"  # key of the schema's metadata
+SEARCHED: Final = (GRAPH_VECTORS, LINKS)  # columns that a search reads
 FIELDS: Final = (
-    pa.field(VECTORS, pa.uint32()),
+    pa.field(GRAPH_VECTORS, pa.uint32()),
     pa.field(LINKS, pa.list_(pa.uint32())),
     pa.field(DISTANCES, pa.list_(pa.float32())),
 )
 
 # A graph search costs as much per link and candidate as a comparison of this many rows in sequence.
 # Measured with 2,000 to 32,000 rows, m of 20, ef of 15 to 150, and all kinds of codes.
-STEPS: Final = 3
+GRAPH_LINK_ROWS: Final = 3
 # Approximate number of candidates, in addition to ef, that a search visits on its way.
 SPREAD: Final = 15
 
@@ -56,7 +56,7 @@ def walked_rows(m: int, ef: int) -> int:
         m: maximum number of links of a row on the upper levels; level 0 has up to twice as many.
         ef: number of candidates of the search.
     """
-    return STEPS * m * (ef + SPREAD)
+    return GRAPH_LINK_ROWS * m * (ef + SPREAD)
 
 
 class Links(NamedTuple):
@@ -73,8 +73,8 @@ class Links(NamedTuple):
     max_level: int
 
 
-DEFAULT: Final = Links(m=20, ef_construction=150, max_level=7)
-MOST: Final = Links(m=1024, ef_construction=1 << 20, max_level=64)  # limits of the kernel
+DEFAULT_LINKS: Final = Links(m=20, ef_construction=150, max_level=7)
+MAX_LINKS: Final = Links(m=1024, ef_construction=1 << 20, max_level=64)  # limits of the kernel
 
 
 class GraphShape(NamedTuple):
@@ -153,7 +153,7 @@ class Graphs:
             CorruptFileError: the metadata are inconsistent or do not match the partitions.
         """
         offsets = partition_offsets(content, len(sizes), num_rows)
-        listed = json_of(metadata, GRAPHS)
+        listed = json_of(metadata, GRAPHS_KEY)
         if not isinstance(listed, list) or len(listed) != len(sizes):
             raise CorruptFileError(f"vector index: no graphs of {len(sizes)} partitions")
         shapes = tuple(
@@ -192,7 +192,7 @@ class Graphs:
         Raises:
             CorruptFileError: a link or a level is invalid.
         """
-        vectors, links = batch.column(VECTORS), batch.column(LINKS)
+        vectors, links = batch.column(GRAPH_VECTORS), batch.column(LINKS)
         if vectors.null_count or links.null_count or links.values.null_count:
             raise CorruptFileError(f"vector index: nulls in the graph of partition {number}")
         shape = self.shapes[number]
@@ -238,6 +238,6 @@ def described(details: bytes) -> Links | None:
         return None
     config = message.hnsw_index_config
     values = (config.max_connections, config.construction_ef, config.max_level)
-    bounds = zip(values, DEFAULT, MOST, strict=True)
+    bounds = zip(values, DEFAULT_LINKS, MAX_LINKS, strict=True)
     m, *rest = (min(value or default, most) for value, default, most in bounds)
     return Links(max(m, 2), *rest)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 INDEX_FILE: Final = "index.idx"
 STORAGE_FILE: Final = "auxiliary.idx"
-ROW_IDS: Final = "_rowid"
+VECTOR_ROW_IDS: Final = "_rowid"
 MARKER: Final = "__flat_marker"  # only column of `index.idx` without graphs
 # Keys of the schemas' metadata.
 TYPE: Final = "lance:index"
@@ -45,7 +45,7 @@ BUFFER: Final = "lance:ivf"
 NO_GRAPHS: Final = "lance:flat"
 METRIC: Final = "distance_type"
 STORAGE: Final = "storage_metadata"
-KINDS: Final = ("FLAT", "PQ", "SQ", "RQ")
+IVF_CODE_KINDS: Final = ("FLAT", "PQ", "SQ", "RQ")
 # Key: rows per partition that the centroids were trained for.
 AIMED: Final = "alance:partition_rows"
 TAIL: Final = "alance.tail_bytes"  # key of a hint in the details of the manifest's record
@@ -59,7 +59,7 @@ _DTYPES: Final[Mapping[int, np.dtype[Any]]] = {
     vector_index_pb2.Tensor.FLOAT64: np.dtype("<f8"),
     vector_index_pb2.Tensor.UINT8: np.dtype("u1"),
 }
-_NUMBERS: Final[Mapping[np.dtype[Any], vector_index_pb2.Tensor.DataType]] = {
+_TENSOR_TYPES: Final[Mapping[np.dtype[Any], vector_index_pb2.Tensor.DataType]] = {
     np.dtype(np.float16): vector_index_pb2.Tensor.FLOAT16,
     np.dtype(np.float32): vector_index_pb2.Tensor.FLOAT32,
     np.dtype(np.float64): vector_index_pb2.Tensor.FLOAT64,
@@ -100,7 +100,7 @@ class Centroids:
         words = type_.split("_")
         has_graphs = words[:2] == ["IVF", "HNSW"]
         kind = type_.removeprefix("IVF_").removeprefix("HNSW_")
-        if words[0] != "IVF" or kind not in KINDS or metric not in METRICS:
+        if words[0] != "IVF" or kind not in IVF_CODE_KINDS or metric not in METRICS:
             raise UnsupportedError(f"vector index of type {type_} by {metric}")
         values = parse_centroids(content).astype(np.float32)
         return cls(kind, has_graphs, metric, values)
@@ -188,7 +188,7 @@ class Partition:
         Raises:
             CorruptFileError: a value is null.
         """
-        arrays = [batch.column(name) for name in (ROW_IDS, *names)]
+        arrays = [batch.column(name) for name in (VECTOR_ROW_IDS, *names)]
         if any(array.null_count for array in arrays):
             raise CorruptFileError(f"vector index: nulls in partition {number}")
         values = []
@@ -335,7 +335,7 @@ def tensor_of(values: npt.NDArray[Any]) -> vector_index_pb2.Tensor:
     """Encode an array of float16, float32, float64 or uint8 as a tensor message."""
     little = np.ascontiguousarray(values, values.dtype.newbyteorder("<"))
     return vector_index_pb2.Tensor(
-        data_type=_NUMBERS[values.dtype], shape=values.shape, data=little.tobytes()
+        data_type=_TENSOR_TYPES[values.dtype], shape=values.shape, data=little.tobytes()
     )
 
 

@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 
     from alance.base.arrays import Int64s, UInt32s, UInt64s
 
-FILE: Final = "ngram_postings.lance"
-TOKENS: Final = "tokens"
+NGRAM_FILE: Final = "ngram_postings.lance"
+TOKENS_COLUMN: Final = "tokens"
 POSTINGS: Final = "posting_list"
 NO_TEXT: Final = 0  # token of null rows
 MOST_PARTS: Final = 1 << 22
 NO_LETTERS: Final = np.empty(0, np.uint32)
-NO_BYTES: Final = np.empty(0, np.uint8)
+NO_TEXT_BYTES: Final = np.empty(0, np.uint8)
 
 
 def tokens_of(parts: Sequence[str], most: int) -> list[int]:
@@ -54,7 +54,9 @@ def tokens_of(parts: Sequence[str], most: int) -> list[int]:
     offsets, content = packed(parts)
     rows = np.arange(len(parts), dtype=np.uint64)
     with kernel_errors:
-        tokens, _ = _kernels.ngrams(offsets, content, rows, NO_LETTERS, offsets_of(()), NO_BYTES)
+        tokens, _ = _kernels.ngrams(
+            offsets, content, rows, NO_LETTERS, offsets_of(()), NO_TEXT_BYTES
+        )
     distinct = np.unique(tokens).tolist()
     step = -(-len(distinct) // most)
     return distinct[::step] if step else []
@@ -128,4 +130,6 @@ class PostingLists(KeyedSets):
         return pa.schema([pa.field(self.keys, type_), postings])
 
 
-POSTING_LISTS: Final = PostingLists(FILE, TOKENS, POSTINGS, parse_postings, postings_bytes)
+POSTING_LISTS: Final = PostingLists(
+    NGRAM_FILE, TOKENS_COLUMN, POSTINGS, parse_postings, postings_bytes
+)

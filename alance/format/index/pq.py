@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from alance.format.index.ivf import Centroids, Partition
 
 
-CODES: Final = "__pq_code"
+PQ_CODES: Final = "__pq_code"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class ProductQuantizer:
     bits: int
     parts: int
     is_transposed: bool
-    columns: tuple[str, ...] = field(default=(CODES,), init=False)
+    columns: tuple[str, ...] = field(default=(PQ_CODES,), init=False)
     is_exact: bool = field(default=False, init=False)
 
     @staticmethod
@@ -106,7 +106,7 @@ class ProductQuantizer:
         Raises:
             CorruptFileError: the width differs.
         """
-        codes_of(schema, CODES, self.parts * self.bits // 8)
+        codes_of(schema, PQ_CODES, self.parts * self.bits // 8)
 
     def prepared(self, partition: Partition) -> Partition:
         """Add the query-independent part of each row's distance."""

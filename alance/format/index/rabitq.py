@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 SIGNS: Final = "_rabit_codes"
 FACTORS: Final = ("__add_factors", "__scale_factors", "__error_factors")
-EXTRA: Final = "__blocked_ex_codes"
+EXTRA_CODES: Final = "__blocked_ex_codes"
 EXTRA_FACTORS: Final = ("__add_factors_ex", "__scale_factors_ex")
 ESTIMATOR: Final = "raw_query"
-ROUNDS: Final = 4
+ROTATION_ROUNDS: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +45,15 @@ class Rotation:
     @classmethod
     def drawn(cls, dim: int, seed: int) -> Rotation:
         """Draw a rotation by random signs; the same seed gives the same rotation."""
-        signs = np.random.default_rng(seed).integers(0, 2, (ROUNDS, dim)) * 2 - 1
+        signs = np.random.default_rng(seed).integers(0, 2, (ROTATION_ROUNDS, dim)) * 2 - 1
         return cls(signs.astype(np.float64), np.empty((0, 0)))
 
     @classmethod
     def of_bytes(cls, content: Bytes, dim: int) -> Rotation:
         """Parse stored signs: one bit per sign, whole bytes per round."""
-        bits = np.unpackbits(content.reshape(ROUNDS, -1), axis=1, bitorder="little")[:, :dim]
+        bits = np.unpackbits(content.reshape(ROTATION_ROUNDS, -1), axis=1, bitorder="little")[
+            :, :dim
+        ]
         return cls((1.0 - 2.0 * bits).astype(np.float64), np.empty((0, 0)))
 
     def to_bytes(self) -> list[int]:
@@ -108,7 +110,7 @@ class Rabitq:
         rotated = rotation.apply(centroids.values.astype(np.float64))
         names: tuple[str, ...] = (SIGNS, *FACTORS[:2])
         if bits > 1:
-            names = (SIGNS, *EXTRA_FACTORS, EXTRA)
+            names = (SIGNS, *EXTRA_FACTORS, EXTRA_CODES)
         is_packed = storage.get("packed") is True
         centres = np.ascontiguousarray(rotated, np.float32)
         return cls(centroids.metric, rotation, centres, bits - 1, is_packed, names)
@@ -126,7 +128,7 @@ class Rabitq:
         dim = self.centroids.shape[1]
         codes_of(schema, SIGNS, dim // 8)
         if self.extra:
-            codes_of(schema, EXTRA, self.extra * ((dim + 63) // 64) * 8)
+            codes_of(schema, EXTRA_CODES, self.extra * ((dim + 63) // 64) * 8)
         for name in self.columns[1:3]:
             if schema.field(name).type != pa.float32():
                 raise CorruptFileError(f"vector index: {name} of type {schema.field(name).type}")
@@ -168,6 +170,6 @@ def _rotation(storage: Mapping[str, Any], dim: int, content: memoryview | None) 
         content = memoryview(bytes(signs))  # type: ignore[arg-type]
     except (TypeError, ValueError):
         raise CorruptFileError("vector index: signs that are not bytes") from None
-    if not isinstance(signs, list) or len(content) != ROUNDS * row_bytes:
+    if not isinstance(signs, list) or len(content) != ROTATION_ROUNDS * row_bytes:
         raise CorruptFileError(f"vector index: {len(content)} bytes of signs")
     return Rotation.of_bytes(np.frombuffer(content, np.uint8), dim)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from alance.format.index.ivf import Centroids, Partition
 
 
-CODES: Final = "__sq_code"
+SQ_CODES: Final = "__sq_code"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class ScalarQuantizer:
     dim: int
     low: float
     high: float
-    columns: tuple[str, ...] = field(default=(CODES,), init=False)
+    columns: tuple[str, ...] = field(default=(SQ_CODES,), init=False)
     is_exact: bool = field(default=False, init=False)
 
     @classmethod
@@ -68,7 +68,7 @@ class ScalarQuantizer:
         Raises:
             CorruptFileError: the width differs.
         """
-        codes_of(schema, CODES, self.dim)
+        codes_of(schema, SQ_CODES, self.dim)
 
     def prepared(self, partition: Partition) -> Partition:
         """Return the partition unchanged."""

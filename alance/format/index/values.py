@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 NO_MASK: Final = np.empty(0, np.uint8)  # an empty mask stands for all rows
 # Number of each type in the kernels (`vectors.hpp`).
 TYPES: Final = {"float16": 0, "bfloat16": 1, "float32": 2, "float64": 3, "uint8": 4}
-WIDTHS: Final = {
+NUMBER_WIDTHS: Final = {
     "float16": 2,
     "bfloat16": 2,
     "float32": 4,
@@ -42,8 +42,8 @@ METRICS: Final = (
     "dot",
     "hamming",
 )  # the index of a metric is its number in files and kernels
-ALIASES: Final = {"euclidean": "l2"}
-_NAMES: Final = {
+METRIC_ALIASES: Final = {"euclidean": "l2"}
+_NUMBER_TYPE_NAMES: Final = {
     "halffloat": "float16", "float": "float32", "double": "float64", "uint8": "uint8"
 }  # fmt: skip
 
@@ -81,7 +81,7 @@ class VectorType:
         extension = (item.metadata or {}).get(EXTENSION_NAME.encode(), b"").decode()
         if isinstance(item.type, pa.BaseExtensionType):
             extension = item.type.extension_name
-        name = "bfloat16" if extension == BFLOAT16 else _NAMES.get(str(item.type), "")
+        name = "bfloat16" if extension == BFLOAT16 else _NUMBER_TYPE_NAMES.get(str(item.type), "")
         return cls(name, arrow.list_size, arrow, is_multi) if name else None
 
     @property
@@ -127,7 +127,7 @@ class Vectors:
     @property
     def rows(self) -> Bytes:
         """Bytes of each vector; shape (n, bytes)."""
-        return self.values.reshape(-1, self.dim * WIDTHS[self.type])
+        return self.values.reshape(-1, self.dim * NUMBER_WIDTHS[self.type])
 
     def points(self) -> Float32s:
         """Return the vectors as float32 points for comparisons; a view if possible. CPU work.

@@ -13,9 +13,16 @@ from alance.expr.compare import float_values
 from alance.expr.tree import plain
 from alance.format.index import bloom
 from alance.format.index.addresses import rows_bytes
-from alance.format.index.zones import MAP_COLUMNS, MAP_FILE, MAP_ROWS, NULLS, PLACES, ZoneOptions
+from alance.format.index.zones import (
+    MAP_COLUMNS,
+    MAP_FILE,
+    MAP_ROWS,
+    NULL_BITMAP,
+    ZONE_PLACE_COLUMNS,
+    ZoneOptions,
+)
 from alance.format.numbers import as_mask, as_numbers, text_array, to_arrow
-from alance.format.row_set import HALF
+from alance.format.row_set import OFFSET_BITS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,7 +55,7 @@ class ZoneBuilder:
         self._num_open = 0
         self.null_rows: list[Int64s] = []
         self._zones: list[tuple[Any, ...]] = []
-        places = [pa.field(name, pa.uint64(), nullable=False) for name in PLACES]
+        places = [pa.field(name, pa.uint64(), nullable=False) for name in ZONE_PLACE_COLUMNS]
         if has_filters:
             own = [
                 pa.field(bloom.HAS_NULL, pa.bool_(), nullable=False),
@@ -68,7 +75,7 @@ class ZoneBuilder:
     @property
     def file(self) -> str:
         """Name of the file of zones."""
-        return bloom.FILE if self.has_filters else MAP_FILE
+        return bloom.BLOOM_FILE if self.has_filters else MAP_FILE
 
     def add(self, values: pa.Array, addresses: pa.Array) -> list[pa.RecordBatch]:
         """Add values with their row addresses; return batches of completed zones. CPU work."""
@@ -85,9 +92,13 @@ class ZoneBuilder:
 
         Before each range, close the open zone if it is complete.
         """
-        edges = (np.flatnonzero(np.diff(rows >> HALF)) + 1).tolist()
+        edges = (np.flatnonzero(np.diff(rows >> OFFSET_BITS)) + 1).tolist()
         for start, stop in zip([0, *edges], [*edges, len(rows)], strict=True):
-            if self._open and start < stop and self._open[-1][1][-1] >> HALF != rows[start] >> HALF:
+            if (
+                self._open
+                and start < stop
+                and self._open[-1][1][-1] >> OFFSET_BITS != rows[start] >> OFFSET_BITS
+            ):
                 self._close()
             while start < stop:
                 end = min(stop, start + self._options.rows - self._num_open)
@@ -104,10 +115,10 @@ class ZoneBuilder:
     def end(self) -> tuple[dict[str, str], Bytes]:
         """Return the metadata of the file, and the set of null rows, which is its global buffer."""
         rows = np.concatenate([np.empty(0, np.int64), *self.null_rows])
-        metadata = {NULLS: "1"}
+        metadata = {NULL_BITMAP: "1"}
         if self.has_filters:
             wrong = np.format_float_positional(self._options.wrong, trim="-")
-            metadata |= {bloom.ITEMS: str(self._options.rows), bloom.PROBABILITY: wrong}
+            metadata |= {bloom.ITEMS_KEY: str(self._options.rows), bloom.PROBABILITY_KEY: wrong}
         else:
             metadata[MAP_ROWS] = str(self._options.rows)
         return metadata, np.frombuffer(rows_bytes(rows), np.uint8)
@@ -118,7 +129,7 @@ class ZoneBuilder:
         values = pa.concat_arrays([part for part, _ in self._open])
         first, last = int(self._open[0][1][0]), int(self._open[-1][1][-1])
         self._open, self._num_open = [], 0
-        fragment, start = first >> HALF, first & ((1 << HALF) - 1)
+        fragment, start = first >> OFFSET_BITS, first & ((1 << OFFSET_BITS) - 1)
         place = (fragment, start, last - first + 1)
         if self.has_filters:
             content = np.zeros(self._filter_bytes, np.uint8)

@@ -21,19 +21,19 @@ from alance.base.records import dataclass
 from alance.errors import CorruptFileError
 from alance.format.index import bloom
 from alance.format.numbers import as_numbers
-from alance.format.row_set import HALF, RowSet
+from alance.format.row_set import OFFSET_BITS, RowSet
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from alance.base.arrays import Int64s, Mask
 
-PLACES: Final = ("fragment_id", "zone_start", "zone_length")
+ZONE_PLACE_COLUMNS: Final = ("fragment_id", "zone_start", "zone_length")
 MAP_FILE: Final = "zonemap.lance"
-MAP_COLUMNS: Final = ("min", "max", "null_count", "nan_count", *PLACES)
+MAP_COLUMNS: Final = ("min", "max", "null_count", "nan_count", *ZONE_PLACE_COLUMNS)
 MAP_ROWS: Final = "rows_per_zone"
-NULLS: Final = "null_bitmap"
-ZONE_ROWS: Final = 8192
+NULL_BITMAP: Final = "null_bitmap"
+INDEX_ZONE_ROWS: Final = 8192
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class ZoneOptions:
         wrong: probability of false positives of a bloom filter, between 0 and 1 exclusive.
     """
 
-    rows: int = ZONE_ROWS
+    rows: int = INDEX_ZONE_ROWS
     wrong: float = bloom.WRONG
 
 
@@ -63,10 +63,14 @@ class ZoneRows:
         Raises:
             CorruptFileError: a row is not a valid zone, or zones overlap.
         """
-        fragments, starts, lengths = (whole_column(batch, name) for name in PLACES)
+        fragments, starts, lengths = (whole_column(batch, name) for name in ZONE_PLACE_COLUMNS)
         is_zone = (fragments >= 0) & (starts >= 0) & (lengths > 0)
-        is_zone &= (fragments >> 31 == 0) & (starts < 1 << HALF) & (lengths <= (1 << HALF) - starts)
-        first = (fragments << HALF) + starts
+        is_zone &= (
+            (fragments >> 31 == 0)
+            & (starts < 1 << OFFSET_BITS)
+            & (lengths <= (1 << OFFSET_BITS) - starts)
+        )
+        first = (fragments << OFFSET_BITS) + starts
         order = np.argsort(first, kind="stable")
         ends = (first + lengths)[order]
         if not is_zone.all() or (ends[:-1] > first[order][1:]).any():
@@ -85,9 +89,9 @@ class ZoneRows:
         """
         order = np.argsort(ids)
         ids, num_rows = ids[order], num_rows[order]
-        fragments = self.starts >> HALF
+        fragments = self.starts >> OFFSET_BITS
         places = np.minimum(np.searchsorted(ids, fragments), len(ids) - 1)
-        stops = self.stops - (fragments << HALF)
+        stops = self.stops - (fragments << OFFSET_BITS)
         wrong = (ids[places] == fragments) & (num_rows[places] > 0) & (stops > num_rows[places])
         if wrong.any():
             zone = int(np.flatnonzero(wrong)[0])

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 PAGE_LAYOUT: Final = "/lance.encodings21.PageLayout"
 # Bytes; longer descriptions, such as those with symbols, are not memoized.
 MAX_SHARED_BYTES: Final = 512
-MAX_ROWS: Final = 1 << 62  # rows of a page; sums of rows and bytes still fit into 64 bits
+MAX_PAGE_ROWS: Final = 1 << 62  # rows of a page; sums of rows and bytes still fit into 64 bits
 
 
 def page_layout(
@@ -62,7 +62,7 @@ def page_layout(
         buffers = tuple((int(start), int(size)) for start, size in buffers)
     place = PagePlace(path, buffers, num_rows)
     try:
-        if num_rows >= MAX_ROWS:
+        if num_rows >= MAX_PAGE_ROWS:
             raise CorruptFileError(f"a page of {num_rows} rows")
         if len(encoding) <= MAX_SHARED_BYTES and (page := described(encoding)) is not None:
             return page.at(place)

@@ -30,7 +30,7 @@ from alance.format.blocks import FixedWidth, VariableWidth
 from alance.format.codecs import per_value_codec
 from alance.format.layouts.levels import Levels, Shape
 from alance.format.layouts.place import (
-    MAX_WHOLE_BYTES,
+    MAX_WHOLE_PAGE_BYTES,
     fetch,
     fetch_missing,
     fetch_pieces,
@@ -209,7 +209,7 @@ class FullZipTask(NamedTuple):
         return block if present.all() else spread(block, present)
 
 
-ROWS: Final = 0  # buffer of zipped rows
+ZIPPED_ROWS_BUFFER: Final = 0  # buffer of zipped rows
 INDEX: Final = 1  # buffer of the repetition index
 
 
@@ -246,10 +246,12 @@ class FullZipPage(NamedTuple):
         """
         form = ZipForm.from_proto(message)
         place.need_buffers(1 if form.row_bytes is not None else 2, "a full-zip page")
-        if form.row_bytes is not None and place.num_rows * form.row_bytes != place.size(ROWS):
+        if form.row_bytes is not None and place.num_rows * form.row_bytes != place.size(
+            ZIPPED_ROWS_BUFFER
+        ):
             raise CorruptFileError(
                 f"full-zip: {place.num_rows} rows of {form.row_bytes} bytes in a buffer of "
-                f"{place.size(ROWS)}"
+                f"{place.size(ZIPPED_ROWS_BUFFER)}"
             )
         page = cls(place, form, message.num_items, message.num_visible_items)
         if form.row_bytes is None:
@@ -289,7 +291,7 @@ class FullZipPage(NamedTuple):
         assert isinstance(state, FullZipState)
         first, counts = _neighbours(rows)
         starts, stops = yield from self._bounds(state, first, counts)
-        content = yield from fetch_pieces(self.place, ROWS, starts, stops)
+        content = yield from fetch_pieces(self.place, ZIPPED_ROWS_BUFFER, starts, stops)
         return self._task([content], counts, np.cumsum(stops - starts))
 
     def read(self, state: PageState, start: int, stop: int) -> Plan[FullZipTask]:
@@ -299,7 +301,7 @@ class FullZipPage(NamedTuple):
             return self._task([], np.empty(0, np.int64))
         first, counts = np.array([start], np.int64), np.array([stop - start], np.int64)
         starts, stops = yield from self._bounds(state, first, counts)
-        content = yield from fetch_pieces(self.place, ROWS, starts, stops)
+        content = yield from fetch_pieces(self.place, ZIPPED_ROWS_BUFFER, starts, stops)
         return self._task([content], counts)
 
     def row_page(self, state: PageState) -> RowPage | None:
@@ -313,7 +315,7 @@ class FullZipPage(NamedTuple):
             if form is not None:
                 ends = None if state.index is None else state.index.astype(np.int64)
                 with self.place.checking():
-                    buffer = self.place.buffers[ROWS]
+                    buffer = self.place.buffers[ZIPPED_ROWS_BUFFER]
                     kernel = _kernels.RowPage.zipped(ends, buffer, self.num_rows, form)
                 state.rows = RowPage(kernel, self.form.shape.code, self.place.start)
         return state.rows
@@ -328,22 +330,22 @@ class FullZipPage(NamedTuple):
         if not self.keeps_index:
             state = FullZipState(None)
             return state, (yield from self.take(state, rows))
-        size = self.place.size(ROWS)
+        size = self.place.size(ZIPPED_ROWS_BUFFER)
         spans = guess_spans(rows, self.num_rows, size)
-        if self.place.num_bytes <= MAX_WHOLE_BYTES:
+        if self.place.num_bytes <= MAX_WHOLE_PAGE_BYTES:
             spans = [(0, size)]
-        guessed = [self.place.part(ROWS, *span) for span in spans]
+        guessed = [self.place.part(ZIPPED_ROWS_BUFFER, *span) for span in spans]
         content, *read = yield from fetch([self.place.whole(INDEX), *guessed])
         state = self._state(content)
         first, counts = _neighbours(rows)
         starts, stops = yield from self._bounds(state, first, counts)
         needed = list(zip(starts.tolist(), stops.tolist(), strict=True))
-        pieces = yield from fetch_missing(self.place, ROWS, needed, spans, read)
+        pieces = yield from fetch_missing(self.place, ZIPPED_ROWS_BUFFER, needed, spans, read)
         return state, self._task(pieces, counts)
 
     def read_page(self) -> Plan[FullZipTask]:
         """Plan all zipped rows in one round; this does not need the index."""
-        pieces = yield from fetch([self.place.whole(ROWS)])
+        pieces = yield from fetch([self.place.whole(ZIPPED_ROWS_BUFFER)])
         counts = np.array([self.num_rows], np.int64)
         return FullZipTask(
             self.place, self.form, tuple(pieces), counts, self.num_items, self.num_visible_items
@@ -363,10 +365,14 @@ class FullZipPage(NamedTuple):
 
     def _state(self, content: memoryview) -> FullZipState:
         index = np.frombuffer(content, f"<u{self.index_width}").copy()
-        if index[0] != 0 or index[-1] != self.place.size(ROWS) or (index[1:] < index[:-1]).any():
+        if (
+            index[0] != 0
+            or index[-1] != self.place.size(ZIPPED_ROWS_BUFFER)
+            or (index[1:] < index[:-1]).any()
+        ):
             raise self.place.corrupt(
                 f"repetition index from {index[0]} to {index[-1]}, expected ascending numbers "
-                f"from 0 to {self.place.size(ROWS)}"
+                f"from 0 to {self.place.size(ZIPPED_ROWS_BUFFER)}"
             )
         return FullZipState(index)
 
@@ -396,7 +402,7 @@ class FullZipPage(NamedTuple):
                 ranges.append(self.place.part(INDEX, stop * width, (stop + 1) * width))
         buffers = yield from fetch(ranges)
         entries = np.frombuffer(b"".join(buffers), f"<u{width}").reshape(-1, 2)
-        size = self.place.size(ROWS)
+        size = self.place.size(ZIPPED_ROWS_BUFFER)
         if (entries[:, 0] > entries[:, 1]).any() or (entries[:, 1] > size).any():
             raise self.place.corrupt(
                 f"repetition index: rows {first.tolist()[:5]}... end before they begin, "

@@ -21,11 +21,11 @@ from alance.format.codecs import block_codec, mini_block_codec
 from alance.format.codecs.strings import Fsst, Variable
 from alance.format.layouts.dictionary import Dictionary, usual_items
 from alance.format.layouts.levels import Shape
-from alance.format.layouts.miniblock_chunks import CHUNKS, Chunks
+from alance.format.layouts.miniblock_chunks import CHUNKS_BUFFER, Chunks
 from alance.format.layouts.miniblock_task import ChunkForm, MiniBlockTask
 from alance.format.layouts.place import (
     MARGIN_BYTES,
-    MAX_WHOLE_BYTES,
+    MAX_WHOLE_PAGE_BYTES,
     PagePlace,
     fetch,
     fetch_missing,
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from alance.format.plans import ByteRange, Plan
     from alance.format.proto import encodings_v2_1_pb2 as pb
 
-NOWHERE: Final = PagePlace("", (), 0)
+NO_PLACE: Final = PagePlace("", (), 0)
 # Chunks to read on each side of a row whose chunk is guessed, because the row may be at either end
 # of the chunk.
 CHUNKS_BESIDE: Final = 1.5
@@ -148,7 +148,7 @@ class MiniBlockPage(NamedTuple):
         has_def = message.HasField("def_compression")
         has_dictionary = message.HasField("dictionary")
         form = ChunkForm(
-            place=NOWHERE,
+            place=NO_PLACE,
             shape=shape,
             rep=block_codec(message.rep_compression) if has_rep else None,
             definition=block_codec(message.def_compression) if has_def else None,
@@ -170,7 +170,7 @@ class MiniBlockPage(NamedTuple):
             rows=rows,
             items=items,
         )
-        return cls(NOWHERE, description)
+        return cls(NO_PLACE, description)
 
     def at(self, place: PagePlace) -> MiniBlockPage:
         """Return the page with this description at a location.
@@ -202,14 +202,14 @@ class MiniBlockPage(NamedTuple):
         """Plan the chunks of single rows in one round; adjacent chunks are one range."""
         assert isinstance(state, MiniBlockState)
         runs = state.chunks.locate(rows)
-        content = yield from fetch_pieces(self.place, CHUNKS, *runs.bounds)
+        content = yield from fetch_pieces(self.place, CHUNKS_BUFFER, *runs.bounds)
         return self._task(state, [content], runs, rows)
 
     def read(self, state: PageState, start: int, stop: int) -> Plan[MiniBlockTask]:
         """Plan the chunks of a range of rows, as one range."""
         assert isinstance(state, MiniBlockState)
         runs = state.chunks.locate_range(start, stop)
-        content = yield from fetch_pieces(self.place, CHUNKS, *runs.bounds)
+        content = yield from fetch_pieces(self.place, CHUNKS_BUFFER, *runs.bounds)
         return self._task(state, [content], runs, range(start, stop))
 
     def row_page(self, state: PageState) -> RowPage | None:
@@ -223,7 +223,7 @@ class MiniBlockPage(NamedTuple):
             rows = None
             if self.description.rows is not None:
                 with self.place.checking():
-                    start, size = self.place.buffers[CHUNKS]
+                    start, size = self.place.buffers[CHUNKS_BUFFER]
                     kernel = self.description.rows.page(state.table, start, size, self.num_rows)
                     if state.dictionary is None or has_items(kernel, state.dictionary.items()):
                         rows = RowPage(kernel, self.description.form.shape.code, self.place.start)
@@ -232,26 +232,26 @@ class MiniBlockPage(NamedTuple):
 
     def load_and_take(self, rows: Int64s) -> Plan[tuple[PageState, MiniBlockTask]]:
         """Plan state and chunks: one round if the page is small or a guess is right, else two."""
-        size = self.place.size(CHUNKS)
+        size = self.place.size(CHUNKS_BUFFER)
         margin = CHUNKS_BESIDE * min(MARGIN_BYTES, size / max(1, self._num_chunks))
         spread = 1.0 if isinstance(self.form.values, Variable | Fsst) else FIXED_SPREAD
         spans = guess_spans(rows, self.num_rows, size, margin=margin, spread=spread)
-        if self.place.num_bytes <= MAX_WHOLE_BYTES:
+        if self.place.num_bytes <= MAX_WHOLE_PAGE_BYTES:
             spans = [(0, size)]
         ranges = self.state_ranges()
-        guessed = [self.place.part(CHUNKS, *span) for span in spans]
+        guessed = [self.place.part(CHUNKS_BUFFER, *span) for span in spans]
         buffers = yield from fetch([*ranges, *guessed])
         state = self.state_of(buffers[: len(ranges)])
         runs = state.chunks.locate(rows)
         pieces = yield from fetch_missing(
-            self.place, CHUNKS, runs.spans, spans, buffers[len(ranges) :]
+            self.place, CHUNKS_BUFFER, runs.spans, spans, buffers[len(ranges) :]
         )
         return state, self._task(state, pieces, runs, rows)
 
     def read_page(self) -> Plan[MiniBlockTask]:
         """Plan all buffers in one round."""
         ranges = self.state_ranges()
-        buffers = yield from fetch([*ranges, self.place.whole(CHUNKS)])
+        buffers = yield from fetch([*ranges, self.place.whole(CHUNKS_BUFFER)])
         state = self.state_of(buffers[: len(ranges)])
         runs = state.chunks.all()
         return self._task(state, buffers[-1:], runs, range(self.num_rows))
@@ -283,7 +283,7 @@ class MiniBlockPage(NamedTuple):
                 description.form.is_large,
                 description.num_items,
                 self.num_rows,
-                self.place.size(CHUNKS),
+                self.place.size(CHUNKS_BUFFER),
             )
         except ValueError as error:
             raise self.place.corrupt(str(error)) from None

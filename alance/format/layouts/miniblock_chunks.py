@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from alance.base.arrays import Int64s, Mask
     from alance.format.layouts.place import Spans
 
-CHUNKS: Final = 1  # number of the buffer with the chunks
+CHUNKS_BUFFER: Final = 1  # number of the buffer with the chunks
 
 
 class Chunks(NamedTuple):

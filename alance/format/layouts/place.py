@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 # Bytes; a page up to this size is read completely: at 100 MB/s that takes 2.5 ms, a round takes 30
 # ms.
-MAX_WHOLE_BYTES: Final = 256 << 10
+MAX_WHOLE_PAGE_BYTES: Final = 256 << 10
 # Bytes on each side of a row: two chunks of the usual 8 KiB, the chunk of the row and one more.
 MARGIN_BYTES: Final = 16 << 10
 # Bytes; reading more than this takes about as long as the round that the guess saves.
@@ -41,7 +41,7 @@ Spans: TypeAlias = "Sequence[tuple[int, int]]"  # half-open byte ranges of one b
 PLANAR_LAYOUT: Final = "/lance.encodings23.PlanarLayout"
 
 
-class Place(ABC):
+class ReportedPlace(ABC):
     """Location of a page, for error messages."""
 
     __slots__ = ()
@@ -66,7 +66,7 @@ class Place(ABC):
 
 
 @dataclass(frozen=True, slots=True)
-class PagePlace(Place):
+class PagePlace(ReportedPlace):
     """Buffers of a page in its file, and its number of rows."""
 
     path: str

@@ -30,13 +30,13 @@ from alance.format.blocks import Block, ConstantBlock, DictionaryBlock, FixedWid
 from alance.format.codecs import block_codec
 from alance.format.codecs.base import variant
 from alance.format.codecs.sequence import sequence_codec
-from alance.format.layouts.fullzip import ROWS, FullZipPage
+from alance.format.layouts.fullzip import ZIPPED_ROWS_BUFFER, FullZipPage
 from alance.format.layouts.miniblock import MiniBlockPage
-from alance.format.layouts.miniblock_chunks import CHUNKS
+from alance.format.layouts.miniblock_chunks import CHUNKS_BUFFER
 from alance.format.layouts.miniblock_task import decode_block
 from alance.format.layouts.place import fetch
 from alance.format.layouts.selection import block_bytes, spread
-from alance.format.layouts.sparse_layers import MAX_NUMBERS, Runs
+from alance.format.layouts.sparse_layers import MAX_NUMBERS, SlotRuns
 from alance.format.plans import together
 from alance.format.proto import encodings_v2_1_pb2 as pb
 
@@ -50,11 +50,13 @@ if TYPE_CHECKING:
 
     Layers = list[pb.RepDefLayer]
 
-INDICES: Final = 0
-ITEMS: Final = 1
+INDICES_BUFFER: Final = 0
+ITEMS_BUFFER: Final = 1
 MAX_KEPT_BYTES: Final = 1 << 20  # bytes; items up to this size are loaded with the state
-MANY: Final = 16  # a read of at least 1 / MANY of the slots adds all items to the state
-SEQUENCES: Final = frozenset(["constant", "range", "delta", "dictionary"])
+ALL_ITEMS_DIVISOR: Final = (
+    16  # a read of at least 1 / MANY of the slots adds all items to the state
+)
+SEQUENCE_CODECS: Final = frozenset(["constant", "range", "delta", "dictionary"])
 MAX_COUNT: Final = (1 << 32) - 1  # maximum entries of a zipped page
 
 
@@ -150,7 +152,7 @@ class SlotValues(Protocol):
         """Plan the state that locates values, in at most one round."""
         ...
 
-    def read(self, state: Any, leaf: LayerState, runs: Runs) -> Plan[SlotTask]:
+    def read(self, state: Any, leaf: LayerState, runs: SlotRuns) -> Plan[SlotTask]:
         """Plan the values of slots, in at most one round.
 
         Args:
@@ -178,7 +180,7 @@ class OneValue:
         return None
         yield  # makes the function a generator, without rounds
 
-    def read(self, state: Any, leaf: LayerState, runs: Runs) -> Plan[SlotTask]:
+    def read(self, state: Any, leaf: LayerState, runs: SlotRuns) -> Plan[SlotTask]:
         return self
         yield  # makes the function a generator, without rounds
 
@@ -186,7 +188,7 @@ class OneValue:
         return ConstantBlock(num_slots, self.value)
 
 
-NO_VALUE = OneValue(None)
+NULL_VALUE = OneValue(None)
 
 
 def one_value(scalar: bytes) -> OneValue:
@@ -198,7 +200,7 @@ def one_value(scalar: bytes) -> OneValue:
 class ChunkedSlots:
     """Chunks with a value for every slot."""
 
-    data_buffer: ClassVar[int] = CHUNKS
+    data_buffer: ClassVar[int] = CHUNKS_BUFFER
 
     page: MiniBlockPage
 
@@ -208,9 +210,9 @@ class ChunkedSlots:
     def load(self) -> Plan[PageState]:
         return (yield from self.page.load())
 
-    def read(self, state: PageState, leaf: LayerState, runs: Runs) -> Plan[SlotTask]:
+    def read(self, state: PageState, leaf: LayerState, runs: SlotRuns) -> Plan[SlotTask]:
         if runs.num_slots == 0:
-            return NO_VALUE
+            return NULL_VALUE
         slots = runs.slots
         if isinstance(slots, slice):
             task: DecodeTask = yield from self.page.read(state, slots.start, slots.stop)
@@ -223,7 +225,7 @@ class ChunkedSlots:
 class ZippedSlots:
     """Zipped rows with a value for every valid slot."""
 
-    data_buffer: ClassVar[int] = ROWS
+    data_buffer: ClassVar[int] = ZIPPED_ROWS_BUFFER
 
     page: FullZipPage
 
@@ -236,9 +238,9 @@ class ZippedSlots:
     def load(self) -> Plan[PageState]:
         return (yield from self.page.load())
 
-    def read(self, state: PageState, leaf: LayerState, runs: Runs) -> Plan[SlotTask]:
+    def read(self, state: PageState, leaf: LayerState, runs: SlotRuns) -> Plan[SlotTask]:
         task = yield from read_zipped(self.page, state, valid_runs(leaf, runs))
-        return NO_VALUE if task is None else SomeSlots(task, only_valid=True)
+        return NULL_VALUE if task is None else SomeSlots(task, only_valid=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,12 +259,12 @@ class SomeSlots:
         return spread(block, valid) if self.only_valid and valid is not None else block
 
 
-def valid_runs(leaf: LayerState, runs: Runs) -> Runs:
+def valid_runs(leaf: LayerState, runs: SlotRuns) -> SlotRuns:
     """Convert runs of slots to runs of valid slots, whose numbers count valid slots only."""
     return type(runs)(leaf.valid_before(runs.starts), leaf.valid_before(runs.stops))
 
 
-def read_zipped(page: FullZipPage, state: PageState, rows: Runs) -> Plan[DecodeTask | None]:
+def read_zipped(page: FullZipPage, state: PageState, rows: SlotRuns) -> Plan[DecodeTask | None]:
     """Plan rows of a full-zip page in one round. Returns None if there are no rows."""
     chosen = rows.slots
     if rows.num_slots == 0:
@@ -302,7 +304,7 @@ class IndexedState:
 class IndexedSlots:
     """Index for every slot into distinct strings."""
 
-    data_buffer: ClassVar[int] = ITEMS
+    data_buffer: ClassVar[int] = ITEMS_BUFFER
 
     place: PagePlace  # `num_rows` is the number of slots
     indices: pb.CompressiveEncoding
@@ -323,18 +325,18 @@ class IndexedSlots:
         indices, page, *task = loaded
         return IndexedState(self._decode(indices), page, task[0] if task else None)
 
-    def read(self, state: IndexedState, leaf: LayerState, runs: Runs) -> Plan[SlotTask]:
+    def read(self, state: IndexedState, leaf: LayerState, runs: SlotRuns) -> Plan[SlotTask]:
         """Plan the items of slots: one round, or none if the state has the items."""
         indices = state.indices[runs.slots]
         valid = leaf.mask(runs)
         if len(indices) == 0 or (valid is not None and not valid.any()):
-            return NO_VALUE
+            return NULL_VALUE
         shown = indices if valid is None else indices[valid]
         if int(shown.max()) >= self.items.num_rows:
             raise self.place.corrupt(f"index {shown.max()} of {self.items.num_rows} items")
         if valid is not None:
             indices = np.where(valid, indices, 0).astype(np.uint32)
-        if state.task is None and len(indices) * MANY >= self.place.num_rows:
+        if state.task is None and len(indices) * ALL_ITEMS_DIVISOR >= self.place.num_rows:
             # Read all items, because the next rows of a scan need them, too.
             state.task = yield from self.items.read_page()
         if state.task is not None:
@@ -343,12 +345,12 @@ class IndexedSlots:
         renumbered = np.zeros(len(indices), np.uint32)
         renumbered[slice(None) if valid is None else valid] = back
         rows = used.astype(np.int64)
-        task = yield from read_zipped(self.items, state.page, Runs(rows, rows + 1))
+        task = yield from read_zipped(self.items, state.page, SlotRuns(rows, rows + 1))
         assert task is not None
         return IndexedTask(renumbered, task, None)
 
     def _fetch_indices(self) -> Plan[memoryview]:
-        (content,) = yield from fetch([self.place.whole(INDICES)])
+        (content,) = yield from fetch([self.place.whole(INDICES_BUFFER)])
         return content
 
     def _decode(self, content: memoryview) -> UInt32s:
@@ -357,7 +359,7 @@ class IndexedSlots:
             raise UnsupportedError(f"sparse: {count} indices, at most {MAX_NUMBERS}")
         data = np.frombuffer(content, np.uint8)
         with self.place.checking():
-            if variant(self.indices) in SEQUENCES:
+            if variant(self.indices) in SEQUENCE_CODECS:
                 codec = sequence_codec(self.indices, bits=32)
                 numbers = codec.decode(data, count)
                 if codec.bits != 32:

@@ -43,10 +43,12 @@ if TYPE_CHECKING:
     _Strings: TypeAlias = tuple[tuple[UInt64s, Bytes] | None, int]
 
 NO_CHUNKS = np.empty(0, np.int64)
-NO_BYTES = np.empty(0, np.uint8)
+NO_LEVEL_BYTES = np.empty(0, np.uint8)
 # Maximum levels of a constant page for the kernel, which decodes them all at once: 3 ms.
 MOST_LEVELS: Final = 1 << 22
-MOST_ROWS: Final = 1 << 34  # of such a page: the kernel cuts them into pieces of 8 MiB in all
+MAX_ROW_PAGE_ROWS: Final = (
+    1 << 34
+)  # of such a page: the kernel cuts them into pieces of 8 MiB in all
 # Bytes; an index of full-zip rows up to this size is loaded and kept. That is a quarter of a
 # million rows of 1 KB, and to read it once costs more than a second round.
 MAX_INDEX_BYTES: Final = 1 << 20
@@ -96,7 +98,7 @@ class LevelsForm(IntEnum):
     BLOCKS = 4
 
 
-INDICES = (ValuesForm.FLAT, ValuesForm.PACKED, ValuesForm.RUNS, ValuesForm.SPLIT)
+INDEX_FORMS = (ValuesForm.FLAT, ValuesForm.PACKED, ValuesForm.RUNS, ValuesForm.SPLIT)
 INDEX_BITS = (8, 16, 32, 64)  # the kernel reads an index as a single word
 
 _kernels.set_zstd(decompress_zstd)
@@ -118,7 +120,7 @@ def row_form(form: ChunkForm, num_items: int, *, has_items: bool) -> _kernels.Pa
     if shape.has_lists != (form.rep is not None) or (form.definition is not None) > shape.max_def:
         return None
     kind, bits = values
-    if has_items and (kind not in INDICES or bits not in INDEX_BITS):
+    if has_items and (kind not in INDEX_FORMS or bits not in INDEX_BITS):
         return None
     lists = (*reps, shape.max_rep, shape.max_visible) if shape.has_lists else None
     page_form = _kernels.PageForm(
@@ -161,7 +163,7 @@ def constant_rows(
     """
     own_reps, own_definitions = _encoded(reps), _encoded(definitions)
     null_level = int(shape.layers[0] is Layer.NULLABLE_ITEM)
-    if own_reps is None or own_definitions is None or num_rows > MOST_ROWS:
+    if own_reps is None or own_definitions is None or num_rows > MAX_ROW_PAGE_ROWS:
         return None
     if isinstance(value, FixedWidth) and not value.bits_per_value:
         return None
@@ -198,7 +200,7 @@ def _encoded(levels: EncodedLevels) -> tuple[int, int, int, Bytes] | None:
     """Convert levels to kernel arguments; None for unknown codecs and for too many levels."""
     codec, content, count = levels
     if not content:
-        return LevelsForm.NONE, 0, 0, NO_BYTES
+        return LevelsForm.NONE, 0, 0, NO_LEVEL_BYTES
     form: tuple[LevelsForm, int] | None = (LevelsForm.FLAT, 0)
     if codec is None:
         count = len(content) // 2

@@ -18,9 +18,9 @@ import numpy as np
 from alance.base.records import dataclass
 from alance.errors import CorruptFileError
 from alance.format.layouts.base import Layer, PageValues
-from alance.format.layouts.place import MAX_WHOLE_BYTES, PagePlace, fetch
+from alance.format.layouts.place import MAX_WHOLE_PAGE_BYTES, PagePlace, fetch
 from alance.format.layouts.planar_values import (
-    NO_VALUE,
+    NULL_VALUE,
     ChunkedSlots,
     IndexedSlots,
     ZippedSlots,
@@ -28,7 +28,7 @@ from alance.format.layouts.planar_values import (
     one_value,
     zipped_page,
 )
-from alance.format.layouts.sparse_layers import Runs, parse_layers, structure
+from alance.format.layouts.sparse_layers import SlotRuns, parse_layers, structure
 from alance.format.plans import answered, cut, together
 from alance.format.proto import encodings_v2_1_pb2 as pb
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from alance.format.proto import encodings_v2_3_pb2 as pb3
 
 MAX_SCALAR_BYTES: Final = 32
-LEAF: Final = [pb.REPDEF_ALL_VALID_ITEM]
+LEAF_LAYERS: Final = [pb.REPDEF_ALL_VALID_ITEM]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,12 +107,12 @@ class SparsePage:
         begins[1:] = own[1:] != own[:-1] + 1
         first = np.flatnonzero(begins)
         behind = np.append(first[1:], len(own)) if len(own) else first
-        return (yield from self._read(state, Runs(own[first], own[behind - 1] + 1)))
+        return (yield from self._read(state, SlotRuns(own[first], own[behind - 1] + 1)))
 
     def read(self, state: PageState, start: int, stop: int) -> Plan[SparseTask]:
         """Plan the values of a range of rows, in at most one round."""
         bounds = np.array([start, max(start, stop)], np.int64) // self.multiplier
-        return (yield from self._read(state, Runs(bounds[:1], bounds[1:])))
+        return (yield from self._read(state, SlotRuns(bounds[:1], bounds[1:])))
 
     def row_page(self, state: PageState) -> None:
         return None
@@ -120,7 +120,7 @@ class SparsePage:
     def load_and_take(self, rows: Int64s) -> Plan[tuple[PageState, SparseTask]]:
         """Plan state and values: one round if the page is small, else two."""
         plan = self._load_and_take(rows)
-        if self.place.num_bytes <= MAX_WHOLE_BYTES:
+        if self.place.num_bytes <= MAX_WHOLE_PAGE_BYTES:
             return (yield from self._at_once(plan))
         return (yield from plan)
 
@@ -146,7 +146,7 @@ class SparsePage:
             self.values.check(layers[-1])
         return SparseState(layers, values)
 
-    def _read(self, state: PageState, rows: Runs) -> Plan[SparseTask]:
+    def _read(self, state: PageState, rows: SlotRuns) -> Plan[SparseTask]:
         assert isinstance(state, SparseState)
         runs = [rows]
         for layer in state.layers[:-1]:
@@ -183,7 +183,7 @@ class SparseTask:
 
     page: SparsePage
     state: SparseState
-    runs: tuple[Runs, ...]  # slots of the rows, for each layer
+    runs: tuple[SlotRuns, ...]  # slots of the rows, for each layer
     values: SlotTask
 
     @property
@@ -216,7 +216,9 @@ def _values(message: pb3.ValuePlane, place: PagePlace, num_slots: int) -> tuple[
             if chunked.HasField("levels") or chunked.num_items:
                 raise CorruptFileError("sparse: chunks that describe levels or count items")
             own = _own_place(place, 2 + chunked.HasField("dictionary"), num_slots)
-            return ChunkedSlots(chunked_page(LEAF, chunked, num_slots, own)), len(own.buffers)
+            return ChunkedSlots(chunked_page(LEAF_LAYERS, chunked, num_slots, own)), len(
+                own.buffers
+            )
         case "zipped":
             count = 2 if message.zipped.WhichOneof("addressing") == "bits_per_offset" else 1
             own = _own_place(place, count, message.zipped.num_items)
@@ -235,7 +237,7 @@ def _values(message: pb3.ValuePlane, place: PagePlace, num_slots: int) -> tuple[
                 raise CorruptFileError("sparse: indexed values that are no strings")
             page = _zipped(items, PagePlace(place.path, own.buffers[1:], items.num_items))
             return IndexedSlots(own, message.indexed.indices, page), 3
-    return NO_VALUE, 0
+    return NULL_VALUE, 0
 
 
 def _own_place(place: PagePlace, count: int, num_rows: int) -> PagePlace:
@@ -247,7 +249,7 @@ def _own_place(place: PagePlace, count: int, num_rows: int) -> PagePlace:
 def _zipped(message: pb3.ZippedValues, place: PagePlace) -> FullZipPage:
     if message.HasField("levels") or message.num_items != message.num_visible_items:
         raise CorruptFileError("sparse: zipped values that describe levels")
-    return zipped_page(LEAF, message, place)
+    return zipped_page(LEAF_LAYERS, message, place)
 
 
 def _cut(

@@ -183,7 +183,7 @@ class SetForm:
 
 
 @dataclass(frozen=True, slots=True)
-class Runs:
+class SlotRuns:
     """Runs of consecutive slots of a layer; r runs, ascending and not adjacent."""
 
     starts: Int64s  # shape (r,)
@@ -263,14 +263,14 @@ class LayerState:
         ranks = self.listed.rank(slots)
         return ranks if self.form.means_valid else slots - ranks
 
-    def below(self, runs: Runs) -> Runs:
+    def below(self, runs: SlotRuns) -> SlotRuns:
         """Translate slots of this layer to the slots of the next layer."""
         if self.non_empty is None or self.ends is None:
-            return Runs(runs.starts * self.form.dimension, runs.stops * self.form.dimension)
+            return SlotRuns(runs.starts * self.form.dimension, runs.stops * self.form.dimension)
         starts = self.ends.at(self.non_empty.rank(runs.starts))
-        return Runs(starts, self.ends.at(self.non_empty.rank(runs.stops)))
+        return SlotRuns(starts, self.ends.at(self.non_empty.rank(runs.stops)))
 
-    def mask(self, runs: Runs) -> Mask | None:
+    def mask(self, runs: SlotRuns) -> Mask | None:
         """Return the validity mask of slots; None if all are valid."""
         if self.num_valid == self._num_slots:
             return None
@@ -279,7 +279,7 @@ class LayerState:
         valid[places] = self.form.means_valid
         return None if valid.all() else valid
 
-    def read(self, runs: Runs) -> Items | Lists:
+    def read(self, runs: SlotRuns) -> Items | Lists:
         """Return the structure of slots.
 
         Raises:
@@ -328,7 +328,7 @@ def parse_layers(
     return tuple(forms), multiplier
 
 
-def structure(layers: Sequence[LayerState], runs: Sequence[Runs]) -> Structure:
+def structure(layers: Sequence[LayerState], runs: Sequence[SlotRuns]) -> Structure:
     """Return the structure of the selected slots, outermost layer first.
 
     Layers outside of lists have as many slots as in dense pages: one for each item of the
@@ -378,7 +378,7 @@ def _validity(message: pb3.SparseValiditySet) -> tuple[bool, SetForm]:
     return message.meaning == VALID, listed
 
 
-def _in_slots(numbers: Numbers, runs: Runs) -> tuple[Int64s, Int64s]:
+def _in_slots(numbers: Numbers, runs: SlotRuns) -> tuple[Int64s, Int64s]:
     """Find the numbers that are slots of the runs.
 
     Returns:

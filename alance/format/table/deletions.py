@@ -25,9 +25,9 @@ from alance.format.table.roaring import parse_roaring, roaring_bytes
 if TYPE_CHECKING:
     from alance.base.arrays import Int64s, Mask
 
-PADDING: Final = 64  # bytes; Arrow pads a buffer by at most this much
+ARROW_PADDING_BYTES: Final = 64  # bytes; Arrow pads a buffer by at most this much
 ARROW_MAX_ROWS: Final = 5000  # rows; more deleted rows are written as a bitmap
-ROW_ID_FIELD: Final = pa.field("row_id", pa.uint32(), nullable=False)
+DELETED_ROW_FIELD: Final = pa.field("row_id", pa.uint32(), nullable=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +102,8 @@ def parse_arrow(content: memoryview, num_physical_rows: int) -> DeletionVector:
                     f"deletion file: {reader.num_record_batches} batches, expected one"
                 )
             schema = reader.schema
-        if schema.names != ["row_id"] or not schema.field(0).equals(ROW_ID_FIELD):
-            raise CorruptFileError(f"deletion file: schema {schema}, expected {ROW_ID_FIELD}")
+        if schema.names != ["row_id"] or not schema.field(0).equals(DELETED_ROW_FIELD):
+            raise CorruptFileError(f"deletion file: schema {schema}, expected {DELETED_ROW_FIELD}")
         message = pa.ipc.read_message(pa.py_buffer(content[batch_place(content) :]))
         _check_sizes(message, num_physical_rows)
         batch = pa.ipc.read_record_batch(message, schema)
@@ -143,7 +143,10 @@ def _check_sizes(message: pa.ipc.Message, num_physical_rows: int) -> None:
     if message.type != "record batch":
         raise CorruptFileError(f"deletion file: {message.type}, expected a record batch")
     length, buffers = batch_sizes(memoryview(message.metadata), memoryview(message.body))
-    if length > num_physical_rows or max(buffers, default=0) > 4 * num_physical_rows + PADDING:
+    if (
+        length > num_physical_rows
+        or max(buffers, default=0) > 4 * num_physical_rows + ARROW_PADDING_BYTES
+    ):
         raise CorruptFileError(
             f"deletion file: {length} rows in buffers of {buffers} bytes, the fragment has "
             f"{num_physical_rows}"
@@ -197,7 +200,7 @@ def arrow_bytes(rows: Int64s) -> bytes:
     Args:
         rows: sorted and unique offsets; shape (n,).
     """
-    schema = pa.schema([ROW_ID_FIELD])
+    schema = pa.schema([DELETED_ROW_FIELD])
     batch = pa.RecordBatch.from_arrays([to_arrow(rows.astype(np.uint32))], schema=schema)
     sink = pa.BufferOutputStream()
     options = pa.ipc.IpcWriteOptions(compression="zstd")

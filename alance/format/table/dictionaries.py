@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from alance.format.proto import file_pb2
 
-KEYED: Final = ("string", "large_string", "binary", "large_binary")
+KEYED_TYPES: Final = ("string", "large_string", "binary", "large_binary")
 
 
 def value_type(message: file_pb2.Field) -> str:
@@ -45,7 +45,7 @@ def attach_values(fields: Iterable[file_pb2.Field], content: memoryview) -> None
 
 def _values(message: file_pb2.Field, content: memoryview) -> bytes:
     kind, start = value_type(message), message.dictionary.offset
-    is_keyed = kind in KEYED
+    is_keyed = kind in KEYED_TYPES
     if not is_keyed and not pa.types.is_integer(leaf_type(kind)):
         return b""  # no known release writes other types
     count = message.dictionary.length + is_keyed
@@ -79,7 +79,7 @@ def place_values(fields: Iterable[file_pb2.Field], start: int) -> list[bytes]:
         content = bytes(dictionary.values)
         dictionary.ClearField("values")
         dictionary.offset = start
-        if value_type(message) in KEYED:
+        if value_type(message) in KEYED_TYPES:
             count = dictionary.length + 1
             text = len(content) - 8 * count
             offsets = np.frombuffer(content, "<i8", count, text) + start

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
     from alance.format.proto import table_pb2
 
-DELETIONS: Final = 1
+DELETION_FILES: Final = 1
 STABLE_ROW_IDS: Final = 2
 V2_FILES: Final = 4  # obsolete, no longer set
-CONFIG: Final = 8
+TABLE_CONFIG: Final = 8
 BASE_PATHS: Final = 16
 NO_TRANSACTION_FILE: Final = 32
 OVERLAYS: Final = 64
@@ -34,10 +34,10 @@ FIELD_IDS_NOT_REUSED: Final = 32768
 ZONE_WRITE_SEEDS: Final = 65536
 
 NAMES: Final = {
-    DELETIONS: "deletion files",
+    DELETION_FILES: "deletion files",
     STABLE_ROW_IDS: "stable row ids",
     V2_FILES: "v2 files",
-    CONFIG: "table config",
+    TABLE_CONFIG: "table config",
     BASE_PATHS: "base paths",
     NO_TRANSACTION_FILE: "no transaction file",
     OVERLAYS: "data overlays",
@@ -55,10 +55,10 @@ NAMES: Final = {
 
 # Features that alance's writer preserves.
 WRITABLE: Final = (
-    DELETIONS
+    DELETION_FILES
     | STABLE_ROW_IDS
     | V2_FILES
-    | CONFIG
+    | TABLE_CONFIG
     | BASE_PATHS
     | NO_TRANSACTION_FILE
     | COVERING_INDEX
@@ -68,7 +68,7 @@ WRITABLE: Final = (
     | FIELD_IDS_NOT_REUSED
 )
 # A reader may ignore features that only concern indices.
-READABLE: Final = WRITABLE | FRAGMENT_REUSE_TAGGED
+READABLE_FLAGS: Final = WRITABLE | FRAGMENT_REUSE_TAGGED
 # Once set, a flag stays set in all later versions.
 STICKY: Final = MIXED_FILE_VERSIONS | MANAGED_BLOBS
 # Key of the schema's metadata; its value "true" sets the flag.
@@ -76,7 +76,7 @@ MANAGED_KEY: Final = "lance.blob.managed"
 PAIRED: Final = MIXED_FILE_VERSIONS | FRAGMENT_REUSE_TAGGED | MANAGED_BLOBS | ZONE_WRITE_SEEDS
 
 
-SEQUENCES: Final = (
+SEQUENCE_ONEOFS: Final = (
     "row_id_sequence",
     "created_at_version_sequence",
     "last_updated_at_version_sequence",
@@ -110,7 +110,7 @@ def check_readable(reader_flags: int, writer_flags: int, *, has_max_field_id: bo
         raise CorruptFileError(
             f"feature flag {names_of(FIELD_IDS_NOT_REUSED)} and the highest field id disagree"
         )
-    unknown = reader_flags & ~READABLE
+    unknown = reader_flags & ~READABLE_FLAGS
     if unknown:
         raise UnsupportedError(
             f"the table needs features that this alance does not know: {names_of(unknown)}"
@@ -149,7 +149,7 @@ def flags_of(
     """
     flags = (message.reader_feature_flags | message.writer_feature_flags) & STICKY
     if any(form.HasField("deletion_file") for form in forms):
-        flags |= DELETIONS
+        flags |= DELETION_FILES
     if stable_row_ids:
         flags |= STABLE_ROW_IDS
     if message.base_paths:
@@ -158,13 +158,13 @@ def flags_of(
         flags |= MANAGED_BLOBS
     if any(index.covering_fields for index in indices):
         flags |= COVERING_INDEX
-    if any(form.WhichOneof(name) in SPILLED for form in forms for name in SEQUENCES):
+    if any(form.WhichOneof(name) in SPILLED for form in forms for name in SEQUENCE_ONEOFS):
         flags |= SPILLED_LINEAGE
     if not flags & MIXED_FILE_VERSIONS and _is_mixed(message, forms):
         flags |= MIXED_FILE_VERSIONS
     writer = flags
     if message.config:
-        writer |= CONFIG
+        writer |= TABLE_CONFIG
     if not writes_transaction_file:
         writer |= NO_TRANSACTION_FILE
     if message.HasField("max_allocated_field_id"):

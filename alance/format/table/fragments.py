@@ -12,7 +12,7 @@ from alance import _kernels
 from alance.base.records import dataclass
 from alance.errors import CorruptFileError
 from alance.format.proto import table_pb2
-from alance.format.table.flags import SEQUENCES
+from alance.format.table.flags import SEQUENCE_ONEOFS
 from alance.format.table.fragment import Fragment
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 # Fields of a record that its form omits; see `Records`.
 OWN_PARTS: Final = ("id", "physical_rows", "deletion_file")
-MAX_ROWS: Final = 1 << 32  # rows per fragment; a row address has 32 bits for the offset
+MAX_FRAGMENT_ROWS: Final = 1 << 32  # rows per fragment; a row address has 32 bits for the offset
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -167,7 +167,7 @@ def form_bytes(fragment: table_pb2.DataFragment) -> bytes:
     for file in form.files:
         file.ClearField("path")
         file.ClearField("file_size_bytes")
-    for sequence in SEQUENCES:
+    for sequence in SEQUENCE_ONEOFS:
         arm = form.WhichOneof(sequence)
         if arm is not None and arm.startswith("inline_"):
             setattr(form, arm, b"")
@@ -211,8 +211,10 @@ class Fragments(Sequence[Fragment]):
         if len(records) and int(records.ids.max()) >> 32:
             raise CorruptFileError(f"fragment id {records.ids.max()}: expected at most 32 bits")
         self.ids: Int64s = records.ids.astype(np.int64)
-        if len(records) and int(records.rows.max()) > MAX_ROWS:
-            raise CorruptFileError(f"fragment of {records.rows.max()} rows: at most {MAX_ROWS}")
+        if len(records) and int(records.rows.max()) > MAX_FRAGMENT_ROWS:
+            raise CorruptFileError(
+                f"fragment of {records.rows.max()} rows: at most {MAX_FRAGMENT_ROWS}"
+            )
         is_told = records.rows > 0
         self.physical_rows: Int64s = np.where(is_told, records.rows, 0).astype(np.int64)
         live = self.physical_rows - np.maximum(records.deleted, 0)

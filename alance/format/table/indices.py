@@ -25,9 +25,11 @@ _UUID_BYTES = 16
 MAX_FRAGMENT: Final = 1 << 22
 ADDRESSES_FROM: Final = 1  # from this version, B-trees hold addresses even with stable row ids
 _OF_ROW_IDS: Final = ("Bitmap", "LabelList", "NGram", "Inverted", "Vector")
-JSON: Final = "Json"
+JSON_KIND: Final = "Json"
 # Name of the index that records how compactions moved rows.
 FRAGMENT_REUSE: Final = "__lance_frag_reuse"
+VECTOR_KIND: Final = "Vector"
+TEXT_KIND: Final = "Inverted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,7 @@ class Index:
         Raises:
             CorruptFileError: the details cannot be parsed.
         """
-        return self.kind if self.kind != JSON else json_target(self.message).kind
+        return self.kind if self.kind != JSON_KIND else json_target(self.message).kind
 
     @classmethod
     def from_protobuf(cls, message: table_pb2.IndexMetadata) -> Index:
@@ -122,7 +124,7 @@ def holds_row_ids(message: table_pb2.IndexMetadata) -> bool:
     False for an index of row addresses or of zones, or if unknown.
     """
     kind = kind_of(message)
-    if kind == JSON:
+    if kind == JSON_KIND:
         return json_target(message).kind in _OF_ROW_IDS
     if kind == "BTree":
         return message.index_version < ADDRESSES_FROM

@@ -42,9 +42,9 @@ if TYPE_CHECKING:
 
 M = TypeVar("M", bound=Message)
 
-FOOTER: Final = struct.Struct("<qHH4s")
-LENGTH: Final = struct.Struct("<I")
-MAGIC: Final = b"LANC"
+MANIFEST_FOOTER: Final = struct.Struct("<qHH4s")
+SECTION_LENGTH: Final = struct.Struct("<I")
+MANIFEST_MAGIC: Final = b"LANC"
 MET_BYTES: Final = 2 << 20  # bytes; budget of the process's memo of parsed manifests, approximate
 PARTS_BYTES: Final = 16 << 10  # bytes; approximate memory of the parts of the smallest manifest
 # Bytes; the memo keeps no larger manifest, because it usually has many fragments.
@@ -262,13 +262,13 @@ def parse_parts(content: memoryview, where: str) -> ManifestParts:
 
 
 def _parse(content: memoryview) -> ManifestParts:
-    if len(content) < FOOTER.size + LENGTH.size:
+    if len(content) < MANIFEST_FOOTER.size + SECTION_LENGTH.size:
         raise CorruptFileError(f"manifest of {len(content)} bytes: too short")
-    position, _, _, magic = FOOTER.unpack(content[-FOOTER.size :])
-    if magic != MAGIC:
-        raise CorruptFileError(f"manifest ends in {magic!r}, expected {MAGIC!r}")
+    position, _, _, magic = MANIFEST_FOOTER.unpack(content[-MANIFEST_FOOTER.size :])
+    if magic != MANIFEST_MAGIC:
+        raise CorruptFileError(f"manifest ends in {magic!r}, expected {MANIFEST_MAGIC!r}")
     length = _length(content, position)
-    if position + LENGTH.size + length != len(content) - FOOTER.size:
+    if position + SECTION_LENGTH.size + length != len(content) - MANIFEST_FOOTER.size:
         raise CorruptFileError(f"manifest at {position} does not end at the footer")
     message, records, fields = _apart(content, position)
     check_readable(
@@ -322,7 +322,9 @@ def _apart(
     Raises:
         CorruptFileError: the message cannot be parsed.
     """
-    parts = _kernels.manifest_fragments(bytes(content[position + LENGTH.size : -FOOTER.size]))
+    parts = _kernels.manifest_fragments(
+        bytes(content[position + SECTION_LENGTH.size : -MANIFEST_FOOTER.size])
+    )
     if parts is not None:
         with contextlib.suppress(DecodeError):
             head = table_pb2.Manifest.FromString(parts[0])
@@ -388,17 +390,17 @@ def _indices(
 
 
 def _length(content: memoryview, position: int) -> int:
-    if not 0 <= position <= len(content) - FOOTER.size - LENGTH.size:
+    if not 0 <= position <= len(content) - MANIFEST_FOOTER.size - SECTION_LENGTH.size:
         raise CorruptFileError(
             f"section at {position}: outside of the manifest's {len(content)} bytes"
         )
-    return int(LENGTH.unpack_from(content, position)[0])
+    return int(SECTION_LENGTH.unpack_from(content, position)[0])
 
 
 def _section(content: memoryview, position: int, kind: type[M]) -> M:
     length = _length(content, position)
-    start = position + LENGTH.size
-    if length > len(content) - FOOTER.size - start:
+    start = position + SECTION_LENGTH.size
+    if length > len(content) - MANIFEST_FOOTER.size - start:
         raise CorruptFileError(
             f"section of {length} bytes at {position}: outside of the manifest's "
             f"{len(content)} bytes"

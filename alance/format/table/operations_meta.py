@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from google.protobuf.message import Message
 
-_T: Final = transaction_pb2.Transaction
+_TRANSACTION: Final = transaction_pb2.Transaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class CreateIndex(Operation):
     """
 
     ARM: ClassVar = "create_index"
-    MESSAGE: ClassVar[type[Message]] = _T.CreateIndex
+    MESSAGE: ClassVar[type[Message]] = _TRANSACTION.CreateIndex
 
     new_indices: tuple[table_pb2.IndexMetadata, ...] = ()
     removed_indices: tuple[table_pb2.IndexMetadata, ...] = ()
@@ -51,7 +51,7 @@ class Restore(Operation):
     """Make an older version the newest."""
 
     ARM: ClassVar = "restore"
-    MESSAGE: ClassVar[type[Message]] = _T.Restore
+    MESSAGE: ClassVar[type[Message]] = _TRANSACTION.Restore
 
     version: int = 0
 
@@ -61,7 +61,7 @@ class ReserveFragments(Operation):
     """Reserve fragment ids for a later commit."""
 
     ARM: ClassVar = "reserve_fragments"
-    MESSAGE: ClassVar[type[Message]] = _T.ReserveFragments
+    MESSAGE: ClassVar[type[Message]] = _TRANSACTION.ReserveFragments
 
     num_fragments: int = 0
 
@@ -75,7 +75,7 @@ class UpdateMap(Wire):
         replace: True to clear the map first.
     """
 
-    MESSAGE: ClassVar[type[Message]] = _T.UpdateMap
+    MESSAGE: ClassVar[type[Message]] = _TRANSACTION.UpdateMap
 
     updates: Mapping[str, str | None] = field(default_factory=dict)
     replace: bool = False
@@ -87,7 +87,7 @@ class UpdateMap(Wire):
         Args:
             message: the protobuf message.
         """
-        assert isinstance(message, _T.UpdateMap)
+        assert isinstance(message, _TRANSACTION.UpdateMap)
         updates = {
             update_entry.key: update_entry.value if update_entry.HasField("value") else None
             for update_entry in message.update_entries
@@ -96,7 +96,7 @@ class UpdateMap(Wire):
 
     def to_protobuf(self) -> transaction_pb2.Transaction.UpdateMap:
         """Return a new message."""
-        message = _T.UpdateMap(replace=self.replace)
+        message = _TRANSACTION.UpdateMap(replace=self.replace)
         message.MergeFromString(self.extra)
         for key, value in self.updates.items():
             message.update_entries.add(key=key, value=value)
@@ -111,7 +111,7 @@ class UpdateConfig(Operation):
     """
 
     ARM: ClassVar = "update_config"
-    MESSAGE: ClassVar[type[Message]] = _T.UpdateConfig
+    MESSAGE: ClassVar[type[Message]] = _TRANSACTION.UpdateConfig
     PARTS: ClassVar = {
         "config_updates": UpdateMap,
         "table_metadata_updates": UpdateMap,
@@ -160,7 +160,7 @@ class UpdateMemWalState(Operation):
     """Record progress of the in-memory write-ahead log; retained and compared, but not applied."""
 
     ARM: ClassVar = "update_mem_wal_state"
-    MESSAGE: ClassVar[type[Message]] = _T.UpdateMemWalState
+    MESSAGE: ClassVar[type[Message]] = _TRANSACTION.UpdateMemWalState
 
     compacted_sstables: tuple[transaction_pb2.Transaction.CompactedSstable, ...] = ()
 
@@ -170,7 +170,7 @@ class Clone(Operation):
     """Make the first version of a new table or branch from a version of another table or branch."""
 
     ARM: ClassVar = "clone"
-    MESSAGE: ClassVar[type[Message]] = _T.Clone
+    MESSAGE: ClassVar[type[Message]] = _TRANSACTION.Clone
 
     is_shallow: bool = True
     ref_name: str | None = None
@@ -184,7 +184,7 @@ class UpdateBases(Operation):
     """Add base paths; a base path with id 0 gets an id."""
 
     ARM: ClassVar = "update_bases"
-    MESSAGE: ClassVar[type[Message]] = _T.UpdateBases
+    MESSAGE: ClassVar[type[Message]] = _TRANSACTION.UpdateBases
 
     new_bases: tuple[table_pb2.BasePath, ...] = ()
 
@@ -194,7 +194,7 @@ class DataOverlay(Operation):
     """Overlay values of single rows of fragments; retained and compared, but not applied."""
 
     ARM: ClassVar = "data_overlay"
-    MESSAGE: ClassVar[type[Message]] = _T.DataOverlay
+    MESSAGE: ClassVar[type[Message]] = _TRANSACTION.DataOverlay
 
     groups: tuple[transaction_pb2.Transaction.DataOverlay.Group, ...] = ()
 
@@ -206,7 +206,7 @@ class Unknown(Operation):
     MESSAGE: ClassVar[type[Message]] = transaction_pb2.Transaction
 
 
-OPERATIONS: Final[Mapping[str, type[Operation]]] = {
+OPERATION_BY_ARM: Final[Mapping[str, type[Operation]]] = {
     kind.ARM: kind
     for kind in (
         Append,

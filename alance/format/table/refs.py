@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 MAIN: Final = "main"
 # Key in a tag's metadata; its value is the URI of a shallow clone of the version.
 CLONE: Final = "alance.clone"
-SUFFIX: Final = ".json"
+REF_SUFFIX: Final = ".json"
 _SEGMENT: Final = re.compile(r"[\w.-]+")
 # RFC 3339 times have up to nanoseconds; datetime only has microseconds.
 _FRACTION: Final = re.compile(r"\.(\d{1,6})\d*")
@@ -117,14 +117,14 @@ def check_branch_name(name: str) -> str:
 
 def ref_file_name(name: str) -> str:
     """Return the file name of a tag or branch inside its folder."""
-    return quote(name, safe="") + SUFFIX
+    return quote(name, safe="") + REF_SUFFIX
 
 
 def parse_ref_file_name(file_name: str) -> str | None:
     """Parse the name of a tag or branch from a file name. Returns None for other files."""
-    if not file_name.endswith(SUFFIX) or "/" in file_name:
+    if not file_name.endswith(REF_SUFFIX) or "/" in file_name:
         return None
-    return unquote(file_name.removesuffix(SUFFIX)) or None
+    return unquote(file_name.removesuffix(REF_SUFFIX)) or None
 
 
 def branch_folder(name: str) -> str:

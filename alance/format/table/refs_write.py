@@ -14,7 +14,7 @@ from alance.errors import CorruptFileError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-NS: Final = 1_000_000_000
+SECOND_NS: Final = 1_000_000_000
 _ID: Final = re.compile(r"[0-9a-f]{32}")
 
 
@@ -24,7 +24,7 @@ def time_text(ns: int) -> str:
     Args:
         ns: nanoseconds since 1970.
     """
-    seconds, rest = divmod(ns, NS)
+    seconds, rest = divmod(ns, SECOND_NS)
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest:09d}Z"
 
 
@@ -77,7 +77,7 @@ def branch_bytes(
             "parentBranch": parent_branch,
             "identifier": {"version_mapping": [list(pair) for pair in identifier]},
             "parentVersion": parent_version,
-            "createAt": ns // NS,
+            "createAt": ns // SECOND_NS,
             "manifestSize": manifest_bytes,
             "metadata": dict(metadata),
         }

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 DETAILS_TYPE: Final = "/lance.table.FragmentReuseIndexDetails"
 DETAILS_FILE: Final = "details.binpb"
-MAX_INLINE: Final = 200 << 10  # bytes of inline versions; longer details are in a file
+MAX_INLINE_REUSE_BYTES: Final = 200 << 10  # bytes of inline versions; longer details are in a file
 PastCompaction: TypeAlias = FragmentReuseDetails.Version
 Group: TypeAlias = FragmentReuseDetails.Group
 Digest: TypeAlias = FragmentReuseDetails.Digest

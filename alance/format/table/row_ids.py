@@ -5,22 +5,21 @@ Source: docs/format/table.md, "Row id and version sequences".
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from google.protobuf.message import DecodeError
 
 from alance.errors import CorruptFileError
 from alance.format.proto import rowids_pb2
+from alance.format.table.fragments import MAX_FRAGMENT_ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from alance.base.arrays import Bytes, Int64s, UInt64s
 
-    Runs: TypeAlias = "tuple[Int64s, UInt64s]"
-
-MAX_ROWS: Final = 1 << 32  # maximum rows of a fragment
+    IdRuns: TypeAlias = "tuple[Int64s, UInt64s]"
 
 
 def parse_row_ids(content: bytes, num_rows: int) -> UInt64s:
@@ -66,7 +65,7 @@ def segment_values(segment: rowids_pb2.U64Segment) -> UInt64s:
     Raises:
         CorruptFileError: a segment that contradicts itself.
     """
-    return _expand(segment, MAX_ROWS)
+    return _expand(segment, MAX_FRAGMENT_ROWS)
 
 
 def segment_bits(segment: rowids_pb2.U64Segment) -> Bytes:
@@ -172,7 +171,7 @@ def _array(encoded: rowids_pb2.EncodedU64Array) -> UInt64s:
     return values + np.uint64(base)
 
 
-def parse_row_id_runs(content: bytes, num_rows: int) -> Runs:
+def parse_row_id_runs(content: bytes, num_rows: int) -> IdRuns:
     """Return the first row and the first id of each run of a fragment; shape (runs,) each.
 
     In a run, each id is the previous one plus 1. Consecutive runs may form a longer run. How runs
@@ -198,7 +197,7 @@ def parse_row_id_runs(content: bytes, num_rows: int) -> Runs:
     return np.concatenate(starts), np.concatenate(values)
 
 
-def runs_of_ids(ids: UInt64s) -> Runs:
+def runs_of_ids(ids: UInt64s) -> IdRuns:
     """Return the first row and the first id of each run of consecutive ids; shape (runs,) each."""
     edges = np.ones(len(ids), np.bool_)
     np.not_equal(np.diff(ids), 1, out=edges[1:])

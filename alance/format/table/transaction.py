@@ -16,7 +16,7 @@ from alance.base.records import dataclass
 from alance.errors import CorruptFileError, InvalidInputError
 from alance.format.proto import transaction_pb2
 from alance.format.table.naming import MESSAGE_PROPERTY, transaction_name
-from alance.format.table.operations_meta import OPERATIONS, Unknown
+from alance.format.table.operations_meta import OPERATION_BY_ARM, Unknown
 from alance.format.table.wire import unknown_fields
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from alance.format.table.operations import Operation
 
-UNKNOWN: Final = "Unknown"
+UNKNOWN_OPERATION: Final = "Unknown"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Transaction:
             message: the protobuf message.
         """
         arm = message.WhichOneof("operation")
-        operation = UNKNOWN if arm is None else OPERATIONS[arm].__name__
+        operation = UNKNOWN_OPERATION if arm is None else OPERATION_BY_ARM[arm].__name__
         return cls(
             message.read_version,
             message.uuid,
@@ -101,7 +101,7 @@ class Transaction:
         arm = self.message.WhichOneof("operation")
         if arm is None:
             return Unknown(extra=unknown_fields(self.message))
-        return OPERATIONS[arm].from_protobuf(getattr(self.message, arm))
+        return OPERATION_BY_ARM[arm].from_protobuf(getattr(self.message, arm))
 
     @property
     def commit_message(self) -> str | None:

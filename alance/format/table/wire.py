@@ -16,7 +16,7 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 
 from alance.base.records import dataclass
 
-EXTRA = "extra"
+EXTRA_ATTRIBUTE = "extra"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,7 @@ class Wire:
         """
         values: dict[str, Any] = {}
         for attribute in fields(cls):
-            if attribute.name == EXTRA:
+            if attribute.name == EXTRA_ATTRIBUTE:
                 continue
             name = cls.NAMES.get(attribute.name, attribute.name)
             values[attribute.name] = _value(
@@ -59,7 +59,7 @@ class Wire:
             message.MergeFromString(self.extra)
         for attribute in fields(self):
             value = getattr(self, attribute.name)
-            if attribute.name != EXTRA and value is not None:
+            if attribute.name != EXTRA_ATTRIBUTE and value is not None:
                 _set(message, self.NAMES.get(attribute.name, attribute.name), value)
         return message
 

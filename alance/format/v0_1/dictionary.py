@@ -34,8 +34,10 @@ if TYPE_CHECKING:
     from alance.format.field import Field
     from alance.format.plans import Plan
 
-VALUES: Final = "values"  # key in `Field.derived`: the `KeptValues` of a field being written
-ITEMS: Final = "items"  # key in `Field.derived`: the parsed values of the dictionary
+DERIVED_VALUES: Final = (
+    "values"  # key in `Field.derived`: the `KeptValues` of a field being written
+)
+DERIVED_ITEMS: Final = "items"  # key in `Field.derived`: the parsed values of the dictionary
 
 
 def is_text(field: Field) -> bool:
@@ -110,11 +112,11 @@ def items_of(field: Field) -> DictionaryItems | None:
     Raises:
         CorruptFileError: the values are malformed.
     """
-    items: DictionaryItems | None = field.derived.get(ITEMS)
+    items: DictionaryItems | None = field.derived.get(DERIVED_ITEMS)
     if items is None and field.message.dictionary.values:
         content = bytes(field.message.dictionary.values)
         plan = read_items(field, "memory", len(content), page_start(field))
-        items = field.derived[ITEMS] = run(plan, content)[0]
+        items = field.derived[DERIVED_ITEMS] = run(plan, content)[0]
     return items
 
 
@@ -229,7 +231,7 @@ def values_of(fields: Iterable[Field]) -> dict[int, KeptValues]:
     kept = {}
     for field in fields:
         if field.logical_type.startswith("dict:"):
-            if VALUES not in field.derived:
-                field.derived[VALUES] = KeptValues(field)
-            kept[field.id] = field.derived[VALUES]
+            if DERIVED_VALUES not in field.derived:
+                field.derived[DERIVED_VALUES] = KeptValues(field)
+            kept[field.id] = field.derived[DERIVED_VALUES]
     return kept

@@ -30,13 +30,13 @@ from alance.format.numbers import (
     validity_of,
 )
 from alance.format.proto import file_pb2, table_pb2
-from alance.format.table.dictionaries import place_values
+from alance.format.table.dictionaries import KEYED_TYPES, place_values
 from alance.format.types import is_nested, leaf_type
 from alance.format.v0_1.dictionary import values_of
 from alance.format.v0_1.encode_statistics import Gathered
 from alance.format.v0_1.fields import is_list, is_text, page_bits
 from alance.format.v0_1.leaves import row_bits
-from alance.format.v0_1.metadata import FOOTER, LENGTH
+from alance.format.v0_1.metadata import V0_1_FOOTER, V0_1_LENGTH
 from alance.format.v0_1.statistics import has_statistics
 
 if TYPE_CHECKING:
@@ -51,8 +51,7 @@ if TYPE_CHECKING:
     from alance.format.v0_1.dictionary import KeptValues
 
 MAX_FILE_ROWS: Final = (1 << 31) - 1  # maximum rows of a file
-NOTHING: Final = np.empty(0, np.uint8)
-KEYED: Final = ("string", "large_string", "binary", "large_binary")
+NO_PAGE_BYTES: Final = np.empty(0, np.uint8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +88,7 @@ def check_types(field: Field) -> None:
     bad = field.is_json or field.is_blob_v2
     if kind.startswith("dict:"):
         value = kind.split(":")[1]
-        bad |= value not in KEYED and not pa.types.is_integer(leaf_type(value))
+        bad |= value not in KEYED_TYPES and not pa.types.is_integer(leaf_type(value))
     elif is_nested(kind):
         bad |= kind != "struct" and not is_list(field)
     elif not is_text(field) and kind != "null":
@@ -126,7 +125,7 @@ def pages_of(
         yield from _list(field, array, dictionaries)
         return
     if field.logical_type == "null":
-        yield EncodedBatchPage(field, len(array), NOTHING, NOTHING)
+        yield EncodedBatchPage(field, len(array), NO_PAGE_BYTES, NO_PAGE_BYTES)
         return
     arrow = storage_type(leaf_type(field.logical_type))
     array = as_type(array, arrow, field.name)
@@ -142,11 +141,11 @@ def pages_of(
     elif pa.types.is_dictionary(arrow):
         keys = dictionaries[field.id].keys(array, valid)
         body = keys.view(np.uint8)
-        yield EncodedBatchPage(field, len(array), NOTHING, body, is_lossy=valid is not None)
+        yield EncodedBatchPage(field, len(array), NO_PAGE_BYTES, body, is_lossy=valid is not None)
     else:
         body = _plain(block_of(array, valid, field.name), valid)
         lossy = valid is not None
-        yield EncodedBatchPage(field, len(array), NOTHING, body, leaf=leaf, is_lossy=lossy)
+        yield EncodedBatchPage(field, len(array), NO_PAGE_BYTES, body, leaf=leaf, is_lossy=lossy)
 
 
 def _lossy(page: EncodedBatchPage) -> EncodedBatchPage:
@@ -170,7 +169,7 @@ def _list(
     if not large and int(offsets[-1]) >= 1 << 31:
         raise InvalidInputError(f"field {field.name!r}: {offsets[-1]} items in one batch")
     body = offsets.astype("<i8" if large else "<i4").view(np.uint8)
-    yield EncodedBatchPage(field, len(offsets), NOTHING, body, is_lossy=valid is not None)
+    yield EncodedBatchPage(field, len(offsets), NO_PAGE_BYTES, body, is_lossy=valid is not None)
     yield from pages_of(field.children[0], items, dictionaries, in_list=True)
 
 
@@ -286,7 +285,7 @@ class BatchFileBuilder:
         metadata.manifest_position = self.num_bytes
         self._put(chunks, _message(manifest))
         start = self.num_bytes
-        self._put(chunks, _message(metadata) + FOOTER.pack(start, 0, 2, MAGIC))
+        self._put(chunks, _message(metadata) + V0_1_FOOTER.pack(start, 0, 2, MAGIC))
         return chunks
 
     def _place(self, page: EncodedBatchPage, chunks: list[Bytes]) -> None:
@@ -352,4 +351,4 @@ def _outside_lists(field: Field) -> Iterator[Field]:
 
 def _message(message: Message) -> bytes:
     content = message.SerializeToString()
-    return LENGTH.pack(len(content)) + bytes(content)
+    return V0_1_LENGTH.pack(len(content)) + bytes(content)

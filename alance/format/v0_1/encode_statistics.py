@@ -22,7 +22,7 @@ from alance.format.numbers import is_text as is_text_type
 from alance.format.proto import file_pb2
 from alance.format.types import leaf_type
 from alance.format.v0_1.fields import is_text
-from alance.format.v0_1.statistics import COUNT, LEAST, MOST
+from alance.format.v0_1.statistics import MAX_VALUE, MIN_VALUE, NULL_COUNT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 MAX_BOUND_BYTES: Final = 64  # maximum length of a bound
 DECIMAL_MOST: Final = (1 << 127) - 1
-_EXACT: Final = decimal.Context(prec=60)
+_STATISTICS_CONTEXT: Final = decimal.Context(prec=60)
 
 
 @dataclass(slots=True)
@@ -58,8 +58,8 @@ class Gathered:
                 name=str(self.field.id), id=first_id, parent_id=-1, logical_type="struct"
             )
         ]
-        for number, name in enumerate((COUNT, LEAST, MOST), 1):
-            is_count = name == COUNT
+        for number, name in enumerate((NULL_COUNT, MIN_VALUE, MAX_VALUE), 1):
+            is_count = name == NULL_COUNT
             messages.append(
                 file_pb2.Field(
                     name=name,
@@ -132,7 +132,7 @@ def _bounds(array: pa.Array, *, is_texts: bool) -> tuple[Any, Any]:
 
 
 def _digits(value: pa.Scalar, arrow: pa.DataType) -> int:
-    return int(value.as_py().scaleb(arrow.scale, _EXACT))
+    return int(value.as_py().scaleb(arrow.scale, _STATISTICS_CONTEXT))
 
 
 def _text_bounds(array: pa.Array) -> tuple[bytes, bytes]:

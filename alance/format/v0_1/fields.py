@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from alance.format.v0_1.metadata import PageRun
     from alance.format.v0_1.pages import PageParts
     from alance.format.v2_0.arrays import ArrayPage
-    from alance.format.v2_0.fields import FieldPiece, Node, PagedColumn
+    from alance.format.v2_0.fields import FieldNode, FieldPiece, PagedColumn
 
 
 class NoPages:
@@ -48,7 +48,7 @@ class NoPages:
         raise AssertionError(f"page {number} of a struct")
 
 
-HEADER: Final = NoPages()
+STRUCT_PAGES: Final = NoPages()
 
 
 def is_list(field: Field) -> bool:
@@ -106,7 +106,7 @@ class ListReader:
 
     field: Field
     pages: Pages
-    items: Node
+    items: FieldNode
     first_items: Int64s  # shape (batches + 1,): first item of each batch, then the number of items
     width: int  # bytes per offset
     item_bytes: Int64s  # shape (batches,): bytes of the items' pages in each batch
@@ -167,7 +167,7 @@ class Tree:
     before: Mapping[int, Field]
     items: Mapping[int, DictionaryItems]
 
-    def node(self, field: Field, num_rows: Int64s) -> Node:
+    def node(self, field: Field, num_rows: Int64s) -> FieldNode:
         """Build the reader of a field and its descendants.
 
         Args:
@@ -180,7 +180,9 @@ class Tree:
         if field.logical_type == "struct":
             if not any(below.id in self.runs for below in field.walk()):
                 return NullNode()
-            return StructNode(HEADER, [self.node(child, num_rows) for child in field.children])
+            return StructNode(
+                STRUCT_PAGES, [self.node(child, num_rows) for child in field.children]
+            )
         run = self.runs.get(field.id)
         if run is None:
             return NullNode()
@@ -202,7 +204,7 @@ class Tree:
         items = self.items[field.id] if pa.types.is_dictionary(arrow) else None
         return PlainNode(field, pages, bits, is_bits(arrow), items)
 
-    def _list(self, field: Field, pages: Pages, width: int) -> Node:
+    def _list(self, field: Field, pages: Pages, width: int) -> FieldNode:
         if len(field.children) != 1:
             raise CorruptFileError(f"field {field.name!r}: a list of {len(field.children)} fields")
         counts = self._counts(field.children[0])

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 # Up to this size, string bytes are read completely in one round with the offsets: at 100 MB/s that
 # takes 5 ms, another round 30 ms.
-MAX_WHOLE_BYTES: Final = 512 << 10
+MAX_WHOLE_TEXT_BYTES: Final = 512 << 10
 
 
 def row_bits(arrow: pa.DataType) -> int | None:
@@ -203,7 +203,7 @@ class TextNode:
             hit = parts.batches
             begins, ends = self.begins[hit], self.pages.positions[hit]
             share = parts.counts[0] / (self.pages.first_rows[hit + 1] - self.pages.first_rows[hit])
-            if ends[0] - begins[0] <= MAX_WHOLE_BYTES or share[0] > 0.5:
+            if ends[0] - begins[0] <= MAX_WHOLE_TEXT_BYTES or share[0] > 0.5:
                 rows = yield from self._whole_of_one_part(parts, int(begins[0]), int(ends[0]))
                 if rows is not None:
                     return rows
@@ -213,7 +213,7 @@ class TextNode:
             first_rows = self.pages.first_rows
             size = int((ends - begins).sum())
             share = parts.num_rows / int((first_rows[hit + 1] - first_rows[hit]).sum())
-            if size <= MAX_WHOLE_BYTES or share > 0.5:
+            if size <= MAX_WHOLE_TEXT_BYTES or share > 0.5:
                 rows = yield from self._whole(parts, hit, begins, ends)
                 if rows is not None:
                     return rows

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from alance.base.arrays import Int64s
     from alance.format.plans import Plan
 
-FOOTER: Final = struct.Struct("<QHH4s")
-LENGTH: Final = struct.Struct("<I")
+V0_1_FOOTER: Final = struct.Struct("<QHH4s")
+V0_1_LENGTH: Final = struct.Struct("<I")
 WITHOUT_PAGES: Final = ("struct",)  # types with zeros in the page table
 
 
@@ -183,9 +183,9 @@ def _has_pages(run: PageRun) -> bool:
 
 def is_batch_file(tail: bytes | memoryview) -> bool:
     """True if a file's last bytes are a footer of version 0.1."""
-    if len(tail) < FOOTER.size:
+    if len(tail) < V0_1_FOOTER.size:
         return False
-    _, major, minor, magic = FOOTER.unpack(tail[-FOOTER.size :])
+    _, major, minor, magic = V0_1_FOOTER.unpack(tail[-V0_1_FOOTER.size :])
     return bool(magic == MAGIC and FOOTERS.get((major, minor)) is FileVersion.V0_1)
 
 
@@ -200,8 +200,8 @@ def open_batch_file(path: str, file_bytes: int, tail: memoryview) -> Plan[BatchC
     Raises:
         CorruptFileError: the metadata contradict the format.
     """
-    footer_start = file_bytes - FOOTER.size
-    start, _, _, _ = FOOTER.unpack(tail[-FOOTER.size :])
+    footer_start = file_bytes - V0_1_FOOTER.size
+    start, _, _, _ = V0_1_FOOTER.unpack(tail[-V0_1_FOOTER.size :])
     tail = yield from _from(path, file_bytes, tail, start, "metadata")
     metadata = file_pb2.Metadata()
     end = _parse(path, file_bytes, tail, start, metadata)
@@ -243,7 +243,7 @@ def open_batch_file(path: str, file_bytes: int, tail: memoryview) -> Plan[BatchC
 def _from(path: str, file_bytes: int, tail: memoryview, start: int, what: str) -> Plan[memoryview]:
     """Plan the bytes of the file from `start` or earlier to its end; read what the tail lacks."""
     tail_start = file_bytes - len(tail)
-    if start > file_bytes - FOOTER.size - LENGTH.size:
+    if start > file_bytes - V0_1_FOOTER.size - V0_1_LENGTH.size:
         raise CorruptFileError(f"{path}: {what} at {start}, in a file of {file_bytes} bytes")
     if start >= tail_start:
         return tail
@@ -256,10 +256,10 @@ def _from(path: str, file_bytes: int, tail: memoryview, start: int, what: str) -
 def _parse(path: str, file_bytes: int, tail: memoryview, start: int, into: Message) -> int:
     """Parse the message at `start` into `into`; return its end."""
     begin = start - (file_bytes - len(tail))
-    (length,) = LENGTH.unpack_from(tail, begin)
-    begin += LENGTH.size
+    (length,) = V0_1_LENGTH.unpack_from(tail, begin)
+    begin += V0_1_LENGTH.size
     kind = into.DESCRIPTOR.name
-    if length > len(tail) - FOOTER.size - begin:
+    if length > len(tail) - V0_1_FOOTER.size - begin:
         raise CorruptFileError(
             f"{path}: {kind} of {length} bytes at {start}, in a file of {file_bytes} bytes"
         )
@@ -267,4 +267,4 @@ def _parse(path: str, file_bytes: int, tail: memoryview, start: int, into: Messa
         into.ParseFromString(bytes(tail[begin : begin + length]))
     except DecodeError as error:
         raise CorruptFileError(f"{path}: {kind} at {start}: {error}") from error
-    return start + LENGTH.size + int(length)
+    return start + V0_1_LENGTH.size + int(length)

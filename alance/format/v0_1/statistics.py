@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from alance.format.plans import Plan
     from alance.format.v0_1.metadata import BatchContainer
 
-COUNT: Final = "null_count"
-LEAST: Final = "min_value"
-MOST: Final = "max_value"
+NULL_COUNT: Final = "null_count"
+MIN_VALUE: Final = "min_value"
+MAX_VALUE: Final = "max_value"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +72,12 @@ def read_statistics(container: BatchContainer, field_id: int) -> Plan[BatchStati
     schema = Schema.from_protobuf(metadata.statistics.schema, {})
     top = next((field for field in schema.fields if field.name == str(field_id)), None)
     parts = {} if top is None else {field.name: field for field in top.children}
-    if top is None or not {COUNT, LEAST, MOST} <= parts.keys():
+    if top is None or not {NULL_COUNT, MIN_VALUE, MAX_VALUE} <= parts.keys():
         return None
-    fields = [parts[name] for name in (COUNT, LEAST, MOST)]
-    if parts[COUNT].logical_type != "int64" or any(page_bits(field) is None for field in fields):
+    fields = [parts[name] for name in (NULL_COUNT, MIN_VALUE, MAX_VALUE)]
+    if parts[NULL_COUNT].logical_type != "int64" or any(
+        page_bits(field) is None for field in fields
+    ):
         return None
     runs = yield from container.read_statistics_runs([field.id for field in fields])
     by_id = {field.id: run for field, run in zip(fields, runs, strict=True)}

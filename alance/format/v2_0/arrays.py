@@ -16,8 +16,9 @@ from alance import _kernels
 from alance.base.records import dataclass
 from alance.errors import AlanceError, CorruptFileError, UnsupportedError
 from alance.format.codecs.base import MAX_BITS_PER_VALUE
-from alance.format.codecs.general import Scheme
+from alance.format.codecs.general import SCHEMES, Scheme
 from alance.format.codecs.strings import SymbolTable
+from alance.format.layouts import MAX_PAGE_ROWS
 from alance.format.layouts.base import Layer
 from alance.format.layouts.levels import Shape
 from alance.format.layouts.place import PagePlace
@@ -41,10 +42,8 @@ if TYPE_CHECKING:
     from alance.format.plans import Plan
     from alance.format.v2_0.base import ArrayPiece, Spans
 
-PLAIN: Final = Shape.from_proto([Layer.ALL_VALID_ITEM])
+PLAIN_SHAPE: Final = Shape.from_proto([Layer.ALL_VALID_ITEM])
 ARRAY_ENCODING: Final = "/lance.encodings.ArrayEncoding"
-MAX_ROWS: Final = 1 << 62
-SCHEMES: Final = {"zstd": Scheme.ZSTD, "lz4": Scheme.LZ4}
 DICTIONARY: Final = "dict:"  # prefix of the logical types of dictionary fields
 
 
@@ -110,7 +109,7 @@ def array_page(
     """
     place = PagePlace(path, tuple((int(start), int(size)) for start, size in buffers), num_rows)
     try:
-        if num_rows >= MAX_ROWS:
+        if num_rows >= MAX_PAGE_ROWS:
             raise CorruptFileError(f"a page of {num_rows} rows")
         message = AnyMessage.FromString(encoding)
         if not message.type_url.endswith(ARRAY_ENCODING):
@@ -140,7 +139,7 @@ class _EncodingParser:
                     message.list.null_offset_adjustment,
                     "list",
                 )
-                if message.list.num_items >= MAX_ROWS:
+                if message.list.num_items >= MAX_PAGE_ROWS:
                     raise CorruptFileError(f"a page of {message.list.num_items} items")
                 return Offsets(indices, message.list.num_items)
         return self.encoding(message, self.place.num_rows)
@@ -221,7 +220,7 @@ class _EncodingParser:
         if message.has_validity:
             raise unsupported("fixed-size list with a validity of its own")
         dimension = message.dimension
-        if dimension == 0 or count * dimension >= MAX_ROWS:
+        if dimension == 0 or count * dimension >= MAX_PAGE_ROWS:
             raise CorruptFileError(f"fixed-size list of {dimension} items, {count} rows")
         return FixedSizeListEncoding(dimension, self.encoding(message.items, count * dimension))
 
@@ -246,7 +245,7 @@ class _EncodingParser:
     def _packed_struct(self, message: pb.PackedStruct, count: int) -> PackedStructEncoding:
         children = tuple(Nested.from_proto(inner) for inner in message.inner)
         row_bytes = sum(child.num_bytes for child in children)
-        if not children or row_bytes * count >= MAX_ROWS or row_bytes == 0:
+        if not children or row_bytes * count >= MAX_PAGE_ROWS or row_bytes == 0:
             raise CorruptFileError(f"packed struct of {row_bytes} bytes, {count} rows")
         buffer = self._buffer(message.buffer, row_bytes * count, "packed struct")
         return PackedStructEncoding(children, buffer)
@@ -273,7 +272,7 @@ class _EncodingParser:
         per_row = width
         if kind_of(content) == "flat" and content.flat.bits_per_value == 8 * width:
             per_row = 1
-        if count * per_row >= MAX_ROWS or per_row == 0:
+        if count * per_row >= MAX_PAGE_ROWS or per_row == 0:
             raise CorruptFileError(f"fixed-size binary of {width} bytes, {count} rows")
         return SameLength(width, per_row, self.encoding(content, count * per_row))
 
@@ -310,7 +309,7 @@ def row_page(page: ArrayPage) -> RowPage | None:
             0,
             False,
         )
-    return RowPage(kernel, PLAIN.code, page.place.start)
+    return RowPage(kernel, PLAIN_SHAPE.code, page.place.start)
 
 
 def value_buffers(encoding: bytes) -> frozenset[int]:

@@ -40,10 +40,10 @@ if TYPE_CHECKING:
     from alance.format.blocks import Block
     from alance.format.field import Field
 
-MAX_ITEMS: Final = 99  # maximum items of a dictionary that only compresses strings
+MAX_DICTIONARY_ITEMS: Final = 99  # maximum items of a dictionary that only compresses strings
 # Distinct values at which counting stops; must exceed the size of the initial sample.
 COUNTED: Final = 2048
-MIN_ROWS: Final = 100  # minimum rows of a page with a dictionary
+MIN_DICTIONARY_ROWS: Final = 100  # minimum rows of a page with a dictionary
 ITEM_BYTES: Final = 1 << 20
 
 
@@ -131,9 +131,9 @@ def _strings(
     field: Field, block: VariableWidth, valid: Mask | None, options: FieldOptions, buffers: Buffers
 ) -> pb.ArrayEncoding:
     plain = FieldOptions.of(Hints(FileVersion.V2_0, {}))
-    if field.logical_type == "string" and block.num_values >= MIN_ROWS:
+    if field.logical_type == "string" and block.num_values >= MIN_DICTIONARY_ROWS:
         distinct = _kernels.distinct_strings(block.offsets, block.data, COUNTED, ITEM_BYTES)
-        if distinct is not None and len(distinct[1]) <= MAX_ITEMS + 1:
+        if distinct is not None and len(distinct[1]) <= MAX_DICTIONARY_ITEMS + 1:
             indices, offsets, data = distinct
             places = (indices + 1).astype(np.uint8)
             if valid is not None:

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from alance.format.field import Field
     from alance.format.schema import Schema
 
-HEADER: Final = pb.ArrayEncoding(struct=pb.SimpleStruct())
-LISTS = ("list", "list.struct", "large_list", "large_list.struct")
+STRUCT_HEADER: Final = pb.ArrayEncoding(struct=pb.SimpleStruct())
+V2_0_LIST_TYPES = ("list", "list.struct", "large_list", "large_list.struct")
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,11 @@ class Columns:
 
 
 def _is_held(field: Field) -> bool:
-    return owns_column(field) or field.logical_type == "struct" or field.logical_type in LISTS
+    return (
+        owns_column(field)
+        or field.logical_type == "struct"
+        or field.logical_type in V2_0_LIST_TYPES
+    )
 
 
 def part_of(unit: Unit, schema: Sequence[Field], array: pa.Array) -> pa.Array:
@@ -252,5 +256,5 @@ class ArrayFileBuilder(FileBuilder):
                 )
         for number in sorted(self._headers):
             length, self._lengths[number] = self._lengths[number], 0
-            self.add_array_page(number, EncodedPage.of(HEADER, (), length))
+            self.add_array_page(number, EncodedPage.of(STRUCT_HEADER, (), length))
         return self._end(num_rows)

@@ -58,7 +58,7 @@ class FieldPiece(NamedTuple):
         return self.build(arrow)
 
 
-class Node(Protocol):
+class FieldNode(Protocol):
     """Field with its columns."""
 
     def columns(self) -> Iterator[PagedColumn]:
@@ -134,7 +134,7 @@ class StructNode:
     """Struct with its children."""
 
     header: PagedColumn
-    children: Sequence[Node]
+    children: Sequence[FieldNode]
 
     def columns(self) -> Iterator[PagedColumn]:
         yield self.header
@@ -182,7 +182,7 @@ class ListNode:
 
     field: Field
     column: PagedColumn
-    items: Node
+    items: FieldNode
 
     def columns(self) -> Iterator[PagedColumn]:
         yield self.column

@@ -54,8 +54,8 @@ if TYPE_CHECKING:
     from alance.format.proto import encodings_v2_0_pb2 as pb
     from alance.format.v2_0.base import ArrayEncoding
 
-CHUNK: Final = 1024  # values per chunk
-CHUNK_BYTES: Final = CHUNK // 8  # bytes per chunk and bit of the packed width
+LANE_CHUNK_VALUES: Final = 1024  # values per chunk
+CHUNK_BYTES: Final = LANE_CHUNK_VALUES // 8  # bytes per chunk and bit of the packed width
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +216,7 @@ class PackedBits:
     def buffer_bytes(self) -> int:
         """Required size of the buffer in bytes."""
         if self.lanes:
-            return -(-self.num_values // CHUNK) * CHUNK_BYTES * self.packed_bits
+            return -(-self.num_values // LANE_CHUNK_VALUES) * CHUNK_BYTES * self.packed_bits
         return (self.num_values * self.packed_bits + 7) // 8
 
     def plan(self, place: PagePlace, spans: Spans) -> Plan[ArrayPiece]:
@@ -243,7 +243,7 @@ class PackedBits:
         bits, width = self.bits_per_value, self.packed_bits
         if width == 0:
             return np.zeros(self.num_values * bits // 8, np.uint8)
-        chunks = -(-self.num_values // CHUNK)
+        chunks = -(-self.num_values // LANE_CHUNK_VALUES)
         if width == bits:
             # Values packed to their full width would still be in the order of lanes, which is not
             # supported.
@@ -252,5 +252,5 @@ class PackedBits:
         sizes = np.array([chunks * CHUNK_BYTES * width], np.int64)
         with kernel_errors:
             return _kernels.unpack_blocks(
-                data, starts, sizes, np.array([chunks * CHUNK], np.int64), bits, width
+                data, starts, sizes, np.array([chunks * LANE_CHUNK_VALUES], np.int64), bits, width
             )

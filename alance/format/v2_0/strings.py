@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 # Bytes; a buffer up to this size is read completely, in one round with the indices: at 100 MB/s
 # that takes 2.5 ms, another round 30 ms.
-MAX_WHOLE_BYTES: Final = 256 << 10
+MAX_WHOLE_BUFFER_BYTES: Final = 256 << 10
 WIDE_BYTES: Final = (1 << 31) - 1  # bytes; larger contents need 64-bit offsets
 
 
@@ -130,7 +130,11 @@ class Binary:
 
     def plan(self, place: PagePlace, spans: Spans) -> Plan[ArrayPiece]:
         size = place.size(self.buffer)
-        if self.scheme is None and size > MAX_WHOLE_BYTES and not spans.is_all(self.num_values):
+        if (
+            self.scheme is None
+            and size > MAX_WHOLE_BUFFER_BYTES
+            and not spans.is_all(self.num_values)
+        ):
             return (yield from self._plan_parts(place, spans))
         entries, content = yield from together(
             [self.indices.fetch(place, spans), _whole(place, self.buffer)]

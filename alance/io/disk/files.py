@@ -28,7 +28,7 @@ BUFFER_ALIGNMENT: Final = 64  # bytes; alignment in Lance files and of arrays th
 ARENA_RANGE_BYTES: Final = 16 << 10  # smaller ranges share an allocation, which costs 1 us
 
 _NOWAIT: Final[int | None] = getattr(os, "RWF_NOWAIT", None)
-_FD, _IDENTITY, _NAME, _NOWAITS = map(attrgetter, ("fd", "identity", "name", "nowait"))
+_FD, _IDENTITY, _OPENED_NAME, _NOWAITS = map(attrgetter, ("fd", "identity", "name", "nowait"))
 _NO_NOWAIT: Final = frozenset({errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS})
 
 
@@ -91,7 +91,7 @@ class FileCache:
             for path in paths:
                 self._files.move_to_end(path)
         opened = cast("list[OpenFile]", files)
-        sizes = _kernels.sizes_now([*map(_NAME, opened)], [*map(_IDENTITY, opened)])
+        sizes = _kernels.sizes_now([*map(_OPENED_NAME, opened)], [*map(_IDENTITY, opened)])
         if min(sizes, default=0) < 0:
             self._forget(
                 [

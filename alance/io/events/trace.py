@@ -155,12 +155,12 @@ class Totals:
     hit_rates: dict[str, tuple[int, int]]  # by cache: number of hits and of all look-ups
 
 
-__all__ = ["CallNotes", "HopEvent", "Kind", "Recorder", "RequestEvent", "Totals", "trace"]
+__all__ = ["CallNotes", "HopEvent", "Kind", "RequestEvent", "RequestRecorder", "Totals", "trace"]
 
 T = TypeVar("T")
-R = TypeVar("R", bound="Recorder")
+R = TypeVar("R", bound="RequestRecorder")
 
-_current: ContextVar[Recorder | None] = ContextVar("alance_recorder", default=None)
+_current: ContextVar[RequestRecorder | None] = ContextVar("alance_recorder", default=None)
 _together: ContextVar[tuple[str, ...]] = ContextVar("alance_callers", default=())
 _notes: ContextVar[CallNotes | None] = ContextVar("alance_notes", default=None)
 # Ids of the recorders of all current blocks. Code that only serves traces checks this set first.
@@ -172,7 +172,7 @@ class CallNotes:
     """Recorder of a call to a store, and the facts that the store reports about the call."""
 
     begun: float = field(default_factory=time.perf_counter)
-    recorder: Recorder | None = field(default_factory=lambda: _current.get())
+    recorder: RequestRecorder | None = field(default_factory=lambda: _current.get())
     first_byte: float | None = None
     retries: int = 0
 
@@ -195,14 +195,14 @@ class CallNotes:
 
 
 @dataclass(slots=True, repr=False, eq=False)
-class Recorder:
+class RequestRecorder:
     """Requests of a `with alance.trace()` block, in the order in which they ended."""
 
     events: list[RequestEvent] = field(default_factory=list)
     hops: list[HopEvent] = field(default_factory=list)
     looks: Counter[tuple[str, bool]] = field(default_factory=Counter)  # by (cache, is hit)
     places: NamedSpans = field(default_factory=NamedSpans)
-    outer: Recorder | None = None  # recorder of the enclosing block
+    outer: RequestRecorder | None = None  # recorder of the enclosing block
 
     def _looked_for(self, key: Hashable, *, hit: bool) -> None:
         """Receive each key that is looked up in a cache. For subclasses; does nothing here."""
@@ -297,9 +297,9 @@ class Recorder:
 
 
 @contextmanager
-def trace() -> Iterator[Recorder]:
+def trace() -> Iterator[RequestRecorder]:
     """Record the requests that the code in this block causes."""
-    with recording(Recorder()) as recorder:
+    with recording(RequestRecorder()) as recorder:
         yield recorder
 
 
@@ -320,7 +320,7 @@ def recording(recorder: R, *, alone: bool = False) -> Iterator[R]:
         _current.reset(token)
 
 
-def current() -> Recorder | None:
+def current() -> RequestRecorder | None:
     """Return the recorder of the current block; None outside of all blocks."""
     return _current.get()
 
@@ -345,7 +345,7 @@ def work_for(names: Iterable[str]) -> None:
 
 
 def record(
-    recorders: Iterable[Recorder | None],
+    recorders: Iterable[RequestRecorder | None],
     kind: Kind,
     location: str,
     span: tuple[int, int],
@@ -384,7 +384,9 @@ def record(
         receiver.events.append(event)
 
 
-def timed(work: Callable[[], T], recorder: Recorder, what: str = "decode") -> Callable[[], T]:
+def timed(
+    work: Callable[[], T], recorder: RequestRecorder, what: str = "decode"
+) -> Callable[[], T]:
     """Wrap work so that a recorder gets the work's waiting time and running time."""
     queued = time.perf_counter()
 
@@ -404,7 +406,9 @@ def timed(work: Callable[[], T], recorder: Recorder, what: str = "decode") -> Ca
     return run
 
 
-def look(cache: str, *, hit: bool, key: Hashable = None, recorder: Recorder | None = None) -> None:
+def look(
+    cache: str, *, hit: bool, key: Hashable = None, recorder: RequestRecorder | None = None
+) -> None:
     """Count a look-up in a cache. Callers check `active` first, because look-ups are frequent."""
     for receiver in _with_outer([recorder or _current.get()]):
         receiver.looks[cache, hit] += 1
@@ -449,9 +453,9 @@ def note_retry() -> None:
         notes.retries += 1
 
 
-def _with_outer(recorders: Iterable[Recorder | None]) -> list[Recorder]:
+def _with_outer(recorders: Iterable[RequestRecorder | None]) -> list[RequestRecorder]:
     """Return recorders and those of their enclosing blocks, without duplicates."""
-    by_id: dict[int, Recorder] = {}
+    by_id: dict[int, RequestRecorder] = {}
     for recorder in recorders:
         while recorder is not None and id(recorder) not in by_id:
             by_id[id(recorder)] = recorder

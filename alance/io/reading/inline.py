@@ -287,7 +287,7 @@ def _read_pieces(reader: PieceReader, requests: Sequence[PieceRequest], read: Re
 class Note(NamedTuple):
     """Recorder, reason and callers of a read, for threads, which have no trace context."""
 
-    recorder: trace.Recorder | None
+    recorder: trace.RequestRecorder | None
     reason: str
     callers: tuple[str, ...]
 
@@ -342,7 +342,11 @@ class Note(NamedTuple):
 
 
 def _note_pieces(
-    pieces: Pieces, recorder: trace.Recorder, reason: str, callers: tuple[str, ...], begun: float
+    pieces: Pieces,
+    recorder: trace.RequestRecorder,
+    reason: str,
+    callers: tuple[str, ...],
+    begun: float,
 ) -> None:
     for path, (first, end) in zip(pieces.paths, pairwise([0, *pieces.ends]), strict=True):
         starts, stops = pieces.starts[first:end].tolist(), pieces.stops[first:end].tolist()

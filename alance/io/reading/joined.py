@@ -34,7 +34,7 @@ class _Caller(Generic[Q, A]):
     answer: Answer[Q, A]
     part: asyncio.Future[A]
     context: Context  # the batch runs in the context of its first caller
-    recorder: trace.Recorder | None
+    recorder: trace.RequestRecorder | None
     names: tuple[str, ...]  # for traces
     together: _Together[Q, A] | None = None
 

@@ -107,7 +107,7 @@ class Read(asyncio.Future[Any]):
         self,
         extents: Sequence[Extent],
         reason: str,
-        recorder: trace.Recorder | None,
+        recorder: trace.RequestRecorder | None,
         loop: asyncio.AbstractEventLoop,
         *,
         is_held: bool = False,

@@ -302,7 +302,7 @@ _TRANSIENT_STATUS: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 _TRANSIENT_TRANSPORT: Final = frozenset({"Connect", "Request", "Timeout", "Interrupted"})
 # Metadata servers of clouds, the last source of credentials that the client tries.
 _METADATA: Final = re.compile(r"://(169\.254\.169\.254|metadata\.google\.internal|metadata)[:/]")
-_HINTS: Final = {
+_STORE_HINTS: Final = {
     "s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
     "gcs": "GOOGLE_APPLICATION_CREDENTIALS or GOOGLE_SERVICE_ACCOUNT",
     "azure": "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY",
@@ -323,7 +323,7 @@ def _file_above(path: str) -> str:
 def _no_credentials(where: str) -> str:
     """Explain the missing credentials, with the variables and options that provide them."""
     kind = kind_at(where)
-    variables = _HINTS.get(kind or "", "those of the cloud")
+    variables = _STORE_HINTS.get(kind or "", "those of the cloud")
     profile = os.environ.get("AWS_PROFILE") if kind == "s3" else None
     hint = "" if profile is None else f"; the profile {profile!r} (AWS_PROFILE) has none"
     return (

@@ -14,7 +14,7 @@ from alance.file_version import FileVersion
 from alance.format.encode.blobs import DEDICATED_KEY, INLINE_KEY, PACK_KEY, PREPARED_TYPE
 from alance.format.field import BLOB, BLOB_V2
 from alance.format.numbers import is_variable_list
-from alance.format.types import EXTENSION_METADATA, EXTENSION_NAME, MAX_DEPTH
+from alance.format.types import EXTENSION_METADATA, EXTENSION_NAME, MAX_FIELD_DEPTH
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -220,7 +220,7 @@ def _is_blob_v2(field: pa.Field) -> bool:
 
 def _newer(field: pa.Field, depth: int = 0) -> pa.Field:
     """Return a field with all blobs in it converted to version 2."""
-    if depth > MAX_DEPTH:
+    if depth > MAX_FIELD_DEPTH:
         return field  # the schema is refused later
     arrow, metadata = field.type, dict(field.metadata or {})
     if arrow == PREPARED_TYPE and _is_blob_v2(field):

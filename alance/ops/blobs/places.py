@@ -20,7 +20,7 @@ from alance.format.encode.blobs import (
     INLINE,
     MANAGED,
     MANAGED_ELSEWHERE,
-    PACKED,
+    PACKED_KIND,
 )
 from alance.format.numbers import as_mask, as_numbers, bitmap, lists_of, to_arrow, validity_of
 from alance.format.plans import ByteRange
@@ -224,7 +224,7 @@ def ends_of(
     for blob in blobs.group_by(names).aggregate([("end", "max")]).to_pylist():
         handle, kind = snapshot.handle(blob["fragment"]), blob["kind"]
         location = handle.source_of(field.id).location
-        if kind in (PACKED, DEDICATED):
+        if kind in (PACKED_KIND, DEDICATED):
             location = blob_path(location, blob["id"])
         elif kind in (MANAGED, MANAGED_ELSEWHERE):
             root = _root_of(snapshot, handle, field) if kind == MANAGED else blob["id"]
@@ -251,7 +251,7 @@ def _place(
                 f"the file has {source.file_bytes}"
             )
         return BlobPlace(source.location, position, size)
-    if kind in (PACKED, DEDICATED):
+    if kind in (PACKED_KIND, DEDICATED):
         return BlobPlace(blob_path(source.location, blob_id), position, size)
     raise UnsupportedError(f"blob of kind {kind} in {source.location}: not known to this alance")
 

@@ -26,7 +26,7 @@ from alance.format.encode.blobs import (
     INLINE,
     MANAGED,
     MANAGED_ELSEWHERE,
-    PACKED,
+    PACKED_KIND,
     PREPARED_TYPE,
     check_managed,
 )
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from alance.base.arrays import Int64s, Mask
     from alance.io.reading.engine import Engine
 
-MAX_ID: Final = (1 << 32) - 1
+MAX_BLOB_ID: Final = (1 << 32) - 1
 MAX_BLOB_BYTES: Final = (1 << 63) - 1
 WRITE_BYTES: Final = 8 << 20  # bytes of payloads that are uploaded together
 
@@ -77,7 +77,7 @@ class _BlobWriter:
         Raises:
             InvalidInputError: `data_file` is not the name of a data file, or `blob_id` is invalid.
         """
-        check_count("blob_id", blob_id, most=MAX_ID)
+        check_count("blob_id", blob_id, most=MAX_BLOB_ID)
         if not data_file.endswith(".lance") or data_file.endswith("/.lance"):
             raise InvalidInputError(f"{data_file}: expected a data file's path, ending in '.lance'")
         store, path = engine.registry.resolve(blob_path(data_file, blob_id))
@@ -190,7 +190,9 @@ class PackedBlobWriter(_BlobWriter):
         """
         starts, sizes = await self._end()
         return [
-            BlobDescriptor(PACKED, self._blob_id, start, size) if size >= 0 else BlobDescriptor()
+            BlobDescriptor(PACKED_KIND, self._blob_id, start, size)
+            if size >= 0
+            else BlobDescriptor()
             for start, size in zip(starts.tolist(), sizes.tolist(), strict=True)
         ]
 
@@ -340,7 +342,7 @@ class BlobDescriptorArrayBuilder:
         check_count("size", size, least=0, most=MAX_BLOB_BYTES)
         check_managed(uri, offset, size, self._column)
         if base_id is not None:
-            check_count("base_id", base_id, least=0, most=MAX_ID)
+            check_count("base_id", base_id, least=0, most=MAX_BLOB_ID)
         kind = MANAGED if base_id is None else MANAGED_ELSEWHERE
         self._rows.append(_Row(kind, None, base_id, size, offset, uri))
 
@@ -361,7 +363,7 @@ class BlobDescriptorArrayBuilder:
         if value.kind is None:
             self.append_null()
         else:
-            position = value.position if value.kind == PACKED else None
+            position = value.position if value.kind == PACKED_KIND else None
             self._rows.append(_Row(value.kind, None, value.blob_id, value.size, position))
 
     def extend(self, values: Iterable[BlobDescriptor]) -> None:
@@ -410,7 +412,7 @@ class BlobDescriptorArrayBuilder:
     def _check(self, blob_id: int = 1) -> None:
         if self._is_finished:
             raise InvalidInputError(f"{self!r}: it is finished")
-        check_count("blob_id", blob_id, most=MAX_ID)
+        check_count("blob_id", blob_id, most=MAX_BLOB_ID)
 
     def _end_rows(self) -> None:
         if not self._rows:
@@ -437,7 +439,7 @@ def _packed(blob_id: int, starts: Int64s, sizes: Int64s) -> pa.StructArray:
     """Return the descriptions of parts of an object; null for each size -1."""
     nulls = sizes < 0
     columns = {
-        "kind": pa.array(np.full(len(sizes), PACKED, np.uint8), mask=nulls),
+        "kind": pa.array(np.full(len(sizes), PACKED_KIND, np.uint8), mask=nulls),
         "blob_id": pa.array(np.full(len(sizes), blob_id, np.uint32), mask=nulls),
         "blob_size": pa.array(np.maximum(sizes, 0).astype(np.uint64), mask=nulls),
         "position": pa.array(starts.astype(np.uint64), mask=nulls),

@@ -18,7 +18,7 @@ from alance.format.numbers import as_numbers, to_arrow
 from alance.io.events import observing
 from alance.io.loop.generators import outermost
 from alance.ops.changes.diff import FragmentRows, VersionDiff, compare
-from alance.ops.changes.tokens import Token, maker_of
+from alance.ops.changes.tokens import ChangeToken, maker_of
 from alance.ops.read.options import ScanOptions
 from alance.ops.read.rows import ChosenRows
 from alance.ops.read.scan import scanned
@@ -40,9 +40,9 @@ if TYPE_CHECKING:
 Kind: TypeAlias = Literal[
     "insert", "update", "delete", "restore", "overwrite", "schema", "checkpoint"
 ]
-FIRST_PAUSE_S: Final = 0.1  # first pause between looks for a version; doubled each time
+FIRST_LOOK_PAUSE_S: Final = 0.1  # first pause between looks for a version; doubled each time
 MOST_SPANS: Final = 64  # of a fragment; more are read as one span, without its other rows
-BATCH_ROWS: Final = 8192
+CHANGES_BATCH_ROWS: Final = 8192
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class FollowOptions:
     filter: str | pc.Expression | None = None
     params: Params = None
     before: bool = False
-    batch_size: int = BATCH_ROWS
+    batch_size: int = CHANGES_BATCH_ROWS
     wait: bool = True
     max_interval: float = 10.0
 
@@ -128,7 +128,7 @@ async def follow(
                     yield change
             token = token.end()
         base = await _base(snapshot, token)
-        pause = FIRST_PAUSE_S
+        pause = FIRST_LOOK_PAUSE_S
         while True:
             newest = await _newest(snapshot, token)
             first_new = token.version if token.num_read >= 0 else token.version + 1
@@ -143,7 +143,7 @@ async def follow(
                         is_told = True
                         yield change
                 base, token = after, place.end()
-                pause = FIRST_PAUSE_S
+                pause = FIRST_LOOK_PAUSE_S
             if not is_told and base is not None:
                 is_told = True
                 yield _checkpoint(base, token)
@@ -153,7 +153,7 @@ async def follow(
             pause = min(2 * pause, options.max_interval)
 
 
-def _start(snapshot: Snapshot, since: int | str | None) -> Token:
+def _start(snapshot: Snapshot, since: int | str | None) -> ChangeToken:
     """Return the position at which to begin.
 
     Raises:
@@ -161,21 +161,21 @@ def _start(snapshot: Snapshot, since: int | str | None) -> Token:
             snapshot.
     """
     if since is None:
-        return Token(snapshot.version, maker_of(snapshot.manifest))
+        return ChangeToken(snapshot.version, maker_of(snapshot.manifest))
     if since == "snapshot":
-        return Token(snapshot.version, maker_of(snapshot.manifest), 0, is_snapshot=True)
+        return ChangeToken(snapshot.version, maker_of(snapshot.manifest), 0, is_snapshot=True)
     if isinstance(since, str):
-        return Token.parse(since)
+        return ChangeToken.parse(since)
     check_count("since", since, 0)
     if since > snapshot.version:
         raise InvalidInputError(
             f"since={since}: this dataset is at version {snapshot.version}; expected that version "
             "or an earlier one"
         )
-    return Token(since, "")
+    return ChangeToken(since, "")
 
 
-async def _base(snapshot: Snapshot, token: Token) -> Snapshot | None:
+async def _base(snapshot: Snapshot, token: ChangeToken) -> Snapshot | None:
     """Return the version whose rows the reader has; None if it has none.
 
     Raises:
@@ -193,7 +193,7 @@ async def _base(snapshot: Snapshot, token: Token) -> Snapshot | None:
     return base
 
 
-async def _newest(snapshot: Snapshot, token: Token) -> int:
+async def _newest(snapshot: Snapshot, token: ChangeToken) -> int:
     """Return the number of the latest version.
 
     Raises:
@@ -208,13 +208,13 @@ async def _newest(snapshot: Snapshot, token: Token) -> int:
     return newest
 
 
-def _place(version: Snapshot, token: Token) -> Token:
+def _place(version: Snapshot, token: ChangeToken) -> ChangeToken:
     """Return the place in a version behind the changes that were read of it."""
     num_read = token.num_read if version.version == token.version else 0
-    return Token(version.version, maker_of(version.manifest), num_read)
+    return ChangeToken(version.version, maker_of(version.manifest), num_read)
 
 
-def _checkpoint(base: Snapshot, token: Token) -> Change:
+def _checkpoint(base: Snapshot, token: ChangeToken) -> Change:
     return Change("checkpoint", base.version, base.manifest.timestamp, None, None, str(token))
 
 
@@ -226,7 +226,7 @@ async def _wait(news: asyncio.Event, pause: float) -> None:
     news.clear()
 
 
-def _check_maker(version: Snapshot, token: Token) -> None:
+def _check_maker(version: Snapshot, token: ChangeToken) -> None:
     if token.maker not in ("", maker_of(version.manifest)):
         raise NotFoundError(
             f"{version.uri!r}: the token {str(token)!r} is of another version {token.version}: the "
@@ -271,7 +271,7 @@ def _commits_of(snapshot: Snapshot) -> Iterator[asyncio.Event]:
 
 
 async def _changes(
-    reader: _VersionReader, diff: VersionDiff, place: Token
+    reader: _VersionReader, diff: VersionDiff, place: ChangeToken
 ) -> AsyncGenerator[Change, None]:
     """Yield the changes of a version after a position; the last one has the version's end token."""
     timestamp = reader.after.manifest.timestamp

@@ -12,12 +12,12 @@ from alance.versioning.manifest_store import transaction_uuid_of
 if TYPE_CHECKING:
     from alance.format.table.manifest import Manifest
 
-UNKNOWN: Final = "0" * 8
-_TOKEN: Final = re.compile(r"(\d{1,19})\.([0-9a-f]{8})\.(s?)(\d{1,19})")
+UNKNOWN_MAKER: Final = "0" * 8
+_CHANGE_TOKEN: Final = re.compile(r"(\d{1,19})\.([0-9a-f]{8})\.(s?)(\d{1,19})")
 
 
 @dataclass(frozen=True, slots=True)
-class Token:
+class ChangeToken:
     """A position in the stream of changes.
 
     Attributes:
@@ -37,12 +37,12 @@ class Token:
         kind = "s" if self.is_snapshot else ""
         return f"{self.version}.{self.maker}.{kind}{self.num_read + 1}"
 
-    def end(self) -> Token:
+    def end(self) -> ChangeToken:
         """Return the position after all rows of the version."""
-        return Token(self.version, self.maker)
+        return ChangeToken(self.version, self.maker)
 
     @classmethod
-    def parse(cls, text: str) -> Token:
+    def parse(cls, text: str) -> ChangeToken:
         """Parse the text of a token.
 
         Args:
@@ -51,7 +51,7 @@ class Token:
         Raises:
             InvalidInputError: the text is not a token.
         """
-        match = _TOKEN.fullmatch(text)
+        match = _CHANGE_TOKEN.fullmatch(text)
         if match is None:
             raise InvalidInputError(
                 f"since={text!r}: expected a version, 'snapshot', or the token of a change, such "
@@ -66,4 +66,4 @@ def maker_of(manifest: Manifest) -> str:
     Args:
         manifest: manifest of the version.
     """
-    return (transaction_uuid_of(manifest) or UNKNOWN)[:8]
+    return (transaction_uuid_of(manifest) or UNKNOWN_MAKER)[:8]

@@ -19,7 +19,7 @@ else:
     policy = Deferred("alance.ops.cleanup.policy")
 
 AUTO: Final = "lance.auto_cleanup."  # prefix of configuration keys
-INTERVAL: Final = f"{AUTO}interval"
+CLEANUP_INTERVAL: Final = f"{AUTO}interval"
 _log: Final = logging.getLogger(__name__)
 
 
@@ -32,7 +32,7 @@ async def clean_after(session: Session, table: Table, manifest: Manifest) -> Non
 
     Cost: no request, unless a cleanup is due; then that of `cleanup`.
     """
-    if INTERVAL not in manifest.config:
+    if CLEANUP_INTERVAL not in manifest.config:
         return
     try:
         await session.engine.pool.load(cleanup, policy)

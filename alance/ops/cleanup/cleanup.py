@@ -40,7 +40,7 @@ from alance.ops.cleanup.policy import (
 )
 from alance.versioning import refs
 from alance.versioning.load import (
-    TOGETHER_BYTES,
+    MANIFESTS_TOGETHER_BYTES,
     ManifestLocation,
     latest,
     load_manifest,
@@ -360,11 +360,12 @@ async def _needs_of_all(
 ) -> list[tuple[datetime | None, Int32s]]:
     """Return the time and the needed files of each version, in the order of `places`.
 
-    Cost: the manifests are read in groups of `TOGETHER_BYTES`; one pool job parses a group.
+    Cost: the manifests are read in groups of `MANIFESTS_TOGETHER_BYTES`; one pool job parses a
+        group.
     """
     needs: list[tuple[datetime | None, Int32s]] = []
     with Stage("manifests", len(places), "versions") as stage:
-        for group in grouped(places, lambda place: place.num_bytes or 0, TOGETHER_BYTES):
+        for group in grouped(places, lambda place: place.num_bytes or 0, MANIFESTS_TOGETHER_BYTES):
             read = await read_manifests(engine, group)
             parsed = await engine.pool.run(partial(_parsed_needs, group, read, contents.index))
             for where, version_needs in zip(group, parsed, strict=True):

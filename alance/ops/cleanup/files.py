@@ -20,6 +20,7 @@ from alance.format.table.flags import MANAGED_BLOBS
 from alance.format.table.fragment import DeletionFile, lineage_paths
 from alance.format.table.naming import BLOBS, DATA, DELETIONS, INDICES, TRANSACTIONS, VERSIONS
 from alance.ops.cleanup.policy import CleanupCandidateFile
+from alance.versioning.manifest_store import PROBE_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence, Set
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 UNVERIFIED_AGE: Final = timedelta(days=7)
 FOLDERS: Final = (DATA, DELETIONS, TRANSACTIONS, INDICES, VERSIONS)
 TEMPORARY: Final = ".tmp"
-PROBE: Final = ".probe-"
 NONE: Final = np.empty(0, np.int32)
 
 
@@ -163,7 +163,7 @@ def owner_of(path: str) -> tuple[Kind, str] | None:
         return ("data", path) if name.endswith(".blob") else None
     if staged_for(path) is not None:
         return "temporary_manifest", path
-    if base.startswith((TEMPORARY, PROBE)) or "#" in base:
+    if base.startswith((TEMPORARY, PROBE_PREFIX)) or "#" in base:
         return ("temporary_manifest" if folder == VERSIONS else "temporary"), path
     if folder == DATA and name.endswith(".lance"):
         return "data", path

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypedDict
 from alance.base.checks import check_count, check_counts, public_arguments
 from alance.base.records import dataclass
 from alance.errors import InvalidInputError
-from alance.ops.cleanup.after import AUTO, INTERVAL
+from alance.ops.cleanup.after import AUTO, CLEANUP_INTERVAL
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -23,7 +23,7 @@ LONGEST_S: Final = 1e12  # longest duration in seconds; 30,000 years
 Kind: TypeAlias = Literal[
     "data", "transaction", "index", "deletion", "manifest", "temporary_manifest", "temporary"
 ]
-_UNITS: Final = {
+_SECONDS_BY_UNIT: Final = {
     **dict.fromkeys(("ms", "msec", "millis"), 0.001),
     **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), 1),
     **dict.fromkeys(("m", "min", "mins", "minute", "minutes"), 60),
@@ -257,9 +257,9 @@ def parse_duration(text: str) -> timedelta:
     """
     seconds, place = 0.0, 0
     while match := _DURATION.match(text, place):
-        if match[2] not in _UNITS:
+        if match[2] not in _SECONDS_BY_UNIT:
             break
-        seconds += int(match[1]) * _UNITS[match[2]]
+        seconds += int(match[1]) * _SECONDS_BY_UNIT[match[2]]
         place = match.end()
     if not place or place < len(text):
         raise InvalidInputError(f"duration {text!r}: expected numbers with units, like `14d`")
@@ -296,7 +296,7 @@ def configured(options: AutoCleanupConfig) -> dict[str, str]:
         )
     for name, value in options.items():
         check_count(f"auto_cleanup_options: {name}", value, least[name])
-    config = {INTERVAL: str(options["interval"])}
+    config = {CLEANUP_INTERVAL: str(options["interval"])}
     if "older_than_seconds" in options:
         config[f"{AUTO}older_than"] = f"{options['older_than_seconds']}s"
     if "retain_versions" in options:
@@ -324,7 +324,7 @@ class AutoCleanup:
         Raises:
             InvalidInputError: a value is invalid.
         """
-        interval = config.get(INTERVAL)
+        interval = config.get(CLEANUP_INTERVAL)
         if interval is None:
             return None
         older_than = config.get(f"{AUTO}older_than")

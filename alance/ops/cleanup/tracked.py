@@ -45,7 +45,7 @@ TRACKED: Final = pa.schema(
         pa.field("type", pa.dictionary(pa.int8(), pa.string()), nullable=False),
     ]
 )
-STORED: Final = pa.schema(
+STORED_SCHEMA: Final = pa.schema(
     [
         pa.field("base_uri", pa.dictionary(pa.int32(), pa.string()), nullable=False),
         pa.field("path", pa.string(), nullable=False),
@@ -53,7 +53,7 @@ STORED: Final = pa.schema(
         pa.field("last_modified", pa.timestamp("us", "UTC"), nullable=False),
     ]
 )
-KINDS: Final = ("manifest", "data file", "deletion file", "transaction file", "index file")
+FILE_KINDS: Final = ("manifest", "data file", "deletion file", "transaction file", "index file")
 
 
 async def tracked_files(
@@ -112,8 +112,10 @@ async def all_files(engine: Engine, table: Table) -> AsyncGenerator[pa.RecordBat
 def _stored(uri: str, rows: list[tuple[str, int, object]]) -> pa.RecordBatch:
     paths, sizes, times = (list(column) for column in zip(*rows, strict=True))
     bases = _repeated([0] * len(rows), [uri], pa.int32())
-    arrays = [bases, *map(pa.array, (paths, sizes), STORED.types[1:3])]
-    return pa.RecordBatch.from_arrays([*arrays, pa.array(times, STORED.types[3])], schema=STORED)
+    arrays = [bases, *map(pa.array, (paths, sizes), STORED_SCHEMA.types[1:3])]
+    return pa.RecordBatch.from_arrays(
+        [*arrays, pa.array(times, STORED_SCHEMA.types[3])], schema=STORED_SCHEMA
+    )
 
 
 def _batch(
@@ -132,7 +134,7 @@ def _batch(
         pa.repeat(pa.scalar(manifest.version, pa.int64()), len(paths)),
         _repeated(bases, uris, pa.int32()),
         pa.array(paths, pa.string()),
-        _repeated(kinds, KINDS, pa.int8()),
+        _repeated(kinds, FILE_KINDS, pa.int8()),
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=TRACKED)
 

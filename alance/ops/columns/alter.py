@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from alance.ops.version.snapshot import Snapshot
 
 Alteration: TypeAlias = Mapping[str, Any]
-KEYS: Final = {"path": str, "name": str, "nullable": bool, "data_type": pa.DataType}
+ALTERATION_KEYS: Final = {"path": str, "name": str, "nullable": bool, "data_type": pa.DataType}
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +71,14 @@ class ColumnChange:
         if not isinstance(alteration, Mapping) or "path" not in alteration:
             raise InvalidInputError(f"alteration {alteration!r}: expected a mapping with 'path'")
         for key, value in alteration.items():
-            if key not in KEYS:
-                raise InvalidInputError(f"alteration key {key!r}: expected {', '.join(KEYS)}")
-            if value is not None and not isinstance(value, KEYS[key]):
+            if key not in ALTERATION_KEYS:
+                raise InvalidInputError(
+                    f"alteration key {key!r}: expected {', '.join(ALTERATION_KEYS)}"
+                )
+            if value is not None and not isinstance(value, ALTERATION_KEYS[key]):
                 raise InvalidInputError(
                     f"alteration of {alteration['path']!r}: {key}={value!r}, expected "
-                    f"{KEYS[key].__name__}"
+                    f"{ALTERATION_KEYS[key].__name__}"
                 )
         change = cls(**alteration)
         if change.name is None and change.nullable is None and change.data_type is None:

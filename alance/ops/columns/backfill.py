@@ -28,7 +28,7 @@ from alance.ops.columns.sources import GroupedValues, source_of
 from alance.ops.read.groups import (
     GROUP_FRAGMENTS,
     SMALL_DECODED_BYTES,
-    SMALL_ROWS,
+    SMALL_GROUP_ROWS,
     fixed_row_bytes,
     is_small,
 )
@@ -341,7 +341,7 @@ def small_groups(
     for handle in handles:
         if not is_small(handle, row_bytes):
             continue
-        most = min(SMALL_ROWS, SMALL_DECODED_BYTES / max(1, row_bytes))
+        most = min(SMALL_GROUP_ROWS, SMALL_DECODED_BYTES / max(1, row_bytes))
         if group and (rows + handle.num_physical_rows > most or len(group) == GROUP_FRAGMENTS):
             yield group
             group, rows = [], 0

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 CHECKPOINT_BUSY_S: Final = 30.0  # seconds to wait for a lock of another process
-_TABLES: Final = (
+_CREATE_TABLES: Final = (
     "CREATE TABLE IF NOT EXISTS fragments (job TEXT, fragment_id INTEGER, source TEXT, "
     "file BLOB, PRIMARY KEY (job, fragment_id)) WITHOUT ROWID",
     "CREATE TABLE IF NOT EXISTS batches (job TEXT, fragment_id INTEGER, source TEXT, "
@@ -71,7 +71,9 @@ class Checkpoint:
         job = hashlib.sha256(b"\0".join(parts)).hexdigest()
         checkpoint = cls(path, job, snapshot)
         try:
-            await checkpoint._run(lambda database: [database.execute(text) for text in _TABLES])
+            await checkpoint._run(
+                lambda database: [database.execute(text) for text in _CREATE_TABLES]
+            )
         except StoreError as error:
             raise InvalidInputError(f"checkpoint_file {path!r}: {error}") from error
         return checkpoint

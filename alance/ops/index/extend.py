@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from alance.base.checks import check_count
 from alance.base.records import dataclass
 from alance.format.table.changes.apply_indices import SYSTEM
-from alance.format.table.indices import JSON, Index, json_target
+from alance.format.table.indices import JSON_KIND, Index, json_target
 from alance.format.table.operations_meta import CreateIndex
 from alance.ops.index.late import catch_up
 from alance.ops.index.manage import segments_of_name
@@ -191,7 +191,7 @@ async def _builder_like(
 ) -> SegmentBuilder | None:
     """Return a builder of a segment like existing ones; None if the kind cannot be written here."""
     indices = [Index.from_protobuf(message) for message in segments]
-    targets = [json_target(index.message) for index in indices if index.kind == JSON]
+    targets = [json_target(index.message) for index in indices if index.kind == JSON_KIND]
     kinds = {(index.kind, index.files_kind, index.fields) for index in indices}
     column = indexed_column(base, indices[0])
     kind, path = KINDS.get(indices[0].files_kind), targets[0].path if targets else None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.format.index.details import index_type
 from alance.format.table.changes.apply_indices import SYSTEM
-from alance.format.table.indices import Index
+from alance.format.table.indices import VECTOR_KIND, Index
 from alance.format.table.operations_meta import CreateIndex
 from alance.ops.index.new import check_new, commit_segments
 from alance.ops.index.values.build import SegmentBuilder
@@ -93,7 +93,7 @@ async def _details(snapshot: Snapshot, index: Index) -> SegmentStatistics:
         details = await kind.statistics(snapshot, IndexFiles(snapshot, index))
     else:
         details = {"index_type": index_type(index.message), "uuid": str(index.uuid)}
-        if index.kind == partitions.KIND and index.fragment_ids:
+        if index.kind == VECTOR_KIND and index.fragment_ids:
             with suppress(UnsupportedError):  # a kind that alance cannot read
                 details |= await partitions.partition_details(snapshot, index)
     return cast("SegmentStatistics", details)

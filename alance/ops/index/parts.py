@@ -30,9 +30,8 @@ from alance.ops.index.texts.parts import name_partitions, write_partitions
 from alance.ops.index.values.build import SegmentBuilder, of_one_type, run_rows
 from alance.ops.index.values.column_values import ColumnValues
 from alance.ops.index.values.merge import RunMerger
-from alance.ops.index.values.options import PLAIN
+from alance.ops.index.values.options import DEFAULT_VALUE_OPTIONS
 from alance.ops.index.values.ranges import (
-    RANGE_BYTES,
     cut_ranges,
     in_order,
     join_pages,
@@ -40,7 +39,7 @@ from alance.ops.index.values.ranges import (
 )
 from alance.ops.index.values.runs import IndexPart, run_batches, write_run
 from alance.ops.index.values.sort import SORT_MEMORY_BYTES
-from alance.ops.index.vectors.new import KINDS, CheckedVectors, check_new_vectors
+from alance.ops.index.vectors.new import WITHOUT_GRAPHS, CheckedVectors, check_new_vectors
 from alance.ops.index.vectors.parts import (
     LINKING,
     MergedGraphs,
@@ -54,6 +53,7 @@ from alance.ops.lookup.kinds import KINDS as VALUE_KINDS
 from alance.ops.version.commits import PreparedChange
 from alance.ops.version.objects import discard_objects
 from alance.ops.version.opening import at_version
+from alance.ops.version.options import UNKNOWN_FILE_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Sequence
@@ -71,10 +71,7 @@ if TYPE_CHECKING:
 
 New: TypeAlias = "NewIndex | NewVectorIndex | NewTextIndex"
 AnyChecked: TypeAlias = "CheckedIndex | CheckedVectors | CheckedText"
-TASK_BYTES: Final = 64 << 20
-MAX_TASKS: Final = 512  # runs in one merge
-NUMBER_BYTES: Final = 8  # row number beside each value
-UNKNOWN_BYTES: Final = 64 << 20  # assumed for files without a size in the manifest
+ROW_NUMBER_BYTES: Final = 8  # row number beside each value
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +94,7 @@ class IndexTask:
     fragments: tuple[table_pb2.DataFragment, ...]
     memory_bytes: int
     texts: NewTextIndex | None = None
-    options: ValueOptions = PLAIN
+    options: ValueOptions = DEFAULT_VALUE_OPTIONS
 
     async def execute(self, dataset: Dataset) -> IndexPart:
         """Read the column in these fragments and write its values, sorted, with their row numbers.
@@ -157,8 +154,8 @@ async def plan(
     snapshot: Snapshot,
     new: New,
     *,
-    task_bytes: int = TASK_BYTES,
-    max_tasks: int = MAX_TASKS,
+    task_bytes: int,
+    max_tasks: int,
     memory_bytes: int = SORT_MEMORY_BYTES,
     done: Sequence[IndexPart] = (),
 ) -> IndexPlan:
@@ -212,7 +209,7 @@ async def _reused(
     reused = [part for part in done if _holds(snapshot, part, new.column, kind)]
     reused = [part for part in reused if part.options == options]
     place = str(uuid.uuid4())
-    if kind in KINDS:
+    if kind in WITHOUT_GRAPHS:
         # All codes of a segment need the same training: reuse that of the first valid part.
         if reused and await has_training(snapshot, reused[0].build, checked.leaf):
             place = reused[0].build
@@ -227,7 +224,7 @@ async def _reused(
 
 
 def _options_of(checked: AnyChecked) -> ValueOptions:
-    return checked.options if isinstance(checked, CheckedIndex) else PLAIN
+    return checked.options if isinstance(checked, CheckedIndex) else DEFAULT_VALUE_OPTIONS
 
 
 async def execute(snapshot: Snapshot, task: IndexTask) -> IndexPart:
@@ -243,7 +240,7 @@ async def execute(snapshot: Snapshot, task: IndexTask) -> IndexPart:
     if task.texts is not None:
         return await _text_part(snapshot, task, task.texts, ids)
     leaf = snapshot.schema.field(task.column)
-    if task.kind in KINDS:
+    if task.kind in WITHOUT_GRAPHS:
         return await _vector_part(snapshot, task, leaf, ids)
     return await _value_part(snapshot, task, leaf, ids)
 
@@ -365,7 +362,7 @@ def _in_order(
     options = _options_of(new)
     if any(part.options != options for part in all_parts):
         raise InvalidInputError("index parts: not all are made with the options of the plan")
-    is_of_build = new.index_type in KINDS or isinstance(plan.new, NewTextIndex)
+    is_of_build = new.index_type in WITHOUT_GRAPHS or isinstance(plan.new, NewTextIndex)
     if is_of_build and any(part.build != plan.build for part in all_parts):
         raise InvalidInputError("index parts: not all are coded as those of the plan")
     position = {number: place for place, number in enumerate(expected)}
@@ -378,7 +375,7 @@ async def ranges(
     plan: IndexPlan,
     parts: Sequence[IndexPart],
     *,
-    range_bytes: int = RANGE_BYTES,
+    range_bytes: int,
     memory_bytes: int = SORT_MEMORY_BYTES,
 ) -> list[IndexRange]:
     """Split the merge of an index into ranges of values; see `IndexBuild.ranges`."""
@@ -516,12 +513,12 @@ def _equal(fragment: table_pb2.DataFragment, other: table_pb2.DataFragment) -> b
 
 def _work_bytes(fragment: Fragment, leaf: Field) -> int:
     """Estimate the bytes to sort for a fragment from the manifest."""
-    numbers = fragment.physical_rows * NUMBER_BYTES
+    numbers = fragment.physical_rows * ROW_NUMBER_BYTES
     try:
         return numbers + fragment.physical_rows * int(leaf.arrow_type.bit_width) // 8
     except ValueError:  # variable width: estimate from the column's share of the encoded file
         pass
     for file in fragment.files:
         if leaf.id in file.columns:
-            return numbers + 2 * (file.num_bytes or UNKNOWN_BYTES) // len(file.columns)
+            return numbers + 2 * (file.num_bytes or UNKNOWN_FILE_BYTES) // len(file.columns)
     return numbers

@@ -15,7 +15,7 @@ from alance.base.records import dataclass
 from alance.errors import AlanceError, CorruptFileError, NotFoundError, UnsupportedError
 from alance.format.index.ivf import INDEX_FILE, STORAGE_FILE
 from alance.format.index.remap import AddressMap
-from alance.format.index.text.columns import FORMAT, OF_ELEMENTS
+from alance.format.index.text.columns import OF_ELEMENTS, TEXT_FORMAT
 from alance.format.index.text.params import (
     as_written_here,
     is_of_elements,
@@ -23,7 +23,7 @@ from alance.format.index.text.params import (
 )
 from alance.format.proto import table_pb2
 from alance.format.table.changes.apply_indices import SYSTEM, covered
-from alance.format.table.indices import JSON, Index, holds_row_ids
+from alance.format.table.indices import JSON_KIND, TEXT_KIND, VECTOR_KIND, Index, holds_row_ids
 from alance.format.table.operations import RewrittenIndex
 from alance.ops.index.segment_files import SegmentFiles
 from alance.ops.index.texts.remap import moved_texts
@@ -39,13 +39,11 @@ if TYPE_CHECKING:
     Group = tuple[Sequence[OldFragment], Sequence[NewFragment]]
     Translate = Callable[[Snapshot, Index, Moves, SegmentFiles], Awaitable[None]]
 
-TEXTS: Final = "Inverted"
-VECTORS: Final = "Vector"
 # For texts and vectors: supported versions, the remap function, and the names of a segment's files.
 # The kinds of scalar indices have a remap function of their own.
 _OTHERS: Final[Mapping[str, tuple[tuple[int, ...], Translate, frozenset[str] | None]]] = {
-    TEXTS: ((0, 1, 2, 3), moved_texts, None),  # the number of files depends on the partitions
-    VECTORS: ((1, 2), moved_vectors, frozenset({INDEX_FILE, STORAGE_FILE})),
+    TEXT_KIND: ((0, 1, 2, 3), moved_texts, None),  # the number of files depends on the partitions
+    VECTOR_KIND: ((1, 2), moved_vectors, frozenset({INDEX_FILE, STORAGE_FILE})),
 }
 _UNREADABLE: Final = (CorruptFileError, NotFoundError, UnsupportedError)
 
@@ -146,7 +144,9 @@ def is_translated(snapshot: Snapshot, index: Index) -> bool:
     if index.message.covering_fields:
         return False
     if kind is not None:
-        if index.kind == JSON and kind.json_refusal(has_stable_row_ids=snapshot.has_stable_row_ids):
+        if index.kind == JSON_KIND and kind.json_refusal(
+            has_stable_row_ids=snapshot.has_stable_row_ids
+        ):
             return False
         if not kind.can_move:
             return False
@@ -155,7 +155,7 @@ def is_translated(snapshot: Snapshot, index: Index) -> bool:
         versions, _, names = _OTHERS[index.files_kind]
     else:
         return False
-    if index.kind == TEXTS and not is_written_here(index.message.index_details.value):
+    if index.kind == TEXT_KIND and not is_written_here(index.message.index_details.value):
         return False
     listed = {file.path for file in index.message.files}
     return version in versions and (not listed or names is None or listed == names)
@@ -216,8 +216,8 @@ def record(index: Index, new: SegmentFiles) -> RewrittenIndex:
     message = index.message
     details = message.index_details if message.HasField("index_details") else None
     version = message.index_version
-    if index.kind == TEXTS and version == 1 and details is not None:
-        version = OF_ELEMENTS if is_of_elements(details.value) else FORMAT
+    if index.kind == TEXT_KIND and version == 1 and details is not None:
+        version = OF_ELEMENTS if is_of_elements(details.value) else TEXT_FORMAT
         details = Any(type_url=details.type_url, value=as_written_here(details.value))
     return RewrittenIndex(
         old_id=message.uuid,

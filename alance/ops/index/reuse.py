@@ -23,7 +23,7 @@ from alance.format.table.naming import INDICES
 from alance.format.table.reuse import (
     DETAILS_FILE,
     DETAILS_TYPE,
-    MAX_INLINE,
+    MAX_INLINE_REUSE_BYTES,
     External,
     Inline,
     PastCompaction,
@@ -157,7 +157,7 @@ class ReuseIndex:
             return bytes(Inline(versions=[*compactions, added]).SerializeToString())
 
         content = await self.snapshot.engine.pool.run(build)
-        if len(content) <= MAX_INLINE:
+        if len(content) <= MAX_INLINE_REUSE_BYTES:
             inline = Inline.FromString(content)
             return bytes(FragmentReuseDetails(inline=inline).SerializeToString())
         await self._write(folder, content)

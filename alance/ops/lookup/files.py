@@ -55,7 +55,7 @@ class IndexFiles:
         self._snapshot = snapshot
         self.index = index
         self.name = index.name
-        self.where = snapshot.table.index_file(snapshot.manifest, index, bitmap.FILE)
+        self.where = snapshot.table.index_file(snapshot.manifest, index, bitmap.BITMAP_FILE)
 
     async def page_table(self) -> PageTable:
         """Return the page table of a B-tree. Cost: one round with a GET for each file, once.
@@ -291,7 +291,7 @@ def _pages_of(table: PageTable, numbers: Int64s, batch: pa.RecordBatch) -> list[
     Raises:
         CorruptFileError: the rows do not match the page table.
     """
-    if batch.schema.names != [btree.VALUES, btree.IDS]:
+    if batch.schema.names != [btree.VALUES_COLUMN, btree.IDS]:
         raise CorruptFileError(f"B-tree index: columns {batch.schema.names} of a page")
     values, ids = batch.columns
     if ids.type != pa.uint64() or ids.null_count:

@@ -47,11 +47,11 @@ USEFUL_SHARE: Final = 4  # an answer with over a quarter of the rows is no faste
 SCAN_WORK: Final = 4  # scanning a row costs as much as 4 rows of a B-tree, about 20 ns each
 MAX_LOOKUP_ROWS: Final = 8 << 20  # most row numbers that a lookup holds in memory
 SET_ENTRY_BYTES: Final = 300  # cache overhead of a row set
-SET_BYTES: Final = 2  # upper bound per row of a row set
+SET_ROW_BYTES: Final = 2  # upper bound per row of a row set
 SET_PART_BYTES: Final = 64  # overhead of each part of up to 65,536 rows in a row set
 # Filters with less work are memoized as long as their manifest.
 SHORT_FILTER_WORK: Final = 64 << 10
-ROWS_A_BYTE: Final = 16  # joining 16 rows of sets costs as much as decoding a byte
+SET_ROWS_A_BYTE: Final = 16  # joining 16 rows of sets costs as much as decoding a byte
 # Errors of a damaged index, or of an index of an unknown kind.
 SPOILED: Final = (CorruptFileError, NotFoundError, UnsupportedError, InvalidInputError, Problem)
 
@@ -299,7 +299,7 @@ class _Lookup:
         if not answers or not (is_all or prepared.is_and):
             return None
         join = and_ if prepared.is_and else or_
-        num_bytes = sum(len(answer.rows) for answer in answers) // ROWS_A_BYTE
+        num_bytes = sum(len(answer.rows) for answer in answers) // SET_ROWS_A_BYTE
         answer = await self.snapshot.engine.decode(lambda: reduce(join, answers), num_bytes)
         return answer if is_all and prepared.is_whole else replace(answer, is_exact=False)
 
@@ -330,7 +330,7 @@ class _Lookup:
         if not segment.has_row_ids:
             rows = await prepared.row_numbers()
             return await engine.decode(
-                lambda: rows.within(segment.domain, segment.covered), len(rows) // ROWS_A_BYTE
+                lambda: rows.within(segment.domain, segment.covered), len(rows) // SET_ROWS_A_BYTE
             )
         where = segment.files(self.snapshot).where  # UUIDs repeat in copies of a table
         key = ("row addresses", where, segment.identity, prepared.kept_as)
@@ -340,7 +340,9 @@ class _Lookup:
             if prepared.kept_as:
                 most = len(segment.covered) + (len(segment.domain) >> 16)
                 parts = min(len(addresses), most)
-                num_bytes = SET_ENTRY_BYTES + SET_BYTES * len(addresses) + SET_PART_BYTES * parts
+                num_bytes = (
+                    SET_ENTRY_BYTES + SET_ROW_BYTES * len(addresses) + SET_PART_BYTES * parts
+                )
                 engine.cache.put(key, addresses, num_bytes)
         return addresses
 

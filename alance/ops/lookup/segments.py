@@ -13,7 +13,7 @@ from alance.expr.tree import Problem
 from alance.format.field import struct_paths
 from alance.format.row_set import RowSet
 from alance.format.schema import Remembered
-from alance.format.table.indices import FRAGMENT_REUSE, JSON, Index, holds_row_ids, json_target
+from alance.format.table.indices import FRAGMENT_REUSE, JSON_KIND, Index, holds_row_ids, json_target
 from alance.ops.lookup.files import IndexFiles
 from alance.ops.lookup.kinds import KINDS
 
@@ -121,7 +121,7 @@ def _segments_of(manifest: Manifest, rows: Mapping[int, int]) -> Segments:
             continue
         if kind is None:
             continue
-        steps = path_steps(json_target(message).path) if index.kind == JSON else None
+        steps = path_steps(json_target(message).path) if index.kind == JSON_KIND else None
         covered = frozenset(live.keys() & (index.fragment_ids or frozenset()))
         if covered:
             domain = domains.get(covered)
@@ -140,7 +140,7 @@ def _segments_of(manifest: Manifest, rows: Mapping[int, int]) -> Segments:
 
 def _refusal(manifest: Manifest, index: Index, kind: IndexKind | None) -> str | None:
     """Return why an index is not used; None if it can be, or is of no known kind."""
-    refusal = _json_refusal(manifest, index, kind) if index.kind == JSON else None
+    refusal = _json_refusal(manifest, index, kind) if index.kind == JSON_KIND else None
     version = index.message.index_version
     if refusal is None and kind is not None and version not in kind.versions:
         return f"version {version} of {kind.name} indices"

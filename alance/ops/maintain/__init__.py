@@ -6,5 +6,5 @@ done by the rooms `upkeep`, `index`, `cleanup` and `rows`.
 
 Where to change what:
     when a step is due, and what it costs: its `due` in `steps`
-    a new step: a function in `steps`, a line in `STEPS`, its rules in `policy`
+    a new step: a function in `steps`, a line in `MAINTENANCE_STEPS`, its rules in `policy`
 """

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from alance.ops.version.snapshot import Snapshot
 
-FOLDER: Final = "_maintenance"
+LEASE_FOLDER: Final = "_maintenance"
 DURATION: Final = timedelta(seconds=120)  # longer than a renewal takes on a slow store
 RENEWALS: Final = 3  # renewals within the duration of a lease
 
@@ -176,9 +176,9 @@ class Lease:
         """Remove the records of a dropped table, and folders that are then empty."""
         _, numbers = await _newest(self._snapshot)
         await _remove(self._snapshot, numbers)
-        folder = self._snapshot.table.folder(FOLDER)
+        folder = self._snapshot.table.folder(LEASE_FOLDER)
         store, path = self._snapshot.engine.registry.resolve(folder)
-        await store.remove_folders(path.removesuffix(f"/{FOLDER}"))
+        await store.remove_folders(path.removesuffix(f"/{LEASE_FOLDER}"))
 
 
 async def acquire(snapshot: Snapshot) -> Lease | str:
@@ -222,7 +222,7 @@ async def last_run(snapshot: Snapshot) -> LastRun | None:
 async def _newest(snapshot: Snapshot) -> tuple[_Record, list[int]]:
     """Return the newest record, and the numbers of all records."""
     numbers = []
-    engine, folder = snapshot.engine, snapshot.table.folder(FOLDER)
+    engine, folder = snapshot.engine, snapshot.table.folder(LEASE_FOLDER)
     with suppress(NotFoundError):
         listing = engine.scheduler.list(folder, reason="maintenance")
         async with aclosing(listing) as entries:  # type: ignore[type-var]  # a generator
@@ -269,7 +269,7 @@ async def _put(snapshot: Snapshot, record: _Record) -> bool:
 async def _remove(snapshot: Snapshot, numbers: Sequence[int]) -> None:
     """Delete records that newer ones replace. Errors are ignored; the next run deletes the rest."""
     if numbers:
-        store, _ = snapshot.engine.registry.resolve(snapshot.table.folder(FOLDER))
+        store, _ = snapshot.engine.registry.resolve(snapshot.table.folder(LEASE_FOLDER))
         paths = [
             snapshot.engine.registry.resolve(_location(snapshot, number))[1] for number in numbers
         ]
@@ -278,4 +278,4 @@ async def _remove(snapshot: Snapshot, numbers: Sequence[int]) -> None:
 
 
 def _location(snapshot: Snapshot, number: int) -> str:
-    return f"{snapshot.table.folder(FOLDER)}/{number:020}.json"
+    return f"{snapshot.table.folder(LEASE_FOLDER)}/{number:020}.json"

@@ -14,7 +14,7 @@ from alance.ops.cleanup.policy import CleanupPolicy, parse_duration
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-CONFIG: Final = "alance.maintenance."  # prefix of the keys of the configuration
+POLICY_PREFIX: Final = "alance.maintenance."  # prefix of the keys of the configuration
 OFF: Final = "off"  # value of a rule that is disabled
 
 
@@ -128,7 +128,7 @@ class MaintenancePolicy:
         Rules with their default are None, which removes an older value of the key.
         """
         return {
-            f"{CONFIG}{field.name}": None
+            f"{POLICY_PREFIX}{field.name}": None
             if (value := getattr(self, field.name)) == field.default
             else _shown(value)
             for field in fields(self)
@@ -150,11 +150,11 @@ class MaintenancePolicy:
         """
         defaults = {field.name: field.default for field in fields(cls)}
         values: dict[str, Any] = {}
-        own = {f"{CONFIG}{name}": str(value) for name, value in (rules or {}).items()}
+        own = {f"{POLICY_PREFIX}{name}": str(value) for name, value in (rules or {}).items()}
         for key, text in {**config, **own}.items():
-            if not key.startswith(CONFIG):
+            if not key.startswith(POLICY_PREFIX):
                 continue
-            name = key.removeprefix(CONFIG)
+            name = key.removeprefix(POLICY_PREFIX)
             if name not in defaults:
                 raise InvalidInputError(
                     f"config {key}: no such rule; expected one of {', '.join(sorted(defaults))}"

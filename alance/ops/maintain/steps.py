@@ -22,7 +22,7 @@ from alance.ops.read.managed import ObjectReader
 from alance.ops.read.options import ScanOptions
 from alance.ops.rows.delete import delete
 from alance.ops.upkeep import compact
-from alance.ops.upkeep.auto_compact import GROWTH, joinable
+from alance.ops.upkeep.auto_compact import REWRITE_GROWTH, joinable
 from alance.ops.upkeep.compact_plan import CompactionOptions
 from alance.ops.version.opening import at_version
 from alance.ops.version.options import CommitOptions
@@ -72,7 +72,7 @@ class Due:
 
 
 async def due(state: TableState, policy: MaintenancePolicy, slice_bytes: float) -> list[Due]:
-    """Return the steps that are due, in the order of `STEPS`, indices by how far they are behind.
+    """Return the steps that are due, in the order of `MAINTENANCE_STEPS`; the stalest index first.
 
     Expired rows are deleted first, so that they are not rewritten. Fragments are joined before
     indices cover them, because fragments of different segments cannot be joined. A cleanup comes
@@ -89,7 +89,7 @@ async def due(state: TableState, policy: MaintenancePolicy, slice_bytes: float) 
         InvalidInputError: `ttl_column` is not a timestamp or date column of the table.
         StoreError: the store failed.
     """
-    return [step for judge in STEPS for step in await judge(state, policy, slice_bytes)]
+    return [step for judge in MAINTENANCE_STEPS for step in await judge(state, policy, slice_bytes)]
 
 
 async def _remap(state: TableState, policy: MaintenancePolicy, slice_bytes: float) -> list[Due]:
@@ -159,7 +159,7 @@ async def _compact(state: TableState, policy: MaintenancePolicy, slice_bytes: fl
     deleted = (state.stored - state.counts) / np.maximum(state.stored, 1)
     is_deleted = deleted > (ALWAYS if share is None else share)
     least = policy.min_small_fragments
-    is_joined = joinable(state.counts, target, least or GROWTH)
+    is_joined = joinable(state.counts, target, least or REWRITE_GROWTH)
     num_joined = int(is_joined.sum())
     joins = least is not None and num_joined >= least
     if not joins and not is_deleted.any():
@@ -345,4 +345,4 @@ def _file_bytes(segments: Iterable[table_pb2.IndexMetadata]) -> int:
     return sum(file.size_bytes for segment in segments for file in segment.files)
 
 
-STEPS: Final[tuple[Judge, ...]] = (_remap, _expire, _compact, _indices, _cleanup)
+MAINTENANCE_STEPS: Final[tuple[Judge, ...]] = (_remap, _expire, _compact, _indices, _cleanup)

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from alance.base.arrays import Int64s, Mask
 
 # True if the row is deleted
-KINDS: Final = {"insert": False, "update": False, "upsert": False, "delete": True}
-OPERATIONS: Final = {"c": False, "r": False, "u": False, "d": True}
+DELETION_BY_KIND: Final = {"insert": False, "update": False, "upsert": False, "delete": True}
+DELETION_BY_OP: Final = {"c": False, "r": False, "u": False, "d": True}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class ChangedKeys:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class FeedPart:
     """Changes of the same sort: upserts or deletions.
 
     Attributes:
@@ -125,7 +125,7 @@ class Feed:
         """
         if self.kind is None and self.envelope is None:
             return self.upserts(batches)
-        parts: list[Part] = []
+        parts: list[FeedPart] = []
         first = 0
         for batch in batches:
             split = self._by_kind if self.envelope is None else self._enveloped
@@ -137,21 +137,21 @@ class Feed:
         parts, first = [], 0
         for rows, is_deletion in sorts:
             places = np.arange(first, first + rows.num_rows)
-            parts.append(Part(rows, places, is_deletion))
+            parts.append(FeedPart(rows, places, is_deletion))
             first += rows.num_rows
         return last_changes(self.on, parts)
 
-    def _by_kind(self, batch: pa.RecordBatch, first: int) -> list[Part]:
+    def _by_kind(self, batch: pa.RecordBatch, first: int) -> list[FeedPart]:
         assert self.kind is not None
-        is_deletion = _deletions(_column(batch, self.kind, "kind"), KINDS, self.kind)
+        is_deletion = _deletions(_column(batch, self.kind, "kind"), DELETION_BY_KIND, self.kind)
         places = np.arange(first, first + 2 * batch.num_rows, 2)
         rows = batch.drop_columns([self.kind])
         return [
-            Part(self._rows(_filtered(rows, ~is_deletion)), places[~is_deletion], False),
-            Part(self._keys(_filtered(rows, is_deletion)), places[is_deletion], True),
+            FeedPart(self._rows(_filtered(rows, ~is_deletion)), places[~is_deletion], False),
+            FeedPart(self._keys(_filtered(rows, is_deletion)), places[is_deletion], True),
         ]
 
-    def _enveloped(self, batch: pa.RecordBatch, first: int) -> list[Part]:
+    def _enveloped(self, batch: pa.RecordBatch, first: int) -> list[FeedPart]:
         operations, after = _column(batch, "op", "envelope"), _struct(batch, "after")
         before = _struct(batch, "before") if "before" in batch.schema.names else None
         is_there = as_mask(operations.is_valid()) | as_mask(after.is_valid())
@@ -159,7 +159,7 @@ class Feed:
             is_there |= as_mask(before.is_valid())
         places = np.flatnonzero(is_there)  # without tombstones, which follow deletions
         operations, after = (array.take(to_arrow(places)) for array in (operations, after))
-        is_deletion = _deletions(operations, OPERATIONS, "op")
+        is_deletion = _deletions(operations, DELETION_BY_OP, "op")
         if before is None:
             if is_deletion.any():
                 raise InvalidInputError("envelope: a row of op 'd', and no column 'before'")
@@ -172,26 +172,26 @@ class Feed:
         rows = self._rows(_of_structs(after, ~is_deletion))
         gone = self._keys(_of_structs(before, is_deletion))
         return [
-            Part(rows, places[~is_deletion] + 1, False),
-            Part(gone, places[is_deletion], True),
+            FeedPart(rows, places[~is_deletion] + 1, False),
+            FeedPart(gone, places[is_deletion], True),
             self._moved(rows, before.filter(to_arrow(~is_deletion)), places[~is_deletion]),
         ]
 
-    def _moved(self, rows: pa.RecordBatch, before: pa.StructArray, places: Int64s) -> Part:
+    def _moved(self, rows: pa.RecordBatch, before: pa.StructArray, places: Int64s) -> FeedPart:
         """Return the former keys of rows whose key has changed; they are deleted."""
         chosen = np.flatnonzero(as_mask(before.is_valid()))
         names = [field.name for field in before.type]
         if not set(self.on) <= set(names):
             chosen = chosen[:0]
         if not len(chosen):
-            return Part(_empty(self.key_schema), places[:0], True)
+            return FeedPart(_empty(self.key_schema), places[:0], True)
         old = pa.RecordBatch.from_struct_array(before.take(to_arrow(chosen)))
         old = conform(old.select(list(self.on)), self.key_schema)
         keys = Keys.of(old.columns).values
         new = Keys.of([rows.column(name).take(to_arrow(chosen)) for name in self.on]).values
         # Without a full `before` image, the columns of the old row are null.
         differs = as_mask(pc.fill_null(pc.not_equal(keys, new), False))
-        return Part(_filtered(old, differs), places[chosen[differs]], True)
+        return FeedPart(_filtered(old, differs), places[chosen[differs]], True)
 
     def _rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return whole rows with the table's columns."""
@@ -243,7 +243,7 @@ def table_schema(data: pa.Schema, kind: str | None, envelope: str | None) -> pa.
     return pa.schema([field for field in data if field.name != kind])
 
 
-def last_changes(on: Sequence[str], parts: Sequence[Part]) -> ChangedKeys:
+def last_changes(on: Sequence[str], parts: Sequence[FeedPart]) -> ChangedKeys:
     """Return the last change of each key. CPU work.
 
     Args:
@@ -261,7 +261,7 @@ def last_changes(on: Sequence[str], parts: Sequence[Part]) -> ChangedKeys:
     )
 
 
-def _distinct(on: Sequence[str], parts: Sequence[Part]) -> list[Part]:
+def _distinct(on: Sequence[str], parts: Sequence[FeedPart]) -> list[FeedPart]:
     keys = one_array([Keys.of([part.rows.column(name) for name in on]).values for part in parts])
     table = _kernels.KeyTable(Keys(keys).plain(), secrets.randbits(64))
     if len(table) == len(keys):
@@ -273,7 +273,7 @@ def _distinct(on: Sequence[str], parts: Sequence[Part]) -> list[Part]:
     stops = np.cumsum([part.rows.num_rows for part in parts])
     masks = np.split(is_last, stops[:-1])
     return [
-        Part(_filtered(part.rows, mask), part.places[mask], part.is_deletion)
+        FeedPart(_filtered(part.rows, mask), part.places[mask], part.is_deletion)
         for part, mask in zip(parts, masks, strict=True)
         if mask.any()
     ]

@@ -16,7 +16,7 @@ import numpy as np
 
 from alance.errors import CommitConflictError, RetryableConflictError
 from alance.file.batches import work_bytes
-from alance.format.keys import KEY, ROW
+from alance.format.keys import KEY_COLUMN, ROW_COLUMN
 from alance.format.numbers import as_numbers
 from alance.format.table.operations import Update
 from alance.io.reading.engine import DECODED_INLINE_BYTES
@@ -259,4 +259,4 @@ async def _inserted_keys(
 
 def _hashed(batch: pa.RecordBatch, matched: Mask) -> UInt64s:
     """Return the hashes of the keys of unmatched source rows. CPU work."""
-    return key_hashes(batch.column(KEY), ~matched[as_numbers(batch.column(ROW))])
+    return key_hashes(batch.column(KEY_COLUMN), ~matched[as_numbers(batch.column(ROW_COLUMN))])

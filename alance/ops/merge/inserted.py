@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 
 # A Bloom filter with one hash function: filters with any bit in common may share a key. Two filters
 # of 50 keys each share a bit by chance in 4 % of cases; above MOST_KEYS nearly always.
-NUM_BYTES: Final = 8 << 10
+KEY_FILTER_BYTES: Final = 8 << 10
 MOST_KEYS: Final = 4096
 EXACT_KEYS: Final = 16 << 10  # recorded hashes of keys that are not primary: at most 150 KiB
-SEED: Final = 0x616C616E6365
+KEY_FILTER_SEED: Final = 0x616C616E6365
 # These values identify the kind of filter; filters with other values are not compared.
 NUMBER_OF_ITEMS: Final = 1
-PROBABILITY: Final = 0.5
+KEY_FILTER_PROBABILITY: Final = 0.5
 
 
 def _no_hashes() -> UInt64s:
@@ -130,12 +130,12 @@ class InsertedKeys:
         if self.hashes is not None and not self.is_primary:
             message.exact.hashes.extend(self.hashes.tolist())
             return message
-        bits = np.zeros(NUM_BYTES * 8, np.uint8)
+        bits = np.zeros(KEY_FILTER_BYTES * 8, np.uint8)
         bits[slice(None) if self.hashes is None else self.hashes % np.uint64(len(bits))] = 1
         message.bloom.bitmap = np.packbits(bits, bitorder="little").tobytes()
         message.bloom.num_bits = len(bits)
         message.bloom.number_of_items = NUMBER_OF_ITEMS
-        message.bloom.probability = PROBABILITY
+        message.bloom.probability = KEY_FILTER_PROBABILITY
         return message
 
 
@@ -149,4 +149,4 @@ def key_hashes(keys: pa.Array, chosen: Mask | None = None) -> UInt64s:
     mask = np.ones(len(keys), bool) if chosen is None else chosen
     if keys.null_count:
         mask = mask & as_mask(keys.is_valid())
-    return np.asarray(Keys(keys).plain().hashes(SEED)[mask])
+    return np.asarray(Keys(keys).plain().hashes(KEY_FILTER_SEED)[mask])

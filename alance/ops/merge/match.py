@@ -25,11 +25,11 @@ from alance.errors import InvalidInputError
 from alance.expr.keys import is_key_type
 from alance.expr.tree import plain, plain_type
 from alance.file.batches import work_bytes
-from alance.format.keys import KEY, ROW, KeyColumns, Keys
+from alance.format.keys import KEY_COLUMN, ROW_COLUMN, KeyColumns, Keys
 from alance.format.numbers import as_mask, as_numbers, to_arrow, validity_of
 from alance.format.table.changes.apply_indices import SYSTEM
 from alance.format.table.indices import Index
-from alance.ops.merge.plan import SOURCE, TARGET
+from alance.ops.merge.plan import SOURCE_SIDE, TARGET_SIDE
 from alance.ops.merge.source import key_widths
 from alance.ops.read.keys import TableKey
 from alance.ops.read.options import ScanOptions
@@ -253,21 +253,21 @@ class _Matcher:
     def prepared(self, batch: pa.RecordBatch, *, with_key: bool = True) -> pa.RecordBatch:
         """Convert scanned rows to the columns that the join needs. CPU work.
 
-        These are `KEY`, the address as `ROW`, `_rowid`, `OTHER` if unmatched rows are deleted, and
-        the columns of the condition.
+        These are `KEY_COLUMN`, the address as `ROW_COLUMN`, `_rowid`, `OTHER` if unmatched rows are
+        deleted, and the columns of the condition.
         """
         address = batch.column(ROW_ADDRESS)
         row_ids = batch.column(ROW_ID) if self.base.has_stable_row_ids else address
-        arrays, names = [address, row_ids], [ROW, ROW_ID]
+        arrays, names = [address, row_ids], [ROW_COLUMN, ROW_ID]
         if with_key:
             arrays.append(Keys.of([batch.column(name) for name in self.merge.on]).values)
-            names.append(KEY)
+            names.append(KEY_COLUMN)
         if self.merge.plan.deletes_others:
             arrays.append(to_arrow(self._others(batch)))
             names.append(OTHER)
         for name in self.merge.condition_columns[1]:
             arrays.append(batch.column(name))
-            names.append(f"{TARGET}.{name}")
+            names.append(f"{TARGET_SIDE}.{name}")
         return pa.RecordBatch.from_arrays(arrays, names=names)
 
     def _others(self, batch: pa.RecordBatch) -> Mask:
@@ -277,10 +277,10 @@ class _Matcher:
 
     def without_key(self, batch: pa.RecordBatch) -> None:
         """Count rows with a null in the key as unmatched."""
-        keys = batch.column(KEY)
+        keys = batch.column(KEY_COLUMN)
         if keys.null_count and self.merge.plan.deletes_others:
             lost = as_mask(keys.is_null()) & as_mask(batch.column(OTHER))
-            self.matches.gone.add(as_numbers(batch.column(ROW))[lost])
+            self.matches.gone.add(as_numbers(batch.column(ROW_COLUMN))[lost])
 
     def look_up_scanned(self, index: SourceKeys, batch: pa.RecordBatch) -> None:
         """Join target rows as the scan returned them.
@@ -297,11 +297,11 @@ class _Matcher:
         Raises:
             RefusedRows: the merge does not allow a match.
         """
-        self._join(index, batch, index.find(batch.column(KEY)))
+        self._join(index, batch, index.find(batch.column(KEY_COLUMN)))
 
     def _join(self, index: SourceKeys, batch: pa.RecordBatch, pairs: Pairs) -> None:
         plan, matches = self.merge.plan, self.matches
-        addresses = as_numbers(batch.column(ROW))
+        addresses = as_numbers(batch.column(ROW_COLUMN))
         if plan.deletes_others:
             lost = as_mask(batch.column(OTHER))
             lost[pairs.target] = False
@@ -328,7 +328,7 @@ class _Matcher:
         assert condition is not None
         batch = batch.take(to_arrow(target))
         sides: dict[str, pa.Array] = {}
-        for side, rows in ((SOURCE, source), (TARGET, batch)):
+        for side, rows in ((SOURCE_SIDE, source), (TARGET_SIDE, batch)):
             arrays, names = [], []
             for name in rows.schema.names:
                 if name.startswith(f"{side}."):
@@ -339,21 +339,21 @@ class _Matcher:
                     names.append(name.removeprefix(f"{side}."))
             if arrays:
                 sides[side] = pa.StructArray.from_arrays(arrays, names)
-                if side == TARGET:
+                if side == TARGET_SIDE:
                     sides |= {
                         name: array
                         for name, array in zip(names, arrays, strict=True)
-                        if name in condition.columns and name not in (SOURCE, TARGET)
+                        if name in condition.columns and name not in (SOURCE_SIDE, TARGET_SIDE)
                     }
         if not sides:
-            sides = {ROW: batch.column(ROW)}
+            sides = {ROW_COLUMN: batch.column(ROW_COLUMN)}
         return as_mask(
             condition.mask(pa.RecordBatch.from_arrays(list(sides.values()), names=list(sides)))
         )
 
 
 INDEX_FACTOR: Final = 3  # memory while the index is built, in multiples of the keys' bytes
-SEED: Final = 1  # seed of the hashes that assign keys to partitions
+KEY_PARTITION_SEED: Final = 1  # seed of the hashes that assign keys to partitions
 ROW_BYTES: Final = 64  # bytes of a row in the index, in addition to its key
 PARTITIONS_MOST: Final = 512
 # Bytes of a partition that are held in memory before they are written to the disk.
@@ -379,7 +379,7 @@ class SourceKeys:
 
     Attributes:
         rows: the rows that have a key, with all columns, in the given order.
-        numbers: row numbers in the source, `ROW`; shape (n,).
+        numbers: row numbers in the source, `ROW_COLUMN`; shape (n,).
     """
 
     rows: pa.Table
@@ -396,17 +396,17 @@ class SourceKeys:
         schema: pa.Schema,
         widths: Int64s | None = None,
     ) -> SourceKeys:
-        """Build the index of batches with a column `KEY`. CPU work.
+        """Build the index of batches with a column `KEY_COLUMN`. CPU work.
 
         Args:
             widths: bytes of each key column, 0 for variable width. With `widths`, rows are looked
                 up by `find_columns`, otherwise by `find`.
         """
         rows = pa.Table.from_batches(batches, schema)
-        if rows.column(KEY).null_count:
-            rows = rows.filter(rows.column(KEY).is_valid())
+        if rows.column(KEY_COLUMN).null_count:
+            rows = rows.filter(rows.column(KEY_COLUMN).is_valid())
         rows = rows.combine_chunks()
-        keys = rows.column(KEY).combine_chunks()
+        keys = rows.column(KEY_COLUMN).combine_chunks()
         if isinstance(keys, pa.ChunkedArray):
             keys = keys.chunk(0) if keys.num_chunks else pa.nulls(0, keys.type)
         plain = Keys(keys).plain()
@@ -414,7 +414,7 @@ class SourceKeys:
         if widths is not None and widths.tolist() != [0]:
             plain = plain.split(widths)
         table = _kernels.KeyTable(plain, secrets.randbits(64))
-        own = as_numbers(rows.column(ROW))
+        own = as_numbers(rows.column(ROW_COLUMN))
         if len(table) == rows.num_rows:
             return cls(rows, own, table, None, np.arange(1))
         numbers = table.numbers()
@@ -451,7 +451,7 @@ class SourceKeys:
 
 @dataclass(slots=True)
 class KeyPartitions:
-    """Batches with a column `KEY`, partitioned by the hash of the key."""
+    """Batches with a column `KEY_COLUMN`, partitioned by the hash of the key."""
 
     scratch: Scratch
     schema: pa.Schema
@@ -470,12 +470,14 @@ class KeyPartitions:
             await self.parts[part].append(rows)
 
     def _split(self, batch: pa.RecordBatch) -> list[tuple[int, pa.RecordBatch]]:
-        keys = batch.column(KEY)
+        keys = batch.column(KEY_COLUMN)
         if keys.null_count:
             batch = batch.filter(keys.is_valid())
         if self.count == 1:
             return [(0, batch)]
-        owner = Keys(batch.column(KEY)).plain().hashes(SEED) % np.uint64(self.count)
+        owner = Keys(batch.column(KEY_COLUMN)).plain().hashes(KEY_PARTITION_SEED) % np.uint64(
+            self.count
+        )
         order = np.argsort(owner, kind="stable")
         batch = batch.take(to_arrow(order))
         counts = np.bincount(owner.astype(np.int64), minlength=self.count)

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from alance.format.schema import Schema
     from alance.ops.merge.options import MergePlan
 
-SOURCE: Final = "source"
-TARGET: Final = "target"
+SOURCE_SIDE: Final = "source"
+TARGET_SIDE: Final = "target"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,8 @@ class RowMerge:
         source_schema: the source's columns with the table's types, in the table's order.
         lacking: table columns that the source lacks.
         partial: struct columns of which the source lacks members.
-        condition: predicate over two structs, `SOURCE` and `TARGET`, and over columns of only one
+        condition: predicate over two structs, `SOURCE_SIDE` and `TARGET_SIDE`, and over columns of
+            only one
             side; None: no condition.
         others: predicate over the table's columns; None: no condition.
     """
@@ -99,18 +100,18 @@ class RowMerge:
     @property
     def condition_columns(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return the columns of the source, and those of the target, that the condition reads."""
-        sides: dict[str, dict[str, None]] = {SOURCE: {}, TARGET: {}}
+        sides: dict[str, dict[str, None]] = {SOURCE_SIDE: {}, TARGET_SIDE: {}}
         for path in () if self.condition is None else self.condition.columns:
             side, *rest = split_path(path)
             if side in sides:
                 names = rest[:1] or self._all(side)
                 sides[side].update(dict.fromkeys(names))
             else:
-                sides[TARGET][side] = None
-        return tuple(sides[SOURCE]), tuple(sides[TARGET])
+                sides[TARGET_SIDE][side] = None
+        return tuple(sides[SOURCE_SIDE]), tuple(sides[TARGET_SIDE])
 
     def _all(self, side: str) -> list[str]:
-        if side == SOURCE:
+        if side == SOURCE_SIDE:
             return list(self.source_schema.names)
         return [root.name for root in self.schema.fields]
 
@@ -222,11 +223,15 @@ def _condition(condition: str | Bound, schema: Schema, source_schema: pa.Schema)
         raise InvalidInputError(f"condition: expected SQL text, found {type(condition).__name__}")
     target = [root.to_arrow() for root in schema.fields]
     target += [pa.field(name, pa.uint64()) for name in META if name not in source_schema.names]
-    fields = [pa.field(SOURCE, pa.struct(list(source_schema))), pa.field(TARGET, pa.struct(target))]
+    fields = [
+        pa.field(SOURCE_SIDE, pa.struct(list(source_schema))),
+        pa.field(TARGET_SIDE, pa.struct(target)),
+    ]
     fields += [
         column
         for column in target
-        if source_schema.get_field_index(column.name) < 0 and column.name not in (SOURCE, TARGET)
+        if source_schema.get_field_index(column.name) < 0
+        and column.name not in (SOURCE_SIDE, TARGET_SIDE)
     ]
     return parse_over(pa.schema(fields), condition)
 

@@ -12,10 +12,10 @@ import pyarrow as pa
 from alance.base.records import dataclass
 from alance.file.batches import one_batch, work_bytes
 from alance.file.write.small_batches import in_groups, merged
-from alance.format.keys import KEY, ROW, KeyColumns, Keys
+from alance.format.keys import KEY_COLUMN, ROW_COLUMN, KeyColumns, Keys
 from alance.format.numbers import python_value, to_arrow
 from alance.io.reading.engine import DECODED_INLINE_BYTES
-from alance.ops.merge.plan import SOURCE
+from alance.ops.merge.plan import SOURCE_SIDE
 from alance.ops.write.sources import conform
 from alance.ops.write.spool import Spool
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from alance.base.arrays import Int64s
     from alance.ops.merge.plan import RowMerge
-    from alance.ops.write.sources import Source
+    from alance.ops.write.sources import RowSource
     from alance.ops.write.spool import Scratch
 
 SHARE: Final = 4  # rows and keys in memory each take this fraction of the budget: 1/4
@@ -36,7 +36,8 @@ class HeldSource:
 
     Attributes:
         rows: the source's columns, in the table's order.
-        keys: for each row its `KEY`, its number as `ROW`, and the columns of the condition;
+        keys: for each row its `KEY_COLUMN`, its number as `ROW_COLUMN`, and the columns of the
+            condition;
             followed by the same for the keys to delete, with further numbers.
         deleted: columns of the keys to delete; None if there are none.
     """
@@ -69,7 +70,7 @@ class HeldSource:
 
 
 async def hold(
-    source: Source, merge: RowMerge, scratch: Scratch, deleted: pa.RecordBatch | None = None
+    source: RowSource, merge: RowMerge, scratch: Scratch, deleted: pa.RecordBatch | None = None
 ) -> HeldSource:
     """Read a source to its end.
 
@@ -118,9 +119,9 @@ async def hold(
 def key_schema(merge: RowMerge) -> pa.Schema:
     """Return the schema of the held keys of source rows."""
     empty = [pa.nulls(0, merge.source_schema.field(name).type) for name in merge.on]
-    fields = [pa.field(KEY, Keys.of(empty).values.type), pa.field(ROW, pa.int64())]
+    fields = [pa.field(KEY_COLUMN, Keys.of(empty).values.type), pa.field(ROW_COLUMN, pa.int64())]
     names = merge.condition_columns[0]
-    fields += [merge.source_schema.field(name).with_name(f"{SOURCE}.{name}") for name in names]
+    fields += [merge.source_schema.field(name).with_name(f"{SOURCE_SIDE}.{name}") for name in names]
     return pa.schema(fields)
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from alance.errors import CommitConflictError
 from alance.file.batches import one_batch
-from alance.ops.merge.feed import Part, last_changes
+from alance.ops.merge.feed import FeedPart, last_changes
 from alance.ops.merge.insert import merge_insert
 from alance.ops.merge.options import MergePlan
 from alance.ops.version.commits import latest, manifests_of
@@ -140,5 +140,7 @@ def _last(on: tuple[str, ...], items: list[Item]) -> ChangedKeys:
     parts = []
     for place, item in enumerate(items):
         for batches, is_deletion in ((item.batches, False), (item.deleted, True)):
-            parts += [Part(batch, np.full(batch.num_rows, place), is_deletion) for batch in batches]
+            parts += [
+                FeedPart(batch, np.full(batch.num_rows, place), is_deletion) for batch in batches
+            ]
     return last_changes(on, parts)

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from alance.ops.version.snapshot import Snapshot
 
 # Seconds; longer than it takes to send a wave of requests, so that a wave counts as one round.
-PAUSE_S: Final = 0.002
+WAVE_PAUSE_S: Final = 0.002
 
 
 class TakePlanned(Exception):
@@ -74,7 +74,7 @@ class DryStore:
         needed = [self._dry.needed.within(location, *span) for span in ranges]
         byte_ranges = [ByteRange(location, *span) for spans in needed for span in spans]
         if not byte_ranges:
-            await asyncio.sleep(PAUSE_S)
+            await asyncio.sleep(WAVE_PAUSE_S)
         contents = iter(
             await self._dry.real.scheduler.read(byte_ranges, reason="explain")
             if byte_ranges
@@ -226,7 +226,7 @@ class DrySession(Session):
 
 
 async def dry_run(
-    snapshot: Snapshot, run: Callable[[Snapshot], Awaitable[Any]], recorder: trace.Recorder
+    snapshot: Snapshot, run: Callable[[Snapshot], Awaitable[Any]], recorder: trace.RequestRecorder
 ) -> DataSpans:
     """Run a read with zeros as page values, record its requests, and return the spans of its pages.
 

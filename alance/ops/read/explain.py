@@ -234,7 +234,7 @@ class _DryRun:
 
 
 async def _watch(snapshot: Snapshot, run: Callable[[Snapshot], Awaitable[Any]]) -> _DryRun:
-    recorder = trace.Recorder()
+    recorder = trace.RequestRecorder()
     spans = await dry_run(snapshot, run, recorder)
     num_pages = _pages(spans, recorder.events)
     return _DryRun(

@@ -38,7 +38,7 @@ NODE_BYTES: Final = 100
 MAX_TEXT: Final = 16 << 10  # characters; longer texts are not memoized
 VALUE_BYTES: Final = 1 << 10  # work per parameter, as bytes to decode; a tenth of it per list item
 # Functions whose values change with time.
-MOMENTS: Final = re.compile(r"\b(now|today|current_)", re.IGNORECASE)
+TIME_FUNCTIONS: Final = re.compile(r"\b(now|today|current_)", re.IGNORECASE)
 
 
 class VisibleSchema:
@@ -84,7 +84,7 @@ async def _memoized(
     # A simple text is quick to parse, and has no constants that are slow to compute.
     work = CHARACTER_BYTES * len(text) if is_simple(text) else math.inf
     result = await snapshot.engine.decode(make, work)
-    if len(text) <= MAX_TEXT and (schema is None or not MOMENTS.search(text)):
+    if len(text) <= MAX_TEXT and (schema is None or not TIME_FUNCTIONS.search(text)):
         _filters.put((text, schema), result, PARSED_BYTES + NODE_BYTES * len(text))
     return result
 

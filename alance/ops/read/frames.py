@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     Files: TypeAlias = list[object]
     AsFile: TypeAlias = Callable[[BlobFile], object]
 
-NUMBER_BYTES: Final = 8
+HEADER_NUMBER_BYTES: Final = 8
 
 
 def file_columns(snapshot: Snapshot, columns: Columns) -> dict[str, Field]:
@@ -127,7 +127,7 @@ def _numbered(
 
 def _as_binary(numbers: list[int]) -> pa.Array:
     # pandas does not change bytes, but converts integers in a column with nulls to floats.
-    parts = [number.to_bytes(NUMBER_BYTES, "little", signed=True) for number in numbers]
+    parts = [number.to_bytes(HEADER_NUMBER_BYTES, "little", signed=True) for number in numbers]
     return text_array(parts, pa.large_binary(), np.array(numbers, np.int64) >= 0)
 
 

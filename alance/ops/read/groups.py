@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 _ENCODED_BYTES, _FILE_BYTES = map(attrgetter, ("encoded_bytes", "file_bytes"))
 # Limits of a small fragment.
 SMALL_FRAGMENT_BYTES: Final = 1 << 20
-SMALL_ROWS: Final = 64 << 10
+SMALL_GROUP_ROWS: Final = 64 << 10
 SMALL_DECODED_BYTES: Final = 16 << 20
 # Maximum encoded bytes and fragments of a group of small fragments.
 SCAN_GROUP_BYTES: Final = 4 << 20
@@ -255,7 +255,7 @@ def is_small(handle: FragmentHandle, row_bytes: float) -> bool:
     rows = handle.num_physical_rows
     return (
         file_bytes(handle) <= SMALL_FRAGMENT_BYTES
-        and rows <= SMALL_ROWS
+        and rows <= SMALL_GROUP_ROWS
         and rows * row_bytes <= SMALL_DECODED_BYTES
     )
 
@@ -318,7 +318,7 @@ def _cuts(handles: Sequence[FragmentHandle], sizes: Sequence[int]) -> Iterator[t
     start = num_bytes = num_rows = 0
     for number, (handle, size) in enumerate(zip(handles, sizes, strict=True)):
         rows = handle.num_physical_rows
-        is_full = num_bytes + size > SCAN_GROUP_BYTES or num_rows + rows > SMALL_ROWS
+        is_full = num_bytes + size > SCAN_GROUP_BYTES or num_rows + rows > SMALL_GROUP_ROWS
         if number > start and (is_full or number - start == GROUP_FRAGMENTS):
             yield start, number
             start, num_bytes, num_rows = number, 0, 0

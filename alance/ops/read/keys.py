@@ -42,10 +42,10 @@ Missing: TypeAlias = Literal["error", "skip", "null"]
 KeyColumn: TypeAlias = "str | Sequence[str] | None"
 _Row: TypeAlias = "dict[str, Any] | pa.Table | InvalidInputError"
 
-KEYS: Final = ("alance.expr.keys", *FILTER, LOOK_UP)
+KEY_MODULES: Final = ("alance.expr.keys", *FILTER, LOOK_UP)
 # Maximum concurrent lookups of a kind; each one serves all waiting callers.
 LOOKUPS_AT_ONCE: Final = 4
-NAMED: Final = 3  # maximum missing keys to list in an error
+SHOWN_MISSING_KEYS: Final = 3  # maximum missing keys to list in an error
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,7 +275,7 @@ async def options_of(
 
 
 async def _reads(snapshot: Snapshot, column: KeyColumn, columns: Columns) -> KeyReads:
-    await snapshot.engine.pool.load(*KEYS)
+    await snapshot.engine.pool.load(*KEY_MODULES)
     key: Hashable = column if column is None or isinstance(column, str) else tuple(column)
     names = plain_names(columns)
     if columns is not None and names is None:
@@ -328,8 +328,8 @@ def _several(reads: KeyReads, key: object) -> InvalidInputError:
 
 
 def _missing(reads: KeyReads, keys: list[Any]) -> RowNotFoundError:
-    named = ", ".join(repr(key) for key in keys[:NAMED])
-    others = f" and {len(keys) - NAMED} more" if len(keys) > NAMED else ""
+    named = ", ".join(repr(key) for key in keys[:SHOWN_MISSING_KEYS])
+    others = f" and {len(keys) - SHOWN_MISSING_KEYS} more" if len(keys) > SHOWN_MISSING_KEYS else ""
     return RowNotFoundError(f"no row with {_where(reads)} = {named}{others}", keys)
 
 

@@ -53,12 +53,16 @@ if TYPE_CHECKING:
     # batch.
     Rows: TypeAlias = "pa.RecordBatch | list[Rest] | None"
 
-LEAST_PART_BYTES: Final = 1 << 20  # bytes of computed columns per batch, even with a smaller budget
+LEAST_LATE_PART_BYTES: Final = (
+    1 << 20
+)  # bytes of computed columns per batch, even with a smaller budget
 LEAST_GUESS: Final = 1 << 20  # minimum estimate, in bytes, of the late columns of a job
 MOST_GUESS: Final = 64 << 20
 KEPT_SHARE: Final = 0.01  # assumed share of rows that a filter keeps
-RESERVED: Final = 32 << 20  # maximum bytes of late columns that a job may reserve
-GROUPS: Final = 8  # maximum groups of small fragments that are decoded or wait for late columns
+RESERVED_LATE_BYTES: Final = 32 << 20  # maximum bytes of late columns that a job may reserve
+LATE_GROUPS_AT_ONCE: Final = (
+    8  # maximum groups of small fragments that are decoded or wait for late columns
+)
 
 
 class SplitReader:
@@ -77,7 +81,7 @@ class SplitReader:
         self._may_guess = not plan.options.late_materialization
         self._seen = self._num_kept = 0  # number of rows before and after the filter
         self._dense = asyncio.Event()  # set if most bytes of late columns have been needed so far
-        self._groups = asyncio.Semaphore(GROUPS)
+        self._groups = asyncio.Semaphore(LATE_GROUPS_AT_ONCE)
         self._guess_left = 0
         if self._may_guess and self._goes_ahead and plan.late_schema is not None:
             # The bytes that arrive in twice the time of the round that the guess saves.
@@ -166,13 +170,15 @@ class SplitReader:
             is_eager = is_eager and num_bytes + late_bytes <= self.ahead_bytes
             if not is_eager:
                 num_rows = sum(split.stop - split.start for split in splits)
-                reserved = min(RESERVED, late_bytes, self._expected(num_rows, group.late))
+                reserved = min(
+                    RESERVED_LATE_BYTES, late_bytes, self._expected(num_rows, group.late)
+                )
         return Job(num_bytes + reserved, partial(self._begin, splits, reserved, is_eager))
 
     def _expected(self, num_rows: int, late: OpenFragment) -> int:
         """Estimate the bytes of late columns for rows: twice what the rows so far needed."""
         if not self._seen:
-            return RESERVED
+            return RESERVED_LATE_BYTES
         num_kept = num_rows * self._num_kept / self._seen
         return max(LEAST_GUESS, int(2 * num_kept * len(late.containers) * SPARSE_CHUNK_BYTES))
 
@@ -238,7 +244,7 @@ class SplitReader:
         if batch is None:
             return None
         ahead_bytes = self.plan.options.io_buffer_bytes
-        most_bytes = None if ahead_bytes is None else max(ahead_bytes // 4, LEAST_PART_BYTES)
+        most_bytes = None if ahead_bytes is None else max(ahead_bytes // 4, LEAST_LATE_PART_BYTES)
         parts = self.plan.projection.in_parts(batch, most_bytes)
         return await self._next_part(parts, batch.num_rows)
 
@@ -407,7 +413,11 @@ class SplitReader:
             )
             merged = await self._merge(passing[:fits])
             # The other rows have too many bytes to read ahead, so they are read in their turn.
-            parts = [part for split_rows in passing[fits:] for part in split_rows.cut(RESERVED)]
+            parts = [
+                part
+                for split_rows in passing[fits:]
+                for part in split_rows.cut(RESERVED_LATE_BYTES)
+            ]
             later = [partial(self._merge_one, part) for part in parts]
             return [*(partial(_ready, batch) for batch in merged), *later]
         finally:

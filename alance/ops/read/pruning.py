@@ -16,7 +16,7 @@ from alance.expr.tree import plain_type
 from alance.file.open.zones import read_zones
 from alance.format.numbers import distinct
 from alance.format.plans import together
-from alance.format.statistics import Bounds, whole_bounds
+from alance.format.statistics import ColumnBounds, whole_bounds
 from alance.ops.lookup.work import checking_work
 from alance.ops.read.groups import file_bytes
 from alance.ops.read.rows import num_rows_of
@@ -120,12 +120,12 @@ class FragmentZones:
     def num_zones(self) -> int:
         return len(self.edges) - 1
 
-    def bounds(self, column: Column) -> Bounds:
+    def bounds(self, column: Column) -> ColumnBounds:
         """Return the bounds of a column in each zone."""
         zones = self.columns.get(column.path)
         bounds = None if zones is None else zones.bounds(column.type)
         if zones is None or bounds is None:
-            return Bounds.unknown(self.num_zones, column.type)
+            return ColumnBounds.unknown(self.num_zones, column.type)
         return bounds.at_edges(zones.edges, self.edges)
 
 
@@ -255,7 +255,7 @@ def _in_groups(places: Sequence[int], sizes: Sequence[int]) -> Iterator[Sequence
 def whole_zones(fragments: Sequence[FragmentZones], columns: Iterable[Column]) -> Zones:
     """Return the bounds of fragments, with each fragment as a single zone."""
 
-    def whole(column: Column) -> Bounds:
+    def whole(column: Column) -> ColumnBounds:
         sources = [fragment.columns.get(column.path) for fragment in fragments]
         heads = [None if zones is None else zones.whole(column.type) for zones in sources]
         return whole_bounds(heads, column.type)
@@ -266,7 +266,7 @@ def whole_zones(fragments: Sequence[FragmentZones], columns: Iterable[Column]) -
 def cut_zones(fragments: Sequence[FragmentZones], columns: Iterable[Column]) -> Zones:
     """Return the zones of consecutive fragments, one fragment after the other."""
     bounds = {
-        column.path: Bounds.joined([fragment.bounds(column) for fragment in fragments])
+        column.path: ColumnBounds.joined([fragment.bounds(column) for fragment in fragments])
         for column in columns
     }
     return Zones(sum(fragment.num_zones for fragment in fragments), bounds)

@@ -61,21 +61,21 @@ if TYPE_CHECKING:
 
     Window: TypeAlias = tuple[SplitReader, Sequence[FragmentHandle]]
 
-_ROW_BYTES = attrgetter("row_bytes")
+_SCAN_ROW_BYTES = attrgetter("row_bytes")
 WINDOW: Final = 64  # fragments opened at once: their footers fit in one wave of requests
 SCAN_PART_BYTES: Final = 16 << 20  # encoded; 10 to 20 ms of decoding, so calls cost little
 PART_DECODED_BYTES: Final = 32 << 20
 # Minimum encoded bytes of a split, for a scan with a small read-ahead.
-LEAST_PART_BYTES: Final = 1 << 20
+LEAST_SCAN_PART_BYTES: Final = 1 << 20
 PART_ROWS: Final = 128 << 10
-MIN_ROWS: Final = 1024
+MIN_SCAN_PART_ROWS: Final = 1024
 INDEXED_SPLIT_ROWS: Final = 8192  # rows of a split whose rows are from an index
 INDEXED_SPLIT_BYTES: Final = 8 << 20
 NARROW_PARTS: Final = 4  # factor for `PART_ROWS` if late columns are narrow
 NARROW_BYTES: Final = 64  # maximum bytes per row of narrow late columns
 # Maximum bytes of page tables that a scan caches, so that the next one saves a round. More would
 # evict those of takes.
-SHARED_BYTES: Final = 32 << 20
+SHARED_PAGE_TABLE_BYTES: Final = 32 << 20
 PRUNING_BYTES: Final = 16 << 10  # work per check and fragment, as bytes to decode
 
 
@@ -185,7 +185,7 @@ async def _open(reader: SplitReader, handles: Sequence[FragmentHandle]) -> list[
     engine, row_bytes = snapshot.engine, fixed_row_bytes(plan.first_schema)
     if plan.reads_files_whole and is_small(handles[0], row_bytes):
         return await engine.pool.run(lambda: whole_groups(handles, engine.cache))
-    shared = SHARED_BYTES // len(plan.handles) if snapshot.is_remote else 0
+    shared = SHARED_PAGE_TABLE_BYTES // len(plan.handles) if snapshot.is_remote else 0
     all_states = [ScanStates(engine.cache, shared_bytes=shared) for _ in handles]
     await snapshot.resolve_sizes(handles)
     await snapshot.recall(handles)
@@ -310,7 +310,7 @@ def _jobs(reader: SplitReader, groups: Sequence[FragmentGroup]) -> Iterator[Job[
             yield reader.job([Split(group, *group.spans[0])], group.num_bytes)
             continue
         if group.rows is not None:
-            row_bytes = max(map(_ROW_BYTES, group.opened))
+            row_bytes = max(map(_SCAN_ROW_BYTES, group.opened))
             step = max(1, min(INDEXED_SPLIT_ROWS, int(INDEXED_SPLIT_BYTES / max(1.0, row_bytes))))
             for start in range(0, len(group.rows), step):
                 rows = group.rows[start : start + step]
@@ -381,15 +381,15 @@ def _part_rows(reader: SplitReader, group: FragmentGroup) -> int:
     batch_size, ahead_bytes = options.batch_size, options.io_buffer_bytes
     part_bytes, part_decoded_bytes = SCAN_PART_BYTES, PART_DECODED_BYTES
     if ahead_bytes is not None:
-        part_bytes = min(part_bytes, max(ahead_bytes, LEAST_PART_BYTES))
+        part_bytes = min(part_bytes, max(ahead_bytes, LEAST_SCAN_PART_BYTES))
         part_decoded_bytes = min(part_decoded_bytes, part_bytes)
     encoded = fragment.encoded_bytes / max(1, fragment.num_rows)
     decoded = fragment.row_bytes
-    least = min(MIN_ROWS, max(1, int(part_decoded_bytes / max(decoded, 1e-9))))
+    least = min(MIN_SCAN_PART_ROWS, max(1, int(part_decoded_bytes / max(decoded, 1e-9))))
     rows = int(
         min(
             most,
-            max(MIN_ROWS, part_bytes / max(encoded, 1e-9)),
+            max(MIN_SCAN_PART_ROWS, part_bytes / max(encoded, 1e-9)),
             max(least, part_decoded_bytes / max(decoded, 1e-9)),
         )
     )

@@ -11,7 +11,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from alance.base.records import dataclass
-from alance.io.events.trace import Recorder, recording
+from alance.io.events.trace import RequestRecorder, recording
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Hashable, Mapping
@@ -58,17 +58,17 @@ class ScanStatistics:
     all_times: Mapping[str, int]
 
 
-NS: Final = 1_000_000_000
+NS_PER_SECOND: Final = 1_000_000_000
 
 # First elements of the cache keys of index segments and of index parts.
-INDICES: Final = frozenset(
+INDEX_CACHE_KINDS: Final = frozenset(
     {"page table", "index keys", "vector index", "text index", "zone map", "bloom zones"}
 )
 PARTS: Final = frozenset({"index page", "row set", "partition", "posting list", "index part"})
 
 
 @dataclass(slots=True, repr=False, eq=False)
-class _IndexRecorder(Recorder):
+class _IndexRecorder(RequestRecorder):
     """Recorder that also counts the lookups of index parts."""
 
     opened: set[Hashable] = field(default_factory=set)  # keys that were not in the cache
@@ -83,7 +83,7 @@ class _IndexRecorder(Recorder):
         kind = key[0] if isinstance(key, tuple) else None
         if kind in PARTS:
             self.parts[hit] += 1
-        elif kind in INDICES and not hit:
+        elif kind in INDEX_CACHE_KINDS and not hit:
             self.opened.add(key)
 
 
@@ -139,9 +139,11 @@ def _statistics(
             "cache_misses": looks - hits,
         },
         all_times={
-            "scan": round(seconds * NS),
-            "requests": round(sum(ended - begun for begun, ended in recorder.waves) * NS),
-            "threads": round(sum(hop.ended - hop.begun for hop in recorder.hops) * NS),
-            "queue": round(sum(hop.begun - hop.queued for hop in recorder.hops) * NS),
+            "scan": round(seconds * NS_PER_SECOND),
+            "requests": round(
+                sum(ended - begun for begun, ended in recorder.waves) * NS_PER_SECOND
+            ),
+            "threads": round(sum(hop.ended - hop.begun for hop in recorder.hops) * NS_PER_SECOND),
+            "queue": round(sum(hop.begun - hop.queued for hop in recorder.hops) * NS_PER_SECOND),
         },
     )

@@ -19,7 +19,7 @@ from alance.io.reading.joined import Joint
 from alance.ops.read.positions import as_positions, by_key, by_position
 from alance.ops.read.rows import with_meta
 from alance.ops.read.taking import ROUND_WORTH_ROWS, PhysicalRows, prepare_take, read_rows
-from alance.ops.version.first_use import ARROW, load_readers
+from alance.ops.version.first_use import COMPUTE_MODULE, load_readers
 from alance.ops.version.projection import plain_names
 
 if TYPE_CHECKING:
@@ -230,7 +230,7 @@ async def _take_placed(
         parts = np.split(rows, np.cumsum(counts)[:-1])
         return [pa.Table.from_batches([in_order(batch, part)]) for part in parts]
 
-    module = None if places is None and len(counts) == 1 else ARROW
+    module = None if places is None and len(counts) == 1 else COMPUTE_MODULE
     return await read_rows(
         snapshot, physical_rows, choice, finish, order=order, callers=len(counts), module=module
     )

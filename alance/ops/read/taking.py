@@ -49,7 +49,7 @@ _ROW_BYTES = attrgetter("row_bytes")
 INLINE_TAKE_BYTES: Final = 256 << 10
 FEW_CALLERS: Final = 8  # maximum callers whose rows the event loop splits, 10 to 50 us each
 # Encoded bytes; below this, one thread finishes before a second one starts.
-SHARED_BYTES: Final = 1 << 20
+SHARED_TAKE_BYTES: Final = 1 << 20
 # Encoded bytes per part on a remote store; parts are read and decoded concurrently.
 TAKE_PART_BYTES: Final = 16 << 20
 # Rows; for more, reading takes longer than the round that a guess saves.
@@ -134,10 +134,12 @@ async def read_rows(
         answer = finish(taken.decode(read, order))
         await pool.share_turn()
         return answer
-    if num_bytes <= SHARED_BYTES:
+    if num_bytes <= SHARED_TAKE_BYTES:
         read = await engine.reader(taken.unread, "take", takes=callers)
         return await pool.run(lambda: finish(taken.decode(read, order)))
-    most = max(budget.num_bytes // 2, SHARED_BYTES)  # half, so that there is room for other reads
+    most = max(
+        budget.num_bytes // 2, SHARED_TAKE_BYTES
+    )  # half, so that there is room for other reads
     decoded_bytes = _decoded_bytes(rows, opened)
     if callers > 1 and 2 * decoded_bytes > most:
         raise TooMuch

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from alance.format.index.values import WIDTHS
+from alance.format.index.values import NUMBER_WIDTHS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,7 +28,7 @@ def taken_cost(snapshot: Snapshot, search: VectorSearch, num_rows: int, num_all:
     Args:
         num_all: total number of rows in the segments of the index.
     """
-    width = search.dim * WIDTHS[search.value_type]
+    width = search.dim * NUMBER_WIDTHS[search.value_type]
     return num_rows * width + min(num_rows * snapshot.table.store.profile.take_gap, num_all * width)
 
 

@@ -39,7 +39,7 @@ MASK_BYTES: Final = 16 << 20  # memo of masks for one set of rows
 ENTRY_BYTES: Final = 300  # overhead of a memo entry
 FILTER_BYTES: Final = 16 << 20  # memo of filtered rows of a version, with their masks
 MASKED_ROWS: Final = 1 << 20  # above this, no mask is computed for later searches
-MOMENTS: Final = re.compile("now|today|current", re.IGNORECASE)  # results change with time
+TIME_WORDS: Final = re.compile("now|today|current", re.IGNORECASE)  # results change with time
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +157,7 @@ async def _filtered_rows(snapshot: Snapshot, options: ScanOptions) -> Eligible:
     # Compared by identity: `==` of expressions is an expression, and equal parameters may differ in
     # type.
     text = options.filter if isinstance(options.filter, str) else id(options.filter)
-    is_memoized = isinstance(text, str) and not options.params and not MOMENTS.search(text)
+    is_memoized = isinstance(text, str) and not options.params and not TIME_WORDS.search(text)
     rest = [
         getattr(options, field.name)
         for field in fields(options)

@@ -23,8 +23,8 @@ from alance.errors import AlanceError, CorruptFileError
 from alance.format.index.hnsw import described
 from alance.format.index.ivf import (
     INDEX_FILE,
-    ROW_IDS,
     STORAGE_FILE,
+    VECTOR_ROW_IDS,
     Partition,
     Storage,
     hinted_tail_bytes,
@@ -239,8 +239,8 @@ def _ivf_of(path: str, head: Head, rows: StorageHead, value_type: str, dim: int)
     storage = Storage.parse(file.schema.metadata, rows.message, partitions, file.num_rows)
     quantizer = quantizer_of(centroids, storage.metadata, rows.content, value_type)
     schema = file.schema.to_arrow()
-    missing = [name for name in (ROW_IDS, *quantizer.columns) if name not in schema.names]
-    if missing or str(schema.field(ROW_IDS).type) != "uint64":
+    missing = [name for name in (VECTOR_ROW_IDS, *quantizer.columns) if name not in schema.names]
+    if missing or str(schema.field(VECTOR_ROW_IDS).type) != "uint64":
         raise CorruptFileError(f"vector index: columns {schema.names}")
     quantizer.check(schema)
     row_bytes = int(opened.row_bytes) + ROW_EXTRA_BYTES

@@ -55,7 +55,7 @@ class NearestSearch(Search):
         return await find_hits(self._snapshot, search, self._options, columns)
 
 
-KIND: Final = NearestSearch
+NEAREST_SEARCH: Final = NearestSearch
 
 
 def checked_search(snapshot: Snapshot, options: ScanOptions) -> VectorSearch:

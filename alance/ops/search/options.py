@@ -9,10 +9,17 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict, cas
 import numpy as np
 import pyarrow as pa
 
-from alance.base.checks import MOST, check_choice, check_count, check_type, did_you_mean, unexpected
+from alance.base.checks import (
+    INT64_MAX,
+    check_choice,
+    check_count,
+    check_type,
+    did_you_mean,
+    unexpected,
+)
 from alance.base.records import dataclass
 from alance.errors import InvalidInputError
-from alance.format.index.values import ALIASES, VectorType, not_of_vectors
+from alance.format.index.values import METRIC_ALIASES, VectorType, not_of_vectors
 from alance.ops.read.options import ScanOptions
 
 if TYPE_CHECKING:
@@ -34,6 +41,7 @@ QUERY_INDEX: Final = "query_index"
 DEFAULT_K: Final = 10
 MAX_RESULT_ROWS: Final = 1 << 31  # limit of counts, above the partitions of any index
 LIST_FACTOR: Final = 10  # candidates per vector of a multi-vector query, in multiples of k
+SCORE: Final = "_score"
 
 
 class SearchArguments(TypedDict, total=False):
@@ -171,7 +179,7 @@ _NEAREST: Final = (
 
 
 # Defaults of `SearchArguments` other than None; those of text searches too.
-DEFAULTS: Final = {
+SEARCH_DEFAULTS: Final = {
     "prefilter": True,
     "use_index": True,
     "fast_search": False,
@@ -185,7 +193,7 @@ def scan_arguments(arguments: Mapping[str, Any]) -> tuple[Columns, dict[str, Any
     others = dict(arguments)
     columns = others.pop("columns", None)
     options: dict[str, Any] = {name: others.pop(name) for name in OF_SCANS if name in others}
-    options["prefilter"] = others.pop("prefilter", DEFAULTS["prefilter"])
+    options["prefilter"] = others.pop("prefilter", SEARCH_DEFAULTS["prefilter"])
     return columns, options, others
 
 
@@ -300,7 +308,7 @@ def _queries(q: object, dim: int, column: str, *, is_multi: bool) -> tuple[Float
 def _metric(name: object, value_type: str, queries: Float64s) -> str | None:
     if name is None:
         return None
-    metric = ALIASES.get(str(name).lower(), str(name).lower())
+    metric = METRIC_ALIASES.get(str(name).lower(), str(name).lower())
     check_choice("metric", metric, get_args(Metric))
     if metric == "hamming" and value_type != "uint8":
         raise InvalidInputError(f"metric='hamming': vectors of {value_type}, expected uint8")
@@ -328,7 +336,7 @@ def _range(bounds: object) -> tuple[float, float]:
 def _count(name: str, value: object) -> int | None:
     if value is None:
         return None
-    check_count(name, value, most=MOST)
+    check_count(name, value, most=INT64_MAX)
     return min(int(value), MAX_RESULT_ROWS)  # type: ignore[call-overload,no-any-return]  # an integer
 
 
@@ -346,7 +354,7 @@ def _probing(arguments: Mapping[str, Any]) -> Probing:
     if effort is not None:
         nprobes = None
     return Probing(
-        use_index=bool(arguments.get("use_index", DEFAULTS["use_index"])),
+        use_index=bool(arguments.get("use_index", SEARCH_DEFAULTS["use_index"])),
         minimum=minimum if nprobes is None else nprobes,
         maximum=maximum if nprobes is None else nprobes,
         effort=effort,

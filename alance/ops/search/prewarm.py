@@ -11,7 +11,7 @@ from alance.errors import InvalidInputError, NotFoundError, UnsupportedError
 from alance.format.field import struct_paths
 from alance.format.paths import join_path
 from alance.format.table.changes.apply_indices import SYSTEM
-from alance.format.table.indices import Index
+from alance.format.table.indices import TEXT_KIND, VECTOR_KIND, Index
 from alance.io.loop.readahead import Job, readahead
 from alance.ops.lookup.files import IndexFiles
 from alance.ops.lookup.kinds import KINDS
@@ -19,7 +19,6 @@ from alance.ops.search import segments as of_vectors
 from alance.ops.search.indexed import open_segment as open_vectors
 from alance.ops.search.indexed import read_parts
 from alance.ops.search.options import vector_type
-from alance.ops.search.text import segments as of_texts
 from alance.ops.search.text.files import open_segment as open_texts
 from alance.ops.search.text.files import read_lists
 
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 
     from alance.ops.version.snapshot import Snapshot
 
-    Part: TypeAlias = Callable[[], Awaitable[object]]
+    PartLoader: TypeAlias = Callable[[], Awaitable[object]]
 
 EF: Final = 15  # `ef` of a search for ten rows
 UNPACKED: Final = 8  # approximate upper bound of an index's memory, in multiples of its files
@@ -44,7 +43,7 @@ async def prewarm_index(
     """Read a whole index into the search cache; see `Dataset.prewarm_index`."""
     jobs: list[Job[object]] = []
     for index in _segments(snapshot, name, index_segments):
-        if with_position and index.kind != of_texts.TEXT_KIND:
+        if with_position and index.kind != TEXT_KIND:
             raise InvalidInputError(f"with_position=True: index {name!r} is not of texts")
         parts = await _parts(snapshot, index, with_positions=with_position)
         num_bytes = sum(file.size_bytes for file in index.message.files)
@@ -55,19 +54,19 @@ async def prewarm_index(
             pass
 
 
-async def _parts(snapshot: Snapshot, index: Index, *, with_positions: bool) -> list[Part]:
+async def _parts(snapshot: Snapshot, index: Index, *, with_positions: bool) -> list[PartLoader]:
     """Return functions that each read some parts of a segment into the search cache."""
     kind = KINDS.get(index.files_kind)
     if kind is not None:
         return await kind.parts(snapshot, IndexFiles(snapshot, index))
-    if index.kind == of_vectors.VECTOR_KIND:
+    if index.kind == VECTOR_KIND:
         path = dict(struct_paths(snapshot.schema.fields))[index.fields[0]]
         column = join_path(path)
         type_ = vector_type(snapshot.schema.field(column), column)
         segment = of_vectors.SearchSegment(index, frozenset())
         ivf = await open_vectors(snapshot, segment, type_.name, type_.dim)
         return [partial(read_parts, snapshot.engine, parts) for parts in ivf.all_parts(EF)]
-    if index.kind == of_texts.TEXT_KIND:
+    if index.kind == TEXT_KIND:
         opened = await open_texts(snapshot, index)
         if with_positions and not opened.metadata.params.with_position:
             raise InvalidInputError(f"with_position=True: index {index.name!r} has no positions")

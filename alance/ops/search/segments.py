@@ -13,7 +13,7 @@ from alance.errors import CorruptFileError
 from alance.format.index.ivf import INDEX_FILE, STORAGE_FILE
 from alance.format.index.values import METRICS
 from alance.format.proto import vector_index_pb2
-from alance.format.table.indices import FRAGMENT_REUSE, Index
+from alance.format.table.indices import FRAGMENT_REUSE, VECTOR_KIND, Index
 from alance.ops.read.options import ScanOptions
 from alance.ops.read.plan import chosen
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from alance.ops.version.snapshot import FragmentHandle, Snapshot
 
 _log: Final = logging.getLogger(__name__)
-VECTOR_KIND: Final = "Vector"
 VECTOR_VERSIONS: Final = (1, 2)
 
 

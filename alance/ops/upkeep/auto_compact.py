@@ -1,9 +1,9 @@
 """Background compaction: a task that joins small fragments while other tasks write to the table.
 
-Only the end of the table is rewritten: the longest run of fragments that together have `GROWTH`
-times the rows of the largest of them. So each rewrite makes a row's fragment at least `GROWTH`
-times larger. In a table of n rows from small commits, a row is written about log4(n) times, and
-there are at most about `min_fragments` fragments per doubling.
+Only the end of the table is rewritten: the longest run of fragments that together have
+`REWRITE_GROWTH` times the rows of the largest of them. So each rewrite makes a row's fragment at
+least `REWRITE_GROWTH` times larger. In a table of n rows from small commits, a row is written about
+log4(n) times, and there are at most about `min_fragments` fragments per doubling.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 # Growth of a fragment by a rewrite. 100 000 commits of 10 rows, of which 16 are joined, are
 # rewritten 5.2 times with 9 fragments on average; with 2 it is 6.8 times and 6 fragments, with 8
 # 4.2 and 14.
-GROWTH: Final = 4
+REWRITE_GROWTH: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,15 +122,15 @@ def tail(num_rows: Int64s, target: int, least: int) -> int:
     """Return the start of the run of fragments to join at the table's end.
 
     It is the longest run after the last fragment with `target` rows whose fragments together have
-    `GROWTH` times the rows of the largest one. So a row is rewritten log4(n) times.
+    `REWRITE_GROWTH` times the rows of the largest one. So a row is rewritten log4(n) times.
 
     Args:
         num_rows: rows of each fragment; shape (n,).
         target: rows of a fragment that is large enough.
         least: minimum number of fragments to join; that many of the same size are joined even if
-            they are fewer than `GROWTH`.
+            they are fewer than `REWRITE_GROWTH`.
     """
-    growth = min(GROWTH, least)
+    growth = min(REWRITE_GROWTH, least)
     full = np.flatnonzero(num_rows >= target)
     behind = num_rows[full[-1] + 1 if len(full) else 0 :][::-1]
     is_even = growth * np.maximum.accumulate(behind) <= np.cumsum(behind)

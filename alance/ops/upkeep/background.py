@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from alance.io.events.observing import Reading
     from alance.ops.version.snapshot import Snapshot
 
-FIRST_PAUSE_S: Final = 1.0  # pause after a failure; doubled after each further failure
+FIRST_FAILURE_PAUSE_S: Final = 1.0  # pause after a failure; doubled after each further failure
 LONGEST_PAUSE_S: Final = 300.0
 
 _log: Final = logging.getLogger(__name__)
@@ -58,7 +58,7 @@ class UpkeepTask(ABC):
         self._news = asyncio.Event()
         self._news.set()
         self._is_closing = False
-        self._pause = FIRST_PAUSE_S
+        self._pause = FIRST_FAILURE_PAUSE_S
         self._task = asyncio.create_task(self._work())
         observing.show(self)
 
@@ -131,7 +131,7 @@ class UpkeepTask(ABC):
             _log.exception("%s: upkeep in the background failed", self.last.uri)
             await self._rest()
         else:
-            self._pause = FIRST_PAUSE_S
+            self._pause = FIRST_FAILURE_PAUSE_S
 
     async def _rest(self) -> None:
         """Wait after a failure, unless the task has to end."""

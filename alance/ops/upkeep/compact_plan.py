@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     Group: TypeAlias = tuple[int, int]  # positions of neighbouring fragments, half-open
 
-CONFIG: Final = "lance.compaction."
+COMPACTION_PREFIX: Final = "lance.compaction."
 TARGET_ROWS: Final = 1 << 20
 CompactionMode: TypeAlias = Literal["reencode", "try_binary_copy", "force_binary_copy"]
 WRITTEN: Final = tuple(FileVersion)
@@ -148,7 +148,11 @@ class CompactionOptions:
             InvalidInputError: a value of the configuration cannot be parsed.
             UnsupportedError: alance does not write the file version.
         """
-        values = {key.removeprefix(CONFIG): config[key] for key in config if key.startswith(CONFIG)}
+        values = {
+            key.removeprefix(COMPACTION_PREFIX): config[key]
+            for key in config
+            if key.startswith(COMPACTION_PREFIX)
+        }
         chosen: dict[str, Any] = {}
         for name, default, parse in _RESOLVED:
             value = getattr(self, name)
@@ -210,7 +214,9 @@ def _parsed(name: str, text: str, parse: Any) -> Any:
         value = parse(text)
         CompactionOptions(**{name: value})
     except (ValueError, KeyError) as error:
-        raise InvalidInputError(f"config {CONFIG}{name}={text!r}: no such value") from error
+        raise InvalidInputError(
+            f"config {COMPACTION_PREFIX}{name}={text!r}: no such value"
+        ) from error
     return value
 
 

@@ -20,14 +20,14 @@ from alance.format.layouts.fields import leaf_columns
 from alance.format.table.changes.apply_indices import SYSTEM
 from alance.format.table.changes.lineage import is_spilled, lineage_of
 from alance.format.table.deletions import parse_arrow, parse_bitmap
-from alance.format.table.flags import DELETIONS
+from alance.format.table.flags import DELETION_FILES
 from alance.format.table.indices import Index
 from alance.format.table.row_ids import num_row_ids
 from alance.format.v0_1.metadata import BatchContainer
 from alance.io.loop.tasks import all_of
 from alance.ops.cleanup.files import index_folder
 from alance.ops.read.managed import ends_by_location
-from alance.ops.version.handle import READABLE
+from alance.ops.version.handle import READABLE_VERSIONS
 from alance.ops.version.lineage import load_lineage
 from alance.ops.version.mem_wal import mention_mem_wal
 from alance.versioning.row_index import runs_of
@@ -199,7 +199,7 @@ async def rows_of_file(
     tail, size = await engine.scheduler.read_tail(location, TAIL_BYTES, reason="validate")
     if believes_size and file.num_bytes not in (0, size):
         raise CorruptFileError(f"{size} bytes, the manifest says {file.num_bytes}")
-    if file.version not in READABLE:
+    if file.version not in READABLE_VERSIONS:
         return {}, size
     multipliers = _multipliers(snapshot.schema, file)
 
@@ -326,7 +326,7 @@ def manifest_findings(manifest: Manifest) -> Iterator[str]:
     yield from _of_indices(manifest)
     has_deletions = any(listed.deletion_file is not None for listed in manifest.fragments)
     flags = manifest.head.reader_feature_flags & manifest.head.writer_feature_flags
-    if has_deletions and not flags & DELETIONS:
+    if has_deletions and not flags & DELETION_FILES:
         yield "there are deletion files, and the flags do not say so"
 
 

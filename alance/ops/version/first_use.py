@@ -33,7 +33,7 @@ GRAMMAR: Final = (  # needed if the text is not simple
 FILTER: Final = ("alance.ops.read.pruning", "alance.expr.sql.simple")
 LOOK_UP: Final = "alance.ops.lookup.look_up"
 ENGINE: Final = ("pyarrow.acero", "alance.expr.arrow_parts")  # evaluates pyarrow expressions
-ARROW: Final = "alance.base.compute"  # sorts rows
+COMPUTE_MODULE: Final = "alance.base.compute"  # sorts rows
 OLDER_FILES: Final = (
     "alance.file.older.v2_0_open",
     "alance.file.older.v0_1",

@@ -34,7 +34,7 @@ _Oneof: TypeAlias = Literal[
 ]
 _FILE_BYTES, _LOCATION = map(attrgetter, ("file_bytes", "location"))  # of a `FileSource`
 _NUM_BYTES = attrgetter("num_bytes")  # of a `DataFile`
-READABLE: Final = tuple(FileVersion)
+READABLE_VERSIONS: Final = tuple(FileVersion)
 # Field names of row ids and versions in a fragment's record: the oneof, and suffixes of its arms.
 _ONEOFS: Final[Mapping[str, _Oneof]] = {
     ROW_ID: "row_id_sequence",
@@ -106,7 +106,7 @@ class FragmentHandle:
             table, manifest = self._snapshot.table, self._snapshot.manifest
             sources = []
             for file in self.fragment.files:
-                if file.version not in READABLE:
+                if file.version not in READABLE_VERSIONS:
                     raise UnsupportedError(
                         f"data file {file.path!r} of fragment {self.id}: file version "
                         f"{file.version.value} is not read by this alance"

@@ -66,6 +66,7 @@ class CommitOptions:
 
 
 DEFAULT_COMMIT: Final = CommitOptions()
+UNKNOWN_FILE_BYTES: Final = 64 << 20  # assumed size of a file that the manifest does not record
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,4 +122,4 @@ MAX_BYTES_PER_FILE: Final = 90 << 30
 MERGE_BYTES: Final = 256 << 20  # keys and rows that a merge holds in memory
 GROUP_BYTES: Final = 256 << 20  # groups that an aggregation holds in memory
 BLOB_BYTES: Final = 512 << 10  # minimum size of a fetch when a blob is read
-SMALL_ROWS: Final = 1024  # `Dataset.stats` counts fragments with fewer rows as small
+SMALL_FRAGMENT_ROWS: Final = 1024  # `Dataset.stats` counts fragments with fewer rows as small

@@ -37,7 +37,7 @@ __all__ = ["FragmentHandle", "Snapshot", "TakenColumns"]
 # Work of indexing row ids, in units of decoding a byte: per fragment with a range of ids, and per
 # row of other fragments.
 FRAGMENT_WORK: Final = 16
-ROW_WORK: Final = 8
+INDEXED_ROW_WORK: Final = 8
 
 
 class TakenColumns(NamedTuple):
@@ -384,7 +384,7 @@ class Snapshot:
             return RowIdIndex.of([whole, *map(_runs, handles)])
 
         work = FRAGMENT_WORK * len(fragments)
-        work += ROW_WORK * sum(handle.num_physical_rows for handle in handles)
+        work += INDEXED_ROW_WORK * sum(handle.num_physical_rows for handle in handles)
         return await self.engine.decode(build, work)
 
     async def locate_addresses(self, addresses: Int64s) -> tuple[Int64s, Int64s]:

@@ -11,7 +11,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 # Types that Arrow infers from values.
-_TYPES: Final = {
+_TYPE_BY_ANNOTATION: Final = {
     bool: pa.bool_(),
     bytes: pa.binary(),
     date: pa.date32(),
@@ -22,8 +22,8 @@ _TYPES: Final = {
     time: pa.time64("us"),
     timedelta: pa.duration("us"),
 }
-_LISTS: Final = (list, tuple, set, frozenset, Sequence)
-MAX_DEPTH: Final = 32  # levels of nested models; a model may contain itself
+_SEQUENCE_TYPES: Final = (list, tuple, set, frozenset, Sequence)
+MAX_MODEL_DEPTH: Final = 32  # levels of nested models; a model may contain itself
 
 
 def annotated_type(models: Sequence[type], name: str) -> pa.DataType | None:
@@ -41,20 +41,20 @@ def has_nulls_alone(type_: pa.DataType) -> bool:
 
 
 def _type(annotation: Any, depth: int) -> pa.DataType | None:
-    if depth > MAX_DEPTH:
+    if depth > MAX_MODEL_DEPTH:
         return None
-    if annotation in _TYPES:
-        return _TYPES[annotation]
+    if annotation in _TYPE_BY_ANNOTATION:
+        return _TYPE_BY_ANNOTATION[annotation]
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is typing.Annotated:
         return _type(arguments[0], depth)
     if origin is typing.Literal:
         kinds = {type(value) for value in arguments if value is not None}
-        return _TYPES.get(kinds.pop()) if len(kinds) == 1 else None
+        return _TYPE_BY_ANNOTATION.get(kinds.pop()) if len(kinds) == 1 else None
     if origin in (typing.Union, types.UnionType):
         others = [argument for argument in arguments if argument is not types.NoneType]
         return _type(others[0], depth) if len(others) == 1 else None
-    if origin in _LISTS:
+    if origin in _SEQUENCE_TYPES:
         items = [argument for argument in arguments if argument is not Ellipsis]
         item = _type(items[0], depth + 1) if len(items) == 1 else None
         return None if item is None else pa.list_(item)

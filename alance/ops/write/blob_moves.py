@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 # Payload bytes of the rows that are read at once, but at least one row.
 MOVED_BLOBS_BYTES: Final = 32 << 20
 
-MOVED: Final = pa.struct(
+MOVED_BLOB_TYPE: Final = pa.struct(
     [
         ("data", pa.large_binary()),
         ("uri", pa.string()),
@@ -178,14 +178,18 @@ class _BlobLeaf:
             spread = np.zeros(len(parts), values.dtype)
             spread[named] = values
             children.append(to_arrow(spread, named if name in ("base_id", "kind") else ranged))
-        return pa.Array.from_buffers(MOVED, len(parts), [bitmap(valid)], children=children)
+        return pa.Array.from_buffers(
+            MOVED_BLOB_TYPE, len(parts), [bitmap(valid)], children=children
+        )
 
 
 def moved_type(field: Field) -> pa.DataType:
     """Return the type of a column of `with_payloads`."""
 
     def leaf(blob: Field) -> pa.Field:
-        return pa.field(blob.name, pa.large_binary() if blob.is_blob_v1 else MOVED, blob.nullable)
+        return pa.field(
+            blob.name, pa.large_binary() if blob.is_blob_v1 else MOVED_BLOB_TYPE, blob.nullable
+        )
 
     return with_leaves(field, leaf).type
 
@@ -216,7 +220,7 @@ def _as_moved(field: Field, array: pa.Array) -> pa.Array:
         members = {"data": array}
     else:
         members = {child.name: array.field(number) for number, child in enumerate(array.type)}
-        if not set(members) <= set(MOVED.names):
+        if not set(members) <= set(MOVED_BLOB_TYPE.names):
             raise InvalidInputError(
                 f"field {field.name!r}: a struct of {list(members)} where blobs are expected"
             )
@@ -224,9 +228,11 @@ def _as_moved(field: Field, array: pa.Array) -> pa.Array:
         members[child.name].cast(child.type)
         if child.name in members
         else pa.nulls(len(array), child.type)
-        for child in MOVED
+        for child in MOVED_BLOB_TYPE
     ]
-    return pa.Array.from_buffers(MOVED, len(array), [bitmap(validity_of(array))], children=children)
+    return pa.Array.from_buffers(
+        MOVED_BLOB_TYPE, len(array), [bitmap(validity_of(array))], children=children
+    )
 
 
 def with_validity(array: pa.Array, valid: Mask) -> pa.Array:

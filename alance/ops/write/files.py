@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 FILES_ENDING: Final = 2  # files whose last bytes are uploaded while the next file is written
 FILES_TOGETHER: Final = 64  # small files put at once, as many as stores accept
-TOGETHER_BYTES: Final = 16 << 20  # bytes of these files
+FILES_TOGETHER_BYTES: Final = 16 << 20  # bytes of these files
 FEW_FILES: Final = 2  # files that one thread writes together with the manifest that names them
 FEW_BYTES: Final = 1 << 20  # bytes of these files
 
@@ -266,7 +266,7 @@ class DataFiles:
             content, file.written = await file.writer.encode()
             self._small.append((file, content))
             self._small_bytes += len(content)
-            if len(self._small) >= FILES_TOGETHER or self._small_bytes >= TOGETHER_BYTES:
+            if len(self._small) >= FILES_TOGETHER or self._small_bytes >= FILES_TOGETHER_BYTES:
                 await self._end_small()
         else:
             file.written = await file.writer.seal()

@@ -6,7 +6,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, runtime_checkable
 
 from alance.base.checks import check_callback, check_count
-from alance.base.progress import EXPECTED, Reporting
+from alance.base.progress import EXPECTED_PROGRESS, Reporting
 from alance.base.records import dataclass
 from alance.file_version import FileVersion
 from alance.ops.blobs.files import BlobOptions
@@ -99,7 +99,7 @@ class WriteOptions:
             check_callback("progress.begin", progress.begin)
             check_callback("progress.complete", progress.complete)
         else:
-            functions = f"{EXPECTED}, or an object with `begin` and `complete`"
+            functions = f"{EXPECTED_PROGRESS}, or an object with `begin` and `complete`"
             check_callback("progress", progress, functions)
 
     @property

@@ -99,15 +99,20 @@ ACCEPTED: Final = (
 )
 # Column names under which lists of Python floats become vectors if no schema gives their type.
 VECTOR_COLUMNS: Final = ("vector", "embedding")
-_END: Final = object()
+_END_OF_BATCHES: Final = object()
 _log: Final = logging.getLogger(__name__)
-_REFUSALS: Final = (pa.ArrowException, TypeError, ValueError, OverflowError)  # errors of `pa.array`
+_ARROW_REFUSALS: Final = (
+    pa.ArrowException,
+    TypeError,
+    ValueError,
+    OverflowError,
+)  # errors of `pa.array`
 FORMATTED_ROWS: Final = 1024  # rows per batch from Hugging Face's datasets
 ASKED_S: Final = 0.02  # seconds that a thread collects small batches
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class RowSource:
     """Rows to write.
 
     Attributes:
@@ -134,7 +139,7 @@ def check_schema(schema: object) -> None:
         )
 
 
-async def open_source(data: Data, schema: pa.Schema | None, pool: DecodePool) -> Source:
+async def open_source(data: Data, schema: pa.Schema | None, pool: DecodePool) -> RowSource:
     """Open data as a stream of batches. Reads the first batch of an iterable without a schema.
 
     Args:
@@ -171,7 +176,7 @@ async def open_source(data: Data, schema: pa.Schema | None, pool: DecodePool) ->
             raise InvalidInputError("no batches: an empty iterable needs `schema`")
         if first is not None:
             stream = _chained(first, stream)
-    return Source(schema or own, _conforming(stream, schema or own), num_rows)
+    return RowSource(schema or own, _conforming(stream, schema or own), num_rows)
 
 
 def _is_python(data: object) -> bool:
@@ -236,12 +241,12 @@ def _column(
         if models and type_ is None and has_nulls_alone(array.type):
             return pa.array(values, annotated_type(models, name) or array.type)
         return array
-    except _REFUSALS as error:
+    except _ARROW_REFUSALS as error:
         row = "" if isinstance(error, InvalidInputError) else _first_refused(values, type_)
         raise InvalidInputError(f"column {name!r}{row}: {_plain(error, type_)}") from error
 
 
-def _check_lossless(values: Sequence[object], type_: pa.DataType) -> None:
+def _check_lossless(values: Sequence[Any], type_: pa.DataType) -> None:
     """Refuse Python values of which `pa.array` would drop a part.
 
     It cuts fractions off where integers are expected, ignores members that a struct lacks, and
@@ -252,8 +257,7 @@ def _check_lossless(values: Sequence[object], type_: pa.DataType) -> None:
     """
     if pa.types.is_integer(type_):
         if float in {*map(type, values)}:
-            cut = (v for v in values if isinstance(v, float) and not v.is_integer())
-            for value in cut:
+            for value in (v for v in values if isinstance(v, float) and not v.is_integer()):
                 raise InvalidInputError(f"{value!r} is not a whole number, expected {type_}")
     elif pa.types.is_struct(type_):
         members = {field.name: field.type for field in type_}
@@ -378,7 +382,7 @@ def _refused_column(frame: PandasFrame, cause: Exception) -> InvalidInputError:
         values = column.to_numpy()
         try:
             pa.array(values, from_pandas=True)
-        except _REFUSALS as error:
+        except _ARROW_REFUSALS as error:
             return InvalidInputError(f"column {name!r}{_first_refused(values)}: {error}")
     return InvalidInputError(f"data of type {type(frame).__name__}: {cause}")
 
@@ -392,7 +396,7 @@ def _first_refused(values: Any, type_: pa.DataType | None = None) -> str:
     def is_refused(row: int) -> bool:
         try:
             pa.array(values[: row + 1], type_, from_pandas=True)
-        except _REFUSALS:
+        except _ARROW_REFUSALS:
             return True
         return False
 
@@ -425,7 +429,7 @@ async def _in_threads(batches: Iterator[Rows], pool: DecodePool) -> AsyncIterato
             yield batch
         if isinstance(end, Exception):
             raise end
-        if end is _END:
+        if end is _END_OF_BATCHES:
             return
 
 
@@ -436,9 +440,9 @@ def _next_of(batches: Iterator[Rows]) -> tuple[list[pa.RecordBatch], object]:
     until = time.monotonic() + ASKED_S
     while not waiting.are_enough:
         try:
-            rows: object = next(batches, _END)
-            if rows is _END:
-                return taken, _END
+            rows: object = next(batches, _END_OF_BATCHES)
+            if rows is _END_OF_BATCHES:
+                return taken, _END_OF_BATCHES
             parts = _batches_of(rows)
         except Exception as error:
             return taken, error

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from alance import Dataset
 
 # Adjacent changes of the same kind become one version.
-KINDS: Final[Mapping[str, str]] = {
+KIND_BY_OP: Final[Mapping[str, str]] = {
     "add": "add",
     "drop": "drop",
     "rename": "alter",
@@ -44,9 +44,9 @@ async def alter(dataset: Dataset, changes: Sequence[Mapping[str, Any]]) -> Datas
         CommitConflictError: a concurrent commit rules this one out.
     """
     for change in changes:
-        if change["op"] not in KINDS:
+        if change["op"] not in KIND_BY_OP:
             raise UnsupportedError(f"ALTER TABLE: {change['op']} is not supported")
-    for kind, run in groupby(changes, lambda change: KINDS[change["op"]]):
+    for kind, run in groupby(changes, lambda change: KIND_BY_OP[change["op"]]):
         group = list(run)
         if kind == "add":
             dataset = await dataset.add_columns(_new_columns(group))

@@ -28,7 +28,7 @@ from alance.distributed import (
 )
 from alance.spark.connector.altering import alter
 from alance.spark.connector.procedures import PROCEDURES, described
-from alance.spark.options import WriteOptions, branch_path
+from alance.spark.options import SparkWriteOptions, branch_path
 from alance.spark.versions import access, open_version
 
 if TYPE_CHECKING:
@@ -37,16 +37,16 @@ if TYPE_CHECKING:
     from alance.spark.connector.planning import Planner
     from alance.spark.source import AlanceSource
 
-SUFFIX: Final = ".lance"
+FOLDER_SUFFIX: Final = ".lance"  # of a table
 MARK: Final = ".namespace"
-EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+EPOCH_TIME: Final = datetime(1970, 1, 1, tzinfo=UTC)
 PROVIDERS: Final = ("alance", "lance")
-_PART: Final = re.compile(r"`((?:[^`]|``)*)`|([^.`]+)")  # a part of a name in SQL
+_NAME_PART: Final = re.compile(r"`((?:[^`]|``)*)`|([^.`]+)")  # a part of a name in SQL
 # Table properties that Spark sets by itself.
-OWN_OF_SPARK: Final = frozenset({"provider", "owner", "external", "table_type"})
+SPARK_PROPERTIES: Final = frozenset({"provider", "owner", "external", "table_type"})
 
 
-class Catalog:
+class SparkCatalog:
     """Answers the requests of Spark's catalog, as JSON."""
 
     def __init__(self, planner: Planner) -> None:
@@ -66,7 +66,7 @@ class Catalog:
         if text is not None:
             options["version" if text.isdecimal() else "tag"] = text
         if "asof" in request:  # alance: before the time; Spark: up to and including it
-            options["asof"] = (EPOCH + timedelta(microseconds=request["asof"] + 1)).isoformat()
+            options["asof"] = (EPOCH_TIME + timedelta(microseconds=request["asof"] + 1)).isoformat()
         try:
             return {**await self._planner.opened(request, options), "uri": uri}
         except TableNotFoundError:
@@ -92,13 +92,13 @@ class Catalog:
                 "LOCATION: a name's place is in the warehouse; name a table elsewhere by its path: "
                 f"{request['catalog']}.`/path/of/table`"
             )
-        names = WriteOptions.__dataclass_fields__.keys() - {"path", "storage", "if_exists"}
+        names = SparkWriteOptions.__dataclass_fields__.keys() - {"path", "storage", "if_exists"}
         settings = {name.replace("_", "") for name in names}
         options, config = {}, {}
         for key, text in named.items():
             if key.lower().replace("_", "") in settings:
                 options[key] = text
-            elif key not in OWN_OF_SPARK:
+            elif key not in SPARK_PROPERTIES:
                 config[key] = text
         options["path"] = uri
         is_there = await is_table(uri, **access(self._options(request, uri)))
@@ -140,7 +140,7 @@ class Catalog:
             return {"missing": True}
         folder = folder_of(request, namespace)
         options = self._options(request, folder)
-        return {"names": await list_tables(folder, SUFFIX, **access(options))}
+        return {"names": await list_tables(folder, FOLDER_SUFFIX, **access(options))}
 
     async def _namespaces(self, request: Mapping[str, Any]) -> object:
         if not await self._has_namespace(request, request["namespace"]):
@@ -171,7 +171,7 @@ class Catalog:
         if folders and not request["cascade"]:
             return {"full": True}
         for name in folders:
-            if name.endswith(SUFFIX):
+            if name.endswith(FOLDER_SUFFIX):
                 await alance.drop(f"{folder}/{name}", **access(options))
             else:
                 await self._drop_namespace({**request, "namespace": [*namespace, name]})
@@ -192,14 +192,14 @@ class Catalog:
         rows = await PROCEDURES[request["procedure"]](await open_version(options), **present)
         return {"rows": rows}
 
-    def _options(self, request: Mapping[str, Any], uri: str) -> WriteOptions:
+    def _options(self, request: Mapping[str, Any], uri: str) -> SparkWriteOptions:
         kind: type[AlanceSource] = cloudpickle.loads(request["source"])
-        return WriteOptions(path=uri, storage=kind.defaults)
+        return SparkWriteOptions(path=uri, storage=kind.defaults)
 
     async def _children(self, request: Mapping[str, Any], namespace: Sequence[str]) -> list[str]:
         folder = folder_of(request, namespace)
         names = await list_folders(folder, **access(self._options(request, folder)))
-        return [name for name in names if not name.endswith(SUFFIX) and name[0] not in "._"]
+        return [name for name in names if not name.endswith(FOLDER_SUFFIX) and name[0] not in "._"]
 
     async def _has_namespace(self, request: Mapping[str, Any], namespace: Sequence[str]) -> bool:
         if not namespace:
@@ -219,7 +219,7 @@ def named_uri(table: str, warehouses: Mapping[str, str | None], default: str) ->
     """
     if "/" in table and "`" not in table:
         return table
-    parts = [quoted.replace("``", "`") or plain for quoted, plain in _PART.findall(table)]
+    parts = [quoted.replace("``", "`") or plain for quoted, plain in _NAME_PART.findall(table)]
     if not parts:
         raise InvalidInputError(f"table {table!r}: expected a path, a URI or a name")
     if "/" in parts[-1]:
@@ -237,7 +237,7 @@ def uri_of(request: Mapping[str, Any], namespace: Sequence[str], name: str) -> s
     """
     if not namespace and "/" in name:
         return name
-    return f"{folder_of(request, namespace)}/{_checked(name)}{SUFFIX}"
+    return f"{folder_of(request, namespace)}/{_checked(name)}{FOLDER_SUFFIX}"
 
 
 def folder_of(request: Mapping[str, Any], namespace: Sequence[str]) -> str:
@@ -257,9 +257,9 @@ def folder_of(request: Mapping[str, Any], namespace: Sequence[str]) -> str:
 
 
 def _checked(name: str) -> str:
-    if not name or name[0] in "._" or "/" in name or "\\" in name or name.endswith(SUFFIX):
+    if not name or name[0] in "._" or "/" in name or "\\" in name or name.endswith(FOLDER_SUFFIX):
         raise InvalidInputError(
             f"name {name!r}: expected one without '/', that does not begin with '.' or '_' nor end "
-            f"with {SUFFIX!r}"
+            f"with {FOLDER_SUFFIX!r}"
         )
     return name

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from alance import InvalidInputError, UnsupportedError
 from alance.distributed import ROW_ADDRESS, SourceGaps
-from alance.spark.filters import BLOB
+from alance.spark.filters import BLOB_METADATA_KEY
 from alance.spark.times import with_old_times
 from alance.spark.types import arrow_schema, is_exact
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from alance import Dataset
     from alance.spark.options import ReadOptions
 
-BYTES: Final = "blobs=bytes"  # setting of a catalog
+BLOBS_SETTING: Final = "blobs=bytes"  # setting of a catalog
 POSITION: Final = "position"  # member of a blob's description
 
 
@@ -91,7 +91,8 @@ class UnchangedColumns:
         if self.gaps is None:
             raise UnsupportedError(
                 f"column {self.lost[0]!r}: Spark does not hold all of its values, which rows that "
-                f"are updated would lose; set spark.sql.catalog.<its catalog>.{BYTES}, or use "
+                f"are updated would lose; set spark.sql.catalog.<its catalog>.{BLOBS_SETTING}, "
+                "or use "
                 "Dataset.update, or the job `merge`"
             )
         base = dataset(self.gaps.fragments)
@@ -152,7 +153,7 @@ def described(dataset: Dataset, options: ReadOptions) -> pa.Schema:
 
 def is_blob(field: pa.Field) -> bool:
     """True if the column holds descriptions of blobs."""
-    return pa.types.is_struct(field.type) and BLOB in (field.metadata or {})
+    return pa.types.is_struct(field.type) and BLOB_METADATA_KEY in (field.metadata or {})
 
 
 def marked(batch: pa.RecordBatch, names: Collection[str]) -> pa.RecordBatch:
@@ -202,6 +203,7 @@ def _blobs(name: str, old: pa.Array, new: pa.Array, address: pa.Array) -> pa.Arr
 def _not_a_blob(name: str) -> InvalidInputError:
     return InvalidInputError(
         f"column {name!r}: Spark has the descriptions of blobs, not what they hold; a statement "
-        f"leaves a blob as it is, or sets it to NULL. With spark.sql.catalog.<its catalog>.{BYTES} "
+        f"leaves a blob as it is, or sets it to NULL. With "
+        f"spark.sql.catalog.<its catalog>.{BLOBS_SETTING} "
         "it has their bytes; or write them with `alance.spark.write`, or the job `merge`"
     )

@@ -24,7 +24,7 @@ from alance.distributed import (
     member_paths,
 )
 from alance.spark.connector.keeping import described, is_blob
-from alance.spark.connector.work import COUNT, Aggregate, PartitionWork
+from alance.spark.connector.work import COUNT_OP, Aggregate, PartitionWork
 from alance.spark.filters import FilterCall, FilterColumn, column_of, sql_of, tree_of
 from alance.spark.options import MANY_PATHS, ReadOptions, StreamOptions, for_cores
 from alance.spark.reader import planned, selected_rows
@@ -38,10 +38,10 @@ if TYPE_CHECKING:
     from alance.distributed import SelectedRows
     from alance.spark.source import AlanceSource
 
-TABLES: Final = 4  # versions whose manifests are cached between the requests of a query
+PLANNED_VERSIONS: Final = 4  # versions whose manifests are cached between the requests of a query
 SAMPLE: Final = 4096  # fragments whose bytes are summed; of more, a sample, scaled up
 # key of a table's configuration with the producers' batches that it contains
-PRODUCERS: Final = "alance.producers"
+PRODUCERS_KEY: Final = "alance.producers"
 # estimated selectivity by the operator of a filter
 SHARES: Final = {" = ": 0.1, " IN (": 0.2, "<": 1 / 3, ">": 1 / 3}
 # lower bound: an input that is estimated as small is broadcast, and must not be far larger
@@ -104,7 +104,7 @@ class Planner:
     def _keep(self, state: bytes, datasets: list[Dataset]) -> None:
         self._tables[state] = datasets
         self._tables.move_to_end(state)
-        while len(self._tables) > TABLES:
+        while len(self._tables) > PLANNED_VERSIONS:
             self._tables.popitem(last=False)
 
     async def tables(self, state: bytes) -> list[tuple[ReadOptions, Dataset]]:
@@ -209,7 +209,7 @@ def _of_all(plans: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 def shown_config(dataset: Dataset) -> dict[str, str]:
     """Return the configuration of a table without alance's internal entries."""
-    return {key: text for key, text in dataset.config.items() if key != PRODUCERS}
+    return {key: text for key, text in dataset.config.items() if key != PRODUCERS_KEY}
 
 
 def joined(filters: Sequence[str | None]) -> str | None:
@@ -239,9 +239,9 @@ def _aggregates(
     for node in trees:
         match tree_of(node):
             case FilterCall("COUNT", ()):
-                aggregates.append(Aggregate(COUNT, None))
+                aggregates.append(Aggregate(COUNT_OP, None))
             case FilterCall("COUNT", (FilterColumn((name,)),)) if name in dataset.schema.names:
-                aggregates.append(Aggregate(COUNT, name))
+                aggregates.append(Aggregate(COUNT_OP, name))
             case FilterCall(("MIN" | "MAX") as op, (FilterColumn((name,)),)) if column_of(
                 (name,), dataset.schema
             ) is not None and _is_ordered(dataset.schema.field(name).type):
@@ -289,7 +289,7 @@ def _result(aggregates: tuple[Aggregate, ...], dataset: Dataset) -> StructType:
     columns = spark_schema(dataset.schema)
     fields = []
     for aggregate in aggregates:
-        is_count = aggregate.op == COUNT
+        is_count = aggregate.op == COUNT_OP
         name = f"{aggregate.op.lower()}({aggregate.column or '*'})"
         kind = LongType() if is_count else columns[aggregate.column or ""].dataType
         fields.append(StructField(name, kind, not is_count))
@@ -303,7 +303,7 @@ async def _planned(
     work = await asyncio.to_thread(_work, request, options, dataset)
     names = [key.column_name for key in work.order] or work.columns
     aggregates = {(own.op, own.column) for own in work.aggregates or ()}
-    counts = aggregates == {(COUNT, None)}
+    counts = aggregates == {(COUNT_OP, None)}
     selected = await selected_rows(dataset, names, work.options, counts=counts)
     return await asyncio.to_thread(_tasks, request, work, dataset, selected)
 

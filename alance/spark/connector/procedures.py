@@ -150,7 +150,7 @@ RESULTS: Final[Mapping[str, str]] = {
     "versions": "version long, timestamp string",
 }
 ONE_VERSION: Final = "version long"
-_TYPES: Final = {
+_SPARK_TYPES: Final = {
     "int": "long",
     "float": "double",
     "str": "string",
@@ -183,7 +183,7 @@ def described(name: str) -> dict[str, object]:
 
 def _type(annotation: object) -> str:
     """Return Spark's type of a parameter, from the first type in its Python annotation."""
-    return _TYPES[str(annotation).partition(" ")[0]]
+    return _SPARK_TYPES[str(annotation).partition(" ")[0]]
 
 
 def _version(text: str) -> int | str:

@@ -35,7 +35,7 @@ from alance.spark.committing import (
 from alance.spark.connector.changes import RowChange, RowMoves, commit_changes, merged, write_moved
 from alance.spark.connector.keeping import UnchangedColumns, inserted
 from alance.spark.connector.planning import joined
-from alance.spark.options import WriteOptions
+from alance.spark.options import SparkWriteOptions
 from alance.spark.versions import Version
 from alance.spark.writer import check_sink, job_of, target_of
 
@@ -49,9 +49,9 @@ if TYPE_CHECKING:
     from alance.spark.connector.planning import Planner
     from alance.spark.source import AlanceSource
 
-NEW: Final = "new"
-MOVED: Final = "moved"
-GONE: Final = "gone"
+NEW_CHANGE: Final = "new"
+MOVED_CHANGE: Final = "moved"
+GONE_CHANGE: Final = "gone"
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ class Saves:
     async def _begun(self, request: Mapping[str, Any]) -> Save:
         kind: type[AlanceSource] = cloudpickle.loads(request["source"])
         mode, job = request["mode"], uuid.uuid4().hex
-        options = WriteOptions.parse(request["options"], kind.defaults)
+        options = SparkWriteOptions.parse(request["options"], kind.defaults)
         query = request.get("query")
         if query is not None:
             check_sink(options)
@@ -166,17 +166,23 @@ class Saves:
                 await commit_rows(target, parts, producer, appends=target.base is not None)
                 return
             base = await self._planner.whole_table(save.base)
-            by_kind: dict[str, list[RowChange]] = {NEW: [], MOVED: [], GONE: []}
+            by_kind: dict[str, list[RowChange]] = {
+                NEW_CHANGE: [],
+                MOVED_CHANGE: [],
+                GONE_CHANGE: [],
+            }
             for kind, change in changes:
                 by_kind[kind].append(change)
             if save.filter is not None:
-                by_kind[GONE].append(await _matching(base, save.filter))
-            gone = merged([*by_kind[MOVED], *by_kind[GONE]])
-            num_moved = sum(change.written.num_rows for change in by_kind[MOVED] if change.written)
+                by_kind[GONE_CHANGE].append(await _matching(base, save.filter))
+            gone = merged([*by_kind[MOVED_CHANGE], *by_kind[GONE_CHANGE]])
+            num_moved = sum(
+                change.written.num_rows for change in by_kind[MOVED_CHANGE] if change.written
+            )
             if sum(map(len, gone.values())) < num_moved:
                 raise InvalidInputError("one row was given several new values")
             if changes or gone:
-                await commit_changes(base, by_kind[MOVED], by_kind[NEW], gone)
+                await commit_changes(base, by_kind[MOVED_CHANGE], by_kind[NEW_CHANGE], gone)
 
     @staticmethod
     async def rows(
@@ -189,18 +195,18 @@ class Saves:
             async for _ in batches:
                 pass
             return {"change": None}
-        if request["kind"] == GONE:
+        if request["kind"] == GONE_CHANGE:
             async for batch in batches:
                 moves.note(batch)
             change = moves.change()
-        elif request["kind"] == MOVED:
+        elif request["kind"] == MOVED_CHANGE:
             change = await write_moved(target, moves, _moved(save, moves, batches))
         else:
             change = await write_moved(target, moves, _inserted(target, moves, batches))
         return {"change": base64.b64encode(pickle.dumps(change)).decode()}
 
 
-def _in_place(options: WriteOptions, dataset: Dataset) -> WriteTarget:
+def _in_place(options: SparkWriteOptions, dataset: Dataset) -> WriteTarget:
     version = Version.of(dataset, options)
     schema = append_schema(dataset)
     return WriteTarget(options, version, dataset.version, dataset.uri, schema, overwrite=False)

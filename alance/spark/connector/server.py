@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import pyarrow as pa
 
-from alance.spark.connector.catalog import Catalog
+from alance.spark.connector.catalog import SparkCatalog
 from alance.spark.connector.planning import Planner
 from alance.spark.connector.saving import Saves
 from alance.spark.connector.streams import Streams
@@ -48,7 +48,7 @@ SAVES: Final = ("save", "commit", "abort")
 SEND_BYTES: Final = 1 << 20  # socket buffer; large, so that a batch takes few turns
 
 T = TypeVar("T")
-_LENGTH: Final = struct.Struct(">I")
+_MESSAGE_LENGTH: Final = struct.Struct(">I")
 
 
 class ConnectorServer:
@@ -57,7 +57,7 @@ class ConnectorServer:
     def __init__(self) -> None:
         self._planner = Planner()
         self._saves = Saves(self._planner)
-        self._catalog = Catalog(self._planner)
+        self._catalog = SparkCatalog(self._planner)
         self._streams = Streams()
         self._writers = ThreadPoolExecutor(WRITERS, "alance-rows")
         self._tasks: set[asyncio.Task[None]] = set()
@@ -103,7 +103,7 @@ class ConnectorServer:
             part = _failed(error)
         await loop.sock_sendall(connection, part)
 
-    def _answerer(self, verb: str) -> Planner | Saves | Catalog | Streams:
+    def _answerer(self, verb: str) -> Planner | Saves | SparkCatalog | Streams:
         if verb in SAVES:
             return self._saves
         if verb.startswith("stream."):
@@ -246,7 +246,7 @@ async def _request(connection: socket.socket) -> dict[str, Any]:
             data += part
         return bytes(data)
 
-    (size,) = _LENGTH.unpack(await read(_LENGTH.size))
+    (size,) = _MESSAGE_LENGTH.unpack(await read(_MESSAGE_LENGTH.size))
     if size > MAX_REQUEST:
         raise ConnectionError(f"a request of {size} bytes")
     request = json.loads(await read(size))
@@ -259,7 +259,7 @@ async def _request(connection: socket.socket) -> dict[str, Any]:
 
 def _part(kind: bytes, content: object) -> bytes:
     text = json.dumps(content).encode()
-    return kind + _LENGTH.pack(len(text)) + text
+    return kind + _MESSAGE_LENGTH.pack(len(text)) + text
 
 
 def _failed(error: BaseException) -> bytes:

@@ -13,7 +13,7 @@ from pyspark import cloudpickle
 from pyspark.sql.types import StructType
 
 from alance.spark.connector.work import PartitionWork
-from alance.spark.following import Follower, Limit, Offset, filtered
+from alance.spark.following import Limit, Offset, StreamFollower, filtered
 from alance.spark.options import for_cores
 from alance.spark.types import arrow_schema
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from alance.spark.options import StreamOptions
     from alance.spark.source import AlanceSource
 
-TABLES: Final = 16  # followed tables whose latest manifests are cached
+FOLLOWED_TABLES: Final = 16  # followed tables whose latest manifests are cached
 
 
 class Streams:
     """Answers requests about streams, which contain the stream's state. Only caches tables."""
 
     def __init__(self) -> None:
-        self._followers: OrderedDict[bytes, Follower] = OrderedDict()
+        self._followers: OrderedDict[bytes, StreamFollower] = OrderedDict()
 
     async def answer(self, request: Mapping[str, Any]) -> object:
         """Answer a request whose verb begins with `stream.`, as JSON."""
@@ -52,16 +52,16 @@ class Streams:
             return {"offset": (await follower.next(start, limit, request.get("target"))).text()}
         return await _planned(request, follower, start)
 
-    def _follower(self, options: StreamOptions) -> Follower:
+    def _follower(self, options: StreamOptions) -> StreamFollower:
         key = pickle.dumps(options)
-        follower = self._followers.setdefault(key, Follower(options))
+        follower = self._followers.setdefault(key, StreamFollower(options))
         self._followers.move_to_end(key)
-        while len(self._followers) > TABLES:
+        while len(self._followers) > FOLLOWED_TABLES:
             self._followers.popitem(last=False)
         return follower
 
 
-async def _planned(request: Mapping[str, Any], follower: Follower, start: Offset) -> object:
+async def _planned(request: Mapping[str, Any], follower: StreamFollower, start: Offset) -> object:
     """Plan the tasks of a batch, by version."""
     columns = arrow_schema(StructType.fromJson(json.loads(request["schema"])))
     end, names = Offset.of(json.loads(request["end"])), tuple(columns.names)

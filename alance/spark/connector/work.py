@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from alance.spark.options import ReadOptions
     from alance.spark.versions import Version
 
-COUNT: Final = "COUNT"
+COUNT_OP: Final = "COUNT"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Aggregate:
     """A count, minimum or maximum over the rows of a task.
 
     Attributes:
-        op: `COUNT`, `MIN` or `MAX`.
+        op: `COUNT_OP`, `MIN` or `MAX`.
         column: name of the column; None: count rows.
     """
 
@@ -109,11 +109,11 @@ class PartitionWork:
     async def _aggregated(self, aggregates: Sequence[Aggregate]) -> pa.RecordBatch:
         """Return one row of aggregates. Without a filter, statistics find the extreme values."""
         are_ends = [
-            self.options.filter is None and aggregate.op != COUNT for aggregate in aggregates
+            self.options.filter is None and aggregate.op != COUNT_OP for aggregate in aggregates
         ]
         counted = [] if self.pieces else [pa.scalar(self.num_counted, pa.int64())]
         values: list[list[pa.Scalar]] = [
-            [*counted] if (aggregate.op, aggregate.column) == (COUNT, None) else []
+            [*counted] if (aggregate.op, aggregate.column) == (COUNT_OP, None) else []
             for aggregate in aggregates
         ]
         for by_statistics in sorted(set(are_ends)):
@@ -147,7 +147,7 @@ def _of(aggregate: Aggregate, batch: pa.RecordBatch) -> pa.Scalar:
     if aggregate.column is None:
         return pa.scalar(batch.num_rows, pa.int64())
     column = batch.column(aggregate.column)
-    if aggregate.op == COUNT:
+    if aggregate.op == COUNT_OP:
         return pa.scalar(len(column) - column.null_count, pa.int64())
     return pc.min_max(column)[aggregate.op.lower()]
 
@@ -155,6 +155,6 @@ def _of(aggregate: Aggregate, batch: pa.RecordBatch) -> pa.Scalar:
 def _of_all(aggregate: Aggregate, values: list[pa.Scalar], kind: pa.DataType) -> pa.Array:
     parts = [pa.repeat(value, 1).cast(kind) for value in values]
     array = pa.concat_arrays([pa.array([], kind), *parts])
-    if aggregate.op == COUNT:
+    if aggregate.op == COUNT_OP:
         return pa.array([pc.sum(array).as_py() or 0], kind)
     return pa.repeat(pc.min_max(array)[aggregate.op.lower()], 1)

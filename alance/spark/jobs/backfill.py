@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from alance import Dataset, DatasetFragment
     from alance.spark.jobs.base import OnProgress, Summary
-    from alance.spark.options import WriteOptions
+    from alance.spark.options import SparkWriteOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class BackfillWork:
         checkpoint: folder with a note of each finished file; None: no notes.
     """
 
-    options: WriteOptions
+    options: SparkWriteOptions
     columns: ColumnBackfill
     checkpoint: str | None
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from alance import AlanceError, Progress
 from alance.spark.failures import translated
-from alance.spark.options import WriteOptions
+from alance.spark.options import SparkWriteOptions
 from alance.spark.session import storage_of
 from alance.spark.worker import begin, release, run
 
@@ -166,9 +166,11 @@ class Task(Protocol[R_co]):
         """Run the task on a version that has these fragments."""
 
 
-def place(spark: SparkSession, uri: str, storage_options: Mapping[str, str] | None) -> WriteOptions:
+def place(
+    spark: SparkSession, uri: str, storage_options: Mapping[str, str] | None
+) -> SparkWriteOptions:
     """Return options for a job's table, for this process and the executors."""
-    return WriteOptions(path=uri, storage=storage_of(spark, storage_options))
+    return SparkWriteOptions(path=uri, storage=storage_of(spark, storage_options))
 
 
 def spread(spark: SparkSession, items: Sequence[T], work: Callable[[T], R]) -> list[R]:

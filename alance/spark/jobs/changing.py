@@ -23,19 +23,21 @@ if TYPE_CHECKING:
 
     from alance import Dataset
     from alance.spark.connector.changes import RowChange
-    from alance.spark.options import WriteOptions
+    from alance.spark.options import SparkWriteOptions
 
-ROUNDS: Final = 5  # attempts; a new one, on a newer version, if a commit changed the same rows
+MAX_CHANGE_ROUNDS: Final = (
+    5  # attempts; a new one, on a newer version, if a commit changed the same rows
+)
 
 
-def target_in_place(where: WriteOptions, base: Dataset) -> WriteTarget:
+def target_in_place(where: SparkWriteOptions, base: Dataset) -> WriteTarget:
     """Return the target for rows that replace rows of a version."""
     version = Version.of(base, where)
     return WriteTarget(where, version, base.version, base.uri, append_schema(base), overwrite=False)
 
 
 @contextmanager
-def removed_on_failure(where: WriteOptions, changes: Sequence[RowChange]) -> Iterator[None]:
+def removed_on_failure(where: SparkWriteOptions, changes: Sequence[RowChange]) -> Iterator[None]:
     """Remove the written files after an error, unless a version may name them."""
     try:
         yield
@@ -51,7 +53,7 @@ def num_rows(changes: Sequence[RowChange]) -> int:
 
 
 def rounds(
-    where: WriteOptions,
+    where: SparkWriteOptions,
     attempt: Callable[[Dataset], tuple[Dataset, dict[str, int]]],
     max_rounds: int,
 ) -> tuple[Dataset, dict[str, int]]:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         IndexSegment,
     )
     from alance.spark.jobs.base import OnProgress, Summary
-    from alance.spark.options import WriteOptions
+    from alance.spark.options import SparkWriteOptions
     from alance.types import (
         Metric,
         ScalarIndexKind,
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     )
 
 SORT_BYTES: Final = 128 << 20
-MERGE_BYTES: Final = 256 << 20
+INDEX_MERGE_BYTES: Final = 256 << 20
 
 
 def build_index(
@@ -54,7 +54,7 @@ def build_index(
     task_bytes: int = TASK_BYTES,
     max_tasks: int = MAX_TASKS,
     sort_bytes: int = SORT_BYTES,
-    merge_bytes: int = MERGE_BYTES,
+    merge_bytes: int = INDEX_MERGE_BYTES,
     range_bytes: int = RANGE_BYTES,
     max_rounds: int = 5,
     metric: Metric = "l2",
@@ -140,7 +140,7 @@ class _Build:
     """The rounds of a build. A round reuses the parts of earlier rounds that are still valid."""
 
     spark: SparkSession
-    where: WriteOptions
+    where: SparkWriteOptions
     watch: Watch
     parts: list[IndexPart] = field(default_factory=list)
     tasks: int = 0
@@ -191,7 +191,7 @@ def _merged(version: Version, part: IndexRange) -> IndexPages:
 
 
 def _finished(
-    where: WriteOptions,
+    where: SparkWriteOptions,
     plan: IndexPlan,
     parts: Sequence[IndexPart],
     memory: int,

@@ -19,7 +19,7 @@ from alance.spark.connector.changes import RowMoves, commit_changes, merged, wri
 from alance.spark.failures import error_message
 from alance.spark.jobs.base import Watch, place, quoted
 from alance.spark.jobs.changing import (
-    ROUNDS,
+    MAX_CHANGE_ROUNDS,
     collected,
     num_rows,
     places,
@@ -42,10 +42,10 @@ if TYPE_CHECKING:
     from alance.spark.committing import WriteTarget
     from alance.spark.connector.changes import RowChange
     from alance.spark.jobs.base import OnProgress, Summary
-    from alance.spark.options import WriteOptions
+    from alance.spark.options import SparkWriteOptions
 
-SOURCE: Final = "source"
-TARGET: Final = "target"
+SOURCE_ALIAS: Final = "source"
+TARGET_ALIAS: Final = "target"
 THERE: Final = "_in_source"  # True in joined rows that exist in the source
 CLAUSE: Final = "_clause"  # number of the clause for a row
 _WORD: Final = re.compile(r"`((?:[^`]|``)+)`|(\w+)")
@@ -88,7 +88,7 @@ def merge(
     when_matched: Clauses = "update",
     when_not_matched: Clauses = "insert",
     when_not_matched_by_source: Clauses = "nothing",
-    max_rounds: int = ROUNDS,
+    max_rounds: int = MAX_CHANGE_ROUNDS,
     storage_options: Mapping[str, str] | None = None,
     on_progress: OnProgress | None = None,
 ) -> Summary:
@@ -240,7 +240,7 @@ class _ClausePlan:
                 continue
             if clause.set is None:
                 schema = rows.source.schema
-                values = [f.col(f"{SOURCE}.{quoted(name)}") for name in schema.names]
+                values = [f.col(f"{SOURCE_ALIAS}.{quoted(name)}") for name in schema.names]
             else:
                 fields = [rows.checked(side, name, text) for name, text in clause.set.items()]
                 schema = StructType(fields)
@@ -258,10 +258,10 @@ class _JoinedSides:
     def __init__(self, plan: _ClausePlan, source: DataFrame, table: DataFrame) -> None:
         self._plan = plan
         self.source = source
-        self._source_rows = source.withColumn(THERE, f.lit(True)).alias(SOURCE)
-        self._right = table.alias(TARGET)
+        self._source_rows = source.withColumn(THERE, f.lit(True)).alias(SOURCE_ALIAS)
+        self._right = table.alias(TARGET_ALIAS)
         pairs = [
-            f.col(f"{SOURCE}.{quoted(name)}") == f.col(f"{TARGET}.{quoted(name)}")
+            f.col(f"{SOURCE_ALIAS}.{quoted(name)}") == f.col(f"{TARGET_ALIAS}.{quoted(name)}")
             for name in plan.on
         ]
         condition = pairs[0]
@@ -292,7 +292,10 @@ class _JoinedSides:
     def numbered(self) -> DataFrame:
         """Return the rows to which a clause with an action applies, with the clause's number."""
         plan, start = self._plan, 0
-        address, source_mark = f.col(f"{TARGET}.{ROW_ADDRESS}"), f.col(f"{SOURCE}.{THERE}")
+        address, source_mark = (
+            f.col(f"{TARGET_ALIAS}.{ROW_ADDRESS}"),
+            f.col(f"{SOURCE_ALIAS}.{THERE}"),
+        )
         cases = []
         for clauses, meets in (
             (plan.matched, source_mark.isNotNull() & address.isNotNull()),
@@ -313,7 +316,7 @@ class _JoinedSides:
 
 
 def _attempt(
-    where: WriteOptions,
+    where: SparkWriteOptions,
     base: Dataset,
     joined: DataFrame,
     plan: _ClausePlan,
@@ -321,7 +324,7 @@ def _attempt(
 ) -> tuple[Dataset, dict[str, int]]:
     """Write the rows, then commit them together with the removals."""
     target = target_in_place(where, base)
-    meta = [f.col(f"{TARGET}.{name}") for name in (ROW_ADDRESS, ROW_ID)]
+    meta = [f.col(f"{TARGET_ALIAS}.{name}") for name in (ROW_ADDRESS, ROW_ID)]
     moved: list[RowChange] = []
     new: list[RowChange] = []
     written: list[RowChange] = []

@@ -11,7 +11,7 @@ from alance.distributed import ROW_ADDRESS, RowUpdate, check_filter, delete_rows
 from alance.spark.connector.changes import RowMoves, commit_changes, merged, offsets_of, write_moved
 from alance.spark.jobs.base import Watch, place, spread
 from alance.spark.jobs.changing import (
-    ROUNDS,
+    MAX_CHANGE_ROUNDS,
     collected,
     num_rows,
     places,
@@ -20,7 +20,7 @@ from alance.spark.jobs.changing import (
     table_of,
     target_in_place,
 )
-from alance.spark.options import PARTITION_BYTES, ReadOptions
+from alance.spark.options import SPARK_PARTITION_BYTES, ReadOptions
 from alance.spark.reader import planned, selected_rows
 from alance.spark.session import parallelism_of
 from alance.spark.versions import access
@@ -46,7 +46,7 @@ def delete(
     *,
     keys: DataFrame | None = None,
     on: Sequence[str] = (),
-    max_rounds: int = ROUNDS,
+    max_rounds: int = MAX_CHANGE_ROUNDS,
     storage_options: Mapping[str, str] | None = None,
     on_progress: OnProgress | None = None,
 ) -> Summary:
@@ -91,8 +91,8 @@ def update(
     updates: Mapping[str, str],
     where: str | None = None,
     *,
-    partition_bytes: int = PARTITION_BYTES,
-    max_rounds: int = ROUNDS,
+    partition_bytes: int = SPARK_PARTITION_BYTES,
+    max_rounds: int = MAX_CHANGE_ROUNDS,
     storage_options: Mapping[str, str] | None = None,
     on_progress: OnProgress | None = None,
 ) -> Summary:

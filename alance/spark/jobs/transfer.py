@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from alance.spark.options import SelectArguments, WriteArguments
 
 TARGET_BYTES: Final = 512 << 20  # bytes of a data file: some thousand files per terabyte
-UNKNOWN: Final = 1 << 50  # bytes; Spark reports larger sizes if it has no estimate
+UNKNOWN_SIZE_BYTES: Final = 1 << 50  # bytes; Spark reports larger sizes if it has no estimate
 
 
 def ingest(
@@ -129,7 +129,7 @@ def _estimate(frame: DataFrame) -> int | None:
     if plan is None:
         return None
     size = int(str(plan.queryExecution().optimizedPlan().stats().sizeInBytes()))
-    return size if size < UNKNOWN else None
+    return size if size < UNKNOWN_SIZE_BYTES else None
 
 
 def _size(dataset: Dataset | None) -> tuple[int, int]:

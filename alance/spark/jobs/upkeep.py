@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from alance.distributed import ExtensionTask
     from alance.optimize import CompactionTask, RewriteResult
     from alance.spark.jobs.base import OnProgress, Summary
-    from alance.spark.options import SelectArguments, WriteOptions
+    from alance.spark.options import SelectArguments, SparkWriteOptions
     from alance.types import (
         CleanupArguments,
         CleanupStats,
@@ -92,14 +92,14 @@ def compact(
 
 
 async def _plan(
-    where: WriteOptions, options: CompactionArguments
+    where: SparkWriteOptions, options: CompactionArguments
 ) -> tuple[Version, Sequence[CompactionTask]]:
     dataset = await open_version(where)
     return Version.of(dataset, where), (await Compaction.plan(dataset, **options)).tasks
 
 
 async def _commit(
-    where: WriteOptions, results: Sequence[RewriteResult]
+    where: SparkWriteOptions, results: Sequence[RewriteResult]
 ) -> tuple[CompactionMetrics, int]:
     """Commit the results whose fragments are unchanged; also return the number of the others."""
     lost: list[RewriteResult] = []
@@ -175,7 +175,7 @@ def maintain(
         return replace(summary, lines=str(report).splitlines())
 
 
-def _maintained(where: WriteOptions, task: CompactionTask | ExtensionTask) -> object:
+def _maintained(where: SparkWriteOptions, task: CompactionTask | ExtensionTask) -> object:
     async def execute() -> object:
         return await task.execute(await open_version(where, task.read_version))
 

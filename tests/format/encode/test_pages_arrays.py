@@ -38,10 +38,10 @@ def there_and_back(array: pa.Array, metadata: dict[str, str] | None = None) -> p
 
 def check(array: pa.Array, metadata: dict[str, str] | None = None) -> None:
     for part in (array, array.slice(1), array.slice(len(array) // 3, len(array) // 2)):
-        found = there_and_back(part, metadata)
-        found.validate(full=True)
-        assert found.type == part.type
-        assert repr(found.to_pylist()) == repr(part.to_pylist())
+        round_trip = there_and_back(part, metadata)
+        round_trip.validate(full=True)
+        assert round_trip.type == part.type
+        assert repr(round_trip.to_pylist()) == repr(part.to_pylist())
 
 
 @pytest.mark.parametrize("name", list(types.TYPES))
@@ -85,10 +85,10 @@ def around(draw: st.DrawFn, array: pa.Array) -> pa.Array:
 @settings(max_examples=250)
 @given(arrays())
 def test_any_array_comes_back_equal(array: pa.Array) -> None:
-    found = there_and_back(array)
-    found.validate(full=True)
-    assert found.type == array.type
-    assert repr(found.to_pylist()) == repr(array.to_pylist())
+    round_trip = there_and_back(array)
+    round_trip.validate(full=True)
+    assert round_trip.type == array.type
+    assert repr(round_trip.to_pylist()) == repr(array.to_pylist())
 
 
 @settings(max_examples=200)
@@ -109,8 +109,8 @@ def test_joined_and_split(array: pa.Array, first: int, max_bytes: int) -> None:
             assert page.num_rows % leaf.multiplier == 0
         assert sum(page.num_rows for page in pages[leaf.field.id]) == rows.num_rows
         assert_exact_layers(pages[leaf.field.id])
-    found = assemble(field, pages, len(array))
-    assert repr(found.to_pylist()) == repr(array.to_pylist())
+    assembled = assemble(field, pages, len(array))
+    assert repr(assembled.to_pylist()) == repr(array.to_pylist())
 
 
 def assert_exact_layers(pages: list[PageValues]) -> None:
@@ -128,21 +128,21 @@ def test_empty_lists_are_cut_by_entries() -> None:
     (page,) = leaf_values(field_of(array), array).values()
     parts = cut_entries(page, 3)
     assert [len(part.rep) for part in parts] == [3, 3, 1, 4]
-    found = assemble(field_of(array), {1: parts}, len(array))
-    assert found.to_pylist() == array.to_pylist()
+    assembled = assemble(field_of(array), {1: parts}, len(array))
+    assert assembled.to_pylist() == array.to_pylist()
 
 
 DICTIONARY = pa.dictionary(pa.int8(), pa.string())
 
 
 def test_dictionaries_of_batches_are_joined() -> None:
-    one = pa.DictionaryArray.from_arrays(pa.array([0, 1, None], pa.int8()), ["x", "y"])
+    item = pa.DictionaryArray.from_arrays(pa.array([0, 1, None], pa.int8()), ["x", "y"])
     other = pa.DictionaryArray.from_arrays(pa.array([1, 0], pa.int8()), ["y", "z"])
-    field = field_of(one)
-    parts = [leaf_values(field, array)[0] for array in (one, other, one)]
-    found = join(parts)
-    assert found.values.items.num_values == 4
-    array = assemble(field, {0: [found]}, 8)
+    field = field_of(item)
+    parts = [leaf_values(field, array)[0] for array in (item, other, item)]
+    result = join(parts)
+    assert result.values.items.num_values == 4
+    array = assemble(field, {0: [result]}, 8)
     assert array.to_pylist() == ["x", "y", None, "z", "y", "x", "y", None]
 
 
@@ -152,8 +152,8 @@ def test_null_items_of_dictionaries_are_nulls() -> None:
     (page,) = leaf_values(field_of(array), array).values()
     assert page.definition.tolist() == [0, 1, 1, 0, 1]
     assert page.values.items.num_values == 2
-    found = assemble(field_of(array), {0: [page]}, 5)
-    assert found.to_pylist() == ["d", None, None, "b", None]
+    assembled = assemble(field_of(array), {0: [page]}, 5)
+    assert assembled.to_pylist() == ["d", None, None, "b", None]
 
 
 @pytest.mark.parametrize(
@@ -174,17 +174,17 @@ def test_null_items_of_dictionaries_are_nulls() -> None:
 def test_other_types_are_cast(array: pa.Array, stored: pa.DataType) -> None:
     field = Schema.from_arrow(pa.schema([pa.field("c", stored)])).fields[0]
     pages = {key: [page] for key, page in leaf_values(field, array).items()}
-    found = assemble(field, pages, len(array))
-    assert found.type == stored
-    assert found.to_pylist() == array.to_pylist()
+    assembled = assemble(field, pages, len(array))
+    assert assembled.type == stored
+    assert assembled.to_pylist() == array.to_pylist()
 
 
 def test_json_comes_back_in_canonical_form() -> None:
     texts = ['{"b":1,"a":[true,null,-3,2.5]}', None, '"x"', "0", "[]", "18446744073709551615"]
     array = pa.ExtensionArray.from_storage(pa.json_(), pa.array(texts))
-    found = there_and_back(array)
-    assert found.type == pa.json_()
-    assert found.to_pylist() == ['{"a":[true,null,-3,2.5],"b":1}', *texts[1:]]
+    round_trip = there_and_back(array)
+    assert round_trip.type == pa.json_()
+    assert round_trip.to_pylist() == ['{"a":[true,null,-3,2.5],"b":1}', *texts[1:]]
 
 
 @pytest.mark.parametrize("text", ["{", "NaN", '{"a":1,"a":2}', "1e400", "[" * 200 + "]" * 200, ""])
@@ -243,8 +243,8 @@ def test_an_array_of_another_type_is_refused() -> None:
 def test_children_in_another_order() -> None:
     field = field_of(pa.array([{"a": 1, "b": "x"}]))
     pages = leaf_values(field, pa.array([{"b": "x", "a": 1}]))
-    found = assemble(field, {key: [page] for key, page in pages.items()}, 1)
-    assert found.to_pylist() == [{"a": 1, "b": "x"}]
+    assembled = assemble(field, {key: [page] for key, page in pages.items()}, 1)
+    assert assembled.to_pylist() == [{"a": 1, "b": "x"}]
 
 
 def test_indices_of_nulls_may_be_anything() -> None:
@@ -275,5 +275,5 @@ def test_extension_types_inside_vectors() -> None:
     field = Schema.from_arrow(pa.schema([pa.field("c", pa.list_(pa.binary(16), 2))])).fields[0]
     for part in (array, array.slice(1)):
         (page,) = leaf_values(field, part).values()
-        found = assemble(field, {0: [page]}, len(part))
-        assert found.to_pylist() == [[b"0" * 16] * 2] * len(part)
+        assembled = assemble(field, {0: [page]}, len(part))
+        assert assembled.to_pylist() == [[b"0" * 16] * 2] * len(part)

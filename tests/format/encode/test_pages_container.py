@@ -47,10 +47,10 @@ def test_everything_is_found() -> None:
     container = run(open_container("x", len(content)), content)
     assert container.version is FileVersion.V2_2
     first, second = run(container.read_columns([0, 1]), content)
-    assert [one.num_rows for one in first.pages] == [2, 1]
+    assert [item.num_rows for item in first.pages] == [2, 1]
     assert second.num_rows == 9
-    found = [content[start : start + size] for start, size in first.pages[0].buffers]
-    assert found == [b"\1" * 5, b"", b"\3" * 64]
+    values = [content[start : start + size] for start, size in first.pages[0].buffers]
+    assert values == [b"\1" * 5, b"", b"\3" * 64]
     assert bytes(run(container.read_buffer(1), content)) == b"\x09" * 100
     descriptor = run(container.read_descriptor(), content)
     assert descriptor.length == 3

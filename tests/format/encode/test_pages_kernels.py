@@ -72,8 +72,8 @@ def test_lists_that_do_not_fit(
 
 def test_strings_are_placed_with_filler_between() -> None:
     offsets = np.array([0, 2, 2, 5], np.int32)
-    found = _kernels.place_strings(offsets, octets(1, 2, 3, 4, 5), numbers(0, 0, 4), 8, 7)
-    assert found.tolist() == [1, 2, 7, 7, 3, 4, 5, 7]
+    result = _kernels.place_strings(offsets, octets(1, 2, 3, 4, 5), numbers(0, 0, 4), 8, 7)
+    assert result.tolist() == [1, 2, 7, 7, 3, 4, 5, 7]
 
 
 @pytest.mark.parametrize(

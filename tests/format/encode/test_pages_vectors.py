@@ -37,11 +37,11 @@ def pages_of(
 ) -> list[EncodedPage]:
     schema = Schema.from_arrow(pa.schema([pa.field("c", array.type, metadata=metadata)]))
     (field,) = schema.fields
-    found = leaf_values(field, array)
+    result = leaf_values(field, array)
     return [
         make(
             leaf.field,
-            found[leaf.field.id],
+            result[leaf.field.id],
             hints_of(field, leaf.field, FileVersion.parse(version)),
         )
         for leaf in leaf_columns(field)
@@ -50,10 +50,10 @@ def pages_of(
 
 def check(page: EncodedPage, layout: str, *buffers: str) -> None:
     assert [buffer.tobytes().hex() for buffer in page.buffers] == [
-        "".join(one.split()) for one in buffers
+        "".join(item.split()) for item in buffers
     ]
-    found = page.layout.SerializeToString(deterministic=True).hex()
-    assert found == "".join(layout.split())
+    result = page.layout.SerializeToString(deterministic=True).hex()
+    assert result == "".join(layout.split())
 
 
 FULL_ZIP = {"lance-encoding:structural-encoding": "fullzip"}
@@ -62,10 +62,10 @@ LISTS = [[1, 2], None, [], [3, None]]
 
 def chunks_of_two(values: FixedWidth, hints: Hints) -> MiniBlockValues:
     """As the reference implementation does with at most two values a chunk."""
-    found = mini_block_values(values, Hints(hints.version, {"lance-encoding:compression": "none"}))
+    result = mini_block_values(values, Hints(hints.version, {"lance-encoding:compression": "none"}))
     counts = np.full(-(-values.num_values // 2), 2)
     counts[-1] = values.num_values - 2 * (len(counts) - 1)
-    return MiniBlockValues(found.encoding, counts, (values.data,), (counts * 4)[np.newaxis])
+    return MiniBlockValues(result.encoding, counts, (values.data,), (counts * 4)[np.newaxis])
 
 
 def test_rows_over_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,7 +86,7 @@ def test_rows_over_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     rows = [[10, 11], [], [], [12, 13], [14]]
     (page,) = pages_of(pa.array(rows, pa.list_(pa.int32())), "2.1", make=page_by_numpy)
-    assert [one.tobytes().hex() for one in page.buffers] == [
+    assert [buffer.tobytes().hex() for buffer in page.buffers] == [
         "310031003000",
         "020004000400080001000000fefefefe00000000fefefefe0a0000000b000000"
         "0400080008000800010001000100000001000100000000000c0000000d000000"
@@ -96,7 +96,7 @@ def test_rows_over_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_whole_file() -> None:
-    found = file_bytes(
+    result = file_bytes(
         pa.table({"x": pa.array([1, 2, 3], pa.int32())}), "2.1", search_bytes=0
     ).hex()
     expected = (
@@ -113,8 +113,8 @@ def test_a_whole_file() -> None:
         + "9f00000000000000 0c01000000000000 1c01000000000000 01000000 01000000"
         + "0200 0100 4c414e43"
     )
-    assert found == "".join(expected.split())
-    assert len(found) == 2 * 340
+    assert result == "".join(expected.split())
+    assert len(result) == 2 * 340
 
 
 def test_pages_with_nulls_have_the_bytes_of_the_page() -> None:
@@ -168,7 +168,7 @@ def test_pages_with_a_dictionary_have_the_bytes_of_the_page() -> None:
     message = page.layout.mini_block_layout
     assert (message.num_dictionary_items, message.num_buffers, message.num_items) == (2, 2, 4)
     assert list(message.layers) == [3]
-    assert [one.tobytes().hex() for one in page.buffers] == [
+    assert [buffer.tobytes().hex() for buffer in page.buffers] == [
         "4000",
         "040008000c0003000000010000000000000000000100000000000000fefefefe020101fefefefefe",
         "20000000140000000000000001000000020000007879",
@@ -238,7 +238,7 @@ def test_full_zip_pages_have_the_bytes_of_the_page() -> None:
         "00 0d 0e 0f 1b",
     )
     (page,) = pages_of(pa.array(["ab", "c", None, ""], pa.large_string()), "2.1", FULL_ZIP)
-    assert [one.tobytes().hex() for one in page.buffers] == [
+    assert [buffer.tobytes().hex() for buffer in page.buffers] == [
         "00020000000000000061620001000000000000006301000000000000000000",
         "000b15161f",
     ]
@@ -301,7 +301,7 @@ def test_blobs_of_version_1() -> None:
         field, values, positions, hints_of(field, field, FileVersion.parse("2.1"))
     )
     assert list(page.layout.blob_layout.layers) == [3]
-    assert [one.tobytes().hex() for one in page.buffers] == [
+    assert [buffer.tobytes().hex() for buffer in page.buffers] == [
         "8000",
         "00004000fefefefe"
         "00000000000000000500000000000000"

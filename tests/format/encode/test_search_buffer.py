@@ -18,13 +18,13 @@ from alance.errors import AlanceError, CorruptFileError
 from alance.format.container import FOOTER, TAIL_BYTES, Container, open_container
 from alance.format.layouts import page_layout
 from alance.format.plans import run
-from alance.format.search_buffer import MAGIC, TRAILER
+from alance.format.search_buffer import SEARCH_BUFFER_MAGIC, TRAILER
 from tests.reference.written import file_bytes
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from alance.format.column_metadata import Column
+    from alance.format.column_metadata import FileColumn
 
 ROWS = 30_000
 
@@ -41,15 +41,15 @@ def table() -> pa.Table:
     )
 
 
-def opened(content: bytes) -> tuple[Container, list[Column]]:
+def opened(content: bytes) -> tuple[Container, list[FileColumn]]:
     container, _ = run(open_container("f", len(content)), content)
     columns, _ = run(container.read_columns(range(container.num_columns)), content)
     return container, columns
 
 
-def needed_first(container: Container, column: Column) -> list[tuple[int, int]]:
+def needed_first(container: Container, column: FileColumn) -> list[tuple[int, int]]:
     """(start, stop) of what each page asks for before rows of it can be taken."""
-    found = []
+    result = []
     for page in column.pages:
         layout = page_layout(
             page.encoding,
@@ -59,9 +59,9 @@ def needed_first(container: Container, column: Column) -> list[tuple[int, int]]:
             version=container.version,
         )
         plan = layout.load()
-        found += [(one.start, one.stop) for one in next(plan)]
+        result += [(item.start, item.stop) for item in next(plan)]
         plan.close()
-    return found
+    return result
 
 
 @pytest.mark.parametrize("version", ["2.1", "2.2"])
@@ -102,10 +102,10 @@ def test_other_bytes_than_were_written() -> None:
         num_rows=columns[0].pages[0].num_rows,
         version=container.version,
     ).load()
-    (wanted,) = next(layout_plan)
+    (expected,) = next(layout_plan)
     layout_plan.close()
     with pytest.raises(CorruptFileError, match=f"at {start} .*checksum"):
-        container.held(wanted)  # type: ignore[arg-type]
+        container.held(expected)  # type: ignore[arg-type]
 
 
 def trailer_at(content: bytes) -> int:
@@ -118,15 +118,15 @@ def test_a_later_version_is_ignored() -> None:
     content = bytearray(file_bytes(table(), "2.2"))
     at = trailer_at(bytes(content))
     count, version, _, magic = TRAILER.unpack_from(content, at)
-    assert magic == MAGIC
-    TRAILER.pack_into(content, at, count, version + 1, 0, MAGIC)
+    assert magic == SEARCH_BUFFER_MAGIC
+    TRAILER.pack_into(content, at, count, version + 1, 0, SEARCH_BUFFER_MAGIC)
     container, _ = opened(bytes(content))
     assert container.search is None
 
 
 def test_a_table_larger_than_its_buffer() -> None:
     content = bytearray(file_bytes(table(), "2.2"))
-    TRAILER.pack_into(content, trailer_at(bytes(content)), 1 << 31, 1, 0, MAGIC)
+    TRAILER.pack_into(content, trailer_at(bytes(content)), 1 << 31, 1, 0, SEARCH_BUFFER_MAGIC)
     with pytest.raises(CorruptFileError, match="search-cache buffer"):
         opened(bytes(content))
 

@@ -29,17 +29,17 @@ def fixed_of(values: np.ndarray, bits: int) -> FixedWidth:
     return FixedWidth(bits, len(values), data.reshape(-1))
 
 
-def indices_of(values: FixedWidth | VariableWidth, asked: Hints) -> tuple[np.ndarray, int] | None:
+def indices_of(values: FixedWidth | VariableWidth, request: Hints) -> tuple[np.ndarray, int] | None:
     """The indices of a dictionary, which must stand for the values, and the number of items."""
-    found, chosen = dictionary_of(values, asked), page_inputs.dictionary_of(values, asked)
-    if found is None:
+    result, chosen = dictionary_of(values, request), page_inputs.dictionary_of(values, request)
+    if result is None:
         assert chosen is None
         return None
-    indices, items = found
+    indices, items = result
     assert chosen is not None
-    for block, same in ((chosen.indices, indices), (chosen.items, items)):
-        assert type(block) is type(same)
-        for part, other in zip(block, same, strict=True):
+    for block, equal in ((chosen.indices, indices), (chosen.items, items)):
+        assert type(block) is type(equal)
+        for part, other in zip(block, equal, strict=True):
             np.testing.assert_array_equal(part, other)
     assert indices.bits_per_value == 32
     assert indices.num_values == values.num_values
@@ -64,17 +64,17 @@ def indices_of(values: FixedWidth | VariableWidth, asked: Hints) -> tuple[np.nda
 @pytest.mark.parametrize("words", [[b"RAIL", b"", b"AIR"], [b"A", b"N", b"R"], [b"x" * 5000]])
 def test_few_distinct_strings_get_a_dictionary(dtype: str, words: list[bytes]) -> None:
     values = variable([words[i] for i in RNG.integers(0, len(words), 1000)], dtype)
-    found = indices_of(values, hints())
-    assert found is not None
-    assert found[1] == len(words)
+    indices = indices_of(values, hints())
+    assert indices is not None
+    assert indices[1] == len(words)
 
 
 @pytest.mark.parametrize("bits", [64, 128])
 def test_few_fixed_values(bits: int) -> None:
     values = fixed_of(RNG.integers(0, 50, 5000) + 2**60, bits)
-    found = indices_of(values, hints("2.2"))
-    assert found is not None
-    assert found[1] == 50
+    indices = indices_of(values, hints("2.2"))
+    assert indices is not None
+    assert indices[1] == 50
     assert (indices_of(values, hints("2.1")) is None) == (bits == 64)
 
 
@@ -100,16 +100,16 @@ def test_numbers_that_fill_their_bits_have_none() -> None:
     numbers = RNG.integers(0, 1000, 1 << 20).astype("<u8").view(np.uint8)
     assert indices_of(FixedWidth(64, 1 << 20, numbers), hints("2.2")) is None
     few = 8 * RNG.integers(0, 125, 1 << 20).astype("<u8")
-    found = indices_of(FixedWidth(64, 1 << 20, few.view(np.uint8)), hints("2.2"))
-    assert found is not None  # 7 bits instead of 10
-    assert found[1] == 125
+    indices = indices_of(FixedWidth(64, 1 << 20, few.view(np.uint8)), hints("2.2"))
+    assert indices is not None  # 7 bits instead of 10
+    assert indices[1] == 125
 
 
 def test_runs_of_few_values_keep_a_dictionary() -> None:
     runs = np.repeat(RNG.integers(0, 4, 2000) + 2**60, 5)
-    found = indices_of(fixed_of(runs, 64), hints("2.2"))
-    assert found is not None
-    assert found[1] == 4
+    indices = indices_of(fixed_of(runs, 64), hints("2.2"))
+    assert indices is not None
+    assert indices[1] == 4
 
 
 @pytest.mark.parametrize("count", [1000, 300_000])
@@ -126,9 +126,9 @@ def test_many_values_with_repeats_are_found_in_any_order(order: str) -> None:
         numbers = RNG.permutation(numbers)
     elif order == "in turn":
         numbers = np.arange(300_000) % 30_000
-    found = indices_of(fixed_of(numbers, 128), hints())
-    assert found is not None
-    assert found[1] == 30_000
+    indices = indices_of(fixed_of(numbers, 128), hints())
+    assert indices is not None
+    assert indices[1] == 30_000
 
 
 def test_keys_of_the_field_bound_it() -> None:
@@ -154,9 +154,9 @@ def test_distinct_strings_come_in_the_order_of_their_first_places(
     texts: list[bytes], times: int, dtype: str
 ) -> None:
     values = variable(texts * times, dtype)
-    found = _kernels.distinct_strings(values.offsets, values.data, 10**6, 10**9)
-    assert found is not None
-    numbers, offsets, items = found
+    result = _kernels.distinct_strings(values.offsets, values.data, 10**6, 10**9)
+    assert result is not None
+    numbers, offsets, items = result
     words = strings(VariableWidth(offsets, items))
     assert words == list(dict.fromkeys(texts))
     assert [words[i] for i in numbers] == texts * times
@@ -169,14 +169,14 @@ def test_distinct_strings_come_in_the_order_of_their_first_places(
 @pytest.mark.parametrize(("version", "codec"), [("2.1", "variable"), ("2.2", "general")])
 def test_items_as_a_block(version: str, codec: str) -> None:
     texts = [b"item number %d" % i for i in range(2000)]
-    name, found = through_block(variable(texts), hints(version))
+    name, result = through_block(variable(texts), hints(version))
     assert name == codec
-    assert strings(found) == texts
+    assert strings(result) == texts
     name, _ = through_block(variable(texts), hints(version, dict_values_compression="none"))
     assert name == "variable"
-    name, found = through_block(variable(texts), hints(version, dict_values_compression="zstd"))
+    name, result = through_block(variable(texts), hints(version, dict_values_compression="zstd"))
     assert name == codec
-    assert strings(found) == texts
+    assert strings(result) == texts
 
 
 @pytest.mark.parametrize(
@@ -192,18 +192,18 @@ def test_items_as_a_block(version: str, codec: str) -> None:
 )
 def test_fixed_items_as_a_block(numbers: np.ndarray, version: str, codec: str) -> None:
     values = FixedWidth(64, len(numbers), numbers.astype("<u8").view(np.uint8))
-    name, found = through_block(values, hints(version))
+    name, result = through_block(values, hints(version))
     assert name == codec
-    assert isinstance(found, FixedWidth)
-    np.testing.assert_array_equal(found.data, values.data)
+    assert isinstance(result, FixedWidth)
+    np.testing.assert_array_equal(result.data, values.data)
 
 
 def test_int64_items_as_they_are_known() -> None:
     numbers = np.array([10**17, 2 * 10**17], np.int64)
-    name, found = through_block(FixedWidth(64, 2, numbers.view(np.uint8)), hints("2.2"))
+    name, result = through_block(FixedWidth(64, 2, numbers.view(np.uint8)), hints("2.2"))
     assert name == "flat"
-    assert isinstance(found, FixedWidth)
-    assert found.data.tobytes() == numbers.tobytes()
+    assert isinstance(result, FixedWidth)
+    assert result.data.tobytes() == numbers.tobytes()
 
 
 def test_kernels_refuse_offsets_that_leave_their_bytes() -> None:

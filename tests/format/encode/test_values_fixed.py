@@ -48,12 +48,12 @@ def trimmed(data: np.ndarray, num_bits: int) -> np.ndarray:
     return np.packbits(bits, bitorder="little")
 
 
-def same(found: object, values: FixedWidth) -> None:
-    assert isinstance(found, FixedWidth)
-    assert found.bits_per_value == values.bits_per_value
-    assert found.num_values == values.num_values
+def same(result: object, values: FixedWidth) -> None:
+    assert isinstance(result, FixedWidth)
+    assert result.bits_per_value == values.bits_per_value
+    assert result.num_values == values.num_values
     np.testing.assert_array_equal(
-        trimmed(found.data, values.num_values * values.bits_per_value), values.data
+        trimmed(result.data, values.num_values * values.bits_per_value), values.data
     )
 
 
@@ -64,8 +64,8 @@ def test_chunks_come_back(bits: int, kind: str) -> None:
         values = values_of(bits, count, kind)
         for version in ["2.1", "2.2"]:
             for keys in COMPRESSIONS:
-                _, found = through_chunks(values, hints(version, **keys))
-                same(found, values)
+                _, result = through_chunks(values, hints(version, **keys))
+                same(result, values)
 
 
 @settings(max_examples=60)
@@ -115,20 +115,20 @@ def test_floats_are_split_where_compression_is_asked_for() -> None:
     content = rng.integers(0, 400, 5000).astype(np.float64) / 4
     content[7], content[8] = np.nan, -np.inf
     values = FixedWidth(64, 5000, content.view(np.uint8))
-    encoded, found = through_chunks(values, hints(compression="zstd"))
+    encoded, result = through_chunks(values, hints(compression="zstd"))
     assert encoded.encoding.general.values.WhichOneof("compression") == "byte_stream_split"
     assert set(encoded.counts.tolist()) == {512, 5000 % 512}
-    same(found, values)
+    same(result, values)
     encoded, _ = through_chunks(values, hints(compression="zstd", bss="off"))
     assert encoded.encoding.general.values.WhichOneof("compression") == "flat"
 
 
 def test_few_runs_are_needed_where_a_threshold_says_so() -> None:
     values = values_of(32, 4096, "runs")
-    asked = hints(rle_threshold="0.001")
-    assert through_chunks(values, asked)[0].encoding.WhichOneof("compression") == "flat"
-    asked = hints(rle_threshold="0.5")
-    assert through_chunks(values, asked)[0].encoding.WhichOneof("compression") == "rle"
+    options = hints(rle_threshold="0.001")
+    assert through_chunks(values, options)[0].encoding.WhichOneof("compression") == "flat"
+    options = hints(rle_threshold="0.5")
+    assert through_chunks(values, options)[0].encoding.WhichOneof("compression") == "rle"
 
 
 def test_runs_as_they_are_known() -> None:
@@ -187,8 +187,8 @@ def test_every_width_packs_in_both_versions_of_the_loop(bits: int) -> None:
             packed
         )
         starts = np.cumsum(sizes) - sizes
-        found = _kernels.unpack_blocks(packed, starts, sizes, counts, bits, width)
-        np.testing.assert_array_equal(found, data)
+        result = _kernels.unpack_blocks(packed, starts, sizes, counts, bits, width)
+        np.testing.assert_array_equal(result, data)
 
 
 def test_buffers_may_stand_anywhere() -> None:
@@ -213,12 +213,12 @@ def test_values_too_wide_for_chunks_are_refused() -> None:
 def test_rows_come_back(bits: int) -> None:
     for count in [0, 1, 9]:
         values = values_of(bits, count, "noise")
-        name, found = through_rows(values, hints())
+        name, result = through_rows(values, hints())
         assert name == "flat"
         if bits == 1:
             unpacked = np.unpackbits(values.data, count=count, bitorder="little")
             values = FixedWidth(8, count, unpacked)
-        same(found, values)
+        same(result, values)
 
 
 @pytest.mark.parametrize(

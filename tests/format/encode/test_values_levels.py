@@ -26,12 +26,12 @@ def through(levels: np.ndarray, counts: list[int], version: FileVersion | None) 
     ends = np.cumsum(sizes)
     blocks = [data[end - size : end] for size, end in zip(sizes, ends, strict=True)]
     codec = block_codec(encoding)
-    found = decode_blocks(codec, [*map(Chunk, [[block] for block in blocks], counts)])
-    assert isinstance(found, FixedWidth) or not counts
-    if not isinstance(found, FixedWidth):
+    result = decode_blocks(codec, [*map(Chunk, [[block] for block in blocks], counts)])
+    assert isinstance(result, FixedWidth) or not counts
+    if not isinstance(result, FixedWidth):
         return encoding.SerializeToString().hex(), data.tobytes().hex()
-    assert found.bits_per_value == 16
-    np.testing.assert_array_equal(found.data.view(np.uint16), levels)
+    assert result.bits_per_value == 16
+    np.testing.assert_array_equal(result.data.view(np.uint16), levels)
     return encoding.SerializeToString().hex(), data.tobytes().hex()
 
 

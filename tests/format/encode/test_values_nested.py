@@ -43,28 +43,28 @@ def lists(num_rows: int, dimensions: list[int], bits: int, with_validity: list[b
     return block
 
 
-def same(found: Block, values: Block) -> None:
-    assert type(found) is type(values)
-    assert found.num_values == values.num_values
+def same(block: Block, values: Block) -> None:
+    assert type(block) is type(values)
+    assert block.num_values == values.num_values
     if isinstance(values, FixedWidth):
-        assert isinstance(found, FixedWidth)
+        assert isinstance(block, FixedWidth)
         count = values.num_values * values.bits_per_value
-        assert found.bits_per_value == values.bits_per_value
-        assert bits_of(found.data, count) == bits_of(values.data, count)
+        assert block.bits_per_value == values.bits_per_value
+        assert bits_of(block.data, count) == bits_of(values.data, count)
     elif isinstance(values, VariableWidth):
-        assert strings(found) == strings(values)
+        assert strings(block) == strings(values)
     elif isinstance(values, FixedSizeListBlock):
-        assert isinstance(found, FixedSizeListBlock)
-        assert found.dimension == values.dimension
-        assert (found.validity is None) == (values.validity is None)
+        assert isinstance(block, FixedSizeListBlock)
+        assert block.dimension == values.dimension
+        assert (block.validity is None) == (values.validity is None)
         if values.validity is not None:
-            assert found.validity is not None
+            assert block.validity is not None
             count = values.items.num_values
-            assert bits_of(found.validity, count) == bits_of(values.validity, count)
-        same(found.items, values.items)
+            assert bits_of(block.validity, count) == bits_of(values.validity, count)
+        same(block.items, values.items)
     elif isinstance(values, StructBlock):
-        assert isinstance(found, StructBlock)
-        for child, expected in zip(found.children, values.children, strict=True):
+        assert isinstance(block, StructBlock)
+        for child, expected in zip(block.children, values.children, strict=True):
             same(child, expected)
 
 
@@ -82,9 +82,9 @@ def test_lists_come_back(
     values = lists(num_rows, dimensions, bits, validity[: len(dimensions)])
     same(through_chunks(values, hints())[1], values)
     if int(np.prod(dimensions)) * bits % 8 == 0:
-        name, found = through_rows(values, hints())
+        name, result = through_rows(values, hints())
         assert name == "fixed_size_list"
-        same(found, values)
+        same(result, values)
         same(through_block(values, hints("2.2"))[1], values)
     else:
         with pytest.raises(UnsupportedError, match="bits"):
@@ -149,9 +149,9 @@ def test_vectors_are_rows_without_a_copy() -> None:
 def test_packed_structs_come_back() -> None:
     for count in [0, 1, 5000]:
         values = StructBlock(count, tuple(fixed(bits, count) for bits in [32, 8, 64, 128, 24]))
-        encoded, found = through_chunks(values, hints())
+        encoded, result = through_chunks(values, hints())
         assert encoded.encoding.WhichOneof("compression") == "packed_struct"
-        same(found, values)
+        same(result, values)
         same(through_rows(values, hints())[1], values)
 
 
@@ -203,9 +203,9 @@ def test_variable_packed_structs_come_back(num_rows: int) -> None:
         variable([b"x" * (i % 5) for i in range(num_rows)], "i8"),
     )
     values = StructBlock(num_rows, children)
-    name, found = through_rows(values, hints("2.2"))
+    name, result = through_rows(values, hints("2.2"))
     assert name == "variable_packed_struct"
-    same(found, values)
+    same(result, values)
 
 
 @pytest.mark.parametrize(

@@ -48,15 +48,15 @@ VERSIONS = ["2.1", "2.2"]
 def test_strings_come_back(name: str, dtype: str, compression: str | None) -> None:
     values = variable(SETS[name], dtype)
     for version in VERSIONS:
-        asked = hints(version) if compression is None else hints(version, compression=compression)
-        for _, found in [
-            through_chunks(values, asked),
-            through_rows(values, asked),
-            through_block(values, asked),
+        request = hints(version) if compression is None else hints(version, compression=compression)
+        for _, result in [
+            through_chunks(values, request),
+            through_rows(values, request),
+            through_block(values, request),
         ]:
-            assert strings(found) == SETS[name]
-            assert isinstance(found, VariableWidth)
-            assert found.offsets.dtype == dtype
+            assert strings(result) == SETS[name]
+            assert isinstance(result, VariableWidth)
+            assert result.offsets.dtype == dtype
 
 
 @settings(max_examples=100)
@@ -71,9 +71,9 @@ def test_any_strings_come_back(
     texts: list[bytes], times: int, version: str, compression: str, chunk_bytes: str
 ) -> None:
     values = variable(texts * times)
-    asked = hints(version, compression=compression, minichunk_size=chunk_bytes)
-    assert strings(through_chunks(values, asked)[1]) == texts * times
-    assert strings(through_rows(values, asked)[1]) == texts * times
+    options = hints(version, compression=compression, minichunk_size=chunk_bytes)
+    assert strings(through_chunks(values, options)[1]) == texts * times
+    assert strings(through_rows(values, options)[1]) == texts * times
 
 
 def test_chunks_as_they_are_known() -> None:
@@ -116,20 +116,20 @@ def test_chunks_are_as_full_as_they_may_be() -> None:
     assert encoded.counts.tolist() == [128] * 7 + [104]
     encoded, _ = through_chunks(variable([b""] * 5000), hints(compression="none"))
     assert encoded.counts.tolist() == [512] * 8 + [904]
-    asked = hints(compression="none", minichunk_size="1000000")
-    assert through_chunks(variable([b""] * 5000), asked)[0].counts.tolist() == [2048, 2048, 904]
+    options = hints(compression="none", minichunk_size="1000000")
+    assert through_chunks(variable([b""] * 5000), options)[0].counts.tolist() == [2048, 2048, 904]
 
 
 def test_one_huge_string_among_others() -> None:
     texts = [b"small"] * 7 + [b"huge" * 5000] + [b"small"] * 7
-    encoded, found = through_chunks(variable(texts), hints("2.2", compression="none"))
-    assert strings(found) == texts
+    encoded, result = through_chunks(variable(texts), hints("2.2", compression="none"))
+    assert strings(result) == texts
     assert encoded.counts.tolist() == [4, 2, 2, 7]
     assert strings(through_chunks(variable(texts), hints("2.1"))[1]) == texts
     texts[7] *= 2
-    asked = hints("2.1", compression="none")
+    options = hints("2.1", compression="none")
     with pytest.raises(InvalidInputError, match="fullzip"):
-        through_chunks(variable(texts), asked)
+        through_chunks(variable(texts), options)
     assert strings(through_chunks(variable(texts), hints("2.2"))[1]) == texts
 
 
@@ -153,9 +153,9 @@ def test_long_strings_are_compressed_one_by_one() -> None:
 def test_zstd_values_as_they_are_known() -> None:
     from alance.format.encode.values import per_value
 
-    encoding, found = per_value(variable([b"A" * 40000, b"", b"B" * 40000]), hints())
+    encoding, result = per_value(variable([b"A" * 40000, b"", b"B" * 40000]), hints())
     assert encoding.SerializeToString().hex() == "52100a04080210001a0812060a040a020820"
-    assert [unit.hex() for unit in strings(found)] == [
+    assert [unit.hex() for unit in strings(result)] == [
         "409c00000000000028b52ffd60409b55000010414101003b1c1d6001",
         "000000000000000028b52ffd2000010000",
         "409c00000000000028b52ffd60409b55000010424201003b1c1d6001",
@@ -164,9 +164,9 @@ def test_zstd_values_as_they_are_known() -> None:
 
 def codes_of(texts: Sequence[bytes], dtype: str = "i4") -> tuple[list[bytes], list[bytes]]:
     """The symbols that are learned, and the strings as codes."""
-    found = compressed(variable(texts, dtype))
-    assert found is not None
-    table, codes = found
+    result = compressed(variable(texts, dtype))
+    assert result is not None
+    table, codes = result
     symbols = SymbolTable.parse(table)
     assert symbols is not None
     content = symbols.symbols.tobytes()
@@ -209,8 +209,8 @@ def test_strings_from_the_middle_of_a_buffer() -> None:
     odd[1:] = np.ascontiguousarray(whole.offsets[100:2000]).view(np.uint8)
     buffers = [None, pa.py_buffer(odd).slice(1), pa.py_buffer(whole.data)]
     part = VariableWidth(*strings_of(pa.Array.from_buffers(pa.binary(), 1899, buffers)))
-    for asked in [hints(), hints(compression="none"), hints(compression="zstd")]:
-        assert strings(through_chunks(part, asked)[1]) == SENTENCES[100:1999]
+    for candidate in [hints(), hints(compression="none"), hints(compression="zstd")]:
+        assert strings(through_chunks(part, candidate)[1]) == SENTENCES[100:1999]
 
 
 @settings(max_examples=100)
@@ -224,8 +224,8 @@ def test_any_table_encodes_any_strings(texts: list[bytes], most: int) -> None:
     assert plain <= len(block.data)
     other = variable([bytes(reversed(text)) + b"?" for text in texts])
     offsets, codes = _kernels.encode_fsst(other.offsets, other.data, symbols, lengths)
-    found = _kernels.decode_fsst(offsets, codes[: offsets[-1]], symbols, lengths)
-    assert strings(VariableWidth(*found)) == strings(other)
+    result = _kernels.decode_fsst(offsets, codes[: offsets[-1]], symbols, lengths)
+    assert strings(VariableWidth(*result)) == strings(other)
 
 
 def test_kernels_refuse_offsets_that_leave_their_bytes() -> None:

@@ -48,9 +48,9 @@ class Page:
         self.rounds = len(rounds)
         self.ranges = [
             each
-            for wanted in rounds
-            for one in wanted
-            for each in (one.ranges() if isinstance(one, Pieces) else [one])
+            for expected in rounds
+            for item in expected
+            for each in (item.ranges() if isinstance(item, Pieces) else [item])
         ]
         return result
 
@@ -59,13 +59,13 @@ class Page:
 
     def ways(self, rows: list[int]) -> Iterator[PageValues]:
         """The same rows, read in every way that there is."""
-        wanted = np.array(rows, np.int64)
-        state, task = self.run(self.layout.load_and_take(wanted))
+        array = np.array(rows, np.int64)
+        state, task = self.run(self.layout.load_and_take(array))
         yield task.decode()
-        yield self.run(self.layout.take(state, wanted)).decode()
+        yield self.run(self.layout.take(state, array)).decode()
         state = self.run(self.layout.load())
         assert state.num_bytes > 0
-        tasks: list[DecodeTask] = [self.run(self.layout.take(state, wanted))]
+        tasks: list[DecodeTask] = [self.run(self.layout.take(state, array))]
         if rows and rows == list(range(rows[0], rows[-1] + 1)):
             tasks.append(self.run(self.layout.read(state, rows[0], rows[-1] + 1)))
         for task in tasks:
@@ -153,19 +153,19 @@ def values_of(block: Block) -> list[Any]:
             assert offsets[-1] <= len(data)
             return [data[a:b].tobytes() for a, b in itertools.pairwise(offsets)]
         case FixedSizeListBlock(dimension=dimension, items=items, validity=validity):
-            found = values_of(items)
+            values = values_of(items)
             if validity is not None:
                 assert validity.shape == ((count * dimension + 7) // 8,)
                 flags = np.unpackbits(validity, bitorder="little")
-                found = [one if flag else None for one, flag in zip(found, flags, strict=False)]
-            return [found[i * dimension : (i + 1) * dimension] for i in range(count)]
+                values = [item if flag else None for item, flag in zip(values, flags, strict=False)]
+            return [values[i * dimension : (i + 1) * dimension] for i in range(count)]
         case StructBlock(children=children):
             return list(zip(*map(values_of, children), strict=True))
         case DictionaryBlock(indices=indices, items=items):
-            known = values_of(items)
+            recognized = values_of(items)
             # An index of a null is arbitrary.
-            numbers = [int.from_bytes(one, "little") for one in values_of(indices)]
-            return [known[number] if known else None for number in numbers]
+            numbers = [int.from_bytes(item, "little") for item in values_of(indices)]
+            return [recognized[number] if recognized else None for number in numbers]
         case ConstantBlock(value=value):
             return (values_of(value) if value is not None else [None]) * count
 
@@ -174,7 +174,8 @@ def rows_of(page: PageValues) -> list[Any]:
     """The rows of a page as nested lists; a struct around something is a tuple of one."""
     values = values_of(page.values)
     num_entries = next(
-        (len(one) for one in (page.rep, page.definition) if one is not None), len(values)
+        (len(candidate) for candidate in (page.rep, page.definition) if candidate is not None),
+        len(values),
     )
     rep = np.zeros(num_entries, int) if page.rep is None else page.rep.astype(int)
     level = np.zeros(num_entries, int) if page.definition is None else page.definition.astype(int)
@@ -205,8 +206,8 @@ def rows_of(page: PageValues) -> list[Any]:
             levels = level[owners[level] <= depth]
             assert len(levels) == len(slots)
             slots = [
-                None if found > base else (slot if number == 0 else (slot,))
-                for slot, found in zip(slots, levels, strict=True)
+                None if result > base else (slot if number == 0 else (slot,))
+                for slot, result in zip(slots, levels, strict=True)
             ]
         base += layer.num_levels
     assert len(slots) == page.num_rows

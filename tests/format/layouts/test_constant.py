@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 def page_of(make_page: Callable, buffers: list[bytes], num_rows: int, **fields: Any) -> Any:
     layout = pb.PageLayout(constant_layout=pb.ConstantLayout(**fields))
-    return make_page(layout.SerializeToString().hex(), [one.hex() for one in buffers], num_rows)
+    return make_page(
+        layout.SerializeToString().hex(), [buffer.hex() for buffer in buffers], num_rows
+    )
 
 
 def levels(*numbers: int) -> bytes:
@@ -40,7 +42,7 @@ def test_any_number_of_equal_rows_takes_no_memory(
     tracemalloc.start()
     try:
         state = page.run(page.layout.load())
-        found = [
+        result = [
             page.read_page(),
             page.run(page.layout.read(state, 5, num_rows)).decode(),
             page.run(page.layout.take(state, np.array([3, num_rows - 1]))).decode(),
@@ -48,9 +50,9 @@ def test_any_number_of_equal_rows_takes_no_memory(
         assert tracemalloc.get_traced_memory()[1] < 1 << 20
     finally:
         tracemalloc.stop()
-    assert [one.num_rows for one in found] == [num_rows, num_rows - 5, 2]
-    assert [one.values.num_values for one in found] == [num_rows, num_rows - 5, 2]
-    assert all(one.rep is None and one.definition is None for one in found)
+    assert [item.num_rows for item in result] == [num_rows, num_rows - 5, 2]
+    assert [item.values.num_values for item in result] == [num_rows, num_rows - 5, 2]
+    assert all(item.rep is None and item.definition is None for item in result)
 
 
 def test_a_wide_value_has_one_buffer(make_page: Callable, rows: Callable) -> None:

@@ -96,7 +96,7 @@ def test_every_type_with_no_some_and_all_nulls(tmp_path: Path, name: str, versio
 def page(layers: list[int], rep: list[int], definition: list[int], values: list[int]) -> PageValues:
     data = np.array(values, np.int32).view(np.uint8)
     return PageValues(
-        tuple(Layer(one) for one in layers),
+        tuple(Layer(layer) for layer in layers),
         np.array(rep, np.uint16) if rep else None,
         np.array(definition, np.uint16) if definition else None,
         FixedWidth(32, len(values), data),
@@ -105,8 +105,10 @@ def page(layers: list[int], rep: list[int], definition: list[int], values: list[
 
 
 def test_lists_of_lists_of_lists_by_the_specification() -> None:
-    found = unravel(page([1, 5, 5, 5], [3, 0, 1, 1, 2, 2, 3, 3], [0, 0, 1, 0, 0, 2, 3, 0], [0] * 5))
-    outer, middle, inner, leaf = found
+    result = unravel(
+        page([1, 5, 5, 5], [3, 0, 1, 1, 2, 2, 3, 3], [0, 0, 1, 0, 0, 2, 3, 0], [0] * 5)
+    )
+    outer, middle, inner, leaf = result
     assert isinstance(outer, Lists)
     assert isinstance(middle, Lists)
     assert isinstance(inner, Lists)
@@ -117,10 +119,10 @@ def test_lists_of_lists_of_lists_by_the_specification() -> None:
 
 
 def test_a_struct_between_two_lists_by_the_specification() -> None:
-    found = unravel(
+    result = unravel(
         page([3, 6, 3, 6], [2, 0, 1, 1, 1, 2, 2, 2], [0, 1, 3, 4, 2, 6, 5, 0], [1, 0, 2])
     )
-    outer, struct, inner, leaf = found
+    outer, struct, inner, leaf = result
     assert isinstance(outer, Lists)
     assert isinstance(inner, Lists)
     assert outer.offsets.tolist() == [0, 4, 4, 4, 5]
@@ -161,18 +163,18 @@ def test_pages_that_contradict_the_schema_are_corrupt(bad: PageValues, message: 
 def test_leaves_that_disagree_on_their_lists_are_corrupt() -> None:
     arrow = pa.list_(pa.struct({"a": pa.int32(), "b": pa.int32()}))
     field = Schema.from_arrow(pa.schema([pa.field("c", arrow)])).fields[0]
-    one = page([1, 1, 2], [1, 0, 1], [], [1, 2, 3])
+    item = page([1, 1, 2], [1, 0, 1], [], [1, 2, 3])
     other = page([1, 1, 2], [1, 1, 0], [], [1, 2, 3])
-    assert assemble(field, {2: [one], 3: [one]}, 2).to_pylist()[1] == [{"a": 3, "b": 3}]
+    assert assemble(field, {2: [item], 3: [item]}, 2).to_pylist()[1] == [{"a": 3, "b": 3}]
     with pytest.raises(CorruptFileError, match="disagree"):
-        assemble(field, {2: [one], 3: [other]}, 2)
+        assemble(field, {2: [item], 3: [other]}, 2)
 
 
 def test_a_leaf_without_pages_is_null() -> None:
     arrow = pa.list_(pa.struct({"a": pa.int32(), "b": pa.string()}))
     field = Schema.from_arrow(pa.schema([pa.field("c", arrow)])).fields[0]
-    one = page([1, 1, 2], [1, 0, 1], [], [1, 2, 3])
-    assert assemble(field, {2: [one]}, 2).to_pylist() == [
+    item = page([1, 1, 2], [1, 0, 1], [], [1, 2, 3])
+    assert assemble(field, {2: [item]}, 2).to_pylist() == [
         [{"a": 1, "b": None}, {"a": 2, "b": None}],
         [{"a": 3, "b": None}],
     ]

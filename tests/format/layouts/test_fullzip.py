@@ -43,7 +43,9 @@ def page_of(
     make_page: Callable, message: pb.FullZipLayout, buffers: list[bytes], num_rows: int
 ) -> Any:
     layout = pb.PageLayout(full_zip_layout=message)
-    return make_page(layout.SerializeToString().hex(), [one.hex() for one in buffers], num_rows)
+    return make_page(
+        layout.SerializeToString().hex(), [buffer.hex() for buffer in buffers], num_rows
+    )
 
 
 STRINGS = [b"ab", None, b"", b"xyz", b"q" * 9, None, b"r"]
@@ -53,8 +55,8 @@ STRINGS = [b"ab", None, b"", b"xyz", b"q" * 9, None, b"r"]
 def test_an_index_of_any_width_is_read(width: int, make_page: Callable, rows: Callable) -> None:
     page = page_of(make_page, *strings_of(STRINGS, width), len(STRINGS))
     for numbers in ([0], [1, 2], [0, 4, 6], list(range(7))):
-        for found in page.ways(numbers):
-            assert rows(found) == [STRINGS[number] for number in numbers]
+        for way in page.ways(numbers):
+            assert rows(way) == [STRINGS[number] for number in numbers]
 
 
 def test_neighbouring_rows_are_one_range(make_page: Callable) -> None:
@@ -74,11 +76,11 @@ def test_an_index_left_on_the_store_costs_a_second_round(
     state = page.run(page.layout.load())
     assert (page.rounds, state.num_bytes) == (0, 100)
     for numbers in ([0], [1, 2], [0, 4, 6], list(range(7))):
-        for found in page.ways(numbers):
+        for way in page.ways(numbers):
             assert page.rounds == 2
-            assert rows(found) == [STRINGS[number] for number in numbers]
+            assert rows(way) == [STRINGS[number] for number in numbers]
     page.run(page.layout.read(state, 2, 6))
-    assert [one.num_bytes for one in page.ranges] == [width, width, 5 + 8 + 14 + 1]
+    assert [item.num_bytes for item in page.ranges] == [width, width, 5 + 8 + 14 + 1]
 
 
 def test_rows_of_equal_length_need_neither_index_nor_state(make_page: Callable) -> None:
@@ -88,9 +90,9 @@ def test_rows_of_equal_length_need_neither_index_nor_state(make_page: Callable) 
     page = page_of(make_page, message, [bytes(range(36))], 9)
     state = page.run(page.layout.load())
     assert page.rounds == 0
-    found = page.run(page.layout.take(state, np.array([2, 3, 7]))).decode()
-    assert [(one.start, one.stop) for one in page.ranges] == [(8, 16), (28, 32)]
-    assert found.values.data.tolist() == [*range(8, 16), *range(28, 32)]
+    decoded = page.run(page.layout.take(state, np.array([2, 3, 7]))).decode()
+    assert [(item.start, item.stop) for item in page.ranges] == [(8, 16), (28, 32)]
+    assert decoded.values.data.tolist() == [*range(8, 16), *range(28, 32)]
 
 
 def test_a_page_without_levels_is_handed_on_without_a_copy(make_page: Callable) -> None:
@@ -139,7 +141,7 @@ def broken() -> dict[str, tuple[pb.FullZipLayout, list[bytes], str]]:
 
 @pytest.mark.parametrize("name", broken())
 def test_a_page_that_contradicts_itself_is_refused(name: str, make_page: Callable) -> None:
-    message, buffers, said = broken()[name]
+    message, buffers, text = broken()[name]
     page = page_of(make_page, message, buffers, len(STRINGS))
 
     def read_in_every_way() -> None:
@@ -147,7 +149,7 @@ def test_a_page_that_contradicts_itself_is_refused(name: str, make_page: Callabl
             list(page.ways([number]))
         page.read_page()
 
-    with pytest.raises(CorruptFileError, match=said):
+    with pytest.raises(CorruptFileError, match=text):
         read_in_every_way()
 
 
@@ -232,9 +234,9 @@ def test_nine_nested_lists_have_control_words_of_two_bytes(
         return value if depth == 0 else [nested(depth - 1, value)]
 
     # The second value begins a list of the third layer; the last row is null.
-    wanted = [nested(5, [nested(3, b"\7"), nested(3, b"\x08")]), None]
-    assert rows(page.read_page()) == wanted
-    assert [rows(found) for found in page.ways([1])] == [[None]] * 4
+    expected = [nested(5, [nested(3, b"\7"), nested(3, b"\x08")]), None]
+    assert rows(page.read_page()) == expected
+    assert [rows(way) for way in page.ways([1])] == [[None]] * 4
 
 
 CONSTANT = pb.CompressiveEncoding(constant=pb.Constant(value=b"xy"))
@@ -257,8 +259,8 @@ def test_values_that_are_all_the_same_take_no_bytes(
     page = page_of(make_page, message, [content], 5)
     values = [b"xy", None, b"xy", b"xy", None] if nulls else [b"xy"] * 5
     for numbers in ([0], [1, 2], [0, 2, 4], list(range(5))):
-        for found in page.ways(numbers):
-            assert rows(found) == [values[number] for number in numbers]
+        for way in page.ways(numbers):
+            assert rows(way) == [values[number] for number in numbers]
     assert rows(page.read_page()) == values
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alance.format.layouts.place import MAX_GUESS_BYTES, MAX_WHOLE_BYTES, guess_spans
+from alance.format.layouts.place import MAX_GUESS_BYTES, MAX_WHOLE_PAGE_BYTES, guess_spans
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,19 +61,19 @@ def test_a_cold_take_of_a_large_page_mostly_costs_one_round(
         values = [[rng.randrange(1 << 62)] * (i % 4) for i in range(NUM_ROWS)]
     else:
         texts = [rng.randbytes(rng.randrange(40)) for _ in range(NUM_ROWS)]
-        values = [one * 9 for one in texts] if kind == "zipped" else texts
+        values = [text * 9 for text in texts] if kind == "zipped" else texts
     types = {"int64": pa.int64(), "list": pa.list_(pa.int64())}
     table = pa.table({"c": pa.array(values, types.get(kind, pa.binary()))})
     ((page, *_),) = write_pages(table, "2.2", data_cache_bytes=1 << 30)
-    assert page.layout.place.num_bytes > MAX_WHOLE_BYTES
+    assert page.layout.place.num_bytes > MAX_WHOLE_PAGE_BYTES
     first_rounds = 0
     for _ in range(20):
         number = rng.randrange(page.layout.num_rows)
-        found = rows(cold(page, [number]))
+        result = rows(cold(page, [number]))
         first_rounds += page.rounds == 1
         state = page.run(page.layout.load())
         warm = page.run(page.layout.take(state, np.array([number]))).decode()
-        assert found == rows(warm)
+        assert result == rows(warm)
     assert first_rounds >= 17
 
 
@@ -94,4 +94,4 @@ def test_a_small_page_is_read_whole(write_pages: Callable, rows: Callable) -> No
     ((page,),) = write_pages(table, "2.1")
     assert rows(cold(page, [7, 4_999])) == [bytes([7]) * 7, bytes([135]) * 49]
     assert page.rounds == 1
-    assert sum(one.num_bytes for one in page.ranges) == page.layout.place.num_bytes
+    assert sum(item.num_bytes for item in page.ranges) == page.layout.place.num_bytes

@@ -34,12 +34,14 @@ def levels(rep: list[int], definition: list[int] | None) -> Levels:
     )
 
 
-def check(rep: list[int], definition: list[int], entries: np.ndarray, **known: np.ndarray) -> None:
+def check(
+    rep: list[int], definition: list[int], entries: np.ndarray, **recognized: np.ndarray
+) -> None:
     levels(rep, definition).check(
         entries,
-        values=known.get("values", NOT_CHECKED),
-        rows=known.get("rows", NOT_CHECKED),
-        carries=known.get("carries"),
+        values=recognized.get("values", NOT_CHECKED),
+        rows=recognized.get("rows", NOT_CHECKED),
+        carries=recognized.get("carries"),
     )
 
 
@@ -74,7 +76,7 @@ def test_levels_that_disagree_are_refused(
 
 
 def spans_of(
-    rep: list[int], definition: list[int], breaks: list[int], wanted: list[int]
+    rep: list[int], definition: list[int], breaks: list[int], numbers: list[int]
 ) -> tuple[list[int], list[int]]:
     """Entries and values of rows, the slow way."""
     rows, begin = [], 0
@@ -82,7 +84,7 @@ def spans_of(
         starts = [at for at in range(begin, stop) if rep[at] == 1]
         rows += list(zip(starts, [*starts[1:], stop], strict=False))
         begin = stop
-    entries = [entry for row in wanted for entry in range(*rows[row])]
+    entries = [entry for row in numbers for entry in range(*rows[row])]
     before = np.cumsum([0, *[level <= LISTS.max_visible for level in definition]])
     return entries, [int(before[at]) for at in entries if definition[at] <= LISTS.max_visible]
 
@@ -99,11 +101,11 @@ def test_rows_are_found_as_by_plain_python(
     rows = sorted(data.draw(st.sets(st.integers(0, sum(rep) - 1)))) if sum(rep) else []
     for own in (definition, None):
         chosen = levels(rep, own).choose(ints(*rows), ints(*breaks))
-        found = [
+        values = [
             [*range(part.start, part.stop)] if isinstance(part, slice) else part.tolist()
             for part in chosen
         ]
-        assert tuple(found) == spans_of(rep, own or [0] * len(rep), breaks, rows)
+        assert tuple(values) == spans_of(rep, own or [0] * len(rep), breaks, rows)
 
 
 def test_a_row_that_does_not_begin_is_refused() -> None:
@@ -180,8 +182,8 @@ def chunk(entries: int, buffers: list[bytes], *, large: bool) -> bytes:
 def test_a_chunk_is_taken_apart(*, large: bool, entries: int, buffers: list[bytes]) -> None:
     content = np.frombuffer(chunk(entries, buffers, large=large), np.uint8)
     own = form(len(buffers) - 2, large=large)
-    found, parts = own.buffers_of(content, 0)
-    assert (found, [part.tobytes() for part in parts]) == (entries, buffers)
+    result, parts = own.buffers_of(content, 0)
+    assert (result, [part.tobytes() for part in parts]) == (entries, buffers)
     with pytest.raises(CorruptFileError, match="chunk 3: 5 bytes, its header has"):
         own.buffers_of(content[:5], 3)
 

@@ -48,7 +48,9 @@ class Content:
     def page(self, make_page: Callable) -> Any:
         layout = pb.PageLayout(mini_block_layout=self.message)
         return make_page(
-            layout.SerializeToString().hex(), [one.hex() for one in self.buffers], self.num_rows
+            layout.SerializeToString().hex(),
+            [buffer.hex() for buffer in self.buffers],
+            self.num_rows,
         )
 
     def spoiled(self, buffer: int, content: bytes) -> Content:
@@ -77,11 +79,11 @@ def content_of(chunks: list[Chunk], large: bool = False) -> Content:
     for number, (chunk, bytes_) in enumerate(zip(chunks, written, strict=True)):
         log = 0 if number == len(chunks) - 1 else len(chunk.values).bit_length() - 1
         words += struct.pack("<I" if large else "<H", (len(bytes_) // 8 - 1) << 4 | log)
-        later = [level for one in chunks[number + 1 :] for level in one.rep]
+        later = [level for item in chunks[number + 1 :] for level in item.rep]
         starts = [i for i, level in enumerate(chunk.rep) if level == 1]
         goes_on = bool(later) and later[0] != 1
         # Rows that end here: all that are open or begin, but the last if it goes on.
-        first = [one.rep for one in chunks[number:] if one.rep]
+        first = [item.rep for item in chunks[number:] if item.rep]
         carried = number > 0 and bool(first) and bool(chunk.rep) and chunk.rep[0] != 1
         if not chunk.rep:
             carried = goes_on
@@ -132,21 +134,21 @@ def cut(draw: st.DrawFn, rows: list[Any]) -> list[Chunk]:
     entries = entries_of(rows)
     chunks, start = [], 0
     while True:
-        wanted = draw(st.sampled_from([2, 4, 8]))
+        expected = draw(st.sampled_from([2, 4, 8]))
         stop, values = start, 0
-        while stop < len(entries) and values < wanted:
+        while stop < len(entries) and values < expected:
             values += entries[stop][2] is not None
             stop += 1
-        if values == wanted:
+        if values == expected:
             while stop < len(entries) and entries[stop][2] is None and draw(st.booleans()):
                 stop += 1
-        is_last = values < wanted or (stop == len(entries) and draw(st.booleans()))
+        is_last = values < expected or (stop == len(entries) and draw(st.booleans()))
         part = entries[start:stop]
         chunks.append(
             Chunk(
-                [one for one, _, _ in part],
-                [one for _, one, _ in part],
-                [one for _, _, one in part if one is not None],
+                [item for item, _, _ in part],
+                [item for _, item, _ in part],
+                [item for _, _, item in part if item is not None],
             )
         )
         start = stop
@@ -169,12 +171,12 @@ def test_rows_are_found_wherever_the_chunks_are_cut(
     stored_rows = [stored(row) for row in wanted]
     assert rows(page.read_page()) == stored_rows
     numbers = sorted(data.draw(st.sets(st.integers(0, len(wanted) - 1), min_size=1)))
-    for found in page.ways(numbers):
-        assert rows(found) == [stored_rows[number] for number in numbers]
+    for way in page.ways(numbers):
+        assert rows(way) == [stored_rows[number] for number in numbers]
     start, stop = sorted(data.draw(st.tuples(*[st.integers(0, len(wanted))] * 2)))
     state = page.run(page.layout.load())
-    found = page.run(page.layout.read(state, start, stop)).decode()
-    assert rows(found) == stored_rows[start:stop]
+    way = page.run(page.layout.read(state, start, stop)).decode()
+    assert rows(way) == stored_rows[start:stop]
 
 
 # Rows: [1, 2, 3], null, [4, null], []
@@ -297,9 +299,9 @@ def test_a_page_that_contradicts_itself_is_refused(name: str, make_page: Callabl
     page = content.page(make_page)
     with pytest.raises(CorruptFileError) as error:
         page.read_page()
-    said = [str(error.value), *getattr(error.value, "__notes__", [])]
-    assert any(re.search(message, one) for one in said), said
-    assert any("memory://1/file" in one for one in said)
+    text = [str(error.value), *getattr(error.value, "__notes__", [])]
+    assert any(re.search(message, item) for item in text), text
+    assert any("memory://1/file" in item for item in text)
 
 
 @pytest.mark.parametrize("name", NOT_DESCRIBED)
@@ -325,8 +327,8 @@ def test_the_last_word_may_say_the_true_number_of_values(
 
 def test_wrong_but_positive_partial_counts_are_read(make_page: Callable, rows: Callable) -> None:
     page = GOOD.spoiled(2, index((0, 9), (2, 9), (2, 0))).page(make_page)
-    for found in page.ways([0, 2]):
-        assert rows(found) == [stored([1, 2, 3]), stored([4, None])]
+    for way in page.ways([0, 2]):
+        assert rows(way) == [stored([1, 2, 3]), stored([4, None])]
 
 
 def dictionary_page(indices: bytes, levels: bytes, num_items: int = 2) -> Content:
@@ -364,8 +366,8 @@ def test_indices_that_are_no_words_are_refused(make_page: Callable) -> None:
 
 def test_the_index_of_a_null_may_be_anything(make_page: Callable, rows: Callable) -> None:
     page = dictionary_page(b"\0\x01\xff\0", b"\0\0\0\0\x01\0\0\0").page(make_page)
-    for found in page.ways([0, 1, 2, 3]):
-        assert rows(found) == [b"aa", b"bb", None, b"aa"]
+    for way in page.ways([0, 1, 2, 3]):
+        assert rows(way) == [b"aa", b"bb", None, b"aa"]
 
 
 def test_a_dictionary_of_another_size_is_refused(make_page: Callable) -> None:
@@ -378,9 +380,9 @@ def test_the_state_keeps_no_buffer_that_was_read(make_page: Callable) -> None:
     page = dictionary_page(bytes(4), bytes(8)).page(make_page)
     buffer = bytearray(page.content)
     plan = page.layout.load()
-    wanted = next(plan)
+    expected = next(plan)
     with pytest.raises(StopIteration) as done:
-        plan.send([memoryview(buffer)[one.start : one.stop] for one in wanted])
+        plan.send([memoryview(buffer)[item.start : item.stop] for item in expected])
     buffer += b"."  # impossible while a view of it is alive
     assert done.value.value.num_bytes < 1000
 

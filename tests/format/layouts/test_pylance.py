@@ -140,7 +140,7 @@ def stored(value: Any, kind: pa.DataType) -> Any:
     if pa.types.is_struct(kind):
         return (stored(value["x"], kind.field(0).type),)
     if pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind):
-        return [stored(one, kind.value_type) for one in value]
+        return [stored(item, kind.value_type) for item in value]
     if pa.types.is_boolean(kind):
         return bytes([value])
     if isinstance(value, str):
@@ -196,15 +196,15 @@ def test_rows_of_a_page_are_those_written(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("LANCE_MINIBLOCK_MAX_VALUES", chunk_values)
-    table, wanted = table_of(name)
+    table, expected = table_of(name)
     ((page,),) = write_pages(table, version)
     assert isinstance(page.layout, CASES[name][2])
-    assert rows(page.read_page()) == wanted
+    assert rows(page.read_page()) == expected
     assert page.rounds <= 1
     for numbers in choices(NUM_ROWS):
-        for found in page.ways(numbers):
+        for way in page.ways(numbers):
             assert page.rounds <= 1
-            assert rows(found) == [wanted[number] for number in numbers]
+            assert rows(way) == [expected[number] for number in numbers]
 
 
 @pytest.mark.parametrize("name", ["list", "list of utf8", "zipped list of list"])
@@ -212,14 +212,14 @@ def test_every_range_of_rows_can_be_read(
     name: str, write_pages: Callable, rows: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LANCE_MINIBLOCK_MAX_VALUES", "2")
-    table, wanted = table_of(name, 40)
+    table, expected = table_of(name, 40)
     ((page,),) = write_pages(table, "2.1")
     state = page.run(page.layout.load())
     for start in range(40):
         for stop in range(start, 41):
-            found = page.run(page.layout.read(state, start, stop)).decode()
+            decoded = page.run(page.layout.read(state, start, stop)).decode()
             assert len(page.ranges) == (start < stop)
-            assert rows(found) == wanted[start:stop]
+            assert rows(decoded) == expected[start:stop]
 
 
 @pytest.mark.parametrize("value", [7, "text", b"x" * 40, True, 2.5])
@@ -231,11 +231,11 @@ def test_constant_pages_are_read_in_every_way(
     values = [value, None if nulls else value, value] * 50
     ((page,),) = write_pages(pa.table({"c": pa.array(values, kind)}), "2.2")
     assert isinstance(page.layout, ConstantPage)
-    wanted = [stored(one, kind) for one in values]
-    assert rows(page.read_page()) == wanted
+    items = [stored(item, kind) for item in values]
+    assert rows(page.read_page()) == items
     for numbers in choices(150):
-        for found in page.ways(numbers):
-            assert rows(found) == [wanted[number] for number in numbers]
+        for way in page.ways(numbers):
+            assert rows(way) == [items[number] for number in numbers]
 
 
 @pytest.mark.parametrize("version", ["2.1", "2.2"])
@@ -247,14 +247,14 @@ def test_blob_pages_are_read_in_every_way(
     ((page,),) = write_pages(pa.table([values], schema=pa.schema([field])), version)
     assert isinstance(page.layout, BlobPage)
     for numbers in choices(120):
-        for found in page.ways(numbers):
+        for way in page.ways(numbers):
             payloads = [
                 None
-                if one is None
-                else page.content[int.from_bytes(one[0], "little") :][
-                    : int.from_bytes(one[1], "little")
+                if row is None
+                else page.content[int.from_bytes(row[0], "little") :][
+                    : int.from_bytes(row[1], "little")
                 ]
-                for one in rows(found)
+                for row in rows(way)
             ]
             assert payloads == [values[number] for number in numbers]
 
@@ -265,20 +265,20 @@ def test_variable_packed_structs_with_nulls(write_pages: Callable, rows: Callabl
     values = [None if i % 7 == 3 else {"a": i, "b": "x" * (i % 5)} for i in range(200)]
     ((page,),) = write_pages(pa.table([pa.array(values, kind)], schema=pa.schema([field])), "2.2")
     assert isinstance(page.layout, FullZipPage)
-    wanted = [
-        None if one is None else (one["a"].to_bytes(4, "little"), one["b"].encode())
-        for one in values
+    items = [
+        None if value is None else (value["a"].to_bytes(4, "little"), value["b"].encode())
+        for value in values
     ]
-    assert rows(page.read_page()) == wanted
+    assert rows(page.read_page()) == items
     for numbers in choices(200):
-        for found in page.ways(numbers):
-            assert rows(found) == [wanted[number] for number in numbers]
+        for way in page.ways(numbers):
+            assert rows(way) == [items[number] for number in numbers]
 
 
 def test_a_column_of_many_pages(write_pages: Callable, rows: Callable) -> None:
     values = [list(range(i % 4)) for i in range(30_000)]
     table = pa.table({"c": pa.array(values, pa.list_(pa.int64()))})
     ((*pages,),) = write_pages(table, "2.1", data_cache_bytes=20_000)
-    found = [row for page in pages for row in rows(page.read_page())]
-    assert found == [stored(one, pa.list_(pa.int64())) for one in values]
+    result = [row for page in pages for row in rows(page.read_page())]
+    assert result == [stored(value, pa.list_(pa.int64())) for value in values]
     assert all(max_repetition(page.read_page().layers) == 1 for page in pages)

@@ -58,7 +58,7 @@ def values_of(block: Block) -> list[Any]:
         case FixedWidth(bits_per_value=bits, data=data):
             assert len(data) == (count * bits + 7) // 8
             flags = np.unpackbits(data, bitorder="little")[: count * bits]
-            return [one.tobytes() for one in flags.reshape(count, bits)]
+            return [item.tobytes() for item in flags.reshape(count, bits)]
         case VariableWidth(offsets=offsets, data=data):
             assert offsets[0] == 0
             return [data[offsets[i] : offsets[i + 1]].tobytes() for i in range(count)]
@@ -73,8 +73,8 @@ def values_of(block: Block) -> list[Any]:
         case StructBlock(children=children):
             return list(zip(*map(values_of, children), strict=True))
         case DictionaryBlock(indices=indices, items=items):
-            known = values_of(items)
-            return [known[index] for index in indices.data.tolist()]
+            recognized = values_of(items)
+            return [recognized[index] for index in indices.data.tolist()]
         case ConstantBlock():
             return [None] * count
 
@@ -107,11 +107,11 @@ def test_spread_values_stand_where_something_is_present(name: str) -> None:
     values = iter(values_of(block))
     present = np.zeros(2 * COUNT, np.bool_)
     present[np.random.default_rng(0).permutation(2 * COUNT)[:COUNT]] = True
-    found = values_of(spread(block, present))
-    assert len(found) == 2 * COUNT
-    for one, is_present in zip(found, present, strict=True):
+    result = values_of(spread(block, present))
+    assert len(result) == 2 * COUNT
+    for item, is_present in zip(result, present, strict=True):
         if is_present:
-            assert one == next(values)
+            assert item == next(values)
 
 
 @pytest.mark.parametrize("name", sorted(BLOCKS.keys() - {"dictionary"}))
@@ -134,11 +134,11 @@ def test_spans_become_their_positions(lengths: list[tuple[int, int]]) -> None:
         spans.append((at + gap, at + gap + length))
         at += gap + length
     starts, stops = (
-        (np.array(one, np.int64) for one in zip(*spans, strict=True))
+        (np.array(span, np.int64) for span in zip(*spans, strict=True))
         if spans
         else (np.empty((2, 0), np.int64))
     )
-    found = selection_of_spans(starts, stops)
-    wanted = [position for start, stop in spans for position in range(start, stop)]
-    places = range(found.start, found.stop) if isinstance(found, slice) else found.tolist()
-    assert list(places) == wanted
+    result = selection_of_spans(starts, stops)
+    positions = [position for start, stop in spans for position in range(start, stop)]
+    places = range(result.start, result.stop) if isinstance(result, slice) else result.tolist()
+    assert list(places) == positions

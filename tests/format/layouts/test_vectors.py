@@ -136,35 +136,35 @@ def encoded(value: Any) -> Any:
         case int():
             return value.to_bytes(4, "little")
         case list():
-            return [encoded(one) for one in value]
+            return [encoded(item) for item in value]
         case tuple():
-            return tuple(encoded(one) for one in value)
+            return tuple(encoded(item) for item in value)
         case _:
             return value
 
 
 @pytest.mark.parametrize("name", VECTORS)
 def test_a_page_gives_its_rows(name: str, make_page: Callable, rows: Callable) -> None:
-    layout, buffers, wanted = VECTORS[name]
-    page = make_page(layout, buffers, len(wanted))
-    assert rows(page.read_page()) == encoded(wanted)
+    layout, buffers, expected = VECTORS[name]
+    page = make_page(layout, buffers, len(expected))
+    assert rows(page.read_page()) == encoded(expected)
     assert page.rounds == min(1, len(buffers))
 
 
 @pytest.mark.parametrize("name", VECTORS)
 def test_any_rows_of_a_page_can_be_taken(name: str, make_page: Callable, rows: Callable) -> None:
-    layout, buffers, wanted = VECTORS[name]
-    page = make_page(layout, buffers, len(wanted))
-    for count in range(1, len(wanted) + 1):
-        for numbers in combinations(range(len(wanted)), count):
-            for found in page.ways(list(numbers)):
-                assert rows(found) == [encoded(wanted[number]) for number in numbers]
+    layout, buffers, expected = VECTORS[name]
+    page = make_page(layout, buffers, len(expected))
+    for count in range(1, len(expected) + 1):
+        for numbers in combinations(range(len(expected)), count):
+            for way in page.ways(list(numbers)):
+                assert rows(way) == [encoded(expected[number]) for number in numbers]
 
 
 @pytest.mark.parametrize("name", VECTORS)
 def test_a_take_costs_one_round(name: str, make_page: Callable) -> None:
-    layout, buffers, wanted = VECTORS[name]
-    page = make_page(layout, buffers, len(wanted))
+    layout, buffers, expected = VECTORS[name]
+    page = make_page(layout, buffers, len(expected))
     for _ in page.ways([0]):
         assert page.rounds <= 1
 
@@ -175,7 +175,7 @@ def test_primitive_fixed_size_lists_keep_the_nulls_of_their_items(
     def item(number: int) -> bytes:
         return number.to_bytes(2, "little")
 
-    wanted = [[item(1), item(2), item(3)], [item(4), None, item(6)], None]
+    expected = [[item(1), item(2), item(3)], [item(4), None, item(6)], None]
     chunk = (
         "0300060002001200000000000100fefe2f00fefefefefefe"
         "010002000300040000000600000000000000fefefefefefe"
@@ -189,10 +189,10 @@ def test_primitive_fixed_size_lists_keep_the_nulls_of_their_items(
         3,
     )  # fmt: skip
     for page in (mini_block, full_zip):
-        assert rows(page.read_page()) == wanted
+        assert rows(page.read_page()) == expected
         for numbers in ([0], [1], [2], [0, 2], [1, 2]):
-            for found in page.ways(numbers):
-                assert rows(found) == [wanted[number] for number in numbers]
+            for way in page.ways(numbers):
+                assert rows(way) == [expected[number] for number in numbers]
 
 
 def test_large_strings_in_full_zip(make_page: Callable, rows: Callable) -> None:
@@ -238,8 +238,8 @@ def test_blob_descriptions_are_read_in_every_way(make_page: Callable, rows: Call
     def pair(position: int, size: int) -> tuple[bytes, bytes]:
         return position.to_bytes(8, "little"), size.to_bytes(8, "little")
 
-    wanted = [pair(0, 5), None, pair(0, 0), pair(64, 100)]
-    assert rows(page.read_page()) == wanted
+    expected = [pair(0, 5), None, pair(0, 0), pair(64, 100)]
+    assert rows(page.read_page()) == expected
     for numbers in ([1], [0, 3], [0, 1, 2, 3]):
-        for found in page.ways(numbers):
-            assert rows(found) == [wanted[number] for number in numbers]
+        for way in page.ways(numbers):
+            assert rows(way) == [expected[number] for number in numbers]

@@ -24,13 +24,13 @@ def rich_manifest(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     struct = pa.array([{"x": n, "y": [str(n)]} for n in range(20)])
     vector = pa.array([[float(n)] * 4 for n in range(20)], pa.list_(pa.float32(), 4))
     table = pa.table({"a": range(20), "s": struct, "v": vector}).replace_schema_metadata({"k": "v"})
-    made = lance.write_dataset(
+    dataset = lance.write_dataset(
         table, folder, enable_stable_row_ids=True, max_rows_per_file=10, commit_message="made"
     )
-    made.delete("a in (3, 15)")
-    made = lance.dataset(folder)
-    made.update_config({"key": "value"})
-    made.update_metadata({"owner": "me"})
-    made.update({"a": "100"}, where="a = 7")
-    made.create_scalar_index("a", "BTREE")
+    dataset.delete("a in (3, 15)")
+    dataset = lance.dataset(folder)
+    dataset.update_config({"key": "value"})
+    dataset.update_metadata({"owner": "me"})
+    dataset.update({"a": "100"}, where="a = 7")
+    dataset.create_scalar_index("a", "BTREE")
     return newest(folder)

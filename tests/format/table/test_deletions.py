@@ -42,8 +42,8 @@ def arrow_file(
 
 @given(ROWS, st.sampled_from([None, "zstd", "lz4"]))
 def test_the_arrow_form_has_all_deleted_rows(rows: list[int], compression: str | None) -> None:
-    found = parse_arrow(arrow_file(rows, compression=compression), 300_001)
-    assert found.rows.tolist() == sorted(set(rows))
+    result = parse_arrow(arrow_file(rows, compression=compression), 300_001)
+    assert result.rows.tolist() == sorted(set(rows))
 
 
 @given(ROWS, st.lists(st.tuples(st.integers(0, 200_000), st.integers(1, 80_000)), max_size=3))
@@ -56,8 +56,8 @@ def test_the_bitmap_form_has_all_deleted_rows(
     for optimized in (False, True):
         if optimized:
             bitmap.run_optimize()
-        found = parse_bitmap(memoryview(bitmap.serialize()), 300_001)
-        assert found.rows.tolist() == list(bitmap)
+        result = parse_bitmap(memoryview(bitmap.serialize()), 300_001)
+        assert result.rows.tolist() == list(bitmap)
 
 
 def test_bitmaps_of_the_specification_are_parsed() -> None:
@@ -221,5 +221,5 @@ def test_a_batch_with_spoiled_sizes_is_refused_or_read(
     place = data.draw(st.integers(8, len(content) - 9))
     content[place : place + 8] = data.draw(st.binary(min_size=8, max_size=8))
     with contextlib.suppress(CorruptFileError):
-        found = parse_arrow(memoryview(content), 300_001)
-        assert len(found.rows) <= 300_001
+        result = parse_arrow(memoryview(content), 300_001)
+        assert len(result.rows) <= 300_001

@@ -49,13 +49,13 @@ def test_a_draft_is_as_a_list_of_messages(ids: list[int], data: st.DataObject) -
     draft = DraftedFragments(Fragments(Records.of(model.values())))
     for _ in range(data.draw(st.integers(0, 8))):
         what = data.draw(st.sampled_from(["remove", "replace", "change", "add", "files"]))
-        some = sorted(data.draw(st.sets(st.sampled_from(sorted(model))))) if model else []
+        sample = sorted(data.draw(st.sets(st.sampled_from(sorted(model))))) if model else []
         if what == "remove":
-            draft.remove(some)
-            for number in some:
+            draft.remove(sample)
+            for number in sample:
                 del model[number]
         elif what == "add":
-            number = data.draw(st.integers(41, 60).filter(lambda one: one not in model))
+            number = data.draw(st.integers(41, 60).filter(lambda entry: entry not in model))
             model[number] = record(number, number % 6)
             assert draft.add(model[number]) is not model[number]
         elif what == "files":
@@ -63,7 +63,7 @@ def test_a_draft_is_as_a_list_of_messages(ids: list[int], data: st.DataObject) -
                 del fragment.files[1]
             for fragment in model.values():
                 del fragment.files[1:]
-        for number in some:
+        for number in sample:
             if what == "replace":
                 model[number] = record(number, (number + 1) % 6)
                 draft.replace(model[number])
@@ -74,7 +74,7 @@ def test_a_draft_is_as_a_list_of_messages(ids: list[int], data: st.DataObject) -
     assert sorted(draft.ids.tolist()) == sorted(model)
     assert draft.missing([*model, 99, 77]) == [77, 99]
     assert parsed(draft.content()) == expected
-    assert {form_bytes(form) for form in draft.forms} == {form_bytes(one) for one in expected}
+    assert {form_bytes(form) for form in draft.forms} == {form_bytes(item) for item in expected}
 
 
 def test_the_kernel_finds_the_forms_that_the_messages_have() -> None:

@@ -15,12 +15,12 @@ from alance.format.proto import table_pb2
 from alance.format.table.fragment import Fragment, inside
 from alance.format.table.indices import Index
 from alance.format.table.manifest import (
-    FOOTER,
     LARGE,
-    LENGTH,
-    MAGIC,
+    MANIFEST_FOOTER,
+    MANIFEST_MAGIC,
     MET_BYTES,
     PARTS_BYTES,
+    SECTION_LENGTH,
     Manifest,
     met_manifest,
     parse_manifest,
@@ -44,7 +44,9 @@ def parse(content: bytes) -> Manifest:
 def built(message: table_pb2.Manifest) -> bytes:
     """The file of a manifest without other sections."""
     content = message.SerializeToString()
-    return LENGTH.pack(len(content)) + content + FOOTER.pack(0, 0, 2, MAGIC)
+    return (
+        SECTION_LENGTH.pack(len(content)) + content + MANIFEST_FOOTER.pack(0, 0, 2, MANIFEST_MAGIC)
+    )
 
 
 def test_the_manifest_of_an_empty_table_is_parsed() -> None:
@@ -54,9 +56,9 @@ def test_the_manifest_of_an_empty_table_is_parsed() -> None:
     assert manifest.timestamp == datetime.fromtimestamp(1795208463, UTC).replace(microsecond=864590)
     assert manifest.data_storage_version is FileVersion.V2_2
     assert manifest.transaction is not None
-    made = Transaction.from_protobuf(manifest.transaction)
-    assert (made.operation, made.read_version, made.commit_message) == ("Overwrite", 0, None)
-    assert made.uuid == "531f56fc-a9c4-42f0-90d4-bca51e446a2f"
+    result = Transaction.from_protobuf(manifest.transaction)
+    assert (result.operation, result.read_version, result.commit_message) == ("Overwrite", 0, None)
+    assert result.uuid == "531f56fc-a9c4-42f0-90d4-bca51e446a2f"
 
 
 def test_the_manifest_of_a_rich_table_is_parsed(rich_manifest: bytes) -> None:
@@ -68,7 +70,7 @@ def test_the_manifest_of_a_rich_table_is_parsed(rich_manifest: bytes) -> None:
     assert manifest.table_metadata == {"owner": "me"}
     assert manifest.schema.metadata == {"k": "v"}
     assert manifest.branch is None
-    (index,) = [Index.from_protobuf(one) for one in manifest.indices]
+    (index,) = [Index.from_protobuf(item) for item in manifest.indices]
     assert (index.name, index.fields, index.kind) == ("a_idx", (0,), "BTree")
     assert index.fragment_ids == frozenset({0, 1, 2})
     assert manifest.num_bytes > len(rich_manifest)
@@ -102,9 +104,9 @@ def test_few_of_the_manifests_that_were_met_are_kept() -> None:
         message.writer_version.library = "x"
         contents.append(memoryview(built(message)))
         parse_manifest(contents[-1], "x")
-    kept = [met_manifest(content) is not None for content in contents]
-    assert 0 < sum(kept) <= MET_BYTES // PARTS_BYTES
-    assert kept == sorted(kept)  # the last ones
+    values = [met_manifest(content) is not None for content in contents]
+    assert 0 < sum(values) <= MET_BYTES // PARTS_BYTES
+    assert values == sorted(values)  # the last ones
     large = memoryview(built(table_pb2.Manifest(version=1, tag="x" * LARGE)))
     parse_manifest(large, "x")
     assert met_manifest(large) is None
@@ -157,7 +159,7 @@ def use_all(manifest: Manifest) -> None:
 @pytest.mark.parametrize("position", [-1, 1 << 40, 73, -(1 << 63)])
 def test_footer_points_elsewhere(position: int) -> None:
     with pytest.raises(CorruptFileError):
-        parse(EMPTY[: -FOOTER.size] + FOOTER.pack(position, 0, 2, MAGIC))
+        parse(EMPTY[: -MANIFEST_FOOTER.size] + MANIFEST_FOOTER.pack(position, 0, 2, MANIFEST_MAGIC))
 
 
 def test_section_beyond_the_end() -> None:
@@ -191,7 +193,9 @@ def test_contents_that_contradict_the_format_are_refused() -> None:
 def test_unknown_fields_are_kept() -> None:
     unknown = bytes.fromhex("a2060178")  # field 100, one byte of text
     content = table_pb2.Manifest(version=5).SerializeToString() + unknown
-    manifest = parse(LENGTH.pack(len(content)) + content + FOOTER.pack(0, 0, 2, MAGIC))
+    manifest = parse(
+        SECTION_LENGTH.pack(len(content)) + content + MANIFEST_FOOTER.pack(0, 0, 2, MANIFEST_MAGIC)
+    )
     assert manifest.version == 5
     assert unknown in manifest.message.SerializeToString()
 
@@ -230,9 +234,9 @@ def test_a_transaction_of_pylance_is_parsed() -> None:
         "393433323064666266642e6c616e63651201001a01002002280230d6021a0e100218e2e78d85b5dafd88492001"
         "20031a03613d31"
     )
-    found = parse_transaction(content, "t")
-    assert (found.read_version, found.operation) == (2, "Delete")
-    assert found.message.delete.predicate == "a=1"
+    result = parse_transaction(content, "t")
+    assert (result.read_version, result.operation) == (2, "Delete")
+    assert result.message.delete.predicate == "a=1"
     assert parse_transaction(bytes.fromhex("0804a2070208 01"), "t").operation == "Unknown"
     for end in range(len(content)):
         with contextlib.suppress(CorruptFileError):

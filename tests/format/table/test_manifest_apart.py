@@ -35,7 +35,7 @@ def grown(path: Path, **options: Any) -> list[bytes]:
     dataset.update_config({"key": "välue"})
     dataset.create_scalar_index("id", "BTREE")
     dataset.drop_columns(["text"])
-    return [one.read_bytes() for one in sorted(Path(path, "_versions").glob("*.manifest"))]
+    return [file.read_bytes() for file in sorted(Path(path, "_versions").glob("*.manifest"))]
 
 
 @pytest.fixture(scope="module", params=["plain", "stable row ids", "2.0"])
@@ -59,32 +59,34 @@ def whole(content: bytes) -> Manifest:
 
 def test_the_same_fragments(manifests: list[bytes]) -> None:
     for content in manifests:
-        found, expected = parse_manifest(memoryview(content), "here"), whole(content)
-        assert not found.head.fragments
-        assert found.message == expected.message
-        assert found.message is found.message
-        assert found.fragments.ids.tolist() == expected.fragments.ids.tolist()
-        assert found.fragments.num_rows.tolist() == expected.fragments.num_rows.tolist()
-        assert found.fragments == expected.fragments
-        assert found.fragments[1:3] == expected.fragments[1:3]
-        assert found.config == expected.config
-        assert found.timestamp == expected.timestamp
-        assert found.indices == expected.indices
-        assert found.schema == expected.schema
-        assert abs(found.num_bytes - expected.num_bytes) <= 2 * len(content)
+        result, expected = parse_manifest(memoryview(content), "here"), whole(content)
+        assert not result.head.fragments
+        assert result.message == expected.message
+        assert result.message is result.message
+        assert result.fragments.ids.tolist() == expected.fragments.ids.tolist()
+        assert result.fragments.num_rows.tolist() == expected.fragments.num_rows.tolist()
+        assert result.fragments == expected.fragments
+        assert result.fragments[1:3] == expected.fragments[1:3]
+        assert result.config == expected.config
+        assert result.timestamp == expected.timestamp
+        assert result.indices == expected.indices
+        assert result.schema == expected.schema
+        assert abs(result.num_bytes - expected.num_bytes) <= 2 * len(content)
         slim = table_pb2.Manifest()
         slim.CopyFrom(expected.message)
         slim.ClearField("fragments")
-        assert found.head == expected.head == slim
-        assert found.fragments.records.content == expected.fragments.records.content
+        assert result.head == expected.head == slim
+        assert result.fragments.records.content == expected.fragments.records.content
         forms = [
             [fragments.forms[number] for number in fragments.records.form_of.tolist()]
-            for fragments in (found.fragments, expected.fragments)
+            for fragments in (result.fragments, expected.fragments)
         ]
         assert forms[0] == forms[1]
-        assert found.same_as(parse_manifest(memoryview(content), "there"))
-        assert found.same_as(expected)
-    first, last = (parse_manifest(memoryview(one), "here") for one in (manifests[0], manifests[-1]))
+        assert result.same_as(parse_manifest(memoryview(content), "there"))
+        assert result.same_as(expected)
+    first, last = (
+        parse_manifest(memoryview(candidate), "here") for candidate in (manifests[0], manifests[-1])
+    )
     assert not first.same_as(last)
 
 
@@ -92,21 +94,21 @@ def test_numbers_of_rows() -> None:
     cases = [(5, None), (5, 2), (5, 0), (0, None), (0, 2), (5, 5), (5, 7), (1 << 32, None)]
     message = table_pb2.Manifest(version=1)
     for number, (rows, deleted) in enumerate(cases):
-        one = message.fragments.add(id=number * 3, physical_rows=rows)
+        item = message.fragments.add(id=number * 3, physical_rows=rows)
         if deleted is not None:
-            one.deletion_file.num_deleted_rows = deleted
-            one.deletion_file.id = 1
-    found = _kernels.manifest_fragments(message.SerializeToString())
-    assert found is not None
-    rest, *columns = found
+            item.deletion_file.num_deleted_rows = deleted
+            item.deletion_file.id = 1
+    result = _kernels.manifest_fragments(message.SerializeToString())
+    assert result is not None
+    rest, *columns = result
     assert table_pb2.Manifest.FromString(rest) == table_pb2.Manifest(version=1)
     records, parsed = Records(*columns), Records.of(message.fragments)
     assert list(records) == records[:] == list(message.fragments) == list(parsed)
     assert records.content == parsed.content
-    made = Fragments(records)
-    assert made.num_rows.tolist() == Fragments(parsed).num_rows.tolist()
-    assert made.ids.tolist() == [one.id for one in message.fragments]
-    assert [made.position_of(3), made.position_of(4)] == [1, None]
+    built = Fragments(records)
+    assert built.num_rows.tolist() == Fragments(parsed).num_rows.tolist()
+    assert built.ids.tolist() == [fragment.id for fragment in message.fragments]
+    assert [built.position_of(3), built.position_of(4)] == [1, None]
 
 
 def test_rows_that_no_address_can_number_are_refused() -> None:
@@ -132,8 +134,8 @@ def test_what_is_unusual_is_parsed_as_a_whole(fragment: table_pb2.DataFragment) 
 def outcome(content: bytes, parse: Any) -> Any:
     """What a manifest says, or the error."""
     try:
-        found: Manifest = parse(content)
-        return found.message, tuple(found.fragments), found.fragments.num_rows.tolist()
+        result: Manifest = parse(content)
+        return result.message, tuple(result.fragments), result.fragments.num_rows.tolist()
     except AlanceError as error:
         return type(error), str(error)
 
@@ -146,9 +148,9 @@ def test_wrong_bytes_have_the_same_outcome_as_parsed_whole(
     content = bytearray(data.draw(st.sampled_from(manifests[-3:])))
     for _ in range(data.draw(st.integers(1, 2))):
         content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
-    found = outcome(bytes(content), lambda one: parse_manifest(memoryview(one), "here"))
+    result = outcome(bytes(content), lambda item: parse_manifest(memoryview(item), "here"))
     expected = outcome(bytes(content), whole)
-    assert found == expected
+    assert result == expected
 
 
 def test_row_ids_of_many_fragments_are_those_of_each(manifests: list[bytes]) -> None:

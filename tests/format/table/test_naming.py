@@ -41,8 +41,8 @@ def test_names_come_back(version: int, scheme: NamingScheme) -> None:
 
 @given(st.integers(1 << 63, (1 << 64) - 1))
 def test_detached_names_come_back(version: int) -> None:
-    found = parse_manifest_name(manifest_name(version, NamingScheme.V2))
-    assert found == ManifestName(version, NamingScheme.V2, is_detached=True)
+    result = parse_manifest_name(manifest_name(version, NamingScheme.V2))
+    assert result == ManifestName(version, NamingScheme.V2, is_detached=True)
 
 
 @given(st.lists(st.integers(1, (1 << 63) - 1), min_size=2, unique=True))

@@ -43,9 +43,9 @@ def dumped(value: object) -> bytes:
 
 def test_a_tag_is_parsed_with_its_times() -> None:
     tag = parse_tag(dumped(TAG), "t")
-    made = datetime(2026, 11, 20, 20, 52, 19, 612004, UTC)
+    result = datetime(2026, 11, 20, 20, 52, 19, 612004, UTC)
     assert (tag.version, tag.branch, tag.manifest_bytes) == (3, "br1", 544)
-    assert (tag.created_at, tag.updated_at, tag.metadata) == (made, made, {})
+    assert (tag.created_at, tag.updated_at, tag.metadata) == (result, result, {})
 
 
 def test_tag_with_the_least() -> None:

@@ -37,9 +37,9 @@ VERSIONS = [
 
 @pytest.mark.parametrize(("content", "expected"), SEQUENCES)
 def test_every_form_of_segment_gives_its_row_ids(content: str, expected: list[int]) -> None:
-    found = parse_row_ids(bytes.fromhex(content), len(expected))
-    assert found.dtype == np.uint64
-    assert found.tolist() == expected
+    result = parse_row_ids(bytes.fromhex(content), len(expected))
+    assert result.dtype == np.uint64
+    assert result.tolist() == expected
 
 
 @pytest.mark.parametrize(("content", "expected"), VERSIONS)
@@ -65,9 +65,9 @@ def test_spoiled_sequences_are_parsed_or_refused(content: str, expected: list[in
             flipped[position] ^= 1 << bit
             spoiled.append(bytes(flipped))
     for parse in (parse_row_ids, parse_versions):
-        for one in spoiled:
+        for item in spoiled:
             with contextlib.suppress(CorruptFileError):
-                assert len(parse(one, len(expected))) == len(expected)
+                assert len(parse(item, len(expected))) == len(expected)
 
 
 @given(st.binary(max_size=60))
@@ -96,8 +96,8 @@ def test_huge_claims_allocate_nothing() -> None:
 def test_values_of_rows_are_looked_up_by_position(values: list[int], data: st.DataObject) -> None:
     rows = data.draw(st.lists(st.integers(0, len(values) - 1), max_size=10))
     for step in (0, 1):
-        found = RowValues.of(np.array(values, np.uint64), step).at(np.array(rows, np.int64))
-        assert found.tolist() == [values[row] for row in rows]
+        result = RowValues.of(np.array(values, np.uint64), step).at(np.array(rows, np.int64))
+        assert result.tolist() == [values[row] for row in rows]
 
 
 @given(st.permutations(range(40)), st.sets(st.integers(0, 39)), st.data())
@@ -107,14 +107,14 @@ def test_the_index_finds_the_live_rows_alone(
     cut = data.draw(st.integers(0, 40))
     parts = []
     expected: dict[int, int] = {}
-    for fragment, mine in ((3, ids[:cut]), (7, ids[cut:])):
-        live = [row for row, one in enumerate(mine) if one not in dead]
-        parts.append(runs_of(fragment, np.array(mine, np.uint64), np.array(live, np.int64)))
-        expected |= {mine[row]: fragment << 32 | row for row in live}
+    for fragment, ours in ((3, ids[:cut]), (7, ids[cut:])):
+        live = [row for row, item in enumerate(ours) if item not in dead]
+        parts.append(runs_of(fragment, np.array(ours, np.uint64), np.array(live, np.int64)))
+        expected |= {ours[row]: fragment << 32 | row for row in live}
     index = RowIdIndex.of(parts)
-    wanted = data.draw(st.lists(st.sampled_from(sorted(expected)), max_size=9)) if expected else []
-    found = index.addresses_of(np.array(wanted, np.int64))
-    assert found.tolist() == [expected[one] for one in wanted]
+    target = data.draw(st.lists(st.sampled_from(sorted(expected)), max_size=9)) if expected else []
+    result = index.addresses_of(np.array(target, np.int64))
+    assert result.tolist() == [expected[item] for item in target]
     for missing in [*dead, 40, 1 << 62]:
         with pytest.raises(NotFoundError, match=str(missing)):
             index.addresses_of(np.array([missing]))

@@ -11,7 +11,7 @@ import pytest
 import alance
 from alance import _kernels
 from alance.errors import AlanceError, UnsupportedError
-from alance.format.table.manifest import FOOTER, parse_manifest
+from alance.format.table.manifest import MANIFEST_FOOTER, parse_manifest
 from alance.format.table.totals import VersionTotals, parse_totals
 
 if TYPE_CHECKING:
@@ -78,10 +78,12 @@ async def test_bytes_that_contradict_the_format_are_refused(tmp_path: Path) -> N
 async def test_features_that_are_not_known_are_refused(tmp_path: Path) -> None:
     await alance.write_dataset(pa.table({"i": [1]}), tmp_path / "t")
     (content,) = manifests(tmp_path / "t")
-    position = FOOTER.unpack(content[-FOOTER.size :])[0]
-    message = content[position + 4 : -FOOTER.size] + b"\x48\x80\x80\x80\x01"  # reader flags
+    position = MANIFEST_FOOTER.unpack(content[-MANIFEST_FOOTER.size :])[0]
+    message = (
+        content[position + 4 : -MANIFEST_FOOTER.size] + b"\x48\x80\x80\x80\x01"
+    )  # reader flags
     size = len(message).to_bytes(4, "little")
-    changed = content[:position] + size + message + content[-FOOTER.size :]
+    changed = content[:position] + size + message + content[-MANIFEST_FOOTER.size :]
     with pytest.raises(UnsupportedError, match="features that this alance does not know"):
         totals_of([content, changed])
 

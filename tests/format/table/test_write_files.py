@@ -43,17 +43,17 @@ def test_bitmaps_have_32_bits() -> None:
 
 def test_few_deleted_rows_are_an_arrow_file() -> None:
     rows = np.array([1, 5, 9])
-    made = new_deletion_file(3, rows, 7, file_id=11)
-    assert made.name == "3-7-11.arrow"
-    assert (made.record.file_type, made.record.num_deleted_rows, made.record.id) == (0, 3, 11)
-    assert parse_arrow(memoryview(made.content), 10).rows.tolist() == [1, 5, 9]
+    result = new_deletion_file(3, rows, 7, file_id=11)
+    assert result.name == "3-7-11.arrow"
+    assert (result.record.file_type, result.record.num_deleted_rows, result.record.id) == (0, 3, 11)
+    assert parse_arrow(memoryview(result.content), 10).rows.tolist() == [1, 5, 9]
 
 
 def test_many_deleted_rows_are_a_bitmap() -> None:
     assert new_deletion_file(0, np.arange(5000), 1).name.endswith(".arrow")
-    made = new_deletion_file(0, np.arange(5001), 1, file_id=2)
-    assert (made.name, made.record.file_type) == ("0-1-2.bin", 1)
-    assert len(parse_bitmap(memoryview(made.content), 6000).rows) == 5001
+    result = new_deletion_file(0, np.arange(5001), 1, file_id=2)
+    assert (result.name, result.record.file_type) == ("0-1-2.bin", 1)
+    assert len(parse_bitmap(memoryview(result.content), 6000).rows) == 5001
     few = new_deletion_file(0, np.array([4]), 1, as_bitmap=True)
     assert parse_bitmap(memoryview(few.content), 5).rows.tolist() == [4]
 

@@ -25,42 +25,42 @@ IGNORED = ("writer_version", "transaction_section", "index_section", "timestamp"
 
 def manifests(folder: Path) -> dict[int, Manifest]:
     """The versions of a table, by number."""
-    names = attached(one.name for one in (folder / "_versions").iterdir())
+    names = attached(path.name for path in (folder / "_versions").iterdir())
     return {
-        found.version: parse_manifest(memoryview((folder / "_versions" / name).read_bytes()), name)
-        for name, found in sorted(names.items(), key=lambda one: one[1].version)
+        result.version: parse_manifest(memoryview((folder / "_versions" / name).read_bytes()), name)
+        for name, result in sorted(names.items(), key=lambda item: item[1].version)
     }
 
 
 def plain(message: table_pb2.Manifest) -> str:
     """A manifest without what two writers never agree on."""
-    made = table_pb2.Manifest()
-    made.CopyFrom(message)
+    result = table_pb2.Manifest()
+    result.CopyFrom(message)
     for name in IGNORED:
-        made.ClearField(name)
-    bases = sorted(made.base_paths, key=lambda one: one.id)
-    made.ClearField("base_paths")
-    made.base_paths.extend(bases)
-    return str(made)
+        result.ClearField(name)
+    bases = sorted(result.base_paths, key=lambda item: item.id)
+    result.ClearField("base_paths")
+    result.base_paths.extend(bases)
+    return str(result)
 
 
 def replay(folder: Path, *, source: Manifest | None = None) -> list[str]:
     """Make all versions of a table again and compare; gives the operations that made them."""
-    known = manifests(folder)
+    recognized = manifests(folder)
     operations = []
-    for version, manifest in known.items():
+    for version, manifest in recognized.items():
         assert manifest.transaction is not None
         transaction = Transaction.from_protobuf(manifest.transaction)
-        previous = known.get(version - 1)
+        previous = recognized.get(version - 1)
         operations.append(transaction.operation)
-        made = again(manifest, previous, transaction, known, source)
-        assert plain(made.message) == plain(manifest.message), (version, transaction.operation)
-        ours = sorted(str(one) for one in made.indices)
-        theirs = sorted(str(one) for one in manifest.indices)
+        result = again(manifest, previous, transaction, recognized, source)
+        assert plain(result.message) == plain(manifest.message), (version, transaction.operation)
+        ours = sorted(str(index) for index in result.indices)
+        theirs = sorted(str(index) for index in manifest.indices)
         assert ours == theirs, (version, transaction.operation)
-        back = parse_manifest(memoryview(manifest_bytes(made)), "ours")
-        assert plain(back.message) == plain(made.message)
-        assert list(back.indices) == list(made.indices)
+        back = parse_manifest(memoryview(manifest_bytes(result)), "ours")
+        assert plain(back.message) == plain(result.message)
+        assert list(back.indices) == list(result.indices)
         assert back.transaction == transaction.message
     return operations
 
@@ -69,12 +69,12 @@ def again(
     manifest: Manifest,
     previous: Manifest | None,
     transaction: Transaction,
-    known: dict[int, Manifest],
+    recognized: dict[int, Manifest],
     source: Manifest | None,
 ) -> Next:
     assert manifest.timestamp is not None
     if transaction.operation == "Restore":
-        source = known[transaction.message.restore.version]
+        source = recognized[transaction.message.restore.version]
     elif transaction.operation != "Clone":
         source = None
     settings = Settings()

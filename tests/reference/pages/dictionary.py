@@ -20,10 +20,10 @@ from alance import _kernels
 from alance.errors import UnsupportedError
 from alance.file_version import FileVersion
 from alance.format.blocks import FixedSizeListBlock, FixedWidth, VariableWidth
-from alance.format.codecs.general import compress
+from alance.format.codecs.general import SCHEMES, compress
 from alance.format.encode import encodings
 from alance.format.encode.fixed import FixedLists
-from alance.format.encode.options import SCHEMES, FieldOptions
+from alance.format.encode.options import FieldOptions
 from alance.format.encode.strings import SAMPLE_BYTES, has_codes
 from tests.reference.encodings import inline_bitpacking, rle
 from tests.reference.pages.integers import (

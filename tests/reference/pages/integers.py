@@ -86,8 +86,8 @@ def runs_of(values: Unsigned) -> tuple[Unsigned, Bytes]:
 def run_bytes(values: Unsigned) -> int:
     """Bytes of the runs of a page's values, which are cut where no chunk would have them whole."""
     lengths = np.diff(run_starts(values), append=len(values))
-    chunks, left = np.divmod(lengths, 4096)
-    parts = chunks * -(-4096 // MAX_RUN) + -(-left // MAX_RUN)
+    chunks, remaining = np.divmod(lengths, 4096)
+    parts = chunks * -(-4096 // MAX_RUN) + -(-remaining // MAX_RUN)
     return int(parts.sum()) * (values.itemsize + 1)
 
 

@@ -59,12 +59,12 @@ def _chunk_counts(offsets: Int32s | Int64s, chunk_bytes: int) -> Iterator[int]:
     """Strings of each chunk: a power of two that fits, at least two, or all that are left."""
     first, num_strings = 0, len(offsets) - 1
     while first < num_strings:
-        left = num_strings - first
+        remaining = num_strings - first
         powers = [1 << power for power in range(MAX_STRINGS.bit_length() - 1, 0, -1)]
-        counts = [count for count in (left, *powers) if count <= min(left, MAX_STRINGS)]
+        counts = [count for count in (remaining, *powers) if count <= min(remaining, MAX_STRINGS)]
         sizes = offsets[first + np.array(counts)].astype(np.int64) - int(offsets[first])
         fits = sizes + (np.array(counts) + 1) * offsets.itemsize <= chunk_bytes
-        count = counts[int(np.argmax(fits))] if fits.any() else min(2, left)
+        count = counts[int(np.argmax(fits))] if fits.any() else min(2, remaining)
         yield count
         first += count
 

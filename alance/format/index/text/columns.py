@@ -12,7 +12,7 @@ from alance import _kernels
 from alance.base import compute as pc
 from alance.errors import kernel_errors
 from alance.format.index.text import dictionary, postings
-from alance.format.index.text.metadata import DELETED, ELEMENTS, LENGTHS, ROW_IDS
+from alance.format.index.text.metadata import DELETED, DOCUMENT_ROW_IDS, ELEMENTS, LENGTHS
 from alance.format.numbers import as_numbers, contents_of, strings_array, text_array, to_arrow
 from alance.format.table.roaring import roaring_bytes
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from alance.format.index.text.params import TextParams
     from alance.format.index.text.postings import Postings
 
-FORMAT: Final = 2
+TEXT_FORMAT: Final = 2
 OF_ELEMENTS: Final = 3  # index version for documents that are list elements
 _BLOCK: Final = {"posting_block_size": "128"}
 _TAIL: Final = {"posting_tail_codec": "varint_delta_v1"}
@@ -36,7 +36,7 @@ _POSITIONS: Final = {
 }
 _BINARIES: Final = pa.list_(pa.field("item", pa.large_binary()))
 TOKEN_SET: Final = {"token_set_format": "fst"}  # pylance only merges segments with the same format
-TOKENS: Final = pa.schema(
+TOKENS_SCHEMA: Final = pa.schema(
     [
         pa.field(name, type_, nullable=False)
         for name, type_ in zip(
@@ -46,14 +46,14 @@ TOKENS: Final = pa.schema(
 )
 DOCUMENTS: Final = pa.schema(
     [
-        pa.field(ROW_IDS, pa.uint64(), nullable=False),
+        pa.field(DOCUMENT_ROW_IDS, pa.uint64(), nullable=False),
         pa.field(LENGTHS, pa.uint32(), nullable=False),
     ]
 )
 DOCUMENTS_OF_ELEMENTS: Final = DOCUMENTS.append(pa.field(ELEMENTS, pa.uint32(), nullable=False))
 
 
-def layout(*, with_positions: bool, version: int = FORMAT) -> dict[str, str]:
+def layout(*, with_positions: bool, version: int = TEXT_FORMAT) -> dict[str, str]:
     """Return the metadata entries for the layout of posting lists."""
     metadata = {"format_version": str(version), **_BLOCK, **_TAIL}
     return metadata | _POSITIONS if with_positions else metadata
@@ -92,7 +92,7 @@ def token_rows(words: Sequence[str]) -> pa.RecordBatch:
         to_arrow(np.array([len(words)], np.uint32)),
         to_arrow(np.array([len(data)], np.uint64)),
     ]
-    return pa.RecordBatch.from_arrays([transducer, *counts], schema=TOKENS)
+    return pa.RecordBatch.from_arrays([transducer, *counts], schema=TOKENS_SCHEMA)
 
 
 def document_rows(ids: UInt64s, lengths: UInt32s, elements: UInt32s | None) -> pa.RecordBatch:
@@ -116,7 +116,7 @@ def postings_schema(metadata: Mapping[str, str], *, with_positions: bool) -> pa.
     fields = [
         pa.field(postings.POSTING, _BINARIES, nullable=False),
         pa.field(postings.MAX_SCORE, pa.float32(), nullable=False),
-        pa.field(postings.LENGTH, pa.uint32(), nullable=False),
+        pa.field(postings.POSTING_LENGTH, pa.uint32(), nullable=False),
         pa.field(postings.IMPACTS, _BINARIES, nullable=False),
     ]
     if with_positions:

@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
     from alance.base.arrays import Int64s, UInt32s, UInt64s
 
-FILE: Final = "metadata.lance"
+TEXT_METADATA_FILE: Final = "metadata.lance"
 DELETED: Final = "deleted_fragments"
-ROW_IDS: Final = "_rowid"
+DOCUMENT_ROW_IDS: Final = "_rowid"
 LENGTHS: Final = "_num_tokens"
 ELEMENTS: Final = "_doc_index_0"
 INNER_ELEMENTS: Final = "_doc_index_1"  # position in the inner list, for lists of lists
 TOTAL: Final = "total_tokens"
-FORMATS: Final = (1, 2, 3)
+TEXT_FORMATS: Final = (1, 2, 3)
 # The index of a codec is its number in the kernels.
 TAILS: Final = ("fixed32_v1", "varint_delta_v1")
 MAX_PARTITIONS: Final = 1 << 16
@@ -82,7 +82,7 @@ class TextMetadata:
         layout = metadata.get("positions_layout", "shared_stream_v2")
         codec = metadata.get("positions_codec", "packed_delta_v1")
         if (
-            version not in map(str, FORMATS)
+            version not in map(str, TEXT_FORMATS)
             or block not in (None, "128", "256")
             or tail not in TAILS
             or layout != "shared_stream_v2"
@@ -143,7 +143,7 @@ class Documents:
                 the metadata.
             UnsupportedError: documents are elements of nested lists.
         """
-        types = [(ROW_IDS, pa.uint64()), (LENGTHS, pa.uint32())]
+        types = [(DOCUMENT_ROW_IDS, pa.uint64()), (LENGTHS, pa.uint32())]
         if INNER_ELEMENTS in batch.schema.names:
             raise UnsupportedError("text index of the elements of lists in lists")
         if ELEMENTS in batch.schema.names:

@@ -25,9 +25,9 @@ Language: TypeAlias = Literal[
 Granularity: TypeAlias = Literal["row", "list_element"]
 TOKENIZERS: Final = get_args(Tokenizer)  # in the order of kernel numbers
 LANGUAGES: Final = tuple(STOP_WORDS)
-ROW: Final[Literal["row"]] = "row"
-LIST_ELEMENT: Final[Literal["list_element"]] = "list_element"
-GRANULARITIES: Final = (ROW, LIST_ELEMENT)  # what a document is
+ROW_GRANULARITY: Final[Literal["row"]] = "row"
+ELEMENT_GRANULARITY: Final[Literal["list_element"]] = "list_element"
+GRANULARITIES: Final = (ROW_GRANULARITY, ELEMENT_GRANULARITY)  # what a document is
 # Settings for source code, which is not supported.
 _OF_CODE: Final = ("split_identifiers", "split_on_numerics", "preserve_original", "index_operators")
 

@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from alance.format.index.text.metadata import TextMetadata
 
 POSTING: Final = "_posting"
-LENGTH: Final = "_length"
+POSTING_LENGTH: Final = "_length"
 MAX_SCORE: Final = "_max_score"
 IMPACTS: Final = "_impacts"
 POSITIONS: Final = "_compressed_position"
 POSITION_BLOCKS: Final = "_position_block_offset"
 POSITIONS_V1: Final = "_position"
-_NOTHING: Final = np.empty(0, np.uint32)
+_NO_POSITIONS: Final = np.empty(0, np.uint32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class Postings:
             CorruptFileError: the bytes are inconsistent, or do not match the documents.
         """
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
-        lengths = _checked(columns, LENGTH, "uint32")
+        lengths = _checked(columns, POSTING_LENGTH, "uint32")
         counts = as_numbers(lengths)
         with kernel_errors:
             docs, frequencies = _kernels.decode_postings(
@@ -88,7 +88,7 @@ class Postings:
 
     def lists(self) -> list[_kernels.PostingList]:
         """Return each list as an object with its own memory."""
-        positions = _NOTHING if self.positions is None else self.positions
+        positions = _NO_POSITIONS if self.positions is None else self.positions
         with kernel_errors:
             return _kernels.posting_lists(self.starts, self.docs, self.frequencies, positions)
 
@@ -99,7 +99,7 @@ POSITION_COLUMNS: Final = ((POSITIONS_V1,), (POSITIONS, POSITION_BLOCKS))
 
 def columns_of(positions: Sequence[str]) -> list[str]:
     """Return the columns to read: documents, lengths, and the given position columns."""
-    return [POSTING, LENGTH, *positions]
+    return [POSTING, POSTING_LENGTH, *positions]
 
 
 def _positions(

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from alance.format.field import Field
     from alance.format.schema import Schema
 
-LISTS: Final = ("list", "large_list", "list.struct", "large_list.struct")
+TEXT_LIST_TYPES: Final = ("list", "large_list", "list.struct", "large_list.struct")
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ def text_paths(
 def _inside(field: Field) -> tuple[Field, list[str]]:
     """Return the innermost field of nested lists, and the names of the list items above it."""
     items = []
-    while field.logical_type in LISTS:
+    while field.logical_type in TEXT_LIST_TYPES:
         (field,) = field.children
         items.append(field.name)
     return field, items

@@ -21,10 +21,15 @@ from alance.format.proto import copied, table_pb2
 from alance.format.table.changes import apply_columns, apply_meta, apply_rows
 from alance.format.table.changes.apply_columns import drop_dead_files, drop_tombstones
 from alance.format.table.changes.apply_indices import retain
-from alance.format.table.changes.apply_state import DEFAULT, Draft, Settings
+from alance.format.table.changes.apply_state import DEFAULT_SETTINGS, Draft, Settings
 from alance.format.table.dictionaries import place_values
 from alance.format.table.flags import check_writable, flags_of, settle_file_version
-from alance.format.table.manifest import FOOTER, LENGTH, MAGIC, whole_message
+from alance.format.table.manifest import (
+    MANIFEST_FOOTER,
+    MANIFEST_MAGIC,
+    SECTION_LENGTH,
+    whole_message,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -35,7 +40,9 @@ if TYPE_CHECKING:
     from alance.format.table.transaction import Transaction
 
 LIBRARY: Final = "alance"
-MAX_INLINE: Final = 20 << 20  # bytes; a larger transaction is stored in its own file alone
+MAX_INLINE_TRANSACTION_BYTES: Final = (
+    20 << 20
+)  # bytes; a larger transaction is stored in its own file alone
 
 STEPS: Final[Mapping[str, Callable[[Draft, Any], None]]] = {
     "Append": apply_rows.append,
@@ -98,7 +105,7 @@ def apply(
     version: int | None = None,
     source: Manifest | None = None,
     lineage: Mapping[int, Lineage] | None = None,
-    settings: Settings = DEFAULT,
+    settings: Settings = DEFAULT_SETTINGS,
     config: Mapping[str, str] | None = None,
     index_entries: Sequence[table_pb2.IndexMetadata] | None = None,
 ) -> Next:
@@ -227,13 +234,17 @@ def manifest_bytes(version: Next) -> bytes:
     if version.indices:
         message.index_section = position
         content = table_pb2.IndexSection(indices=version.indices).SerializeToString()
-        parts += (LENGTH.pack(len(content)), content)
-        position += LENGTH.size + len(content)
+        parts += (SECTION_LENGTH.pack(len(content)), content)
+        position += SECTION_LENGTH.size + len(content)
     inline = version.transaction.to_bytes()
-    if len(inline) <= MAX_INLINE or not message.transaction_file:
+    if len(inline) <= MAX_INLINE_TRANSACTION_BYTES or not message.transaction_file:
         message.transaction_section = position
-        parts += (LENGTH.pack(len(inline)), inline)
-        position += LENGTH.size + len(inline)
+        parts += (SECTION_LENGTH.pack(len(inline)), inline)
+        position += SECTION_LENGTH.size + len(inline)
     content = message.SerializeToString() + version.fragments
-    parts += (LENGTH.pack(len(content)), content, FOOTER.pack(position, 0, 2, MAGIC))
+    parts += (
+        SECTION_LENGTH.pack(len(content)),
+        content,
+        MANIFEST_FOOTER.pack(position, 0, 2, MANIFEST_MAGIC),
+    )
     return b"".join(parts)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from alance.errors import InvalidInputError
-from alance.format.field import KEYS, PRIMARY_KEYS, check_primary_key, set_keys
+from alance.format.field import KEY_PROPERTIES, PRIMARY_KEYS, check_primary_key, set_keys
 from alance.format.table.changes.apply_state import MAX_FRAGMENT_ID
 from alance.format.table.changes.drafted import DraftedFragments
 from alance.format.table.flags import FIELD_IDS_NOT_REUSED, STABLE_ROW_IDS, STICKY
@@ -145,9 +145,9 @@ def update_config(draft: Draft, change: UpdateConfig) -> None:
         if field_id not in fields:
             raise InvalidInputError(f"UpdateConfig: field {field_id} is not in the schema")
         field = fields[field_id]
-        before = {key: field.metadata[key] for key in KEYS if key in field.metadata}
+        before = {key: field.metadata[key] for key in KEY_PROPERTIES if key in field.metadata}
         edit_bytes(field.metadata, updates)
-        after = {key: field.metadata[key] for key in KEYS if key in field.metadata}
+        after = {key: field.metadata[key] for key in KEY_PROPERTIES if key in field.metadata}
         if before and before != after:
             raise InvalidInputError(
                 f"UpdateConfig: field {field.name!r} is part of a key, which cannot be changed"

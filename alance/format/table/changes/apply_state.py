@@ -50,7 +50,7 @@ class Settings:
     base_paths: tuple[table_pb2.BasePath, ...] = ()
 
 
-DEFAULT: Final = Settings()
+DEFAULT_SETTINGS: Final = Settings()
 
 
 @dataclass(slots=True)

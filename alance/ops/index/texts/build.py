@@ -24,7 +24,7 @@ from alance.format.index.text.params import is_of_elements
 from alance.format.index.text.source import TextSource, text_paths
 from alance.format.numbers import as_numbers
 from alance.format.paths import join_path
-from alance.format.table.indices import Index
+from alance.format.table.indices import TEXT_KIND, Index
 from alance.io.loop.readahead import in_turn
 from alance.ops.index.new import commit_segments
 from alance.ops.index.segment_files import NewSegment
@@ -46,8 +46,7 @@ if TYPE_CHECKING:
     from alance.ops.version.options import CommitOptions
     from alance.ops.version.snapshot import Snapshot
 
-KIND: Final = "Inverted"
-DETAILS: Final = "/lance.table.InvertedIndexDetails"
+TEXT_DETAILS: Final = "/lance.table.InvertedIndexDetails"
 TEXT_BATCH_BYTES: Final = 512 << 10  # texts between two checks of the memory
 # 1/256 of the memory is read ahead; decoded, it takes four times as much.
 TEXT_AHEAD_SHARE: Final = 256
@@ -90,10 +89,10 @@ async def texts_like(
     """
     index = Index.from_protobuf(segments[-1])
     path = dict(text_paths(base.schema.fields)).get(index.fields[0])
-    if index.kind != KIND or path is None:
+    if index.kind != TEXT_KIND or path is None:
         return None
     try:
-        head = await StoredFile.open(base, index, metadata.FILE)
+        head = await StoredFile.open(base, index, metadata.TEXT_METADATA_FILE)
         stored = TextMetadata.parse(head.metadata)
     except UnsupportedError:
         return None
@@ -114,7 +113,7 @@ async def texts_like(
         source,
         stored.params,
         of_elements=of_elements,
-        version=max(columns.FORMAT, stored.format_version),
+        version=max(columns.TEXT_FORMAT, stored.format_version),
     )
 
 
@@ -133,7 +132,7 @@ class TextSegmentBuilder(NewSegment):
     params: TextParams
     memory_bytes: int = SORT_MEMORY_BYTES
     of_elements: bool = False
-    version: int = columns.FORMAT
+    version: int = columns.TEXT_FORMAT
 
     async def build(self, fragment_ids: Collection[int]) -> table_pb2.IndexMetadata:
         """Write the files of the segment and return its record.
@@ -196,12 +195,14 @@ class TextSegmentBuilder(NewSegment):
     ) -> table_pb2.IndexMetadata:
         """Write the metadata file of the segment and return its record. Cost: a PUT."""
         schema = columns.metadata_schema(self.params, numbers, self.version)
-        await self.files.write(metadata.FILE, schema, _rows_of(columns.metadata_rows(schema)))
+        await self.files.write(
+            metadata.TEXT_METADATA_FILE, schema, _rows_of(columns.metadata_rows(schema))
+        )
         return self.record(
             fragment_ids,
             version=columns.OF_ELEMENTS if self.of_elements else self.version,
             details=(
-                DETAILS,
+                TEXT_DETAILS,
                 self.params.details(of_elements=self.of_elements, version=self.version),
             ),
         )
@@ -209,7 +210,7 @@ class TextSegmentBuilder(NewSegment):
     async def _write(self, part: _NewPartition, number: int) -> None:
         pool = self.snapshot.engine.pool
         words = _rows_of(await pool.run(part.words))
-        await self.files.write(metadata.tokens_file(number), columns.TOKENS, words)
+        await self.files.write(metadata.tokens_file(number), columns.TOKENS_SCHEMA, words)
         documents = _rows_of(await pool.run(part.documents))
         end = SegmentEnd({metadata.TOTAL: str(part.num_tokens)})
         name = metadata.documents_file(number)

@@ -8,9 +8,9 @@ from alance.base.checks import check_choice, unexpected
 from alance.base.records import dataclass
 from alance.errors import InvalidInputError
 from alance.format.index.text.params import (
+    ELEMENT_GRANULARITY,
     GRANULARITIES,
-    LIST_ELEMENT,
-    ROW,
+    ROW_GRANULARITY,
     TextParams,
     TokenArguments,
 )
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 INVERTED: Final = "INVERTED"
 TextIndexKind: TypeAlias = Literal["INVERTED", "FTS"]
-DEFAULTS: Final[Mapping[str, Any]] = {
-    "document_granularity": ROW,
+TEXT_INDEX_DEFAULTS: Final[Mapping[str, Any]] = {
+    "document_granularity": ROW_GRANULARITY,
     "memory_bytes": SORT_MEMORY_BYTES,
 }
 
@@ -91,12 +91,14 @@ class NewTextIndex:
         if unknown:
             raise unexpected(unknown, TextIndexArguments.__annotations__, "index of texts: ")
         settings = dict(arguments)
-        memory = settings.pop("memory_bytes", DEFAULTS["memory_bytes"])
+        memory = settings.pop("memory_bytes", TEXT_INDEX_DEFAULTS["memory_bytes"])
         if type(memory) is not int or memory < 1 << 16:
             raise InvalidInputError(f"memory_bytes={memory!r}: expected an integer from 65536 on")
-        granularity = settings.pop("document_granularity", DEFAULTS["document_granularity"])
+        granularity = settings.pop(
+            "document_granularity", TEXT_INDEX_DEFAULTS["document_granularity"]
+        )
         check_choice("document_granularity", granularity, GRANULARITIES)
-        of_elements = granularity == LIST_ELEMENT
+        of_elements = granularity == ELEMENT_GRANULARITY
         return cls(column, name, replace, train, TextParams.of(settings), memory, of_elements)
 
 
@@ -140,6 +142,6 @@ def check_new_text(base: Snapshot, new: NewTextIndex) -> CheckedText:
         source.check_elements(column)
     name = new.name
     if name is None and new.of_elements:
-        name = f"{'.'.join(base.schema.names_of(column))}_{LIST_ELEMENT}_idx"
+        name = f"{'.'.join(base.schema.names_of(column))}_{ELEMENT_GRANULARITY}_idx"
     name, old = check_name(base, name, column, source.leaf, replace=new.replace)
     return CheckedText(column, source, name, old)

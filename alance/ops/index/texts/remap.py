@@ -40,7 +40,7 @@ async def moved_texts(snapshot: Snapshot, index: Index, moves: Moves, new: Segme
         CorruptFileError: the files contradict each other.
         UnsupportedError: posting lists in blocks of 256, or unsupported token settings.
     """
-    head = await StoredFile.open(snapshot, index, metadata.FILE)
+    head = await StoredFile.open(snapshot, index, metadata.TEXT_METADATA_FILE)
     old = TextMetadata.parse(head.metadata)
     if old.is_rounded:
         raise UnsupportedError(f"text index in blocks of {old.block}")
@@ -48,7 +48,7 @@ async def moved_texts(snapshot: Snapshot, index: Index, moves: Moves, new: Segme
         await _MovedPartition.open(snapshot, index, old, number, moves) for number in old.partitions
     ]
     schema = head.schema
-    if old.format_version >= columns.FORMAT and all(part.is_kept.all() for part in parts):
+    if old.format_version >= columns.TEXT_FORMAT and all(part.is_kept.all() for part in parts):
         for part in parts:
             await part.write_documents(new)
             for file, name in ((part.tokens, part.tokens_name), (part.lists, part.lists_name)):
@@ -66,7 +66,7 @@ async def moved_texts(snapshot: Snapshot, index: Index, moves: Moves, new: Segme
         }
         schema = schema.with_metadata({**head.metadata, **changed})
 
-    await new.write(metadata.FILE, schema, _rows_of(columns.metadata_rows(schema)))
+    await new.write(metadata.TEXT_METADATA_FILE, schema, _rows_of(columns.metadata_rows(schema)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -166,11 +166,11 @@ class _MovedPartition:
             return columns.token_rows([words[number] for number in used])
 
         rows = await self.snapshot.engine.pool.run(words)
-        await new.write(self.tokens_name, columns.TOKENS, _rows_of(rows))
+        await new.write(self.tokens_name, columns.TOKENS_SCHEMA, _rows_of(rows))
 
 
 def _layout(old: TextMetadata) -> dict[str, str]:
-    version = max(old.format_version, columns.FORMAT)
+    version = max(old.format_version, columns.TEXT_FORMAT)
     return columns.layout(with_positions=old.params.with_position, version=version)
 
 

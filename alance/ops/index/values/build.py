@@ -11,7 +11,7 @@ from alance.base.records import dataclass
 from alance.format.table.indices import json_details
 from alance.ops.index.segment_files import NewSegment
 from alance.ops.index.values.column_values import ColumnValues, OtherTypeError
-from alance.ops.index.values.options import PLAIN, ValueOptions, check_suits
+from alance.ops.index.values.options import DEFAULT_VALUE_OPTIONS, ValueOptions, check_suits
 from alance.ops.index.values.sort import LEAST_AHEAD, SORT_AHEAD_SHARE, SORT_MEMORY_BYTES, RowSorter
 from alance.ops.read.options import ScanOptions
 from alance.ops.read.scan import scanned
@@ -40,7 +40,7 @@ class SegmentBuilder(NewSegment):
     """
 
     kind: IndexKind
-    options: ValueOptions = PLAIN
+    options: ValueOptions = DEFAULT_VALUE_OPTIONS
 
     async def build(self, fragment_ids: Collection[int]) -> table_pb2.IndexMetadata:
         """Write the files of the segment and return its record.

@@ -20,7 +20,7 @@ from alance.errors import InvalidInputError, UnsupportedError
 from alance.expr.builders.json_values import path_steps
 from alance.expr.tree import Problem
 from alance.format.index.bloom import WRONG
-from alance.format.index.zones import ZONE_ROWS, ZoneOptions
+from alance.format.index.zones import INDEX_ZONE_ROWS, ZoneOptions
 from alance.ops.index.values.sort import SORT_MEMORY_BYTES
 from alance.ops.lookup.kinds import KINDS
 
@@ -88,17 +88,17 @@ class ValueOptions:
     memory_bytes: int = SORT_MEMORY_BYTES
 
 
-PLAIN: Final = ValueOptions()
+DEFAULT_VALUE_OPTIONS: Final = ValueOptions()
 # Defaults of `ValueIndexArguments`, each of the kinds that take the argument.
-DEFAULTS: Final[Mapping[str, Any]] = {
+VALUE_INDEX_DEFAULTS: Final[Mapping[str, Any]] = {
     "target_index_type": "BTREE",
-    "rows_per_zone": ZONE_ROWS,
-    "number_of_items": ZONE_ROWS,
+    "rows_per_zone": INDEX_ZONE_ROWS,
+    "number_of_items": INDEX_ZONE_ROWS,
     "probability": WRONG,
     "memory_bytes": SORT_MEMORY_BYTES,
 }
 # In the order of error messages: the default kind first.
-NAMED: Final = sorted(KINDS.values(), key=lambda kind: kind.index_type != "BTREE")
+KINDS_IN_ERRORS: Final = sorted(KINDS.values(), key=lambda kind: kind.index_type != "BTREE")
 
 
 def kind_and_options(
@@ -115,10 +115,12 @@ def kind_and_options(
     type_name = index_type.upper() if isinstance(index_type, str) else ""
     if type_name == "JSON":
         path = _path(others.pop("path", None))
-        type_name = str(others.pop("target_index_type", DEFAULTS["target_index_type"])).upper()
+        type_name = str(
+            others.pop("target_index_type", VALUE_INDEX_DEFAULTS["target_index_type"])
+        ).upper()
     kind = next((kind for kind in KINDS.values() if kind.index_type == type_name), None)
     if kind is None or (path is not None and not kind.of_json):
-        expected = [kind.index_type for kind in NAMED if path is None or kind.of_json]
+        expected = [kind.index_type for kind in KINDS_IN_ERRORS if path is None or kind.of_json]
         more = (
             ""
             if path is not None
@@ -132,7 +134,7 @@ def kind_and_options(
             f"index of type {type_name or index_type!r}: not written by this alance, "
             f"expected {', '.join(expected)}{more}{hint}"
         )
-    memory = others.pop("memory_bytes", DEFAULTS["memory_bytes"])
+    memory = others.pop("memory_bytes", VALUE_INDEX_DEFAULTS["memory_bytes"])
     check_count("memory_bytes", memory, 1 << 20)
     zones = kind.options(others)
     if others:

@@ -43,8 +43,7 @@ if TYPE_CHECKING:
     from alance.format.index.bitmap import KeyedSets
     from alance.ops.version.snapshot import Snapshot
 
-RANGE_BYTES: Final = 256 << 20
-MAX_RANGES: Final = 128
+MAX_INDEX_RANGES: Final = 128
 FIRST_BYTES: Final = 64 << 10  # limit of a part's first values; longer values are sampled
 NUMBER_SHIFT: Final = 128 - 53  # file numbers are written in JSON, which is exact up to 53 bits
 
@@ -167,7 +166,7 @@ def pack_firsts(firsts: Sequence[pa.Array], max_bytes: int = FIRST_BYTES) -> tup
         return b"", 1
     stride = max(1, -(-sum(value.nbytes for value in firsts) // max_bytes))
     values = pa.concat_arrays(firsts[::stride])
-    return pa.record_batch({btree.VALUES: values}).serialize().to_pybytes(), stride
+    return pa.record_batch({btree.VALUES_COLUMN: values}).serialize().to_pybytes(), stride
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +182,7 @@ class _Fences:
         if not part.firsts:
             return cls(part, 0, [])
         stored = part.schema.field(0).type if part.schema is not None else type_
-        schema = pa.schema([pa.field(btree.VALUES, stored)])
+        schema = pa.schema([pa.field(btree.VALUES_COLUMN, stored)])
         batch = pa.ipc.read_record_batch(pa.py_buffer(part.firsts), schema)
         values = batch.column(0).cast(type_, safe=False)
         nulls = values.null_count
@@ -247,7 +246,7 @@ def cut_ranges(
 def _splitters(fences: Sequence[_Fences], range_bytes: int) -> list[Any]:
     """Return the first keys of all ranges except the first, ascending."""
     total = sum(fence.part.num_bytes for fence in fences)
-    num_ranges = min(MAX_RANGES, -(-total // range_bytes))
+    num_ranges = min(MAX_INDEX_RANGES, -(-total // range_bytes))
     weighted = sorted(
         (key, fence.part.num_bytes * fence.part.stride / len(fence.part.blocks))
         for fence in fences

@@ -18,7 +18,7 @@ from alance.base.records import dataclass
 from alance.errors import CorruptFileError
 from alance.format.plans import ByteRange
 from alance.format.table.naming import INDICES
-from alance.ops.index.values.options import PLAIN
+from alance.ops.index.values.options import DEFAULT_VALUE_OPTIONS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterable, Sequence
@@ -72,7 +72,7 @@ class IndexPart:
     start: int = 0
     firsts: bytes = b""
     stride: int = 1
-    options: ValueOptions = PLAIN
+    options: ValueOptions = DEFAULT_VALUE_OPTIONS
     null_rows: bytes = b""
     type: pa.DataType | None = None
     schema: pa.Schema | None = None

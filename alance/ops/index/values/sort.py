@@ -39,12 +39,14 @@ SORTED_SHARE: Final = 8
 SORT_AHEAD_SHARE: Final = 32
 LEAST_AHEAD: Final = 1 << 20
 SAMPLES: Final = 64  # sampled rows per batch
-MANY: Final = 4096  # sample size; if over 2^15 values are distinct, nearly all samples differ
-MAX_RANGES: Final = 64
+DISTINCT_SAMPLE_ROWS: Final = (
+    4096  # sample size; if over 2^15 values are distinct, nearly all samples differ
+)
+MAX_SORT_RANGES: Final = 64
 SORTED_BATCH_ROWS: Final = 64 << 10
 # Sorted bytes from which freed memory is returned to the system. That takes no measurable time, and
 # allocators keep more small copies per thread than a small budget allows.
-RELEASED_BYTES: Final = 1 << 20
+RELEASED_SORT_BYTES: Final = 1 << 20
 
 
 @dataclass(slots=True)
@@ -113,7 +115,7 @@ class RowSorter:
         """Split spooled rows into ranges of values, each with fewer distinct values."""
         run = self.pool.run
         samples = [await run(partial(_sample, batch)) async for batch in spool.batches()]
-        num_ranges = min(MAX_RANGES, -(-2 * spool.num_bytes // held))
+        num_ranges = min(MAX_SORT_RANGES, -(-2 * spool.num_bytes // held))
         ends = await run(lambda: _ends(samples, num_ranges))
         alike = [True, False]
         for _, is_frequent in ends:
@@ -131,7 +133,7 @@ class RowSorter:
 def _alone(parts: list[pa.RecordBatch]) -> pa.RecordBatch:
     """Sort the rows of batches as `sort_parts`, and give freed memory back to the system."""
     rows = sort_parts(parts)
-    if rows.nbytes >= RELEASED_BYTES:
+    if rows.nbytes >= RELEASED_SORT_BYTES:
         _kernels.trim_memory(0)
         pa.default_memory_pool().release_unused()
     return rows
@@ -202,8 +204,11 @@ def _by_codes(batch: pa.RecordBatch) -> pa.RecordBatch | None:
     values = batch.column(0)
     if pa.types.is_fixed_size_binary(values.type):
         return None
-    places = np.linspace(0, len(values) - 1, MANY).astype(np.int64)
-    if len(values) > MANY and len(values.take(to_arrow(places)).unique()) > MANY * 9 // 10:
+    places = np.linspace(0, len(values) - 1, DISTINCT_SAMPLE_ROWS).astype(np.int64)
+    if (
+        len(values) > DISTINCT_SAMPLE_ROWS
+        and len(values.take(to_arrow(places)).unique()) > DISTINCT_SAMPLE_ROWS * 9 // 10
+    ):
         return None
     coded = values.dictionary_encode()
     if len(coded.dictionary) > 1 << 15:

@@ -20,7 +20,7 @@ from alance.base.records import dataclass
 from alance.errors import InvalidInputError, NotFoundError, UnsupportedError
 from alance.format.index import hnsw, ivf
 from alance.format.index.encoders import ProductEncoder, RabitqEncoder
-from alance.format.index.values import METRICS, WIDTHS, VectorType, whole_vectors
+from alance.format.index.values import METRICS, NUMBER_WIDTHS, VectorType, whole_vectors
 from alance.format.numbers import as_numbers, to_arrow
 from alance.format.proto import vector_index_pb2
 from alance.format.table.indices import Index
@@ -56,8 +56,8 @@ if TYPE_CHECKING:
 
 _log: Final = logging.getLogger(__name__)
 
-DETAILS: Final = "/lance.index.pb.VectorIndexDetails"
-PARTITION: Final = "partition"
+VECTOR_DETAILS: Final = "/lance.index.pb.VectorIndexDetails"
+PARTITION_COLUMN: Final = "partition"
 CODED_BYTES: Final = 16 << 20  # vectors per batch when rows are taken by id
 
 
@@ -233,7 +233,7 @@ class UntrainedSegment(NewSegment):
         return self.record(
             fragment_ids,
             version=ProductEncoder.VERSION,
-            details=(DETAILS, details.SerializeToString(deterministic=True)),
+            details=(VECTOR_DETAILS, details.SerializeToString(deterministic=True)),
         )
 
 
@@ -340,7 +340,7 @@ class VectorSegmentBuilder(NewSegment):
         return self.record(
             fragment_ids,
             version=training.encoder.VERSION,
-            details=(DETAILS, details.SerializeToString(deterministic=True)),
+            details=(VECTOR_DETAILS, details.SerializeToString(deterministic=True)),
         )
 
 
@@ -369,9 +369,9 @@ class CodedRows:
         self._num_coded = 0
         self.buffer_bytes = 0
         self.lengths = np.zeros(len(training.centroids), np.int64)
-        row_id = pa.field(ivf.ROW_IDS, pa.uint64(), nullable=False)
+        row_id = pa.field(ivf.VECTOR_ROW_IDS, pa.uint64(), nullable=False)
         self.schema = pa.schema([row_id, *training.encoder.fields])
-        self.coded_schema = self.schema.insert(0, pa.field(PARTITION, pa.int64()))
+        self.coded_schema = self.schema.insert(0, pa.field(PARTITION_COLUMN, pa.int64()))
 
     async def by_partition(
         self, sources: Sequence[AsyncGenerator[pa.RecordBatch, None]]
@@ -426,7 +426,7 @@ class CodedRows:
         snapshot = self._snapshot
         projection = project(snapshot.schema, [self._column], flat=True)
         type_ = self.training.type
-        step = max(1, CODED_BYTES // (type_.dim * WIDTHS[type_.name]))
+        step = max(1, CODED_BYTES // (type_.dim * NUMBER_WIDTHS[type_.name]))
         for start in range(0, len(ids), step):
             own = ids[start : start + step]
             batch = await flat_rows(snapshot, own, projection)

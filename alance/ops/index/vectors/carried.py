@@ -126,7 +126,7 @@ class CarriedSegment:
         snapshot = self.stored.snapshot
         live = await live_rows(snapshot, self.covered, has_row_ids=snapshot.has_stable_row_ids)
         async with aclosing(self.stored.batches([(first, stop)])) as batches:
-            parts = [as_numbers(batch.column(ivf.ROW_IDS)) async for batch in batches]
+            parts = [as_numbers(batch.column(ivf.VECTOR_ROW_IDS)) async for batch in batches]
         ids = np.concatenate(parts).view(np.int64)
         return ids[live.mask_of(ids)]
 
@@ -147,7 +147,7 @@ class CarriedSegment:
         self, live: RowSet, schema: pa.Schema, batch: pa.RecordBatch, start: int, ends: Int64s
     ) -> pa.RecordBatch:
         labels = np.repeat(np.arange(start, start + len(ends)), np.diff(ends, prepend=0))
-        ids = batch.column(ivf.ROW_IDS)
+        ids = batch.column(ivf.VECTOR_ROW_IDS)
         if ids.null_count:
             raise CorruptFileError("vector index: a row number is null")
         columns = [to_arrow(labels), ids]

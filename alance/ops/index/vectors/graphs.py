@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     Graph = tuple[int, hnsw.GraphShape, pa.RecordBatch]
     GraphOf = Callable[[int, int], Awaitable[Graph | None]]
 
-SEED: Final = 42  # the same rows give the same graph
+GRAPH_SEED: Final = 42  # the same rows give the same graph
 LINKED_STEP_ROWS: Final = 1024  # rows linked per job of the pool: some tenths of a second
 
 
@@ -154,7 +154,7 @@ class NewGraphs:
     def _builder(self, part: pa.RecordBatch) -> _kernels.GraphBuilder:
         rows = self._encoder.graph_rows(part.columns[1:], self._metric)
         m, ef, levels = self._links
-        return _kernels.GraphBuilder(rows, m, ef, levels, SEED)
+        return _kernels.GraphBuilder(rows, m, ef, levels, GRAPH_SEED)
 
     def _finished(self, builder: _kernels.GraphBuilder) -> tuple[hnsw.GraphShape, pa.RecordBatch]:
         rows, starts, links, distances, levels, entry = builder.finish()
@@ -180,7 +180,7 @@ class NewGraphs:
             ivf.TYPE: json.dumps(kind, separators=(",", ":")),
             ivf.BUFFER: "1",
             ivf.AIMED: self._aimed,
-            hnsw.GRAPHS: json.dumps(
+            hnsw.GRAPHS_KEY: json.dumps(
                 ["" if shape is None else shape.text() for shape in shapes], separators=(",", ":")
             ),
         }

@@ -17,9 +17,9 @@ from alance.base.checks import (
 from alance.base.records import dataclass
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.format.field import struct_paths
-from alance.format.index.encoders import BITS
-from alance.format.index.hnsw import DEFAULT, MOST, Links
-from alance.format.index.values import ALIASES, METRICS, TYPES, VectorType, not_of_vectors
+from alance.format.index.encoders import CODE_BITS
+from alance.format.index.hnsw import DEFAULT_LINKS, MAX_LINKS, Links
+from alance.format.index.values import METRIC_ALIASES, METRICS, TYPES, VectorType, not_of_vectors
 from alance.ops.index.new import check_name, refuse_reuse
 from alance.ops.index.texts.new import TextIndexArguments
 from alance.ops.index.values.options import ValueIndexArguments
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 VectorIndexKind: TypeAlias = Literal[
     "IVF_FLAT", "IVF_SQ", "IVF_RQ", "IVF_PQ", "IVF_HNSW_FLAT", "IVF_HNSW_SQ", "IVF_HNSW_PQ"
 ]
-KINDS: Final = {"IVF_FLAT": "FLAT", "IVF_PQ": "PQ", "IVF_SQ": "SQ", "IVF_RQ": "RQ"}
+WITHOUT_GRAPHS: Final = {"IVF_FLAT": "FLAT", "IVF_PQ": "PQ", "IVF_SQ": "SQ", "IVF_RQ": "RQ"}
 WITH_GRAPHS: Final = {"IVF_HNSW_FLAT": "FLAT", "IVF_HNSW_PQ": "PQ", "IVF_HNSW_SQ": "SQ"}
-INDEX_TYPES: Final = {**KINDS, **WITH_GRAPHS}
-PARTITION_ROWS: Final = 8192
+INDEX_TYPES: Final = {**WITHOUT_GRAPHS, **WITH_GRAPHS}
+VECTOR_PARTITION_ROWS: Final = 8192
 # Relative gain at which the k-means of centroids ends: half as many rounds as 1e-4. With 320
 # partitions that costs 0.3 to 1.7 points of recall. With 1 M x 128 in 1000 partitions the recall is
 # 0.805 and 0.883 (20 and 50 partitions searched); 1e-4 gives 0.768 and 0.900, and pylance's
@@ -100,9 +100,9 @@ class VectorIndexOptions:
     ivf_centroids: object | None = None
     pq_codebook: object | None = None
     memory_bytes: int = SORT_MEMORY_BYTES
-    m: int = DEFAULT.m
-    ef_construction: int = DEFAULT.ef_construction
-    max_level: int = DEFAULT.max_level
+    m: int = DEFAULT_LINKS.m
+    ef_construction: int = DEFAULT_LINKS.ef_construction
+    max_level: int = DEFAULT_LINKS.max_level
 
     def __post_init__(self) -> None:
         check_counts(self, "num_partitions", "target_partition_size", "num_sub_vectors", "num_bits")
@@ -115,7 +115,7 @@ class VectorIndexOptions:
             raise InvalidInputError(
                 "num_partitions and target_partition_size: expected one of both"
             )
-        for name, least, most in zip(Links._fields, _LEAST_LINKS, MOST, strict=True):
+        for name, least, most in zip(Links._fields, _LEAST_LINKS, MAX_LINKS, strict=True):
             check_count(name, getattr(self, name), least, most)
 
 
@@ -154,7 +154,7 @@ class CheckedVectors:
 
     @property
     def index_type(self) -> str:
-        """Key of `KINDS`, as in `IndexPart.kind`."""
+        """Key of `WITHOUT_GRAPHS`, as in `IndexPart.kind`."""
         return f"IVF_{self.kind}"
 
     @property
@@ -184,14 +184,14 @@ class CheckedVectors:
     @property
     def num_bits(self) -> int:
         """Bits of a code; 0 if vectors are stored as they are."""
-        return self.options.num_bits or BITS.get(self.kind, (0,))[0]
+        return self.options.num_bits or CODE_BITS.get(self.kind, (0,))[0]
 
 
 def _hint(new: NewVectorIndex, type_name: str) -> str:
     """Return the call that builds an index of scalars, or similar names of types."""
-    from alance.ops.index.values.options import NAMED
+    from alance.ops.index.values.options import KINDS_IN_ERRORS
 
-    scalar = [*(kind.index_type for kind in NAMED), "JSON"]
+    scalar = [*(kind.index_type for kind in KINDS_IN_ERRORS), "JSON"]
     if type_name in scalar:
         column = repr(new.column) if isinstance(new.column, str) else "column"
         return f": write create_scalar_index({column}, {type_name!r})"
@@ -216,7 +216,7 @@ def check_new_vectors(base: Snapshot, new: NewVectorIndex) -> CheckedVectors:
             f"create_scalar_index builds the other types{_hint(new, type_name)}"
         )
     metric = str(new.metric).lower()
-    metric = ALIASES.get(metric, metric)
+    metric = METRIC_ALIASES.get(metric, metric)
     check_choice("metric", metric, METRICS)
     refuse_reuse(base)
     column = base.schema.in_this_case(new.column)
@@ -254,7 +254,7 @@ def _checked_type(column: str, arrow: pa.DataType, kind: str, metric: str) -> Ve
 
 def _check_codes(checked: CheckedVectors) -> None:
     kind, bits, dim = checked.kind, checked.options.num_bits, checked.dim
-    widths = BITS.get(kind, ())
+    widths = CODE_BITS.get(kind, ())
     if bits is not None and bits not in widths:
         expected = " or ".join(map(str, sorted(widths))) or "none"
         raise InvalidInputError(f"num_bits={bits}: of IVF_{kind} expected {expected}")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from alance.errors import InvalidInputError, NotFoundError
 from alance.format.index import ivf
-from alance.format.table.indices import Index
+from alance.format.table.indices import VECTOR_KIND, Index
 from alance.ops.index.new import indexed_column
 from alance.ops.lookup.stored import StoredFile
 
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from alance.format.proto import table_pb2
     from alance.ops.version.snapshot import Snapshot
-
-KIND: Final = "Vector"
 
 
 def name_on(snapshot: Snapshot, column: str) -> str:
@@ -30,7 +28,7 @@ def name_on(snapshot: Snapshot, column: str) -> str:
     """
     for message in snapshot.manifest.indices:
         index = Index.from_protobuf(message)
-        if index.kind == KIND and indexed_column(snapshot, index) == column:
+        if index.kind == VECTOR_KIND and indexed_column(snapshot, index) == column:
             return index.name
     raise NotFoundError(f"column {column!r}: no index of vectors in version {snapshot.version}")
 
@@ -44,7 +42,7 @@ async def centroids(
         InvalidInputError: the index is no vector index.
     """
     index = Index.from_protobuf(segments[0])
-    if index.kind != KIND:
+    if index.kind != VECTOR_KIND:
         raise InvalidInputError(f"index {index.name!r}: not of vectors")
     _, message = await _opened(snapshot, index, ivf.INDEX_FILE)
     values = ivf.parse_centroids(message)

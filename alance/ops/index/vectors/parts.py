@@ -28,7 +28,7 @@ from alance.ops.index.values.merge import RunMerger
 from alance.ops.index.values.runs import write_run
 from alance.ops.index.values.sort import SORT_MEMORY_BYTES
 from alance.ops.index.vectors.build import (
-    PARTITION,
+    PARTITION_COLUMN,
     CodedRows,
     VectorSegmentBuilder,
     whole_partitions,
@@ -51,7 +51,9 @@ if TYPE_CHECKING:
 
     Merge: TypeAlias = Callable[[pa.Schema], AsyncGenerator[pa.RecordBatch, None]]
 
-GRAPHS: Final = pa.schema([pa.field(PARTITION, pa.int64()), *hnsw.FIELDS])  # rows of a run
+GRAPH_SCHEMA: Final = pa.schema(
+    [pa.field(PARTITION_COLUMN, pa.int64()), *hnsw.FIELDS]
+)  # rows of a run
 LINKING: Final = 16  # linking rows takes about 16 times as long as merging them
 
 
@@ -167,7 +169,7 @@ async def write_graphs(
             async for (number, shape, graph), _ in linked:
                 shapes.append((number, shape.entry, shape.levels))
                 labels = to_arrow(np.full(graph.num_rows, number, np.int64))
-                yield pa.RecordBatch.from_arrays([labels, *graph.columns], schema=GRAPHS)
+                yield pa.RecordBatch.from_arrays([labels, *graph.columns], schema=GRAPH_SCHEMA)
 
     path, blocks, _ = await write_run(base, build, linked())
     return path, blocks, tuple(shapes)
@@ -214,7 +216,7 @@ class MergedGraphs:
         for part in ranges:
             assert part.run is not None
             shapes = iter(part.shapes)
-            runs = RunMerger(base, GRAPHS, memory).merged([part.run])
+            runs = RunMerger(base, GRAPH_SCHEMA, memory).merged([part.run])
             async with aclosing(runs), aclosing(whole_partitions(runs)) as batches:
                 async for batch in batches:
                     row = 0

@@ -211,11 +211,11 @@ def reordered_columns(schema: pa.Schema, storage: Mapping[str, Any]) -> dict[str
         CorruptFileError: the columns are not those of a vector index.
     """
     orders = {
-        pq.CODES: ("transposed", (untransposed, transposed)),
+        pq.PQ_CODES: ("transposed", (untransposed, transposed)),
         rabitq.SIGNS: ("packed", (unpacked_signs, packed_signs)),
     }
     names = schema.names
-    if names[:1] != [ivf.ROW_IDS] or schema.field(0).type != pa.uint64():
+    if names[:1] != [ivf.VECTOR_ROW_IDS] or schema.field(0).type != pa.uint64():
         raise CorruptFileError(f"vector index: columns {names}")
     reordered: dict[str, Order] = {}
     for name, (key, order) in orders.items():

@@ -12,7 +12,7 @@ from alance.format.index.values import whole_vectors
 from alance.format.row_set import RowSet
 from alance.ops.index.vectors.kmeans import Clustering
 from alance.ops.index.vectors.new import VectorIndexOptions
-from alance.ops.index.vectors.train import GROWN, SEED, stored_centroids
+from alance.ops.index.vectors.train import GROWN, TRAINING_SEED, stored_centroids
 from alance.ops.read.take import flat_rows
 from alance.ops.version.projection import project
 
@@ -99,7 +99,7 @@ async def _means(
         points.shape[1],
         OPTIONS.max_iters,
         by_angle=training.metric == "dot",
-        seed=SEED,
+        seed=TRAINING_SEED,
     )
     means = await clustering.centroids(base.engine.pool)
     return stored_centroids(means, training.metric, training.centroids.dtype)
@@ -126,7 +126,7 @@ async def _sampled(
     """Return the vectors of a sample of a partition's rows, in the form that is compared."""
     count = OPTIONS.sample_rate * -(-len(ids) // training.partition_rows)
     if count < len(ids):
-        ids = np.random.default_rng(SEED).choice(ids, count, replace=False)
+        ids = np.random.default_rng(TRAINING_SEED).choice(ids, count, replace=False)
     batch = await flat_rows(base, ids, project(base.schema, [column], flat=True))
 
     def points() -> Float32s:

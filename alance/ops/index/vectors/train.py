@@ -25,10 +25,10 @@ from alance.format.index.encoders import (
 )
 from alance.format.index.hnsw import described
 from alance.format.index.quantizers import buffer_of, quantizer_of
-from alance.format.index.values import WIDTHS, Vectors, VectorType, whole_vectors
+from alance.format.index.values import NUMBER_WIDTHS, Vectors, VectorType, whole_vectors
 from alance.io.loop.tasks import all_of
 from alance.ops.index.vectors.kmeans import Clustering
-from alance.ops.index.vectors.new import PARTITION_ROWS, numbers_of_shape
+from alance.ops.index.vectors.new import VECTOR_PARTITION_ROWS, numbers_of_shape
 from alance.ops.lookup.stored import StoredFile
 from alance.ops.read.take import batch_of, drawn, take
 from alance.ops.version.projection import project
@@ -51,7 +51,7 @@ class TooFewVectorsError(InvalidInputError):
 
 
 GRAPH_ROWS: Final = 1 << 20  # default rows of a partition with a graph, as in pylance
-SEED: Final = 42  # the same rows give the same index
+TRAINING_SEED: Final = 42  # the same rows give the same index
 GROWN: Final = 4  # a partition with over 4 times the target rows is split or trained again
 SAMPLE_PART_BYTES: Final = 4 << 20  # of the sample, per take
 MIXED_BYTES: Final = 16 << 20  # of the sample, shuffled at once
@@ -121,7 +121,7 @@ async def train(snapshot: Snapshot, checked: CheckedVectors) -> Training:
     options, pool = checked.options, snapshot.engine.pool
     num_rows = int((await snapshot.live_counts()).sum())
     of_row = await _vectors_of_row(snapshot, checked, num_rows)
-    size = options.target_partition_size or PARTITION_ROWS
+    size = options.target_partition_size or VECTOR_PARTITION_ROWS
     count = options.num_partitions or max(1, int(num_rows * of_row) // size)
     values = _num_values(checked)
     most = max(options.memory_bytes // (4 * checked.dim), count, values)
@@ -141,10 +141,10 @@ async def train(snapshot: Snapshot, checked: CheckedVectors) -> Training:
 
 async def _sampled(snapshot: Snapshot, checked: CheckedVectors, num_rows: int) -> Vectors:
     """Return the vectors of a random sample of rows, shuffled."""
-    pool, chosen = snapshot.engine.pool, await drawn(snapshot, num_rows, SEED)
+    pool, chosen = snapshot.engine.pool, await drawn(snapshot, num_rows, TRAINING_SEED)
     type_, metric = checked.type, checked.metric
     projection = project(snapshot.schema, [checked.column], flat=True)
-    width = type_.dim * WIDTHS[type_.name]
+    width = type_.dim * NUMBER_WIDTHS[type_.name]
     values, filled = np.empty((num_rows, width), np.uint8), 0
 
     def add(rows: pa.Table) -> None:
@@ -164,7 +164,7 @@ async def _sampled(snapshot: Snapshot, checked: CheckedVectors, num_rows: int) -
 
     def mixed() -> Vectors:
         # Rows are in table order. Without a shuffle, the first rows would not be a random sample.
-        order = np.random.default_rng(SEED).permutation(filled)
+        order = np.random.default_rng(TRAINING_SEED).permutation(filled)
         rows = values[:filled]
         step = max(1, MIXED_BYTES // max(1, filled))
         for first in range(0, width, step):  # in place; otherwise there would be two samples
@@ -214,7 +214,7 @@ async def _centroids(
             points.shape[1],
             options.max_iters,
             by_angle=metric == "dot",
-            seed=SEED,
+            seed=TRAINING_SEED,
             least_gain=options.min_gain,
             on_round=stage.at,
         ).centroids(pool)
@@ -241,7 +241,7 @@ async def _encoder(
             raise InvalidInputError("IVF_SQ: the column has no vectors, expected one at least")
         return await pool.run(lambda: ScalarEncoder.trained(points))
     if checked.kind == RabitqEncoder.KIND:
-        return RabitqEncoder.drawn(checked.dim, checked.num_bits, SEED)
+        return RabitqEncoder.drawn(checked.dim, checked.num_bits, TRAINING_SEED)
     of_residuals = checked.metric != "dot"
     parts, values = checked.num_sub_vectors, 1 << checked.num_bits
     if options.pq_codebook is not None:
@@ -321,7 +321,7 @@ async def training_of(snapshot: Snapshot, index: Index, leaf: Field) -> Training
     if encoder is None or (centroids.has_graphs and links is None):
         return None
     told_rows = head.metadata.get(ivf.AIMED, "0")
-    by_default = PARTITION_ROWS if links is None else GRAPH_ROWS
+    by_default = VECTOR_PARTITION_ROWS if links is None else GRAPH_ROWS
     rows_each = (int(told_rows) if told_rows.isdecimal() else 0) or by_default
     values = ivf.parse_centroids(content)
     return Training(type_, centroids.metric, values, encoder, links, rows_each)

@@ -38,8 +38,8 @@ class Bitmap(RowSetsKind):
     index_type = "BITMAP"
     type_url = "/lance.table.BitmapIndexDetails"
     columns = ORDERED
-    file = bitmap.FILE
-    file_names = frozenset({bitmap.FILE})
+    file = bitmap.BITMAP_FILE
+    file_names = frozenset({bitmap.BITMAP_FILE})
     key_count = "num_bitmaps"
     has_ranges = True
     of_json = of_stable_json = True

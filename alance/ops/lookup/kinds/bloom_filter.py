@@ -11,7 +11,7 @@ import numpy as np
 from alance.errors import CorruptFileError, InvalidInputError
 from alance.format.index import bloom
 from alance.format.index.bloom import is_hashed
-from alance.format.index.zones import PLACES, ZoneOptions, ZoneRows
+from alance.format.index.zones import ZONE_PLACE_COLUMNS, ZoneOptions, ZoneRows
 from alance.io.loop.readahead import Job, readahead
 from alance.ops.lookup.kinds.zones import ZONE_WORK, ZonesKind, asked_zones
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from alance.base.arrays import Mask
     from alance.expr.index_query import Ask
     from alance.ops.lookup.files import IndexFiles
-    from alance.ops.lookup.kinds.kind import Asked, Part
+    from alance.ops.lookup.kinds.kind import Asked, PartLoader
     from alance.ops.lookup.segments import Segment
     from alance.ops.version.snapshot import Snapshot
 
@@ -40,9 +40,9 @@ class BloomFilter(ZonesKind):
     index_type = "BLOOMFILTER"
     type_url = "/lance.index.pb.BloomFilterIndexDetails"
     columns = "a whole number, float32, float64, text, bytes, date or time"
-    file = bloom.FILE
+    file = bloom.BLOOM_FILE
     has_filters = True
-    rows_key = bloom.ITEMS
+    rows_key = bloom.ITEMS_KEY
     rows_argument = "number_of_items"
 
     def suits(self, type_: pa.DataType) -> bool:
@@ -98,7 +98,7 @@ class BloomFilter(ZonesKind):
             lambda: asked_zones(snapshot, segment, rows, may), ZONE_WORK * count
         )
 
-    async def parts(self, snapshot: Snapshot, files: IndexFiles) -> list[Part]:
+    async def parts(self, snapshot: Snapshot, files: IndexFiles) -> list[PartLoader]:
         _, has_nulls = await filter_zones(snapshot, files)
         return [*filter_parts(files, len(has_nulls))]
 
@@ -123,7 +123,7 @@ async def filter_zones(snapshot: Snapshot, files: IndexFiles) -> tuple[ZoneRows,
     """
 
     async def load() -> tuple[ZoneRows, Mask]:
-        batch = await files.whole(bloom.FILE, [*PLACES, bloom.HAS_NULL])
+        batch = await files.whole(bloom.BLOOM_FILE, [*ZONE_PLACE_COLUMNS, bloom.HAS_NULL])
         return ZoneRows.of(batch), bloom.null_flags(batch.column(bloom.HAS_NULL))
 
     key = ("bloom zones", files.where)
@@ -133,6 +133,6 @@ async def filter_zones(snapshot: Snapshot, files: IndexFiles) -> tuple[ZoneRows,
 def filter_parts(files: IndexFiles, num_zones: int) -> list[Callable[[], Awaitable[pa.Array]]]:
     """Return functions that read all filters, up to 256 each, in one round each."""
     return [
-        partial(files.part, bloom.FILE, bloom.FILTERS, start, start + FILTERS_AT_ONCE)
+        partial(files.part, bloom.BLOOM_FILE, bloom.FILTERS, start, start + FILTERS_AT_ONCE)
         for start in range(0, num_zones, FILTERS_AT_ONCE)
     ]

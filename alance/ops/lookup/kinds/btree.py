@@ -19,7 +19,7 @@ from alance.format.index.btree import FENCE_ROWS
 from alance.format.index.build import PageTableBuilder
 from alance.format.numbers import as_mask, as_numbers, python_value, to_arrow
 from alance.format.row_set import NO_ROWS, RowSet
-from alance.format.statistics import Bounds
+from alance.format.statistics import ColumnBounds
 from alance.format.table.indices import ADDRESSES_FROM
 from alance.io.loop.tasks import all_of
 from alance.ops.lookup.files import KEPT_PAGES, IndexFiles
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from alance.format.table.indices import Index
     from alance.io.caches.cache import SearchCache
     from alance.ops.index.segment_files import SegmentFiles
-    from alance.ops.lookup.kinds.kind import Asked, Batches, Part
+    from alance.ops.lookup.kinds.kind import Asked, Batches, PartLoader
     from alance.ops.lookup.segments import Segment
     from alance.ops.version.snapshot import Snapshot
 
@@ -91,7 +91,7 @@ class BTree(IndexKind):
         pages = _pages_of(ask, table, files.where, snapshot.engine.cache)
         return AskedTree(snapshot, segment, ask, files, table, pages)
 
-    async def parts(self, snapshot: Snapshot, files: IndexFiles) -> list[Part]:
+    async def parts(self, snapshot: Snapshot, files: IndexFiles) -> list[PartLoader]:
         table = await files.page_table()
         spans = spans_of(table.num_pages, KEPT_PAGES)
         return [partial(files.pages, table, range(*span)) for span in spans]
@@ -219,7 +219,7 @@ def _matching(ask: Ask, pages: Sequence[TreePage]) -> RowSet:
     return RowSet((ids[0] if len(ids) == 1 else np.concatenate(ids))[ask.rows_in(joined)])
 
 
-def _page_bounds(tables: Sequence[PageTable]) -> Bounds:
+def _page_bounds(tables: Sequence[PageTable]) -> ColumnBounds:
     """Return the bounds of pages, or of zones within pages, for pruning."""
     low, high = ([plain(getattr(table, end)) for table in tables] for end in ("low", "high"))
     low, high = (ends[0] if len(ends) == 1 else pa.concat_arrays(ends) for ends in (low, high))
@@ -232,7 +232,7 @@ def _page_bounds(tables: Sequence[PageTable]) -> Bounds:
         # Nulls come first, so the bounds do not show a negative NaN after them.
         has_nans = as_mask(pc.is_nan(low)) | as_mask(pc.is_nan(high)) | as_mask(pc.is_null(low))
         low, high = (bound(end, zero) for end, zero in ((low, -0.0), (high, 0.0)))
-    return Bounds(nulls > 0, has_values, has_nans, low, high)
+    return ColumnBounds(nulls > 0, has_values, has_nans, low, high)
 
 
 def _pages_of(ask: Ask, table: PageTable, where: str, cache: SearchCache) -> Int64s:
@@ -317,8 +317,8 @@ async def _tree_rows(
 
     for name in table.files:
         data = await StoredFile.open(snapshot, index, name)
-        check_columns(data, [btree.VALUES, btree.IDS], pa.uint64())
-        if data.schema.field(btree.VALUES).type != type_:
+        check_columns(data, [btree.VALUES_COLUMN, btree.IDS], pa.uint64())
+        if data.schema.field(btree.VALUES_COLUMN).type != type_:
             raise CorruptFileError(f"B-tree index: {name} is not of {type_}, as its table says")
         async with aclosing(non_empty(data, renumbered)) as batches:
             async for batch in batches:

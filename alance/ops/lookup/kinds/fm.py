@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from alance.format.table.indices import Index
     from alance.ops.index.segment_files import SegmentFiles
     from alance.ops.lookup.files import IndexFiles
-    from alance.ops.lookup.kinds.kind import Asked, Batches, Part
+    from alance.ops.lookup.kinds.kind import Asked, Batches, PartLoader
     from alance.ops.lookup.segments import Segment
     from alance.ops.version.snapshot import Snapshot
 
@@ -47,7 +47,7 @@ SYMBOL_WORK: Final = 1 << 10  # searching a byte in a partition costs as much as
 FEW_PLACES: Final = 256
 OFTEN: Final = 8
 PARTITIONS_AT_ONCE: Final = 16
-MOVED_BYTES: Final = fm.PARTITION_BYTES * fm.BUILD_BYTES
+MOVED_TEXT_BYTES: Final = fm.FM_PARTITION_BYTES * fm.BUILD_BYTES
 DEAD_SHARE: Final = 4  # a partition with more than a quarter of deleted rows is rebuilt
 
 
@@ -57,8 +57,8 @@ class FM(IndexKind):
     name = "FM"
     index_type = "FM"
     type_url = "/lance.index.pb.FMIndexDetails"
-    versions = (fm.VERSION,)
-    version = fm.VERSION
+    versions = (fm.FM_VERSION,)
+    version = fm.FM_VERSION
     columns = "text or bytes"
     file = fm.file_of(0)
     is_sorted = False
@@ -96,7 +96,7 @@ class FM(IndexKind):
         is_exact &= all(hit.is_whole for hit in hits)
         return AskedParts(snapshot, segment, hits, len(partitions), is_exact)
 
-    async def parts(self, snapshot: Snapshot, files: IndexFiles) -> list[Part]:
+    async def parts(self, snapshot: Snapshot, files: IndexFiles) -> list[PartLoader]:
         return [partial(_load, snapshot, files, name) for name in _names(files.index)]
 
     async def statistics(self, snapshot: Snapshot, files: IndexFiles) -> dict[str, Any]:
@@ -104,7 +104,7 @@ class FM(IndexKind):
         heads = await all_of(files.head(name) for name in names)
         try:
             length = sum(int(metadata["bwt_len"]) for _, metadata in heads)
-            rows = sum(len(metadata[fm.ROW_IDS]) // 16 for _, metadata in heads)
+            rows = sum(len(metadata[fm.ROW_IDS_KEY]) // 16 for _, metadata in heads)
         except (KeyError, ValueError) as error:
             raise CorruptFileError(f"index {files.name}: {error!r}") from error
         return {
@@ -115,7 +115,7 @@ class FM(IndexKind):
         }
 
     async def stored_type(self, snapshot: Snapshot, index: Index) -> pa.DataType:
-        return fm.SCHEMA.field(0).type
+        return fm.FM_SCHEMA.field(0).type
 
     def source(self, type_: pa.DataType, options: ZoneOptions, memory: int) -> PartitionBuilder:
         return PartitionBuilder(memory)
@@ -135,7 +135,7 @@ class FM(IndexKind):
     async def move(
         self, snapshot: Snapshot, index: Index, moves: Moves, files: SegmentFiles
     ) -> None:
-        builder = PartitionBuilder(MOVED_BYTES)
+        builder = PartitionBuilder(MOVED_TEXT_BYTES)
 
         async def moved() -> Batches:
             stored = _stored(snapshot, index)
@@ -328,9 +328,9 @@ async def _whole(
     metadata: dict[str, str] | None = None
     batches: list[pa.RecordBatch] = []
     async for batch in rows:
-        marks = batch.column(len(fm.SCHEMA))
+        marks = batch.column(len(fm.FM_SCHEMA))
         firsts = np.flatnonzero(as_mask(marks.is_valid())).tolist()
-        own = batch.select(fm.SCHEMA.names)
+        own = batch.select(fm.FM_SCHEMA.names)
         batches.append(own.slice(0, firsts[0] if firsts else None))
         for start, stop in pairwise([*firsts, batch.num_rows]):
             if metadata is not None:
@@ -348,7 +348,7 @@ async def _write(
         for batch in batches:
             yield batch
 
-    await files.write(fm.file_of(number), fm.SCHEMA, rows(), lambda: SegmentEnd(metadata))
+    await files.write(fm.file_of(number), fm.FM_SCHEMA, rows(), lambda: SegmentEnd(metadata))
 
 
 async def _stored(

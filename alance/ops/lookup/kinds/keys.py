@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def row_schema(type_: pa.DataType) -> pa.Schema:
     """Return the columns of sorted rows: a key of a type, and a row number."""
     ids = pa.field(btree.IDS, pa.uint64(), nullable=False)
-    return pa.schema([pa.field(btree.VALUES, type_), ids])
+    return pa.schema([pa.field(btree.VALUES_COLUMN, type_), ids])
 
 
 @dataclass(slots=True, eq=False)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from alance.ops.lookup.segments import Segment
     from alance.ops.version.snapshot import Snapshot
 
-    Part: TypeAlias = Callable[[], Awaitable[object]]
+    PartLoader: TypeAlias = Callable[[], Awaitable[object]]
     Batches: TypeAlias = AsyncGenerator[pa.RecordBatch, None]
 
 
@@ -177,7 +177,7 @@ class IndexKind(ABC):
         """Find the pages or keys of a question; see `ask_segment`."""
 
     @abstractmethod
-    async def parts(self, snapshot: Snapshot, files: IndexFiles) -> list[Part]:
+    async def parts(self, snapshot: Snapshot, files: IndexFiles) -> list[PartLoader]:
         """Return the reads that together load a segment into the search cache."""
 
     @abstractmethod

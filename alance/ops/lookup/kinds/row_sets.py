@@ -37,10 +37,10 @@ if TYPE_CHECKING:
     from alance.ops.index.segment_files import SegmentFiles
     from alance.ops.lookup.files import IndexFiles
     from alance.ops.lookup.kinds.keys import RowKeys
-    from alance.ops.lookup.kinds.kind import Batches, Part
+    from alance.ops.lookup.kinds.kind import Batches, PartLoader
     from alance.ops.version.snapshot import Snapshot
 
-MOVED_BYTES: Final = 4 << 20  # approximate bytes of row sets remapped at once
+MOVED_SET_BYTES: Final = 4 << 20  # approximate bytes of row sets remapped at once
 SET_SHARE: Final = 64  # 64 rows of a bitmap cost as much as one row of a B-tree
 _NO_ROWS: Final = np.empty(0, np.int64)
 
@@ -55,7 +55,7 @@ class RowSetsKind(IndexKind):
     form: ClassVar[KeyedSets] = ROW_SETS
     key_count: ClassVar[str]
 
-    async def parts(self, snapshot: Snapshot, files: IndexFiles) -> list[Part]:
+    async def parts(self, snapshot: Snapshot, files: IndexFiles) -> list[PartLoader]:
         num_keys = len(await files.keys(self.form))
         spans = spans_of(num_keys, KEPT_SETS)
         return [partial(files.row_sets, range(*span), self.form) for span in spans]
@@ -192,4 +192,4 @@ def _changed_sets(
         whole = pa.RecordBatch.from_arrays([keys, contents], schema=schema)
         return whole.filter(contents.is_valid()) if contents.null_count else whole
 
-    return non_empty(stored, moved, MOVED_BYTES // stored.bytes_per_row + 1)
+    return non_empty(stored, moved, MOVED_SET_BYTES // stored.bytes_per_row + 1)

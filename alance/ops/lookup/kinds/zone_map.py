@@ -21,14 +21,14 @@ from alance.format.index.zones import (
     check_columns,
     whole_column,
 )
-from alance.format.statistics import Bounds
+from alance.format.statistics import ColumnBounds
 from alance.ops.lookup.kinds.kind import ORDERED, check_type, is_ordered
 from alance.ops.lookup.kinds.zones import ZONE_WORK, ZonesKind, asked_zones, bound
 
 if TYPE_CHECKING:
     from alance.expr.index_query import Ask
     from alance.ops.lookup.files import IndexFiles
-    from alance.ops.lookup.kinds.kind import Asked, Part
+    from alance.ops.lookup.kinds.kind import Asked, PartLoader
     from alance.ops.lookup.kinds.zones import AskedZones
     from alance.ops.lookup.segments import Segment
     from alance.ops.version.snapshot import Snapshot
@@ -71,7 +71,7 @@ class ZoneMap(ZonesKind):
 
         return await engine.decode(answer, ZONE_WORK * len(zone_map.rows.starts))
 
-    async def parts(self, snapshot: Snapshot, files: IndexFiles) -> list[Part]:
+    async def parts(self, snapshot: Snapshot, files: IndexFiles) -> list[PartLoader]:
         return [partial(zone_map_of, snapshot, files)]
 
     async def statistics(self, snapshot: Snapshot, files: IndexFiles) -> dict[str, Any]:
@@ -85,7 +85,7 @@ class ZoneBounds:
     """A segment of a zone map: the rows and the bounds of each zone."""
 
     rows: ZoneRows
-    bounds: Bounds
+    bounds: ColumnBounds
 
     @classmethod
     def of(cls, batch: pa.RecordBatch) -> ZoneBounds:
@@ -103,7 +103,7 @@ class ZoneBounds:
         if pa.types.is_floating(low.type):
             low, high = bound(low, -0.0), bound(high, 0.0)
         has_values = nulls < rows.stops - rows.starts
-        return cls(rows, Bounds(nulls > 0, has_values, nans > 0, low, high))
+        return cls(rows, ColumnBounds(nulls > 0, has_values, nans > 0, low, high))
 
     @property
     def num_bytes(self) -> int:

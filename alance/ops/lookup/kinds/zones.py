@@ -14,9 +14,9 @@ from alance.errors import CorruptFileError
 from alance.expr.compare import float_values
 from alance.format.index import bloom
 from alance.format.index.zone_build import FILTER_BATCH_BYTES, ZoneBuilder
-from alance.format.index.zones import NULLS, ZONE_ROWS, ZoneOptions, ZoneRows
+from alance.format.index.zones import INDEX_ZONE_ROWS, NULL_BITMAP, ZoneOptions, ZoneRows
 from alance.format.numbers import as_mask, to_arrow
-from alance.format.row_set import HALF
+from alance.format.row_set import OFFSET_BITS
 from alance.ops.lookup.kinds.kind import IndexKind
 from alance.ops.lookup.stored import SegmentEnd, StoredFile, spans_of
 
@@ -45,7 +45,7 @@ class ZonesKind(IndexKind):
         rows_argument: argument of `create_scalar_index` for the same number.
     """
 
-    null_rows = NULLS
+    null_rows = NULL_BITMAP
     is_sorted = False
     has_addresses = True
     can_move = False  # as in pylance
@@ -54,7 +54,7 @@ class ZonesKind(IndexKind):
     rows_argument: ClassVar[str]
 
     def options(self, arguments: dict[str, Any]) -> ZoneOptions:
-        rows: int = arguments.pop(self.rows_argument, ZONE_ROWS)
+        rows: int = arguments.pop(self.rows_argument, INDEX_ZONE_ROWS)
         check_count(self.rows_argument, rows, 1, MAX_ZONE_ROWS)
         return ZoneOptions(rows)
 
@@ -63,8 +63,8 @@ class ZonesKind(IndexKind):
         return self._options_of(metadata, name)
 
     def _options_of(self, metadata: Mapping[str, str], name: str) -> ZoneOptions:
-        rows = metadata.get(self.rows_key, str(ZONE_ROWS))
-        wrong = metadata.get(bloom.PROBABILITY, str(bloom.WRONG))
+        rows = metadata.get(self.rows_key, str(INDEX_ZONE_ROWS))
+        wrong = metadata.get(bloom.PROBABILITY_KEY, str(bloom.WRONG))
         try:
             options = ZoneOptions(int(rows), float(wrong))
         except ValueError as error:
@@ -107,7 +107,7 @@ class ZonesKind(IndexKind):
         def of_covered(batch: pa.RecordBatch) -> pa.RecordBatch:
             places = ZoneRows.of(batch)
             places.check(ids, sizes)
-            is_covered = np.isin(places.starts >> HALF, ids)
+            is_covered = np.isin(places.starts >> OFFSET_BITS, ids)
             whole = pa.RecordBatch.from_arrays(batch.columns, schema=schema)
             return whole if is_covered.all() else whole.filter(to_arrow(is_covered))
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from alance.ops.version.projection import Columns, Output
     from alance.ops.version.snapshot import Snapshot
 
-KEY: Final = "key "  # prefix of the names of the scan's key columns; a number follows
+KEY_COLUMN_PREFIX: Final = "key "  # prefix of the names of the scan's key columns; a number follows
 VALUE: Final = "value "
 
 
@@ -123,13 +123,13 @@ def planned(snapshot: Snapshot, aggregates: Mapping[str, str], group_by: Columns
     for name in calls:
         if name in keys:
             raise InvalidInputError(f"{name!r} is the name of an aggregate and of a group_by")
-    texts = {f"{KEY}{number}": text for number, text in enumerate(keys.values())}
+    texts = {f"{KEY_COLUMN_PREFIX}{number}": text for number, text in enumerate(keys.values())}
     values = _values(calls.values())
     texts.update({name: text for text, name in values.items()})
     projection = project(snapshot.schema, texts, flat=True)
     schema = schema_of(snapshot, projection)
     for number, name in enumerate(keys):
-        check_key(name, schema.field(f"{KEY}{number}").type)
+        check_key(name, schema.field(f"{KEY_COLUMN_PREFIX}{number}").type)
     measures = []
     for name, call in calls.items():
         column = None if call.argument is None else values[call.argument]
@@ -138,7 +138,7 @@ def planned(snapshot: Snapshot, aggregates: Mapping[str, str], group_by: Columns
         measures[-1].check()
     arrow = snapshot.schema.known_arrow()
     ends = {own.name: column for own in projection.outputs if (column := _ordered(own, arrow))}
-    named_keys = {name: f"{KEY}{number}" for number, name in enumerate(keys)}
+    named_keys = {name: f"{KEY_COLUMN_PREFIX}{number}" for number, name in enumerate(keys)}
     return Aggregation(texts, schema, named_keys, measures, ends)
 
 

@@ -20,7 +20,7 @@ from alance.base.records import dataclass
 from alance.errors import UnsupportedError
 from alance.expr.tree import Column, plain_type
 from alance.format.numbers import as_scalar
-from alance.format.statistics import Bounds
+from alance.format.statistics import ColumnBounds
 from alance.ops.read.plan import plan_scan
 from alance.ops.read.pruning import FragmentZones, Pruner, spans_of_mask
 from alance.ops.read.scan import scan
@@ -61,7 +61,7 @@ class ExtremesPruner(Pruner):
         inside = np.concatenate([_inside(zones, own) for _, zones, own in zoned])
         chosen = np.zeros(len(inside), np.bool_)
         for column in self.columns:
-            bounds = Bounds.joined([zones.bounds(column) for _, zones, _ in zoned])
+            bounds = ColumnBounds.joined([zones.bounds(column) for _, zones, _ in zoned])
             chosen |= self._chosen(column, bounds, inside & bounds.has_values)
         ends = np.cumsum([zones.num_zones for _, zones, _ in zoned])
         parts = zip(zoned, np.split(chosen, ends[:-1]), strict=True)
@@ -71,7 +71,7 @@ class ExtremesPruner(Pruner):
             ]
         return needed
 
-    def _chosen(self, column: Column, bounds: Bounds, may: Mask) -> Mask:
+    def _chosen(self, column: Column, bounds: ColumnBounds, may: Mask) -> Mask:
         """Return the mask of zones to read for one column.
 
         Args:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from alance.base import compute as pc
+from alance.base.checks import INT64_MAX
 from alance.base.records import dataclass
 from alance.errors import InvalidInputError
 from alance.expr.tree import FAILURES, one_line
@@ -30,24 +31,23 @@ GROUPED_CHUNK_BYTES: Final = 32 << 20
 # Minimum rows per group in a chunk; with fewer, merges would do most of the work.
 ROWS_OF_GROUP: Final = 8
 MERGED_ROWS: Final = 1 << 16  # minimum pending partials for a merge
-ROWS: Final = "count_all"
-INT64_MAX: Final = (1 << 63) - 1
-WHOLE: Final = pa.decimal128(38, 0)
-DIGITS: Final = 38  # largest precision of decimal128
+COUNT_ALL: Final = "count_all"
+WIDE_INTEGER_TYPE: Final = pa.decimal128(38, 0)
+DECIMAL128_DIGITS: Final = 38  # largest precision of decimal128
 MOST_DIGITS: Final = 76
-_EXACT: Final = Context(prec=MOST_DIGITS)
+_SUM_CONTEXT: Final = Context(prec=MOST_DIGITS)
 
 # Arrow functions by the first word of a partial's name: first to compute partials, then to merge
 # them.
 _GIVEN: Final = {
-    ROWS: ROWS,
+    COUNT_ALL: COUNT_ALL,
     "count": "count",
     "sum": "sum",
     "min": "min",
     "max": "max",
     "nan": "any",
 }
-_JOINED: Final = {**_GIVEN, ROWS: "sum", "count": "sum"}
+_JOINED: Final = {**_GIVEN, COUNT_ALL: "sum", "count": "sum"}
 _NEEDED: Final[Mapping[Aggregator, tuple[str, ...]]] = {
     "count": ("count",),
     "sum": ("sum",),
@@ -76,7 +76,7 @@ class Measure:
     def partials(self) -> list[str]:
         """Names of the partials that the measure is computed from."""
         if self.column is None:
-            return [ROWS]
+            return [COUNT_ALL]
         kinds = [*_NEEDED[self.function]]
         if self.function == "max" and pa.types.is_floating(self.type):
             kinds.append("nan")
@@ -101,7 +101,7 @@ class Measure:
     def of(self, partials: pa.Table) -> pa.ChunkedArray:
         """Compute the values of the groups from their partials."""
         if self.column is None:
-            return partials[ROWS]
+            return partials[COUNT_ALL]
         values = partials[f"{_NEEDED[self.function][0]} {self.column}"]
         if self.function == "avg":
             return _mean(values, partials[f"count {self.column}"], self.type)
@@ -188,7 +188,7 @@ class Groups:
         for measure in self.measures:
             for partial in measure.partials:
                 kind, _, column = partial.partition(" ")
-                if partial != ROWS and partial not in columns:
+                if partial != COUNT_ALL and partial not in columns:
                     columns[partial] = _input(kind, table[column])
         if not columns:  # because only rows are counted
             columns[""] = pa.chunked_array([pa.nulls(table.num_rows)])
@@ -213,11 +213,11 @@ class Groups:
         partials = list(dict.fromkeys(partials))
         for name in partials:
             function = functions[name.partition(" ")[0]]
-            is_count = function == ROWS
+            is_count = function == COUNT_ALL
             if function == "sum":
                 _check_sum(table[name])
             calls.append(([] if is_count else name, function))
-            names.append(ROWS if is_count else f"{name}_{function}")
+            names.append(COUNT_ALL if is_count else f"{name}_{function}")
         groups = table.group_by(list(self.keys), use_threads=False).aggregate(calls)
         return groups.select(names).rename_columns([*self.keys, *partials])
 
@@ -265,14 +265,14 @@ def _input(kind: str, values: pa.ChunkedArray) -> pa.ChunkedArray:
         ends = pc.min_max(values)
         largest = max(abs(ends["min"].as_py() or 0), abs(ends["max"].as_py() or 0))
         # Arrow's sum of integers wraps around on overflow.
-        return values.cast(WHOLE) if largest * len(values) > INT64_MAX else values
+        return values.cast(WIDE_INTEGER_TYPE) if largest * len(values) > INT64_MAX else values
     if pa.types.is_decimal128(values.type):
         type_ = values.type
-        is_wide = type_.precision + len(str(len(values))) > DIGITS
+        is_wide = type_.precision + len(str(len(values))) > DECIMAL128_DIGITS
         if is_wide:
             return values.cast(pa.decimal256(MOST_DIGITS, type_.scale))
         # Use a view, because a cast would check each value although no bytes change.
-        wide = pa.decimal128(DIGITS, type_.scale)
+        wide = pa.decimal128(DECIMAL128_DIGITS, type_.scale)
         return pa.chunked_array([chunk.view(wide) for chunk in values.chunks], wide)
     return values
 
@@ -281,7 +281,7 @@ def _exact(sums: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     """Convert the sums of a chunk to a type that can hold the sums of all chunks."""
     if pa.types.is_decimal(kind):
         return sums.cast(pa.decimal256(MOST_DIGITS, kind.scale))
-    return sums.cast(WHOLE) if pa.types.is_integer(sums.type) else sums
+    return sums.cast(WIDE_INTEGER_TYPE) if pa.types.is_integer(sums.type) else sums
 
 
 def _check_sum(values: pa.ChunkedArray) -> None:
@@ -295,7 +295,7 @@ def _check_sum(values: pa.ChunkedArray) -> None:
         return
     ends = pc.min_max(values.cast(pa.decimal256(MOST_DIGITS, kind.scale)))
     outermost = [ends[end].as_py() or Decimal() for end in ("min", "max")]
-    largest = max(int(value.copy_abs().scaleb(kind.scale, _EXACT)) for value in outermost)
+    largest = max(int(value.copy_abs().scaleb(kind.scale, _SUM_CONTEXT)) for value in outermost)
     if largest * len(values) >= 10**MOST_DIGITS:
         raise InvalidInputError(f"a sum of {kind} may be beyond {MOST_DIGITS} digits")
 
@@ -309,7 +309,7 @@ def _sum(sums: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     if pa.types.is_floating(kind):
         return sums
     if pa.types.is_decimal128(kind):
-        output = pa.decimal128(min(DIGITS, kind.precision + 10), kind.scale)
+        output = pa.decimal128(min(DECIMAL128_DIGITS, kind.precision + 10), kind.scale)
     elif pa.types.is_decimal(kind):
         output = pa.decimal256(min(MOST_DIGITS, kind.precision + 10), kind.scale)
     else:
@@ -335,13 +335,15 @@ def _mean(sums: pa.ChunkedArray, counts: pa.ChunkedArray, kind: pa.DataType) -> 
     # With a divisor of at least three digits, the quotient has four decimal places more than the
     # dividend.
     digits = max(3, len(str(pc.max(counts).as_py() or 0)))
-    dividends = sums.cast(pa.decimal256(DIGITS + digits, scale))
+    dividends = sums.cast(pa.decimal256(DECIMAL128_DIGITS + digits, scale))
     divisors = divisor.cast(pa.decimal256(19, 0)).cast(pa.decimal256(digits, 0))
     means = pc.divide(dividends, divisors)
     if pa.types.is_duration(kind):
         whole = pc.CastOptions(pa.int64(), allow_decimal_truncate=True)
         return means.cast(options=whole).cast(kind)
-    mean = pa.decimal128(min(DIGITS, kind.precision + 4), min(DIGITS, scale + 4))
+    mean = pa.decimal128(
+        min(DECIMAL128_DIGITS, kind.precision + 4), min(DECIMAL128_DIGITS, scale + 4)
+    )
     cut = pc.CastOptions(pa.decimal256(MOST_DIGITS, mean.scale), allow_decimal_truncate=True)
     # Two casts, because a truncating cast does not check the range.
     return means.cast(options=cut).cast(mean)

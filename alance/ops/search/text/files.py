@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_PART: Final = re.compile(r"part_(\d+)_(?:tokens|docs|invert)\.lance")
+_PARTITION_FILE: Final = re.compile(r"part_(\d+)_(?:tokens|docs|invert)\.lance")
 MAX_DELETED_FRAGMENTS: Final = 1 << 22  # limit of the deleted fragments listed by a segment
 CACHED_LISTS: Final = 4096  # reads of more posting lists are not cached
 
@@ -109,7 +109,7 @@ def cached_segments(snapshot: Snapshot, indices: Sequence[Index]) -> list[TextSe
 
 
 def _key(snapshot: Snapshot, index: Index) -> tuple[str, str]:
-    where = snapshot.table.index_file(snapshot.manifest, index, text_metadata.FILE)
+    where = snapshot.table.index_file(snapshot.manifest, index, text_metadata.TEXT_METADATA_FILE)
     return "text index", where
 
 
@@ -160,7 +160,7 @@ async def _refusing(snapshot: Snapshot, index: Index, work: Awaitable[T]) -> T:
         raise UnsupportedError(f"{name}: {error}; {REMEDY}") from error
     except AlanceError as error:
         if isinstance(error, NotFoundError) and not index.message.files:
-            why = f"written by an old release, without {text_metadata.FILE}"
+            why = f"written by an old release, without {text_metadata.TEXT_METADATA_FILE}"
             raise UnsupportedError(f"{name}: {why}; {REMEDY}") from error
         error.add_note(f"{name}: use_index=False does without")
         raise
@@ -168,7 +168,7 @@ async def _refusing(snapshot: Snapshot, index: Index, work: Awaitable[T]) -> T:
 
 async def _opened(snapshot: Snapshot, index: Index) -> TextSegment:
     names = [file.path for file in index.message.files]
-    listed = {int(match[1]) for name in names if (match := _PART.fullmatch(name))}
+    listed = {int(match[1]) for name in names if (match := _PARTITION_FILE.fullmatch(name))}
     # The manifest lists the files, so partitions are read together with the metadata file.
     read = await _read(snapshot, index, sorted(listed), with_head=True)
     metadata, parts = await snapshot.engine.pool.run(read.parse)
@@ -190,7 +190,7 @@ async def _read(
         with_head: True to read also the segment's metadata.
     """
     engine = snapshot.engine
-    wholes = [text_metadata.FILE] if with_head else []
+    wholes = [text_metadata.TEXT_METADATA_FILE] if with_head else []
     for number in partitions:
         wholes += [text_metadata.tokens_file(number), text_metadata.documents_file(number)]
     lists = [text_metadata.postings_file(number) for number in partitions]

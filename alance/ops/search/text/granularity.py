@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from alance.errors import InvalidInputError, UnsupportedError
-from alance.format.index.text.params import LIST_ELEMENT, ROW
+from alance.format.index.text.params import ELEMENT_GRANULARITY, ROW_GRANULARITY
 from alance.format.index.text.source import TextSource
 from alance.ops.search.text.query import (
     CombinedFieldsQuery,
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from alance.ops.search.text.query import TextQuery
     from alance.ops.version.snapshot import Snapshot
 
-_NAMES = {False: ROW, True: LIST_ELEMENT}
+_GRANULARITY_NAMES = {False: ROW_GRANULARITY, True: ELEMENT_GRANULARITY}
 
 
 def with_granularity(snapshot: Snapshot, query: TextQuery, *, use_index: bool) -> TextQuery:
@@ -40,7 +40,7 @@ def with_granularity(snapshot: Snapshot, query: TextQuery, *, use_index: bool) -
         if isinstance(part, MatchQuery | PhraseQuery):
             is_element = _of_elements(snapshot, part, use_index)
             documents.add(part.column if is_element else None)
-            return replace(part, document_granularity=LIST_ELEMENT) if is_element else part
+            return replace(part, document_granularity=ELEMENT_GRANULARITY) if is_element else part
         documents.add(None)
         for match in part.parts():
             assert isinstance(match, MatchQuery)
@@ -80,11 +80,11 @@ def _of_elements(snapshot: Snapshot, leaf: MatchQuery | PhraseQuery, use_index: 
         if indexed == {True}:
             TextSource.of(snapshot.schema, column).check_elements(column)
         return indexed == {True}
-    is_element = granularity == LIST_ELEMENT
+    is_element = granularity == ELEMENT_GRANULARITY
     if use_index and indexed and is_element not in indexed:
         raise InvalidInputError(
             f"document_granularity={granularity!r}: the index of column {column!r} has "
-            f"{_NAMES[not is_element]!r}"
+            f"{_GRANULARITY_NAMES[not is_element]!r}"
         )
     if is_element:
         TextSource.of(snapshot.schema, column).check_elements(column)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import numpy as np
 import pyarrow as pa
 
-from alance.base.checks import MOST, check_count
+from alance.base.checks import INT64_MAX, check_count
 from alance.errors import AlanceError, InvalidInputError
 from alance.io.loop.tasks import all_of
 from alance.ops.search.answer import Hits, open_ahead
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from alance.ops.version.snapshot import Snapshot
 
 RELEVANCE: Final = "_relevance_score"
-_PARTS: Final = (SCORE, DISTANCE)
+_MEASURES: Final = (SCORE, DISTANCE)
 LEAST_CANDIDATES: Final = 50  # a low row of one ranking may be first in the fused one
 
 
@@ -79,9 +79,9 @@ class Hybrid:
         self.columns: Columns = others.pop("columns", None)
         column = others.pop("vector_column", None) or _vector_column(snapshot.schema)
         candidates = others.pop("candidates", None)
-        check_count("k", k, most=MOST)
+        check_count("k", k, most=INT64_MAX)
         if candidates is None:
-            candidates = min(max(4 * k, LEAST_CANDIDATES), MOST)
+            candidates = min(max(4 * k, LEAST_CANDIDATES), INT64_MAX)
         shared = {name: others[name] for name in OF_BOTH if name in others}
         of_text = {name: others.pop(name) for name in OF_TEXTS if name in others}
         of_vector = {name: value for name, value in others.items() if name not in shared}
@@ -101,7 +101,7 @@ class Hybrid:
     def own_columns(self) -> Columns:
         """Requested columns without `_score` and `_distance`."""
         columns = self.columns
-        for name in _PARTS:
+        for name in _MEASURES:
             columns = stored(columns, name)
         return columns
 
@@ -138,7 +138,7 @@ async def hybrid_table(snapshot: Snapshot, search: Hybrid) -> pa.Table:
         np.zeros(len(first), np.int32), relevance[first].astype(np.float32), candidates.ids[first]
     )
     batch = await output_of(snapshot, search.own_columns, search.by_text, hits, RELEVANCE)
-    return table_of(schema, batch, {name: parts.column(name) for name in _PARTS})
+    return table_of(schema, batch, {name: parts.column(name) for name in _MEASURES})
 
 
 async def explain_hybrid(snapshot: Snapshot, search: Hybrid) -> Explanation:
@@ -171,9 +171,9 @@ async def explain_hybrid(snapshot: Snapshot, search: Hybrid) -> Explanation:
 def _schema_of(snapshot: Snapshot, search: Hybrid) -> pa.Schema:
     schema = schema_of(snapshot, search.own_columns, search.by_text, RELEVANCE)
     fields = {field.name: field for field in schema}
-    fields |= {name: pa.field(name, pa.float32()) for name in _PARTS}
-    names = [*schema.names, *_PARTS] if search.columns is None else list(search.columns)
-    names += [name for name in (RELEVANCE, *_PARTS) if name not in names]
+    fields |= {name: pa.field(name, pa.float32()) for name in _MEASURES}
+    names = [*schema.names, *_MEASURES] if search.columns is None else list(search.columns)
+    names += [name for name in (RELEVANCE, *_MEASURES) if name not in names]
     return pa.schema([fields[name] for name in names], metadata=schema.metadata)
 
 

@@ -10,10 +10,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias, get_
 
 import numpy as np
 
-from alance.base.checks import MOST, check_choice, check_count, public_arguments
+from alance.base.checks import INT64_MAX, check_choice, check_count, public_arguments
 from alance.base.records import dataclass
 from alance.errors import InvalidInputError
-from alance.format.index.text.params import GRANULARITIES, LIST_ELEMENT, ROW, Granularity
+from alance.format.index.text.params import (
+    ELEMENT_GRANULARITY,
+    GRANULARITIES,
+    ROW_GRANULARITY,
+    Granularity,
+)
 from alance.format.index.text.source import TextSource
 
 if TYPE_CHECKING:
@@ -78,9 +83,9 @@ class MatchQuery(TextQuery):
         _use_value(self, "operator")
         check_choice("operator", self.operator, get_args(Operator))
         if self.fuzziness is not None:
-            check_count("fuzziness", self.fuzziness, 0, MOST)
-        check_count("max_expansions", self.max_expansions, 0, MOST)
-        check_count("prefix_length", self.prefix_length, 0, MOST)
+            check_count("fuzziness", self.fuzziness, 0, INT64_MAX)
+        check_count("max_expansions", self.max_expansions, 0, INT64_MAX)
+        check_count("prefix_length", self.prefix_length, 0, INT64_MAX)
         _check_granularity(self)
 
 
@@ -229,7 +234,7 @@ def leaves_of(query: TextQuery) -> Iterator[MatchQuery | PhraseQuery]:
 
 def of_elements(query: TextQuery) -> bool:
     """True if the query searches list elements; its granularity must be explicit."""
-    return any(leaf.document_granularity == LIST_ELEMENT for leaf in leaves_of(query))
+    return any(leaf.document_granularity == ELEMENT_GRANULARITY for leaf in leaves_of(query))
 
 
 def has_phrases(query: TextQuery) -> bool:
@@ -281,7 +286,7 @@ def query_of(schema: Schema, query: object, indexed: Sequence[str]) -> TextQuery
             columns = [chosen] if isinstance(chosen, str) else list(chosen)
         query = query["query"]
     if isinstance(query, str):
-        query = _query_of_text(query, columns, ROW if columns is indexed else None)
+        query = _query_of_text(query, columns, ROW_GRANULARITY if columns is indexed else None)
     if not isinstance(query, TextQuery):
         if type(query).__module__ == "lance.query":
             name = type(query).__name__

@@ -105,7 +105,7 @@ class Quota:
 ALL: Final = Quota()
 
 
-_WORDS, _PHRASE, _BOOLEAN, _BOOST, _NOTHING = range(5)  # kinds of parts, for the kernel
+_WORDS, _PHRASE, _BOOLEAN, _BOOST, _NO_PART = range(5)  # kinds of parts, for the kernel
 
 
 def matches_of(
@@ -188,7 +188,7 @@ class Program:
         groups = [[word for word in group if word in self.words] for group in terms.groups]
         counts = Counter(word for group in groups for word in group)
         if not counts or (terms.needs_all and not all(groups)):
-            self._add_part(_NOTHING, [])
+            self._add_part(_NO_PART, [])
             return
         # With a boost of 0 or less, better matches score lower, so it is passed to the kernel as a
         # factor.

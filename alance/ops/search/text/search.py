@@ -11,6 +11,7 @@ from alance.errors import InvalidInputError
 from alance.io.loop.tasks import all_of
 from alance.ops.search.answer import Hits, open_ahead
 from alance.ops.search.joined import MAX_JOINED_ROWS
+from alance.ops.search.options import SCORE
 from alance.ops.search.table import Search
 from alance.ops.search.text.answer import QUERIES_AT_ONCE, ranked_rows
 from alance.ops.search.text.granularity import with_granularity
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
     from alance.ops.search.text.query import TextQuery
     from alance.ops.version.projection import Columns
     from alance.ops.version.snapshot import Snapshot
-
-SCORE: Final = "_score"
 
 
 class TextSearch(Search):
@@ -66,7 +65,7 @@ class TextSearch(Search):
         return Hits(numbers, rows.scores, rows.ids, elements)
 
 
-KIND: Final = TextSearch
+TEXT_SEARCH: Final = TextSearch
 
 
 def uses_index(options: ScanOptions) -> bool:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, TypedDict
 
-from alance.base.checks import MOST, check_count, unexpected
+from alance.base.checks import INT64_MAX, check_count, unexpected
 from alance.ops.read.options import ScanOptions
-from alance.ops.search.options import DEFAULTS, OF_SCANS, SearchArguments, scan_arguments
+from alance.ops.search.options import OF_SCANS, SEARCH_DEFAULTS, SearchArguments, scan_arguments
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -74,12 +74,12 @@ def asked_by(
         TypeError: an argument is unknown.
         InvalidInputError: k is less than 1.
     """
-    check_count("k", k, most=MOST)
+    check_count("k", k, most=INT64_MAX)
     columns, options, others = scan_arguments(arguments)
     full_text_query = {
         "query": query,
         "columns": others.pop("on", None),
-        "use_index": others.pop("use_index", DEFAULTS["use_index"]),
+        "use_index": others.pop("use_index", SEARCH_DEFAULTS["use_index"]),
     }
     if others:
         raise unexpected(others, TextSearchArguments.__annotations__, "search_text: ")

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Final
 
 from alance.base.records import dataclass
 from alance.errors import UnsupportedError
-from alance.format.index.text.metadata import FILE
+from alance.format.index.text.metadata import TEXT_METADATA_FILE
 from alance.format.index.text.params import is_of_elements, lacks_positions
 from alance.format.index.text.source import TextSource, text_paths
 from alance.format.paths import join_path
-from alance.format.table.indices import Index, kind_of
+from alance.format.table.indices import TEXT_KIND, Index, kind_of
 from alance.ops.read.plan import chosen
 from alance.ops.search.segments import Way, best_way
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from alance.ops.read.options import ScanOptions
     from alance.ops.version.snapshot import Snapshot
 
-TEXT_KIND: Final = "Inverted"
 REMEDY: Final = "create the index again, or search all texts, as plain words, by use_index=False"
 TEXT_VERSIONS: Final = (0, 1, 2, 3)  # 0: an index of token rows that pylance extended
 
@@ -141,6 +140,6 @@ def _fault(index: Index) -> str:
     message = index.message
     if message.index_version not in TEXT_VERSIONS:
         return f"version {message.index_version} of inverted indices"
-    if message.files and FILE not in {file.path for file in message.files}:
+    if message.files and TEXT_METADATA_FILE not in {file.path for file in message.files}:
         return f"its files are {sorted(file.path for file in message.files)}"
     return ""
