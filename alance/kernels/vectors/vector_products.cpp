@@ -129,11 +129,11 @@ Sift sift_here() {
   return nullptr;
 }
 
-// Smallest and largest table value of a byte.
+// Smallest and largest table value of a byte. No `std::copy_n`: Clang leaves out inline functions that
+// only clones call, and the library does not load.
 ALANCE_CLONES void range_of(const float* parts, float* least, float* largest) {
   float low[kLanes], high[kLanes];
-  std::copy_n(parts, kLanes, low);
-  std::copy_n(parts, kLanes, high);
+  for (int64_t i = 0; i < kLanes; ++i) low[i] = high[i] = parts[i];
   for (int64_t code = kLanes; code < kCodes; code += kLanes)
     for (int64_t i = 0; i < kLanes; ++i) {
       low[i] = parts[code + i] < low[i] ? parts[code + i] : low[i];
