@@ -33,16 +33,12 @@ EMPTY: Final = frozenset(
     ]
 )
 
-# Further such names, in folders that have none of them; `left` stands beside `right` as well.
+# Further such names; `left` stands beside `right` as well.
 FILLER: Final = frozenset(["asked", "kept", "left", "said", "told"])
-FOLDERS_WITHOUT: Final = tuple(
-    f"alance/{name}" for name in ("ops", "versioning", "verbs", "catalogs", "spark")
-)
 MEANT: Final = frozenset(
     [
-        ("alance/ops/lookup/files.py", "left"),  # a side
+        ("alance/io/events/trace.py", "asked"),  # public, and warns
         ("alance/ops/upkeep/repair.py", "left"),  # public
-        ("alance/spark/filters.py", "left"),  # a side
     ]
 )
 
@@ -81,14 +77,16 @@ def empty_names() -> list[str]:
 
 
 def filler_names() -> list[str]:
-    """The places of filler names, also as attributes, in the folders that have none."""
+    """The places of filler names, also as attributes."""
     return [
         f"{place}:{line}: {name}"
-        for folder in FOLDERS_WITHOUT
-        for path in sorted((ROOT / folder).rglob("*.py"))
+        for path in sorted((ROOT / "alance").rglob("*.py"))
+        if not path.stem.endswith("_pb2")
         for place, tree in [(path.relative_to(ROOT).as_posix(), ast.parse(path.read_text()))]
-        for name, line in (*bound(tree), *attributes(tree))
-        if name.strip("_") in FILLER and (place, name) not in MEANT
+        for names in [[*bound(tree), *attributes(tree)]]
+        for sides in [{"left"} if "right" in dict(names) else set()]
+        for name, line in names
+        if name.strip("_") in FILLER - sides and (place, name) not in MEANT
     ]
 
 

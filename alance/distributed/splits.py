@@ -210,12 +210,12 @@ def plan_splits(
 
 def _first(fragments: Sequence[Fragment], limit: int) -> Iterator[Fragment]:
     """Yield the first fragments that are certain to have `limit` rows."""
-    left = limit
+    remaining = limit
     for fragment in fragments:
-        if left <= 0:
+        if remaining <= 0:
             return
         yield fragment
-        left -= fragment.num_rows or 0
+        remaining -= fragment.num_rows or 0
 
 
 def _pieces(
@@ -357,7 +357,7 @@ async def read_extremes(
             yield batch
 
 
-def member_paths(schema: pa.Schema, kept: pa.Schema) -> list[str]:
+def member_paths(schema: pa.Schema, retained: pa.Schema) -> list[str]:
     """Return the paths to read for columns whose structs may lack members of the table.
 
     Args:
@@ -366,7 +366,7 @@ def member_paths(schema: pa.Schema, kept: pa.Schema) -> list[str]:
     """
     return [
         path
-        for field in kept
+        for field in retained
         for path in (
             [field.name]
             if field.name in META
@@ -375,26 +375,26 @@ def member_paths(schema: pa.Schema, kept: pa.Schema) -> list[str]:
     ]
 
 
-def _members(path: tuple[str, ...], field: pa.Field, kept: pa.DataType) -> list[str]:
+def _members(path: tuple[str, ...], field: pa.Field, retained_type: pa.DataType) -> list[str]:
     whole = [join_path(path)]
     if _has_blobs(field):  # the bytes of blobs are only read for whole columns
         return whole
-    if pa.types.is_struct(field.type) and pa.types.is_struct(kept):
-        names = [member.name for member in kept]
+    if pa.types.is_struct(field.type) and pa.types.is_struct(retained_type):
+        names = [member.name for member in retained_type]
         if len(set(names)) < len(names) or any(field.type.get_field_index(n) < 0 for n in names):
             return whole
         members = [
             _members((*path, member.name), field.type.field(member.name), member.type)
-            for member in kept
+            for member in retained_type
         ]
         is_whole = len(names) == field.type.num_fields and all(
             paths == [join_path((*path, name))] for name, paths in zip(names, members, strict=True)
         )
         return whole if is_whole else [path for paths in members for path in paths]
-    if pa.types.is_list(field.type) and pa.types.is_list(kept):
+    if pa.types.is_list(field.type) and pa.types.is_list(retained_type):
         item = field.type.value_field
         inner = (*path, item.name)
-        paths = _members(inner, item, kept.value_type)
+        paths = _members(inner, item, retained_type.value_type)
         return whole if paths == [join_path(inner)] else paths
     return whole
 

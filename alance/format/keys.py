@@ -195,9 +195,9 @@ def _cleared(part: _KeyPart, valid: Mask) -> _KeyPart:
     sizes = np.diff(part.offsets)
     if not sizes[~valid].any():
         return part
-    kept = np.where(valid, sizes, 0)
+    retained = np.where(valid, sizes, 0)
     content = part.content[part.offsets[0] : part.offsets[-1]][np.repeat(valid, sizes)]
-    ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(kept, dtype=np.int64)])
+    ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(retained, dtype=np.int64)])
     return _KeyPart(content, ends)
 
 

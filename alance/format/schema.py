@@ -100,14 +100,15 @@ class UnbuiltFields:
 
     def logical_arrow(self) -> pa.Schema:
         """Return the Arrow schema of all fields; builds a `Field` only for fields with metadata."""
-        told = self._fields
+        parsed = self._fields
         kinds = [
-            _build(file_pb2.Field(logical_type=text), {}, 0).logical_arrow() for text in told.types
+            _build(file_pb2.Field(logical_type=text), {}, 0).logical_arrow()
+            for text in parsed.types
         ]
-        schema = told.arrow(kinds)
-        if told.marked:
+        schema = parsed.arrow(kinds)
+        if parsed.marked:
             fields = [*schema]
-            for number in told.marked:
+            for number in parsed.marked:
                 fields[number] = self._at(number).logical_arrow()
             schema = pa.schema(fields)
         return schema
@@ -427,12 +428,12 @@ def _paths(
 def _prune(field: Field, tails: list[list[str]]) -> Field:
     if any(not tail for tail in tails):
         return field
-    kept = []
+    retained = []
     for child in field.children:
         below = [tail[1:] for tail in tails if tail[0] == child.name]
         if below:
-            kept.append(_prune(child, below))
-    return replace(field, children=tuple(kept))
+            retained.append(_prune(child, below))
+    return replace(field, children=tuple(retained))
 
 
 def _is_known(logical_type: str) -> bool:

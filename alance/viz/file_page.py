@@ -72,9 +72,9 @@ def _row(column: ColumnDescription, colour: str, most: int) -> str:
         _strip(page.num_bytes, colour, f"page {number}: {page.num_rows:,} rows")
         for number, page in enumerate(shown)
     ]
-    left = sum(page.num_bytes for page in column.pages[MAX_STRIPS:])
-    if left:
-        strips.append(_strip(left, "gray", f"{len(column.pages) - MAX_STRIPS:,} more pages"))
+    num_bytes = sum(page.num_bytes for page in column.pages[MAX_STRIPS:])
+    if num_bytes:
+        strips.append(_strip(num_bytes, "gray", f"{len(column.pages) - MAX_STRIPS:,} more pages"))
     empty = f'<i style="flex:{most - column.num_bytes}"></i>' if column.num_bytes < most else ""
     encodings = "<br>".join(f"<code>{escape(text)}</code>" for text in column.layouts)
     return (

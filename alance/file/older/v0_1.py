@@ -121,10 +121,10 @@ def _open_runs(
             by_id[field_id] = cached
     missing = [field_id for field_id in field_ids if field_id not in by_id]
     if missing:
-        kept, ids = kept_by(states), [own.get(field_id, field_id) for field_id in missing]
-        runs = recalled(lambda: container.read_runs(ids, types), container.path, kept)
+        retained, ids = kept_by(states), [own.get(field_id, field_id) for field_id in missing]
+        runs = recalled(lambda: container.read_runs(ids, types), container.path, retained)
         if runs is None:
-            runs = yield from noted(container.read_runs(ids, types), kept)
+            runs = yield from noted(container.read_runs(ids, types), retained)
         for field_id, own_id, run in zip(missing, ids, runs, strict=True):
             by_id[field_id] = run
             states.put(("run", container.path, own_id), run, run.num_bytes)

@@ -308,13 +308,13 @@ class DataFileWriter(ABC):
         """Run CPU work in threads; return the results in order. Cost: one hop per thread used."""
         if self._threads == 1:
             return await self._pool.run(lambda: [work() for work in works])
-        left = deque(enumerate(works))
+        waiting = deque(enumerate(works))
         results: dict[int, T] = {}
 
         def help_out() -> None:
             while True:
                 try:
-                    number, work = left.popleft()
+                    number, work = waiting.popleft()
                 except IndexError:
                     return
                 results[number] = work()
@@ -323,7 +323,7 @@ class DataFileWriter(ABC):
         try:
             await all_of(self._pool.run(help_out) for _ in range(helpers))
         finally:
-            left.clear()  # start no other work after a failure or cancellation
+            waiting.clear()  # start no other work after a failure or cancellation
         return [results[number] for number in range(len(works))]
 
     async def _upload_all(self, chunks: Sequence[Bytes]) -> None:

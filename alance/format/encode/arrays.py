@@ -179,7 +179,7 @@ def _lists(
     if valid is None or not sizes[~valid].any():
         return ListLayer(starts, nulls, has_empty), items
     sizes = np.where(valid, sizes, 0)
-    return ListLayer(offsets_of(sizes), nulls, has_empty), _kept(items, starts[:-1], sizes)
+    return ListLayer(offsets_of(sizes), nulls, has_empty), _joined_items(items, starts[:-1], sizes)
 
 
 def _equal_lists(
@@ -191,7 +191,7 @@ def _equal_lists(
         return ListLayer(starts, None, has_empty=False), items
     sizes = np.where(valid, dimension, 0)
     offsets = offsets_of(sizes)
-    return ListLayer(offsets, nulls, has_empty=False), _kept(items, starts[:-1], sizes)
+    return ListLayer(offsets, nulls, has_empty=False), _joined_items(items, starts[:-1], sizes)
 
 
 def _has_lists(field: Field) -> bool:
@@ -203,7 +203,7 @@ def _has_lists(field: Field) -> bool:
     )
 
 
-def _kept(items: pa.Array, starts: Int64s, sizes: Int64s) -> pa.Array:
+def _joined_items(items: pa.Array, starts: Int64s, sizes: Int64s) -> pa.Array:
     """Return the items of lists, concatenated."""
     if "fixed_size_list" not in str(items.type):
         return items.take(to_arrow(positions_of(starts, sizes)))

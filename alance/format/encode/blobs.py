@@ -365,19 +365,19 @@ def _placed(array: pa.Array, valid: Mask | None, where: str) -> BlobRows:
         numbers[name] = as_numbers(children[name].fill_null(0))
     kinds = np.where(here, numbers["kind"], INLINE).astype(np.uint8)
     _refuse(here & ~_not_null(children["kind"], here), where, "has no `kind`")
-    kept = here & ((kinds == MANAGED) | (kinds == MANAGED_ELSEWHERE))
+    retained = here & ((kinds == MANAGED) | (kinds == MANAGED_ELSEWHERE))
     _refuse(
-        (kinds > DEDICATED) & ~kept,
+        (kinds > DEDICATED) & ~retained,
         where,
         "must be of kind 0 (inline), 1 (packed), 2 (dedicated), 4 or 5 (managed)",
     )
     is_inline = here & (kinds == INLINE)
     _refuse(here & (is_inline != has_data), where, "must have `data` if it is inline, else none")
     beside = kinds != INLINE
-    _refuse(beside & ~kept & (numbers["blob_id"] == 0), where, "has no `blob_id`")
+    _refuse(beside & ~retained & (numbers["blob_id"] == 0), where, "has no `blob_id`")
     _refuse(beside & ~_not_null(children["blob_size"], here), where, "has no `blob_size`")
     ids = np.where(kinds == MANAGED, 0, numbers["blob_id"]).astype(np.uint32)
-    slots = np.flatnonzero(kept).tolist()
+    slots = np.flatnonzero(retained).tolist()
     uris = {slot: children["uri"][slot].as_py() or "" for slot in slots}
     for slot, path in uris.items():
         check_managed(path, int(numbers["position"][slot]), int(numbers["blob_size"][slot]), where)

@@ -212,10 +212,10 @@ def _without_null_items(array: pa.Array) -> pa.Array:
     items = array.dictionary
     if items.null_count == 0:
         return array
-    kept = as_mask(items.is_valid())
-    places = (np.cumsum(kept) - 1).clip(0)
+    retained = as_mask(items.is_valid())
+    places = (np.cumsum(retained) - 1).clip(0)
     indices = array.indices.cast(pa.int64()).fill_null(0)
     used = np.from_dlpack(indices)
-    valid = kept[used] & as_mask(array.is_valid())
+    valid = retained[used] & as_mask(array.is_valid())
     renumbered = to_arrow(places[used], valid).cast(array.type.index_type)
     return pa.DictionaryArray.from_arrays(renumbered, items.drop_null())

@@ -249,18 +249,20 @@ def join_blocks(blocks: Sequence[Block]) -> Block:
 
 def _join_dictionaries(blocks: Sequence[DictionaryBlock]) -> DictionaryBlock:
     """Merge dictionaries: equal ones are stored once, different ones are concatenated."""
-    kept: list[Block] = []
+    retained: list[Block] = []
     starts: list[int] = []
     shifts = []
     total = 0
     for block in blocks:
-        if not block.items.num_values and kept:
+        if not block.items.num_values and retained:
             shifts.append(0)  # all values are null; indices must be inside the dictionary
             continue
-        number = next((n for n, items in enumerate(kept) if _are_equal(items, block.items)), None)
+        number = next(
+            (n for n, items in enumerate(retained) if _are_equal(items, block.items)), None
+        )
         if number is None:
-            number = len(kept)
-            kept.append(block.items)
+            number = len(retained)
+            retained.append(block.items)
             starts.append(total)
             total += block.items.num_values
         shifts.append(starts[number])
@@ -275,7 +277,7 @@ def _join_dictionaries(blocks: Sequence[DictionaryBlock]) -> DictionaryBlock:
     ]
     indices = np.concatenate(parts)
     return DictionaryBlock(
-        FixedWidth(bits, len(indices), indices.view(np.uint8)), join_blocks(kept)
+        FixedWidth(bits, len(indices), indices.view(np.uint8)), join_blocks(retained)
     )
 
 

@@ -68,9 +68,13 @@ def encode_strings(
     """Return the encoding and the bytes of a full-zip page's strings, each encoded by itself."""
     encoding = encodings.variable(bits_per_offset(strings))
     long = _kernels.longest_string(strings.offsets) > LONG_STRING
-    asked = options.scheme is not None
-    if options.compression != "none" and (asked or long) and _raw_bytes(strings) >= MIN_BYTES:
-        if not asked and not _compresses(strings):
+    is_requested = options.scheme is not None
+    if (
+        options.compression != "none"
+        and (is_requested or long)
+        and _raw_bytes(strings) >= MIN_BYTES
+    ):
+        if not is_requested and not _compresses(strings):
             return encoding, strings
         # Other writers use Zstandard even if LZ4 is requested. Each value is compressed by itself.
         level = options.level or 0

@@ -105,16 +105,16 @@ class Manifest:
             for base in head.base_paths
         }
         fragments = Fragments(records)
-        told = transaction, indices, doubted or {}, repaired, stored_bytes
+        message = transaction, indices, doubted or {}, repaired, stored_bytes
         if remember is None:
             remember = Remembered()
-        return cls(head.version, schema, fragments, bases, head, *told, remember)
+        return cls(head.version, schema, fragments, bases, head, *message, remember)
 
     def __reduce__(self) -> tuple[Any, ...]:
         transaction = None if self.transaction is None else self.transaction.SerializeToString()
         indices = tuple(index.SerializeToString() for index in self.indices)
-        left = self.fragments.records, transaction, indices, dict(self.doubted), self.repaired
-        return _unpickled, (self.head.SerializeToString(), *left)
+        parts = self.fragments.records, transaction, indices, dict(self.doubted), self.repaired
+        return _unpickled, (self.head.SerializeToString(), *parts)
 
     @property
     def message(self) -> table_pb2.Manifest:
@@ -290,8 +290,8 @@ def _parse(content: memoryview) -> ManifestParts:
     else:
         schema = _shared_schema(message, fields)
     transaction, indices = _transaction(content, message), _indices(content, message)
-    told = transaction, indices, doubted, repaired, len(content)
-    return ManifestParts(message, schema, records, *told, Remembered())
+    reported = transaction, indices, doubted, repaired, len(content)
+    return ManifestParts(message, schema, records, *reported, Remembered())
 
 
 def _unpickled(
@@ -361,14 +361,14 @@ def _forget_wrong_counts(message: table_pb2.Manifest) -> dict[int, int]:
     Returns the cleared counts by fragment id. Only fragments of 0.1 files with deletions are
     affected.
     """
-    told = {}
+    reported = {}
     for fragment in message.fragments:
         is_old = all(file.file_major_version == 0 for file in fragment.files)
         if is_old and fragment.HasField("deletion_file"):
             if fragment.physical_rows:
-                told[fragment.id] = fragment.physical_rows
+                reported[fragment.id] = fragment.physical_rows
             fragment.ClearField("physical_rows")
-    return told
+    return reported
 
 
 def _transaction(
@@ -427,9 +427,9 @@ def repair_field_ids(message: table_pb2.Manifest) -> tuple[int, ...]:
         column.id = changes.get(column.id, column.id)
         column.parent_id = changes.get(column.parent_id, column.parent_id)
     for fragment in message.fragments:
-        left = dict(changes)
+        pending = dict(changes)
         for file in reversed(fragment.files):
-            file.fields[:] = [left.pop(number, number) for number in file.fields]
+            file.fields[:] = [pending.pop(number, number) for number in file.fields]
     return tuple(changes)
 
 

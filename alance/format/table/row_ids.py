@@ -28,13 +28,13 @@ def parse_row_ids(content: bytes, num_rows: int) -> UInt64s:
     Raises:
         CorruptFileError: not a sequence, or one of another length.
     """
-    left = num_rows
+    remaining = num_rows
     parts = []
     for segment in row_id_segments(content):
-        parts.append(_expand(segment, left))
-        left -= len(parts[-1])
-    if left:
-        raise CorruptFileError(f"row ids: {num_rows - left} of {num_rows} rows have one")
+        parts.append(_expand(segment, remaining))
+        remaining -= len(parts[-1])
+    if remaining:
+        raise CorruptFileError(f"row ids: {num_rows - remaining} of {num_rows} rows have one")
     return np.concatenate(parts) if parts else np.empty(0, np.uint64)
 
 
@@ -124,10 +124,10 @@ def _expand(segment: rowids_pb2.U64Segment, limit: int) -> UInt64s:
         part = segment.range_with_holes
         _check_size(_span(part.start, part.end), limit, len(_array(part.holes)))
         values = np.arange(part.start, part.end, dtype=np.uint64)
-        kept = values[~np.isin(values, _array(part.holes))]
-        if len(kept) != length:
+        retained = values[~np.isin(values, _array(part.holes))]
+        if len(retained) != length:
             raise CorruptFileError("row ids: holes outside of their range")
-        return kept
+        return retained
     if kind == "range_with_bitmap":
         start = np.uint64(segment.range_with_bitmap.start)
         return np.flatnonzero(segment_bits(segment)).astype(np.uint64) + start
@@ -205,15 +205,15 @@ def runs_of_ids(ids: UInt64s) -> IdRuns:
     return starts, ids if len(starts) == len(ids) else ids[starts]
 
 
-def _runs(segment: rowids_pb2.U64Segment, left: int) -> tuple[Int64s, UInt64s, int]:
-    """Return the runs of a segment, and its length, which may be at most `left`."""
+def _runs(segment: rowids_pb2.U64Segment, limit: int) -> tuple[Int64s, UInt64s, int]:
+    """Return the runs of a segment, and its length, which may be at most `limit`."""
     kind = segment.WhichOneof("segment")
     if kind in ("range", "range_with_holes"):
         part = getattr(segment, kind)
         holes = np.sort(_array(segment.range_with_holes.holes))
         size = part.end - part.start - len(holes)
-        if part.end < part.start or not 0 <= size <= left:
-            raise CorruptFileError(f"row ids: range of {size} rows, {left} are left")
+        if part.end < part.start or not 0 <= size <= limit:
+            raise CorruptFileError(f"row ids: range of {size} rows, {limit} are left")
         places = (holes - np.uint64(part.start)).astype(np.int64)
         if len(places) and (
             places[0] < 0 or places[-1] >= part.end - part.start or (np.diff(places) <= 0).any()
@@ -221,19 +221,19 @@ def _runs(segment: rowids_pb2.U64Segment, left: int) -> tuple[Int64s, UInt64s, i
             raise CorruptFileError("row ids: holes that are not in order in their range")
         firsts = np.concatenate([np.zeros(1, np.int64), places + 1])
         sizes = np.diff(np.append(firsts - 1, part.end - part.start)) - 1
-        kept = sizes > 0
+        retained = sizes > 0
         starts = np.cumsum(sizes) - sizes
-        return starts[kept], firsts[kept].astype(np.uint64) + np.uint64(part.start), size
+        return starts[retained], firsts[retained].astype(np.uint64) + np.uint64(part.start), size
     if kind == "range_with_bitmap":
         bits = segment_bits(segment)
         edges = np.flatnonzero(np.diff(bits, prepend=np.uint8(0), append=np.uint8(0)))
         firsts, sizes = edges[::2], edges[1::2] - edges[::2]
         size = int(sizes.sum())
-        if size > left:
-            raise CorruptFileError(f"row ids: bitmap of {size} rows, {left} are left")
+        if size > limit:
+            raise CorruptFileError(f"row ids: bitmap of {size} rows, {limit} are left")
         start = np.uint64(segment.range_with_bitmap.start)
         return np.cumsum(sizes) - sizes, firsts.astype(np.uint64) + start, size
     ids = segment_values(segment)
-    if len(ids) > left:
-        raise CorruptFileError(f"row ids: segment of {len(ids)} rows, {left} are left")
+    if len(ids) > limit:
+        raise CorruptFileError(f"row ids: segment of {len(ids)} rows, {limit} are left")
     return *runs_of_ids(ids), len(ids)

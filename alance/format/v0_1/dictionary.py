@@ -228,10 +228,10 @@ def _listed(field: Field, items: DictionaryItems) -> list[object]:
 
 def values_of(fields: Iterable[Field]) -> dict[int, KeptValues]:
     """Return the values of dictionary fields by field id; all files of a schema share them."""
-    kept = {}
+    retained = {}
     for field in fields:
         if field.logical_type.startswith("dict:"):
             if DERIVED_VALUES not in field.derived:
                 field.derived[DERIVED_VALUES] = KeptValues(field)
-            kept[field.id] = field.derived[DERIVED_VALUES]
-    return kept
+            retained[field.id] = field.derived[DERIVED_VALUES]
+    return retained

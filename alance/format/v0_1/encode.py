@@ -318,12 +318,12 @@ class BatchFileBuilder:
         return table.tobytes()
 
     def _add_statistics(self, metadata: file_pb2.Metadata, chunks: list[Bytes]) -> None:
-        kept = [gathered for _, gathered in sorted(self._statistics.items())]
-        if not kept:
+        gathereds = [gathered for _, gathered in sorted(self._statistics.items())]
+        if not gathereds:
             return
         into, count = metadata.statistics, len(self._first_rows) - 1
         table: list[tuple[int, int]] = []
-        for gathered in kept:
+        for gathered in gathereds:
             into.schema.extend(gathered.messages(len(table)))
             table.append((0, 0))
             for content in gathered.pages():

@@ -163,8 +163,8 @@ def _cut(value: bytes, *, is_text: bool) -> bytes:
 def _raised(value: bytes, *, is_text: bool) -> bytes:
     """Return the smallest value above all values with a prefix; empty if there is none."""
     if not is_text:
-        kept = value.rstrip(b"\xff")
-        return kept[:-1] + bytes([kept[-1] + 1]) if kept else b""
+        retained = value.rstrip(b"\xff")
+        return retained[:-1] + bytes([retained[-1] + 1]) if retained else b""
     for stop in range(len(text := value.decode()), 0, -1):
         code = ord(text[stop - 1]) + 1
         if code == 0xD800:

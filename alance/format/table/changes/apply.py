@@ -219,9 +219,9 @@ def _check_bases(draft: Draft, name: str) -> None:
     )
     for record in records:
         if record.HasField("base_id") and record.base_id not in base_ids:
-            told = getattr(record, "path", "") or getattr(record, "name", "")
+            place = getattr(record, "path", "") or getattr(record, "name", "")
             raise InvalidInputError(
-                f"{name}: {type(record).__name__} {told!r} is below base path {record.base_id}, "
+                f"{name}: {type(record).__name__} {place!r} is below base path {record.base_id}, "
                 f"which is not there; base paths: {', '.join(map(str, sorted(base_ids))) or 'none'}"
             )
 

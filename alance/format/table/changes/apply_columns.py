@@ -144,9 +144,9 @@ def drop_tombstones(draft: Draft) -> None:
 
 def _drop_files(draft: Draft, is_dropped: Callable[[table_pb2.DataFile], bool]) -> None:
     for fragment in draft.fragments.all_like(lambda form: any(map(is_dropped, form.files))):
-        kept = [file for file in fragment.files if not is_dropped(file)]
+        files = [file for file in fragment.files if not is_dropped(file)]
         fragment.ClearField("files")
-        fragment.files.extend(kept)
+        fragment.files.extend(files)
 
 
 def _is_live(file: table_pb2.DataFile, live: set[int]) -> bool:

@@ -56,9 +56,9 @@ def with_coverage(
 def related(fields: Iterable[file_pb2.Field], ids: Iterable[int]) -> frozenset[int]:
     """Return fields with all their ancestors and descendants: an index may name any of them."""
     parents = {field.id: field.parent_id for field in fields}
-    asked = set(ids)
-    reached = set(asked)
-    for field_id in asked:
+    requested = set(ids)
+    reached = set(requested)
+    for field_id in requested:
         above = parents.get(field_id, -1)
         while above in parents and above not in reached:
             reached.add(above)
@@ -66,10 +66,10 @@ def related(fields: Iterable[file_pb2.Field], ids: Iterable[int]) -> frozenset[i
     for parent in parents:
         above = parent
         path = []
-        while above in parents and above not in asked:
+        while above in parents and above not in requested:
             path.append(above)
             above = parents[above]
-        if above in asked:
+        if above in requested:
             reached.update(path)
     return frozenset(reached)
 
@@ -121,11 +121,13 @@ def retain(
     Drops entries of removed fields. Of an index with several segments, also drops the segments that
     cover no live fragment; if no segment covers one, keeps the oldest.
     """
-    kept = [index for index in indices if index.name in SYSTEM or field_ids >= set(index.fields)]
-    if reuse_index(kept) is not None:
-        return kept  # bitmaps may name fragments that a compaction replaced
+    retained = [
+        index for index in indices if index.name in SYSTEM or field_ids >= set(index.fields)
+    ]
+    if reuse_index(retained) is not None:
+        return retained  # bitmaps may name fragments that a compaction replaced
     segments: dict[str, list[table_pb2.IndexMetadata]] = {}
-    for index in kept:
+    for index in retained:
         segments.setdefault(index.name, []).append(index)
     dropped: set[bytes] = set()
     for name, group in segments.items():
@@ -136,7 +138,7 @@ def retain(
             oldest = min(empty, key=lambda index: index.dataset_version)
             empty = [index for index in empty if index is not oldest]
         dropped.update(index.uuid.uuid for index in empty)
-    return [index for index in kept if index.uuid.uuid not in dropped]
+    return [index for index in retained if index.uuid.uuid not in dropped]
 
 
 def _now_covered(coverage: frozenset[int], moves: table_pb2.IndexMetadata) -> frozenset[int]:

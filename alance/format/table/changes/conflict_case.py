@@ -203,13 +203,13 @@ def merge(case: Case) -> tuple[Operation, list[NewDeletionFile]]:
     ours = case.ours
     assert isinstance(ours, Delete | Update)
     files: list[NewDeletionFile] = []
-    kept: list[table_pb2.DataFragment] = []
+    fragments: list[table_pb2.DataFragment] = []
     emptied: list[int] = []
     mergeable = to_merge(case)
     for fragment in ours.updated_fragments:
         now = case.newer.fragments.record_of(fragment.id)
         if fragment.id not in mergeable:
-            kept.append(_refreshed(fragment, case.base.fragments.record_of(fragment.id), now))
+            fragments.append(_refreshed(fragment, case.base.fragments.record_of(fragment.id), now))
             continue
         assert case.deleted is not None
         assert now is not None
@@ -221,12 +221,12 @@ def merge(case: Case) -> tuple[Operation, list[NewDeletionFile]]:
         file = new_deletion_file(fragment.id, union, case.newer.version, as_bitmap=True)
         files.append(file)
         now.deletion_file.CopyFrom(file.record)
-        kept.append(now)
+        fragments.append(now)
     if isinstance(ours, Delete):
         gone = (*ours.deleted_fragment_ids, *emptied)
-        return replace(ours, updated_fragments=tuple(kept), deleted_fragment_ids=gone), files
+        return replace(ours, updated_fragments=tuple(fragments), deleted_fragment_ids=gone), files
     gone = (*ours.removed_fragment_ids, *emptied)
-    return replace(ours, updated_fragments=tuple(kept), removed_fragment_ids=gone), files
+    return replace(ours, updated_fragments=tuple(fragments), removed_fragment_ids=gone), files
 
 
 def _refreshed(

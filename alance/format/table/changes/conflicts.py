@@ -202,5 +202,5 @@ def _pruned(case: Case, ours: CreateIndex) -> Operation:
                 changed[fragment.id] = moved_fields(before[fragment.id], fragment.message)
     if not any(changed.values()):
         return ours
-    kept = prune(ours.new_indices, changed, case.base.message.fields)
-    return replace(ours, new_indices=tuple(kept))
+    retained = prune(ours.new_indices, changed, case.base.message.fields)
+    return replace(ours, new_indices=tuple(retained))

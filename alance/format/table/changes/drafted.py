@@ -112,10 +112,10 @@ class DraftedFragments:
         if self._only_follow:
             added = map(field_bytes, self._added)
             return b"".join((self._before.records.content, *added))
-        kept, count = np.flatnonzero(self._is_kept), len(self._before)
+        retained, count = np.flatnonzero(self._is_kept), len(self._before)
         # Numbers below `count` are positions in `_before`; higher numbers, minus `count`, are
         # positions in `_added`.
-        numbers = np.concatenate([kept, np.arange(count, count + len(self._added))])
+        numbers = np.concatenate([retained, np.arange(count, count + len(self._added))])
         numbers = numbers[np.argsort(self.ids, kind="stable")]
         if not len(numbers):
             return b""

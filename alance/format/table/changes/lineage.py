@@ -163,9 +163,9 @@ def mark_moved(
         or [np.empty(0, np.uint64)]
     )
     created = np.full(len(row_ids), version, np.uint64)
-    left = np.ones(len(row_ids), np.bool_)
+    unresolved = np.ones(len(row_ids), np.bool_)
     for source in sources:
-        if not left.any():
+        if not unresolved.any():
             break
         lineage = lineage_of(source, lineages)
         order = np.argsort(lineage.row_ids, kind="stable")
@@ -173,9 +173,9 @@ def mark_moved(
         places[places == len(order)] = 0
         if not len(order):
             continue
-        hits = left & (lineage.row_ids[order[places]] == row_ids)
+        hits = unresolved & (lineage.row_ids[order[places]] == row_ids)
         created[hits] = lineage.created_at[order[places[hits]]]
-        left &= ~hits
+        unresolved &= ~hits
     start = 0
     for fragment, count in zip(fragments, num_moved, strict=True):
         added = np.full(fragment.physical_rows - count, version, np.uint64)
