@@ -367,7 +367,7 @@ class DatasetFragment(Framed):
         Args:
             transforms: as for `Dataset.add_columns`, with rows of this fragment.
             read_columns: columns that are passed to the function; None: all.
-            batch_size: maximum number of rows that are computed at once; None: chosen by the pages.
+            batch_size: maximum number of rows computed at once; None: a size that suits the pages.
 
         Returns:
             The fragment with one more file, and the fields of the table with the new columns, as
@@ -447,7 +447,7 @@ class DatasetFragment(Framed):
         Args:
             transforms: as for `Dataset.replace_columns`, with rows of this fragment.
             read_columns: columns that are passed to the function; None: all.
-            batch_size: maximum number of rows that are computed at once; None: chosen by the pages.
+            batch_size: maximum number of rows computed at once; None: a size that suits the pages.
 
         Raises:
             InvalidInputError: a column does not exist, its type cannot hold a value, or there are

@@ -390,7 +390,7 @@ class ColumnBackfill:
     Attributes:
         transforms: SQL text by column, or a `BatchUdf`.
         read_columns: columns passed to a function; None: all.
-        batch_size: maximum number of rows computed at once; None: chosen by the pages.
+        batch_size: maximum number of rows computed at once; None: a size that suits the pages.
     """
 
     transforms: Transforms

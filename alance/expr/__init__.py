@@ -1,8 +1,8 @@
 """Filters and projections: compile SQL text or pyarrow expressions to evaluators of record batches.
 
 Here belong the parser, the SQL functions, and the rules that prune by bounds or query indices. All
-is pure: nothing here waits or reads a store. Modules may import `format` and the leaves at the top
-of `alance` (`arrays`, `compute`, `errors`, `records`, kernels), and nothing of `io` and above.
+is pure: nothing here waits or reads a store. Modules may import `format`, `alance.base`,
+`alance.errors` and the kernels, and nothing of `io` and above.
 """
 
 from alance.expr.predicate import (

@@ -125,7 +125,10 @@ def convert(node: Node, type_: pa.DataType) -> Node:
 
 
 def widen(values: pa.Array, type_: pa.DataType) -> pa.Array:
-    """Cast to a wider type; only floats may lose digits. Local times are read in its zone."""
+    """Cast to a wider type; only floats may lose digits.
+
+    Times without a zone are taken as local times in the zone of `type_`.
+    """
     if pa.types.is_decimal(type_) and pa.types.is_integer(values.type):
         values = pc.cast(values, as_decimal(values.type))
     if pa.types.is_timestamp(type_) and type_.tz is not None and _is_clock(values.type):

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 
 def plain(value: Any) -> Any:
-    """Convert a value for JSON: bytes to base64, moments to ISO 8601, sets to sorted lists.
+    """Convert a value for JSON: bytes to base64, dates and times to ISO 8601, sets to sorted lists.
 
     Durations become seconds, and all other values text.
     """

@@ -78,7 +78,7 @@ def mapped(
 
 
 async def _opened(wish: ReadOptions) -> tuple[Dataset, ReadOptions, Sequence[str]]:
-    """Open the version to read, and check the filter; return it, pinned options and columns."""
+    """Open the version to read, and check the filter. Returns version, pinned options, columns."""
     dataset = await open_for_read(wish)
     options = pinned(wish, dataset)
     names = columns_of(dataset, options)

@@ -277,7 +277,10 @@ class PushingReader(AlanceReader):
     """A reader with filter pushdown, for a DataFrame that serves a single query."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Evaluate the filters that mean the same in alance; yield the others back to Spark."""
+        """Push down the filters that mean the same in alance's SQL; Spark evaluates the others.
+
+        No filter is pushed down if the read has a limit. Yields the filters for Spark.
+        """
         assert self._dataset is not None
         taken = [] if self.options.filter is None else [f"({self.options.filter})"]
         for condition in filters:

@@ -97,7 +97,7 @@ STREAM_ONLY = frozenset(
 
 
 def with_defaults(storage_options: Mapping[str, str]) -> type[AlanceSource]:
-    """Return a data source class with storage options, which are hidden from Spark's options."""
+    """Return a data source class with default storage options, which no plan or log shows."""
 
     class SourceWithDefaults(AlanceSource):
         defaults: ClassVar[Mapping[str, str]] = dict(storage_options)

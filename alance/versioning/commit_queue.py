@@ -174,7 +174,7 @@ class CommitQueue:
             await asyncio.wait([self._worker])
 
     async def drop(self) -> None:
-        """Stop immediately: cancel waiting appends. Versions being made may or may not be made."""
+        """Stop at once: cancel waiting appends. Commits under way may still make their versions."""
         if self._worker is not None:
             self._worker.cancel()
             await asyncio.wait([self._worker])

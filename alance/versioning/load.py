@@ -371,7 +371,7 @@ async def _all_totals(
     """Return the totals of the versions that still exist, in the order of `places`.
 
     Cost: a GET per manifest that is not cached, in groups of `MANIFESTS_TOGETHER_BYTES`; a pool job
-        per group.
+    per group.
     """
     cache = engine.cache
     keys = [("version", place.location, place.state) for place in places]

@@ -164,7 +164,12 @@ async def _settled(
 
 
 class _Puts:
-    """Conditional puts of an object, one after the other or while others are unanswered."""
+    """Conditional puts of an object; a new put may begin while earlier puts are unanswered.
+
+    Args:
+        quiet_s: seconds without an answer after which another put may begin; infinite to send one
+            put at a time.
+    """
 
     def __init__(self, put: Callable[[], Awaitable[object]], quiet_s: float) -> None:
         self._put = put

@@ -282,7 +282,7 @@ def _as_bytes(values: pa.Array) -> pa.Array:
 
 
 def parents_of(sizes: Int64s) -> Int64s:
-    """Return the number of each item's list."""
+    """Return the index of the list that contains each item."""
     return np.repeat(np.arange(len(sizes)), sizes)
 
 

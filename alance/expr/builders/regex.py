@@ -163,7 +163,7 @@ def reserve_search(values: pa.Array) -> None:
     """Reserve memory in proportion to the text that one call of Arrow searches.
 
     A search takes a hundred times as long as a copy, and a call of Arrow cannot be cancelled. The
-    reservation keeps the parts of a batch small, and with them the calls.
+    reservation makes a large batch be evaluated in small parts, so that each call is short.
 
     Raises:
         BudgetExceeded: the texts are too large for one call.
@@ -251,7 +251,15 @@ def _may_be_empty(regex: str) -> bool:
 
 
 def _regrouped(regex: str, group: int) -> tuple[str, int]:
-    """Return the pattern with one capturing group, named `m`, and its original number of groups."""
+    """Make only one group of a pattern capture, under the name `m`.
+
+    Args:
+        regex: pattern in RE2's syntax.
+        group: number of the group, from 1; 0 for a pattern without capturing groups.
+
+    Returns:
+        The new pattern, and the number of capturing groups of `regex`.
+    """
     parts, at, count, in_class = [], 0, 0, False
     while at < len(regex):
         width = 2 if regex[at] == "\\" else 1

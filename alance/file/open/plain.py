@@ -87,7 +87,7 @@ def columns_of(container: Container, schema: Schema, states: States) -> Plan[dic
 
 
 def _in_order(schema: Schema) -> tuple[int, dict[int, int]]:
-    """Number the leaves in order. Returns their number, and each leaf's column by field id."""
+    """Return the count of leaves, and each leaf's position in the schema by field id."""
     leaves = [leaf for field in schema.fields for leaf in leaf_columns(field)]
     return len(leaves), {leaf.field.id: index for index, leaf in enumerate(leaves)}
 

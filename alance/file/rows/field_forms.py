@@ -33,8 +33,7 @@ class FieldForm(NamedTuple):
 
     Attributes:
         tree: nodes of the field, depth-first: `LEAF_NODE`, `LIST_NODE`, `LARGE_LIST_NODE`, or the
-            number of
-            members of a struct.
+            number of members of a struct.
         leaves: numbers of the field's leaves in the fragment.
         values: form of each leaf.
         arrow: type of the array that the kernel builds; None for the field's own type.
@@ -56,9 +55,10 @@ class FieldForm(NamedTuple):
 
 
 class FieldForms(NamedTuple):
-    """Forms of a fragment's fields in the schema's order, and all their parts concatenated.
+    """Forms of a fragment's fields in the schema's order, also as flat lists for the kernel.
 
     Attributes:
+        trees, leaves: `tree` and `leaves` of all forms, concatenated.
         widths, texts, shapes: attributes of the `LeafForm` of each leaf.
         conversions: numbers of the fields whose arrays the kernel builds with another type.
     """

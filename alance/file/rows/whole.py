@@ -57,9 +57,10 @@ class FragmentFiles(NamedTuple):
 
 
 def rows_of(file: PlainFile, content: memoryview, columns: Sequence[str] | None) -> pa.RecordBatch:
-    """Decode all rows of a file in memory, at least one row. CPU work.
+    """Decode all rows of a file in memory. CPU work.
 
     Args:
+        file: has at least one row.
         content: bytes of the whole file.
         columns: names of the columns to decode; None for all.
 

@@ -241,7 +241,10 @@ def open_batch_file(path: str, file_bytes: int, tail: memoryview) -> Plan[BatchC
 
 
 def _from(path: str, file_bytes: int, tail: memoryview, start: int, what: str) -> Plan[memoryview]:
-    """Plan the bytes of the file from `start` or earlier to its end; read what the tail lacks."""
+    """Plan the bytes from `start` to the end of the file. The result may begin before `start`.
+
+    If the tail contains `start`, returns the tail without a read.
+    """
     tail_start = file_bytes - len(tail)
     if start > file_bytes - V0_1_FOOTER.size - V0_1_LENGTH.size:
         raise CorruptFileError(f"{path}: {what} at {start}, in a file of {file_bytes} bytes")

@@ -321,7 +321,7 @@ class CommitUnderWay:
 
 @contextmanager
 def commit(uri: str, operation: str, num_appends: int) -> Iterator[CommitUnderWay]:
-    """Report the commit of a version at the end of this block, which makes the version."""
+    """Report a commit at the end of the `with` block that makes the version."""
     event, begun = CommitUnderWay(), time.perf_counter()
     error: BaseException | None = None
     try:

@@ -3,9 +3,9 @@
 A cancelled call may have created things whose removal takes requests: parts of an upload, or files
 that no version will name. The call removes them itself, but its caller waits only `CANCEL_GRACE_S`
 for all of that. Work that takes longer, as on a store that does not answer, continues here. The
-caller sets its time limit, and `MAX_CLEANUPS` limits the number of pending works. A session owns
-them: at its end it waits for them briefly and then cancels them. No pending work makes a version, a
-tag or a branch.
+caller sets its time limit, and `MAX_CLEANUPS` limits the number of pending cleanups. A session owns
+the cleanups: at its end it waits for them briefly and then cancels them. No cleanup makes a
+version, a tag or a branch.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ CANCEL_GRACE_S: Final = 0.4  # a cancelled call must return within a second
 # A file that is being synced and renamed cannot be stopped; a busy disk may take seconds.
 LOCAL_GRACE_S: Final = 30.0
 DISCARD_S: Final = 120.0  # seconds for removing unneeded objects; a later cleanup finds the rest
-MAX_CLEANUPS: Final = 64  # pending works; one more cancels the oldest
-CLOSE_S: Final = 2.0  # seconds for pending works when the session ends
+MAX_CLEANUPS: Final = 64  # pending cleanups; one more cancels the oldest
+CLOSE_S: Final = 2.0  # seconds for pending cleanups when the session ends
 
 # Loop time at which each cancelled task, of any loop, began to wait for its cleanups.
 _since: Final[WeakKeyDictionary[asyncio.Task[Any], float]] = WeakKeyDictionary()
@@ -143,13 +143,13 @@ class Background:
             _log.warning("the cleanup of a cancelled call has failed: %s", error)
 
     async def settled(self, timeout_s: float) -> int:
-        """Wait at most `timeout_s` for pending works; return the number that are still pending."""
+        """Wait at most `timeout_s` for pending cleanups; return the number still pending."""
         if self._pending:
             await asyncio.wait([*self._pending], timeout=timeout_s)
         return len(self._pending)
 
     async def aclose(self, limit_s: float = CLOSE_S) -> None:
-        """Wait at most `limit_s` for pending works, and cancel the others."""
+        """Wait at most `limit_s` for pending cleanups, and cancel those still pending."""
         self._is_closed = True
         if await self.settled(limit_s):
             _log.warning("%d calls that were cancelled could not clean up", len(self._pending))

@@ -100,14 +100,13 @@ async def readahead(
 
 
 async def in_turn(works: AsyncGenerator[Awaitable[T], None], ahead: int) -> AsyncGenerator[T, None]:
-    """Yield the results of works in order, with up to `ahead` more works begun in advance.
+    """Yield the results of jobs in order, with up to `ahead` more jobs begun in advance.
 
-    If a new work is already done, the oldest result is yielded at once, without beginning more
-    works. If the generator is closed or a work fails, the works under way are cancelled and
-    awaited.
+    If a new job is already done, the oldest result is yielded at once, without beginning more jobs.
+    If the generator is closed or a job fails, the jobs under way are cancelled and awaited.
 
     Args:
-        works: iterated as works are begun, and closed at the end.
+        works: the jobs; iterated as jobs are begun, and closed at the end.
     """
     begun: deque[asyncio.Future[T]] = deque()
     try:

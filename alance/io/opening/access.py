@@ -165,7 +165,7 @@ class Access:
         return None if chosen is None else _checked(CHOOSER, address, chosen)
 
     def _account(self) -> str:
-        """Azure account from the own options, the URI or the environment; empty if unknown."""
+        """Azure account from the store's options, the URI or the environment; empty if unknown."""
         named = dict(parse_options("azure", self.own).config).get("account_name")
         assert self.home is not None
         return named or self.home.account or os.environ.get("AZURE_STORAGE_ACCOUNT_NAME", "")

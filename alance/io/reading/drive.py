@@ -98,7 +98,7 @@ async def _to_next_round(
 
 
 async def _pause(begun: float) -> float:
-    """Let other callers run if the loop has been busy long since `begun`; return the new start."""
+    """Let other callers run if `PLAN_TURN_S` have passed since `begun`; return the new start."""
     if monotonic() - begun < PLAN_TURN_S:
         return begun
     await asyncio.sleep(0)

@@ -40,7 +40,7 @@ class _Caller(Generic[Q, A]):
 
 
 class Joint(Generic[Q, A]):
-    """Batches of one kind of question, in one event loop.
+    """Batcher of concurrent questions of one kind, in one event loop.
 
     Args:
         max_weight: upper bound of the total weight of a batch; a heavier question is answered

@@ -78,16 +78,16 @@ class DecodePool:
         self._threads = threads
         self._executor: ThreadPoolExecutor | None = None
         self._spare = _idle.spare
-        self._works: set[Future[None]] = set()  # works that have not ended
+        self._works: set[Future[None]] = set()  # jobs that have not ended
         self._closed = False
         self._turn_since: float | None = None
         self._at_once = 1
         self._turns: deque[asyncio.Future[None]] = deque()  # callers that wait for a turn
 
     async def share_turn(self) -> None:
-        """Let other callers run if small works on the loop have taken long in this turn.
+        """Let other callers run if small jobs on the loop have used `LOOP_TURN_S` of this turn.
 
-        Await it before each work that does not wait. Otherwise a caller that repeats such work, or
+        Await it before each job that does not wait. Otherwise a caller that repeats such jobs, or
         many callers that begin in one turn, would block the loop until they end.
         """
         now = time.perf_counter()
@@ -163,7 +163,7 @@ class DecodePool:
 
     @property
     def num_waiting(self) -> int:
-        """Number of works that wait for a thread."""
+        """Number of jobs that wait for a thread."""
         return 0 if self._executor is None else self._executor._work_queue.qsize()
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
@@ -190,7 +190,7 @@ class DecodePool:
         return ThreadPoolExecutor(self._threads, "alance-decode")
 
     async def aclose(self) -> None:
-        """Drop works that have not begun, and wait for the others."""
+        """Drop jobs that have not begun, and wait for the others."""
         self._closed = True
         executor, self._executor = self._executor, None
         if executor is None:

@@ -99,7 +99,7 @@ class Read(asyncio.Future[Any]):
     Args:
         is_held: True for a `Held` as the result, without copying pieces into one buffer.
         is_part: True if more reads of these objects follow: pieces are not copied into one buffer,
-            and of a request shared with other reads little more than the own bytes is held.
+            and the read holds little more than its own bytes of a request shared with other reads.
         takes: number of takes that the read serves; 0 keeps its bytes out of the block cache.
     """
 
@@ -150,7 +150,7 @@ class Read(asyncio.Future[Any]):
         flight.readers.add(self)
 
     def note_part(self, location: str, request: RangeRequest) -> None:
-        """Store the spans that a part requests of an object."""
+        """Record the spans that this read, which has `is_part`, requests of an object."""
         ranges = np.array((request.starts, request.stops)).T
         self._part_spans[location] = coalesce(ranges, 0).spans
 

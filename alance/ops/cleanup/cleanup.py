@@ -361,7 +361,7 @@ async def _needs_of_all(
     """Return the time and the needed files of each version, in the order of `places`.
 
     Cost: the manifests are read in groups of `MANIFESTS_TOGETHER_BYTES`; one pool job parses a
-        group.
+    group.
     """
     needs: list[tuple[datetime | None, Int32s]] = []
     with Stage("manifests", len(places), "versions") as stage:

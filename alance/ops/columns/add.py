@@ -133,7 +133,7 @@ async def add_to_fragment(
     read_columns: Sequence[str] | None = None,
     batch_size: int | None = None,
 ) -> tuple[table_pb2.DataFragment, tuple[file_pb2.Field, ...]]:
-    """Add columns to a fragment; return it and the schema. See `DatasetFragment.add_columns`."""
+    """Add columns; return the fragment and the schema. See `DatasetFragment.add_columns`."""
     columns = await opened(snapshot, transforms, read_columns, batch_size)
     return await add_opened_to_fragment(snapshot, handle, columns)
 
@@ -141,7 +141,7 @@ async def add_to_fragment(
 async def add_opened_to_fragment(
     snapshot: Snapshot, handle: FragmentHandle, columns: NewColumns
 ) -> tuple[table_pb2.DataFragment, tuple[file_pb2.Field, ...]]:
-    """Add columns with values from an open source to a fragment; return it and the schema."""
+    """Add columns with values from an open source; return the fragment and the schema."""
     schema, new = await grown(snapshot, columns)
     if columns.values is None:
         return handle.fragment.message, schema.messages

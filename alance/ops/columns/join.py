@@ -65,7 +65,10 @@ async def merge_into_fragment(
     left_on: str,
     right_on: str | None = None,
 ) -> tuple[table_pb2.DataFragment, tuple[file_pb2.Field, ...]]:
-    """Add the columns of other data to a fragment; return it. See `DatasetFragment.merge`."""
+    """Add the columns of other data; return the fragment and the schema.
+
+    See `DatasetFragment.merge`.
+    """
     values = await JoinedColumns.of(snapshot, data, left_on, right_on or left_on)
     columns = NewColumns(values, values.columns.schema)
     return await add_opened_to_fragment(snapshot, handle, columns)
@@ -229,7 +232,11 @@ async def update_in_fragment(
     left_on: str,
     right_on: str | None = None,
 ) -> tuple[table_pb2.DataFragment, tuple[int, ...], bytes]:
-    """Replace values in a fragment; return it. See `DatasetFragment.update_columns`."""
+    """Replace values in a fragment. See `DatasetFragment.update_columns`.
+
+    Returns:
+        The new fragment, the ids of the replaced fields, and a roaring bitmap of updated offsets.
+    """
     joined = await JoinedColumns.of(snapshot, data, left_on, right_on or left_on)
     schema = whole_columns(snapshot, joined.columns.schema.names)
     moved_blobs(snapshot, joined.columns.schema.names)  # raises for blobs that cannot be moved

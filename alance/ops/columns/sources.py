@@ -269,7 +269,7 @@ class Expressions(OfLiveRows):
 
     Attributes:
         texts: SQL text or a pyarrow expression for each new column.
-        batch_size: maximum number of rows that are computed at once; None: chosen by the pages.
+        batch_size: maximum number of rows computed at once; None: a size that suits the pages.
     """
 
     texts: Mapping[str, str | pc.Expression]

@@ -142,8 +142,8 @@ class MaintenancePolicy:
 
         Args:
             config: configuration of a table, `Dataset.config`.
-            rules: texts or numbers of rules by name, which come before those of the configuration;
-                None: there are none.
+            rules: texts or numbers of rules by name, which take precedence over the configuration;
+                None: no rules.
 
         Raises:
             InvalidInputError: an unknown rule, or a value that cannot be parsed.

@@ -167,7 +167,7 @@ class Split(NamedTuple):
         return np.arange(self.start, self.stop, dtype=np.int64) if self.rows is None else self.rows
 
     def offsets_of(self, positions: Int64s) -> Int64s:
-        """Convert positions among the split's rows to read to row numbers in the group."""
+        """Return the row numbers in the group, given positions in `offsets()`."""
         return positions + self.start if self.rows is None else self.rows[positions]
 
     def live_mask(self) -> Mask | None:

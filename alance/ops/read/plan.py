@@ -272,7 +272,7 @@ def may_ask(snapshot: Snapshot, options: ScanOptions) -> bool:
 
 
 def counting(plan: ScanPlan, use: IndexUse) -> ScanPlan:
-    """Return the plan of a count, which only scans fragments whose rows indices cannot count."""
+    """Return the plan of a count, which scans only the fragments that indices do not cover."""
     handles = without(plan.handles, use.covered)
     rows = use.rows
     if len(plan.handles) - len(handles) < len(use.covered):

@@ -75,7 +75,7 @@ class CompactionOptions:
             0 to 1. Default 0.1.
         num_threads: number of concurrent tasks. Default 2; with large columns, one task can use all
             decode threads of the session.
-        batch_size: number of rows that are read at once; None: chosen by the pages.
+        batch_size: number of rows that are read at once; None: a size that suits the pages.
         io_buffer_bytes: maximum bytes that a task reads ahead.
         max_source_fragments: maximum number of fragments to rewrite, in whole tasks, oldest first.
         max_source_rows: maximum number of live rows to rewrite, likewise.

@@ -74,7 +74,7 @@ class TakenColumns(NamedTuple):
 
 
 def _read_ids(fields: Schema) -> tuple[list[int], frozenset[int]]:
-    """Return a key of fields to read, in order, and the ids of these and all fields below them."""
+    """Return a cache key for these columns in this order, and the ids of all fields in them."""
     ids = [field.id for top in fields.fields for field in top.walk()]
     # JSON read as stored differs from the same column read as text
     stored = [~top.id for top in fields.fields if top.logical_type == "large_binary"]

@@ -143,8 +143,8 @@ def maintain(
     indices that are due are extended at once. The driver deletes expired rows and removes versions.
 
     Args:
-        policy: rules and budget; None for those of the table's configuration. A mapping has the
-            text of rules by name, which come before those of the table.
+        policy: rules and budget; None for those of the table's configuration. A mapping has
+            texts of rules by name, which take precedence over the table's rules.
         dry_run: only report which steps are due, and their cost.
 
     Returns:
@@ -154,7 +154,7 @@ def maintain(
     Raises:
         InvalidInputError: the policy in the configuration cannot be parsed, or `ttl_column` is no
             timestamp or date column.
-        PythonException: (of Spark) around an error of a task that is not one of alance.
+        PythonException: (of Spark) around an error of a task that is no `AlanceError`.
     """
     where = place(spark, uri, storage_options)
 

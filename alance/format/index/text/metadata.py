@@ -169,7 +169,7 @@ class Documents:
         return cls(lengths, ids, total, is_ordered, elements[0])
 
     def docs_of(self, ids: Int64s) -> tuple[Int64s, Int64s]:
-        """Find the documents of rows.
+        """Find the documents of rows, at most one for each row.
 
         Args:
             ids: ascending row ids.

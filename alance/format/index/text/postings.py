@@ -5,7 +5,7 @@
     _compressed_position       positions of a list; `_position_block_offset`: start of each block
     _position                  positions in format 1: a list of binary for each document
 
-Other columns have maximum scores and upper bounds, which alance does not use.
+Other columns have maximum scores and upper bounds, which alance writes but does not read.
 """
 
 from __future__ import annotations

@@ -136,10 +136,12 @@ def _inside(field: Field) -> tuple[Field, list[str]]:
 
 
 def _joined(starts: Int64s | None, lists: pa.Array) -> tuple[Int64s, pa.Array]:
-    """Return the first item of each row, and the concatenated items; a null list has no items.
+    """Return the start and end offsets of the rows' items, and the concatenated items.
+
+    A null list has no items.
 
     Args:
-        starts: first list of each row; None if each row is a list.
+        starts: start and end offsets of the rows' lists; None if each row is a list.
     """
     ends = offsets_of(as_numbers(lists.value_lengths().fill_null(0)).astype(np.int64))
     return ends if starts is None else ends[starts], lists.flatten()

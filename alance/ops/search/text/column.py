@@ -196,7 +196,7 @@ class ColumnSearch:
         return parts
 
     def answer(self, query: TextQuery, quota: Quota = ALL, rows: Int64s | None = None) -> Ranked:
-        """Return the rows of a quota, and possibly more, that match a query of only this column.
+        """Score the matches of a query of this column; return at least those that `quota` requires.
 
         Args:
             rows: ascending row ids; if given, all matches among these rows are returned instead.

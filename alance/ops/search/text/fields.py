@@ -70,7 +70,7 @@ class FieldsSearch:
             await search.make_terms(*ways)
 
     def answer(self, query: TextQuery, quota: Quota = ALL, rows: Int64s | None = None) -> Ranked:
-        """Return the rows of a quota, and possibly more, with their scores.
+        """Score the matches of a query; return at least those that `quota` requires.
 
         Args:
             rows: ascending row ids; if given, all matches among these rows are returned instead.
@@ -97,7 +97,7 @@ class FieldsSearch:
         )
 
     def _candidates(self, terms: Terms, statistics: TextStatistics, quota: Quota) -> Int64s:
-        """Return candidate rows, which include the rows of a quota."""
+        """Return candidate rows, which include all rows that `quota` requires."""
         floor, tops = quota.floor, []
         if quota.count:
             tops = self._bounds(terms, statistics, [quota] * len(self.searches))
@@ -118,7 +118,7 @@ class FieldsSearch:
     def _bounds(
         self, terms: Terms, statistics: TextStatistics, quotas: Sequence[Quota]
     ) -> list[Ranked]:
-        """Return the rows of each column's quota, with upper bounds of its part of the score.
+        """Return the rows that each column's quota requires, with upper bounds of their scores.
 
         The bound is the score that the row would have if its other columns were empty, because
         their words only make the document longer.

@@ -42,7 +42,7 @@ class TextPart:
     eligible: Eligible = ALL_ELIGIBLE
 
     def docs_of(self, rows: Int64s) -> tuple[Int64s, Int64s]:
-        """Find the eligible documents of rows.
+        """Find the eligible documents of rows, at most one for each row.
 
         Args:
             rows: ascending row ids.
@@ -73,7 +73,7 @@ class TextPart:
         rows: Int64s | None = None,
         times: float = 1,
     ) -> Ranked:
-        """Return the rows of a quota, and possibly more, that match a query of one column.
+        """Score the matches of a query of one column; return at least those that `quota` requires.
 
         Args:
             terms: terms of each match and phrase of the query.

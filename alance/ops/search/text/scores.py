@@ -116,7 +116,7 @@ def matches_of(
     statistics: TextStatistics,
     quota: Quota,
 ) -> DocMatches:
-    """Return the documents of a quota, and possibly more, that match a query of one column.
+    """Score the matches of a query of one column; return at least those that `quota` requires.
 
     Args:
         terms: terms of each match and phrase of the query.

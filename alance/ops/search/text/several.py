@@ -69,7 +69,7 @@ class Searches:
         return None if column is None else self.singles[column]
 
     def _answer(self, query: TextQuery, quota: Quota = ALL, rows: Int64s | None = None) -> Ranked:
-        """Return at least the rows of a quota; with `rows`, all matches among these rows."""
+        """Return at least the matches that `quota` requires; with `rows`, all matches in `rows`."""
         if (search := self._search(query)) is not None:
             return search.answer(query, quota, rows)
         # If only the score of the best part is used, each of the best rows is among the best of a
