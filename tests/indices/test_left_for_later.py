@@ -258,7 +258,7 @@ async def test_two_at_once_are_both_told(
 ) -> None:
     path = tmp_path / "t"
     if not inline:
-        monkeypatch.setattr("alance.ops.index.reuse.MAX_INLINE", 0)
+        monkeypatch.setattr("alance.ops.index.reuse.MAX_INLINE_REUSE_BYTES", 0)
     dataset, results = await planned(path)
     await asyncio.gather(*(Compaction.commit(dataset, [result]) for result in results))
     after = await alance.dataset(path)

@@ -92,7 +92,7 @@ def test_windows_are_read_by_takes_or_by_scans_of_long_runs(
 ) -> None:
     dataset = IterableDataset(table(200), 16, ["id", "v"], shuffle=True, seed=3, **SMALL)
     taken = list(dataset)
-    monkeypatch.setattr("alance.torch.table.RUN_ROWS", 4)
+    monkeypatch.setattr("alance.torch.table.SCANNED_RUN_ROWS", 4)
     monkeypatch.setattr(alance.Dataset, "take", None)
     scanned = list(dataset)
     assert ids(scanned) == ids(taken)
