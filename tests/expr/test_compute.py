@@ -22,7 +22,7 @@ def used() -> set[str]:
     names = set()
     for path in (ROOT / "alance").rglob("*.py"):
         text = path.read_text()
-        if "from alance import compute as pc" in text:
+        if "from alance.base import compute as pc" in text:
             for node in ast.walk(ast.parse(text)):
                 if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "pc":
                     names.add(node.attr)

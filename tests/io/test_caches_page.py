@@ -100,8 +100,11 @@ def test_the_page_has_the_sizes_of_memos() -> None:
 
 def test_the_page_has_the_bounds_of_spark() -> None:
     names = ("planning", "streams")
-    texts = [(ROOT / "alance" / "spark" / f"{name}.py").read_text() for name in names]
-    bounds = [re.findall(r"^TABLES: Final = (\d+)", text, re.MULTILINE) for text in texts]
+    texts = [(ROOT / "alance" / "spark" / "connector" / f"{name}.py").read_text() for name in names]
+    bounds = [
+        re.findall(r"^(?:PLANNED_VERSIONS|FOLLOWED_TABLES): Final = (\d+)", text, re.M)
+        for text in texts
+    ]
     assert bounds == [["4"], ["16"]]
     assert "| 4; 16 |" in row_of("alance/spark/connector/planning.py")
 
