@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 EXTRA_DIGITS: Final = 4  # decimal places that a division adds
-MAX_DIGITS: Final = 400  # an integer literal with more digits is infinite as a float, too
+MAX_DIGITS: Final = 400  # a longer integer literal is read as a float, which is infinite
 FACTORIALS: Final = np.array([math.factorial(n) for n in range(21)], np.int64)  # all that fit int64
 
 
@@ -122,7 +122,7 @@ def single_width(node: Node) -> Node:
 
 
 def real(node: Node) -> Node:
-    """Convert a number to a float: float16 to float32, float32 not at all, others to float64.
+    """Convert a number to a float: float16 becomes float32, float32 stays, others become float64.
 
     Raises:
         Problem: the node is not a number.
@@ -337,7 +337,7 @@ def remainder(left: Value, right: Value) -> pa.Array:
 
 
 def _whole_remainder(numbers: npt.NDArray[np.integer], divisor: int) -> npt.NDArray[np.integer]:
-    """Return remainders by one positive number; numpy is four times as fast as Arrow."""
+    """Return the remainders of division by a positive number; four times as fast as Arrow."""
     remainders = numbers // divisor
     remainders *= divisor
     np.subtract(numbers, remainders, out=remainders)
@@ -348,7 +348,7 @@ def _whole_remainder(numbers: npt.NDArray[np.integer], divisor: int) -> npt.NDAr
 
 
 def _null_as(values: Sequence[pa.Array], numbers: npt.NDArray[np.number]) -> pa.Array:
-    """Return the numbers as an array that is null where the first or last of `values` is null."""
+    """Return the numbers as an array that is null where any of the one or two `values` is null."""
     if not any(array.null_count for array in values):
         return to_arrow(numbers)
     valid = pc.and_(*[pc.is_valid(values[number]) for number in (0, -1)])

@@ -107,7 +107,7 @@ class ArrowCondition:
         return tuple(path for field in needed for path in self._paths(field, needed, text))
 
     def _paths(self, field: pa.Field, needed: Sequence[pa.Field], text: str) -> list[str]:
-        """Return the paths of a column's fields in the text, or its name if it is read whole."""
+        """Return the paths of a column's fields that are read; its name if it is read whole."""
         if not pa.types.is_struct(field.type):
             return [field.name]
         references = [re.findall(_FIELD_NAME, nested) for nested in re.findall(_NESTED, text)]

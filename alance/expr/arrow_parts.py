@@ -1,7 +1,7 @@
 """Conditions implied by a pyarrow expression, as nodes of alance, for indices and statistics.
 
-A part that is not understood is dropped if the remaining condition is still implied. Otherwise the
-result is that nothing is implied.
+A part that is not understood is dropped if the expression implies the remaining condition as well.
+Otherwise there is no implied condition.
 """
 
 from __future__ import annotations

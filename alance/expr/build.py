@@ -47,7 +47,7 @@ def _apply(name: str, args: list[Node]) -> Node:
     return apply(name, args)
 
 
-# By the kind of an expression that is not evaluated: what to write instead.
+# Hints on what to write instead, by the kind of an expression that alance does not evaluate.
 _INSTEAD: Final = {
     "Interval": "; compute the time in Python, and pass it by `params`",
     "Star": "; `aggregate` and `Dataset.sql` count rows",

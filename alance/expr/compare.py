@@ -49,8 +49,7 @@ COMPARISON_KERNELS: Final = {
 }
 NULL_BOOLEAN: Final = Literal(as_scalar(None, pa.bool_()))
 
-# A literal between two integers is compared by the lower one: the operator to use for each
-# operator.
+# A literal between two integers is replaced by the lower one, and its operator by the one here.
 _BETWEEN: Final = {"<": "<=", "<=": "<=", ">": ">", ">=": ">"}
 # Result of each operator if the literal is above, or below, all values of the type.
 _ABOVE_ALL: Final = {"<": True, "<=": True, "!=": True, "=": False, ">": False, ">=": False}

@@ -64,7 +64,7 @@ class Function:
 
 
 def apply(name: str, args: list[Node]) -> Node:
-    """Build the call of a function by its name, in any case.
+    """Build the call of a function by its name, whose case is ignored.
 
     Raises:
         Problem: the function does not exist, or does not take the arguments.
@@ -86,7 +86,7 @@ def _named(*ends: str) -> list[str]:
 
 
 def _named_struct(name: str, args: list[Node]) -> Node:
-    """named_struct('a', x, 'b', y): a struct of values, each after its field's name."""
+    """named_struct('a', x, 'b', y): a struct with x as field `a` and y as field `b`."""
     names = [arg.value.as_py() if isinstance(arg, Literal) else None for arg in args[::2]]
     if len(args) % 2 or not all(isinstance(field, str) for field in names):
         raise Problem(f"{name}: expected text for a name before each value")

@@ -132,7 +132,7 @@ class Ask:
 
     @cached_property
     def of_item(self) -> Ask | None:
-        """Question on single items, if a list matches when one of its items matches; else None."""
+        """Question on single items, if one matching item makes the condition true; else None."""
         condition = _of_item(self.condition)
         return None if condition is None else Ask(item_of(self.column), condition)
 

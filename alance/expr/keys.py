@@ -129,7 +129,9 @@ def predicate_among(
 
 
 def places_of(keys: Sequence[pa.Array], rows: Sequence[pa.Array]) -> tuple[Int64s, Mask]:
-    """Return the first row of each key, -1 if no row has it; and the mask of repeated keys.
+    """Look up the rows of keys.
+
+    Returns the first row of each key, or -1, and the mask of the keys that several rows have.
 
     Args:
         keys: keys by column, in the types of the rows; a null key matches no row.

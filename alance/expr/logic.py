@@ -57,8 +57,8 @@ if TYPE_CHECKING:
 
     from alance.base.arrays import Float64s, Int64s, Mask
 
-# Values up to which single comparisons are faster than a hash table (0.3 ms a value and million
-# rows, against 2.7 ms; for few rows 10 us a value, against 25 us).
+# Up to this number of values, single comparisons are faster than a hash table. For a million rows
+# a value takes 0.3 ms and a table 2.7 ms; for few rows, 10 us and 25 us.
 MAX_COMPARED: Final = 8
 
 TRUE_LITERAL: Final = Literal(as_scalar(True))
@@ -71,7 +71,7 @@ class Junction:
 
     Attributes:
         is_and: True for AND, False for OR.
-        args: at least two booleans; none is a literal, except at most one NULL.
+        args: at least two booleans; at most one is a literal, and that is NULL.
     """
 
     is_and: bool
@@ -323,8 +323,8 @@ def _in_literals(node: Node, literals: Sequence[Literal]) -> list[Node]:
 def _in_floats(node: Node, literals: Sequence[Literal]) -> list[Node]:
     """Build the terms of IN for a column of floats or a computed float.
 
-    A column rounds each literal to its own type; computed floats and float literals are compared in
-    64 bits.
+    Literals are rounded to the type of a column. Computed floats are compared with float literals
+    in 64 bits.
     """
     if len(literals) <= MAX_COMPARED:
         return [compare("=", node, item) for item in literals]
@@ -479,7 +479,7 @@ class CaseWhen:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Coalesce:
-    """COALESCE. Each value is computed only for the rows in which all former values are null.
+    """COALESCE. Each value is computed only for the rows in which all earlier values are null.
 
     Attributes:
         args: at least two nodes of one type.

@@ -1,7 +1,8 @@
 """Pruning of zones of rows by the bounds of columns: no zone with a matching row is ruled out.
 
-A part that is not understood may have any value. All terms of AND and OR on the same column become
-one check (`pruning_sets`). Terms beyond `MAX_CHECKS` are not checked, only evaluated for rows.
+A part of a condition that is not understood counts as possibly true, false or null. All terms of
+AND and OR on the same column become one check (`pruning_sets`). Terms beyond `MAX_CHECKS` are not
+checked, only evaluated for rows.
 """
 
 from __future__ import annotations
@@ -154,7 +155,10 @@ def _negated(check: Check) -> Check:
 
 
 def _limited(check: Check) -> Check:
-    """Limit a check to `MAX_CHECKS`: of an AND the cheapest parts remain, else all or nothing."""
+    """Limit a check to `MAX_CHECKS`: keep the cheapest parts of an AND, drop all others.
+
+    A check that is not an AND is kept or dropped as a whole.
+    """
     parts = check.parts if isinstance(check, All) else (check,)
     total, limited = 0, []
     for part in sorted(parts, key=num_checks):

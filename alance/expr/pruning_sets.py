@@ -95,7 +95,7 @@ class Ranges:
     def rows_in(self, values: pa.Array) -> Int64s | None:
         """Return the positions of the values that are in the set.
 
-        Returns None if the values are not integers, which alone are searched.
+        Returns None if the values are not stored as integers that fit int64.
 
         Args:
             values: sorted values, nulls first.
@@ -333,7 +333,7 @@ def whole_numbers(values: pa.Array) -> Values | None:
 
 
 def as_bytes(text: pa.Array) -> pa.Array:
-    """View text as binary, which may be cut inside a character; binary is returned as is."""
+    """View text as binary, because a bound may be cut inside a character; keep binary as is."""
     if pa.types.is_fixed_size_binary(text.type):
         return text
     return text.view(pa.large_binary() if is_large(text.type) else pa.binary())

@@ -6,8 +6,7 @@ release the GIL, and nothing is bound or dispatched again for each batch. A `Lit
 constant arguments are folded when they are built, unless they may take long. The type of a call is
 determined by running its function on empty arrays.
 
-A call may have a `Meaning`, from which pruning and indices, which see bounds instead of rows, read
-the condition.
+A call may have a `Meaning`: its condition in a form that pruning and indices understand.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ _UNIT_SIGNS: Final = {"s": "s", "ms": "ms", "us": "µs", "ns": "ns"}
 _TYPE_ZONE: Final = re.compile(r'(?:Some\(\s*)?"([^"]*)"\s*\)?')
 _TYPE_NAME: Final = re.compile(r"([A-Za-z][A-Za-z0-9]*)\s*(?:\((.*)\))?", re.DOTALL)
 
-# By the name that sqlglot gives to all spellings of a type (`int`, `integer`, `int4`).
+# Types by the name that sqlglot gives to all spellings of a type (`int`, `integer`, `int4`).
 SQL_TYPES: Final[dict[str, pa.DataType]] = {
     "BOOLEAN": pa.bool_(),
     "TINYINT": pa.int8(),
@@ -130,7 +130,10 @@ def arrow_cast(name: str, args: list[Node]) -> Node:
 
 
 def type_of(name: str, args: list[Node]) -> Node:
-    """arrow_typeof(x): the type's name; for dictionaries and extensions, of their values."""
+    """arrow_typeof(x): the name of the type of x; for a dictionary, that of its values.
+
+    For an extension, it is the name of the storage type.
+    """
     return Literal(as_scalar(_printed(name, args[0].type)))
 
 

@@ -47,9 +47,10 @@ NO_TEXT_MASK: Final = mask_bytes(None)
 
 
 def translate(name: str, args: list[Node]) -> Node:
-    """translate(text, from, to): each character of `from` becomes the one at its place in `to`.
+    """translate(text, from, to): replace each character of `from` by its counterpart in `to`.
 
-    Characters of `from` without a counterpart in `to` are removed.
+    The counterpart is the character at the same position. A character of `from` without a
+    counterpart is removed.
     """
     if any(is_nothing(arg) for arg in args):
         return _no_text()

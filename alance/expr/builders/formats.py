@@ -46,7 +46,7 @@ _PADDED_DIRECTIVES: Final = frozenset(
 )  # directives whose padding may be changed
 _DIRECTIVE_TEXTS: Final = {"%": "%%", "t": "\t", "n": "\n"}
 _DIRECTIVE: Final = re.compile(r"%([-_0]?)(\.?[369]?)(.)", re.DOTALL)
-_YEARS: Final = (-62_167_219_200, 253_402_300_800)  # seconds; start of the years 0 and 10000
+_YEARS: Final = (-62_167_219_200, 253_402_300_800)  # seconds from 1970 to the years 0 and 10000
 
 
 def to_char(name: str, args: list[Node]) -> Node:
@@ -80,7 +80,7 @@ def to_char(name: str, args: list[Node]) -> Node:
 
 
 def _split(values: pa.Array) -> tuple[pa.Array, Int64s]:
-    """Split timestamps into whole seconds and the nanoseconds after them; nulls become 1970."""
+    """Split timestamps into whole seconds since 1970 and nanoseconds after them; nulls become 0."""
     type_ = values.type
     if pa.types.is_date32(type_):
         values, type_ = pc.cast(values, pa.timestamp("s")), pa.timestamp("s")
@@ -97,7 +97,7 @@ def _split(values: pa.Array) -> tuple[pa.Array, Int64s]:
 
 
 def _pieces(name: str, pattern: str, allowed: frozenset[str]) -> Iterator[_Piece | str]:
-    """Yield the pieces of a pattern: formats for Arrow's `strftime`, and functions for the others.
+    """Yield the pieces of a pattern: formats for `strftime`, functions for what Arrow lacks.
 
     Raises:
         Problem: a directive is unknown or not for the type of the values.

@@ -36,15 +36,15 @@ if TYPE_CHECKING:
 
     from alance.base.arrays import Bytes, Int64s
 
-# Kinds of values, numbered as in the kernel; NOTHING: the path has no value.
+# Kinds of values, numbered as in the kernel; JSON_MISSING: there is no value at the path.
 JSON_MISSING, JSON_NULL, JSON_BOOLEAN, JSON_TEXT, JSON_ARRAY = 0, 1, 2, 4, 5
 KIND_NAMES: Final = ("nothing", "null", "booleans", "numbers", "texts", "arrays", "objects")
 LAST_ITEM: Final = -2  # index of the last item; LAST_ITEM - n is the n-th before it
 ALL_ITEMS: Final = -(1 << 63)
 ALL_MEMBERS: Final = ALL_ITEMS + 1
 NO_ITEM: Final = 1 << 62  # index that no array has
-# Result of a path that selects several values. WHOLE: an array of them; FIRST: the first; EACH: an
-# array, of a single value as well.
+# Result of a path that may select several values. ALL_MATCHES: an array if it selects several;
+# FIRST_MATCH: the first value; EACH_MATCH: an array, even of a single value.
 ALL_MATCHES, FIRST_MATCH, EACH_MATCH = range(3)
 
 _INDEX: Final = r"(?:-?\d{1,9}|last(?:\s*[-+]\s*\d{1,9})?)"
@@ -61,11 +61,11 @@ _MORE: Final = re.compile(r"\?|\bto\b", re.IGNORECASE)  # path syntax that is no
 
 
 class PathStep(NamedTuple):
-    """A step of a path: to a member, or to items. A key of digits has both a name and an item.
+    """A step of a path, to a member or to items. A key of digits may mean either, and sets both.
 
     Attributes:
-        name: name of the member; None for a step to items.
-        item: index of the item, `ALL_ITEMS` or `ALL_MEMBERS`; None for a step to a member.
+        name: name of the member; None if the step leads only to items.
+        item: index of the item, `ALL_ITEMS` or `ALL_MEMBERS`; None if it leads only to a member.
         others: indices of further items, in order.
     """
 
@@ -119,7 +119,7 @@ def _member(name: str, args: list[Node], read: Callable[[Texts], pa.Array]) -> N
 
 
 def _meaning(values: Node, document: Node, steps: Sequence[PathStep], *, is_scalar: bool) -> Node:
-    """Return `values` with its JSON path as meaning, unless the path selects several values."""
+    """Attach the JSON path of `values` as a `Meaning`, unless the path selects several values."""
     document, path = _whole_path(document, steps)
     if not all(step.is_single for step in path):
         return values
@@ -128,7 +128,7 @@ def _meaning(values: Node, document: Node, steps: Sequence[PathStep], *, is_scal
 
 
 def _whole_path(document: Node, steps: Sequence[PathStep]) -> tuple[Node, tuple[PathStep, ...]]:
-    """Return the root document and the whole path, if `document` is itself read from JSON."""
+    """Return the document and path, or the root and whole path if the document is a JSON value."""
     inside = document.meaning if isinstance(document, Call) else None
     if isinstance(inside, JsonValue) and not inside.is_scalar:
         above = tuple(PathStep(*step) for step in inside.steps)
@@ -173,8 +173,8 @@ def array_length(name: str, args: list[Node]) -> Node:
 def array_contains(name: str, args: list[Node]) -> Node:
     """json_array_contains(json, path, value): true if the array contains a literal.
 
-    The literal may occur as JSON or as a text. If the path selects several arrays, any of them may
-    contain it.
+    A literal is equal to the JSON value that it spells, and to a string of the same text: 1 occurs
+    in `[1]` and in `["1"]`. If the path selects several arrays, any of them may contain it.
     """
     steps, items = _path(name, literal_text(name, args[1])), _as_items(name, args[2])
 
@@ -399,7 +399,7 @@ def _place(index: str) -> int:
 
 
 def _as_items(name: str, node: Node) -> list[str]:
-    """Return the JSON texts that equal a literal: a string, and the text itself if it is JSON."""
+    """Return the JSON texts that equal a literal: as a string, and as written if that is JSON."""
     if not isinstance(node, Literal) or not node.value.is_valid:
         raise Problem(f"{name}: expected a literal as value", unsupported=True)
     value = node.value.as_py()
@@ -409,7 +409,7 @@ def _as_items(name: str, node: Node) -> list[str]:
 
 
 def _compact(text: str) -> str | None:
-    """Return JSON text in the form that columns are read in; None if it is not JSON."""
+    """Format JSON text as it is read from columns. Returns None if it is not JSON."""
     try:
         values = jsonb(pa.array([text], pa.large_string()), None, "value")
     except InvalidInputError:

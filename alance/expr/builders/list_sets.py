@@ -31,8 +31,8 @@ class ItemLists(NamedTuple):
 
     Attributes:
         values: items of all lists.
-        ends: start of each list, then the end of the last; shape (rows + 1,). Shape (2,) for a list
-            literal, which every row has.
+        ends: offsets in `values`: the start of each list, then the end of the last; shape
+            (rows + 1,). A list literal, which stands for all rows, has shape (2,).
         valid: mask of the lists that are not null; None if no list is null.
     """
 
@@ -101,7 +101,7 @@ def has_all(name: str, args: list[Node]) -> Node:
 
 
 def _of_two(name: str, args: list[Node], kind: int) -> Node:
-    """Build a set operation of two lists in their common type, one of which may be a literal."""
+    """Build a set operation of two lists in their common type; one may be a list literal."""
     if any(is_nothing(arg) for arg in args):
         types = [comparable(name, arg).type for arg in args if not is_nothing(arg)]
         return Literal(as_scalar(None, types[0] if types else pa.list_(pa.null())))

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from alance.expr.tree import Value
 
 DIRECTIONS: Final = {"ASC": "ascending", "DESC": "descending"}
-# Sort order of the mask `item is null`.
+# Direction in which the mask `item is null` is sorted, which places the nulls.
 NULL_ORDERS: Final = {"NULLS FIRST": "descending", "NULLS LAST": "ascending"}
 MAX_BATCH_ITEMS: Final = (1 << 31) - 1  # items of all lists of a batch, whose offsets are int32
 

@@ -32,7 +32,11 @@ def _iso_weekday(values: pa.Array) -> pa.Array:
 
 
 def _fraction(per_second: int) -> Callable[[pa.Array], pa.Array]:
-    """Return the function of the seconds in the minute, in units of `1 / per_second` seconds."""
+    """Return the function that computes the time since the last full minute.
+
+    Args:
+        per_second: units of the result per second.
+    """
     width = pa.int64() if per_second == 10**9 else pa.int32()
     part = as_scalar(10**9 // per_second)
 
@@ -88,9 +92,9 @@ TRUNCATION_UNITS: Final = (
 
 
 def date_part(name: str, args: list[Node]) -> Node:
-    """date_part('year', moment), and EXTRACT(year FROM moment): an int32.
+    """date_part('year', moment), and EXTRACT(year FROM moment): the part as an int32.
 
-    Except that `epoch` is a float64, and `nanosecond` an int64.
+    The part `epoch` is a float64, and `nanosecond` is an int64.
     """
     part = literal_text(name, args[0]).lower()
     kernel = DATE_PARTS.get(part) or DATE_PARTS.get(part.removesuffix("s"))
@@ -131,12 +135,12 @@ def time_of_day(name: str, args: list[Node]) -> Node:
 
 
 def to_date(name: str, args: list[Node]) -> Node:
-    """to_date(text, date or timestamp): a date."""
+    """to_date(x): the date of x, which is a text, date or timestamp."""
     return cast(args[0], pa.date32())
 
 
 def to_timestamp(name: str, args: list[Node]) -> Node:
-    """to_timestamp(text, date or number of seconds): a timestamp in nanoseconds."""
+    """to_timestamp(x): a text, date or number of seconds as a timestamp in nanoseconds."""
     if pa.types.is_integer(args[0].type):
         return cast(cast(cast(args[0], pa.int64()), pa.timestamp("s")), pa.timestamp("ns"))
     return cast(args[0], pa.timestamp("ns"))
@@ -162,14 +166,17 @@ def to_unit(unit: str) -> Callable[[str, list[Node]], Node]:
 
 
 def from_unixtime(name: str, args: list[Node]) -> Node:
-    """from_unixtime(seconds since 1970): a timestamp in seconds."""
+    """from_unixtime(n): the timestamp n seconds after the start of 1970, in seconds."""
     if not pa.types.is_integer(args[0].type):
         raise Problem(f"{name}: expected whole seconds, found {args[0].type}")
     return cast(cast(args[0], pa.int64()), pa.timestamp("s"))
 
 
 def to_unixtime(name: str, args: list[Node]) -> Node:
-    """to_unixtime(timestamp, date or text): whole seconds since 1970, rounded towards zero."""
+    """to_unixtime(x): whole seconds since 1970, rounded towards zero.
+
+    x is a timestamp, a date, a text, or an integer, which is returned as it is.
+    """
     if pa.types.is_integer(args[0].type):
         return cast(args[0], pa.int64())
     return cast(to_unit("s")(name, args), pa.int64())
@@ -184,7 +191,7 @@ def to_local_time(name: str, args: list[Node]) -> Node:
 
 
 def to_time(name: str, args: list[Node]) -> Node:
-    """to_time(timestamp or text): the time of day in nanoseconds."""
+    """to_time(x): the time of day of a timestamp or text, in nanoseconds."""
     node = args[0]
     if not pa.types.is_timestamp(node.type) and not is_text(node.type):
         raise Problem(f"{name}: expected a timestamp or text, found {node.type}")

@@ -1,7 +1,7 @@
 """Regular expressions: filters use the syntax of Rust, which is translated to RE2's for Arrow.
 
 The two differ only in `\\w`, `\\d` and `\\s`, which match characters of all scripts in Rust, but
-only ASCII in RE2: they are replaced by Unicode classes. `\\b` remains that of ASCII.
+only ASCII in RE2: they are replaced by Unicode classes. `\\b` still finds only ASCII words.
 Patterns with set operations on classes are refused, because RE2 has none.
 """
 
@@ -46,7 +46,7 @@ SEARCH_WORK: Final = 16  # bytes reserved per byte of text that a pattern search
 _GROUP: Final = re.compile(r"(?<!\\)(?:\\\\)*\((?!\?[^P<])")
 _FLAGS: Final = frozenset("ims")
 _NAMED_GROUP: Final = re.compile(r"\(\?P?<[^>=!]+>")
-_EDGES: Final = "a b\n1_,"  # a text with a boundary between every two kinds of characters
+_EDGES: Final = "a b\n1_,"  # a text with all kinds of boundaries: of words, lines, the text
 
 
 def regexp_like(name: str, args: list[Node]) -> Node:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 _LOWER_SPECIAL: Final = "[\u0130\u03a3]"  # dotted I; sigma differs at a word's end
 MAX_REPEATS: Final = 1 << 20  # copies of a text, or characters of padding
-UNRESERVED_BYTES: Final = 1 << 20  # bytes; counting smaller results costs more
+UNRESERVED_BYTES: Final = 1 << 20  # bytes; for smaller results, counting costs more than the memory
 
 
 def like(node: Node, pattern: Node, escape: str | None, *, ignore_case: bool) -> Node:

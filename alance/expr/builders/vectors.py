@@ -94,8 +94,8 @@ def _of_two(
     The function is null if a list or an item is null.
 
     Args:
-        measure: computes the results from the kernel's sums. Also returns the mask of results that
-            are not null; None if none is null.
+        measure: computes the results from the kernel's sums. Also returns the mask of the results
+            that are defined; None if all are defined.
         apart: True if the kernel sums squared differences; False if it returns three sums: of
             products, of the first vector's squares and of the second's.
     """

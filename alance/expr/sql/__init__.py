@@ -1,4 +1,4 @@
 """Parsing of SQL text to a syntax tree.
 
-Imports nothing of `expr` but `tree`, `exact` and `arithmetic`.
+Imports nothing of `expr` but `tree`, `exact`, `arithmetic` and `casts`.
 """

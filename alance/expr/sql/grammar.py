@@ -153,7 +153,7 @@ def _with_typed_texts(source: SqlText, tokens: list[Any]) -> list[Any]:
 
 
 _ALONE: Final = "; the text is an expression alone, without SELECT, FROM and WHERE"
-# By the token at a syntax error: what to write instead.
+# Hints on what to write instead, by the token at a syntax error.
 _SYNTAX_HINTS: Final = {
     "&&": "; write AND",
     "!": "; write NOT",

@@ -1,9 +1,8 @@
 """Parsing of SQL text into a syntax tree, and errors that give the position in the text.
 
 `alance.expr.sql.simple` parses simple filters, `alance.expr.sql.grammar` (by `sqlglot`) all others.
-This module has the limits, the parsing of long lists (neither parser sees them), and places in
-the text.
-positions.
+This module has the limit of the length, parses long lists, which neither parser sees, and converts
+offsets in the text to lines and columns.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ _LONG_LISTS: Final = "|".join(
     rf"{item}(?:\s*+,\s*+{item}){{{LONG_LIST - 1},}}+(?=\s*+\))"
     for item in (_TEXT, _NUMBER_ITEM, _BYTES)
 )
-# A chain of at least as many terms `name = item` of one column, joined by OR, is such a list, too.
+# A chain of at least LONG_LIST terms `name = item` of one column, joined by OR, is a list, too.
 # A term next to an operator other than OR is not part of the list, because that operator may bind
 # it.
 _COLUMN_NAME: Final = r"(?!\d)\w++|`[^`]++`"

@@ -243,7 +243,10 @@ def _scalar(value: object) -> Literal | None:
 
 
 def _of_microseconds(span: timedelta, type_: pa.DataType) -> Literal:
-    """Return a timestamp, time or duration; in nanoseconds if it is a pandas value that has any."""
+    """Return the literal of a timestamp, time or duration.
+
+    It is in microseconds, or in nanoseconds if `span` is a pandas value that needs them.
+    """
     nanoseconds = getattr(span, "nanoseconds", 0)
     whole = span // timedelta(microseconds=1)
     if nanoseconds:
