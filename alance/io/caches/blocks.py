@@ -1,8 +1,8 @@
 """The block cache: bytes that takes from a remote store have read, cached for later takes.
 
 Callers often take rows that others took, and rows near these. So the buffers of a take's requests
-are cached as they arrive. A request costs as much as 80 to 150 KiB of body. Therefore a block of 64
-KiB is read whole if a part of it is in the cache, or if many takes run at once. Objects never
+are cached as they arrive. A request costs as much as the transfer of 80 to 150 KiB. So a block of
+64 KiB is read whole if a part of it is in the cache, or if many takes run at once. Objects never
 change, so entries never become stale. Scans do not use the cache. The least recently used bytes are
 evicted first.
 """
@@ -96,7 +96,7 @@ class BlockCache:
         """Widen ranges of an object to whole blocks, but not beyond the known end of the object.
 
         Args:
-            everywhere: widen all ranges; False: only to blocks that are partly cached.
+            everywhere: True to widen all ranges; False to widen only into partly cached blocks.
         """
         blocks = self._blocks.get(location, {})
         if not (blocks or everywhere):

@@ -126,7 +126,7 @@ class _Load:
 
     Attributes:
         values: the loaded values, if the load ended without waiting; else None.
-        task: the task of a load that waits; not set if `values` is.
+        task: the task of a load that waits; not set if `values` is not None.
     """
 
     keys: Sequence[Hashable]
@@ -141,7 +141,8 @@ class SearchCache(Memo[Hashable, Any]):
     Args:
         max_bytes: upper bound of the cached bytes; 0 turns the cache off. A value over a quarter of
             it is not cached.
-        disk: the disk cache that loaders look in before a read, and fill after it; None: none.
+        disk: the disk cache that loaders look in before a read, and fill after it; None if there
+            is no such cache.
     """
 
     def __init__(self, max_bytes: int, disk: DiskCache | None = None) -> None:

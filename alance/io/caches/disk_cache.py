@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from alance.io.opening.registry import StoreRegistry
     from alance.io.stores.store import Store
 
-RECALLED_BYTES: Final = 32 << 20  # recalled files in memory, besides those of the latest call
+RECALLED_BYTES: Final = 32 << 20  # bytes of recalled files, without those of the latest call
 MAX_PENDING_BYTES: Final = 16 << 20  # more pending bytes are written immediately
-FIRST_WRITE_S: Final = 0.1  # a cold take ends within it: one write instead of one per round
+FIRST_WRITE_S: Final = 0.1  # seconds; a cold take ends within them, so its rounds share a write
 NEXT_WRITE_S: Final = 1.0  # seconds between the writes of a busy process
 FILES_PER_LOAD: Final = 32  # files of one job, which takes a millisecond or two
 
@@ -57,7 +57,8 @@ class DiskCache:
     Args:
         store: the folder.
         registry: resolves locations to stores. Only objects of remote stores are cached.
-        trusts_versions: True to use cached manifests of versions opened by number unconfirmed.
+        trusts_versions: True to use a cached manifest of a version that is opened by number
+            without asking the store whether the manifest was replaced.
     """
 
     def __init__(

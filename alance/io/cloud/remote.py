@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 SINGLE_PUT_BYTES: Final = 64 << 20  # larger bodies are uploaded in parts
-DELETE_BYTES: Final = 4096  # a deletion's share of the time limit: 16 a second
+DELETE_BYTES: Final = 4096  # counted for the time limit: a second for 16 deleted objects
 
 
 class RemoteStore:

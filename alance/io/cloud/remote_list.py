@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     Run = Callable[[str, Callable[[], Awaitable[Chunk]]], Awaitable[Chunk]]
 
 LIST_CHUNK: Final = 100  # objects per call of obstore; a page of the server has up to 1000
-LOOK_S: Final = 5.0  # seconds before a folder is checked to end; a page takes 0.05 s
+LOOK_S: Final = 5.0  # seconds after which a slow listing is checked for an end; a page takes 0.05 s
 MAX_FOLDER_NAMES: Final = 2_000_000  # names of one folder: half a gigabyte
-_NO_LISTING: Final = frozenset({400, 405, 501})  # from servers without PROPFIND
+_NO_LISTING: Final = frozenset({400, 405, 501})  # HTTP statuses of servers without PROPFIND
 
 
 async def list_objects(
@@ -111,7 +111,7 @@ class _ListingPages:
 async def check_level(
     call: asyncio.Future[Any], listing: AsyncGenerator[ObjectMeta], prefix: str, where: str
 ) -> None:
-    """Check that a folder has finitely many names, until the listing ends or `call` is done.
+    """Check that the listing of a folder ends; return when it ends or `call` is done.
 
     obstore collects the names of all pages before it returns, so a server that always announces
     another page would exhaust memory. If `call` takes long, the objects below the folder are

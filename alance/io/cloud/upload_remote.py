@@ -51,8 +51,9 @@ def part_size(usual: int, size_hint: int | None) -> int:
 class RemoteUpload(Upload):
     """An object of a bucket being written.
 
-    `write` returns once its bytes are buffered or under way. Together these take at most the
-    profile's `upload_buffer_bytes`, but at least a part under way and a part being filled.
+    `write` returns once its bytes are buffered or under way. All such bytes of the upload take at
+    most the profile's `upload_buffer_bytes`; a small limit still allows three parts: one under way,
+    one waiting and one being filled.
 
     Args:
         store: the store.
@@ -122,7 +123,7 @@ class RemoteUpload(Upload):
         self._hold(self._surely_held() - before - len(piece))
 
     async def _send_first(self) -> None:
-        """Send a piece with which the upload may begin; if that fails, begin it again."""
+        """Send a piece of the first part; if the upload fails, begin it again with all pieces."""
         pieces = self._first[-1:]
         until = asyncio.get_running_loop().time() + self._store.limits.whole()
         for attempt in range(1, MAX_BEGINNINGS + 1):

@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 INLINE_READ_BYTES: Final = 512 << 10  # takes 80 us to copy; a thread would add 200 us of Python
 INLINE_TICK_BYTES: Final = 12 << 20  # bytes per tick of the loop, which take about a millisecond
-PIECE_COST_BYTES: Final = 8 << 10  # time of the call for a piece, as bytes copied in it
+PIECE_COST_BYTES: Final = 8 << 10  # fixed cost of a piece, as the bytes copied in the same time
 GROUP_JOB_BYTES: Final = 4 << 20  # larger groups are split among the threads
 MAX_OPEN_FILES: Final = 512
 FILES_PER_SYNC: Final = 32  # files open at once, and written with one sync of their folder

@@ -31,7 +31,7 @@ _log: Final = logging.getLogger(__name__)
 
 TEMPORARY_PREFIX: Final = ".tmp-"
 FIRST_KEYS: Final = 8  # names of a folder to yield first; finding the latest version takes two
-# Temporary files of alance, and of the Rust writers (name#1).
+# Names of temporary files of alance, and of the Rust writers (name#1).
 _UNFINISHED: Final = re.compile(r"\A\.tmp-|#\d+\Z")
 _NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
 _NO_RENAME: Final = frozenset({errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP})

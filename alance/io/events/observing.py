@@ -127,7 +127,7 @@ class Observer:
         """
 
     def on_retry(self, event: RetryDecided) -> None:
-        """Handle a failed attempt, which is tried again or not.
+        """Handle a failed attempt, whether or not another attempt follows.
 
         Args:
             event: the attempt.

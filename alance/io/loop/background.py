@@ -63,7 +63,7 @@ class Background:
             limit_s: seconds after which `work` is cancelled.
             grace_s: seconds that `work` has to end by itself after this task is cancelled. Then
                 `work` is cancelled, and awaited for `grace_s` more. If it still has not ended, it
-                becomes a pending work.
+                becomes a pending cleanup.
             what: the subject of the error message, such as a location.
 
         Raises:
@@ -93,7 +93,7 @@ class Background:
         grace_s: float = CANCEL_GRACE_S,
         what: str = "the work",
     ) -> None:
-        """Run a cleanup; if this task is cancelled, `work` may become a pending work.
+        """Run a cleanup; if this task is cancelled, `work` may become a pending cleanup.
 
         Args:
             limit_s: seconds after which `work` is cancelled.

@@ -252,7 +252,7 @@ THREADS: Final = 16  # threads for local reads and writes; 32 read no faster
 
 
 class _Threads:
-    """Thread pool of all local stores of this process: starting threads blocks the loop."""
+    """Thread pool that all local stores share, because starting threads blocks the loop."""
 
     def __init__(self) -> None:
         self.after_fork()

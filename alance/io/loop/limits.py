@@ -70,7 +70,10 @@ class TimeLimits:
         return self._options(read=attempt, attempt=attempt)
 
     def _share(self, usual_s: float) -> float:
-        """Scale `usual_s` with `timeout_s`; a small one leaves no time for a second attempt."""
+        """Scale `usual_s` up with `timeout_s`; a shorter `timeout_s` only caps it.
+
+        A `timeout_s` of at most `usual_s` leaves no time for a second attempt.
+        """
         return max(usual_s * self.timeout_s / TIMEOUT_S, min(usual_s, self.timeout_s))
 
     def _options(self, *, read: float, attempt: float) -> dict[str, str]:

@@ -118,7 +118,7 @@ class Access:
         Args:
             uri: the URI by which the place was named.
             what: description of the place for the error message: base path or object, and table.
-            is_callers: True if the caller named the place, not the table: credentials of the
+            is_callers: True if the caller, not the table, named the place: credentials of the
                 environment may be sent there.
 
         Raises:

@@ -34,7 +34,7 @@ CREDENTIALS: Final = "credentials"  # name of the storage option
 # Renewal begins this long before the expiry, but at most a quarter of the lifetime before it.
 RENEW_BEFORE_S: Final = 300.0
 PROVIDER_ANSWER_S: Final = 60.0  # time limit of a provider
-PROVIDER_RETRY_S: Final = 10.0  # after a failure, while the last answer is valid
+PROVIDER_RETRY_S: Final = 10.0  # seconds after a failure, while the last answer is valid
 
 Answer: TypeAlias = Mapping[str, Any]
 _log: Final = logging.getLogger("alance.io")
@@ -240,7 +240,7 @@ class Renewed:
         return await answer if inspect.isawaitable(answer) else answer
 
     def _called(self, ask: Callable[[], object]) -> concurrent.futures.Future[object]:
-        """Call a function that may block in a thread; join a call that is not consumed.
+        """Call a function in a thread, because it may block, or join the call under way.
 
         The thread is a separate daemon: a call that never returns blocks no pool, and does not keep
         the program from ending.

@@ -50,8 +50,8 @@ class StoreOptions:
 def parse_options(kind: Kind, options: Mapping[str, object] | None) -> StoreOptions:
     """Parse the storage options for a kind of store.
 
-    Local files, memory and plain HTTP servers have no configuration. They accept and ignore
-    options of the other kinds, so that the same mapping serves all URIs.
+    Stores of local files, memory and plain HTTP servers have no options of their own. They ignore
+    the store options of other kinds, so that the same mapping serves all URIs.
 
     Raises:
         InvalidInputError: a key is unknown, or a value is malformed.

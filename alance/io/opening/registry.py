@@ -119,7 +119,7 @@ class _Open:
         return None
 
     def free_root(self, root: str) -> str:
-        """Return a root that is free: numbered if another store has it, or had it in a session."""
+        """Return an unused root; it gets a number if an open store or a session has used `root`."""
         plain, _ = _taken_apart(root)
         numbers = [user.numbers.get(plain, 0) for user in self.users]
         numbers += [

@@ -49,7 +49,7 @@ class Joint(Generic[Q, A]):
 
     Attributes:
         is_crowd: True if the last batch begun has several callers.
-        num_giving: number of batches that are delivering answers; their callers may ask again.
+        num_giving: number of batches that are delivering answers; their callers may soon ask again.
     """
 
     def __init__(self, max_weight: int, max_under_way: int) -> None:

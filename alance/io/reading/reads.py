@@ -27,8 +27,8 @@ R = TypeVar("R")
 _BEGIN = itemgetter(0)
 
 GATHERED_BYTES: Final = 1 << 20  # larger copies block the loop for 1 ms: in a thread
-# A part references a shared buffer without a copy if at most this share of it is only for other
-# reads.
+# A read with `is_part` keeps a shared buffer, without a copy, if at most this share of the buffer
+# serves only other reads.
 OTHERS_SHARE: Final = 1 / 8
 
 
@@ -156,7 +156,7 @@ class Read(asyncio.Future[Any]):
 
     @property
     def is_watched(self) -> bool:
-        """True if a trace needs the ranges of flights: of this read, or of a read that may join."""
+        """True if flights must record ranges for a trace: of this read, or of one that may join."""
         return self.recorder is not None or bool(trace.active)
 
     def wait_for(self, other: asyncio.Future[R], bring: Callable[[R], None]) -> None:

@@ -129,7 +129,8 @@ class Scheduler:
     def at_hand(self, ranges: Sequence[Extent], *, reason: str) -> Sequence[memoryview] | None:
         """Return the buffers of `read` if all bytes are in memory or in the page cache.
 
-        Returns None if some bytes are not there; call `send` then.
+        Returns None if some bytes are not there, or if there are too many for a read on the loop;
+        call `send` then.
 
         Raises:
             CorruptFileError, NotFoundError, StoreError: the store failed.
@@ -194,8 +195,8 @@ class Scheduler:
         """Return a reader that reads bytes in the thread of the kernel that decodes them.
 
         The reads appear in the trace of the caller of this method. Returns None if there are more
-        than `MAX_FILES_PER_READ` objects, or if the store of one of them cannot be read without the
-        loop.
+        than `MAX_FILES_PER_READ` objects, if they are in several stores, or if their store cannot
+        be read without the loop.
         """
         self._check_open()
         if len(locations) > MAX_FILES_PER_READ:

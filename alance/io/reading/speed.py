@@ -20,7 +20,7 @@ LARGE_REQUEST_BYTES: Final = 64 << 10  # in larger requests, transfer takes most
 # Cost of one more request: 0.1 ms of processor time, its share of the latency of concurrent
 # requests, and a bill. A lower value would send more requests to fast stores.
 REQUEST_S: Final = 0.0004
-MIN_GAP_BYTES: Final = 16 << 10  # narrower gaps are frequent: they cost requests and save few bytes
+MIN_GAP_BYTES: Final = 16 << 10  # lower bound of a gap; narrower gaps are many and save few bytes
 
 
 class Speed:
@@ -71,7 +71,7 @@ class Burst:
 
     Attributes:
         begun: time of the first request.
-        ended: time of the last answer; `begun` before the first answer.
+        ended: time of the last answer; equal to `begun` until the first answer.
         num_requests: number of answered requests.
         num_bytes: received bytes.
         tells: True if the burst measures bandwidth.
@@ -100,7 +100,7 @@ class Burst:
 class Rate:
     """Sustained bandwidth of a store, measured in bursts; it sets the gaps that reads include.
 
-    `Speed` has the best values, for estimates. This class has values that can be relied on.
+    `Speed` has the best values of recent calls; this class has what the store sustains.
 
     Attributes:
         bandwidth: bytes per second; 0 if unknown.

@@ -392,7 +392,7 @@ def _translated(error: BaseException, where: str, text: str, summary: str) -> Al
 def _by_type(
     error: BaseException, where: str, summary: str, status: int | None
 ) -> AlanceError | None:
-    """Translate an error whose type alone says what failed; None: its type does not."""
+    """Translate an error whose type tells the failure. Returns None for errors of other types."""
     match error:
         case FileNotFoundError():
             return NotFoundError(f"{where}: no such object")
