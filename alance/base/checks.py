@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# Arguments that pandas, SQL and other stores call so, with their names here.
+# Names of arguments in pandas, SQL and other stores, with the names that alance uses instead.
 SYNONYMS: Final = {
     "where": ("filter",),
     "predicate": ("filter",),
@@ -157,10 +157,14 @@ def unexpected(
 
 
 def _call_with(name: str) -> tuple[str, Sequence[str]]:
-    """Return the prefix of messages about the public call with a keyword, and its other arguments.
+    """Find the public call that got a keyword through its `**options`, for error messages.
 
-    A verb passes the keywords that its signature does not list on to a dataclass, which knows
-    neither the verb nor the arguments in its signature. They are in the frame of the verb.
+    The verb passes its `**options` on to a dataclass, which knows neither the verb nor the verb's
+    own arguments. Both are read from the verb's frame.
+
+    Returns:
+        The call as a prefix, such as `Dataset.scanner(): `, and the other arguments of its
+        signature. Both are empty if there is no such call.
     """
     call = ""
     own: Sequence[str] = ()
@@ -202,8 +206,9 @@ _COUNTERPARTS: Final = {
 def no_name(module: str, name: str) -> AttributeError:
     """Return the error for a name that a module lacks, with its counterpart here.
 
-    Similar names are left to Python, which finds them when it prints the error: an import of a
-    submodule asks for a missing name, too, and `difflib` takes a millisecond to import.
+    Python itself suggests similar names when it prints the error. They are not searched here,
+    because every import of a submodule first asks for a missing name, and importing `difflib` takes
+    a millisecond.
     """
     counterpart = _COUNTERPARTS.get(name) if module in ("alance", "alance.sync") else None
     hint = "" if counterpart is None else f", did you mean {counterpart!r}?"

@@ -58,7 +58,7 @@ class Reporter:
 
     Attributes:
         error: first error of the callback; it is raised by each later report as well, so that all
-            tasks of the operation end. None: there was none.
+            tasks of the operation end. None if the callback has not failed.
     """
 
     __slots__ = ("_bar", "_callback", "_is_closed", "error")
@@ -74,7 +74,7 @@ class Reporter:
         """Return the reporter of an argument `progress=`; None if nothing is to be reported.
 
         Raises:
-            InvalidInputError: neither a function nor a bool.
+            InvalidInputError: `progress` is not a function, a bool or None.
         """
         if progress is None or isinstance(progress, bool):
             return cls(None) if progress else None
@@ -114,13 +114,13 @@ _current: Final[ContextVar[Reporter | None]] = ContextVar("alance_progress", def
 class Reporting:
     """Report the stages inside of a `with` block to the caller's callback.
 
-    Tasks that the block starts report as well; after its end they report nothing.
+    Tasks that the block starts report as well, until the block ends.
 
     Args:
         progress: callback; True: a bar on the error output; None or False: nothing is reported.
 
     Raises:
-        InvalidInputError: neither a function nor a bool; raised before the block.
+        InvalidInputError: `progress` is not a function, a bool or None; raised before the block.
     """
 
     __slots__ = ("_reporter", "_token")
@@ -157,8 +157,8 @@ class Stage:
         name: name of the stage.
         total: amount of all work; None: unknown. A stage without work reports nothing.
         unit: name of what is counted, in the plural.
-        reporter: receiver of the events; None: the receiver of the enclosing `Reporting`. A
-            generator has its own, because its context is that of its consumer.
+        reporter: receiver of the events; None for that of the enclosing `Reporting`. Generators
+            pass a receiver, because they run in the context of their consumer.
     """
 
     __slots__ = ("_done", "_name", "_next", "_reporter", "_total", "_unit")

@@ -143,7 +143,10 @@ def _delete_attribute(record: Any, name: str) -> None:
 
 
 def _is_fixed(record: Any, name: str) -> bool:
-    """True if an attribute is frozen: any of a dataclass, but only fields of other subclasses."""
+    """True if an attribute is frozen.
+
+    All attributes of a dataclass are frozen; in a plain subclass of a dataclass, only the fields.
+    """
     return "__dataclass_fields__" in vars(type(record)) or name in record.__dataclass_fields__
 
 

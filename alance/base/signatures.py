@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _UNPACKED: Final = re.compile(r"Unpack\[(\w+)\]")
-_WITH_NONE: Final = re.compile(r"\b(None|Columns|Params)\b")  # types that have None
+_WITH_NONE: Final = re.compile(r"\b(None|Columns|Params)\b")  # types that include None
 _WITH_KEYWORDS: Final = inspect.CO_VARKEYWORDS
 
-# Where the defaults of the arguments in a TypedDict of `alance.types` are: dataclasses, mappings or
-# functions. Arguments without a default there have None, or `...` if their type has no None.
+# Sources of the defaults for each TypedDict of `alance.types`: dataclasses, mappings or functions.
+# An argument without a default there has None, or `...` if its type does not include None.
 _DEFAULTS: Final[Mapping[str, Sequence[str]]] = {
     "CommitArguments": ("alance.ops.version.options:CommitOptions",),
     "CompactionArguments": ("alance.ops.upkeep.compact_plan:CompactionOptions",),
