@@ -84,10 +84,9 @@ class FileColumn:
 def parse_column(index: int, content: bytes, container: Container) -> _kernels.ColumnPages:
     """Parse a column that the kernel refused, by the protobuf parser.
 
-    Nearly always the metadata are corrupt, and the error names the page and buffer. No known writer
-    produces valid metadata that come here: a repeated encoding, which protobuf merges, or unknown
-    fields. Handling these in the kernel would amount to another protobuf parser. Tests use this
-    parser as the kernel's reference.
+    Nearly always the metadata are corrupt, and the error names the page and buffer. The kernel also
+    refuses unknown fields and a repeated encoding, which are valid, but which no known writer
+    produces. Tests use this parser as the kernel's reference.
 
     Raises:
         CorruptFileError: metadata that contradict themselves or the file.

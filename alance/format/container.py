@@ -211,7 +211,7 @@ def open_container(path: str, file_bytes: int, tail: memoryview | None = None) -
 
 
 def open_containers(files: Sequence[FileEnd]) -> Plan[list[Container]]:
-    """Plan the opening of files from their tails: no round, or one more if a tail lacks tables.
+    """Plan the opening of files from their tails: one round if any tail lacks tables, else none.
 
     Raises:
         CorruptFileError: not a 2.x file, or tables outside of the file.

@@ -111,7 +111,7 @@ class Field:
         return self.logical_type == "json" or self.metadata.get(EXTENSION_NAME) == JSON_EXTENSION
 
     def as_stored(self) -> Field:
-        """Return the field as plain binary, for its stored JSONB."""
+        """Return this JSON field as a field of plain binary, to read the stored JSONB."""
         hidden = (EXTENSION_NAME, EXTENSION_METADATA)
         metadata = {key: text for key, text in self.metadata.items() if key not in hidden}
         own = (self.name, self.id, self.parent_id, "large_binary", self.nullable)

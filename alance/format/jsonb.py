@@ -1,7 +1,7 @@
 """JSONB, the stored form of JSON columns: conversion to and from JSON text.
 
   container    u32 header: kind in the top three bits, count in the rest
-               u32 descriptors: type in bits 28 to 30, bytes of the payload below
+               u32 descriptors: type in bits 28 to 30, size of the payload in the lower bits
                payloads, in the order of the descriptors
 
 All numbers are big-endian. An object has its keys, sorted by bytes, before its values.

@@ -195,7 +195,7 @@ def through(
 
 
 def all_read(paths: Sequence[str], pieces: Callable[[], Pieces]) -> NoReturn:
-    """Raise an error: the reader for plans that have read all their bytes before decoding."""
+    """Raise an error. This is the `Reader` for decoding that needs no more bytes."""
     raise AssertionError(f"{pieces().num_bytes} bytes are still to be read")
 
 

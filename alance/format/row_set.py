@@ -136,7 +136,7 @@ class RowSet:
         return f"RowSet of {len(self):,} rows"
 
     def within(self, domain: RowSet, fragments: frozenset[int]) -> RowSet:
-        """Return the rows that lie in certain fragments, after checking that these have the rows.
+        """Return the set's rows in certain fragments; check that no row is beyond its fragment.
 
         Args:
             domain: all rows of these fragments.

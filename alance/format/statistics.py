@@ -229,7 +229,7 @@ ZONE_VALUE_WIDTHS: Final = np.array([width_of(kind) for kind in ZONE_VALUE_KINDS
 
 
 def head_bytes(where: str, content: memoryview) -> int | None:
-    """Return the size of a buffer's head, from its first bytes; None if it is no statistics buffer.
+    """Return the size of a statistics buffer's head from its first bytes; None for other buffers.
 
     Raises:
         CorruptFileError: the head is invalid.

@@ -88,7 +88,7 @@ def _own_bytes(data: Bytes, num_values: int, bits: int, codec: str = "flat") -> 
 
 
 def column_of(rows: FixedWidth, start: int, bits: int) -> Bytes:
-    """Copy a child column out of rows: `bits` bits of each row, from its byte `start` on."""
+    """Copy a child column out of rows: `bits` bits of each row, from the row's byte `start` on."""
     row_bytes, size = rows.bits_per_value // 8, (bits + 7) // 8
     if bits % 8:
         column = rows.data.reshape(rows.num_values, row_bytes)[:, start : start + size]
@@ -383,7 +383,7 @@ class OutOfLineBitpacking(NamedTuple):
     """Bit-packing of n values of T bits to W bits each; the description has W. One buffer:
 
     128 * W * (n div 1024)   packed blocks
-    remaining n mod 1024     raw values of T bits, or one more packed block, by their size
+    remaining n mod 1024     raw values of T bits, or one more packed block; their size shows which
 
     W is 0 if all values are 0.
     """

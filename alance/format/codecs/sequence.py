@@ -11,7 +11,7 @@ page. A sequence has one buffer (its payload) or none. By codec:
     delta        the first number is `base`, each other number is the previous number plus the
                  next of `deltas`; payload of `deltas`
     rle          u64 size of the values' payload, the values' payload, the lengths' payload;
-                 lengths have 32 bits, and the number of runs follows from one of the two
+                 lengths have 32 bits; the size of one of the payloads gives the number of runs
     dictionary   u64 size of the indices' payload, u64 size of the items' payload, both payloads;
                  indices have 32 bits
 
@@ -182,7 +182,7 @@ def checked_bits(bits: int) -> int:
     """Return the bits per number after checking them.
 
     Raises:
-        UnsupportedError: the number does not have 32 or 64 bits.
+        UnsupportedError: `bits` is neither 32 nor 64.
     """
     if bits not in (32, 64):
         raise UnsupportedError(f"sequence: numbers of {bits} bits, expected 32 or 64")

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 class PackedStruct:
     """Structs of fixed-width children; rows are stored as Flat.
 
-    A row has the bytes of the children in the order of the struct, without padding. No reader
-    supports children that are not whole bytes.
+    A row has the bytes of the children in the order of the struct, without padding. All
+    children must be whole bytes, because no reader supports others.
     """
 
     num_buffers: ClassVar[int] = 1

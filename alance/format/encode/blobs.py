@@ -14,7 +14,7 @@ Users pass rows of version 2 as payloads, or as references to objects:
                                                has written, or parts of managed objects that the
                                                table keeps
 
-The size of a payload determines where it is stored:
+The size of a payload, compared with `BlobLimits`, determines where it is stored:
 
   > dedicated            an object of its own
   > inline               an object shared by blobs of the file, up to `pack` bytes
@@ -168,7 +168,11 @@ def describe_blobs(
 
 
 def uri_array(count: int, uris: Mapping[int, str]) -> pa.Array:
-    """Build an array of `count` strings: `uris` by row number, in ascending order; else empty."""
+    """Build an array of `count` strings, which are empty in rows without a URI.
+
+    Args:
+        uris: URIs by row number, ascending.
+    """
     texts = [text.encode() for text in uris.values()]
     ends = np.zeros(count + 1, np.int32)
     ends[np.fromiter(uris, np.int64, len(uris)) + 1] = [len(text) for text in texts]

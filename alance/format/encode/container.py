@@ -70,11 +70,12 @@ class FileBuilder:
         search_bytes: int = SEARCH_BYTES,
         encodings: list[bytes] | None = None,
     ) -> None:
-        """Start an empty file, whose columns are `leaf_columns` of the schema's fields.
+        """Start an empty file. Its columns are `leaf_columns` of the schema's fields, or as given.
 
         Args:
             search_bytes: largest search-cache buffer; 0 for none.
-            encodings: encoding of each column, if the file has other columns; else None.
+            encodings: encoding of each column, for a file whose columns are not `leaf_columns`;
+                else None.
 
         Raises:
             UnsupportedError: alance does not write the version.
@@ -223,7 +224,7 @@ def _messages(field: Field) -> Iterator[file_pb2.Field]:
 
 
 def column_encoding(*, is_blob: bool = False) -> bytes:
-    """Return the column encoding in the metadata of every column; in 2.0, it marks blob columns."""
+    """Return the encoding in a column's metadata; only 2.0 uses it, to mark blob columns."""
     encoding = encodings_v2_0_pb2.ColumnEncoding()
     (encoding.blob.inner if is_blob else encoding).values.SetInParent()
     content = Any(type_url=COLUMN_ENCODING, value=encoding.SerializeToString())

@@ -91,7 +91,7 @@ def encode_pages(leaves: Sequence[tuple[Field, PageValues, Hints]]) -> list[list
     """Encode rows of several leaves in one kernel call.
 
     A leaf becomes one page, or several if a chunk's empty lists would exceed its level budget.
-    Pages and errors are those of `encode_page`.
+    The result is the same as from `encode_page` for each leaf.
 
     Raises:
         InvalidInputError: an array is inconsistent, or no page can hold it. The message names its

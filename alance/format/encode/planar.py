@@ -187,7 +187,7 @@ def sparse_structure(values: PageValues, dimensions: Sequence[int]) -> SparseStr
 
 
 def product(dimensions: Sequence[int]) -> int:
-    """Return the number of leaf slots per row that fixed-size lists cause."""
+    """Return the number of leaf slots per row: the product of the fixed-size lists' dimensions."""
     return prod(max(dimension, 1) for dimension in dimensions)
 
 

@@ -76,7 +76,7 @@ def split(page: PageValues, max_bytes: int, *, multiple: int = 1) -> list[PageVa
     Args:
         page: any rows.
         max_bytes: maximum bytes of levels and values; a larger row is a piece of its own.
-        multiple: the number of rows of a piece is a multiple of it: the multiplier of a
+        multiple: the number of rows of each piece is a multiple of this: the `multiplier` of a
             `LeafColumn`.
     """
     if values_bytes(page) <= max_bytes or page.num_rows <= multiple:
@@ -213,7 +213,7 @@ def _has_empty(layer: Layer) -> bool:
 
 
 def _kind(null: bool, empty: bool, like: Layer) -> Layer:
-    """Return the kind of item or list layer, like `like`, with these nulls and empty lists."""
+    """Return the kind of a layer as `like` (item or list), with these nulls and empty lists."""
     if not like.is_list:
         return Layer.NULLABLE_ITEM if null else Layer.ALL_VALID_ITEM
     if null:

@@ -1,8 +1,8 @@
 """Files with few rows and plain columns, which a single kernel call encodes.
 
 Plain columns have numbers, booleans or byte strings, and no hints in their fields. The kernel
-accepts fewer rows than a dictionary needs, and writes the same bytes as the other modules. If a
-column is not plain, the kernel is not used.
+refuses batches that need more than a page a column, full-zip pages, or more than 64 MiB. It writes
+the same bytes as the other modules. If a column is not plain, the kernel is not used.
 
 Source: kernels/encode/small_file.cpp.
 """
@@ -54,7 +54,7 @@ class SmallFiles:
     def encode(self, batch: pa.RecordBatch, page_bytes: int, *, statistics: bool) -> bytes | None:
         """Encode a batch as a file.
 
-        Returns None if it has no rows, or the kernel does not accept it.
+        Returns None if the batch has no rows or another schema, or the kernel refuses it.
 
         Args:
             page_bytes: maximum bytes of a column, which becomes a single page.

@@ -59,7 +59,9 @@ def rows_bytes(rows: Int64s) -> bytes:
 
 
 def joined_rows(sets: Sequence[memoryview]) -> bytes:
-    """Encode the union of encoded row sets; copy the bitmaps that have no counterpart.
+    """Encode the union of encoded row sets.
+
+    The bitmap of a high half that only one set contains is copied without decoding.
 
     Raises:
         CorruptFileError: the bytes are not a row set.

@@ -28,7 +28,7 @@ BITMAP_FILE: Final = "bitmap_page_lookup.lance"
 KEYS_COLUMN: Final = "keys"
 BITMAPS: Final = "bitmaps"
 STATS: Final = "lance:index_stats"
-# Number of the global buffer with the rows of null lists.
+# Metadata key; its value is the number of the global buffer with the rows of null lists.
 LABEL_NULLS: Final = "lance:label_list_nulls"
 
 

@@ -54,7 +54,7 @@ class PageTable:
         high: last value of each page; it may be null.
         null_counts: number of nulls of each page; shape (pages,).
         starts: first row of each page, then the number of rows; shape (pages + 1,).
-        files: files of the rows, in order.
+        files: names of the files with the pages, in order of rows.
         file_starts: first row of each file.
     """
 

@@ -150,7 +150,7 @@ class RowSetBuilder:
         return starts if self._last is not None else np.concatenate([[0], starts])
 
     def _open_more(self, rows: Any) -> None:
-        """Add rows or sets to the last key."""
+        """Add row numbers or row sets to the key that was added last."""
         self._open.append(rows)
         self._num_open += len(rows)
         if not self._of_sets and self._num_open >= OPEN_ROWS:

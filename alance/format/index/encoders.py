@@ -174,7 +174,8 @@ class ProductEncoder:
         codebook: shape (parts, 2^bits, dimension / parts), float32.
         dtype: type of the stored codebook: the type of the column's numbers.
         of_residuals: True to encode the residual (vector minus centroid); False for `dot` alone.
-        is_transposed: True if codes are stored by sub-vector, as this encoder stores them.
+        is_transposed: True if `graph_rows` gets codes by sub-vector, as `laid_out` returns them;
+            False for codes by row, as in some existing indices.
     """
 
     KIND: ClassVar = "PQ"

@@ -58,7 +58,7 @@ MAX_CODE: Final = 32  # bits; the format holds no longer Huffman code
 # Bytes of memory to build a partition, per byte of its text: the text twice, four bytes per suffix,
 # up to four for sorting, and the pages being written.
 BUILD_BYTES: Final = 14
-# Column of a run; its value in a partition's first row is the metadata.
+# Column of a run that holds the metadata of each partition in the partition's first row.
 PARTITION_METADATA: Final = "partition"
 FM_SCHEMA: Final = pa.schema(
     [
@@ -436,7 +436,7 @@ def with_rows(metadata: Mapping[str, str], rows: Int64s) -> dict[str, str]:
 
 
 def metadata_of(packed: bytes) -> dict[str, str]:
-    """Parse the metadata of a partition from the first of its rows in a run."""
+    """Parse the metadata of a partition from the value that `run_rows` stores."""
     pairs = (pair.decode().partition("=") for pair in packed.split(b"\0"))
     return {key: value for key, _, value in pairs}
 

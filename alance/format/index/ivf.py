@@ -153,7 +153,7 @@ class Quantizer(Protocol):
         """Compare the rows of a partition with queries; collect the nearest rows in `nearest`.
 
         Args:
-            numbers: numbers of the queries.
+            numbers: positions in `nearest` of the queries to compare.
             mask: nonzero for eligible rows; empty for all rows.
         """
         ...
@@ -371,7 +371,7 @@ def ivf_of_centroids(centroids: npt.NDArray[Any], lengths: Int64s | None = None)
 def hint_tail_bytes(details: vector_index_pb2.VectorIndexDetails, buffer_bytes: int) -> None:
     """Store in an index's record how many bytes at the end of `auxiliary.idx` to read first.
 
-    Small buffers need no hint, because the tail that is read of every file has them.
+    Small buffers need no hint, because they are in the tail that a reader always reads.
 
     Args:
         buffer_bytes: bytes of the file's global buffers.
@@ -381,7 +381,10 @@ def hint_tail_bytes(details: vector_index_pb2.VectorIndexDetails, buffer_bytes: 
 
 
 def hinted_tail_bytes(details: bytes) -> int:
-    """Return how many bytes at the end of `auxiliary.idx` to read first, by an index's record."""
+    """Return how many bytes at the end of `auxiliary.idx` to read first.
+
+    Returns the default size of a tail if the index's details have no hint.
+    """
     try:
         hints = vector_index_pb2.VectorIndexDetails.FromString(details).runtime_hints
         return min(max(int(hints.get(TAIL, 0)), TAIL_BYTES), MOST_HINTED)

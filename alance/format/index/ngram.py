@@ -44,7 +44,7 @@ NO_TEXT_BYTES: Final = np.empty(0, np.uint8)
 
 
 def tokens_of(parts: Sequence[str], most: int) -> list[int]:
-    """Return tokens that every text with all these parts has, regardless of upper and lower case.
+    """Return tokens that occur in every text that contains all `parts`, in upper or lower case.
 
     Letters outside of ASCII are skipped, because their folding depends on the writer of the index.
 

@@ -50,7 +50,7 @@ class Moves(Protocol):
         """Number of physical rows of each old fragment."""
 
     def moved(self, addresses: Int64s) -> tuple[Int64s, Mask]:
-        """Return the new addresses of live rows, and a mask of `addresses` that marks them."""
+        """Return the new addresses of live rows, and the mask of live rows in `addresses`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ class AddressMap:
         return dict(zip(self.old_ids.tolist(), self.num_physical_rows.tolist(), strict=True))
 
     def moved(self, addresses: Int64s) -> tuple[Int64s, Mask]:
-        """Return the new addresses of live rows, and a mask of `addresses` that marks them.
+        """Return the new addresses of live rows, and the mask of live rows in `addresses`.
 
         Deleted rows, and rows in fragments that the map does not contain, have no new address.
 

@@ -1,6 +1,6 @@
 """Stored byte order of codes in a partition: PQ codes by column, RaBitQ signs in blocks of 32 rows.
 
-So single rows of such a column cannot be decoded, only whole partitions.
+In these orders, only whole partitions can be decoded, not single rows.
 
 Source: what pylance 14.0.2 writes.
 """
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 
 BLOCK_ROWS: Final = 32
-# Row r of a block shares its bytes with row r + 16, a nibble each; the rows r in stored order.
+# Rows of the first half of a block, in stored order. Row r shares each byte with row r + 16: r has
+# the low nibble.
 _PAIRED: Final = np.array([0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15])
 
 

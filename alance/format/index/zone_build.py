@@ -69,7 +69,7 @@ class ZoneBuilder:
 
     @property
     def run_schema(self) -> pa.Schema:
-        """Columns of a run, the file of one process before the merge: those of the index file."""
+        """Columns of a run, which one process writes before the merge: those of the index file."""
         return self.schema
 
     @property

@@ -117,7 +117,7 @@ class PageLayout(Protocol):
         ...
 
     def take(self, state: PageState, rows: Int64s) -> Plan[DecodeTask]:
-        """Plan single rows, in at most one round; two if the state has left an index in the store.
+        """Plan single rows, in at most one round; two if the state does not hold the page's index.
 
         Args:
             state: result of `load`.
@@ -126,7 +126,7 @@ class PageLayout(Protocol):
         ...
 
     def read(self, state: PageState, start: int, stop: int) -> Plan[DecodeTask]:
-        """Plan a range of rows, with the rounds of `take`."""
+        """Plan a range of rows, in as many rounds as `take`."""
         ...
 
     def row_page(self, state: PageState) -> RowPage | None:

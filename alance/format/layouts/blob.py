@@ -5,7 +5,7 @@ The inner page has the descriptions as pairs of u64:
     position    size
     p           > 0   bytes p to p + size of this file
     0           0     an empty value
-    d << 16     0     null, d is the definition level by the blob's own layers
+    d << 16     0     null; d is its definition level in the layers of the blob column
 
 Source: encodings_v2_1.proto, BlobLayout; docs/format/file.md, "Blobs".
 """

@@ -64,7 +64,7 @@ class Dictionary:
 def usual_items(codec: BlockCodec) -> tuple[bool, bool, int] | None:
     """Describe the codec of items that the kernel decodes in one call; None for other codecs.
 
-    Returns True if items are compressed, True if they are strings, and the bits per item or offset.
+    Returns two flags (items are compressed; items are strings), and the bits per item or offset.
     """
     is_compressed = isinstance(codec, GeneralBlock)
     if isinstance(codec, GeneralBlock):

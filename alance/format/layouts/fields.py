@@ -41,8 +41,8 @@ class LeafColumn(NamedTuple):
     multiplier: int  # product of the dimensions of the fixed-size lists of structs above the field
 
 
-# Memoized instead of the list of a field that is its own leaf: a field that refers to itself would
-# be a cycle.
+# Memoized for a field with a column of its own, because a memo that refers to its field would form
+# a reference cycle.
 ITSELF: Final[list[LeafColumn]] = []
 
 

@@ -163,7 +163,7 @@ class Levels(NamedTuple):
             breaks: ends of runs of entries; a row does not extend beyond its run.
 
         Raises:
-            CorruptFileError: fewer rows start in these entries.
+            CorruptFileError: an ordinal is at or beyond the number of rows that start here.
         """
         if self.rep is None:
             is_range = len(ordinals) == 0 or ordinals[-1] - ordinals[0] == len(ordinals) - 1

@@ -1,9 +1,9 @@
 """Positions of the chunks of a mini-block page, and a search for the chunks that contain rows.
 
-    chunk word, u16 or u32    (bytes / 8 - 1) << 4 | log2(values); the last chunk has 0 in the low
-                              bits (or its true logarithm) and has all remaining values
+    chunk word, u16 or u32    (bytes / 8 - 1) << 4 | log2(values); the last chunk has all remaining
+                              values, and 0 or their true logarithm in the low bits
     repetition index, u64     two numbers per chunk: rows whose last entry lies in the chunk, and
-                              entries of the chunk that belong to a row of the next chunk, too
+                              last entries of the chunk, of a row that continues in the next one
 
 Without lists, each value is a row. With lists, a chunk may begin inside a row.
 
@@ -34,9 +34,9 @@ class Chunks(NamedTuple):
     # Shape (n + 1,): number of rows that start before each chunk, then the total.
     first_rows: Int64s
     carries: Mask | None  # shape (n,): True if the chunk begins inside a row; None without lists
-    # Ascending numbers of the chunks in which a row starts or at whose end a row ends. A row that
-    # is not complete at the end of a chunk ends in the next of these chunks. None if no chunk ends
-    # inside a row.
+    # Ascending numbers of the chunks in which a row starts, or whose last entry ends a row. A row
+    # that continues after a chunk ends in the next of these chunks. None if no chunk ends inside a
+    # row.
     closing: Int64s | None
 
     @classmethod

@@ -3,7 +3,7 @@
     chunked   a value for every slot, nulls included
     zipped    a value for every valid slot; its row is the rank of the slot among valid slots
     constant  all valid slots have the same value
-    none      all slots are null, or a layer around them is
+    none      all slots are null, by themselves or by an outer layer
     indexed   an index into distinct strings for every slot, nulls included
 
 Indexed values have three buffers. The indices are part of the page's state. The items are added to
@@ -205,7 +205,7 @@ class ChunkedSlots:
     page: MiniBlockPage
 
     def check(self, leaf: LayerState) -> None:
-        """Accept any slots: the page has their number, and checks its chunks."""
+        """Accept any slots: the page was parsed with their count, and checks its chunks itself."""
 
     def load(self) -> Plan[PageState]:
         return (yield from self.page.load())
@@ -311,7 +311,7 @@ class IndexedSlots:
     items: FullZipPage
 
     def check(self, leaf: LayerState) -> None:
-        """Check that there are items for valid slots; `read` checks the indices."""
+        """Check that there are items if any slot is valid; `read` checks the indices."""
         if leaf.num_valid and self.items.num_rows == 0:
             raise CorruptFileError(f"sparse: no items for {leaf.num_valid} valid slots")
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from alance.format.layouts.levels import Shape
     from alance.format.layouts.miniblock_task import ChunkForm
 
-    # Symbols and their lengths, None if there are none; scheme of compression.
+    # Symbols and their lengths (None without symbols), and the kernel's number of the compression.
     _Strings: TypeAlias = tuple[tuple[UInt64s, Bytes] | None, int]
 
 NO_CHUNKS = np.empty(0, np.int64)

@@ -54,7 +54,7 @@ def spread(block: Block, present: Mask) -> Block:
 
     Args:
         block: a value for each True in `present`.
-        present: mask of shape (n,). The result has n values, which are arbitrary where it is False.
+        present: mask of shape (n,). The result has n values, arbitrary where `present` is False.
     """
     ranks: Int64s = np.cumsum(present, dtype=np.int64)
     match block:

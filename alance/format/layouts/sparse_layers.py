@@ -331,7 +331,7 @@ def parse_layers(
 def structure(layers: Sequence[LayerState], runs: Sequence[SlotRuns]) -> Structure:
     """Return the structure of the selected slots, outermost layer first.
 
-    Layers outside of lists have as many slots as in dense pages: one for each item of the
+    As in dense pages, a slot of a layer outside of lists is repeated for each item of the
     fixed-size lists at or below the layer.
 
     Raises:

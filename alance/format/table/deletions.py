@@ -92,8 +92,8 @@ def parse_arrow(content: memoryview, num_physical_rows: int) -> DeletionVector:
     """Parse a deletion vector from an Arrow IPC file.
 
     Raises:
-        CorruptFileError: the file does not have one batch with this column, has nulls, or has rows
-            beyond the fragment.
+        CorruptFileError: the file does not have one batch with the column `row_id`, has nulls, or
+            has rows beyond the fragment.
     """
     try:
         with pa.ipc.open_file(pa.py_buffer(content)) as reader:

@@ -4,7 +4,7 @@
                      ^ `Field.dictionary.offset`
 
 In memory, a field's message has the values, with offsets relative to the first byte of the first
-value. So later versions keep them, however their fields are rebuilt.
+value. So later versions keep the values, even if their fields are rebuilt.
 
 Source: docs/format/file-0.1.md, "Dictionary" and "Datasets of the 0.1 era".
 """

@@ -175,7 +175,7 @@ def flags_of(
 def correct_file_version(
     message: table_pb2.Manifest, forms: Iterable[table_pb2.DataFragment]
 ) -> None:
-    """Correct a version's default file version where a release recorded 0.1 for files of 2.0."""
+    """Replace a default file version of 0.1 if no file has it, as an old release recorded."""
     if not is_perhaps_wrong(message):
         return
     numbers = _file_numbers(forms)
@@ -197,7 +197,7 @@ def settle_file_version(
     """Correct a version's default file version, and check that its files may be mixed.
 
     Raises:
-        InvalidInputError: the version mixes 0.1 files with others, or its default is not 0.1.
+        InvalidInputError: 0.1 is mixed with other versions, among the files or as their default.
     """
     correct_file_version(message, forms)
     versions = {FileVersion.from_footer(*pair) for pair in _file_numbers(forms)}

@@ -30,9 +30,9 @@ class Records(Sequence[table_pb2.DataFragment]):
     """Serialized records of fragments; each record is parsed on access.
 
     Fragments have the same form if their records differ only in ids, row counts, names and sizes of
-    files, deletions and row ids. A form is a record without these parts; it only shows if there are
-    deletions and row ids. A table has few forms, so checks of all fragments' columns look at the
-    forms alone.
+    files, deletions and row ids. A form is a record without these parts; it shows whether there are
+    deletions and row ids, but not their content. A table has few forms, so checks of all fragments'
+    columns look at the forms alone.
 
     Attributes:
         content: the records as consecutive fields of a manifest.

@@ -137,8 +137,8 @@ def json_target(message: table_pb2.IndexMetadata) -> JsonTarget:
     Raises:
         CorruptFileError: the details cannot be parsed.
     """
-    # The message has a path and an `Any`. Its wire format is that of an `Any` with a type URL and
-    # content.
+    # The message has a path and an `Any`. An `Any` has the same wire format (type URL and content),
+    # so it can parse the message.
     try:
         details = any_pb2.Any.FromString(message.index_details.value)
         target = any_pb2.Any.FromString(details.value)

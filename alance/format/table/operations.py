@@ -145,7 +145,7 @@ class Rewrite(Operation):
 
 @dataclass(frozen=True, slots=True)
 class Merge(Operation):
-    """Add columns by fragments with more files and a new schema.
+    """Add columns: fragments with more files, and a new schema.
 
     Attributes:
         fragments: all fragments of the version in order, then new fragments.

@@ -93,7 +93,7 @@ def translated(
 ) -> frozenset[int]:
     """Translate fragments to those that hold their rows after compactions.
 
-    The result omits the new fragments of a group if `fragment_ids` lacks old fragments of it.
+    The new fragments of a group are only in the result if all its old fragments were given.
     """
     ids = set(fragment_ids)
     for compaction in compactions:

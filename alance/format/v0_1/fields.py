@@ -246,7 +246,7 @@ class Tree:
         if before is None or pages is None:
             return None
         starts = page_ends(before, pages)
-        # The pages are those of the previous batch.
+        # The preceding page belongs to the previous batch.
         if len(starts) and starts[0] > run.positions[0]:
             starts = np.concatenate([np.zeros(1, np.int64), starts[:-1]])
         return starts if ((starts >= 0) & (starts <= run.positions)).all() else None

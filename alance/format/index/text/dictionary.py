@@ -109,8 +109,7 @@ class TokenDictionary:
             num_lists: number of posting lists of the partition.
 
         Raises:
-            CorruptFileError: tokens are out of order, or their number differs from that of posting
-                lists.
+            CorruptFileError: tokens are out of order, or there are not `num_lists` of them.
         """
         tokens: Tokens | None = None
         if batch.schema.names == list(TRANSDUCER):
@@ -174,7 +173,8 @@ def _of_transducer(batch: pa.RecordBatch) -> tuple[Bytes, int, int]:
     content = np.frombuffer(columns[0][0].as_buffer(), np.uint8)
     if len(content) < _TRAILER:
         raise CorruptFileError(f"text index: no dictionary in {len(content)} bytes")
-    # The transducer holds its number of tokens; `_token_next_id` of old releases may be larger.
+    # Read the number of tokens from the transducer, because old releases may have stored a larger
+    # `_token_next_id`.
     return (
         content,
         int.from_bytes(content[-_TRAILER:-12].tobytes(), "little"),

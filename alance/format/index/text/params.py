@@ -163,7 +163,7 @@ class TextParams:
         return json.dumps(values, ensure_ascii=False, separators=(",", ":"))
 
     def details(self, *, of_elements: bool = False, version: int = 2) -> bytes:
-        """Serialize the details message of the index's record; it cannot hold custom stop words.
+        """Serialize the details message of the index's record, without custom stop words.
 
         Args:
             of_elements: True if documents are the elements of lists, not rows.

@@ -1,8 +1,8 @@
 """Text field to index: a column, or a field of structs, which may be in lists.
 
-A path names only fields of structs, as in pylance. For example, `l.t` is the field `t` of the
-structs in the lists of `l`, although the schema has a list item field between `l` and `t`. All
-texts of a row form one document.
+A path omits list items, as in pylance. For example, `l.t` is the field `t` of the structs in the
+lists of `l`, although the schema has a list item field between `l` and `t`. All texts of a row form
+one document, unless the documents of the index are list elements.
 """
 
 from __future__ import annotations

@@ -158,7 +158,7 @@ def _is_dead(file: table_pb2.DataFile) -> bool:
 
 
 def replace_data(draft: Draft, change: DataReplacement) -> None:
-    """Add data files with new values to fragments; a file with exactly the same fields is replaced.
+    """Add data files with new values to fragments; see `replace_file`.
 
     Raises:
         InvalidInputError: a fragment is unknown or named twice, or the files differ in their
@@ -186,7 +186,9 @@ def replace_data(draft: Draft, change: DataReplacement) -> None:
 
 
 def replace_file(fragment: table_pb2.DataFragment, new: table_pb2.DataFile) -> None:
-    """Put a data file in the place of the file with the same fields; if there is none, append it.
+    """Replace the data file with the same fields and version by a new one.
+
+    If there is no such file, appends the new one, and replaces its fields by tombstones in others.
 
     Raises:
         InvalidInputError: a field is in a 0.1 file; such files cannot have tombstones.

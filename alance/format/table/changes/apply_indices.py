@@ -118,8 +118,8 @@ def retain(
 ) -> list[table_pb2.IndexMetadata]:
     """Return the entries whose fields exist and whose coverage is useful.
 
-    Drops entries of removed fields. Of an index with several segments, also drops the segments that
-    cover no live fragment; if no segment covers one, keeps the oldest.
+    Drops entries of removed fields. If an index has several segments, also drops those
+    that cover no live fragment, but keeps the oldest if no segment covers one.
     """
     retained = [
         index for index in indices if index.name in SYSTEM or field_ids >= set(index.fields)

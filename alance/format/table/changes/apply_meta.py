@@ -182,9 +182,10 @@ def edit_bytes(into: MutableMapping[str, bytes], updates: UpdateMap) -> None:
 
 
 def clone(draft: Draft, change: Clone) -> None:
-    """Make the first version of a new table from a version of another; its files stay in place.
+    """Make the first version of a new table from a version of another.
 
-    For a deep clone, the records say that all files are in the new table's folder.
+    The records of a shallow clone refer to the other table's files; those of a deep clone, to files
+    in the new table's folder. No file is copied here.
 
     Raises:
         InvalidInputError: `draft.source` is missing, or the table already exists.
@@ -219,7 +220,7 @@ def set_base(
     record: table_pb2.DataFile | table_pb2.DeletionFile | table_pb2.IndexMetadata,
     base_id: int | None,
 ) -> None:
-    """Set the base of a file that has none. If `base_id` is None, remove the base of any file."""
+    """Set the base of a file without one; if `base_id` is None, remove the file's base."""
     if base_id is None:
         record.ClearField("base_id")
     elif not record.HasField("base_id"):

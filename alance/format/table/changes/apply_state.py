@@ -36,9 +36,9 @@ class Settings:
     """Settings of a commit that are not in its transaction.
 
     Attributes:
-        data_storage_version: file version of new data, for a creation or an Overwrite. None keeps
-            that of the previous version; for a creation, None is the version of its files, or 2.2
-            without files.
+        data_storage_version: file version of new data, for a creation or an Overwrite. If None,
+            an Overwrite keeps the table's file version, and a creation takes the version of its
+            files, or 2.2 without files.
         stable_row_ids: for a creation, True to assign stable row ids.
         writes_transaction_file: True to write a transaction file in addition to the manifest.
         base_paths: for a deep clone, base paths of the objects that its rows refer to.

@@ -42,9 +42,9 @@ class Case:
     """Our transaction, and a transaction that was committed before it.
 
     Attributes:
-        ours, theirs: the operations.
-        base: the version before `newer`, which `transaction` is based on.
-        newer: the version that `other` made.
+        transaction: our transaction, based on `base`.
+        other: the transaction that was committed before, and made `newer` from `base`.
+        ours, theirs: the operations of `transaction` and `other`.
         deleted: offsets of the rows that ours deletes or moves, by fragment id; None if unknown.
         vectors: deletion vectors in `newer`, by fragment id.
     """
@@ -79,7 +79,10 @@ class Case:
 
 
 def updated(change: Operation) -> tuple[table_pb2.DataFragment, ...]:
-    """Return the new records of the existing fragments that an operation changes."""
+    """Return the new records of the fragments that a Delete or Update changes.
+
+    Returns an empty tuple for other operations.
+    """
     return change.updated_fragments if isinstance(change, Delete | Update) else ()
 
 
@@ -139,7 +142,7 @@ def fields_of(fragments: Iterable[table_pb2.DataFragment]) -> frozenset[int]:
 def to_merge(case: Case) -> tuple[int, ...]:
     """Return the fragments whose deletion vectors have to be merged; sorted.
 
-    To rebase, the caller has to pass the deletion vectors that these have in `newer`.
+    To rebase, the caller has to pass the deletion vectors of these fragments in `newer`.
     """
     if case.deleted is None or not isinstance(case.ours, Delete | Update):
         return ()

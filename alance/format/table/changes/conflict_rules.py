@@ -122,7 +122,10 @@ def may_share_keys(
 
 
 def same_shards(case: Case) -> Found:
-    """Rule 7: both record progress of the same shard of a write-ahead log."""
+    """Rule 7: both record progress of the same shard of a write-ahead log.
+
+    A change of the log's index by theirs is a conflict, too.
+    """
     if isinstance(case.theirs, CreateIndex):
         names = {index.name for index in (*case.theirs.new_indices, *case.theirs.removed_indices)}
         return case.retry(f"it changed index {MEM_WAL!r}") if MEM_WAL in names else None
@@ -181,7 +184,7 @@ def same_indices(case: Case) -> Found:
 
 
 def index_of_rewritten(case: Case) -> Found:
-    """Rule 11: ours adds an index that has addresses of rows that theirs moved in a rewrite."""
+    """Rule 11: one operation adds an index that may cover fragments that the other rewrote."""
     changes = (case.ours, case.theirs)
     index = next(change for change in changes if isinstance(change, CreateIndex))
     moved = removed(next(change for change in changes if isinstance(change, Rewrite)))
@@ -197,7 +200,7 @@ def index_of_rewritten(case: Case) -> Found:
 
 
 def same_segments(case: Case) -> Found:
-    """Rule 26: both rewrote a segment of an index from its state before the other."""
+    """Rule 26: both rewrote the same segment of an index."""
     ours, theirs = case.ours, case.theirs
     assert isinstance(ours, Rewrite)
     assert isinstance(theirs, Rewrite)
@@ -208,7 +211,7 @@ def same_segments(case: Case) -> Found:
 
 
 def index_of_replaced(case: Case) -> Found:
-    """Rule 12: theirs replaced values of a field that ours indexes."""
+    """Rule 12: one operation replaced values of a field that the other indexes."""
     changes = (case.ours, case.theirs)
     index = next(change for change in changes if isinstance(change, CreateIndex))
     replacement = next(change for change in changes if isinstance(change, DataReplacement))
@@ -251,7 +254,7 @@ def nulls_of_ours(case: Case) -> Found:
 
 
 def replaced_or_dropped(case: Case) -> Found:
-    """Rules 15 and 21: ours replaces values of a field while theirs changes the schema."""
+    """Rule 21: ours replaces values of a field that theirs dropped, or theirs may forbid nulls."""
     gone = replaced_fields(case.ours) - {field.id for field in case.newer.message.fields}
     if gone:
         return case.conflict(f"fields {sorted(gone)} were dropped")

@@ -41,7 +41,7 @@ class DraftedFragments:
 
     @property
     def forms(self) -> list[table_pb2.DataFragment]:
-        """Forms (records without what differs between similar fragments) of all fragments."""
+        """Distinct forms of unchanged fragments, and records of the others; see `Records`."""
         return [
             *(
                 self._before.forms[number]

@@ -47,7 +47,7 @@ class Lineage:
 
 
 def joined(parts: Sequence[Lineage]) -> Lineage:
-    """Concatenate lineages; compaction does so."""
+    """Concatenate lineages, as a compaction does."""
     empty = [np.empty(0, np.uint64)]
     return Lineage(
         np.concatenate([part.row_ids for part in parts] or empty),
