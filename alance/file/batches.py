@@ -22,7 +22,7 @@ RowsT = TypeVar("RowsT", pa.Array, pa.RecordBatch)
 
 
 def empty_batch(schema: pa.Schema) -> pa.RecordBatch:
-    """Return a batch without rows; also for types that contain extension types."""
+    """Return a batch without rows; its types may be or contain extension types."""
     arrays = [pa.nulls(0, field.type) for field in schema]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
@@ -66,13 +66,14 @@ def completed(
     batches: Sequence[tuple[Sequence[Field], pa.RecordBatch]],
     column: Callable[[Field], pa.Array | None],
 ) -> pa.RecordBatch | None:
-    """Assemble a batch of a schema from batches with some fields and arrays of other fields.
+    """Assemble a batch of a schema from batches of some fields and arrays of the other fields.
 
     Returns None if `column` returns None for a field.
 
     Args:
         batches: pairs of a batch's fields and the batch.
-        column: returns the array of a field that no batch has; None to give up.
+        column: called with each field that no batch has; returns the field's array, or None if
+            there is none.
     """
     if len(batches) == 1 and batches[0][1].num_columns == len(schema.fields):
         return batches[0][1]
@@ -114,7 +115,7 @@ def batch_bytes(batch: pa.RecordBatch) -> int:
 
 
 def one_batch(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    """Concatenate batches of the same schema, at least one; a single batch is not copied.
+    """Concatenate one or more batches of the same schema; a single batch is not copied.
 
     Raises:
         BatchTooLargeError: the rows do not fit into one batch.
@@ -123,7 +124,7 @@ def one_batch(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def one_array(arrays: Sequence[pa.Array]) -> pa.Array:
-    """Concatenate arrays of the same type, at least one; a single array is not copied.
+    """Concatenate one or more arrays of the same type; a single array is not copied.
 
     Raises:
         BatchTooLargeError: the values do not fit into one array.
@@ -138,9 +139,9 @@ def _concatenated(concat: Callable[[Sequence[RowsT]], RowsT], parts: Sequence[Ro
         raise BatchTooLargeError(f"{error}: read fewer rows at once") from error
 
 
-COLUMN_CALL_BYTES: Final = 4 << 10  # bytes that take as long to decode as an Arrow call per column
+COLUMN_CALL_BYTES: Final = 4 << 10  # bytes; decoding them takes as long as one Arrow call
 
 
 def work_bytes(batches: Iterable[pa.RecordBatch]) -> int:
-    """Estimate the work of a step over all columns, as a number of bytes to decode."""
+    """Estimate the CPU work of one Arrow call per column, as a number of bytes to decode."""
     return sum(batch.nbytes + COLUMN_CALL_BYTES * batch.num_columns for batch in batches)

@@ -10,5 +10,5 @@ MOST_BUFFER_BYTES: Final = 128 << 20
 
 
 def buffer_bytes_for(num_columns: int) -> int:
-    """Return the default bytes of rows that may wait for pages, by the file's number of columns."""
+    """Return the default limit, in bytes, of the rows of a file that wait for pages."""
     return min(MOST_BUFFER_BYTES, max(BUFFER_BYTES, num_columns * BUFFER_COLUMN_BYTES))

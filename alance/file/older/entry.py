@@ -27,7 +27,7 @@ FOOTER_VERSION: Final = struct.Struct("<HH4s")  # end of the footer of any versi
 
 
 def is_older(container: Container) -> bool:
-    """True if the file version is below 2.1: its columns are of whole fields, not of leaves."""
+    """True if the file version is below 2.1, so that a column stores a whole field, not a leaf."""
     return container.version in OLDER
 
 
@@ -43,7 +43,10 @@ def holds_older(tail: memoryview) -> bool:
 def open_older(
     fields: Sequence[Field], columns: Mapping[int, int], container: Container, states: States
 ) -> Plan[list[OpenLeaf]]:
-    """Plan the columns of fields that a file has at least partly; see `v0_1` and `v2_0_open`."""
+    """Plan the opening of fields; omits fields of which the file has no part.
+
+    See `v0_1` and `v2_0_open`.
+    """
     if isinstance(container, BatchContainer):
         from alance.file.older.v0_1 import open_batch_fields
 

@@ -57,7 +57,9 @@ class BatchedColumn(FieldColumn):
 def open_batch_fields(
     fields: Sequence[Field], columns: Mapping[int, int], container: BatchContainer, states: States
 ) -> Plan[list[FieldColumn]]:
-    """Plan the pages of fields that a file has: no round if its tail has the page table.
+    """Plan the opening of fields; omits fields of which the file has no part.
+
+    Cost: no round if the file's tail or a cache has the page table.
 
     Args:
         fields: fields of the schema.
@@ -93,7 +95,7 @@ def open_batch_fields(
 def _own_ids(
     fields: Sequence[Field], columns: Mapping[int, int], types: Mapping[int, str], path: str
 ) -> dict[int, int]:
-    """Map fields whose ids were repaired after the file was written to their ids in the file."""
+    """Return the ids in the file, by current id, of fields whose ids were repaired later."""
     ids, own = list(types), {}
     for field in fields:
         if field.id in types:
@@ -134,7 +136,7 @@ def _open_runs(
 def _open_items(
     fields: Sequence[Field], own_ids: Mapping[int, int], container: BatchContainer, states: States
 ) -> Plan[dict[int, DictionaryItems]]:
-    """Plan the values of dictionaries: those of the table, or if it has none, those of the file."""
+    """Plan the values of dictionaries; they are read from the file if the table has none."""
     by_id: dict[int, DictionaryItems] = {}
     missing = {}
     for field in fields:

@@ -24,15 +24,17 @@ if TYPE_CHECKING:
     from alance.format.container import Container
     from alance.format.plans import Plan
 
-# Node classes of 0.1. A release reused ids of old columns for new ones; of two files with the same
-# field, the first is then read.
+# Node classes of 0.1. If two files have such a field, the first file is read, because a release
+# gave new columns the ids of old columns.
 FIRST_COUNTS: Final = (v0_1.ListReader, PlainNode, TextNode)
 
 
 def open_fields(
     fields: Sequence[Field], columns: Mapping[int, int], container: Container, states: States
 ) -> Plan[list[FieldColumn]]:
-    """Plan the columns of fields that a file has at least partly; no round if its tail has them.
+    """Plan the opening of fields; omits fields of which the file has no part.
+
+    Cost: no round if the file's tail or a cache has the metadata of the columns.
 
     Args:
         fields: fields of the schema.
@@ -138,10 +140,13 @@ def refuse_mixed(fields: Sequence[Field], leaves: Mapping[int, OpenLeaf]) -> Non
 
 
 def merged(leaf: OpenLeaf, twin: OpenLeaf) -> OpenLeaf:
-    """Merge a field that is in two files: the last file counts, but for structs in older files.
+    """Merge the leaves of a field that two files of a fragment have.
+
+    If both files are 2.0 or 0.1, the members of structs are combined; see also `FIRST_COUNTS`.
+    Otherwise returns `twin`, the leaf of the later file.
 
     Raises:
-        UnsupportedError: the field is not a struct.
+        UnsupportedError: both files have values of a field or member that is not a struct.
     """
     own, other = leaf.column, twin.column
     if not isinstance(own, FieldColumn) or not isinstance(other, FieldColumn):

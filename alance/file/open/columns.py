@@ -43,7 +43,7 @@ class States(Protocol):
 
 
 def keep_grown(container: Container, num_bytes: int, states: States) -> None:
-    """Count memory of page states that were learned of a file's columns, and tell the cache."""
+    """Add the memory of new page states to the size of their file, and update the cache."""
     container.columns.grow(num_bytes)
     states.put(("file", container.path), container, container.num_bytes)
 

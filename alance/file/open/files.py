@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from alance.format.container import Container
     from alance.format.plans import Extent, Pieces, Plan, T
 
-FILES_AT_ONCE: Final = 64  # number of tails to parse between turns, which takes about a millisecond
+FILES_AT_ONCE: Final = 64  # tails to parse before other tasks get a turn: about a millisecond
 
 
 class FileOf(NamedTuple):

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _CONTAINER_PATH, _CONTENT_START = map(attrgetter, ("path", "content_start"))
 _OWNER, _IS_OWN = itemgetter(0), attrgetter("is_own")
 PAGE_GAP_BYTES: Final = 64  # bytes; neighbouring pages of a file have no wider gaps
-MOST_BYTES: Final = 4 << 20  # longest range: a range from two requests is copied on the loop
+MOST_BYTES: Final = 4 << 20  # longest range; the loop would copy one that takes two requests
 CONSTANT_CONTENT: Final = memoryview(b"")  # constant pages have their value in the description
 
 
@@ -45,7 +45,7 @@ class NewPages:
             one by one, by plans that fill that cache.
 
     Attributes:
-        unknown: the same pages without those of leaves whose table is not usable.
+        unknown: the pages of the argument `unknown` whose leaf has a usable table.
     """
 
     def __init__(
@@ -122,11 +122,11 @@ class NewPages:
             self._learn(content, far=True)
 
     def small(self, spans: Sequence[tuple[int, int]]) -> list[int]:
-        """Return the small far pages inside ranges of rows, which are to be read whole."""
+        """Return the small far pages inside ranges of rows; these pages are to be read whole."""
         return self._kernel.small(spans, SMALL_BYTES)
 
     def rest(self, numbers: Sequence[int]) -> list[ByteRange]:
-        """Return the bytes of far pages beside those that `learn` reads."""
+        """Return the byte ranges of these pages, except the ranges that `learn` reads."""
         return [
             ByteRange(self._files[file].path, start, stop)
             for file, start, stop in self._kernel.rest(numbers, PAGE_GAP_BYTES, MOST_BYTES)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 # Maximum fields of a schema that files share; a field takes some kilobytes.
 SHARED_FIELDS: Final = 16
-SHARED_METADATA_BYTES: Final = 4 << 10  # maximum bytes of its metadata
+SHARED_METADATA_BYTES: Final = 4 << 10  # maximum metadata bytes of such a schema
 
 
 @dataclass(frozen=True, slots=True)

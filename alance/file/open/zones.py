@@ -241,7 +241,7 @@ def read_statistics(
 
 
 def _opened(container: Container, columns: Sequence[int]) -> Plan[FileStatistics]:
-    """Plan the head, and those blocks of columns that are in the bytes read with it."""
+    """Plan the head of the statistics, with the blocks that the same request reads."""
     number = len(container.buffers) - 1 - (container.search is not None)
     where = container.path
     if number < 1 or container.version <= FileVersion.V2_0:

@@ -263,7 +263,7 @@ class OpenFragment:
         return self.kinds is None or {*self.kinds} == {OpenColumn}
 
     def drop(self, places: Iterable[int]) -> None:
-        """Make tables of leaves unusable: the kernel cannot take their rows."""
+        """Make tables of leaves unusable, because the kernel cannot take rows from them."""
         for at in places:
             self.tables.drop(at)
         self.placed = self.tables.placed
@@ -276,7 +276,7 @@ class OpenFragment:
 
     @property
     def ranged(self) -> FieldForms:
-        """Fields of which the kernel takes ranges of rows, for the tables as they are now."""
+        """Fields whose ranges of rows the kernel can decode with the current page tables."""
         if self._ranged is None:
             forms = self.own.copied_forms
             if self._left_out or len(self.placed) < len(self.own.ids):
@@ -435,7 +435,7 @@ def take_rows(
 class ToOpen(NamedTuple):
     """A fragment to open: its files, its physical rows, and the cache for facts about the files.
 
-    The caches of fragments that are opened together are views of one.
+    Fragments that are opened together have caches that are views of the same cache.
     """
 
     files: Sequence[FileSource]
@@ -508,7 +508,7 @@ def open_fragments(schema: Schema, to_open: Sequence[ToOpen]) -> Plan[list[OpenF
 def _of_columns(
     schema: Schema, every: LeafSet, parts: Sequence[_Part], fragment: ToOpen
 ) -> OpenFragment:
-    """Return a fragment of files whose leaves have columns of their own.
+    """Build a fragment of files of 2.1 and later, in which each leaf has its own column.
 
     Raises:
         CorruptFileError: a column does not have as many rows as its fragment.
@@ -537,7 +537,7 @@ def _with_older(
     older: Sequence[Sequence[OpenLeaf]],
     num_rows: int,
 ) -> OpenFragment:
-    """Return a fragment with files of 2.0 or 0.1, which store whole fields.
+    """Build a fragment with files of 2.0 or 0.1, which store whole fields.
 
     Raises:
         CorruptFileError: a column does not have as many rows as its fragment.

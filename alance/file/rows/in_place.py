@@ -55,7 +55,7 @@ class LocalRows:
         return self.stop - self.start
 
     def decode(self) -> pa.RecordBatch | None:
-        """Decode the rows. None if the page cache lacks too many bytes, or a file is not open.
+        """Decode the rows. Returns None if the page cache lacks many bytes, or a file is not open.
 
         Raises:
             CorruptFileError: the bytes contradict the format.

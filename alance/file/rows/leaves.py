@@ -33,10 +33,10 @@ class LeafSet:
 
     Attributes:
         ids: field id of each leaf.
-        times: rows of each leaf's column for a row of the table.
+        times: number of rows of each leaf's column per row of the table.
         places: place of each leaf by its field id.
         usable: True for each leaf whose arrays the kernel builds.
-        packed: ids of fixed-size lists of structs, which have a column in files of 2.0 alone.
+        packed: ids of fixed-size lists of structs; only in files of 2.0, they have a column.
     """
 
     def __init__(self, schema: Schema, columns: Sequence[LeafColumn]) -> None:
@@ -66,7 +66,7 @@ class LeafSet:
 
     @classmethod
     def of_columns(cls, schema: Schema, columns: Sequence[LeafColumn]) -> LeafSet:
-        """Return some leaves of a schema."""
+        """Return the leaves of a schema that own these columns."""
         ids = tuple([column.field.id for column in columns])
         return schema.remember((LeafSet, ids), lambda: cls(schema, columns))
 
@@ -82,7 +82,7 @@ class LeafSet:
 
     @cached_property
     def copied_forms(self) -> FieldForms:
-        """Those of `forms` of which the kernel reads ranges of rows: no view costs less."""
+        """The `forms` whose ranges of rows the kernel copies; for the others, views cost less."""
         return self.forms.only([not form.is_viewed for form in self.forms.forms])
 
 

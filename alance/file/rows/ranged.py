@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from alance.format.plans import Plan
 
 LEARNED_AT_ONCE: Final = 64  # pages learned by one plan: a millisecond or two
-FEW_PIECES: Final = 16  # as many as a read answers on the loop
-LARGE_BYTES: Final = 32 << 10  # mean piece from which a copy costs more than a request of its own
+FEW_PIECES: Final = 16  # maximum number of pieces to request as ranges even if small
+LARGE_BYTES: Final = 32 << 10  # mean piece size above which a copy costs more than a request
 _PATH = attrgetter("path")
 
 
@@ -46,7 +46,7 @@ class PageBytes:
         }
 
     def of(self, paths: Sequence[str]) -> list[_kernels.HeldFile]:
-        """Return the held bytes of some of the files."""
+        """Return the bytes read so far of the files at these paths."""
         return [*map(self._files.__getitem__, paths)]
 
     def read(self, ranges: Sequence[ByteRange]) -> Plan[None]:
@@ -55,7 +55,7 @@ class PageBytes:
             self._files[part.path].add(part.start, content)
 
     def read_rows(self, plan: _kernels.RowPlan, paths: Sequence[str]) -> Plan[None]:
-        """Plan the bytes that a row plan needs and that are not here yet: one round at most.
+        """Plan the bytes that a row plan needs and that were not read yet: at most one round.
 
         Few or large pieces are requested as ranges, and used without a copy. Many small pieces are
         requested as one buffer per file, because a range costs about as much as a request.
@@ -219,7 +219,7 @@ def _new_pages(
     unknown: Sequence[tuple[int, int]],
     states: States,
 ) -> NewPages:
-    """Return pages of a plan for some fields that are to be learned."""
+    """Wrap pages of unknown state, which belong to leaves of `fields`, to load them together."""
     return NewPages([*product(fields.leaves, [fragment])], unknown, states)
 
 

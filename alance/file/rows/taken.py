@@ -59,8 +59,8 @@ class TakenRows(NamedTuple):
     def shares(self, count: int, order: Int64s | None) -> list[ColumnsShare]:
         """Split the rows into `count` shares that threads decode into one batch.
 
-        Returns no shares if there are several tasks, a column is not plain, or its bytes have been
-        read.
+        Returns an empty list if there are several tasks, if the kernel cannot decode all columns
+        in one call, if a column is not plain, or if the bytes have been read.
         """
         columns = [own for task in self.tasks for own in task.columns]
         if len(self.tasks) > 1 or len(columns) != 1 or columns[0].placed.is_read:

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from alance.format.schema import Schema
 
 _CONTAINERS = attrgetter("containers")
-GAP_BYTES: Final = 256  # gaps between pages that are read over (padding); stores join wider gaps
+GAP_BYTES: Final = 256  # widest gap between pages (padding) to include; stores may join wider ones
 
 
 class FragmentFiles(NamedTuple):

@@ -110,7 +110,7 @@ async def in_groups(
     enough_rows: int = ENOUGH_ROWS,
     enough_bytes: int = ENOUGH_BYTES,
 ) -> AsyncGenerator[Sequence[pa.RecordBatch], None]:
-    """Yield groups of small consecutive batches of a stream, so that a group takes one hop."""
+    """Yield groups of small consecutive batches of a stream; a group takes one hop to a thread."""
     waiting = SmallBatches(enough_rows, enough_bytes)
     async for batch in batches:
         if leaving := waiting.add(batch):

@@ -43,7 +43,7 @@ def check_version(version: FileVersion, leaves: Iterable[Field]) -> None:
     are clamped or ignored.
 
     Raises:
-        InvalidInputError: files of this version do not have blobs of the given version.
+        InvalidInputError: files of this version cannot hold a leaf's version of blobs.
     """
     for leaf in leaves:
         for text in FieldOptions.doubtful(leaf.metadata):
@@ -89,7 +89,7 @@ class DataFileWriter(ABC):
 
     Args:
         upload: the object; `finish` or `abort` ends the upload.
-        schema: schema whose field ids the file's descriptor gets.
+        schema: schema of the file; the file's descriptor stores its field ids.
         version: file version of the writer (`writer_of`); warns for 2.3, which is unstable.
         pool: threads that encode.
         threads: number of threads that may work for this file at once.
@@ -298,7 +298,7 @@ class DataFileWriter(ABC):
 
     @abstractmethod
     async def _write(self, batch: pa.RecordBatch) -> None:
-        """Buffer rows of a batch that is not large, and write full pages."""
+        """Buffer the rows of a batch of about `STEP_BYTES` at most, and write full pages."""
 
     @abstractmethod
     def _bytes_so_far(self) -> int:
