@@ -42,8 +42,8 @@ BLOB_CHUNK_BYTES: Final = 1 << 20
 class BlobFile:
     """Blob as an async, read-only file; `read` fetches its bytes.
 
-    A short read fetches `buffer_size` bytes, for the following reads. Reads that several tasks
-    start in one turn of the event loop share their requests:
+    A short read fetches `buffer_size` bytes, so that the next reads need no request. Reads that
+    several tasks start in one turn of the event loop share their requests:
 
         files = await dataset.take_blobs("image", indices=rows)
         images = await asyncio.gather(*(file.readall() for file in files))

@@ -175,7 +175,7 @@ class Split(NamedTuple):
         return self.group.live_mask(self.start, self.stop) if self.rows is None else None
 
     def halves(self) -> list[Split]:
-        """Divide the rows into smaller splits, without opened late columns.
+        """Divide the rows into smaller splits.
 
         A range of rows of several fragments becomes a split per fragment. Returns an empty list for
         a single row. The fragments of the group must be open.
@@ -247,7 +247,7 @@ def cut_span(span: tuple[int, int], part_rows: int) -> list[tuple[int, int]]:
 
 
 def is_small(handle: FragmentHandle, row_bytes: float) -> bool:
-    """Return True if the calls for a fragment cost more than its bytes.
+    """Return True if the fixed cost of reading a fragment exceeds the cost of its bytes.
 
     Args:
         row_bytes: decoded bytes per row.
@@ -261,14 +261,15 @@ def is_small(handle: FragmentHandle, row_bytes: float) -> bool:
 
 
 def file_bytes(handle: FragmentHandle) -> int:
-    """Return the total size of a fragment's files, which must be known."""
+    """Return the total size of a fragment's files; the size of each file must be known."""
     return sum(map(_FILE_BYTES, handle.sources))
 
 
 def fixed_row_bytes(schema: Schema) -> float:
     """Return the memory per decoded row of fixed-width columns; other columns count as 0.
 
-    It only depends on the schema, not on bytes in files, because constant pages have none.
+    The result depends only on the schema; bytes in files say little, because constant pages
+    have none.
     """
     return sum(LeafSet.of_schema(schema).row_bytes)
 

@@ -199,7 +199,10 @@ class _KeyBatch:
         return len(self._keys) - 1
 
     async def rows(self) -> tuple[list[_Row], Int64s, Mask]:
-        """Read a row per key, with nulls for a missing key; the rest is as for `KeyReads.rows`."""
+        """Read a row per key, with nulls for a missing key.
+
+        Also returns the row numbers and the mask that `KeyReads.rows` returns.
+        """
         reads = self._reads
         async with reads.slots:
             del reads.gathering[self._as_arrow]

@@ -360,7 +360,7 @@ class SplitReader:
     async def _read_late(
         self, late: Sequence[LateRows], *, is_sparse: bool
     ) -> list[tuple[LateTask, Reader]]:
-        """Read late columns: of rows that are taken singly if `is_sparse`, else of other rows."""
+        """Read the late columns of those rows in `late` that have this `is_sparse`."""
         plans = [
             rows.reading(guess=self.snapshot.is_remote)
             for rows in late
@@ -491,7 +491,7 @@ def _is_dense(late: OpenFragment, kept_share: float) -> bool:
 
 
 def _as_one(fragments: Sequence[OpenFragment]) -> bool:
-    """Return True if the late columns of small fragments are read together, whatever rows pass."""
+    """Return True if the late columns of small fragments are read together, and for all rows."""
     keys = {group_key(fragment) for fragment in fragments}
     if len(fragments) == 1 or len(keys) > 1 or None in keys:
         return False

@@ -170,8 +170,8 @@ class ScanOptions:
             first. A text, a `MatchQuery` or another query, or a mapping with `query` and `columns`.
             `limit` is the number of rows. See `Dataset.search_text`.
         prefilter: True to apply the filter before the search, False to apply it to the results.
-        fast_search: True to omit rows that the index of a search does not cover; without a search,
-            fragments that the indices of the filter do not cover.
+        fast_search: True to omit rows that the index of a search does not cover; for a scan without
+            a search, True to omit fragments that the indices of the filter do not cover.
         scan_stats_callback: called with `ScanStatistics`, on the event loop, after the last batch.
             Its errors are logged.
     """

@@ -68,9 +68,10 @@ async def sorted_table(
     """Return all rows of a scan, sorted by `order_by`, and then cut by offset and limit.
 
     Cost: with a limit of up to `LATE_ROWS` rows, a scan of the sort columns, and a take of the
-    other columns of the returned rows. Memory: the keys of twice these rows, at least of 64 Ki
-    rows. With a larger limit, a scan; memory: twice the returned rows. Without a limit, a scan;
-    memory: all rows.
+    other columns of the returned rows; otherwise, a scan of all columns.
+
+    Memory: with a limit, twice the rows up to it, or 64 Ki rows if that is more; for up to
+    `LATE_ROWS` rows, only their sort columns. Without a limit, all rows.
 
     Args:
         rows: physical rows to scan; None: all rows.

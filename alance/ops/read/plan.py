@@ -38,13 +38,13 @@ T = TypeVar("T")
 
 LARGE_ROWS: Final = 1 << 19
 LARGE_BATCH_BYTES: Final = 16 << 20  # bytes of a decoded batch
-PLACED_ROWS: Final = 128  # rows of a fragment; up to this number, they are always taken singly
+PLACED_ROWS: Final = 128  # maximum rows from an index in a fragment that are always taken singly
 # Spans are scanned if an index selects at least 1 / DENSE_SHARE of their rows.
 DENSE_SHARE: Final = 2
-# Work per fragment with rows from an index, and per fragment; both as bytes to decode.
+# Work as bytes to decode: per fragment with rows from an index, and per fragment of the scan.
 PICKING: Final = 256
 PASSING: Final = 8
-# Rows; for up to this number from an index, all columns are read at once.
+# Maximum rows from an exact index for which all columns are read at once.
 AT_ONCE_ROWS: Final = 4096
 # The same for an index that is not exact, because only a few rows may pass the filter.
 UNSURE_ROWS: Final = 16
@@ -292,9 +292,10 @@ def without(
 
 
 def picking(plan: ScanPlan, use: IndexUse) -> ScanPlan:
-    """Remove the rows that indices rule out from the plan. CPU work.
+    """Remove from a plan the rows that indices rule out. CPU work.
 
-    Spans of fragments with many remaining rows are scanned.
+    In fragments with many remaining rows, spans of rows are scanned; in others, single rows are
+    taken.
     """
     picked, spans = {}, dict(plan.spans)
     handles = without(plan.handles, use.covered.difference(use.rows.fragments()))

@@ -44,9 +44,9 @@ else:
     arrow_parts = Deferred("alance.expr.arrow_parts")
 
 NO_FIELD: Final = -1
-# Minimum encoded bytes and rows of a fragment for which pruning pays. It takes 100 us per fragment,
-# 300 us the first time. Files up to this size are fetched completely when they are opened, so it
-# would save no request.
+# Minimum encoded bytes and rows of a fragment for which pruning pays. Pruning takes 100 us per
+# fragment, 300 us the first time. Opening a file up to this size fetches it completely, so that
+# pruning would save no request.
 LEAST_WORK: Final = 64 << 10
 # Zones per evaluation: comparing texts holds the GIL, for 5 ms per term with this number.
 ZONES_AT_ONCE: Final = 1 << 14
@@ -237,7 +237,7 @@ class Pruner:
 
 
 def _in_groups(places: Sequence[int], sizes: Sequence[int]) -> Iterator[Sequence[int]]:
-    """Yield consecutive indices into `sizes` in groups of about `ZONES_AT_ONCE` zones.
+    """Split places into consecutive groups of at most `ZONES_AT_ONCE` zones, if possible.
 
     Args:
         sizes: number of zones of each place.

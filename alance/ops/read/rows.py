@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     LateTask: TypeAlias = FragmentTask | WholeRows  # task that decodes late columns
 
-# Estimated bytes to read and decode for a single row of a column, which take a whole chunk.
+# Estimated bytes to read and decode for a single row of a column, because its whole chunk is read.
 SPARSE_CHUNK_BYTES: Final = 4 << 10
 # A take of at most 1 / TAKEN_SHARE of a range's rows is cheaper than a scan of the range.
 TAKEN_SHARE: Final = 16
@@ -60,7 +60,7 @@ class ScanPlan:
         picked: row offsets from an index, by fragment id; only these rows of the fragment are read.
         picked_by: part of the filter that is true for these rows, unless the index is wrong; None
             if there is no such part.
-        is_exact: True if that part is the whole filter.
+        is_exact: True if the whole filter is true for these rows, unless the index is wrong.
         index_lines: texts for `explain` about the use of indices.
         counted: rows that indices have counted, including deleted rows, in fragments that are not
             scanned; None if indices count no rows.

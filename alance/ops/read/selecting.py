@@ -1,4 +1,4 @@
-"""Rows of a scan by statistics, before the scan, for those who distribute it."""
+"""Selection of rows by statistics before a scan, for callers that distribute the scan."""
 
 from __future__ import annotations
 

@@ -161,9 +161,10 @@ def _not_beyond(
 class FirstRows:
     """Collector of the first rows of a stream in sort order.
 
-    It buffers up to twice `num_rows` rows, at least `spare`. When there are enough rows, a new row
-    whose first key sorts after the first keys of all of them is dropped: a comparison takes a
-    twentieth of the time of a sort.
+    The collector buffers rows until they are more than twice `num_rows` and more than `spare`. Then
+    it sorts them, and keeps the first `num_rows`. From then on, it drops a new row if the row's
+    first key sorts after that of the last row kept: a comparison takes a twentieth of the time of a
+    sort.
 
     Attributes:
         num_rows: number of rows to return; None for all.
@@ -176,7 +177,7 @@ class FirstRows:
     spare: int = 64 << 10
     _batches: list[pa.RecordBatch] = field(default_factory=list)
     _num_kept: int = 0
-    # First key of the last of `num_rows` sorted rows; None until there are enough rows.
+    # First key of the last row that the latest sort kept; None before the first sort.
     _last: pa.Scalar | None = None
 
     def add(self, batch: pa.RecordBatch) -> None:

@@ -76,7 +76,7 @@ async def take_rows(snapshot: Snapshot, row_ids: object, columns: Columns = None
     """Return rows by row id (stable if the table has stable row ids), in the requested order.
 
     Raises:
-        RowNotFoundError: no live row has one of the row ids.
+        RowNotFoundError: a row id has no live row.
     """
     ids = as_positions(row_ids, "row_ids")
     addresses = await snapshot.addresses_of(ids)
