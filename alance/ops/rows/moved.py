@@ -157,7 +157,7 @@ def _operation(
     gone: Sequence[int],
     added: tuple[table_pb2.DataFragment, ...],
 ) -> Delete | Update:
-    """Return the operation with all its fragments: with deletions, emptied, and new."""
+    """Return the operation with its fragments: those with new deletions, emptied ones, new ones."""
     records = {fragment.id: fragment for fragment in change.updated_fragments}
     for file in files:
         record = table_pb2.DataFragment()
@@ -241,7 +241,7 @@ class _ChangeFiles:
     """All files of a version that is being made.
 
     Attributes:
-        files: data files of new fragments; None: there are none.
+        files: data files of new fragments; None without new fragments.
     """
 
     snapshot: Snapshot
@@ -249,7 +249,7 @@ class _ChangeFiles:
     files: DataFiles | None
 
     def handed(self) -> Objects | None:
-        """Hand the files over to the commit; None: they are remote, or many."""
+        """Return the files for the commit to write; None if they are remote or many."""
         files = self.files
         has_little = not self.snapshot.is_remote and len(self.vectors.files) <= FEW_FILES
         if has_little and (files is None or files.is_waiting):
@@ -276,7 +276,7 @@ def are_few(handles: Sequence[FragmentHandle], deleted: Mapping[int, Int64s]) ->
 
 
 def _as_bitmap(handle: FragmentHandle, count: int) -> bool:
-    """True if deleted rows are stored as a bitmap: for many rows, or if the old file is one."""
+    """True to store deleted rows as a bitmap, as the old file; without one, for many rows."""
     if handle.deleted is None:
         return count >= ARROW_MAX_ROWS
     kind = handle.fragment.message.deletion_file.file_type
