@@ -320,7 +320,7 @@ class _CommitRun:
             raise
 
     def _name_transaction(self) -> None:
-        """Queue the transaction file for writing, unless that is done. A rebase may rename it."""
+        """Queue the transaction file for writing, unless it was queued; a rebase may rename it."""
         name = transaction_name(self._transaction.read_version, self._transaction.uuid)
         location = self._table.transaction(name)
         if self._files and self._files[-1] == location:
@@ -381,7 +381,7 @@ class Race:
     async def create(
         self, version: int, content: bytes, transaction_uuid: str, *, named: Objects = ()
     ) -> Created:
-        """Create a version as `ManifestStore.create` does; after a loss, remember the winner's."""
+        """Create a version as `ManifestStore.create` does; after a loss, hold newer manifests."""
         ahead: asyncio.Task[Manifest | None] | None = None
         listing: asyncio.Task[ManifestLocation | None] | None = None
         begun = asyncio.get_running_loop().time()
@@ -411,7 +411,10 @@ class Race:
             await asyncio.gather(*beside, return_exceptions=True)
 
     async def newer(self, base: int) -> Sequence[Manifest]:
-        """Return the versions after `base`, oldest first; the last put was built on `base`.
+        """Return the versions after `base`, oldest first.
+
+        Args:
+            base: version on which the last put was built.
 
         Raises:
             VersionsGoneError: a version after `base` has been cleaned up.

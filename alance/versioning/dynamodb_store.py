@@ -228,7 +228,7 @@ def parse_dynamodb_uri(
             default is the environment variable `DYNAMODBENDPOINT`.
 
     Raises:
-        InvalidInputError: the URI does not have this form.
+        InvalidInputError: the URI is not `s3+ddb://bucket/path?ddbTableName=table`.
     """
     place, _, query = uri.removeprefix(SCHEME).partition("?")
     parameters = parse_qsl(query, keep_blank_values=True)

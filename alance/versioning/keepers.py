@@ -1,7 +1,7 @@
 """Alternatives to conditional puts, for stores without put-if-absent: an external store, a lock.
 
-A `Table` object has a keeper, which is also that of its branches. All commits use the keeper; reads
-of the latest version use it if `is_asked_by_readers` is true.
+A `Table` and its branches share a keeper. All commits use the keeper; reads of the latest version
+use it if `is_asked_by_readers` is true.
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ def open_dynamodb(uri: str, storage_options: Mapping[str, object] | None) -> tup
     """Return the `s3://` URI and the keeper for the URI of a table with versions in DynamoDB.
 
     Raises:
-        InvalidInputError: the URI does not have this form.
+        InvalidInputError: the URI is not `s3+ddb://bucket/path?ddbTableName=table`.
     """
     options = tuple(sorted((name, str(value)) for name, value in (storage_options or {}).items()))
     return _dynamodb(uri, options)

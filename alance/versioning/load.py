@@ -319,8 +319,8 @@ async def load_latest(engine: Engine, table: Table) -> Manifest:
 async def load_version(engine: Engine, table: Table, version: int) -> Manifest:
     """Read the manifest of a version by its number; also of a detached version.
 
-    Cost: one GET, two for V1 names. None if the disk cache has it and the session trusts version
-    numbers.
+    Cost: one GET, two for V1 names; no request if the disk cache has the manifest and the session
+    trusts version numbers.
 
     Raises:
         NotFoundError: there is no such version.
@@ -426,10 +426,13 @@ async def read_manifests(
 
 
 async def load_asof(engine: Engine, table: Table, time: datetime) -> Manifest:
-    """Read the manifest of the latest version committed strictly before a time, which needs a zone.
+    """Read the manifest of the latest version that was committed strictly before a time.
 
     Commit times are by the committers' clocks and need not ascend, so all are compared. Cost: one
     LIST, then all GETs concurrently.
+
+    Args:
+        time: time with a time zone.
 
     Raises:
         NotFoundError: there is no dataset, or no version is old enough.

@@ -5,9 +5,9 @@
         async with my_service.lease(f"table/{version}"):
             yield
 
-A lock only protects while it is held. A PUT that the client has given up may take effect after the
-lock was released, and replace the next holder's manifest. So on stores with put-if-absent, that is
-used, too.
+A lock only protects while it is held. A PUT that the client has given up on may take effect after
+the lock was released, and replace the next holder's manifest. So on stores with put-if-absent, the
+PUT under the lock is conditional, too.
 """
 
 from __future__ import annotations

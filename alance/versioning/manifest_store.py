@@ -350,8 +350,8 @@ async def newest_for(
 ) -> Manifest | None:
     """Return the latest version if a transaction can follow it, without checking earlier versions.
 
-    An UpdateConfig always can; an Append can if the schema did not change. Returns None if it
-    cannot, and for other operations.
+    An UpdateConfig can follow any version; an Append can if the schema did not change. Returns None
+    for an Append to a changed schema, for other operations, and if the latest version is gone.
 
     Args:
         base: version that the transaction was computed from.

@@ -131,7 +131,10 @@ class Table:
         return self._in_root(f"{TRANSACTIONS}/{inside(name, 'transaction file')}")
 
     def on_branch(self, branch: str | None) -> Table:
-        """Return the same table on another branch; None for main.
+        """Return the same table on another branch.
+
+        Args:
+            branch: name of the branch; None for main.
 
         Raises:
             InvalidInputError: the name is not a valid branch name.
@@ -141,10 +144,13 @@ class Table:
         return replace(self, branch=None if branch is None else check_branch_name(branch))
 
     def seen_by(self, branch: str | None) -> Table:
-        """Return this table as the branch its manifests name, if the URI is the branch's folder.
+        """Return the table as the branch `branch`, if its path is the folder of that branch.
 
-        The result is then a branch of the table above that folder, with all tags and branches. If
-        the URI is another folder, which must be a copy of the branch, returns this table unchanged.
+        The result refers to the main table above that folder, with all tags and branches. Returns
+        this table unchanged if its path is another folder, such as a copy of the branch.
+
+        Args:
+            branch: branch that the manifests name; None for main.
         """
         if self.branch is not None or branch is None:
             return self
@@ -204,11 +210,11 @@ class Table:
         return self._below(base, deletion_path(fragment, base))
 
     def index_file(self, manifest: Manifest, index: Index, name: str) -> str:
-        """Location of a file of an index. Raises the errors of `index_files`."""
+        """Return the location of a file of an index. Errors are as for `index_files`."""
         return self.index_files(manifest, index, (name,))[0]
 
     def index_files(self, manifest: Manifest, index: Index, names: Sequence[str]) -> list[str]:
-        """Locations of files of an index.
+        """Return the locations of files of an index.
 
         Raises:
             CorruptFileError: a name leads out of its folder, or the base is not in the manifest.

@@ -166,7 +166,7 @@ async def all_there(
 
 
 def keep(group: Sequence[WaitingAppend], making: asyncio.Task[None]) -> None:
-    """Assign appends to the task that makes their version, which they cannot leave any more."""
+    """Assign appends to the task that makes their version; they can no longer leave the group."""
     for waiter in group:
         waiter.making = making
 
