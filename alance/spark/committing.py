@@ -1,8 +1,8 @@
 """Both ends of a write: tasks write rows into data files, and the driver commits one version.
 
 The processes of the driver share a mark for each commit that has begun: an empty file in a folder
-of this user, in a subfolder named by its expiry, in steps of ten minutes. Creating a mark lists the
-subfolders, of which a day has at most 144; expired ones are deleted as a whole.
+of this user. The folder has a subfolder for each step of ten minutes in which marks expire, at most
+144 for a day. Creating a mark deletes the subfolders that have expired.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ class WrittenFiles(WriterCommitMessage):
     """Fragments that one task wrote.
 
     Attributes:
-        fragments: their serialized records, which no version contains yet.
+        fragments: serialized records of the fragments, which no version contains yet.
         base_version: number of the version before the write; 0 if there was no table.
         uri: URI of the table, or of its branch.
-        schema: schema of the rows if they create a table or replace its rows; None: they are
+        schema: schema of the rows if they create a table or replace its rows; None if they are
             appended.
-        query: id of the streaming query; None: not a stream.
+        query: id of the streaming query; None for a batch write.
     """
 
     fragments: tuple[bytes, ...]

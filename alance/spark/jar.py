@@ -32,7 +32,7 @@ PROVIDER: Final = "alance.spark.AlanceProvider"
 SERVICE: Final = "META-INF/services/org.apache.spark.sql.sources.DataSourceRegister"
 LOADER: Final = "org.apache.spark.util.MutableURLClassLoader"
 RELEASE: Final = "17"
-# texts of Spark 4.3, of earlier versions
+# part of the error message of Spark 4.3, and of earlier versions
 NO_CLASS: Final = ("cannot find the plugin class", "plugin class not found")
 COMPILE_S: Final = 300.0  # javac takes some seconds
 

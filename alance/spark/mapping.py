@@ -1,7 +1,7 @@
 """`map_batches`: runs a function over Arrow batches of a table inside Spark's Python workers.
 
-The batches never pass through the JVM: its input is one row a partition, and its output the
-function's results.
+The batches never pass through the JVM. The JVM sends one row per partition to the workers, and
+receives the function's results.
 """
 
 from __future__ import annotations

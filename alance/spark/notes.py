@@ -59,7 +59,7 @@ def noted(field: pa.Field, kind: DataType, metadata: Mapping[str, Any] | None = 
 
 
 def notes_of(kind: DataType, metadata: Mapping[str, Any] | None = None) -> dict[str, str | None]:
-    """Return the notes of a field without its members, by key; None: there is no such note."""
+    """Return the notes of a field by key, None for absent ones; omits notes of its members."""
     values = dict(metadata or {})
     comment = values.pop(COMMENT, None)
     name = type(kind).__name__

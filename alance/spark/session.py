@@ -119,7 +119,10 @@ def storage_of(spark: SparkSession, storage_options: Mapping[str, str] | None) -
 
 
 def parallelism_of(spark: SparkSession) -> int:
-    """Return how many tasks run at once. Cost: with Spark Connect, a job per registration."""
+    """Return the number of tasks that run at once.
+
+    Cost: with Spark Connect, a job per registration.
+    """
     context = getattr(spark, "_sc", None)
     if context is not None:
         return int(context.defaultParallelism)
@@ -141,8 +144,8 @@ def session(
     """Return the running session, or a new one, with the format registered.
 
     Before Java is started, JAVA_HOME is set to the result of `find_java`. PYSPARK_PYTHON is set to
-    this interpreter unless it is set, so that local workers have the driver's packages. PYTHONPATH
-    passes the folder of alance to local workers if this process imports from it.
+    this interpreter unless it has a value, so that local workers have the driver's packages.
+    PYTHONPATH passes the folder of alance to local workers if this process imports from it.
 
     Args:
         master: URL of the master; None: the one of `spark-submit` or the configuration, else

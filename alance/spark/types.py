@@ -95,8 +95,8 @@ def new_table_schema(
 
     Args:
         vectors: length of each array column that is stored with a fixed length.
-        keeps_required: True if columns that are not nullable remain so, though their members are
-            nullable; False to make all columns nullable.
+        keeps_required: True to keep required columns required (their members become nullable);
+            False to make all columns nullable.
 
     Raises:
         InvalidInputError: a vector that is not a column, or not an array.

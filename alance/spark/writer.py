@@ -56,15 +56,15 @@ async def target_of(
     overwrite: bool,
     keeps_required: bool = False,
 ) -> WriteTarget | None:
-    """Return the target of a write; None if the table exists and so nothing is written.
+    """Return the target of a write; None if the table exists and `if_exists` is `ignore`.
 
     Cost: one LIST and one GET.
 
     Args:
         overwrite: True if the rows replace the existing rows; with `keep_schema` they are cast to
             the table's columns.
-        keeps_required: True if columns that are not nullable in the rows are not nullable in a new
-            table.
+        keeps_required: True to make columns of a new table required if they are required in the
+            rows.
 
     Raises:
         AlreadyExistsError: the table exists, and the options refuse an existing table.
@@ -191,7 +191,7 @@ class AlanceStreamWriter(DataSourceStreamArrowWriter):
             run(remove_files(self.options, parts))
 
     def _as_written(self, message: WrittenFiles) -> WriteTarget:
-        """Return the tasks' target; the table may have been created or moved after the plan."""
+        """Return the target as the tasks saw it; the table may have changed after the plan."""
         assert self.target is not None
         return replace(
             self.target,

@@ -39,12 +39,12 @@ if TYPE_CHECKING:
     from alance.spark.source import AlanceSource
 
 PLANNED_VERSIONS: Final = 4  # versions whose manifests are cached between the requests of a query
-SAMPLE: Final = 4096  # fragments whose bytes are summed; of more, a sample, scaled up
+SAMPLE: Final = 4096  # most fragments whose bytes are summed; more are sampled
 # key of a table's configuration with the producers' batches that it contains
 PRODUCERS_KEY: Final = "alance.producers"
 # estimated selectivity by the operator of a filter
 SHARES: Final = {" = ": 0.1, " IN (": 0.2, "<": 1 / 3, ">": 1 / 3}
-# lower bound: an input that is estimated as small is broadcast, and must not be far larger
+# lower bound of an estimate, because Spark broadcasts an input that it estimates as small
 LEAST_SHARE: Final = 0.1
 TEXT_BYTES: Final = 20  # estimated bytes of a text or an array, as in Spark
 
@@ -163,7 +163,7 @@ def _of_paths(options: dict[str, str]) -> list[dict[str, str]]:
 
 
 def _same_columns(schemas: Sequence[StructType], paths: Sequence[str]) -> StructType:
-    """Return the columns of several tables; a column is nullable if it is in any table.
+    """Return the columns of several tables; a column that is nullable in one is nullable.
 
     Raises:
         InvalidInputError: a table's columns differ from the first table's.

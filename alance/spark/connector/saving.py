@@ -59,14 +59,16 @@ class Save:
     """One write, on the driver and in its tasks.
 
     Attributes:
-        target: the table; None: the table exists, so that nothing is written.
+        target: the table; None if it exists and `if_exists` is `ignore`, so that nothing is
+            written.
         job: name of the commit.
-        base: state of the version whose rows are moved or removed; None: rows are only added.
-        filter: condition of further rows of that version to delete; None: no further rows.
-        carried: values that moved rows keep; None: Spark holds all of their values.
-        query: id of the streaming query of the batch; None: not a stream.
-        keys: an empty set that collects the keys of rows that a merge inserts; None: no merge
-            inserts rows.
+        base: state of the version whose rows are moved or removed; None if rows are only added, or
+            replace all rows.
+        filter: condition of further rows of that version to delete; None for no further rows.
+        carried: values that moved rows keep; None if Spark holds all of their values.
+        query: id of the streaming query of the batch; None for a batch write.
+        keys: an empty set, to collect the keys of rows that a merge inserts; None without such a
+            merge.
     """
 
     target: WriteTarget | None
@@ -213,7 +215,7 @@ def _in_place(options: SparkWriteOptions, dataset: Dataset) -> WriteTarget:
 
 
 async def _matching(base: Dataset, condition: str) -> RowChange:
-    """Return the addresses of the rows that meet a condition as a change."""
+    """Return the change that removes the rows that meet a condition."""
     moves = RowMoves()
     async for batch in base.to_batches([ROW_ADDRESS], filter=condition):
         moves.note(batch)

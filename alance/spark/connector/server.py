@@ -165,7 +165,7 @@ class ConnectorServer:
         data: object,
         end: int = socket.SHUT_RDWR,
     ) -> T:
-        """Send or receive in a thread. Cancellation closes the connection and awaits it."""
+        """Send or receive in a thread. Cancellation shuts the connection, which ends `work`."""
         writing = asyncio.wrap_future(self._writers.submit(work, data))
         try:
             return await asyncio.shield(writing)

@@ -47,9 +47,10 @@ class Summary:
     """Result of a job.
 
     Attributes:
-        version: version of the table after the job; None: the job creates none, as an export.
+        version: version of the table after the job; None for jobs that create none, such as
+            `export`.
         counts: numbers by name, such as `rows` or `fragments`.
-        lines: what the job did, as text for people; empty: the counts say it.
+        lines: description of the work for people; empty if the counts are enough.
     """
 
     job: str
@@ -67,10 +68,10 @@ class Summary:
 
 
 class Watch:
-    """Times a job, and reports the number of finished Spark tasks while it runs and at its end, as
-    events in which `stage` is the job's step.
+    """Context manager that times a job, and reports the number of finished Spark tasks.
 
-    An error of alance that Spark has wrapped is raised unwrapped at the end of the block. The
+    It reports while the job runs and at its end, as events in which `stage` is the job's step. An
+    error of alance that Spark has wrapped is raised unwrapped at the end of the block. The
     counted tasks are those of the thread that enters `with Watch(...) as watch`. With Spark
     Connect, they are those of the session, which reports them every two seconds
     (`spark.connect.progress.reportInterval`).
@@ -199,7 +200,7 @@ def spread(spark: SparkSession, items: Sequence[T], work: Callable[[T], R]) -> l
 
 
 class Executors:
-    """Runs tasks of a coroutine of this process on the executors.
+    """Runs tasks on the executors for a coroutine of this process.
 
     All calls of Spark come from the thread that calls `run`, whose tasks a `Watch` counts. Calls of
     `run_tasks` that wait at the same time share a Spark job.
@@ -269,7 +270,7 @@ class _Call:
 
 
 def _caught(work: Callable[[T], R], task: T) -> R | AlanceError:
-    """Return the error of a task, so that it is that of its call alone."""
+    """Run a task; return an `AlanceError` as its result, so that it fails only the task's call."""
     try:
         return work(task)
     except AlanceError as error:

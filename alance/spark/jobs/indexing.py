@@ -68,8 +68,8 @@ def build_index(
 
     1. Each task writes a sorted file into a folder that no version names; for texts it writes
     finished partitions.
-    2. Further tasks each merge a range of values: into pages of a B-tree, or into one row set a
-    value of a bitmap index. For vectors with graphs, each links a range of partitions.
+    2. Further tasks each merge a range of values: for a B-tree into pages, for a bitmap index into
+    one row set per value. For vectors with graphs, each task links a range of partitions.
     3. A last task merges the rest as a stream: codes and graphs of vectors, small indices, the
     single file of a bitmap index's row sets, the page table of a B-tree.
     4. The driver makes one commit.
@@ -80,7 +80,7 @@ def build_index(
     Args:
         index_type: as for `Dataset.create_index`.
         name: default: `{column}_idx`.
-        replace: replace an index of that name on that column; False: raise an error.
+        replace: True to replace an index of that name on that column; False to raise an error.
         task_bytes: approximate bytes of values and row numbers per task.
         max_tasks: maximum number of tasks; if needed, tasks become larger.
         sort_bytes: bytes that a task sorts in memory; more spill to the executor's local disk.

@@ -158,8 +158,8 @@ class _Write:
     Attributes:
         number: number of the clause.
         values: columns that the clause sets, or all columns of the source.
-        gaps: columns of updated rows that keep their values; None: there are none, or the rows are
-            new.
+        gaps: columns of updated rows that keep their values; None without such columns, or for
+            inserted rows.
         is_new: True if the rows are inserted.
     """
 

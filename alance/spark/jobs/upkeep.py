@@ -139,17 +139,17 @@ def maintain(
     """Do the upkeep that is due, as `Dataset.maintain`, with the large work on the executors.
 
     The driver takes the lease of the table, plans steps, and commits each. Executors rewrite groups
-    of fragments, one task a group, and write new segments of indices, one task an index; all
+    of fragments, one task per group, and write new segments of indices, one task per index; all
     indices that are due are extended at once. The driver deletes expired rows and removes versions.
 
     Args:
-        policy: rules and budget; None for those of the table's configuration. A mapping has
-            texts of rules by name, which take precedence over the table's rules.
+        policy: rules and budget; None for those of the table's configuration. A mapping has texts
+            of rules by name; they take precedence over the table's rules.
         dry_run: only report which steps are due, and their cost.
 
     Returns:
-        The numbers of steps by outcome, see `alance.types.MaintenanceStep`, and of Spark tasks; a
-        line a step.
+        The numbers of steps by outcome (see `alance.types.MaintenanceStep`) and of Spark tasks, and
+        a line per step.
 
     Raises:
         InvalidInputError: the policy in the configuration cannot be parsed, or `ttl_column` is no
