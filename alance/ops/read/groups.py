@@ -315,7 +315,7 @@ def whole_groups(handles: Sequence[FragmentHandle], states: States) -> list[Frag
 
 
 def _cuts(handles: Sequence[FragmentHandle], sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Yield the first and end fragment of each group, so that groups are within the limits."""
+    """Yield the start and stop of each group among the fragments; groups obey the limits."""
     start = num_bytes = num_rows = 0
     for number, (handle, size) in enumerate(zip(handles, sizes, strict=True)):
         rows = handle.num_physical_rows

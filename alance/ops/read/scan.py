@@ -340,7 +340,7 @@ def _fetched(reader: SplitReader, group: FragmentGroup) -> list[tuple[int, int]]
 
 
 def _fetched_rows(reader: SplitReader, group: FragmentGroup, part_rows: int) -> int:
-    """Return the number of rows of a span: of one part or of several.
+    """Return the number of rows per span, which has one part or several.
 
     A part with many columns has few bytes of each column. So that requests are worth their cost, a
     span then has more rows: up to half of the read-ahead, or complete pages if they are small.

@@ -59,7 +59,7 @@ class Aggregation:
         schema: schema of the scan.
         keys: scan column to group by, by its output name.
         measures: measures in output order.
-        ends: table column of each scan column whose minimum and maximum statistics may answer.
+        ends: table column by scan column, for columns whose extremes statistics may answer.
     """
 
     texts: Mapping[str, str]
