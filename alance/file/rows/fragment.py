@@ -57,7 +57,7 @@ class FileSource(NamedTuple):
 
 
 class FragmentTask(NamedTuple):
-    """Rows of a fragment to decode in the pool, fetched or in a local file."""
+    """Rows of a fragment to decode in the pool; their bytes are fetched or in a local file."""
 
     schema: Schema
     num_rows: int

@@ -112,8 +112,8 @@ class BlobPlacer:
             page: rows with `BlobRows` as values.
 
         Raises:
-            InvalidInputError: a URI is not allowed, a limit is not a number, or rows are already
-                stored although the caller does not write the objects.
+            InvalidInputError: a URI is not allowed, a limit is not a number, or rows have places
+                that the caller chose, although there are `sidecars`.
             UnsupportedError: rows are not stored yet, and there are no `sidecars`.
             StoreError: the store failed.
         """
