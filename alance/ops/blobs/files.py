@@ -1,7 +1,7 @@
 """Writing of blobs of version 2: objects beside the data file, and URIs in rows.
 
     data/{stem}.lance                the data file
-    data/{stem}/{id}.blob            its blobs; the 32 bits of the id, least significant first
+    data/{stem}/{id}.blob            an object of blobs; `id` in binary, lowest bit first
 
 A URI below a base path of the table is stored as a path in that base. Other URIs are stored as they
 are, or refused. With `external_blob_mode='ingest'`, the objects are copied instead.
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 ExternalBlobMode: TypeAlias = Literal["reference", "ingest"]
 MODES: Final = ("reference", "ingest")
-INGESTED_BYTES: Final = 32 << 20  # bytes of objects that are read at once, but at least one object
+INGESTED_BYTES: Final = 32 << 20  # bytes of objects copied at once; a larger one is copied alone
 
 
 @public_arguments

@@ -311,7 +311,7 @@ def with_leaves(field: Field, leaf: Callable[[Field], pa.Field]) -> pa.Field:
 def leaves_of(
     field: Field, array: pa.Array, owners: UInt64s
 ) -> Iterator[tuple[Field, pa.Array, UInt64s]]:
-    """Yield the blob fields at and below a field, with their descriptions and the owners of these.
+    """Yield the blob fields at and below a field; each with its descriptions and their owners.
 
     Args:
         owners: owner of each row, such as its fragment; shape (n,).

@@ -41,7 +41,8 @@ Kind: TypeAlias = Literal[
     "insert", "update", "delete", "restore", "overwrite", "schema", "checkpoint"
 ]
 FIRST_LOOK_PAUSE_S: Final = 0.1  # first pause between looks for a version; doubled each time
-MOST_SPANS: Final = 64  # of a fragment; more are read as one span, without its other rows
+# Maximum spans of rows per fragment. Instead of more, one span is read; its other rows are dropped.
+MOST_SPANS: Final = 64
 CHANGES_BATCH_ROWS: Final = 8192
 
 
@@ -176,7 +177,7 @@ def _start(snapshot: Snapshot, since: int | str | None) -> ChangeToken:
 
 
 async def _base(snapshot: Snapshot, token: ChangeToken) -> Snapshot | None:
-    """Return the version whose rows the reader has; None if it has none.
+    """Return the version whose rows the reader has seen; None if the reader has seen no version.
 
     Raises:
         VersionNotFoundError: the version has been removed.
@@ -209,7 +210,7 @@ async def _newest(snapshot: Snapshot, token: ChangeToken) -> int:
 
 
 def _place(version: Snapshot, token: ChangeToken) -> ChangeToken:
-    """Return the place in a version behind the changes that were read of it."""
+    """Return the position in a version after those of its changes that were already read."""
     num_read = token.num_read if version.version == token.version else 0
     return ChangeToken(version.version, maker_of(version.manifest), num_read)
 
@@ -303,7 +304,7 @@ class _VersionReader:
     """Reads the rows of a version's changes.
 
     Args:
-        before: the version before; None: there is none.
+        before: the version before; None for the first version.
     """
 
     def __init__(self, before: Snapshot | None, after: Snapshot, options: FollowOptions) -> None:
@@ -412,7 +413,7 @@ class _VersionReader:
         parts: Sequence[FragmentRows] | None,
         columns: Sequence[str] | None,
     ) -> AsyncGenerator[pa.RecordBatch, None]:
-        """Yield those rows of a version that match the filter; `parts=None`: of all rows."""
+        """Yield the rows of `parts` that match the filter; None: of the whole version."""
         if parts is not None and not parts:
             return
         names = [field.name for field in snapshot.schema.fields] if columns is None else columns

@@ -62,7 +62,7 @@ async def tracked_files(
     min_version: int | None,
     progress: OnProgress | None,
 ) -> AsyncGenerator[pa.RecordBatch, None]:
-    """Yield the files that each version of a branch needs, one batch per version; see the verb."""
+    """Yield the files that each version needs, in a batch; see `UpkeepVerbs.tracked_files`."""
     reporter = Reporter.of(progress)
     if min_version is not None:
         check_count("min_version", min_version, 0)
@@ -95,7 +95,7 @@ async def tracked_files(
 
 
 async def all_files(engine: Engine, table: Table) -> AsyncGenerator[pa.RecordBatch, None]:
-    """Yield the files below a branch's folder; see the verb."""
+    """Yield the files below a branch's folder; see `UpkeepVerbs.all_files`."""
     top = f"{table.root}/"
     rows: list[tuple[str, int, object]] = []
     listing = engine.scheduler.list(table.root, reason="all files")

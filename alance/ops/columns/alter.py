@@ -63,7 +63,7 @@ class ColumnChange:
 
     @classmethod
     def of(cls, alteration: Alteration) -> ColumnChange:
-        """Check a caller's mapping.
+        """Check a caller's mapping, and return the change that it describes.
 
         Raises:
             InvalidInputError: a key is unknown, a value has another type, or nothing changes.
@@ -259,7 +259,7 @@ async def check_no_nulls(snapshot: Snapshot, paths: Sequence[str]) -> None:
 
 
 def _pruner(schema: Schema, names: Mapping[str, Sequence[str]]) -> Pruner | None:
-    """Return a pruner that skips rows without nulls in the columns; None if there are none."""
+    """Return a pruner that skips rows without nulls in the columns; None if there is no pruner."""
     columns = [
         Column(tuple(parts), plain_type(schema.field(path).arrow_type))
         for path, parts in names.items()

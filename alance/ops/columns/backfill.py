@@ -296,10 +296,10 @@ def owned_ids(schema: Schema) -> list[int]:
 
 
 def listed_ids(schema: Schema, count: int) -> list[int]:
-    """Return the ids that a data file lists: of fields with columns; of all fields in 2.0.
+    """Return the field ids that a data file lists: those with columns, or in files of 2.0 all.
 
     Args:
-        count: number of ids that the file lists.
+        count: number of ids in the record of the file, which tells the two cases apart.
     """
     owned = owned_ids(schema)
     return owned if len(owned) == count else [below.id for below in schema.walk()]

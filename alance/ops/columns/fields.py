@@ -80,7 +80,8 @@ def check_grown(manifest: Manifest, new: Schema, *, is_null: bool) -> None:
         is_null: True if the fields have no values.
 
     Raises:
-        InvalidInputError: fields inside lists have values; the lengths of their lists might differ.
+        InvalidInputError: fields inside lists have values, whose list lengths might differ from
+            those in the table.
         UnsupportedError: the table has files before 2.2.
     """
     ids_before = {head.id for head in manifest.head.fields}
@@ -101,7 +102,7 @@ def check_grown(manifest: Manifest, new: Schema, *, is_null: bool) -> None:
 
 
 def _grown(old: Field, new: Field, ids: Iterator[int], path: str) -> tuple[Field, Field]:
-    """Return a field with the members that a new one adds, and a field of only these members."""
+    """Return `old` with the members that only `new` has, and a field of just these members."""
     has_same_type = old.logical_type == new.logical_type
     special = old.is_packed or old.is_blob_v1 or old.is_blob_v2
     if not has_same_type or special or not is_nested(old.logical_type) or not new.children:

@@ -150,7 +150,7 @@ class JoinedColumns(OfLiveRows):
 
 @dataclass(frozen=True, slots=True)
 class JoinKeys:
-    """Look-up of the last row that has a key. A null key equals a null.
+    """Look-up of the last row that has a key. Null keys match each other.
 
     Attributes:
         null: last row whose key is null; -1 if no key is null.

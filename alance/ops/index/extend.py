@@ -79,7 +79,7 @@ class ExtensionResult:
     Attributes:
         added: record of the new segment; None: there was nothing to do.
         replaced: records of the segments that it replaces.
-        warning: reason why the index stays as it was; None: there is none.
+        warning: reason why the index cannot be extended; None if it can.
     """
 
     added: table_pb2.IndexMetadata | None = None

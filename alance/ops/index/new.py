@@ -97,7 +97,7 @@ def kind_and_arguments(
 
 
 def check_new(base: Snapshot, new: NewIndex) -> CheckedIndex:
-    """Check that a version can have a new index.
+    """Check that a version can have a new index; return the index with its field and options.
 
     Raises:
         UnsupportedError: an unknown kind of index; a kind of JSON index that tables with stable row

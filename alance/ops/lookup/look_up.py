@@ -236,7 +236,7 @@ class _Lookup:
         return None if prepared is None else await self._fetch(prepared)
 
     async def _prepare(self, question: Question) -> _Prepared | None:
-        """Choose the pages to read for a question, from page tables and keys; no rows are read."""
+        """Choose the pages to read for a question; None if no index is worth using."""
         if isinstance(question, Ask):
             return await self._prepare_ask(question)
         prepared = await all_of(self._prepare(part) for part in question.parts)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from alance.ops.maintain.run import MaintenanceReport
     from alance.ops.version.snapshot import Snapshot
 
-RUN_EVERY: Final = 16  # versions; by default, a compaction joins as many small fragments
+RUN_EVERY: Final = 16  # versions; also the default number of small fragments to join
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class MaintenanceMetrics:
         num_bytes: estimated bytes that the steps read and wrote.
         num_requests: estimated number of requests of the steps.
         health: state of the table before the last run; None: no run has begun.
-        last_report: report of the last run with steps; None: there was none.
+        last_report: report of the last run with steps; None before such a run.
     """
 
     num_runs: int = 0

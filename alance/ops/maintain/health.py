@@ -120,8 +120,8 @@ class TableState:
     def target_rows(self, policy: MaintenancePolicy) -> int:
         """Return the number of rows from which a fragment is not small.
 
-        It is the rule of the policy, or of the table's configuration, or the default; and less if
-        so many rows have more bytes than the policy aims at.
+        The number is that of the policy, of the table's configuration, or the default. It is
+        smaller if so many rows would exceed the policy's `target_bytes_per_fragment`.
         """
         manifest = self.snapshot.manifest
         options = CompactionOptions(target_rows_per_fragment=policy.target_rows_per_fragment)
@@ -150,8 +150,10 @@ class TableState:
         return np.flatnonzero(~np.isin(self.snapshot.manifest.fragments.ids, numbers))
 
     def health(self) -> TableHealth:
-        """Return the state as a value for users; small fragments are those by the table's policy,
-        or by the default one if that cannot be parsed.
+        """Return the state as a value for users.
+
+        Small fragments are counted by the policy in the table's configuration, or by the default
+        policy if that configuration cannot be parsed.
         """
         policy = MaintenancePolicy()
         with suppress(InvalidInputError):

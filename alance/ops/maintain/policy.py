@@ -49,10 +49,10 @@ class MaintenancePolicy:
     Attributes:
         target_rows_per_fragment: number of rows below which a fragment is small; None: the table's
             `lance.compaction.target_rows_per_fragment`, or 1 048 576.
-        target_bytes_per_fragment: bytes of files from which a fragment is not small, by the mean
-            bytes of a row of the table: fewer rows are aimed at then, a power of two; None: rows
-            alone count.
-        min_small_fragments: number of small fragments that are joined; 2 or more.
+        target_bytes_per_fragment: bytes of files from which a fragment is not small. They are
+            converted to a number of rows by the table's mean bytes per row, rounded down to a power
+            of two, and the smaller number of rows applies; None: bytes do not count.
+        min_small_fragments: minimum number of small fragments to join; 2 or more.
         max_deleted_share: share of deleted rows above which a fragment is rewritten, 0 to 1.
         max_unindexed_rows: rows without an index entry above which an index is extended.
         max_unindexed_share: share of the table's rows without an index entry above which an index

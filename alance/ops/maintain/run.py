@@ -51,7 +51,7 @@ class MaintenanceStep:
             lease.
         version: number of the version after the step; None if the step was not done.
         seconds: duration of the step.
-        error: text of the error; None: there was none.
+        error: text of the error; None without an error.
     """
 
     kind: str
@@ -74,7 +74,8 @@ class MaintenanceReport:
         version: latest version of the table at the end.
         health: state of the table before the run.
         policy: rules of the run.
-        holder: other run that holds the lease, so that this run did nothing; None: there is none.
+        holder: other run that holds the lease, so that this run did nothing; None without
+            such a run.
     """
 
     steps: tuple[MaintenanceStep, ...]
@@ -213,9 +214,9 @@ class _Run:
         return await due(state, self._policy, slice_bytes)
 
     async def _next(self) -> list[Due]:
-        """Return the first step that is due and that the run has not passed over.
+        """Return the first due step that fits the budget and was not passed over; else none.
 
-        With workers, all such extensions of indices are done at once.
+        With workers, if this step extends an index, all other such steps that fit are returned too.
         """
         steps: list[Due] = []
         for step in await self._due():

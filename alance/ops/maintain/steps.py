@@ -43,8 +43,9 @@ if TYPE_CHECKING:
 
 COMMIT_REQUESTS: Final = 3  # a LIST, a PUT of the transaction, a PUT of the manifest
 SLICE_BYTES: Final = 4 << 30  # bytes of data files per compaction, after which its rows are visible
-# Manifests that a cleanup reads for each one that it removes, at most. A table with a commit every
-# five seconds has 120 000 versions in a week, and otherwise all would be read every four minutes.
+# Maximum number of manifests that a cleanup reads for each one that it removes. A table with a
+# commit every five seconds has 120 000 versions in a week; without this limit, all of them would be
+# read every four minutes.
 VERSIONS_READ: Final = 16
 ALWAYS: Final = float("inf")
 
@@ -59,8 +60,8 @@ class Due:
         reason: measured value, and the rule that it exceeds, as text for people.
         num_bytes: estimate of the bytes that are read and written.
         num_requests: estimate of the requests of a remote store.
-        work: does the step, and returns the version after it; its tasks run by the second
-            argument, or here if that is None.
+        work: executes the step, and returns the version after it. The second argument runs the
+            tasks of the step; if it is None, they run in this process.
     """
 
     kind: str

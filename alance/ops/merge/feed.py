@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from alance.base.arrays import Int64s, Mask
 
-# True if the row is deleted
+# Kinds of changes: True if the row is deleted.
 DELETION_BY_KIND: Final = {"insert": False, "update": False, "upsert": False, "delete": True}
 DELETION_BY_OP: Final = {"c": False, "r": False, "u": False, "d": True}
 

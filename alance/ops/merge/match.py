@@ -3,9 +3,8 @@
 The join builds a hash index of the source's keys and probes it with the scanned target. If the keys
 are few for the size of the table, they are a filter of the scan; if they are very few, and a B-tree
 or bitmap index has a key column, only the rows with these keys are scanned, and the rows that the
-index does not cover. If the source's keys exceed the memory, both sides are
-partitioned by hash on the disk first (a Grace hash join), and partitions are joined one after the
-other.
+index does not cover. If the source's keys exceed the memory, both sides are first partitioned by
+hash on the disk (a Grace hash join), and partitions are joined one after the other.
 """
 
 from __future__ import annotations
@@ -47,14 +46,14 @@ if TYPE_CHECKING:
     from alance.ops.version.snapshot import Snapshot
     from alance.ops.write.spool import Scratch
 
-EXACT: Final = ("BTree", "Bitmap")  # kinds of indices that tell single rows
-# Rows of the table for each key from which rows are looked up by an index. Of 5 000 000 local rows,
-# 100 keys take 28 ms of processor time and 300 keys 54 ms, a scan 48 ms. On a store a key costs two
-# requests and 130 kB: 100 keys take 165 requests and 13 MB, a scan 26 and 15 MB.
+EXACT: Final = ("BTree", "Bitmap")  # kinds of indices that find single rows, not zones
+# An index looks up the keys if the table has at least this number of rows per key. In 5 000 000
+# local rows, 100 keys take 28 ms of processor time, 300 keys 54 ms, and a scan 48 ms. On a store a
+# key costs two requests and 130 kB: 100 keys take 165 requests and 13 MB, a scan 26 and 15 MB.
 FEWEST_ROWS: Final = 1 << 14
 FEWEST_REMOTE_ROWS: Final = 1 << 16
-# Rows of the table for each key from which the scan drops rows without a match by a filter: by
-# statistics, and before their addresses are made. The filter has a hash table of its own.
+# The keys become a filter of the scan if the table has at least this number of rows per key. The
+# filter skips rows by statistics, and before their addresses are made; it has its own hash table.
 FILTERED_ROWS: Final = 64
 OTHER: Final = "other"  # column of target rows: True if the row is deleted unless it matches
 
@@ -200,13 +199,13 @@ async def _of_keys(base: Snapshot, merge: RowMerge, source: HeldSource) -> ScanO
 
 
 def _may_filter(base: Snapshot, merge: RowMerge) -> bool:
-    """Return True if the rows without a match do not count, and the keys can be a filter."""
+    """Return True if unmatched table rows remain, and the keys can be a filter."""
     types = [plain_type(base.schema.field(name).logical_arrow().type) for name in merge.on]
     return not merge.plan.deletes_others and all(map(is_key_type, types))
 
 
 def index_of_keys(base: Snapshot, merge: RowMerge) -> str | None:
-    """Return the name of an index that can tell the rows of a few keys. None: there is none."""
+    """Return the name of an index that can look up a few keys; None if there is none."""
     if not merge.plan.use_index or not _may_filter(base, merge):
         return None
     fields = {base.schema.field(name).id for name in merge.on}
@@ -218,7 +217,7 @@ def index_of_keys(base: Snapshot, merge: RowMerge) -> str | None:
 
 
 def fewest_rows(base: Snapshot) -> int:
-    """Return the number of rows for each key from which rows are looked up by an index."""
+    """Return the minimum number of table rows per key at which an index looks up the keys."""
     return FEWEST_REMOTE_ROWS if base.is_remote else FEWEST_ROWS
 
 
@@ -276,7 +275,7 @@ class _Matcher:
         return np.ones(batch.num_rows, np.bool_) if others is None else as_mask(others.mask(batch))
 
     def without_key(self, batch: pa.RecordBatch) -> None:
-        """Count rows with a null in the key as unmatched."""
+        """Record rows with a null in the key for deletion, if the merge deletes unmatched rows."""
         keys = batch.column(KEY_COLUMN)
         if keys.null_count and self.merge.plan.deletes_others:
             lost = as_mask(keys.is_null()) & as_mask(batch.column(OTHER))

@@ -36,10 +36,9 @@ class RowMerge:
         on: key columns, spelled as in the table.
         source_schema: the source's columns with the table's types, in the table's order.
         lacking: table columns that the source lacks.
-        partial: struct columns of which the source lacks members.
+        partial: struct columns that the source has without some of their members.
         condition: predicate over two structs, `SOURCE_SIDE` and `TARGET_SIDE`, and over columns of
-            only one
-            side; None: no condition.
+            only one side; None: no condition.
         others: predicate over the table's columns; None: no condition.
     """
 
@@ -54,7 +53,7 @@ class RowMerge:
 
     @classmethod
     def of(cls, plan: MergePlan, schema: Schema, source: pa.Schema) -> RowMerge:
-        """Check a plan against the table and the source.
+        """Check a plan against the table and the source, and return the merge.
 
         Args:
             source: schema of the source.

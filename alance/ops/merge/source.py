@@ -37,8 +37,7 @@ class HeldSource:
     Attributes:
         rows: the source's columns, in the table's order.
         keys: for each row its `KEY_COLUMN`, its number as `ROW_COLUMN`, and the columns of the
-            condition;
-            followed by the same for the keys to delete, with further numbers.
+            condition; then the same for the keys to delete, whose numbers continue.
         deleted: columns of the keys to delete; None if there are none.
     """
 

@@ -48,12 +48,12 @@ class MergeChunk(Chunk):
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of the rows and keys in memory."""
+        """Bytes of the rows and keys, which count for the size at which a commit is due."""
         return self._num_bytes
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of the rows and keys in memory."""
+        """Bytes of the rows and keys, all of which are in memory until the commit ends."""
         return self._num_bytes
 
     async def _add(self, item: Item) -> None:

@@ -93,7 +93,7 @@ async def target_of(snapshot: Snapshot, reference: Reference | None) -> RefTarge
 
 
 async def put_over(snapshot: Snapshot, location: str, content: bytes) -> None:
-    """Put an object, replacing any object there; after an error, read it back to decide."""
+    """Put an object, replacing any object there; ignore an error if the object was stored."""
     store, path = snapshot.engine.registry.resolve(location)
     try:
         await store.put(path, content)
@@ -104,7 +104,7 @@ async def put_over(snapshot: Snapshot, location: str, content: bytes) -> None:
 
 
 async def put_new(snapshot: Snapshot, location: str, content: bytes, what: str) -> None:
-    """Put an object that must not exist yet; after a lost answer, read it back to decide.
+    """Put an object that must not exist yet; after a lost answer, check whose bytes are stored.
 
     Raises:
         AlreadyExistsError: the object exists, with other content.

@@ -67,7 +67,7 @@ async def explain_uncovered(
     *,
     flat: bool,
 ) -> Explanation:
-    """Explain the scan of the fragments without an index, after the path and its requests."""
+    """Explain a search by its path and steps, then by the scan of fragments without an index."""
     scanned = await explain_scan(snapshot, [*paths, ROW_ID], options, flat=flat)
     first = scanned.what[0].replace("scan of", "search of", 1)
     return replace(

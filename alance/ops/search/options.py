@@ -93,8 +93,8 @@ class Probing:
     """Options of the search in an index; see `SearchArguments`.
 
     Attributes:
-        effort: exponent from 0 to 1 of the number of partitions; the result is the number to search
-            in any case. None for 0.5.
+        effort: the total number of partitions to this power, from 0 to 1, is the number to search
+            in any case. None: `minimum`, or a power of 0.5 if that is None as well.
     """
 
     use_index: bool = True
@@ -178,7 +178,7 @@ _NEAREST: Final = (
 )  # fmt: skip
 
 
-# Defaults of `SearchArguments` other than None; those of text searches too.
+# Defaults, other than None, of the arguments of vector and text searches.
 SEARCH_DEFAULTS: Final = {
     "prefilter": True,
     "use_index": True,
@@ -218,7 +218,7 @@ def search_of(
     fast_search: bool = False,
     types: dict[str, VectorType] | None = None,
 ) -> VectorSearch:
-    """Check the arguments of `nearest`, named as in pylance.
+    """Check the arguments of `nearest`, named as in pylance, and return the search.
 
     Args:
         types: memo of the vector types of columns; None for no memo.

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from alance.ops.version.snapshot import Snapshot
 
 
-# Growth of a fragment by a rewrite. 100 000 commits of 10 rows, of which 16 are joined, are
-# rewritten 5.2 times with 9 fragments on average; with 2 it is 6.8 times and 6 fragments, with 8
-# 4.2 and 14.
+# Minimum growth of a row's fragment by a rewrite. With 100 000 commits of 10 rows, joined from 16
+# fragments on, a row is rewritten 5.2 times and the table has 9 fragments on average. With a growth
+# of 2 it is 6.8 times and 6 fragments, with 8 it is 4.2 times and 14.
 REWRITE_GROWTH: Final = 4
 
 

@@ -321,7 +321,7 @@ def _check_distinct(ids: list[int]) -> None:
 
 
 def _losses(snapshot: Snapshot, rewritten: Sequence[int], covering: Collection[bytes]) -> list[str]:
-    """Return a warning for each index that no longer covers rows that it has covered."""
+    """Return a warning for each index that no longer covers some rewritten fragments."""
     lost: dict[str, set[int]] = {}
     for index in snapshot.manifest.indices:
         stale = (covered(index) or frozenset()) & set(rewritten)

@@ -78,8 +78,8 @@ class CompactionOptions:
         batch_size: number of rows that are read at once; None: a size that suits the pages.
         io_buffer_bytes: maximum bytes that a task reads ahead.
         max_source_fragments: maximum number of fragments to rewrite, in whole tasks, oldest first.
-        max_source_rows: maximum number of live rows to rewrite, likewise.
-        max_source_bytes: maximum bytes of data files to rewrite, likewise.
+        max_source_rows: maximum number of live rows to rewrite, also in whole tasks.
+        max_source_bytes: maximum bytes of data files to rewrite, also in whole tasks.
         excluded_fragment_ids: ids of fragments that are not rewritten; they separate runs of
             neighbours.
         data_storage_version: file version of new files; None: the table's version.
@@ -138,7 +138,7 @@ class CompactionOptions:
     def resolved(
         self, config: Mapping[str, str], default_version: FileVersion
     ) -> ResolvedCompactionOptions:
-        """Set missing options from the table's configuration and from the defaults.
+        """Return the options, with missing ones from the table's configuration or the defaults.
 
         Args:
             config: configuration of the table.

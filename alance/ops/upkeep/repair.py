@@ -65,7 +65,7 @@ class RepairReport:
         lost_rows: number of rows, by id, of fragments with a data file that is missing or cannot be
             read; `drop_lost_rows` drops these fragments.
         good_version: the latest older version without findings, if `left` is not empty; None if
-            `left` is empty, or if none of the last 20 versions is without findings.
+            `left` is empty, or if all of the last 20 versions have findings.
         new_version: number of the new version; None: no version was committed.
     """
 
@@ -211,7 +211,7 @@ def _restoring(base: Manifest, mended: Manifest) -> Transaction:
 
 
 def _next(base: Manifest, mended: Manifest) -> Manifest:
-    """Return the version that would be written, in the form in which it will be read."""
+    """Return the version that a repair would write, parsed again from its serialized manifest."""
     version = apply(base, _restoring(base, mended), now=datetime.now(UTC), source=mended)
     return parse_manifest(memoryview(manifest_bytes(version)), "that repair would write")
 
@@ -289,7 +289,10 @@ async def _facts(
 async def _good_version(
     session: Session, table: Table, listed: list[load.ManifestLocation], before: int
 ) -> Manifest | None:
-    """Return the last version before `before` without findings; None: not in `LOOKED_BACK`."""
+    """Return the last version before `before` without findings; check at most `LOOKED_BACK`.
+
+    Returns None if all of these versions have findings or cannot be read.
+    """
     older = [where for where in listed if where.version < before][-LOOKED_BACK:]
     for where in reversed(older):
         try:

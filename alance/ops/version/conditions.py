@@ -76,6 +76,6 @@ def bound(
 def expression_work(text: str) -> int:
     """Return the work of a pyarrow expression, in units of decoding a byte.
 
-    Its text shows few values of the list, so the length of the text tells nothing.
+    The text shows only a few values of the list of `is_in`, so its length says nothing of the work.
     """
     return DECODED_INLINE_BYTES + 1 if "is_in(" in text else 0

@@ -39,9 +39,9 @@ class Follower:
     Between polls its task has only a weak reference to it, so that it ends with the last handle.
 
     Args:
-        interval: seconds between looks.
-        rests: True to end the looks while nobody uses a handle.
-        begun: time of the event loop before the version was looked for.
+        interval: seconds between polls.
+        rests: True to stop polling while no handle is used.
+        begun: event loop time before the request that found the version of `snapshot`.
 
     Attributes:
         latest: the latest known version.
@@ -93,7 +93,7 @@ class Follower:
             yield Reading("dataset_staleness_seconds", self.latest.uri, self.staleness)
 
     def serves(self, snapshot: Snapshot, interval: float, rests: bool) -> bool:
-        """True if handles of this table, interval and rest share this follower."""
+        """True if handles with this table, `interval` and `rests` share this follower."""
         is_alike = (interval, rests) == (self._interval, self._rests)
         return is_alike and self.latest.table.queue_key == snapshot.table.queue_key
 
@@ -119,7 +119,7 @@ class Follower:
     async def refresh(self) -> Snapshot:
         """Poll for the latest version, by a poll that begins after this call.
 
-        All callers that wait at the same time share a look.
+        All callers that wait at the same time share a poll.
 
         Raises:
             TableNotFoundError: the table has been removed.

@@ -194,7 +194,11 @@ class FragmentHandle:
         return rows
 
     def physical_span(self, start: int, stop: int) -> tuple[int, int]:
-        """Return the range of physical rows with the live rows `start` to `stop`; not empty."""
+        """Return the range of physical rows that has the live rows `start` to `stop` - 1.
+
+        Args:
+            start, stop: half-open range of live rows; it must not be empty.
+        """
         first, last = self.physical(np.array([start, stop - 1])).tolist()
         return first, last + 1
 

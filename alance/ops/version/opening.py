@@ -139,7 +139,7 @@ async def latest_version(snapshot: Snapshot) -> int:
 
 
 async def checkout(snapshot: Snapshot, version: Reference | None) -> Snapshot:
-    """Return a version of the dataset, which is the same snapshot for its own version.
+    """Return a version of the dataset; the snapshot itself if it has that version.
 
     Cost: one LIST and one GET for the latest version, one GET for a number (none for the snapshot's
     own), two GETs for a tag.
@@ -165,7 +165,7 @@ async def checkout(snapshot: Snapshot, version: Reference | None) -> Snapshot:
 
 
 async def checkout_listed(snapshot: Snapshot, where: load.ManifestLocation) -> Snapshot:
-    """Return a version of the same branch that a listing has; the same snapshot for its own.
+    """Return a listed version of the same branch; the snapshot itself if it has that version.
 
     Cost: one GET; none if a cache has the manifest.
     """
@@ -221,7 +221,7 @@ async def read_transaction(snapshot: Snapshot, version: int | None = None) -> Tr
 
 
 def pair(reference: tuple[object, ...]) -> tuple[str | None, int | None]:
-    """Check that a reference is a pair of branch and number; each may be None.
+    """Check that a reference is a pair of branch and number, each possibly None; return it.
 
     Raises:
         InvalidInputError: the reference is anything else.

@@ -92,7 +92,7 @@ class BaseOptions:
         target_bases: Iterable[str] | None,
         target_all_bases: bool | None,
     ) -> BaseOptions:
-        """Check the caller's arguments.
+        """Check the caller's arguments, and return them as options.
 
         Raises:
             InvalidInputError: an argument is not a list or is empty, or both ways of choosing base

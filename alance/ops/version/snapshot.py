@@ -420,7 +420,7 @@ class Handles(Sequence[FragmentHandle]):
     """Fragment handles of a version, each created on first access.
 
     Args:
-        handles: all handles, if they already exist; None otherwise.
+        handles: all handles, if they already exist; empty otherwise.
     """
 
     __slots__ = ("_handles", "_snapshot")

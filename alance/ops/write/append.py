@@ -84,7 +84,7 @@ class TableQueue(CommitQueue):
         self.known.add(manifest)
 
     def fresh(self) -> Manifest | None:
-        """Return a version that was the latest less than `FRESH_S` ago; None: there is none."""
+        """Return the version that was the latest less than `FRESH_S` ago; None if unknown."""
         is_fresh = asyncio.get_running_loop().time() - self._confirmed < FRESH_S
         return self.known.newest if is_fresh else None
 

@@ -105,7 +105,7 @@ async def places_of(
 
 
 def checked(bases: Iterable[DatasetBasePath], table: Table) -> list[DatasetBasePath]:
-    """Check base paths for the manifest of a table; make local ones absolute.
+    """Check base paths for the manifest of a table, and return them; local ones become absolute.
 
     Raises:
         InvalidInputError: `bases` is not a list of base paths, or a path is of no known kind or

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from alance.format.plans import ByteRange
     from alance.ops.version.snapshot import Snapshot
 
-# Payload bytes of the rows that are read at once, but at least one row.
+# Approximate payload bytes that are read at once; at least one row is read.
 MOVED_BLOBS_BYTES: Final = 32 << 20
 
 MOVED_BLOB_TYPE: Final = pa.struct(

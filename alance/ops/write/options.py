@@ -133,7 +133,7 @@ class WriteOptions:
         statistics: bool = True,
         bases: BaseOptions | None = None,
     ) -> WriteOptions:
-        """Check the caller's arguments.
+        """Check the caller's arguments, and return them as options.
 
         Raises:
             InvalidInputError: a number out of range, or an unknown file version.

@@ -247,7 +247,7 @@ def _column(
 
 
 def _check_lossless(values: Sequence[Any], type_: pa.DataType) -> None:
-    """Refuse Python values of which `pa.array` would drop a part.
+    """Refuse Python values that `pa.array` would convert with a loss.
 
     It cuts fractions off where integers are expected, ignores members that a struct lacks, and
     takes a text for a list of its characters.
@@ -283,7 +283,7 @@ def _check_lossless(values: Sequence[Any], type_: pa.DataType) -> None:
 
 
 def _plain(error: Exception, type_: pa.DataType | None) -> str:
-    """Return an error of `pa.array` with the Arrow type, where it names a type of C or none."""
+    """Return the text of an error of `pa.array`; add the Arrow type where it is missing."""
     text = str(error)
     if type_ is not None and "cannot be converted to int" in text and pa.types.is_temporal(type_):
         return f"text is not converted, expected a Python date or time for {type_}"

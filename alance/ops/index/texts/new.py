@@ -127,7 +127,7 @@ class CheckedText:
 
 
 def check_new_text(base: Snapshot, new: NewTextIndex) -> CheckedText:
-    """Check that a version can have a new inverted index.
+    """Check that a version can have a new inverted index; return the index with its texts.
 
     Raises:
         UnsupportedError: a table with a fragment-reuse index; or element documents of lists that

@@ -48,8 +48,8 @@ class ValueIndexArguments(TypedDict, total=False):
         number_of_items: for "BLOOMFILTER": rows per filter, default 8192.
         probability: for "BLOOMFILTER": rate of false positives, default 0.00057.
         memory_bytes: memory budget of the build, 256 MiB by default, at least 1 MiB; further rows
-            are spilled to the local disk, of "FM" split into partitions. Builds of "ZONEMAP" and
-            "BLOOMFILTER" take a few MiB.
+            are spilled to the local disk; "FM" splits them into partitions instead. Builds of
+            "ZONEMAP" and "BLOOMFILTER" take a few MiB.
     """
 
     path: str

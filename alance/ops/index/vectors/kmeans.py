@@ -93,7 +93,7 @@ class _KmeansRounds:
     def run(self, count: int) -> None:
         """Run up to `count` rounds, but stop when the gain is too small.
 
-        With several pieces, `count` is 1 and the caller has added the points.
+        With several pieces, `count` must be 1, and the caller must have added the points.
         """
         for _ in range(count):
             if self.pieces == 1:

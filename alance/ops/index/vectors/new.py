@@ -188,7 +188,7 @@ class CheckedVectors:
 
 
 def _hint(new: NewVectorIndex, type_name: str) -> str:
-    """Return the call that builds an index of scalars, or similar names of types."""
+    """Return a hint for an unknown type: the call for scalar indices, or similar names of types."""
     from alance.ops.index.values.options import KINDS_IN_ERRORS
 
     scalar = [*(kind.index_type for kind in KINDS_IN_ERRORS), "JSON"]
@@ -199,7 +199,7 @@ def _hint(new: NewVectorIndex, type_name: str) -> str:
 
 
 def check_new_vectors(base: Snapshot, new: NewVectorIndex) -> CheckedVectors:
-    """Check that a version can have a new vector index.
+    """Check that a version can have a new vector index; return the index with its vectors' type.
 
     Raises:
         UnsupportedError: an unknown type of index, or a table with a fragment-reuse index.

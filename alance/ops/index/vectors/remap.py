@@ -145,7 +145,7 @@ def with_codes(
     rows_of: Callable[[Bytes], Bytes],
     change: Callable[[Bytes, slice], Bytes] = lambda rows, _: rows,
 ) -> pa.Array:
-    """Change a column of codes partition by partition, on codes in row order.
+    """Change a column of codes, one partition at a time.
 
     Args:
         ends: end row of each partition.

@@ -34,7 +34,7 @@ class FlatTexts:
     """The texts of a scan that contain a requested word.
 
     Attributes:
-        keeps_all: True to retain also texts with other words only.
+        keeps_all: True to retain all texts with words, whether requested or not.
         of_elements: True if documents are list elements, not rows.
         num_docs: number of rows with tokens, or of all elements.
         num_tokens: number of tokens of all texts.

@@ -35,7 +35,11 @@ class Ranked:
 
     @classmethod
     def joined(cls, parts: Sequence[Ranked]) -> Ranked:
-        """Concatenate at least one part; the parts must not share rows."""
+        """Concatenate parts.
+
+        Args:
+            parts: at least one part; no two parts may have a row in common.
+        """
         elements = [part.elements for part in parts if part.elements is not None]
         return cls(
             np.concatenate([part.ids for part in parts]),

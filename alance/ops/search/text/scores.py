@@ -98,7 +98,7 @@ class Quota:
     floor: float = -math.inf
 
     def beside(self, ranked: Ranked) -> Quota:
-        """Return the quota for further documents, given the rows in `ranked`."""
+        """Return the quota for other documents, raising the floor if `ranked` fills the count."""
         return Quota(self.count, max(self.floor, ranked.least_of(self.count)))
 
 

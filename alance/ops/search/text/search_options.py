@@ -52,7 +52,8 @@ class TextSearchArguments(TypedDict, total=False):
 class HybridArguments(SearchArguments, total=False):
     """Keyword arguments of `Dataset.search`.
 
-    The arguments of `nearest` are accepted, too. They apply to both searches where they make sense.
+    The arguments of `nearest` are accepted, too. Those that `search_text` also has apply to both
+    searches.
 
     Attributes:
         on: text column or columns to search; None for those with an inverted index.
