@@ -93,7 +93,7 @@ class OwnLoop:
         return asyncio.run_coroutine_threadsafe(_result(awaitable), self._started())
 
     def iterate(self, items: AsyncIterator[T]) -> Iterator[T]:
-        """Return a blocking iterator over an async one, which is closed together with this one.
+        """Return a blocking iterator over an async one; closing it closes the async one, too.
 
         Args:
             items: the async iterator.
@@ -184,7 +184,7 @@ async def _wind_up() -> None:
     await asyncio.get_running_loop().shutdown_asyncgens()
 
 
-# Ways to the classes that callers do not construct.
+# Calls that return objects of the classes that callers do not construct.
 _CONSTRUCTED_BY: Final = {
     "Dataset": "alance.dataset(uri)",
     "Catalog": "alance.connect(uri)",
@@ -198,7 +198,7 @@ _CONSTRUCTED_BY: Final = {
 def wrong_call(
     error: TypeError, function: Callable[..., object], named: Iterable[str]
 ) -> TypeError:
-    """Return the error for arguments that do not fit a signature, which it quotes."""
+    """Return the error for arguments that do not fit a signature, with the signature."""
     names = [name for name in inspect.signature(function).parameters if name != "self"]
     shown = f"{function.__qualname__}()"
     unknown = [name for name in named if name not in names]
@@ -214,6 +214,6 @@ def wrong_call(
 
 
 def not_constructed(kind: type) -> InvalidInputError:
-    """Return the error for a call of a class whose objects other calls return."""
+    """Return the error for a call of a class that callers do not construct."""
     way = _CONSTRUCTED_BY.get(kind.__name__, "a method that returns it")
     return InvalidInputError(f"{kind.__name__}(): not called by users; write {way}")

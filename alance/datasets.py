@@ -575,7 +575,7 @@ class _FollowingDataset(Dataset):
         return self._follower.staleness
 
     async def checkout_latest(self) -> Dataset:  # type: ignore[override]  # of one version
-        """Open the latest version, to which this dataset moves. Callers share a poll."""
+        """Open the latest version, and move this dataset there. Concurrent callers share a poll."""
         return Dataset(await self._follower.refresh(), self._scan_defaults)
 
     def _on(self, snapshot: Snapshot) -> Dataset:  # type: ignore[override]  # of one version

@@ -61,8 +61,8 @@ else:
     writer = Deferred("alance.ops.write.write")
 
 
-MAX_ADDRESS_PART: Final = (1 << 32) - 1  # of a fragment, whose row offsets have 32 bits
-MAX_BYTES: Final = 1 << 62  # of a file without a limit
+MAX_ADDRESS_PART: Final = (1 << 32) - 1  # largest id and number of rows of a fragment: 32 bits each
+MAX_BYTES: Final = 1 << 62  # maximum bytes of a file: no limit in practice
 
 
 @expanded

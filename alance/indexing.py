@@ -205,7 +205,7 @@ class IndexBuild:
             parts: the parts of all tasks of the plan, in any order.
             pages: results of all `ranges` of these parts, in any order. Then the merge only writes
                 the page table of a B-tree (one PUT), the file of a bitmap index, or the codes and
-                graphs of vectors. None: there are no ranges.
+                graphs of vectors. Empty: there are no ranges.
             memory_bytes: approximate memory of the merge.
             on_rows: called repeatedly with the number of merged rows, or for a bitmap index of
                 merged row sets; None: not called.

@@ -124,7 +124,7 @@ def ingest(
             `Optimize.auto_compact` with the table's compaction options; `close` checks a last time
             and waits for the compaction. None: never.
         maintain: policy for maintaining the table in the background, after some commits and at the
-            end, as by `Dataset.maintain`; True: the policy in the table's configuration; None:
+            end, as by `Dataset.maintain`; True: the policy in the table's configuration; False:
             never. Not allowed with `auto_compact`.
         place: `store`, `storage_options` and `session`, as for `dataset`.
 

@@ -290,7 +290,7 @@ class Session:
 
     @classmethod
     def of_any_loop(cls) -> Session:
-        """Return a session that stands for the own session of each loop in which it is used."""
+        """Return a session that acts, in each event loop, as that loop's own session."""
         return _of_any_loop
 
     async def aclose(self) -> None:
@@ -333,7 +333,7 @@ class _SettingKind(NamedTuple, Generic[T]):
     Attributes:
         parse: converts the text of an environment variable.
         check: raises an error for a value that is out of bounds.
-        expected: the text of a variable, in messages.
+        expected: description of valid texts, for error messages.
     """
 
     parse: Callable[[str], T]

@@ -214,7 +214,7 @@ def _face(async_class: type) -> type:
 
 
 def _add_protocols(members: dict[str, Any]) -> None:
-    """Add what scans and roots of tables have for Python and Arrow."""
+    """Add members for protocols of Python and Arrow, such as `__len__` and `__arrow_c_stream__`."""
     if "to_pandas" in members:
         members["to_pandas"] = wraps(members["to_pandas"])(_to_pandas)
     if "to_batches" in members:
