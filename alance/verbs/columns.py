@@ -65,7 +65,7 @@ class ColumnVerbs(Handle):
                 - a pyarrow Field, a list of Fields, or a Schema: columns of nulls.
             read_columns: columns that the function gets, `_rowid` and `_rowaddr` included; None:
                 all.
-            batch_size: most rows that are computed at once.
+            batch_size: maximum number of rows computed at once; None: a size that suits the pages.
             progress: called with a `Progress` of the rows; True: a bar (docs/progress.md).
             commit: see `alance.types.CommitArguments`.
 
@@ -206,7 +206,7 @@ class ColumnVerbs(Handle):
         Args:
             transforms: as for `add_columns`; values are cast to the columns' types.
             read_columns: columns that the function gets; None: all.
-            batch_size: most rows that are computed at once.
+            batch_size: maximum number of rows computed at once; None: a size that suits the pages.
             progress: called with a `Progress` of the rows; True: a bar (docs/progress.md).
             commit: see `alance.types.CommitArguments`.
 

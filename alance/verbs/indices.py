@@ -76,10 +76,10 @@ class IndexVerbs(Handle):
 
         - "BTREE" stores all values in order: for many distinct values, ranges, single values.
         - "BITMAP" stores the rows of each value: for at most a few thousand distinct values.
-        - "LABEL_LIST" does so for the items of lists (`array_has`, `array_has_any`,
+        - "LABEL_LIST" stores the rows of each list item (`array_has`, `array_has_any`,
           `array_has_all`).
-        - "NGRAM" does so for each sequence of three letters or digits in texts (`contains`, `LIKE`,
-          `regexp_like`).
+        - "NGRAM" stores the rows of each sequence of three letters or digits in texts (`contains`,
+          `LIKE`, `regexp_like`).
         - "FM" finds substrings of any length without reading texts (`contains`, `LIKE`).
         - "ZONEMAP" and "BLOOMFILTER" are small and rule out zones of 8192 rows: by the least and
           greatest value, or by a bloom filter of the values (`=`, `IN`).

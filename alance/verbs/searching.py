@@ -71,9 +71,11 @@ class SearchVerbs(Handle):
             columns, filter, params, fragments, use_scalar_index: as for `to_table`.
             prefilter: True applies the filter before the search, False to its result.
             distance_range: smallest distance, and upper bound (exclusive); either may be None.
-            use_index, fast_search: search the index at all; leave out rows that it lacks.
+            use_index: False to compare all rows instead of searching the index.
+            fast_search: True to omit rows that no index covers.
             nprobes, minimum_nprobes, maximum_nprobes: partitions of the index to search.
-            refine_factor, ef: candidates to compare exactly, and in graphs, for more recall.
+            refine_factor: candidates to compare exactly, in multiples of k, for more recall.
+            ef: candidates in the graphs of HNSW indices, for more recall.
             options: all of these; `alance.types.SearchArguments` has the details.
 
         Raises:
