@@ -12,7 +12,7 @@ from alance.errors import InvalidInputError
 if TYPE_CHECKING:
     from alance.io.opening.credentials import StorageOptions
 
-# names of a namespace, or of a table: those of its namespace, then its own
+# names that identify a namespace; or a table: the names of its namespace, then its own
 Names: TypeAlias = tuple[str, ...]
 TableName: TypeAlias = str | Sequence[str]
 

@@ -319,7 +319,7 @@ class Catalog(Hinted):
 
     @asynccontextmanager
     async def _suggesting(self, names: tuple[str, ...]) -> AsyncIterator[None]:
-        """Add similar names to the error for a missing table. Cost: as `list_tables`, after it."""
+        """Add similar names to the error for a missing table; then the cost is of `list_tables`."""
         try:
             yield
         except TableNotFoundError as error:
