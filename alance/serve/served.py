@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from alance import Dataset, MaintenancePolicy, Session, Sink
     from alance.types import Data, Maintenance, StorageOptions
 
-NEVER_S: Final = 1e9  # between looks that only requests ask for
+NEVER_S: Final = 1e9  # seconds between polls: in practice only reload requests poll
 
 
 class ServedTable:

@@ -31,9 +31,9 @@ class Service:
             primary key of each table.
         ingest: True to allow requests that add rows.
         maintain: policy for maintaining the tables in the background, as by `Dataset.maintaining`;
-            True: the policy in the configuration of each table; None: no maintenance.
+            True: the policy in the configuration of each table; False: no maintenance.
         maintain_s: seconds between runs of maintenance.
-        sql: True allows SQL queries, which can read these tables alone, and no files.
+        sql: True allows SQL queries, which can read only these tables, and no files.
         token: token that requests must carry as `Authorization: Bearer TOKEN`; None lets all
             requests in.
         hosts: host names by which requests may call the service; empty allows any.
