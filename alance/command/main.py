@@ -54,7 +54,7 @@ async def _run(args: argparse.Namespace) -> int:
 
 
 class _CommandParser(argparse.ArgumentParser):
-    """Parser whose errors are a line, with similar options, and without control characters."""
+    """Parser that prints errors on one line, escapes them, and suggests similar options."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, escaped(f"{self.prog}: error: {message}; see `{self.prog} --help`") + "\n")

@@ -28,7 +28,7 @@ class OutputFacts:
 
 @dataclass(frozen=True, slots=True)
 class OutputRows:
-    """A table: mappings with the same keys, one per row; `columns` has the keys without rows."""
+    """A table: mappings with the same keys, one per row; `columns` has an empty table's keys."""
 
     rows: Sequence[Mapping[str, Any]]
     columns: Sequence[str] = ()

@@ -49,7 +49,7 @@ class EscapedFile:
         self._file = file
 
     def write(self, content: bytes) -> int:
-        """Write text of whole characters."""
+        """Write UTF-8 text, which must not end within a character."""
         text = bytes(content).decode("utf-8", "surrogateescape")
         self._file.write(escaped(text, allowed="\n").encode())
         return len(content)
