@@ -39,7 +39,7 @@ Record: TypeAlias = dict[str, Any]
 
 
 def phases(records: list[Record]) -> int:
-    """Return the largest number of requests of which none overlap in time.
+    """Return the size of the largest set of requests that do not overlap in time.
 
     This is the longest chain in which each request may depend on the previous answer.
     """
