@@ -72,7 +72,7 @@ def _is_tensor(field: pa.Field) -> bool:
 
 
 def _is_bfloat16(field: pa.Field) -> bool:
-    """True by the extension type if pylance has registered it, else by the field's metadata."""
+    """True for bfloat16: by the extension type if pylance registered it, else by the metadata."""
     if isinstance(field.type, pa.BaseExtensionType):
         return bool(field.type.extension_name == BFLOAT16_EXTENSION)
     return (field.metadata or {}).get(EXTENSION_NAME_KEY) == BFLOAT16_EXTENSION.encode()
