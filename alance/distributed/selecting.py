@@ -28,12 +28,14 @@ if TYPE_CHECKING:
     from alance.format.table.fragment import Fragment
     from alance.ops.read.rows import ScanPlan
 
-# Fragments whose statistics a driver reads, at 100 to 300 us each; of more, the tasks read them.
+# Maximum number of fragments whose statistics the driver reads, at 100 to 300 us each. If there are
+# more, the tasks read the statistics.
 ASKED_FRAGMENTS: Final = 1024
 # Tasks open the remaining files again: reading statistics here adds at most 1 / ASKING_SHARE of the
 # cost of the scan.
 ASKING_SHARE: Final = 4
-# Bytes of row offsets that a driver sends to all tasks together; of more, it sends spans of rows.
+# Maximum bytes of row offsets that the driver sends to all tasks together. If there are more, it
+# sends spans of rows.
 OFFSETS_BYTES: Final = 4 << 20
 
 
@@ -60,7 +62,7 @@ class SelectedRows:
     num_counted: int = 0
 
     def num_rows(self, fragment: Fragment) -> int:
-        """Return the largest number of physical rows of a fragment that may pass.
+        """Return an upper bound of the number of rows of a fragment that pass.
 
         Args:
             fragment: fragment of the version.

@@ -131,7 +131,7 @@ class Piece:
         offsets: serialized roaring bitmap of the rows that an index selects for the filter; None:
             all rows of the range.
         is_exact: True if the filter is true for all rows of `offsets`, unless the index is wrong.
-        is_pruned: True if statistics have ruled out the rows that they can.
+        is_pruned: True if statistics have already been used to rule out rows.
     """
 
     fragment: bytes
@@ -209,7 +209,7 @@ def plan_splits(
 
 
 def _first(fragments: Sequence[Fragment], limit: int) -> Iterator[Fragment]:
-    """Yield the first fragments that are certain to have `limit` rows."""
+    """Yield fragments from the first on, until they certainly have `limit` rows together."""
     remaining = limit
     for fragment in fragments:
         if remaining <= 0:
@@ -362,7 +362,7 @@ def member_paths(schema: pa.Schema, retained: pa.Schema) -> list[str]:
 
     Args:
         schema: schema of the table.
-        kept: columns by name, in types that may lack members; other differences are ignored.
+        retained: columns by name, in types that may lack members; other differences are ignored.
     """
     return [
         path
