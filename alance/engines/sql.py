@@ -50,8 +50,8 @@ MOST_IDLE: Final = 4  # idle databases; each has its own threads, and a few MB
 # interpreter.
 QUERIES_OF_A_LOOP: Final = 8
 
-# By the loop's own session, which is dropped when the loop ends, because a semaphore belongs to a
-# loop.
+# Semaphores of `_turns`, one per event loop. The key is the loop's own session, which is dropped
+# when the loop ends.
 _waiting: Final[WeakKeyDictionary[Session, asyncio.Semaphore]] = WeakKeyDictionary()
 
 
