@@ -84,7 +84,7 @@ async def places_of(
 ) -> Sequence[DatasetBasePath | None]:
     """Return the targets of new data files, to be used in turn; None is the table's own folder.
 
-    Cost: none; a LIST for each target that is the folder of a dataset, all in one round.
+    Cost: a LIST for each target that is the folder of a dataset, all in one round; else none.
 
     Raises:
         InvalidInputError: a target is not a base path, or is another table's folder.

@@ -143,7 +143,7 @@ class _PartRun(_SortedRun):
         self.is_read = stop == len(self.part.blocks)
 
     def _stop_within(self, budget: int) -> int:
-        """Return the end of the blocks to read within the budget; one block if none is held."""
+        """Return the end of the blocks to read within the budget; at least one if none is held."""
         sizes, stop, room = self.part.blocks, self.next_block, budget - self.held_bytes
         while stop < len(sizes) and (
             room >= sizes[stop][1] or not (self.blocks or stop > self.next_block)
