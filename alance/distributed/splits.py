@@ -91,7 +91,7 @@ def open_record(
 def in_any_loop(dataset: Dataset, storage_options: StorageOptions | None = None) -> Dataset:
     """Return the version for any event loop of this process, or of a forked child.
 
-    Unlike a pickle, the result has its credentials. Sends no request.
+    Unlike a pickle, the result has the credentials of `dataset`. Sends no request.
 
     Args:
         dataset: a dataset of any loop or session.
