@@ -96,7 +96,7 @@ class Queues:
         self.are_known = os.path.exists(f"{TASKS}/{os.getpid()}/schedstat")
 
     def waited(self) -> float:
-        """Return the seconds of all threads so far; 0.0 if the system does not measure them."""
+        """Return the seconds that all threads have waited so far; 0.0 if they are not measured."""
         if not self.are_known:
             return 0.0
         for thread in os.listdir(TASKS):
