@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except AlanceError as error:
         print(escaped(f"alance {args.command}: {error}", allowed="\n\t"), file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, asyncio.CancelledError):  # the latter by SIGTERM
         return 130
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # no error at the last flush

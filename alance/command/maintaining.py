@@ -115,7 +115,7 @@ async def maintain(args: argparse.Namespace) -> OutputRows | Text | None:
 
     The exit status is 1 if a step failed.
     """
-    with _terminated_as_interrupted():
+    with _ended_by_sigterm():
         tables = await _opened(args)
         start = 0
         while True:
@@ -131,17 +131,22 @@ async def maintain(args: argparse.Namespace) -> OutputRows | Text | None:
 
 
 @contextmanager
-def _terminated_as_interrupted() -> Iterator[None]:
-    """Let SIGTERM act like SIGINT: a step under way is dropped, and the lease is released."""
+def _ended_by_sigterm() -> Iterator[None]:
+    """Cancel this task at SIGTERM: a step under way is dropped, and the lease is released.
+
+    SIGINT is no model for that: a shell lets commands in the background ignore it.
+    """
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None
     try:
-        before = signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGINT))
-    except ValueError:  # not in the main thread
+        loop.add_signal_handler(signal.SIGTERM, task.cancel)
+    except (NotImplementedError, RuntimeError, ValueError):  # Windows, or not in the main thread
         yield
         return
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        loop.remove_signal_handler(signal.SIGTERM)
 
 
 @dataclass(frozen=True)

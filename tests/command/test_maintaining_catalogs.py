@@ -110,16 +110,20 @@ def test_what_is_neither_table_nor_catalog_is_an_error(tmp_path: Path, capsys: S
     assert str(tmp_path) in capsys.readouterr().err
 
 
-@pytest.fixture
-def process(folder: Path) -> Iterator[subprocess.Popen[str]]:
+@pytest.fixture(params=["", "trap '' INT; "], ids=["in front", "in the background"])
+def process(folder: Path, request: pytest.FixtureRequest) -> Iterator[subprocess.Popen[str]]:
     command = [sys.executable, "-m", "alance", "maintain", str(folder), *RULES, "--every", "10ms"]
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
     # Room for the step of a single table: the next run goes on with the next table.
     command += ["--max-requests", "20"]
+    command = ["sh", "-c", f'{request.param}exec "$@"', "sh", *command]
     with subprocess.Popen(
         command, env=environment, stderr=subprocess.PIPE, text=True, bufsize=1
     ) as child:
-        yield child
+        try:
+            yield child
+        finally:
+            child.kill()  # a test that fails leaves it running
 
 
 def test_runs_go_on_with_the_next_table_until_a_signal_ends_them(
