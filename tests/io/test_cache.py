@@ -353,3 +353,20 @@ async def test_work_that_has_begun_is_cancelled_before_its_task_goes_on() -> Non
     with pytest.raises(asyncio.CancelledError):
         await task
     assert seen == [True]
+
+
+async def test_a_begun_load_is_cancelled_even_if_its_future_is_done() -> None:
+    ready = asyncio.get_running_loop().create_future()
+    steps: list[str] = []
+
+    async def load() -> None:
+        await ready
+        steps.append("went on")
+
+    begun = Begun(load())
+    ready.set_result(None)
+    task = asyncio.get_running_loop().create_task(begun)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert steps == []

@@ -89,10 +89,9 @@ class Begun(Coroutine[Any, Any, T]):
 
     def throw(self, *error: Any) -> Any:
         """Raise an error in the coroutine: a task does so if cancelled before its first step."""
-        if self._first and (waits := self._first[0]) is not None:
-            waits.cancel()
+        if self._first and (waits := self._first[0]) is not None and waits.cancel():
             return self._first.pop()
-        self._first.clear()
+        self._first.clear()  # nothing to wait for, or it is done: its result would undo the error
         return self._coroutine.throw(*error)
 
     def close(self) -> None:
