@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import datetime, time, timedelta
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -40,13 +43,13 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"id": 1.5}, "column 'id': 1.5 is not a whole number, expected int64"),
-        ({"s": {"x": 0.25}}, "column 's': 0.25 is not a whole number, expected int32"),
-        ({"s": {"deep": [1, 2.5]}}, "column 's': 2.5 is not a whole number, expected int8"),
+        ({"id": 1.5}, "column 'id': 1.5 has a part that int64 does not hold"),
+        ({"s": {"x": 0.25}}, "column 's': 0.25 has a part that int32 does not hold"),
+        ({"s": {"deep": [1, 2.5]}}, "column 's': 2.5 has a part that int8 does not hold"),
         ({"s": {"deeep": [1]}}, "column 's': no member 'deeep', did you mean 'deep'?, expected"),
         ({"tags": "abc"}, "column 'tags': 'abc': expected a list, for list<"),
-        ({"m": {"k": 1.5}}, "column 'm': 1.5 is not a whole number, expected int16"),
-        ({"m": [("k", 1.5)]}, "column 'm': 1.5 is not a whole number, expected int16"),
+        ({"m": {"k": 1.5}}, "column 'm': 1.5 has a part that int16 does not hold"),
+        ({"m": [("k", 1.5)]}, "column 'm': 1.5 has a part that int16 does not hold"),
     ],
     ids=str,
 )
@@ -78,5 +81,42 @@ def test_values_that_fit_are_kept_whole(table: Path, change: dict[str, Any]) -> 
 
 
 def test_rows_of_a_new_schema_are_checked_as_well(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInputError, match=r"column 'n': 0\.5 is not a whole number"):
+    with pytest.raises(InvalidInputError, match=r"column 'n': 0\.5 has a part that int8 does not"):
         sync.write_dataset([{"n": 0.5}], tmp_path / "t", schema=pa.schema([("n", pa.int8())]))
+
+
+@pytest.mark.parametrize(
+    ("value", "type_"),
+    [
+        (np.float32(1.5), pa.int64()),
+        (Decimal("1.5"), pa.uint8()),
+        (datetime(2026, 1, 2, 3), pa.date32()),
+        (datetime(2026, 1, 2, 3, 4, 5, 6), pa.timestamp("s")),
+        (datetime(2026, 1, 2, 3, 4, 5, 6), pa.timestamp("ms", "UTC")),
+        (time(3, 4, 5, 6), pa.time32("ms")),
+        (timedelta(microseconds=7), pa.duration("s")),
+    ],
+    ids=str,
+)
+def test_values_finer_than_the_type_are_refused(value: Any, type_: pa.DataType) -> None:
+    schema = pa.schema([("c", type_), ("l", pa.list_(type_))])
+    assert pa.array([value], type_)[0].as_py() is not None  # pyarrow cuts it
+    for row in ({"c": value}, {"l": [None, value]}):
+        with pytest.raises(InvalidInputError, match="has a part that"):
+            sync.write_dataset([row], "memory://lossy", schema=schema)
+
+
+def test_values_that_are_as_coarse_as_the_type_are_taken() -> None:
+    row = {
+        "n": np.float64(2.0),
+        "d": datetime(2026, 1, 2),
+        "t": datetime(2026, 1, 2, 3, 4, 5, 6000),
+        "s": timedelta(seconds=7),
+        "u": datetime(2026, 1, 2, 3, 4, 5, 6),
+    }
+    types = [pa.int8(), pa.date64(), pa.timestamp("ms"), pa.duration("s"), pa.timestamp("us")]
+    schema = pa.schema(list(zip(row, types, strict=True)))
+    table = sync.write_dataset(
+        [row, dict.fromkeys(row)], "memory://coarse", schema=schema
+    ).to_table()
+    assert table.equals(pa.Table.from_pylist([row, dict.fromkeys(row)], schema))

@@ -6,6 +6,7 @@ MB of small batches at a time, and only after earlier batches have been consumed
 
 from __future__ import annotations
 
+import datetime
 import logging
 import os
 import time
@@ -27,7 +28,7 @@ from alance.ops.blobs.arrow import blob_values, has_blobs
 from alance.ops.write.annotations import annotated_type, has_nulls_alone
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Callable, Sequence
 
     import numpy.typing as npt
 
@@ -101,6 +102,8 @@ ACCEPTED: Final = (
 VECTOR_COLUMNS: Final = ("vector", "embedding")
 _END_OF_BATCHES: Final = object()
 _log: Final = logging.getLogger(__name__)
+# Types of values that `pa.array` never cuts.
+WHOLE_TYPES: Final = frozenset([int, type(None), datetime.date])
 _ARROW_REFUSALS: Final = (
     pa.ArrowException,
     TypeError,
@@ -249,16 +252,18 @@ def _column(
 def _check_lossless(values: Sequence[Any], type_: pa.DataType) -> None:
     """Refuse Python values that `pa.array` would convert with a loss.
 
-    It cuts fractions off where integers are expected, ignores members that a struct lacks, and
+    It cuts fractions off integers and times off dates, ignores members that a struct lacks, and
     takes a text for a list of its characters.
 
     Raises:
         InvalidInputError: a value that the type does not hold.
     """
-    if pa.types.is_integer(type_):
-        if float in {*map(type, values)}:
-            for value in (v for v in values if isinstance(v, float) and not v.is_integer()):
-                raise InvalidInputError(f"{value!r} is not a whole number, expected {type_}")
+    if (is_cut := _cuts(type_)) is not None:
+        if {*map(type, values)} <= WHOLE_TYPES:
+            return
+        for value in values:
+            if value is not None and is_cut(value):
+                raise InvalidInputError(f"{value!r} has a part that {type_} does not hold")
     elif pa.types.is_struct(type_):
         members = {field.name: field.type for field in type_}
         rows = [value for value in values if isinstance(value, Mapping)]
@@ -277,9 +282,27 @@ def _check_lossless(values: Sequence[Any], type_: pa.DataType) -> None:
         for value in values:
             if isinstance(value, str | bytes) and pa.types.is_nested(type_):
                 raise InvalidInputError(f"{value!r}: expected a list, for {type_}")
-        if pa.types.is_integer(items) or pa.types.is_nested(items):
+        if _cuts(items) is not None or pa.types.is_nested(items):
             lists = [value for value in values if isinstance(value, list | tuple)]
             _check_lossless([*chain.from_iterable(lists)], items)
+
+
+def _cuts(type_: pa.DataType) -> Callable[[Any], bool] | None:
+    """Return a test for values that `pa.array` would cut; None if it cuts none for this type."""
+    if pa.types.is_integer(type_):
+        return lambda value: type(value) is not int and value != int(value)
+    if pa.types.is_date(type_):
+        return lambda value: (
+            isinstance(value, datetime.datetime) and value.time() != datetime.time.min
+        )
+    step = {"s": 1_000_000, "ms": 1_000}.get(getattr(type_, "unit", ""))  # microseconds
+    if step is None:
+        return None
+    if pa.types.is_duration(type_):
+        return lambda value: isinstance(value, datetime.timedelta) and value.microseconds % step > 0
+    return lambda value: (
+        isinstance(value, datetime.datetime | datetime.time) and value.microsecond % step > 0
+    )
 
 
 def _plain(error: Exception, type_: pa.DataType | None) -> str:
