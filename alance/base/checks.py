@@ -33,9 +33,8 @@ SYNONYMS: Final = {
     "keys": ("on",),
     "values": ("updates",),
 }
-SHOWN_VALUES: Final = (
-    8  # maximum number of values that a message lists; there may be tens of thousands
-)
+# Maximum number of values that a message lists; there may be tens of thousands.
+SHOWN_VALUES: Final = 8
 INT64_MAX: Final = (1 << 63) - 1  # largest integer in the kernels and in Arrow
 
 

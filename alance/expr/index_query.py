@@ -146,7 +146,7 @@ class Ask:
 
     @cached_property
     def cased_texts(self) -> Ways:
-        """Those alternatives of `texts` whose parts must occur in the same case."""
+        """Alternatives as in `texts`, but only those whose parts must occur in the same case."""
         return _texts(self.condition, is_cased=True)
 
     @cached_property

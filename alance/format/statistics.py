@@ -3,7 +3,7 @@
   global buffer, before the search-cache buffer:
     header     8 bytes `alancest`, u16 version (1), u16 zero, u32 rows of a zone, u64 rows,
                u32 columns, u32 bytes of the head
-    entries    one a column, 40 bytes: see ENTRY
+    entries    one a column, 40 bytes: see COLUMN_ENTRY
     bounds     of the whole file: low and high bound of each entry, end to end
     u32        CRC-32 of all the above, the head
     blocks     one a column, zlib: the zones, see `parse_zones`
@@ -40,7 +40,7 @@ STATISTICS_VERSION: Final = 1
 COLUMN_ENTRY: Final = np.dtype(
     [
         ("column", "<u4"),  # number of the column in the file
-        ("kind", "u1"),  # position in KINDS
+        ("kind", "u1"),  # position in ZONE_VALUE_KINDS
         ("flags", "u1"),  # flags of the whole file
         ("low", "<u2"),  # bytes of the low bound of the whole file
         ("high", "<u2"),
@@ -139,7 +139,7 @@ class Statistics:
 
     Attributes:
         zone_rows: rows per zone; the last zone of a file may have fewer.
-        entries: array of ENTRY, one per column.
+        entries: array of COLUMN_ENTRY, one per column.
         rows: position of each column in `entries`, by column number.
         bounds: encoded bounds of the whole file, for all entries.
         places: offsets of each entry's bounds in `bounds`; shape (n + 1,).

@@ -53,9 +53,8 @@ if TYPE_CHECKING:
 INDICES_BUFFER: Final = 0
 ITEMS_BUFFER: Final = 1
 MAX_KEPT_BYTES: Final = 1 << 20  # bytes; items up to this size are loaded with the state
-ALL_ITEMS_DIVISOR: Final = (
-    16  # a read of at least 1 / MANY of the slots adds all items to the state
-)
+# A read of at least one in this number of slots adds all items to the state.
+ALL_ITEMS_DIVISOR: Final = 16
 SEQUENCE_CODECS: Final = frozenset(["constant", "range", "delta", "dictionary"])
 MAX_COUNT: Final = (1 << 32) - 1  # maximum entries of a zipped page
 

@@ -104,12 +104,8 @@ _END_OF_BATCHES: Final = object()
 _log: Final = logging.getLogger(__name__)
 # Types of values that `pa.array` never cuts.
 WHOLE_TYPES: Final = frozenset([int, type(None), datetime.date])
-_ARROW_REFUSALS: Final = (
-    pa.ArrowException,
-    TypeError,
-    ValueError,
-    OverflowError,
-)  # errors of `pa.array`
+# Errors of `pa.array`.
+_ARROW_REFUSALS: Final = (pa.ArrowException, TypeError, ValueError, OverflowError)
 FORMATTED_ROWS: Final = 1024  # rows per batch from Hugging Face's datasets
 ASKED_S: Final = 0.02  # seconds that a thread collects small batches
 
