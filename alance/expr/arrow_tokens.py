@@ -26,9 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 _LINE: Final = re.compile(r"(call|end|literal|field_ref|nested_field_ref|options): '(.*)'")
-_ZERO_PLACEHOLDER: Final = (
-    "zero"  # placeholder for the number of the column that holds the literal 0.0
-)
+# Placeholder for the number of the column that holds the literal 0.0.
+_ZERO_PLACEHOLDER: Final = "zero"
 
 ExpressionToken = tuple[str, str]
 

@@ -315,7 +315,7 @@ def extreme(kernel: Callable[..., pa.Array], op: str) -> Callable[[str, list[Nod
 
     Args:
         kernel: the element-wise maximum or minimum, for all types but floats.
-        op: for floats, the comparison that chooses the second of two values: `<` for `greatest`.
+        op: for floats: the second of two values is chosen if `first op second`; `<` for `greatest`.
     """
 
     def of_floats(left: Value, right: Value) -> Value:

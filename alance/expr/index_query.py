@@ -84,8 +84,8 @@ class Ask:
     def rows_in(self, values: pa.Array) -> Int64s:
         """Return the positions of the values for which the condition is true.
 
-        Integers, dates and times are searched binarily; the condition is evaluated for all other
-        values.
+        Integers, dates and times are found by binary search; for other types the condition is
+        evaluated for every value.
 
         Args:
             values: values of the column, sorted, nulls first.
@@ -132,13 +132,16 @@ class Ask:
 
     @cached_property
     def of_item(self) -> Ask | None:
-        """Question on single items, if one matching item makes the condition true; else None."""
+        """Condition on a single item of a list column.
+
+        None if a matching item does not suffice for the whole condition.
+        """
         condition = _of_item(self.condition)
         return None if condition is None else Ask(item_of(self.column), condition)
 
     @cached_property
     def texts(self) -> Ways:
-        """Alternatives of required parts: a matching text contains all parts of one alternative.
+        """Alternatives, each a set of parts: a matching text contains all parts of at least one.
 
         Parts are compared without case. An alternative without parts admits every text.
         """

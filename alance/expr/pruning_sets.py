@@ -189,10 +189,11 @@ def _joined(num_open: int, edges: Values, steps: Int64s) -> Ranges:
 
 
 def _point(type_: pa.DataType, literal: Literal) -> tuple[Value, Value | None, bool] | None:
-    """Return the first value at or above a literal, the next one, and True if it is the literal.
+    """Return the first value at or above a literal and the value after it.
 
-    For an infinite literal, the first value is outside the type's bounds. The next value is None if
-    there is none. Returns None for a literal of another kind, and for NaN.
+    The third result is True if the first value equals the literal. For an infinite literal, the
+    first value is outside the type's bounds. The second value is None if no value follows. Returns
+    None for a literal of another kind, and for NaN.
     """
     scale = scale_of(type_)
     if scale is not None:

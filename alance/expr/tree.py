@@ -94,8 +94,8 @@ class Literal:
     Attributes:
         value: the scalar, in the literal's own type.
         digits: the number as written, so that `1.1` compares exactly with a decimal column.
-        name: the text, if it was in double quotes. Other SQL quotes names so, and messages
-            recommend backticks.
+        name: the text if it was in double quotes, which quote a name in other SQL: messages then
+            recommend backticks. None for other literals.
     """
 
     value: pa.Scalar

@@ -187,6 +187,6 @@ def _narrowed(strings: pa.Array, type_: pa.DataType) -> pa.Array:
 
 
 def like_strings(values: pa.Array, type_: pa.DataType, offsets: Int64s, content: Bytes) -> pa.Array:
-    """Return strings that are null where `values` is null."""
+    """Build strings from their offsets and bytes; they are null where `values` is null."""
     strings = strings_array(type_, offsets, content)
     return pc.if_else(pc.is_valid(values), strings, as_scalar(None, type_))

@@ -41,9 +41,8 @@ _ABBREVIATIONS: Final = {
 # Directives of dates and of times of day. Arrow formats all except `s`, `P` and `f` as chrono does.
 _OF_DATES: Final = frozenset("CYymbBdeaAwuUWGgVjs")
 _OF_CLOCKS: Final = frozenset("HIMSpPf")
-_PADDED_DIRECTIVES: Final = frozenset(
-    "CYymdewuUWGgVjHIMS"
-)  # directives whose padding may be changed
+# Directives whose padding may be changed.
+_PADDED_DIRECTIVES: Final = frozenset("CYymdewuUWGgVjHIMS")
 _DIRECTIVE_TEXTS: Final = {"%": "%%", "t": "\t", "n": "\n"}
 _DIRECTIVE: Final = re.compile(r"%([-_0]?)(\.?[369]?)(.)", re.DOTALL)
 _YEARS: Final = (-62_167_219_200, 253_402_300_800)  # seconds from 1970 to the years 0 and 10000

@@ -128,7 +128,10 @@ def _meaning(values: Node, document: Node, steps: Sequence[PathStep], *, is_scal
 
 
 def _whole_path(document: Node, steps: Sequence[PathStep]) -> tuple[Node, tuple[PathStep, ...]]:
-    """Return the document and path, or the root and whole path if the document is a JSON value."""
+    """Return the root document of a path, and the path from that root.
+
+    The two differ from the arguments if `document` is itself a value at a path of a document.
+    """
     inside = document.meaning if isinstance(document, Call) else None
     if isinstance(inside, JsonValue) and not inside.is_scalar:
         above = tuple(PathStep(*step) for step in inside.steps)
