@@ -116,7 +116,8 @@ class BlockCache:
         """Add the cached bytes of ranges of an object to a read; no range is empty.
 
         Returns:
-            A mask of the ranges that are not wholly cached; None if no bytes near them are cached.
+            A mask of the ranges that are not wholly cached. None if no block that they overlap has
+            cached bytes; then no range is cached.
         """
         blocks = self._blocks.get(location)
         if not blocks:

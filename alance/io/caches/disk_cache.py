@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from alance.io.opening.registry import StoreRegistry
     from alance.io.stores.store import Store
 
-RECALLED_BYTES: Final = 32 << 20  # bytes of recalled files, without those of the latest call
+RECALLED_BYTES: Final = 32 << 20  # bytes of files in memory; those of the latest call may exceed it
 MAX_PENDING_BYTES: Final = 16 << 20  # more pending bytes are written immediately
 FIRST_WRITE_S: Final = 0.1  # seconds; a cold take ends within them, so its rounds share a write
 NEXT_WRITE_S: Final = 1.0  # seconds between the writes of a busy process
@@ -154,7 +154,7 @@ class DiskCache:
             self._store.discard(held.key)
 
     def covers(self, location: str) -> bool:
-        """Return True if objects of this object's store are cached."""
+        """Return True if the disk cache takes objects of the store of a location."""
         return self._key(location, "") is not None
 
     async def read(self, location: str, entity: str) -> memoryview | None:

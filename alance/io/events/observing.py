@@ -205,8 +205,8 @@ def show(readable: Readable) -> None:
 def readings() -> list[Reading]:
     """Return all readings of this process, sorted by name and place.
 
-    Readings with the same name and place are summed. Of lags and of states of a table, which
-    several objects may measure, the largest one is returned.
+    Readings with the same name and place are summed, except lags and states of a table: several
+    objects may measure the same one, so the largest value is returned.
     """
     with _lock:
         shown = list(_readable)

@@ -70,9 +70,9 @@ class TimeLimits:
         return self._options(read=attempt, attempt=attempt)
 
     def _share(self, usual_s: float) -> float:
-        """Scale `usual_s` up with `timeout_s`; a shorter `timeout_s` only caps it.
+        """Return `usual_s` in proportion to a longer `timeout_s`, and capped by a shorter one.
 
-        A `timeout_s` of at most `usual_s` leaves no time for a second attempt.
+        If `timeout_s` is at most `usual_s`, no time is left for a second attempt.
         """
         return max(usual_s * self.timeout_s / TIMEOUT_S, min(usual_s, self.timeout_s))
 

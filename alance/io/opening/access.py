@@ -148,9 +148,10 @@ class Access:
         )
 
     def _entry(self, uri: str, address: Address) -> Mapping[str, object] | None:
-        """Return the caller's options for a place: the longest matching entry, or the function's.
+        """Return the caller's options for a place.
 
-        Returns None if no entry matches and there is no function, or the function returns None.
+        They are the longest matching entry or, if none matches, the result of the caller's
+        function. Returns None if neither has options.
         """
         fitting = [
             (len(place.path), options)

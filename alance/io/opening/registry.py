@@ -110,7 +110,10 @@ class _Open:
         return store
 
     def around(self, objects: object, limits: TimeLimits) -> Store | None:
-        """Return the open store for an equal store object of the user; None if there is none."""
+        """Return the open store that was made for an object of the user, or for an equal object.
+
+        Returns None if no such store with the same time limits is open.
+        """
         for store in list(self._passing.values()):
             if isinstance(store, RemoteStore) and store.is_of_user and store.limits == limits:
                 is_same = store.objects is objects
@@ -292,7 +295,7 @@ class StoreRegistry:
 def _of_client(
     limits: TimeLimits, client: Mapping[str, object], retries: int = INNER_RETRIES
 ) -> TimeLimits:
-    """Return the time limits of a store whose client options may set a limit for each attempt."""
+    """Derive the time limits of a store from the client's limit for an attempt, if it has one."""
     seconds = seconds_of(client["timeout"]) if "timeout" in client else None
     return limits if seconds is None else replace(limits, timeout_s=seconds * (1 + retries))
 

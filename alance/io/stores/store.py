@@ -314,7 +314,7 @@ _NOT_ENCRYPTED: Final = "source: BadScheme"
 
 
 def _file_above(path: str) -> str:
-    """Return the file that is in place of a folder on a path."""
+    """Return the nearest parent of a path that is a file; the root folder if there is none."""
     while path != (above := os.path.dirname(path)) and not os.path.isfile(above):
         path = above
     return above
