@@ -26,9 +26,8 @@ if TYPE_CHECKING:
 EXTENSION_NAME: Final = "ARROW:extension:name"
 EXTENSION_METADATA: Final = "ARROW:extension:metadata"
 
-MAX_FIELD_DEPTH: Final = (
-    200  # levels of nested fields; Python's stack overflows at a few times as many
-)
+# Levels of nested fields; Python's stack overflows at a few times as many.
+MAX_FIELD_DEPTH: Final = 200
 BFLOAT16: Final = "lance.bfloat16"  # extension type, and logical type of list items
 SIMPLE: Final[Mapping[str, pa.DataType]] = {
     "null": pa.null(),

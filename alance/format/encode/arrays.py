@@ -39,11 +39,8 @@ if TYPE_CHECKING:
     from alance.format.encode.levels import Path
     from alance.format.field import Field
 
-LIST_PREFIXES: Final = (
-    "list",
-    "large_list",
-    "map",
-)  # prefixes of the logical types of lists and maps
+# Prefixes of the logical types of lists and maps.
+LIST_PREFIXES: Final = ("list", "large_list", "map")
 
 
 def leaf_values(field: Field, array: pa.Array) -> dict[int, PageValues]:
@@ -58,9 +55,10 @@ def leaf_values(field: Field, array: pa.Array) -> dict[int, PageValues]:
 
     Returns:
         Leaves by field id, in the order of `layouts.fields.leaf_columns`. Values are views of the
-        array's buffers if possible. `num_rows` is the number of rows times the dimensions of
-        fixed-size lists of structs, as in pages. If such a list is in a list or contains one, it is
-        stored as a list of equal lengths (2.3 only), and `num_rows` is the number of rows.
+        array's buffers if possible. As in pages, `num_rows` is the number of rows, times the
+        dimension of each fixed-size list of structs around the leaf. But a fixed-size list of
+        structs that is in a list, or contains one, is stored like a list (2.3 only), and does not
+        multiply `num_rows`.
 
     Raises:
         InvalidInputError: the type is wrong, or the format cannot hold a value (a null in a packed
@@ -88,9 +86,9 @@ def _descend(
     """Add the leaves of a field and its descendants to `leaves`.
 
     Args:
-        path: outer layers.
-        outer: mask of the slots that are valid in the outer layers, up to the next list; None if
-            all are valid.
+        path: layers above the field, outermost first.
+        outer: mask of the slots whose parents, up to the nearest list, are not null; None if no
+            parent is null.
         num_rows: number of rows of the whole array.
     """
     array = storage_of(array)
@@ -153,7 +151,10 @@ def _leaf(
 
 
 def _nulls(field: Field, array: pa.Array, outer: Mask | None) -> tuple[Mask | None, Mask | None]:
-    """Return masks of null and of valid slots, with outer nulls; both None if all are valid."""
+    """Return the mask of null slots and the mask of valid slots.
+
+    A slot in a null parent is null. Both masks are None if all slots are valid.
+    """
     own = validity_of(array)
     if own is None and outer is None:
         return None, None

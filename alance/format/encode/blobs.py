@@ -259,8 +259,8 @@ class BlobRows:
         external: numbers of slots that reference an object, ascending; shape (m,).
         uris: URIs of the referenced objects.
         positions, sizes: ranges in the referenced objects; size 0 means the whole object.
-        base_ids: id of each URI's base path. None, or `UNKNOWN_BASE` for an entry, if not resolved
-            yet.
+        base_ids: id of each URI's base path; `UNKNOWN_BASE` for a URI that is not resolved yet.
+            None if no URI is resolved yet.
         kinds: `EXTERNAL` or a kind of managed object for each reference; None if all are
             `EXTERNAL`.
         placed: descriptions of blobs that the caller has stored; None if the writer stores all

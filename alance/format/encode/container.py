@@ -70,12 +70,12 @@ class FileBuilder:
         search_bytes: int = SEARCH_BYTES,
         encodings: list[bytes] | None = None,
     ) -> None:
-        """Start an empty file. Its columns are `leaf_columns` of the schema's fields, or as given.
+        """Start an empty file.
 
         Args:
             search_bytes: largest search-cache buffer; 0 for none.
-            encodings: encoding of each column, for a file whose columns are not `leaf_columns`;
-                else None.
+            encodings: encoding of each column; None if the columns are the `leaf_columns` of the
+                schema's fields.
 
         Raises:
             UnsupportedError: alance does not write the version.

@@ -1,9 +1,9 @@
 """Convert structure to levels: one level per entry records nulls and empty lists of all depths.
 
 Layers are ordered from the row to the leaf. The kind of a layer depends on the rows: a layer
-without nulls or empty lists has no levels. All fields of a null struct are null, and their
-fields, down to the next list: the reference implementation cannot read a valid list in a null
-struct. If an entry has no value, its level shows the outermost null or empty list.
+without nulls or empty lists has no levels. In a null struct, all descendants are null, down to and
+including the nearest list: the reference implementation cannot read a valid list in a null struct.
+If an entry has no value, its level shows the outermost null or empty list.
 
 In the chunks of a mini-block page, levels are u16 before encoding. A page has one codec for levels,
 the smallest of: flat; bit-packed after their width, at most 1024 levels per chunk; bit-packed at
@@ -111,9 +111,9 @@ def levels_of(
 def _kinds(path: Path) -> list[Layer]:
     """Return the kind of each layer.
 
-    A nullable struct around a list has the kind with nulls even if no struct is null; so have the
-    layers inside the struct, down to the innermost list. The reference implementation cannot read a
-    column whose pages differ in the kinds of these layers.
+    A nullable struct around a list gets the kind with nulls even if no struct is null. The same
+    applies to the layers inside the struct, down to the innermost list. The reference
+    implementation cannot read a column whose pages differ in the kinds of these layers.
     """
     kinds = [layer.kind for layer in path]
     last_list = max((n for n, kind in enumerate(kinds) if kind.is_list), default=-1)

@@ -200,7 +200,11 @@ class PageLimits:
         return value is not None and self.least <= value <= self.most
 
     def is_loose(self, text: str) -> bool:
-        """True if the value, although not a number in range, is clamped or ignored."""
+        """True if a value that is not a number in range is clamped or ignored instead of refused.
+
+        Args:
+            text: a value for which `has` returns False.
+        """
         return self.takes_text if self._parse(text) is None else self.takes_more
 
     def _parse(self, text: str) -> float | None:

@@ -213,7 +213,13 @@ def _has_empty(layer: Layer) -> bool:
 
 
 def _kind(null: bool, empty: bool, like: Layer) -> Layer:
-    """Return the kind of a layer as `like` (item or list), with these nulls and empty lists."""
+    """Return the kind of a list layer or an item layer.
+
+    Args:
+        null: True if the layer has nulls.
+        empty: True if the layer has empty lists; ignored for items.
+        like: a list layer for the kind of a list, else an item layer.
+    """
     if not like.is_list:
         return Layer.NULLABLE_ITEM if null else Layer.ALL_VALID_ITEM
     if null:

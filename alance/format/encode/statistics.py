@@ -24,9 +24,8 @@ if TYPE_CHECKING:
     from alance.format.layouts.fields import LeafColumn
 
 WRITTEN_ZONE_ROWS: Final = 8192
-MAX_WRITTEN_ZONES: Final = (
-    1024  # maximum zones of a column; above it, adjacent zones are merged in pairs
-)
+# Maximum zones of a column; above it, adjacent zones are merged in pairs.
+MAX_WRITTEN_ZONES: Final = 1024
 ALL_VALID: Final = np.empty(0, np.uint8)
 COMPRESS: Final = partial(zlib.compress, level=1)
 

@@ -1,4 +1,4 @@
-"""Builders of B-tree page tables and bitmap index row sets, from sorted rows."""
+"""Builders, from sorted rows, of a B-tree's page table and of a bitmap index's row sets."""
 
 from __future__ import annotations
 

@@ -81,9 +81,8 @@ def details_of(message: table_pb2.IndexMetadata) -> dict[str, Any]:
 
 
 def _vector_details(message: table_pb2.IndexMetadata) -> vector_index_pb2.VectorIndexDetails:
-    from alance.format.proto import (
-        vector_index_pb2,
-    )  # imported late: tables without vectors do not need it
+    # Imported late: tables without vectors do not need it.
+    from alance.format.proto import vector_index_pb2
 
     try:
         return vector_index_pb2.VectorIndexDetails.FromString(message.index_details.value)

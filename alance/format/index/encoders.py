@@ -173,7 +173,7 @@ class ProductEncoder:
     Attributes:
         codebook: shape (parts, 2^bits, dimension / parts), float32.
         dtype: type of the stored codebook: the type of the column's numbers.
-        of_residuals: True to encode the residual (vector minus centroid); False for `dot` alone.
+        of_residuals: True to encode the residual (vector minus centroid); False only for `dot`.
         is_transposed: True if `graph_rows` gets codes by sub-vector, as `laid_out` returns them;
             False for codes by row, as in some existing indices.
     """

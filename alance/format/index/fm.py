@@ -134,7 +134,7 @@ class FmPartition:
         return self.index.find(np.frombuffer(pattern, np.uint8))
 
     def rows_of(self, span: tuple[int, int]) -> Int64s:
-        """Return the addresses of the rows that contain the starts of a range of suffixes.
+        """Return the addresses of the rows in which the suffixes of a range begin.
 
         CPU work.
 

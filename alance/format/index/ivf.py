@@ -48,8 +48,9 @@ STORAGE: Final = "storage_metadata"
 IVF_CODE_KINDS: Final = ("FLAT", "PQ", "SQ", "RQ")
 # Key: rows per partition that the centroids were trained for.
 AIMED: Final = "alance:partition_rows"
-TAIL: Final = "alance.tail_bytes"  # key of a hint in the details of the manifest's record
-LEAST_HINTED: Final = 16 << 10  # bytes; smaller buffers are in the tail that is read of every file
+# Key in the details of an index's record: bytes at the end of `auxiliary.idx` to read first.
+TAIL: Final = "alance.tail_bytes"
+LEAST_HINTED: Final = 16 << 10  # bytes; every reader reads a tail that has smaller buffers
 MOST_HINTED: Final = 4 << 20  # bytes; larger hints are capped
 MAX_DIM: Final = 1 << 20
 _DTYPES: Final[Mapping[int, np.dtype[Any]]] = {

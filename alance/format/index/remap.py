@@ -154,8 +154,8 @@ class LateMoves:
     """Translation of row addresses by several compactions in sequence.
 
     Attributes:
-        maps: map of each compaction, oldest first; then a map that drops the rows of all but the
-            retained fragments.
+        maps: map of each compaction, oldest first; then a map that drops the rows of fragments that
+            the table does not have.
     """
 
     maps: tuple[AddressMap, ...]
@@ -165,7 +165,8 @@ class LateMoves:
         """Build the translation for the compactions in a fragment-reuse index.
 
         Args:
-            fragments: ids of the retained fragments; the rows of others are dropped at the end.
+            fragments: ids of the fragments of the table; rows that end in any other fragment get no
+                new address.
 
         Raises:
             CorruptFileError: the row counts of a group do not match.

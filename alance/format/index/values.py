@@ -29,19 +29,10 @@ if TYPE_CHECKING:
 NO_MASK: Final = np.empty(0, np.uint8)  # an empty mask stands for all rows
 # Number of each type in the kernels (`vectors.hpp`).
 TYPES: Final = {"float16": 0, "bfloat16": 1, "float32": 2, "float64": 3, "uint8": 4}
-NUMBER_WIDTHS: Final = {
-    "float16": 2,
-    "bfloat16": 2,
-    "float32": 4,
-    "float64": 8,
-    "uint8": 1,
-}  # bytes per number
-METRICS: Final = (
-    "l2",
-    "cosine",
-    "dot",
-    "hamming",
-)  # the index of a metric is its number in files and kernels
+# Bytes per number.
+NUMBER_WIDTHS: Final = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8, "uint8": 1}
+# The position of a metric is its number in files and kernels.
+METRICS: Final = ("l2", "cosine", "dot", "hamming")
 METRIC_ALIASES: Final = {"euclidean": "l2"}
 _NUMBER_TYPE_NAMES: Final = {
     "halffloat": "float16", "float": "float32", "double": "float64", "uint8": "uint8"

@@ -34,9 +34,8 @@ if TYPE_CHECKING:
     from alance.format.field import Field
     from alance.format.plans import Plan
 
-DERIVED_VALUES: Final = (
-    "values"  # key in `Field.derived`: the `KeptValues` of a field being written
-)
+# Key in `Field.derived`: the `KeptValues` of a field being written.
+DERIVED_VALUES: Final = "values"
 DERIVED_ITEMS: Final = "items"  # key in `Field.derived`: the parsed values of the dictionary
 
 

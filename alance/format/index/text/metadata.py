@@ -133,7 +133,7 @@ class Documents:
     def parse(
         cls, batch: pa.RecordBatch, metadata: Mapping[str, str], *, is_rounded: bool = False
     ) -> Documents:
-        """Parse the rows of the document file; a view unless lengths are rounded.
+        """Parse the rows of the document file; a view of them, except rounded lengths.
 
         Args:
             is_rounded: True if scores use document lengths rounded by `rounded`.

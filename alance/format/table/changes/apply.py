@@ -40,9 +40,8 @@ if TYPE_CHECKING:
     from alance.format.table.transaction import Transaction
 
 LIBRARY: Final = "alance"
-MAX_INLINE_TRANSACTION_BYTES: Final = (
-    20 << 20
-)  # bytes; a larger transaction is stored in its own file alone
+# A larger transaction is stored in its own file alone.
+MAX_INLINE_TRANSACTION_BYTES: Final = 20 << 20
 
 STEPS: Final[Mapping[str, Callable[[Draft, Any], None]]] = {
     "Append": apply_rows.append,
