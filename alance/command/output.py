@@ -80,9 +80,8 @@ def as_json(value: Any) -> str:
         text = _ENCODER.encode(value)
     except ValueError:
         text = _ENCODER.encode(_finite(value))
-    return text.replace(
-        "\x7f", "\\u007f"
-    )  # DEL, the only control character that the encoder does not escape
+    # DEL is the only control character that the encoder does not escape.
+    return text.replace("\x7f", "\\u007f")
 
 
 _ENCODER = json.JSONEncoder(default=plain, allow_nan=False)

@@ -25,9 +25,8 @@ SCAN: Final = "PYTHON_ARROW_SCAN"
 LIMITS: Final = ("LIMIT", "STREAMING_LIMIT")
 COUNT_OPERATOR: Final = "UNGROUPED_AGGREGATE"
 MAX_LIMIT_ROWS: Final = 1 << 60  # `LIMIT NULL` is 2 ** 63 - 1 in a plan
-LIMIT_WORDS: Final = re.compile(
-    r"\b(limit|count|fetch)\b", re.IGNORECASE
-)  # queries with one of these words are planned twice
+# Queries with one of these words are planned twice.
+LIMIT_WORDS: Final = re.compile(r"\b(limit|count|fetch)\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,9 +63,8 @@ PROBE_GROUP_WORK: Final = 16 << 20  # bytes that a job compares for all queries:
 INLINE_SEARCH_ROWS: Final = 64 << 10
 INLINE_SEARCH_BYTES: Final = 2 << 20
 PARTITION_ENTRY_BYTES: Final = 1 << 10  # approximate memory of an entry of `parts_memo`
-ROW_EXTRA_BYTES: Final = (
-    5  # memory of a row in addition to its columns: its mask, and the quantizer's values
-)
+# Memory of a row in addition to its columns: its mask, and the quantizer's values.
+ROW_EXTRA_BYTES: Final = 5
 FAR: Final = 1e30  # replaces coordinates that are not finite
 
 

@@ -25,9 +25,8 @@ if TYPE_CHECKING:
     from alance.spark.connector.changes import RowChange
     from alance.spark.options import SparkWriteOptions
 
-MAX_CHANGE_ROUNDS: Final = (
-    5  # attempts; a new one, on a newer version, if a commit changed the same rows
-)
+# Attempts; a new one, on a newer version, if a commit changed the same rows.
+MAX_CHANGE_ROUNDS: Final = 5
 
 
 def target_in_place(where: SparkWriteOptions, base: Dataset) -> WriteTarget:

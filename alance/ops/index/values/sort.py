@@ -39,9 +39,8 @@ SORTED_SHARE: Final = 8
 SORT_AHEAD_SHARE: Final = 32
 LEAST_AHEAD: Final = 1 << 20
 SAMPLES: Final = 64  # sampled rows per batch
-DISTINCT_SAMPLE_ROWS: Final = (
-    4096  # sample size; if over 2^15 values are distinct, nearly all samples differ
-)
+# Sample size; if over 2^15 values are distinct, nearly all samples differ.
+DISTINCT_SAMPLE_ROWS: Final = 4096
 MAX_SORT_RANGES: Final = 64
 SORTED_BATCH_ROWS: Final = 64 << 10
 # Sorted bytes from which freed memory is returned to the system. That takes no measurable time, and

@@ -51,9 +51,8 @@ if TYPE_CHECKING:
 
     Merge: TypeAlias = Callable[[pa.Schema], AsyncGenerator[pa.RecordBatch, None]]
 
-GRAPH_SCHEMA: Final = pa.schema(
-    [pa.field(PARTITION_COLUMN, pa.int64()), *hnsw.FIELDS]
-)  # rows of a run
+# Schema of a run of graph rows.
+GRAPH_SCHEMA: Final = pa.schema([pa.field(PARTITION_COLUMN, pa.int64()), *hnsw.FIELDS])
 LINKING: Final = 16  # linking rows takes about 16 times as long as merging them
 
 
