@@ -209,11 +209,11 @@ async def _builder_like(
 
 
 async def num_small(base: Snapshot, segments: Sequence[table_pb2.IndexMetadata]) -> int:
-    """Return the number of latest segments to merge with the rows that no segment covers.
+    """Count the latest segments to merge with the rows that no segment covers.
 
     A segment is merged if it has no more rows than all newer rows together. So a row is rewritten
-    only a few times, however often rows are appended, and there are few segments. Zero if all rows
-    are covered.
+    only a few times, however often rows are appended, and the number of segments stays small.
+    Returns 0 if all rows are covered.
     """
     counts = await base.live_counts()
     rows = {handle.id: int(count) for handle, count in zip(base.handles, counts, strict=True)}

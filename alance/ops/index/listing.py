@@ -82,8 +82,8 @@ class IndexStatistics(TypedDict):
     """Result of `Dataset.index_statistics`, under pylance's keys.
 
     Attributes:
-        num_indices, num_segments: number of segments, twice.
-        indices, segments: an entry for each segment, twice.
+        num_indices, num_segments: number of segments, under two names as in pylance.
+        indices, segments: an entry for each segment, under two names.
         num_indexed_rows_per_delta: live rows that each segment covers.
         updated_at_timestamp_ms: time of the latest segment in Unix milliseconds; None: unknown.
     """

@@ -171,7 +171,7 @@ async def _sorted_rows(
     fragment_ids: Collection[int],
     memory: int = SORT_MEMORY_BYTES,
 ) -> AsyncGenerator[pa.RecordBatch, None]:
-    """Yield the keys of a column with the numbers of live rows, in index order.
+    """Yield the key and the row id or address of each live row, in index order.
 
     Args:
         memory: bytes that are sorted at once.

@@ -45,7 +45,10 @@ class ColumnValues:
 
     @classmethod
     def at(cls, column: str, type_: pa.DataType, path: str | None) -> ColumnValues:
-        """Return an extractor for a column. A JSON path has text until its first value."""
+        """Return an extractor for a column.
+
+        The type of values at a JSON path is text until a value is read.
+        """
         return cls(column, type_ if path is None else pa.string(), path)
 
     def of(self, values: pa.Array) -> pa.Array:

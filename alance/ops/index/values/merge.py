@@ -143,7 +143,10 @@ class _PartRun(_SortedRun):
         self.is_read = stop == len(self.part.blocks)
 
     def _stop_within(self, budget: int) -> int:
-        """Return the end of the blocks to read within the budget; at least one if none is held."""
+        """Return the number of the block before which to stop reading.
+
+        The blocks to read fit in the rest of the budget; if no block is held, at least one is read.
+        """
         sizes, stop, room = self.part.blocks, self.next_block, budget - self.held_bytes
         while stop < len(sizes) and (
             room >= sizes[stop][1] or not (self.blocks or stop > self.next_block)

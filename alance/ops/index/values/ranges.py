@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from alance.ops.version.snapshot import Snapshot
 
 MAX_INDEX_RANGES: Final = 128
-FIRST_BYTES: Final = 64 << 10  # limit of a part's first values; longer values are sampled
+FIRST_BYTES: Final = 64 << 10  # limit of a part's first values; beyond it, some blocks have none
 NUMBER_SHIFT: Final = 128 - 53  # file numbers are written in JSON, which is exact up to 53 bits
 
 
@@ -103,7 +103,7 @@ class IndexRange:
         return IndexPages(self.segment, self.number, sum(counts), file, written.size_bytes, content)
 
     async def _sets(self, base: Snapshot, form: KeyedSets) -> IndexPages:
-        """Write a run with the joined row set of each value, beside the runs of the parts."""
+        """Write a run with the joined row set of each value, in the folder of the parts."""
         counts = list[int]()
         sets = RowSetBuilder(self.type, sort_key, form, of_sets=True)
         merger = RunMerger(base, form.schema(self.type), self.memory_bytes, counts.append)
@@ -115,7 +115,7 @@ class IndexRange:
         return IndexPages(self.segment, self.number, sum(counts), run=part)
 
     async def _graphs(self, base: Snapshot, links: Links) -> IndexPages:
-        """Write a run with the graph of each partition, beside the runs of the parts."""
+        """Write a run with the graph of each partition, in the folder of the parts."""
         counts = list[int]()
 
         def merged(schema: pa.Schema) -> AsyncGenerator[pa.RecordBatch, None]:
@@ -214,7 +214,7 @@ def cut_ranges(
 
     Args:
         type_: type of the values.
-        parts: parts in the order for rows of equal values.
+        parts: parts, in the order in which the index lists rows of equal values.
     """
     fences = [_Fences.of(part, type_) for part in parts]
     lows = [None, *_splitters(fences, range_bytes)]

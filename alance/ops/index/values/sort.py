@@ -43,8 +43,8 @@ SAMPLES: Final = 64  # sampled rows per batch
 DISTINCT_SAMPLE_ROWS: Final = 4096
 MAX_SORT_RANGES: Final = 64
 SORTED_BATCH_ROWS: Final = 64 << 10
-# Sorted bytes from which freed memory is returned to the system. That takes no measurable time, and
-# allocators keep more small copies per thread than a small budget allows.
+# After a sort of this many bytes, freed memory is returned to the system: allocators keep more small
+# copies per thread than a small budget allows. It takes no measurable time.
 RELEASED_SORT_BYTES: Final = 1 << 20
 
 
@@ -130,7 +130,7 @@ class RowSorter:
 
 
 def _alone(parts: list[pa.RecordBatch]) -> pa.RecordBatch:
-    """Sort the rows of batches as `sort_parts`, and give freed memory back to the system."""
+    """Sort the rows of batches like `sort_parts`, and give freed memory back to the system."""
     rows = sort_parts(parts)
     if rows.nbytes >= RELEASED_SORT_BYTES:
         _kernels.trim_memory(0)

@@ -147,7 +147,10 @@ async def vectors_like(
 async def _carried(
     base: Snapshot, replaced: Sequence[table_pb2.IndexMetadata], training: Training, leaf: Field
 ) -> list[CarriedSegment]:
-    """Return the segments of the same training, each fragment by the first that covers it."""
+    """Open the replaced segments that have the same training.
+
+    A segment that shares a fragment with an earlier one is omitted.
+    """
     carried: list[CarriedSegment] = []
     covered: set[int] = set()
     for message in replaced:

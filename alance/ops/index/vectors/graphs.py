@@ -81,7 +81,7 @@ class NewGraphs:
     def of(
         cls, training: Training, files: SegmentFiles, graph_of: GraphOf | None = None
     ) -> NewGraphs:
-        """Return the graphs of a new segment by a training with `links`."""
+        """Return the graphs of a new segment. The training must have `links`."""
         assert training.links is not None
         aimed = str(training.partition_rows)
         encoder, metric, centroids = training.encoder, training.metric, training.centroids

@@ -82,7 +82,8 @@ class VectorIndexOptions:
             stops; 0 runs until the distance no longer falls. docs/indices.md has measurements.
         ivf_centroids: centroids to use instead of training; shape (partitions, dimension).
         pq_codebook: codebook to use instead of training; shape (num_sub_vectors, 2^num_bits, width
-            of a sub-vector), or pylance's (2^num_bits, dimension) of the same values in that order.
+            of a sub-vector). As in pylance, the same values in the same order may also be passed in
+            the shape (2^num_bits, dimension).
         memory_bytes: approximate bytes of codes sorted in memory, and of the sample; further codes
             are spilled to the local disk.
         m: number of links per row in a graph (IVF_HNSW_*); the lowest level has twice as many.
@@ -154,7 +155,7 @@ class CheckedVectors:
 
     @property
     def index_type(self) -> str:
-        """Key of `WITHOUT_GRAPHS`, as in `IndexPart.kind`."""
+        """Name of the kind without graphs, such as `IVF_PQ`, as in `IndexPart.kind`."""
         return f"IVF_{self.kind}"
 
     @property

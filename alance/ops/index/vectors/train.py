@@ -272,7 +272,7 @@ def _subtract_centroids(points: Float32s, sampled: Vectors, centroids: npt.NDArr
     """Subtract from each point its nearest centroid. CPU.
 
     Args:
-        sampled: the vectors whose first ones are the points.
+        sampled: vectors of the sample; its first vectors are the points.
     """
     means = centroids.astype(np.float32)
     first = replace(sampled, values=sampled.rows[: len(points)].reshape(-1))
