@@ -98,15 +98,15 @@ class Hits:
         return hits.where(np.flatnonzero(np.arange(len(hits.ids)) - starts < k))
 
     def of_lists(self, search: VectorSearch, k: int, *, below: bool = False) -> Hits:
-        """Combine the rows found for single vectors into the k nearest rows of each query.
+        """Combine the hits of single vectors into the k nearest rows of each query.
 
-        The distance of a row is the sum of its distances from the query's vectors. If the search of
-        a vector did not find the row, the largest distance that it found is used, which is a lower
-        bound.
+        The distance of a row is the sum of its distances from the query's vectors. A vector whose
+        search did not find the row counts with the largest distance of that search, which is a
+        lower bound.
 
         Args:
-            below: True to also return, for each query, the last k rows below the range of
-                distances.
+            below: True to also return, for each query, the k rows below the range of distances that
+                are nearest to it; their distances are negated.
         """
         vectors = self.numbers.astype(np.int64)
         ids, places = distinct(self.ids.astype(np.int64))

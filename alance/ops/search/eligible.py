@@ -50,8 +50,8 @@ class Eligible:
         rows: ids of the eligible rows; None if any row may be eligible.
         deleted: ids of excluded rows.
         fragments: ids of the fragments of eligible rows, ascending; None for any fragment. If set,
-            ids are addresses. Addresses beyond the end of a fragment are eligible, so that the
-            damage is reported later.
+            ids are row addresses. An address beyond the end of its fragment is eligible: the search
+            then reports that the index is damaged.
         masks: memo of masks by index part; None if masks are not memoized.
     """
 

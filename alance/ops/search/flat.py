@@ -48,7 +48,9 @@ async def search_flat(
     nearest: _kernels.Nearest,
     options: ScanOptions,
 ) -> None:
-    """Compare all rows of a scan, which applies the filter, fragments and deletions.
+    """Compare all rows of a scan with the queries, and collect the nearest ones in `nearest`.
+
+    The scan applies the filter, the choice of fragments and the deletions.
 
     Cost: a scan of the vector column and of the filter's columns.
     """

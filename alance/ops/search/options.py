@@ -93,8 +93,8 @@ class Probing:
     """Options of the search in an index; see `SearchArguments`.
 
     Attributes:
-        effort: the total number of partitions to this power, from 0 to 1, is the number to search
-            in any case. None: `minimum`, or a power of 0.5 if that is None as well.
+        effort: exponent e from 0 to 1: of n partitions, at least n^e are searched, or `minimum` if
+            that is more. None: `minimum` alone, or e = 0.5 if `minimum` is None.
     """
 
     use_index: bool = True

@@ -98,7 +98,10 @@ class Quota:
     floor: float = -math.inf
 
     def beside(self, ranked: Ranked) -> Quota:
-        """Return the quota for other documents, raising the floor if `ranked` fills the count."""
+        """Return the quota for further documents.
+
+        Its floor is at least the score of the last of the best `count` rows in `ranked`.
+        """
         return Quota(self.count, max(self.floor, ranked.least_of(self.count)))
 
 
