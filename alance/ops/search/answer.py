@@ -72,7 +72,10 @@ class Hits:
 
     @classmethod
     def below(cls, parts: Sequence[_kernels.Nearest], k: int) -> Hits:
-        """Return the last k rows below the range of distances; their distances are negated."""
+        """Return, for each query, the k rows just below the lower bound of distances.
+
+        Their distances are negated, so that the row nearest to the bound comes first.
+        """
         return cls._joined([nearest.below() for nearest in parts]).ranked(k)
 
     @classmethod

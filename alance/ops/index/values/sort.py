@@ -43,8 +43,8 @@ SAMPLES: Final = 64  # sampled rows per batch
 DISTINCT_SAMPLE_ROWS: Final = 4096
 MAX_SORT_RANGES: Final = 64
 SORTED_BATCH_ROWS: Final = 64 << 10
-# After a sort of this many bytes, freed memory is returned to the system: allocators keep more small
-# copies per thread than a small budget allows. It takes no measurable time.
+# After a sort of this many bytes, freed memory is returned to the system. That takes no measurable
+# time, and allocators keep more small copies per thread than a small budget allows.
 RELEASED_SORT_BYTES: Final = 1 << 20
 
 
