@@ -234,7 +234,7 @@ class Conformed:
     target: pa.Schema | None = None
 
     async def aim(self, snapshot: Snapshot, columns: NewColumns) -> Schema:
-        """Set the target from a version, and return the fields that get new values.
+        """Look up the existing columns in a version, set `target`, and return their fields.
 
         Raises:
             InvalidInputError: a column does not exist.

@@ -144,7 +144,7 @@ class Backfill:
         return [self._fragment(handle, new) for handle in handles]
 
     def _num_values(self, handles: Iterable[FragmentHandle]) -> int:
-        """Return the number of values of prepared fragments; 0 if nothing reports progress."""
+        """Return the number of values of prepared fragments; 0 if nobody watches the progress."""
         if not is_watched():
             return 0
         keep = self.values.is_physical
@@ -419,10 +419,11 @@ class Spread:
         return cls(deleted, count - (0 if deleted is None else len(deleted)), count)
 
     def sources(self, start: int, stop: int) -> Int64s | None:
-        """Return for each physical row of a span of live rows the live row to copy, from 0; (n,).
+        """Return, for each physical row of a span of live rows, the live row that it copies.
 
-        A deleted row copies the live row before it; at the start of the fragment, the live row
-        after it. Returns None if no row of the span is deleted.
+        Live rows are numbered from 0 at the start of the span. A deleted row copies the live row
+        before it; at the start of the fragment, the live row after it. Returns None if no row of
+        the span is deleted.
         """
         if self.deleted is None or not len(self.deleted):
             return None

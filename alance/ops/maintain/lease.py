@@ -165,8 +165,8 @@ class Lease:
         run = LastRun(datetime.now(UTC), self._record.holder, version, tuple(steps))
         with suppress(AlanceError):  # the lease expires
             await self._replace(last_run=run if steps else None)
-            # After the record: if a drop has not deleted it, the drop has already deleted the
-            # versions.
+            # A dropped table has no version, but the drop may have missed the record that was just
+            # written.
             try:
                 await latest(self._snapshot.engine, self._snapshot.table)
             except NotFoundError:

@@ -107,7 +107,10 @@ def _lines(merge: RowMerge) -> list[str]:
 
 
 async def _ways(snapshot: Snapshot, merge: RowMerge) -> list[str]:
-    """Return how the rows that match are found, by the number of rows of the data."""
+    """Describe how the rows that match are found, by the number of rows of the data.
+
+    Empty if no index can look up the keys.
+    """
     index = index_of_keys(snapshot, merge)
     if index is None:
         return []

@@ -121,7 +121,8 @@ class Feed:
         """Convert batches of a feed to changes. CPU work.
 
         Raises:
-            InvalidInputError: an unknown kind; rows as for `upserts` and `deletions`.
+            InvalidInputError: an unknown kind of change, or rows that `upserts` or `deletions`
+                would refuse.
         """
         if self.kind is None and self.envelope is None:
             return self.upserts(batches)

@@ -51,7 +51,8 @@ class InsertedKeys:
         key_schema: key columns; empty if rows are not compared by columns of the table.
         field_ids: ids of the key columns.
         is_primary: True if the columns are the table's primary key, which must remain unique.
-        hashes: distinct hashes, at most `limit`; None if any key may be inserted.
+        hashes: distinct hashes, at most `limit`; None if the inserted keys are unknown, so that
+            every key counts as inserted.
     """
 
     key_schema: pa.Schema
@@ -63,7 +64,7 @@ class InsertedKeys:
     def of(cls, schema: Schema, on: Sequence[str]) -> InsertedKeys:
         """Return an empty collection for the key columns of a table.
 
-        Without columns, any key counts as inserted.
+        If `on` is empty, the keys are unknown: every key counts as inserted.
 
         Args:
             schema: schema of the table.
@@ -80,7 +81,7 @@ class InsertedKeys:
 
     @property
     def limit(self) -> int:
-        """Maximum number of keys in the filter; with more, any key counts as inserted."""
+        """Maximum number of recorded keys; if there are more, every key counts as inserted."""
         return MOST_KEYS if self.is_primary else EXACT_KEYS
 
     def add_rows(self, rows: pa.RecordBatch) -> None:
@@ -123,7 +124,11 @@ class InsertedKeys:
             self.add_hashes(other.hashes)
 
     def filter(self) -> Filter:
-        """Filter for the transaction: exact hashes, or a bitmap for primary keys or any key."""
+        """Filter of the inserted keys for the transaction.
+
+        It lists the hashes. For a primary key, or if every key counts as inserted, it is a Bloom
+        filter.
+        """
         message = transaction_pb2.Transaction.KeyExistenceFilter()
         message.field_ids.extend(self.field_ids)
         # pylance compares only filters of primary keys

@@ -36,8 +36,9 @@ class HeldSource:
 
     Attributes:
         rows: the source's columns, in the table's order.
-        keys: for each row its `KEY_COLUMN`, its number as `ROW_COLUMN`, and the columns of the
-            condition; then the same for the keys to delete, whose numbers continue.
+        keys: for each row its key (`KEY_COLUMN`), its number (`ROW_COLUMN`), and the columns of the
+            condition. The keys to delete follow in the same form; their numbers continue those of
+            the rows.
         deleted: columns of the keys to delete; None if there are none.
     """
 

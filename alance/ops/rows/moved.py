@@ -157,7 +157,10 @@ def _operation(
     gone: Sequence[int],
     added: tuple[table_pb2.DataFragment, ...],
 ) -> Delete | Update:
-    """Return the operation with its fragments: those with new deletions, emptied ones, new ones."""
+    """Return the operation `change` with its fragments.
+
+    These are the fragments with new deletions, the ids of emptied fragments, and new fragments.
+    """
     records = {fragment.id: fragment for fragment in change.updated_fragments}
     for file in files:
         record = table_pb2.DataFragment()
@@ -276,7 +279,11 @@ def are_few(handles: Sequence[FragmentHandle], deleted: Mapping[int, Int64s]) ->
 
 
 def _as_bitmap(handle: FragmentHandle, count: int) -> bool:
-    """True to store deleted rows as a bitmap, as the old file; without one, for many rows."""
+    """True to store the deleted rows of a fragment as a bitmap.
+
+    The new file has the form of the former deletion file. Without one, it is a bitmap if `count` is
+    large.
+    """
     if handle.deleted is None:
         return count >= ARROW_MAX_ROWS
     kind = handle.fragment.message.deletion_file.file_type

@@ -230,7 +230,7 @@ async def rows_of_file(
 
 
 def _multipliers(schema: Schema, file: DataFile) -> dict[int, int]:
-    """Return the values per row of each column of a file that the schema has."""
+    """Return the number of values per row, for each column of a file that the schema has."""
     leaves = {
         leaf.field.id: leaf.multiplier for field in schema.fields for leaf in leaf_columns(field)
     }
