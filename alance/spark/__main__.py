@@ -92,7 +92,7 @@ def _without_stacks(spark: Any, level: str) -> None:
 
 
 def _prepare(spark: Any, job: str, arguments: dict[str, Any]) -> None:
-    """Load sources and keys into DataFrames for the jobs that take them so."""
+    """Load sources and keys into DataFrames for the jobs that need DataFrames."""
     if job == "merge":
         arguments["source"] = spark.read.format(arguments.pop("format")).load(arguments["source"])
         _clauses(arguments)

@@ -111,7 +111,7 @@ def noted_type(field: pa.Field, storage: pa.DataType) -> DataType | None:
     """Return the Spark type in a field's notes; None if they have none and the Arrow type is used.
 
     Args:
-        storage: supported type as which the field's values are read.
+        storage: type in which the field's values are read, which Spark supports.
 
     Raises:
         InvalidInputError: the noted collation is not a valid name in Spark.

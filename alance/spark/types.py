@@ -143,7 +143,7 @@ def _spark_type(field: pa.Field) -> DataType:
 
 
 def plain(kind: pa.DataType) -> pa.DataType:
-    """Return the type, supported by Spark, as which a type is read.
+    """Return the type, supported by Spark, in which values of a type are read.
 
     Raises:
         UnsupportedError: a decimal of more than 38 digits.
