@@ -28,7 +28,10 @@ class OutputFacts:
 
 @dataclass(frozen=True, slots=True)
 class OutputRows:
-    """A table: mappings with the same keys, one per row; `columns` has an empty table's keys."""
+    """A table: mappings with the same keys, one per row.
+
+    `columns` has the keys if there are no rows.
+    """
 
     rows: Sequence[Mapping[str, Any]]
     columns: Sequence[str] = ()

@@ -300,7 +300,7 @@ class Routes:
     ) -> dict[str, Any]:
         """Return the arguments of a search after checking their limits.
 
-        Each of several vectors has `k` results.
+        An answer has `k` rows for each query vector, all of which count against the limit.
         """
         k, refine = values.get("k", 10), values.get("refine_factor", 1)
         self._bound("k", k)

@@ -136,7 +136,11 @@ def _non_finite(value: float) -> str:
 
 
 def _children(array: pa.Array) -> list[pa.Array]:
-    """Return the items of lists, or the keys and items of maps, without unused end values."""
+    """Return the items of lists, or the keys and items of maps.
+
+    Values before the first list and after the last one, which a slice leaves in the buffers, are
+    omitted.
+    """
     offsets = array.offsets
     start, stop = offsets[0].as_py(), offsets[-1].as_py()
     parts = [array.keys, array.items] if pa.types.is_map(array.type) else [array.values]

@@ -67,7 +67,7 @@ class ServedTable:
         dataset = await alance.dataset(
             self.uri,
             follow=self._reload_s or NEVER_S,
-            rests=False,  # else the first request after a quiet hour would read what is as old
+            rests=False,  # else the first request after a quiet hour would get an old version
             storage_options=self._options,
             session=self._session,
         )
@@ -100,7 +100,7 @@ class ServedTable:
         """The latest version that is known.
 
         Raises:
-            StoreError: the table is not open (yet, or any more); retryable.
+            StoreError: the table is not open yet, or no longer open; retryable.
         """
         return self._followed.pinned()
 
