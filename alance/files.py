@@ -334,7 +334,8 @@ class FileWriter:
             uri: URI or path of the object; with `store`, a path inside the store.
             schema: schema of the file, to which batches are cast; None: the schema of the first
                 batch.
-            version: "0.1", "2.0", "2.1", "2.2", or "stable", which is 2.2.
+            version: "0.1", "2.0", "2.1", "2.2", or "stable", which is 2.2. "2.3" is unstable: it is
+                written with a warning, and later releases may not read it.
             page_bytes: bytes of a page's values before encoding.
             buffer_bytes: maximum bytes of rows that wait for their pages, in all columns; None: 1
                 MiB per column, but at least 40 and at most 128 MiB.

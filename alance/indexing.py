@@ -205,10 +205,10 @@ class IndexBuild:
             parts: the parts of all tasks of the plan, in any order.
             pages: results of all `ranges` of these parts, in any order. Then the merge only writes
                 the page table of a B-tree (one PUT), the file of a bitmap index, or the codes and
-                graphs of vectors. Empty: there are no ranges.
+                graphs of vectors. Empty: the merge does all the work.
             memory_bytes: approximate memory of the merge.
-            on_rows: called repeatedly with the number of merged rows, or for a bitmap index of
-                merged row sets; None: not called.
+            on_rows: called with the number of rows of each merged batch, or of row sets for a
+                bitmap index that was merged by ranges; None: not called.
 
         Raises:
             InvalidInputError: the parts do not cover each fragment, or the pages each range,

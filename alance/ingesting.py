@@ -256,7 +256,7 @@ class Sink:
             InvalidInputError: rows do not fit the table, or the sink is not open.
             CommitConflictError: another writer has committed the same batches, or changed the
                 columns.
-            AlanceError: the error of an earlier failure of the sink.
+            AlanceError: the error that made the sink fail earlier.
         """
         self._check(token)
         if self._options.on is not None:
@@ -337,7 +337,7 @@ class Sink:
                 open.
             CommitConflictError: another writer has committed the same batches, or changed the
                 columns.
-            AlanceError: the error of a failure of the sink.
+            AlanceError: the error that made the sink fail.
         """
         self._check()
         if self._ingest is None:
@@ -352,7 +352,7 @@ class Sink:
         Raises:
             CommitConflictError: another writer has committed the same batches, or changed the
                 columns.
-            AlanceError: the error of a failure of the sink.
+            AlanceError: the error that made the sink fail.
         """
         is_open, self._is_open = self._is_open, False
         if is_open and self._ingest is not None:

@@ -438,6 +438,9 @@ def followers_of(session: Session) -> WeakSet[Follower] | None:
 
 
 def _here(session: Session) -> Session:
-    """Return the session for the running loop, which replaces another loop's own session."""
+    """Return the session of the running loop in place of another loop's own session.
+
+    Other sessions are returned as they are.
+    """
     is_elsewhere = session._is_own and session._loop is not asyncio.get_running_loop()
     return Session.of_loop() if is_elsewhere else session
