@@ -264,7 +264,7 @@ class Catalog(Hinted):
             table: its name.
             version: a number or a tag; None: the latest.
             follow: seconds that the dataset may be behind the table, as for `alance.dataset`. The
-                catalog is asked once: a table that moves has to be opened again.
+                catalog looks the name up once: a table that moves has to be opened again.
             rests: as for `alance.dataset`.
 
         Raises:
@@ -319,7 +319,7 @@ class Catalog(Hinted):
 
     @asynccontextmanager
     async def _suggesting(self, names: tuple[str, ...]) -> AsyncIterator[None]:
-        """Add similar names to the error for a missing table; then the cost is of `list_tables`."""
+        """Add similar names to the error for a missing table, at the cost of `list_tables`."""
         try:
             yield
         except TableNotFoundError as error:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 TIME_LIMITS: Final = (10.0, 60.0)  # seconds to connect, and to wait for an answer
 ANSWER_S: Final = 180.0  # seconds for a whole answer, even if each part arrives in time
 PAGE_NAMES: Final = 1000  # names in one answer
-TRIES: Final = 3  # retries of a request
+TRIES: Final = 3  # retries of a request after the first attempt
 MAX_IDLE_PAGES: Final = 1000  # pages without a new name; a server that filters may send some
 MAX_NAMES: Final = 10_000_000  # names in one namespace: a gigabyte
 
