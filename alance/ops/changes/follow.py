@@ -41,7 +41,8 @@ Kind: TypeAlias = Literal[
     "insert", "update", "delete", "restore", "overwrite", "schema", "checkpoint"
 ]
 FIRST_LOOK_PAUSE_S: Final = 0.1  # first pause between looks for a version; doubled each time
-# Maximum spans of rows per fragment. Instead of more, one span is read; its other rows are dropped.
+# Maximum spans of rows per fragment. If there are more, a single span with all of them is read, and
+# its other rows are dropped.
 MOST_SPANS: Final = 64
 CHANGES_BATCH_ROWS: Final = 8192
 
@@ -198,7 +199,7 @@ async def _newest(snapshot: Snapshot, token: ChangeToken) -> int:
     """Return the number of the latest version.
 
     Raises:
-        NotFoundError: the table was dropped and made again.
+        NotFoundError: the table was dropped and created again.
     """
     newest = await latest_version(snapshot)
     if newest < token.version:

@@ -26,9 +26,9 @@ _log: Final = logging.getLogger(__name__)
 async def clean_after(session: Session, table: Table, manifest: Manifest) -> None:
     """Clean up if the version's number is a multiple of `lance.auto_cleanup.interval`.
 
-    The version before it is retained, whatever its age, because readers may have it open. Tagged
-    versions are retained. Errors are only logged, because the version has been committed; the next
-    cleanup removes the rest.
+    The version before the committed one is retained, whatever its age, because readers may have it
+    open. Tagged versions are retained. Errors are only logged, because the version has been
+    committed; the next cleanup removes the rest.
 
     Cost: no request, unless a cleanup is due; then that of `cleanup`.
     """

@@ -136,9 +136,9 @@ def _covered_by_all(question: Question, indices: ByPath) -> frozenset[int]:
 async def _question_of(
     snapshot: Snapshot, predicate: Predicate, segments: Segments
 ) -> tuple[Question, bool] | None:
-    """Return the question of a filter to the indices, and True if it is the whole filter; memoized.
+    """Return the part of a filter that indices can answer, and True if it is the whole; memoized.
 
-    Questions of short filters are shared with other sessions. Returns None if no index takes a
+    Questions of short filters are shared with other sessions. Returns None if no index takes any
     part.
     """
 

@@ -44,7 +44,7 @@ _loaded: Final[set[str]] = set()
 
 
 async def beside(engine: Engine, module: str, work: Awaitable[T]) -> T:
-    """Await `work` while a module that is needed next is imported; return its result."""
+    """Await `work` while a module that is needed next is imported; return the result of `work`."""
     if is_imported(module):
         return await work
     done: asyncio.Future[T] = asyncio.ensure_future(work)

@@ -71,7 +71,8 @@ class Follower:
         self._interval = interval
         self._rests = rests
         self._loop = asyncio.get_running_loop()
-        self._known_at = self._tried_at = begun  # starts of the last polls: successful, any
+        # Start of the last successful poll, and of the last poll.
+        self._known_at = self._tried_at = begun
         self._last_s = self._loop.time() - begun  # duration of the last successful poll
         self._num_begun = self._num_ended = 0  # numbers of polls
         self._error: AlanceError | None = None  # error of the last poll

@@ -86,7 +86,10 @@ async def append_by_uri(
 
 
 def can_guess(data: Data, options: WriteOptions) -> bool:
-    """True if there are few rows, and they are in memory in case they must be written again."""
+    """True if the rows are few, and in memory, so that they can be written again.
+
+    A wrong guess of the field ids makes that necessary.
+    """
     return (
         isinstance(data, pa.Table | pa.RecordBatch)
         and data.nbytes <= SMALL_APPEND_BYTES
