@@ -1,9 +1,9 @@
-"""Runs the cases and writes the report: `make bench`.
+"""Run the cases and write the report: `make bench`.
 
 python -m benchmarks [--scale 1] [--rounds 5] [--only TEXT] [--out FOLDER]
 
-The whole of it rewrites docs/benchmarks. With `--only`, or at another scale, it prints its tables
-and writes files only where `--out` says.
+A complete run at scale 1 rewrites docs/benchmarks. With `--only`, or at another scale, results are
+printed, and files are written only to the folder of `--out`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ DOCS: Final = Path(__file__).parents[1] / "docs" / "benchmarks"
 
 
 def vortex_store(lab: Lab) -> Any:
-    """The lab's bucket for Vortex."""
+    """Return the lab's bucket as a store of Vortex."""
     return vortex.store.S3Store(
         FOLDER.name,
         endpoint=lab.endpoint,
@@ -89,7 +89,7 @@ async def run_case(
 
 
 async def run_cases(arguments: argparse.Namespace) -> list[dict[str, Any]]:
-    """All cases that are asked for, printed as they end."""
+    """Measure all cases that `--only` selects, and print each when it ends."""
     rows = []
     with ExitStack() as stack:
         lab = stack.enter_context(Lab(FOLDER.parent, buckets=(FOLDER.name,)))
@@ -103,7 +103,7 @@ async def run_cases(arguments: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def run_alone(arguments: argparse.Namespace) -> list[dict[str, Any]]:
-    """What processes of their own need."""
+    """Measure work that needs a process of its own: imports, and the peak of memory."""
     rows = []
     for work, name in WORKS:
         label = f"alone {name or ''} {work}"
@@ -120,37 +120,37 @@ def run_alone(arguments: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def loop(arguments: argparse.Namespace) -> list[dict[str, Any]]:
-    """What crowds leave of the event loop, some of them on a lab."""
+    """Measure how long crowds of callers block the event loop, on local files and on a lab."""
     with Lab(FOLDER.parent, buckets=(FOLDER.name,), latency_ms=LATENCY_MS) as lab:
         return asyncio.run(run_loop(lab, arguments.only, arguments.scale))
 
 
 def commits(arguments: argparse.Namespace) -> list[dict[str, Any]]:
-    """Commits, on a lab of their own."""
+    """Measure commits, on a lab of their own."""
     with Lab() as lab:
         return run_commits(lab, arguments.only, LATENCY_MS)
 
 
 def changes(arguments: argparse.Namespace) -> list[dict[str, Any]]:
-    """Changes of tables, some of them on a lab."""
+    """Measure changes of tables, on local files and on a lab."""
     with Lab(FOLDER.parent, buckets=(FOLDER.name,), latency_ms=LATENCY_MS) as lab:
         return run_changes(lab, arguments.only, arguments.scale, ALONE_ROUNDS)
 
 
 def vectors(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Indices of vectors, some searches of which are on a lab."""
+    """Measure indices of vectors; some searches run on a lab."""
     with Lab(FOLDER.parent, buckets=(FOLDER.name,), latency_ms=LATENCY_MS) as lab:
         return run_vectors(lab, arguments.only, arguments.scale, ALONE_ROUNDS)
 
 
 def texts(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Indices of texts, some searches of which are on a lab."""
+    """Measure indices of texts; some searches run on a lab."""
     with Lab(FOLDER.parent, buckets=(FOLDER.name,), latency_ms=LATENCY_MS) as lab:
         return run_texts(lab, arguments.only, arguments.scale, ALONE_ROUNDS)
 
 
 def main() -> None:
-    """The command."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--scale", type=float, default=1.0, help="of the tables")
     parser.add_argument("--rounds", type=int, default=5)

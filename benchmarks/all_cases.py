@@ -1,4 +1,4 @@
-"""All cases that take turns with pylance and Vortex, in the order of the report."""
+"""All cases that are measured in turn with pylance and Vortex, in the order of the report."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What a process of its own needs: the time to import a library, the peak of its memory.
+"""Work in a process of its own: the time to import a library, and the peak of memory.
 
 python -m benchmarks.alone SIDE WORK PATH   prints JSON: seconds and megabytes.
 
-Nothing but the library in question is imported, so this module imports none at its top.
+Only the measured library is imported, so this module imports none at its top.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SIDES: Final = {"alance": "alance", "pylance": "lance", "vortex": "vortex"}
 BLOCKING: Final = {**SIDES, "alance": "alance.sync"}
 TAKE: Final = 10_000
 
-# What is run: work, table (none: only the import).
+# The work, and the table it reads; None: only the import.
 WORKS: Final = [
     ("import", None),
     ("import blocking", None),
@@ -43,7 +43,7 @@ NAMES: Final = {
 
 
 def run_alance(work: str, path: str) -> None:
-    """With alance."""
+    """Run the work with alance."""
     import asyncio
 
     import alance
@@ -64,7 +64,7 @@ def run_alance(work: str, path: str) -> None:
 
 
 def run_pylance(work: str, path: str) -> None:
-    """With pylance."""
+    """Run the work with pylance."""
     import lance
 
     dataset = lance.dataset(path)
@@ -80,7 +80,7 @@ def run_pylance(work: str, path: str) -> None:
 
 
 def run_vortex(work: str, path: str) -> None:
-    """With Vortex."""
+    """Run the work with Vortex."""
     import pyarrow as pa
     import vortex
 
@@ -105,26 +105,29 @@ def _rows(count: int) -> list[int]:
 
 
 def _index(work: str, count: int) -> tuple[Any, dict[str, Any]]:
-    """The kind of an index, and its options: partitions of a thousand rows, of graphs four."""
+    """Return the kind of an index and its options.
+
+    There is a partition for each 1,000 rows; indices with graphs have four partitions.
+    """
     kind = work.removeprefix("index ")
     options = {"IVF_PQ": {"num_sub_vectors": 16}, "IVF_RQ": {"num_bits": 1}}.get(kind, {})
     return kind, {"num_partitions": 4 if "HNSW" in kind else max(4, count // 1000), **options}
 
 
 def peak_megabytes() -> float:
-    """The most memory that this process held: of it alone, not of the one that started it."""
+    """Return the peak of this process's memory in MB, without that of its parent process."""
     status = Path("/proc/self/status").read_text()
     (line,) = (text for text in status.splitlines() if text.startswith("VmHWM"))
     return int(line.split()[1]) * 1024 / 1e6
 
 
 def with_bytecode() -> dict[str, str]:
-    """The environment of a process that may keep the bytecode of what it imports."""
+    """Return the environment of a process that may write the bytecode of imported modules."""
     return {name: text for name, text in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
 def measure_alone(side: str, work: str, path: str, rounds: int) -> dict[str, float]:
-    """Medians over processes of their own."""
+    """Return the medians over several processes."""
     runs: list[dict[str, float]] = []
     for _ in range(rounds):
         command = [sys.executable, "-m", "benchmarks.alone", side, work, path]
@@ -140,7 +143,7 @@ def measure_alone(side: str, work: str, path: str, rounds: int) -> dict[str, flo
 
 
 def main() -> None:
-    """The command."""
+    """Run the command line."""
     side, work, path = sys.argv[1:]
     begun, used = time.perf_counter(), time.process_time()
     importlib.import_module((BLOCKING if work == "import blocking" else SIDES)[side])

@@ -1,4 +1,4 @@
-"""Where alance loses: every row of the report in which another side is ahead."""
+"""The rows of the report in which another side is ahead of alance."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ file, tantivy and faiss an index of their own, none of them a table: they show w
 
 
 class Row(NamedTuple):
-    """What a row of a table of the report compares.
+    """The comparison in one row of a table of the report.
 
     Attributes:
-        heading: the heading of the report that the table stands under.
-        needs: what each side needs, in one unit; less is better.
+        heading: heading of the report above the table.
+        needs: time, memory or size by side, in one unit; less is better.
     """
 
     heading: str
@@ -38,7 +38,7 @@ class Loss(NamedTuple):
 
 
 def section(results: dict[str, Any]) -> str:
-    """The last part of the report; empty where nobody is ahead."""
+    """Return the last part of the report; empty if no other side is ahead."""
     losses = losses_of(results)
     if not losses:
         return ""
@@ -51,7 +51,7 @@ def section(results: dict[str, Any]) -> str:
 
 
 def losses_of(results: dict[str, Any]) -> dict[str, list[Loss]]:
-    """The losses under each heading that has any, worst first."""
+    """Return the losses by heading, worst first; headings without a loss are omitted."""
     losses: dict[str, list[Loss]] = {}
     for row in rows_of(results):
         for side, need in row.needs.items():
@@ -64,7 +64,7 @@ def losses_of(results: dict[str, Any]) -> dict[str, list[Loss]]:
 
 
 def rows_of(results: dict[str, Any]) -> Iterator[Row]:
-    """The rows of all tables that compare times, and of those that compare memory."""
+    """Yield the rows of all tables that compare times, memory or sizes."""
     for heading, cases in under_headings(results["cases"]).items():
         for case in cases:
             work = f"{case['table']}: {case['name']}"
@@ -94,7 +94,7 @@ def rows_of(results: dict[str, Any]) -> Iterator[Row]:
 
 
 def under_headings(cases: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
-    """The cases by the headings of their tables, local ones first."""
+    """Group the cases by the heading of their table, local ones first."""
     headings: dict[str, list[dict[str, Any]]] = {}
     for case in sorted(cases, key=lambda case: (case["remote"], case["mbps"])):
         limit = f" of {case['mbps']} MB/s" if case["mbps"] else ""
@@ -130,7 +130,7 @@ def _of(case: dict[str, Any], key: str) -> dict[str, float]:
 
 
 def _of_two(case: dict[str, Any], key: str) -> dict[str, float]:
-    """Without the side that only reads the source."""
+    """Return the values of alance and pylance, without the side that only reads the source."""
     return {side: case["sides"][side][key] for side in ("alance", "pylance")}
 
 

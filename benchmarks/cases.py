@@ -1,4 +1,4 @@
-"""What is measured: each case does the same work with alance, pylance and, where it can, Vortex."""
+"""Cases: each does the same work with alance, pylance and, if Vortex supports it, Vortex."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Opened:
-    """A table open in all of them, and the storage options it was opened with.
+    """A table, opened by all libraries, and the storage options with which it was opened.
 
     Attributes:
-        open_vortex: opens its file anew, so that it knows nothing of it.
-        number: of the round; each asks for other rows and by other queries.
+        open_vortex: opens the Vortex file again, without any cached metadata.
+        number: number of the round; each round requests other rows and uses other queries.
     """
 
     uri: str
@@ -42,13 +42,13 @@ class Opened:
 
 @dataclass(frozen=True)
 class Case:
-    """One piece of work.
+    """Work that all sides do.
 
     Attributes:
-        target: the ratio of wall times, alance to pylance, that is aimed at; None: none is set.
-        vortex: the same with Vortex; None: it has no such thing.
-        mbps: MB/s of all connections of the lab together; 0: there is no limit.
-        calls: of a crowd, whose works give `Waits`.
+        target: intended ratio of wall times, alance to pylance; None: no target.
+        vortex: the same work with Vortex; None: Vortex does not support it.
+        mbps: MB/s of all connections of the lab together; 0: no limit.
+        calls: number of calls of a crowd of callers, whose work returns `Waits`; 0 for other work.
     """
 
     name: str
@@ -63,19 +63,19 @@ class Case:
 
     @property
     def label(self) -> str:
-        """Where, what table, what work."""
+        """Name of the case: place, table and work."""
         lab = f"lab {self.mbps} MB/s" if self.mbps else "lab"
         return f"{lab if self.remote else 'local'} {self.table} {self.name}"
 
 
 def rows(opened: Opened, count: int) -> list[int]:
-    """Random rows, the same for all sides of a round."""
+    """Return random row numbers, the same for all sides of a round."""
     rng = np.random.default_rng((count, opened.number))
     return rng.integers(0, opened.count, count).tolist()
 
 
 async def scan(opened: Opened, **options: Any) -> int:
-    """All batches, dropped as they come."""
+    """Scan and drop the batches; return the number of rows."""
     total = 0
     async for batch in opened.ours.to_batches(**options):
         total += batch.num_rows
@@ -83,14 +83,14 @@ async def scan(opened: Opened, **options: Any) -> int:
 
 
 def their_scan(opened: Opened, **options: Any) -> int:
-    """As of `scan`."""
+    """Do the work of `scan` with pylance."""
     return sum(batch.num_rows for batch in opened.theirs.scanner(**options).to_batches())
 
 
 def vortex_scan(
     opened: Opened, columns: list[str] | None = None, condition: ve.Expr | None = None
 ) -> int:
-    """As of `scan`, to the same Arrow types."""
+    """Do the work of `scan` with Vortex, to the same Arrow types."""
     schema = opened.theirs.schema
     if columns is not None:
         schema = pa.schema([schema.field(name) for name in columns])
@@ -107,7 +107,7 @@ def scans(
     condition: ve.Expr | None = None,
     **options: Any,
 ) -> Case:
-    """A scan with some options; `condition` is the filter as Vortex says it."""
+    """Return the case of a scan; `condition` is the filter as an expression of Vortex."""
     return Case(
         name,
         table,
@@ -120,7 +120,7 @@ def scans(
 
 
 def long_filters(name: str, table: str, text: str, columns: list[str]) -> Case:
-    """A scan with a filter of many values."""
+    """Return the case of a scan with a filter of many values."""
     return Case(
         name,
         table,
@@ -136,7 +136,10 @@ def vortex_rows(
     picked: npt.ArrayLike,
     columns: list[str] | None,
 ) -> pa.Table:
-    """Rows in the order asked for: Vortex wants ascending ones, each once."""
+    """Take rows with Vortex, in the order of `picked`.
+
+    Vortex itself takes only ascending row numbers without duplicates.
+    """
     distinct, back = np.unique(np.asarray(picked, np.uint64), return_inverse=True)
     schema = opened.theirs.schema
     if columns is not None:
@@ -155,7 +158,10 @@ def takes(
     remote: bool = False,
     again: bool = False,
 ) -> Case:
-    """A take of random rows on an open handle: other rows in each round, or the same `again`."""
+    """Return the case of a take of random rows by an open handle.
+
+    Each round takes other rows; with `again`, all rounds take the same rows.
+    """
 
     def first(opened: Opened) -> Opened:
         return replace(opened, number=0) if again else opened
@@ -172,14 +178,14 @@ def takes(
 
 
 async def cold_take(opened: Opened, count: int, columns: list[str] | None = None) -> pa.Table:
-    """Open a new handle that knows nothing, and take."""
+    """Open the table in a new session without cached metadata, and take rows."""
     async with alance.Session() as session:
         dataset = await alance.dataset(opened.uri, storage_options=opened.options, session=session)
         return await dataset.take(rows(opened, count), columns)
 
 
 def their_cold_take(opened: Opened, count: int, columns: list[str] | None = None) -> pa.Table:
-    """As of `cold_take`."""
+    """Do the work of `cold_take` with pylance."""
     session = lance.Session()
     dataset = lance.dataset(opened.uri, storage_options=opened.options, session=session)
     return dataset.take(rows(opened, count), columns)
@@ -194,7 +200,7 @@ def cold(
     *,
     remote: bool = False,
 ) -> Case:
-    """Open and take."""
+    """Return the case of opening a table and taking rows."""
     return Case(
         name,
         table,
@@ -207,18 +213,18 @@ def cold(
 
 
 def queries(opened: Opened) -> npt.NDArray[np.float32]:
-    """Twenty, the same for all sides of a round."""
+    """Return twenty query vectors, the same for all sides of a round."""
     return near_directions(20, seed=600 + opened.number)
 
 
 async def searches(opened: Opened, **options: Any) -> None:
-    """Twenty searches, one after the other, on an open handle."""
+    """Run twenty searches, one after the other, on an open handle."""
     for query in queries(opened):
         await opened.ours.nearest("vec", query, 10, columns=["id"], **options)
 
 
 def their_searches(opened: Opened, **options: Any) -> None:
-    """As of `searches`."""
+    """Do the work of `searches` with pylance."""
     for query in queries(opened):
         nearest = {"column": "vec", "q": query, "k": 10, **options}
         opened.theirs.to_table(columns=["id", "_distance"], nearest=nearest)
@@ -232,7 +238,7 @@ def search(
     remote: bool = False,
     **options: Any,
 ) -> Case:
-    """Searches by vector, by other queries in each round."""
+    """Return the case of twenty vector searches, with other queries in each round."""
     return Case(
         f"20 searches, {name}",
         table,
@@ -244,7 +250,7 @@ def search(
 
 
 async def count(opened: Opened, condition: str, *, is_new: bool) -> int:
-    """Count by a filter, by the open handle or by a new one of a new session."""
+    """Count the rows that match a filter, by the open handle or in a new session."""
     if not is_new:
         return await opened.ours.count_rows(condition)
     async with alance.Session() as session:
@@ -253,7 +259,7 @@ async def count(opened: Opened, condition: str, *, is_new: bool) -> int:
 
 
 async def look_up(opened: Opened, condition: str, *, is_new: bool) -> pa.Table:
-    """All columns of the rows of a filter, by the open handle or by a new one of a new session."""
+    """Read all columns of the rows that match a filter, by the open handle or in a new session."""
     if not is_new:
         return await opened.ours.to_table(filter=condition)
     async with alance.Session() as session:
@@ -262,7 +268,7 @@ async def look_up(opened: Opened, condition: str, *, is_new: bool) -> pa.Table:
 
 
 def their_handle(opened: Opened, *, is_new: bool) -> lance.LanceDataset:
-    """The open handle, or a new one of a new session."""
+    """Return pylance's open handle, or a new handle in a new session."""
     if not is_new:
         return opened.theirs
     return lance.dataset(opened.uri, storage_options=opened.options, session=lance.Session())
@@ -271,7 +277,7 @@ def their_handle(opened: Opened, *, is_new: bool) -> lance.LanceDataset:
 def indexed(
     name: str, condition: str, target: float, *, counts: bool = False, table: str = "indexed"
 ) -> list[Case]:
-    """A filter that indices answer, by the open handle and by a new one."""
+    """Return the cases of a filter that indices answer: by the open handle and by a new one."""
 
     def case(where: str, is_new: bool) -> Case:
         def theirs(opened: Opened) -> object:
@@ -293,19 +299,19 @@ def indexed(
 
 
 async def take_of_each(opened: Opened) -> None:
-    """A row of each fragment, by a new handle that knows nothing."""
+    """Take a row of each fragment, in a new session without cached metadata."""
     async with alance.Session() as session:
         dataset = await alance.dataset(opened.uri, session=session)
         await dataset.take(range(37, opened.count, PIECE_ROWS))
 
 
 def their_take_of_each(opened: Opened) -> None:
-    """As of `take_of_each`."""
+    """Do the work of `take_of_each` with pylance."""
     their_handle(opened, is_new=True).take([*range(37, opened.count, PIECE_ROWS)])
 
 
 def day(year: int, month: int, number: int) -> ve.Expr:
-    """A date as Vortex says it."""
+    """Return a date as a literal of Vortex."""
     return ve.literal(vortex.date("days"), date(year, month, number))
 
 

@@ -1,6 +1,6 @@
-"""Changes of tables that exist: rows, compaction, many fragments and versions.
+"""Changes of existing tables: rows, compaction, many fragments and versions.
 
-Each round changes a copy of the table (links to its files) by each side, in turns.
+In each round, both sides in turn change a copy of the table, which consists of links to its files.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ SPREAD: Final = [997 * number for number in range(100)]
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One thing done to a table, by both sides.
+    """A change of a table, made by both sides.
 
     Attributes:
-        source: makes the table where it is not there yet, for a scale.
-        ours, theirs: do it, given the table's URI, the data, and storage options.
-        data: what both are given; made once.
-        target: ratio of wall times that is aimed at.
+        source: returns the path of the table at a scale; writes the table if it does not exist.
+        ours, theirs: make the change, given the table's URI, the data and storage options.
+        data: returns the data that both sides get; called once.
+        target: intended ratio of wall times.
     """
 
     name: str
@@ -57,7 +57,7 @@ def lineitem(scale: float) -> Path:
 
 
 def small_fragments(scale: float) -> Path:
-    """A thousand fragments of a thousand rows."""
+    """Return the path of a table of a thousand fragments of a thousand rows."""
     path = FOLDER / f"fragments-{scale:g}.lance"
     if not path.exists():
         rows = lance.dataset(lineitem(scale)).head(int(1_000_000 * min(scale, 1.0)))
@@ -66,7 +66,7 @@ def small_fragments(scale: float) -> Path:
 
 
 def many_versions(scale: float) -> Path:
-    """Ten thousand fragments in the last of a thousand versions."""
+    """Return the path of a table with ten thousand fragments in the last of a thousand versions."""
     path = FOLDER / f"versions-{scale:g}.lance"
     if not path.exists():
         dataset = lance.write_dataset(pa.table({"x": [0]}), path)
@@ -79,7 +79,7 @@ def many_versions(scale: float) -> Path:
 
 
 def hundred_versions(_: float) -> Path:
-    """A hundred versions of a table."""
+    """Return the path of a table with a hundred versions."""
     path = FOLDER / "hundred.lance"
     if not path.exists():
         for number in range(100):
@@ -89,7 +89,7 @@ def hundred_versions(_: float) -> Path:
 
 
 def wide(_: float) -> Path:
-    """A row of two thousand columns."""
+    """Return the path of a table with a row of two thousand columns."""
     path = FOLDER / "wide.lance"
     if not path.exists():
         kinds = [pa.int32(), pa.float64(), pa.string(), pa.list_(pa.int64())]
@@ -99,7 +99,7 @@ def wide(_: float) -> Path:
 
 
 def percent_of_rows(path: Path) -> pa.Table:
-    """One row in a hundred, with another comment."""
+    """Return every hundredth row, with another comment."""
     dataset = lance.dataset(path)
     rows = dataset.take(range(0, dataset.count_rows(), 100))
     at = rows.schema.get_field_index("l_comment")
@@ -227,7 +227,7 @@ CHANGES: Final = [
 
 
 def run_changes(lab: Lab, only: str, scale: float, rounds: int) -> list[dict[str, Any]]:
-    """All cases that are asked for, printed as they end."""
+    """Measure all cases that `only` selects, and print each when it ends."""
     measured = []
     for change in CHANGES:
         if only in change.name:
@@ -237,7 +237,7 @@ def run_changes(lab: Lab, only: str, scale: float, rounds: int) -> list[dict[str
 
 
 def measure_change(lab: Lab, change: Change, scale: float, rounds: int) -> dict[str, Any]:
-    """Medians of both sides, in turns; the first round is not counted."""
+    """Measure both sides in turn; return the medians, without the first round."""
     source = change.source(scale)
     data = change.data(source)
     runs: dict[str, list[dict[str, float]]] = {"alance": [], "pylance": []}
@@ -272,7 +272,7 @@ def measure_change(lab: Lab, change: Change, scale: float, rounds: int) -> dict[
 
 
 def line(case: dict[str, Any]) -> str:
-    """A row of the table."""
+    """Return a row of the table."""
     ours, theirs = case["sides"]["alance"], case["sides"]["pylance"]
     times = [f"{side['ms']:,.0f} ({side['cpu_ms']:,.0f})" for side in (ours, theirs)]
     requests = f"{ours['requests']:,.0f} / {theirs['requests']:,.0f}"
@@ -281,7 +281,7 @@ def line(case: dict[str, Any]) -> str:
 
 
 def section(cases: list[dict[str, Any]]) -> str:
-    """A part of the report."""
+    """Return the part of the report about changes."""
     names = ["work", "alance ms (cpu)", "pylance ms (cpu)", "ratio", "target", "requests"]
     head = [f"| {' | '.join(names)} |", f"|---|{'---:|' * (len(names) - 1)}"]
     text = "With opening the table; on local disk, where nothing else is said.\n"

@@ -1,6 +1,6 @@
 """Commits on the lab: single appends, eight appenders in one process, eight processes.
 
-python -m benchmarks.cases_commits SIDE URI OPTIONS COUNT   appends when told to; prints JSON.
+python -m benchmarks.cases_commits SIDE URI OPTIONS COUNT appends on request; prints JSON.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 ROWS: Final = pa.table({"a": list(range(100)), "b": ["text"] * 100})
 APPENDERS, COMMITS = 8, 120
-SINGLE: Final = 9  # appends, of which the median counts
+SINGLE: Final = 9  # appends one after the other; the median is reported
 
 Times = dict[str, float]
 
 
 def shown(wall: float, times: list[float]) -> Times:
-    """Milliseconds: of all, and of one append."""
+    """Return milliseconds: of all appends together, and of one append."""
     times = sorted(times)
     return {
         "ms": wall * 1e3,
@@ -39,7 +39,7 @@ def shown(wall: float, times: list[float]) -> Times:
 
 
 def our_handle(uri: str, options: dict[str, str]) -> Times:
-    """Appends one after the other, each to the version that the one before has made."""
+    """Append one after the other, each time to the version that the last append created."""
     import alance
 
     async def main() -> list[float]:
@@ -55,7 +55,7 @@ def our_handle(uri: str, options: dict[str, str]) -> Times:
 
 
 def our_uri(uri: str, options: dict[str, str]) -> Times:
-    """Appends by URI, each by a session that knows nothing."""
+    """Append by URI, each time in a new session without cached metadata."""
     import alance
 
     async def main() -> list[float]:
@@ -73,7 +73,7 @@ def our_uri(uri: str, options: dict[str, str]) -> Times:
 
 
 def our_many(uri: str, options: dict[str, str]) -> Times:
-    """Tasks of one process, each with its own handle."""
+    """Append in many tasks of one process, each with its own handle."""
     import alance
 
     async def main() -> Times:
@@ -94,7 +94,7 @@ def our_many(uri: str, options: dict[str, str]) -> Times:
 
 
 def their_handle(uri: str, options: dict[str, str]) -> Times:
-    """As of `our_handle`."""
+    """Do the work of `our_handle` with pylance."""
     import lance
 
     dataset = lance.dataset(uri, storage_options=options)
@@ -102,7 +102,7 @@ def their_handle(uri: str, options: dict[str, str]) -> Times:
 
 
 def their_uri(uri: str, options: dict[str, str]) -> Times:
-    """As of `our_uri`."""
+    """Do the work of `our_uri` with pylance."""
     import lance
 
     def append() -> None:
@@ -112,7 +112,7 @@ def their_uri(uri: str, options: dict[str, str]) -> Times:
 
 
 def their_many(uri: str, options: dict[str, str]) -> Times:
-    """Threads of one process."""
+    """Append with pylance in many threads of one process."""
     import lance
 
     def append(_: int) -> list[float]:
@@ -126,7 +126,10 @@ def their_many(uri: str, options: dict[str, str]) -> Times:
 
 
 def _timed(work: Callable[[], object]) -> float:
-    """Seconds until it succeeded: pylance gives up after 30 s of conflicts."""
+    """Return the seconds until `work` succeeds.
+
+    It is repeated after a failure: pylance gives up after 30 s of conflicts.
+    """
     begun = time.perf_counter()
     while True:
         try:
@@ -143,7 +146,7 @@ def _median(times: list[float]) -> Times:
 
 
 def processes(side: str, uri: str, options: dict[str, str]) -> Times:
-    """Processes that begin together."""
+    """Append in several processes that begin at the same time."""
     command = [sys.executable, "-m", "benchmarks.cases_commits", side, uri, json.dumps(options)]
     command.append(str(COMMITS // APPENDERS))
     running = [
@@ -169,7 +172,7 @@ def processes(side: str, uri: str, options: dict[str, str]) -> Times:
 
 
 def child(side: str, uri: str, options: dict[str, str], count: int) -> None:
-    """One of the processes."""
+    """Append in one of these processes."""
     times: list[float] = []
     if side == "pylance":
         import lance
@@ -194,7 +197,7 @@ def child(side: str, uri: str, options: dict[str, str], count: int) -> None:
     print(json.dumps(times), flush=True)
 
 
-# What is run, its target (ratio, or milliseconds of all and of the 99th percentile), both sides.
+# The work, its target (ratio, or milliseconds: of all appends, of the 99th percentile), both sides.
 CASES: Final[list[tuple[str, dict[str, float], dict[str, Callable[[str, dict[str, str]], Times]]]]]
 CASES = [
     ("append by handle", {"ratio": 0.6}, {"alance": our_handle, "pylance": their_handle}),
@@ -216,7 +219,7 @@ CASES = [
 
 
 def run_commits(lab: Lab, only: str, latency_ms: float) -> list[dict[str, Any]]:
-    """All cases that are asked for, printed as they end. Blocks."""
+    """Measure all cases that `only` selects, and print each when it ends. Blocks."""
     import lance
 
     rows = []
@@ -241,7 +244,7 @@ def run_commits(lab: Lab, only: str, latency_ms: float) -> list[dict[str, Any]]:
 
 
 def line(case: dict[str, Any]) -> str:
-    """A row of the table."""
+    """Return a row of the table."""
     ours, theirs, target = case["sides"]["alance"], case["sides"]["pylance"], case["target"]
     cells = [case["name"]]
     for key in ("ms", "p99_ms"):
@@ -255,7 +258,7 @@ def line(case: dict[str, Any]) -> str:
 
 
 def section(cases: list[dict[str, Any]], latency_ms: float) -> str:
-    """A part of the report."""
+    """Return the part of the report about commits."""
     names = ["work", "alance ms", "pylance ms", "alance p99 ms", "pylance p99 ms", "ratio"]
     names.append("target")
     head = [f"| {' | '.join(names)} |", f"|---|{'---:|' * (len(names) - 1)}"]

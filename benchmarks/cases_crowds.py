@@ -1,4 +1,4 @@
-"""Callers at once: many small takes, a few large ones, searches."""
+"""Crowds of concurrent callers: many small takes, a few large ones, searches."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ COLUMN: Final = "l_extendedprice"
 
 
 def crowd_of_threads(call: Callable[[Any], object], asked: Iterable[Any], callers: int) -> Waits:
-    """The same by threads."""
+    """Do the work of `crowd` in threads: return how long each call waited, in seconds."""
 
     def wait(question: Any) -> float:
         begun = time.perf_counter()
@@ -37,12 +37,12 @@ def crowd_of_threads(call: Callable[[Any], object], asked: Iterable[Any], caller
 
 
 def asked(opened: Opened) -> npt.NDArray[np.float32]:
-    """The query of each call: twenty, again and again."""
+    """Return the query of each call: twenty queries, repeated."""
     return np.resize(queries(opened), (CALLS, queries(opened).shape[1]))
 
 
 def search_crowds(callers: int, *, remote: bool) -> Case:
-    """Searches at once by IVF_PQ, 20 of 128 partitions."""
+    """Return the case of concurrent searches by IVF_PQ, in 20 of 128 partitions."""
 
     async def ours(opened: Opened) -> Waits:
         def search(query: Any) -> Awaitable[object]:
@@ -62,18 +62,18 @@ def search_crowds(callers: int, *, remote: bool) -> Case:
 
 
 def picks(opened: Opened, callers: int) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
-    """Ten random rows for each call of a crowd."""
+    """Return ten random row numbers for each call of a crowd."""
     rng = np.random.default_rng((callers, opened.number))
     return rng.integers(0, opened.count, (calls_of(callers), 10))
 
 
 def calls_of(callers: int) -> int:
-    """Each caller calls twice at the least."""
+    """Return the number of calls of a crowd; each caller calls at least twice."""
     return max(CALLS, 2 * callers)
 
 
 def crowds(callers: int, target: float | None, *, remote: bool) -> Case:
-    """Concurrent takes of ten rows of a column."""
+    """Return the case of concurrent takes of ten rows of a column."""
 
     async def ours(opened: Opened) -> Waits:
         return await crowd(
@@ -99,7 +99,7 @@ def crowds(callers: int, target: float | None, *, remote: bool) -> Case:
 
 
 def cold_crowds(callers: int, target: float | None) -> Case:
-    """The same on the lab, where nothing is known of the table."""
+    """Return the case of `crowds` on the lab, in a new session without cached metadata."""
     warm = crowds(callers, target, remote=True)
     run_vortex = warm.vortex
     assert run_vortex is not None
@@ -126,7 +126,7 @@ def cold_crowds(callers: int, target: float | None) -> Case:
 
 
 def large_crowd() -> Case:
-    """Callers that take ten thousand rows each, all columns, at once."""
+    """Return the case of concurrent takes of ten thousand rows each, all columns."""
 
     def large_picks(opened: Opened) -> Any:
         rng = np.random.default_rng((16, opened.number))
@@ -154,7 +154,7 @@ CROWDS: Final = [
 
 
 def section(cases: list[dict[str, Any]]) -> str:
-    """A part of the report: what the crowds of the tables above are to one caller."""
+    """Return the part of the report that compares crowds with a single caller."""
     names = ["where", "work", "alance", "pylance", "Vortex"]
     head = [f"| {' | '.join(names)} |", f"|---|---|{'---:|' * (len(names) - 2)}"]
     text = "Calls a second, and in brackets the wait in ms that 99 of 100 calls do not exceed.\n"
@@ -162,7 +162,7 @@ def section(cases: list[dict[str, Any]]) -> str:
 
 
 def line(case: dict[str, Any]) -> str:
-    """A row of it."""
+    """Return a row of its table."""
     cells = ["lab" if case["remote"] else "local", f"{case['table']}: {case['name']}"]
     for name in ("alance", "pylance", "vortex"):
         side = case["sides"].get(name)

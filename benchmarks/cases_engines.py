@@ -1,4 +1,4 @@
-"""Engines over a table: SQL by DuckDB, and Polars, each over a dataset of both sides."""
+"""Engines over a table: SQL by DuckDB, and Polars, each with the datasets of both sides."""
 
 from __future__ import annotations
 
@@ -17,14 +17,17 @@ if TYPE_CHECKING:
 
 
 def their_sql(opened: Opened, query: str) -> pa.Table:
-    """DuckDB on pylance's dataset, which is a pyarrow dataset; a connection a query, as of ours."""
+    """Run a query in DuckDB on pylance's dataset, which is a pyarrow dataset.
+
+    A connection is opened for each query, as for alance.
+    """
     with duckdb.connect() as connection:
         connection.register("dataset", opened.theirs)
         return connection.sql(query).to_arrow_table()
 
 
 def sql(name: str, query: str, target: float | None = None, *, remote: bool = False) -> Case:
-    """A query by DuckDB."""
+    """Return the case of a query by DuckDB."""
     return Case(
         name,
         "lineitem",
@@ -36,7 +39,7 @@ def sql(name: str, query: str, target: float | None = None, *, remote: bool = Fa
 
 
 def polars(name: str, ask: Callable[[pl.LazyFrame], pl.LazyFrame], *, remote: bool = False) -> Case:
-    """A lazy frame of Polars."""
+    """Return the case of a lazy frame of Polars."""
 
     async def ours(opened: Opened) -> Any:
         return await ask(await opened.ours.to_polars_lazy()).collect_async()
@@ -48,7 +51,7 @@ def polars(name: str, ask: Callable[[pl.LazyFrame], pl.LazyFrame], *, remote: bo
 
 
 def percent(frame: pl.LazyFrame) -> pl.LazyFrame:
-    """What `PERCENT` says, and one column of it."""
+    """Return one column of the rows for which `PERCENT` is true."""
     shipped = pl.col("l_shipdate")
     within = shipped.is_between(date(1994, 1, 1), date(1994, 1, 26), closed="left")
     return frame.filter(within).select("l_extendedprice")

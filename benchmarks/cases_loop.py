@@ -1,6 +1,6 @@
-"""How long the event loop is kept while many callers work: of alance alone, as others block.
+"""Time that callbacks block the event loop while many callers work; the other sides have no loop.
 
-`Stalls` times each callback of the loop; a turn is what one callback takes.
+`Stalls` times each callback of the loop; a turn is the run of one callback.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ TARGET_MS: Final = 10
 
 @dataclass(frozen=True)
 class Place:
-    """Where a work is done: a table, or a folder for new ones."""
+    """Place of the work: the URI of a table, or of a folder for new tables."""
 
     uri: str
     options: dict[str, str] | None
 
     async def opened(self, session: alance.Session) -> alance.Dataset:
-        """The table."""
+        """Open the table."""
         return await alance.dataset(self.uri, storage_options=self.options, session=session)
 
 
@@ -44,7 +44,7 @@ class Crowd:
     """Many callers of one session.
 
     Attributes:
-        table: whose URI the place has; None: the place is a new table.
+        table: name of the table to read; None: the work writes a new table.
     """
 
     name: str
@@ -53,7 +53,7 @@ class Crowd:
 
 
 async def scans(place: Place, session: alance.Session) -> None:
-    """Sixty-four scans of two columns."""
+    """Run sixty-four scans of two columns."""
     dataset = await place.opened(session)
 
     async def scan() -> None:
@@ -64,7 +64,7 @@ async def scans(place: Place, session: alance.Session) -> None:
 
 
 async def wide_opens(place: Place, session: alance.Session) -> None:
-    """Sixteen new sessions, each with the schema and a row of all columns."""
+    """Open the table in sixteen new sessions, and take a row of all columns in each."""
 
     async def open_one(row: int) -> None:
         async with alance.Session() as own:
@@ -75,7 +75,7 @@ async def wide_opens(place: Place, session: alance.Session) -> None:
 
 
 async def large_takes(place: Place, session: alance.Session) -> None:
-    """Sixteen takes of ten thousand rows, all columns."""
+    """Run sixteen takes of ten thousand rows, all columns."""
     dataset = await place.opened(session)
     count = await dataset.count_rows()
     picked = np.random.default_rng(16).integers(0, count, (16, 10_000))
@@ -83,7 +83,7 @@ async def large_takes(place: Place, session: alance.Session) -> None:
 
 
 async def producers(place: Place, session: alance.Session) -> None:
-    """Producers of small batches."""
+    """Write small batches from several producers."""
     options = {"storage_options": place.options, "session": session}
     await produced(place.uri, PRODUCERS, 12_800, **options)
 
@@ -97,7 +97,10 @@ CROWDS: Final = (
 
 
 async def run_loop(lab: Lab, only: str, scale: float) -> list[dict[str, Any]]:
-    """All crowds that are asked for, printed as they end; each once more before it is timed."""
+    """Measure all crowds that `only` selects, and print each when it ends.
+
+    Each crowd runs once before it is measured.
+    """
     results = []
     for crowd in CROWDS:
         for where in ("local", "lab"):
@@ -116,7 +119,7 @@ async def run_loop(lab: Lab, only: str, scale: float) -> list[dict[str, Any]]:
 
 
 async def measure_crowd(crowd: Crowd, where: str, lab: Lab, scale: float) -> Stalls:
-    """The turns of the second time."""
+    """Return the turns of the second run."""
     FOLDER.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="loop-", dir=FOLDER))
     try:
@@ -135,14 +138,14 @@ async def measure_crowd(crowd: Crowd, where: str, lab: Lab, scale: float) -> Sta
 
 
 def line(result: dict[str, Any]) -> str:
-    """A row of the table."""
+    """Return a row of the table."""
     cells = [result["where"], result["name"], f"{result['turns']:,d}"]
     cells += [f"{result['p999_ms']:.1f}", f"{result['longest_ms']:.1f}"]
     return f"| {' | '.join(cells)} |"
 
 
 def section(results: list[dict[str, Any]]) -> str:
-    """A part of the report."""
+    """Return the part of the report about the event loop."""
     names = ["where", "crowd", "turns", "ms of 999 of 1 000", "longest ms"]
     head = [f"| {' | '.join(names)} |", f"|---|---|{'---:|' * (len(names) - 2)}"]
     text = (

@@ -1,4 +1,4 @@
-"""Batches of few rows and files of few rows: processor time of each, in turns in one process.
+"""Processor time of small batches and of small files; both sides in turn, in one process.
 
 python -m benchmarks.cases_small PRODUCERS PATH   prints JSON: a stream of small batches alone.
 """
@@ -39,11 +39,11 @@ STREAM_BATCHES: Final = 20_000
 
 @dataclass(frozen=True)
 class Small:
-    """A row: the same rows written by both.
+    """A row of the table: the same rows, written by both sides.
 
     Attributes:
-        count: of batches or files.
-        target: ratio of processor times.
+        count: number of batches or files.
+        target: intended ratio of processor times.
     """
 
     name: str
@@ -55,53 +55,53 @@ class Small:
 
 @cache
 def rows_of(num_rows: int) -> pa.RecordBatch:
-    """Rows of a number, a fraction and a short text."""
+    """Return rows of a number, a fraction and a short text."""
     numbers = np.arange(num_rows)
     names = pa.array([f"name {number}" for number in range(977)]).take(pa.array(numbers % 977))
     return pa.record_batch([numbers, numbers / 7, names], schema=SCHEMA)
 
 
 def batches(count: int) -> Iterator[pa.RecordBatch]:
-    """So many small batches."""
+    """Return `count` small batches."""
     rows = rows_of(count * BATCH_ROWS)
     return (rows.slice(BATCH_ROWS * number, BATCH_ROWS) for number in range(count))
 
 
 def reader(count: int) -> pa.RecordBatchReader:
-    """The same as a reader."""
+    """Return a reader of `count` small batches."""
     return pa.RecordBatchReader.from_batches(SCHEMA, batches(count))
 
 
 def write(count: int, path: str) -> None:
-    """Small batches to a table."""
+    """Write small batches to a table."""
     asyncio.run(alance.write_dataset(reader(count), path, data_storage_version=VERSION))
 
 
 async def produced(uri: str, producers: int, count: int, **options: Any) -> Waits:
-    """The same as a stream of some producers: how long each write waited."""
+    """Ingest small batches from several producers; return how long each write waited."""
     async with alance.ingest(uri, SCHEMA, data_storage_version=VERSION, **options) as sink:
         return await crowd(sink.write, batches(count), producers)
 
 
 def ingest(count: int, path: str) -> None:
-    """The stream of one producer."""
+    """Ingest small batches from one producer."""
     asyncio.run(produced(path, 1, count))
 
 
 def files(count: int, path: str) -> None:
-    """Small files."""
+    """Write small files."""
     rows = pa.Table.from_batches([rows_of(count * FILE_ROWS)])
     options: dict[str, Any] = {"max_rows_per_file": FILE_ROWS, "data_storage_version": VERSION}
     asyncio.run(alance.write_dataset(rows, path, **options))
 
 
 def write_theirs(count: int, path: str) -> None:
-    """Small batches to a table, by pylance."""
+    """Write small batches to a table with pylance."""
     lance.write_dataset(reader(count), path, data_storage_version=VERSION)
 
 
 def files_theirs(count: int, path: str) -> None:
-    """Small files, by pylance."""
+    """Write small files with pylance."""
     rows = pa.Table.from_batches([rows_of(count * FILE_ROWS)])
     lance.write_dataset(
         rows,
@@ -120,7 +120,7 @@ CASES: Final[tuple[Small, ...]] = (
 
 
 def processor_us(work: Callable[[str], None], count: int, path: Path) -> float:
-    """Microseconds of all threads for each batch or file."""
+    """Return the microseconds of all threads for each batch or file."""
     shutil.rmtree(path, ignore_errors=True)
     begun = time.process_time()
     work(str(path))
@@ -130,7 +130,7 @@ def processor_us(work: Callable[[str], None], count: int, path: Path) -> float:
 
 
 def run_small(only: str, rounds: int) -> list[dict[str, Any]]:
-    """All cases that are asked for, printed as they end: the best of some rounds."""
+    """Measure all cases that `only` selects, print each when it ends; the best of the rounds."""
     results = []
     path = Path(tempfile.mkdtemp(prefix="alance-small-")) / "small.lance"
     for case in CASES:
@@ -149,7 +149,7 @@ def run_small(only: str, rounds: int) -> list[dict[str, Any]]:
 
 
 def run_streams(rounds: int) -> list[dict[str, Any]]:
-    """Streams of alance alone, each in a process of its own: medians."""
+    """Measure streams of alance, each in a process of its own; return the medians."""
     results = []
     for producers in (1, PRODUCERS):
         told = []
@@ -165,13 +165,13 @@ def run_streams(rounds: int) -> list[dict[str, Any]]:
 
 
 def stream_line(stream: dict[str, Any]) -> str:
-    """A row of the table of streams."""
+    """Return a row of the table of streams."""
     cells = [f"{stream['producers']}", f"{stream['rows_s']:,.0f}", f"{stream['p99_ms']:.1f}"]
     return f"| {' | '.join([*cells, format(stream['megabytes'], ',.0f')])} |"
 
 
 def stream_section(streams: list[dict[str, Any]]) -> str:
-    """A part of the report."""
+    """Return the part of the report about streams."""
     names = ["producers", "rows/s", "p99 of a write, ms", "peak MB"]
     head = [f"| {' | '.join(names)} |", f"|{'---:|' * len(names)}"]
     text = (
@@ -182,14 +182,14 @@ def stream_section(streams: list[dict[str, Any]]) -> str:
 
 
 def line(case: dict[str, Any]) -> str:
-    """A row of the table."""
+    """Return a row of the table."""
     ours, theirs = case["sides"]["alance"], case["sides"]["pylance"]
     cells = [case["name"], f"{ours:,.0f}", f"{theirs:,.0f}", f"{ours / theirs:.2f}"]
     return f"| {' | '.join([*cells, format(case['target'], '.2f')])} |"
 
 
 def section(cases: list[dict[str, Any]]) -> str:
-    """A part of the report."""
+    """Return the part of the report about small batches and files."""
     names = ["one", "alance us", "pylance us", "ratio", "target"]
     head = [f"| {' | '.join(names)} |", f"|---|{'---:|' * (len(names) - 1)}"]
     text = "Processor time of all threads for each batch or file, on local disk; three columns.\n"
@@ -197,7 +197,7 @@ def section(cases: list[dict[str, Any]]) -> str:
 
 
 def main() -> None:
-    """The command."""
+    """Run the command line."""
     producers, folder = sys.argv[1:]
     rows_of(STREAM_BATCHES * BATCH_ROWS)
     asyncio.run(produced(f"{folder}/first.lance", 1, 100))  # what is loaded once in a process

@@ -1,4 +1,4 @@
-"""Indices of texts: what building them takes, and what searches by words cost.
+"""Indices of texts: the cost of building them, and of searches by words.
 
 python -m benchmarks.cases_texts SIDE PATH   builds an index alone, and prints JSON.
 """
@@ -44,7 +44,7 @@ are the same 20 once more. Tantivy searches an index of its own, without a table
 
 
 def queries_of(kind: str, count: int, words: Sequence[str], seed: int) -> list[str]:
-    """Texts of some words."""
+    """Return queries of some words."""
     rng = np.random.default_rng(seed)
     total = len(words)
     if kind == "1 rare word":
@@ -74,7 +74,7 @@ class Alance(Ours[str]):
     """Searches by alance."""
 
     async def ask(self, query: str, **asked: Any) -> int:
-        """The number of rows."""
+        """Search; return the number of rows."""
         return len(await self.dataset.search_text(query, K, columns=COLUMNS))
 
 
@@ -82,13 +82,13 @@ class Pylance(Theirs[str]):
     """Searches by pylance."""
 
     def find(self, query: str, **asked: Any) -> int:
-        """The number of rows."""
+        """Search; return the number of rows."""
         words = {"query": query, "columns": ["text"]}
         scanner = self.dataset.scanner(columns=COLUMNS, full_text_query=words, limit=K)
         return int(scanner.to_table().num_rows)
 
     async def ask(self, query: str) -> int:
-        """The same, in the thread that asks."""
+        """Search in the calling thread; return the number of rows."""
         return self.find(query)
 
 
@@ -98,15 +98,15 @@ class LanceDB(Ours[str]):
     dataset: Any
 
     async def ask(self, query: str, **asked: Any) -> int:
-        """The number of rows."""
+        """Search; return the number of rows."""
         search = self.dataset.query().nearest_to_text(query, columns=["text"]).limit(K)
         return len(await search.select(COLUMNS).to_arrow())
 
 
 class Tantivy:
-    """The same words, by the engine of texts that pylance is made after: what a search can take.
+    """Searches for the same words by tantivy, after which pylance's index is designed.
 
-    It has the ids beside its index, and no table.
+    They show what a search can cost: tantivy has the ids beside its index, and no table.
     """
 
     def __init__(self, path: Path) -> None:
@@ -144,7 +144,7 @@ Side: TypeAlias = Alance | Pylance | LanceDB | Tantivy
 
 
 async def measured(side: Side, texts: Sequence[str], lab: Lab | None = None) -> dict[str, float]:
-    """Of searches, one after the other: the median of their times, means of the rest."""
+    """Run searches one after the other; return the median of their times and means of the rest."""
     from benchmarks.measure import waves
 
     before = lab.stats()["requests"] if lab else 0
@@ -166,7 +166,7 @@ async def measured(side: Side, texts: Sequence[str], lab: Lab | None = None) -> 
 
 
 async def run_local(only: str, path: Path, words: Sequence[str]) -> list[dict[str, Any]]:
-    """Searches of each kind when what they read is in memory: the best of three rounds."""
+    """Measure searches of each kind on data in memory; return the best of three rounds."""
     import lancedb
 
     results: list[dict[str, Any]] = []
@@ -196,7 +196,7 @@ async def run_local(only: str, path: Path, words: Sequence[str]) -> list[dict[st
 
 
 async def run_lab(lab: Lab, only: str, path: Path, words: Sequence[str]) -> list[dict[str, Any]]:
-    """A first search, others behind it, and these again."""
+    """Measure a first search on the lab, then other searches, then the same ones again."""
     if only not in "texts lab":
         return []
     lab.rescan()
@@ -221,7 +221,7 @@ async def run_lab(lab: Lab, only: str, path: Path, words: Sequence[str]) -> list
 
 
 async def run_crowds(lab: Lab, only: str, path: Path, words: Sequence[str]) -> list[dict[str, Any]]:
-    """Queries a second, of callers who each wait for one after the other."""
+    """Measure queries per second of concurrent callers; each runs one query after the other."""
     texts = queries_of("3 words", CALLS, words, 9)
     remote = (f"s3://{path.parent.name}/{path.name}", lab.lance_options())
     results: list[dict[str, Any]] = []
@@ -242,7 +242,7 @@ async def run_crowds(lab: Lab, only: str, path: Path, words: Sequence[str]) -> l
 
 
 def run_builds(only: str, path: Path, rounds: int) -> dict[str, dict[str, float]]:
-    """Both, each in processes of its own, on a copy of the table: medians."""
+    """Build the index with both sides, each in a process of its own; return the medians."""
     sides: dict[str, dict[str, float]] = {}
     if only not in "texts build":
         return sides
@@ -263,7 +263,7 @@ def run_builds(only: str, path: Path, rounds: int) -> dict[str, dict[str, float]
 
 
 def run_texts(lab: Lab, only: str, scale: float, rounds: int) -> dict[str, Any]:
-    """All of it."""
+    """Run all measurements of texts."""
     if not any(only in label for label in LABELS):
         return {}
     from benchmarks.data import some_words, table
@@ -280,7 +280,7 @@ def run_texts(lab: Lab, only: str, scale: float, rounds: int) -> dict[str, Any]:
 
 
 def line(point: dict[str, Any]) -> str:
-    """A row of the table of searches."""
+    """Return a row of the table of searches."""
     ours, theirs = point["sides"]["alance"], point["sides"]["pylance"]
     cells = [point["place"], point["what"]]
     others = [point["sides"].get(name) for name in SIDES[2:]]
@@ -296,7 +296,7 @@ def line(point: dict[str, Any]) -> str:
 
 
 def section(results: dict[str, Any]) -> str:
-    """A part of the report."""
+    """Return the part of the report about texts."""
     parts = ["## Texts\n", ABOUT]
     names = ["where", "search", *(f"{name} ms (cpu)" for name in SIDES)]
     names += ["ratio", "of cpu", "requests", "rounds", "KB"]
@@ -321,7 +321,7 @@ def section(results: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    """Build an index of texts."""
+    """Build an index of texts, and print its cost."""
     side, path = sys.argv[1:]
     begun = time.perf_counter()
     if side == "alance":

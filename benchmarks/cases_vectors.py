@@ -1,4 +1,4 @@
-"""Indices of vectors: what building them takes, and what searches find for their time."""
+"""Indices of vectors: the cost of building them, and the recall of searches for their time."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CALLS: Final = 512
 CALLERS: Final = (1, 64, 256)
 KINDS: Final = ("IVF_PQ", "IVF_RQ", "IVF_HNSW_SQ")
 BUILT: Final = ("wide_vectors", "many_vectors")
-# Searched, each with the numbers of partitions that are asked for.
+# Tables to search, each with the numbers of partitions to probe.
 SEARCHED: Final = {"vectors": NPROBES, "many_searched": (10, 50), "wide_searched": (10, 50)}
 ABOUT: Final = """\
 Indices are built by processes of their own, with a partition for each thousand rows (of graphs with
@@ -42,7 +42,7 @@ memory, and neither a table nor a file: what a search can take.
 
 
 def run_builds(only: str, scale: float, rounds: int) -> list[dict[str, Any]]:
-    """All kinds of both tables, each in processes of its own, on a copy of the table."""
+    """Build all kinds of indices of both tables, each on a copy and in a process of its own."""
     results = []
     for name, kind in itertools.product(BUILT, KINDS):
         if only not in f"vectors build {name} {kind}":
@@ -59,7 +59,7 @@ def run_builds(only: str, scale: float, rounds: int) -> list[dict[str, Any]]:
 
 
 def places(lab: Lab) -> dict[str, Lab | None]:
-    """Where tables are read from, with the lab that notes requests."""
+    """Return the places from which tables are read, each with the lab that records requests."""
     return {"local": None, "lab": lab}
 
 
@@ -70,7 +70,7 @@ async def measured(
     lab: Lab | None,
     **asked: Any,
 ) -> dict[str, float]:
-    """Means over queries, one after the other."""
+    """Run queries one after the other; return means."""
     before = lab.stats()["requests"] if lab else 0
     wall, cpu = time.perf_counter(), time.process_time()
     answers = [await side.ask(query, **asked) for query in queries]
@@ -88,7 +88,7 @@ async def measured(
 
 
 async def run_recall(lab: Lab, only: str, scale: float) -> list[dict[str, Any]]:
-    """What a first search finds and costs, others behind it, and these again; of one index."""
+    """Measure recall and cost of a first search, of others after it, and of these again."""
     results: list[dict[str, Any]] = []
     for name, (place, log) in itertools.product(SEARCHED, places(lab).items()):
         if only not in f"vectors recall {name} {place}":
@@ -112,7 +112,7 @@ async def _searches(
     right: Sequence[set[int]],
     asked: dict[str, Any],
 ) -> list[dict[str, Any]]:
-    """The rows of a table for a number of partitions: each side first, others, again."""
+    """Return the rows of a table for a number of partitions: first searches, others, and again."""
     parts = {"first": slice(0, 1), "others": slice(1, 31), "again": slice(1, 31)}
     values: dict[str, dict[str, Any]] = {when: {} for when in parts}
     async with searchers(path, lab) as sides:
@@ -130,7 +130,7 @@ async def _searches(
 
 
 async def run_crowds(lab: Lab, only: str, scale: float) -> list[dict[str, Any]]:
-    """Queries a second, of callers who each wait for one after the other."""
+    """Measure queries per second of concurrent callers; each runs one query after the other."""
     results: list[dict[str, Any]] = []
     for name, (place, log), callers in itertools.product(SEARCHED, places(lab).items(), CALLERS):
         if only not in f"vectors callers {name} {place} {callers}":
@@ -155,7 +155,7 @@ async def run_crowds(lab: Lab, only: str, scale: float) -> list[dict[str, Any]]:
 
 
 def run_vectors(lab: Lab, only: str, scale: float, rounds: int) -> dict[str, Any]:
-    """All of it."""
+    """Run all measurements of vectors."""
     return {
         "builds": run_builds(only, scale, rounds),
         "recall": asyncio.run(run_recall(lab, only, scale)),
@@ -164,7 +164,7 @@ def run_vectors(lab: Lab, only: str, scale: float, rounds: int) -> dict[str, Any
 
 
 def line(point: dict[str, Any]) -> str:
-    """A row of the table of searches."""
+    """Return a row of the table of searches."""
     sides = point["sides"]
     ours, theirs = sides["alance"], sides["pylance"]
     cells = [point["table"], point["place"], point["when"], str(point["nprobes"])]
@@ -188,7 +188,7 @@ def _cell(sides: dict[str, dict[str, float]], name: str, what: str, form: str) -
 
 
 def section(results: dict[str, Any]) -> str:
-    """A part of the report."""
+    """Return the part of the report about vectors."""
     parts = ["## Vectors\n", ABOUT]
     if results["recall"]:
         parts.append("![Recall against time and requests, of the table `vectors`](recall.svg)\n")

@@ -2,9 +2,9 @@
 
 python -m benchmarks.cases_writes SIDE SOURCE TARGET   prints JSON.
 
-The source is an Arrow stream on disk, which both sides read batch by batch, each column copied to
-where pylance accepts its alignment; what that alone takes is told, too. Nothing but the library in
-question is imported.
+The source is an Arrow stream on disk, which both sides read batch by batch; each column is copied
+to an alignment that pylance accepts. The cost of this reading alone is reported, too. Only the
+measured library is imported.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ TARGET_MEGABYTES: Final = 300
 
 
 def reader_of(source: str) -> pa.RecordBatchReader:
-    """The rows, batch by batch."""
+    """Return the rows, batch by batch."""
     stream = pa.ipc.open_stream(pa.OSFile(source))
 
     def batches() -> Iterator[pa.RecordBatch]:
@@ -43,7 +43,7 @@ def reader_of(source: str) -> pa.RecordBatchReader:
 
 
 def run_alance(source: str, target: str) -> None:
-    """With alance."""
+    """Write with alance."""
     import asyncio
 
     import alance
@@ -52,7 +52,7 @@ def run_alance(source: str, target: str) -> None:
 
 
 def run_pylance(source: str, target: str) -> None:
-    """With pylance, and the file version that alance writes."""
+    """Write with pylance, in the file version that alance writes."""
     import lance
 
     lance.write_dataset(reader_of(source), target, data_storage_version="2.2")
@@ -72,7 +72,7 @@ RUNS: Final[dict[str, Callable[[str, str], None]]] = {
 
 
 def source_of(name: str, scale: float) -> Path:
-    """The rows as an Arrow stream, made where it is not there yet."""
+    """Return the path of the rows as an Arrow stream; write it if it does not exist."""
     from benchmarks.data import FOLDER, MAKERS
 
     FOLDER.mkdir(parents=True, exist_ok=True)
@@ -88,7 +88,7 @@ def source_of(name: str, scale: float) -> Path:
 
 
 def measure_write(name: str, scale: float, rounds: int) -> dict[str, dict[str, float]]:
-    """Medians of all sides over processes of their own, in turns."""
+    """Measure all sides in turn, each in processes of its own; return the medians."""
     source = source_of(name, scale)
     runs: dict[str, list[dict[str, float]]] = {side: [] for side in RUNS}
     for _ in range(rounds):
@@ -110,7 +110,7 @@ def measure_write(name: str, scale: float, rounds: int) -> dict[str, dict[str, f
 
 
 def run_writes(only: str, scale: float, rounds: int) -> list[dict[str, Any]]:
-    """All cases that are asked for, printed as they end."""
+    """Measure all cases that `only` selects, and print each when it ends."""
     measured = []
     for name in NAMES:
         if only in f"write {name}":
@@ -120,7 +120,7 @@ def run_writes(only: str, scale: float, rounds: int) -> list[dict[str, Any]]:
 
 
 def line(case: dict[str, Any]) -> str:
-    """A row of the table."""
+    """Return a row of the table."""
     ours, theirs = case["sides"]["alance"], case["sides"]["pylance"]
     cells = [case["table"], f"{ours['ms']:,.0f}", f"{theirs['ms']:,.0f}"]
     cells += [f"{case['sides']['reading']['ms']:,.0f}", f"{ours['ms'] / theirs['ms']:.2f}"]
@@ -130,7 +130,7 @@ def line(case: dict[str, Any]) -> str:
 
 
 def section(cases: list[dict[str, Any]]) -> str:
-    """A part of the report."""
+    """Return the part of the report about writes."""
     names = ["table", "alance ms", "pylance ms", "reading the source ms", "ratio", "target"]
     names += ["alance peak MB", "pylance peak MB", "alance file MB", "pylance file MB"]
     head = [f"| {' | '.join(names)} |", f"|---|{'---:|' * (len(names) - 1)}"]
@@ -142,7 +142,7 @@ def section(cases: list[dict[str, Any]]) -> str:
 
 
 def main() -> None:
-    """The command."""
+    """Run the command line."""
     side, source, target = sys.argv[1:]
     begun = time.perf_counter()
     RUNS[side](source, target)

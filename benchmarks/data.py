@@ -1,4 +1,4 @@
-"""The tables that are measured, written once (most by pylance) and kept in `build/bench`."""
+"""The measured tables, written once (most by pylance) to `build/bench`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PIECE_ROWS: Final = 100
 
 
 def table(name: str, scale: float) -> Path:
-    """The path of a table, made where it is not there yet."""
+    """Return the path of a table; write the table if it does not exist."""
     path = FOLDER / f"{name}-{scale:g}.lance"
     if not path.exists():
         FOLDER.mkdir(parents=True, exist_ok=True)
@@ -52,7 +52,7 @@ def table(name: str, scale: float) -> Path:
 
 
 def vortex_file(name: str, scale: float) -> Path:
-    """The same table as a Vortex file, written from the Lance one where it is not there yet."""
+    """Return the path of a table as a Vortex file; convert the Lance table if it does not exist."""
     name = "lineitem" if name in INDICES else name
     path = FOLDER / f"{name}-{scale:g}.vortex"
     if not path.exists():
@@ -145,7 +145,7 @@ def embeddings(scale: float) -> pa.RecordBatchReader:
 
 
 def by_date(scale: float) -> pa.RecordBatchReader:
-    """Lineitem in the order in which it was shipped."""
+    """Lineitem, sorted by the date of shipping."""
     rows = lineitem(scale).read_all()
     texts = [f.with_type(pa.string()) if f.type == pa.string_view() else f for f in rows.schema]
     return rows.cast(pa.schema(texts)).sort_by("l_shipdate").to_reader(1 << 16)
@@ -203,7 +203,7 @@ def narrow(scale: float) -> pa.RecordBatchReader:
 
 
 def vectors(scale: float) -> pa.RecordBatchReader:
-    """Vectors of 128 floats, most of what they differ in in 24 directions; 100 thousand rows."""
+    """Vectors of 128 floats that differ mostly in 24 directions; 100 thousand rows at scale 1."""
     count = max(10_000, int(1e5 * scale))
     values = near_directions(count, seed=5)
     lists = pa.FixedSizeListArray.from_arrays(pa.array(values.reshape(-1)), 128)
@@ -211,7 +211,7 @@ def vectors(scale: float) -> pa.RecordBatchReader:
 
 
 def many_vectors(scale: float) -> pa.RecordBatchReader:
-    """A million of the same kind at scale 1, without an index."""
+    """A million vectors at scale 1, as in `vectors` but without an index."""
     return _near(max(10_000, int(1e6 * scale)), 128)
 
 
@@ -234,7 +234,7 @@ def _near(count: int, dim: int) -> pa.RecordBatchReader:
 
 
 def near_directions(count: int, seed: int, dim: int = 128) -> npt.NDArray[np.float32]:
-    """Vectors of the kind of the table `vectors`; shape (count, dim)."""
+    """Return vectors as in the table `vectors`; shape (count, dim)."""
     strong = 0.5 * np.random.default_rng(24).normal(size=(24, dim))
     rng = np.random.default_rng(seed)
     values = rng.normal(size=(count, 24)) @ strong + 0.6 * rng.normal(size=(count, dim))
@@ -242,7 +242,7 @@ def near_directions(count: int, seed: int, dim: int = 128) -> npt.NDArray[np.flo
 
 
 def some_words() -> list[str]:
-    """30 000 words of the table `documents`, the most frequent first."""
+    """Return the 30 000 words of the table `documents`, the most frequent first."""
     rng = np.random.default_rng(12)
     letters = np.array(list("abcdefghijklmnopqrstuvwxyz"))
     words = {"".join(rng.choice(letters, rng.integers(4, 11))) for _ in range(31_000)}
@@ -250,7 +250,7 @@ def some_words() -> list[str]:
 
 
 def documents(scale: float) -> pa.RecordBatchReader:
-    """Texts of 5 to 59 words, the n-th 1/n as frequent as the first; 300 thousand rows."""
+    """Texts of 5 to 59 words; the n-th word is 1/n as frequent as the first. 300 thousand rows."""
     schema = pa.schema([("id", pa.int64()), ("text", pa.string())])
     words = np.array(some_words())
     shares = 1 / np.arange(1, len(words) + 1)

@@ -1,4 +1,4 @@
-"""Measuring a case: all sides in turn, round by round, and what the lab saw of each."""
+"""Measurement of a case: all sides in turn, round by round, with the requests to the lab."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 
 
 class Waits(list[float]):
-    """How long each call of a crowd waited, in seconds: the result of a case of many callers."""
+    """Seconds that each call of a crowd waited: the result of a case of many callers."""
 
     def quantile(self, share: float) -> float:
-        """The wait that this share of the calls does not exceed."""
+        """Return the wait that a share of the calls does not exceed."""
         return sorted(self)[min(len(self) - 1, int(share * len(self)))]
 
 
 async def crowd(
     call: Callable[[Any], Awaitable[object]], asked: Iterable[Any], callers: int
 ) -> Waits:
-    """All calls, by so many callers at once: how long each waited."""
+    """Make all calls by `callers` concurrent callers; return how long each call waited."""
     left, waits = iter(asked), Waits()
 
     async def caller() -> None:
@@ -43,12 +43,12 @@ async def crowd(
 
 @dataclass(frozen=True)
 class Turn:
-    """What one round of one side took.
+    """Measurements of one round of one side.
 
     Attributes:
-        wall, cpu: seconds, of the whole and of all threads of its process.
-        rows: that it gave; None where the work gives none.
-        p99: seconds that 99 of 100 calls do not exceed; None where there is no crowd.
+        wall, cpu: seconds of the round by the clock, and of processor time of all threads.
+        rows: number of returned rows; None if the work returns none.
+        p99: seconds that 99 of 100 calls do not exceed; None without a crowd.
     """
 
     wall: float
@@ -58,7 +58,7 @@ class Turn:
 
     @classmethod
     def ended(cls, begun: tuple[float, float], result: Any) -> Turn:
-        """Now, with what the work gave."""
+        """Return the measurements of a round that ends now, given the result of its work."""
         rows = result if isinstance(result, int) else getattr(result, "num_rows", None)
         p99 = result.quantile(0.99) if isinstance(result, Waits) else None
         wall, cpu = begun
@@ -66,20 +66,20 @@ class Turn:
 
 
 def timed(work: Callable[[], Any]) -> Turn:
-    """Work that blocks."""
+    """Measure work that blocks."""
     begun = time.perf_counter(), time.process_time()
     return Turn.ended(begun, work())
 
 
 async def timed_task(work: Awaitable[Any]) -> Turn:
-    """Work that is awaited."""
+    """Measure work that is awaited."""
     begun = time.perf_counter(), time.process_time()
     return Turn.ended(begun, await work)
 
 
 @dataclass
 class Side:
-    """What one side took, round by round."""
+    """Measurements of one side, round by round."""
 
     turns: list[Turn] = field(default_factory=list)
     requests: int = 0
@@ -87,7 +87,7 @@ class Side:
     megabytes: float = 0.0
 
     def as_json(self) -> dict[str, Any]:
-        """Medians in milliseconds; requests, rounds and megabytes of the last round."""
+        """Return medians in milliseconds; requests, rounds and megabytes of the last round."""
         told = {
             "ms": statistics.median(turn.wall for turn in self.turns) * 1e3,
             "cpu_ms": statistics.median(turn.cpu for turn in self.turns) * 1e3,
@@ -102,11 +102,11 @@ class Side:
 
 @dataclass(frozen=True)
 class Measured:
-    """All sides of a case.
+    """Measurements of all sides of a case.
 
     Attributes:
-        pylance: by its number of threads.
-        vortex: None where it has no such work.
+        pylance: measurements by the number of pylance's threads.
+        vortex: None if Vortex does not support the work.
     """
 
     alance: Side
@@ -114,7 +114,10 @@ class Measured:
     vortex: Side | None
 
     def as_json(self) -> dict[str, Any]:
-        """The sides, pylance by the setting that was faster; and pylance by the others."""
+        """Return the measurements of all sides; those of pylance with the faster number of threads.
+
+        The measurements with other numbers of threads are returned separately.
+        """
         told = {threads: side.as_json() for threads, side in self.pylance.items()}
         best = min(told, key=lambda threads: float(told[threads]["ms"]))
         sides = {"alance": self.alance.as_json(), "pylance": {**told.pop(best), "threads": best}}
@@ -124,9 +127,9 @@ class Measured:
 
 
 def waves(records: Sequence[dict[str, Any]]) -> int:
-    """Requests one after the other: each wave begins when all before have ended.
+    """Count waves of requests: each wave begins when all requests before it have ended.
 
-    A request that its client dropped has no end, and keeps none waiting.
+    A request that its client dropped has no end, and does not delay the next wave.
     """
     count, end = 0, float("-inf")
     for record in sorted(records, key=lambda record: record["t0"]):
@@ -138,10 +141,10 @@ def waves(records: Sequence[dict[str, Any]]) -> int:
 async def measure(
     case: Case, opened: Opened, lab: Lab, rounds: int, peers: Sequence[Peer]
 ) -> Measured:
-    """All sides in turn, in another order each round; the first round is not counted.
+    """Measure all sides in turn, in another order each round; the first round is not counted.
 
-    What stands after the first round is not looked at by the collector of cycles: the modules of
-    all sides would be, in the turn of the one that happens to fill a generation.
+    After the first round all objects are frozen. Otherwise the cycle collector would examine the
+    modules of all sides, in the turn of the side that happens to fill a generation.
     """
     works: dict[str | int, Callable[[Opened], Awaitable[Turn]]] = {
         "alance": lambda turned: timed_task(case.ours(turned))
@@ -153,7 +156,7 @@ async def measure(
         works["vortex"] = lambda turned: asyncio.to_thread(timed, lambda: run_vortex(turned))
     names = list(works)
     sides = {name: Side() for name in names}
-    counts: set[int | None] = set()  # rows that a side gave
+    counts: set[int | None] = set()  # numbers of rows that sides returned
     for number in range(rounds + 1):
         turned = replace(opened, number=number)
         if number == 1:

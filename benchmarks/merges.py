@@ -2,9 +2,9 @@
 
 python -m benchmarks.merges [--rows 20000000] [--keys 100 10000 1000000] [--rounds 1]
 
-Each merge is an upsert into a copy of the table in the lab's store: nine of ten keys are there. It
-prints the processor time, the requests and the bytes of each side, and what alance needs as a share
-of pylance's best: of its merges by index and by scan where there is an index.
+Each merge is an upsert into a copy of the table in the lab's store; nine of ten keys exist. The
+command prints the processor time, the requests and the bytes of each side, and alance's as shares
+of pylance's best: with an index, the better of pylance's merges by index and by scan.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 
 TABLES: Final = Path(__file__).parents[1] / "build" / "merges"
 COLUMNS: Final = ("cpu_s", "wall_s", "requests", "read_mb", "written_mb")
-PIECE: Final = 1 << 18  # rows that are made at once
+PIECE: Final = 1 << 18  # rows that are generated at once
 
 
 def rows_of(ids: np.ndarray) -> pa.Table:
-    """Rows of some 100 bytes, computed from their keys."""
+    """Return rows of some 100 bytes, computed from their keys."""
     numbers = ids.astype(np.int64)
     return pa.table(
         {
@@ -52,7 +52,7 @@ def rows_of(ids: np.ndarray) -> pa.Table:
 
 
 def table_of(num_rows: int, *, is_indexed: bool) -> Path:
-    """A table of `num_rows` keys in no order, with a B-tree or without; made once."""
+    """Return the path of a table of `num_rows` unordered keys, with a B-tree or without."""
     path = TABLES / f"merged-{num_rows}{'-indexed' if is_indexed else ''}.lance"
     if path.exists():
         return path
@@ -73,7 +73,7 @@ def table_of(num_rows: int, *, is_indexed: bool) -> Path:
 
 
 def source_of(num_rows: int, num_keys: int) -> pa.Table:
-    """Rows to upsert: nine of ten have a key of the table."""
+    """Return rows to upsert; nine of ten have a key of the table."""
     generator = np.random.default_rng(num_keys)
     old = generator.choice(num_rows, num_keys * 9 // 10, replace=False) * 2
     new = generator.choice(num_rows, num_keys - len(old), replace=False) * 2 + 1
@@ -82,7 +82,7 @@ def source_of(num_rows: int, num_keys: int) -> pa.Table:
 
 
 def upsert(builder: Any) -> Any:
-    """A merge that updates and inserts."""
+    """Make a merge update and insert; return its builder."""
     return builder.when_matched_update_all().when_not_matched_insert_all()
 
 
@@ -104,7 +104,7 @@ def theirs(uri: str, options: dict[str, str], rows: pa.Table, *, by_index: bool)
 
 
 def measured(lab: Lab, source: Path, work: Callable[[str, dict[str, str]], None]) -> dict[str, Any]:
-    """What a merge into a copy of a table needs."""
+    """Measure a merge into a copy of a table."""
     copy = TABLES / "merged-copy.lance"
     shutil.rmtree(copy, ignore_errors=True)
     shutil.copytree(source, copy, copy_function=os.link)
@@ -126,12 +126,12 @@ def measured(lab: Lab, source: Path, work: Callable[[str, dict[str, str]], None]
 
 
 def best(runs: list[dict[str, Any]]) -> dict[str, Any]:
-    """The least of each number."""
+    """Return the minimum of each number."""
     return {name: min(run[name] for run in runs) for name in COLUMNS}
 
 
 def main() -> None:
-    """The command."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=20_000_000)
     parser.add_argument("--keys", type=int, nargs="*", default=[100, 10_000, 1_000_000])
@@ -153,7 +153,7 @@ def main() -> None:
 
 
 def compare(lab: Lab, table: Path, rows: pa.Table, kind: str, rounds: int) -> None:
-    """Merge by each side, in turns, and print a line for each, and the shares."""
+    """Merge with each side in turn; print a line for each, and the shares."""
     sides: dict[str, Callable[[str, dict[str, str]], None]] = {
         "alance": lambda uri, options: ours(uri, options, rows),
         "pylance, scan": lambda uri, options: theirs(uri, options, rows, by_index=False),
@@ -165,7 +165,7 @@ def compare(lab: Lab, table: Path, rows: pa.Table, kind: str, rounds: int) -> No
         for side in list(sides)[:: 1 if number % 2 else -1]:
             try:
                 runs[side].append(measured(lab, table, sides[side]))
-            except OSError as error:  # pylance holds a million keys by an index in no memory
+            except OSError as error:  # pylance has too little memory for a million keys by an index
                 print(f"| {rows.num_rows:,} | {kind} | {side} | {str(error)[:40]} |", flush=True)
     least = {side: best(results) for side, results in runs.items() if results}
     peer = best([result for side, result in least.items() if side != "alance"])

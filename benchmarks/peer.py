@@ -1,7 +1,7 @@
-"""pylance in a process of its own, with a number of threads that decode.
+"""pylance in a process of its own, with a set number of decoding threads.
 
-The number is fixed when the library is first used (`LANCE_CPU_THREADS`), so settings cannot take
-turns in one process. By itself pylance leaves two processors alone: of two it uses one.
+The library reads the number at its first use (`LANCE_CPU_THREADS`), so each setting needs a
+process. By default pylance leaves two processors unused, but uses at least one.
 
 python -m benchmarks.peer   answers tasks, lines of JSON, until its input ends.
 """
@@ -39,7 +39,7 @@ class Task:
 
 
 class Peer:
-    """The process, until it is closed."""
+    """The process, which runs until `close`."""
 
     def __init__(self, threads: int) -> None:
         self.threads = threads
@@ -52,14 +52,14 @@ class Peer:
         )
 
     def close(self) -> None:
-        """End its input, and wait for it."""
+        """End the input of the process, and wait for its end."""
         self._process.communicate()
 
     def run(self, case: Case, opened: Opened) -> Turn:
-        """A round of a case, which blocks.
+        """Run a round of a case. Blocks.
 
         Raises:
-            RuntimeError: the process has ended; it has printed why.
+            RuntimeError: the process has ended; it has printed the reason.
         """
         task = Task(case.label, opened.uri, opened.options, opened.count, opened.number)
         stdin, stdout = self._process.stdin, self._process.stdout
@@ -74,12 +74,12 @@ class Peer:
 
 
 def settings() -> list[int]:
-    """Numbers of threads to measure: one, and one for each processor."""
+    """Return the numbers of threads to measure: one, and the number of processors."""
     return sorted({1, os.cpu_count() or 1})
 
 
 def answers(tasks: Iterator[str]) -> Iterator[Turn]:
-    """What each task took; the first round of a case opens its table."""
+    """Yield the measurements of each task; the first round of a case opens its table."""
     import lance
 
     from benchmarks.all_cases import ALL
@@ -100,7 +100,7 @@ def answers(tasks: Iterator[str]) -> Iterator[Turn]:
 
 
 def main() -> None:
-    """The command."""
+    """Run the command line."""
     for turn in answers(iter(sys.stdin)):
         print(json.dumps(asdict(turn)), flush=True)
 

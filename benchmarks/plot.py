@@ -1,4 +1,4 @@
-"""The plot of the report: ratios of wall times to pylance, with their targets."""
+"""Plots of the report: ratios of wall times to pylance, with their targets; recall over time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import matplotlib as mpl
 
 mpl.use("svg")
 
-from matplotlib import pyplot as plt  # after the choice of what draws
+from matplotlib import pyplot as plt  # after the choice of the backend
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
@@ -33,7 +33,7 @@ TICKS: Final = [0.05, 0.1, 0.2, 0.33, 0.5, 1, 2, 3, 5, 10, 20]
 
 
 def plot(results: dict[str, Any], path: Path) -> None:
-    """Write a row for each case, local ones first: alance, Vortex, target, on a log scale."""
+    """Draw a row for each case, local ones first: alance, Vortex, target, on a log scale."""
     tables = under_headings(results["cases"])
     cases = [(heading, case) for heading, table in tables.items() for case in table]
     mpl.rcParams.update(STYLE)
@@ -80,9 +80,9 @@ def plot(results: dict[str, Any], path: Path) -> None:
 
 
 def plot_recall(points: Sequence[dict[str, Any]], path: Path) -> None:
-    """Write recall against the time of a search and its requests: a curve over nprobes a side.
+    """Draw recall over the time of a search and over its requests, for the table `vectors`.
 
-    Of the table `vectors`.
+    Each side has a curve over the number of probed partitions.
     """
     mpl.rcParams.update(STYLE)
     panels = [("local", "again", "ms"), ("lab", "others", "ms"), ("lab", "others", "requests")]

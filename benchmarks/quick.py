@@ -1,9 +1,9 @@
-"""Some shapes of work in a minute or so: ratios of processor time, beside pylance.
+"""Ratios of processor time to pylance for several kinds of work, in about a minute.
 
 python -m benchmarks.quick [--seconds 60]
 
-Tables are made in a temporary folder. In each round both sides do a row's work in turn, and the
-ratio is the median over the rounds. Nothing here fails because of a number: it is to be read.
+Tables are written to a temporary folder. In each round both sides do a row's work in turn, and the
+ratio is the median over the rounds. No number makes the command fail.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from alance.testing.lab import Lab
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-ROUNDS: Final = 7  # at most: fewer where the time of a row is over
+ROUNDS: Final = 7  # maximum; fewer if the time of a row is over
 LATENCY_MS: Final = 10
 NARROW_ROWS: Final = 400_000
 WIDE_COLUMNS: Final = 1000
 NESTED_ROWS: Final = 40_000
-PARTS: Final = 4  # fragments of a table of some size
+PARTS: Final = 4  # fragments of the table `parts`
 FRAGMENTS: Final = 200
 FILES: Final = 100
 BATCHES: Final = 300
@@ -43,10 +43,10 @@ BATCHES: Final = 300
 
 @dataclass(frozen=True)
 class Row:
-    """The same work done by both.
+    """A row of the table: the same work by both sides.
 
     Attributes:
-        times: that it is done in a round.
+        times: number of repetitions in a round.
     """
 
     name: str
@@ -56,7 +56,7 @@ class Row:
 
 
 def narrow() -> pa.Table:
-    """A key in no order, a category, a number and a text."""
+    """Return a table of an unordered key, a category, a number and a text."""
     rng = np.random.default_rng(1)
     return pa.table(
         {
@@ -69,13 +69,13 @@ def narrow() -> pa.Table:
 
 
 def wide() -> pa.Table:
-    """Many columns of numbers."""
+    """Return a table of many columns of numbers."""
     values = np.random.default_rng(2).random(2000)
     return pa.table({f"c{n}": values + n for n in range(WIDE_COLUMNS)})
 
 
 def nested() -> pa.Table:
-    """Lists of numbers, and structs with a text."""
+    """Return a table of lists of numbers, and of structs with a text."""
     rng = np.random.default_rng(3)
     ends = np.append(0, np.cumsum(rng.integers(0, 6, NESTED_ROWS))).astype(np.int32)
     lists = pa.ListArray.from_arrays(pa.array(ends), pa.array(rng.random(ends[-1])))
@@ -87,23 +87,23 @@ def nested() -> pa.Table:
 
 
 def small(num_rows: int) -> pa.Table:
-    """Few rows of a number, a fraction and a short text."""
+    """Return a table of few rows: a number, a fraction and a short text."""
     numbers = range(num_rows)
     return pa.table({"id": numbers, "x": [n / 7 for n in numbers], "s": [str(n) for n in numbers]})
 
 
 async def count(batches: Any) -> int:
-    """The rows of a stream of batches, which are dropped."""
+    """Count the rows of a stream of batches, which are dropped."""
     return sum([batch.num_rows async for batch in batches])
 
 
 def their_scan(dataset: lance.LanceDataset, **options: Any) -> int:
-    """The rows of a scan by pylance, which are dropped."""
+    """Count the rows of a scan by pylance, which are dropped."""
     return sum(batch.num_rows for batch in dataset.to_batches(**options))
 
 
 def tables_in(folder: Path) -> dict[str, str]:
-    """The tables by name, written by pylance."""
+    """Write the tables with pylance; return their paths by name."""
     tables = {"narrow": narrow(), "wide": wide(), "nested": nested(), "tiny": small(10)}
     paths = {name: str(folder / f"{name}.lance") for name in (*tables, "parts", "pieces")}
     for name, rows in tables.items():
@@ -120,7 +120,7 @@ def tables_in(folder: Path) -> dict[str, str]:
 
 
 async def reads(paths: dict[str, str], session: alance.Session) -> list[Row]:
-    """Rows that read local tables: open ones, by new handles, and in new sessions."""
+    """Return the rows that read local tables: by open handles, by new ones, and in new sessions."""
     ours = {name: await alance.dataset(path, session=session) for name, path in paths.items()}
     their_session = lance.Session()
     theirs = {name: lance.dataset(path, session=their_session) for name, path in paths.items()}
@@ -244,7 +244,7 @@ async def reads(paths: dict[str, str], session: alance.Session) -> list[Row]:
 
 
 def remote(lab: Lab, uri: str) -> Row:
-    """Some rows of a table on the lab, in a new session."""
+    """Return the row that reads a table on the lab in a new session."""
     options = lab.lance_options()
     spread = np.random.default_rng(5).integers(0, NARROW_ROWS, 100).tolist()
 
@@ -260,7 +260,7 @@ def remote(lab: Lab, uri: str) -> Row:
 
 
 def writes(folder: Path) -> list[Row]:
-    """Rows that write small things."""
+    """Return the rows that write small tables."""
     files, batches = small(10 * FILES), small(100 * BATCHES).to_batches(max_chunksize=100)
     path, their_path = str(folder / "ours.lance"), str(folder / "theirs.lance")
     lance.write_dataset(files, their_path)
@@ -286,7 +286,7 @@ def writes(folder: Path) -> list[Row]:
 
 
 def indices(folder: Path, parts: str) -> list[Row]:
-    """Rows that build an index, and bring some up to date; of copies of an indexed table."""
+    """Return the rows that build an index, or extend the indices of a copied table."""
     path, their_path = (
         str(shutil.copytree(parts, folder / f"{side}-parts.lance")) for side in ("ours", "theirs")
     )
@@ -316,7 +316,7 @@ def indices(folder: Path, parts: str) -> list[Row]:
 
 
 async def measured(row: Row, seconds: float) -> tuple[float, float, float]:
-    """Milliseconds of processor time of one work of ours and of theirs, and the ratio: medians."""
+    """Return medians: milliseconds of processor time of a run, ours and theirs; their ratio."""
     begun, sides = time.perf_counter(), []
     for number in range(ROUNDS + 1):
         ours = theirs = 0.0
@@ -329,7 +329,7 @@ async def measured(row: Row, seconds: float) -> tuple[float, float, float]:
                     row.theirs()
             used = time.process_time() - used
             ours, theirs = (used, theirs) if is_ours else (ours, used)
-        if number:  # the first round learns
+        if number:  # the first round loads modules and fills caches
             sides.append((ours, theirs))
             if time.perf_counter() - begun > seconds:
                 break
@@ -339,7 +339,7 @@ async def measured(row: Row, seconds: float) -> tuple[float, float, float]:
 
 
 async def run(seconds: float) -> None:
-    """All rows, printed as they end."""
+    """Measure all rows, and print each when it ends."""
     print(f"| processor time, ms | alance | pylance {lance.__version__} | ratio |")
     print("|---|---:|---:|---:|")
     with tempfile.TemporaryDirectory(prefix="alance-quick-") as name:
@@ -359,7 +359,7 @@ async def run(seconds: float) -> None:
 
 
 def main() -> None:
-    """The command."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=60, help="that rows may take in all")
     asyncio.run(run(parser.parse_args().seconds))

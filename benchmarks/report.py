@@ -59,7 +59,7 @@ a file of its own with the same rows.
 
 
 def report(results: dict[str, Any]) -> str:
-    """The page."""
+    """Return the page."""
     about = (
         f"alance {results['alance']}, pylance {results['pylance']}, Vortex {results['vortex']}, "
         f"Python {results['python']}, {results['processors']} processors, "
@@ -91,7 +91,7 @@ def report(results: dict[str, Any]) -> str:
 
 
 def line(case: dict[str, Any]) -> str:
-    """A row of the tables of cases."""
+    """Return a row of the tables of cases."""
     sides = case["sides"]
     cells = [case["table"], case["name"], *map(_time, (sides["alance"], sides["pylance"]))]
     others = " / ".join(f"{side['ms']:,.1f}" for side in case["other_threads"].values())
@@ -107,7 +107,7 @@ def line(case: dict[str, Any]) -> str:
 
 
 def ratio(case: dict[str, Any], side: str = "alance") -> float:
-    """The wall time of a side over that of pylance."""
+    """Return the ratio of a side's wall time to that of pylance."""
     return float(case["sides"][side]["ms"] / case["sides"]["pylance"]["ms"])
 
 

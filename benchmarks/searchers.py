@@ -1,4 +1,4 @@
-"""Who searches for near vectors: alance, pylance and LanceDB one table, faiss its vectors."""
+"""Searches for near vectors: alance, pylance and LanceDB on one table, faiss on its vectors."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _faiss: dict[str, Faiss] = {}  # by the table: trained once
 
 
 class Searcher(Protocol):
-    """One side."""
+    """Protocol of one side."""
 
     async def ask(self, query: Vector, **asked: Any) -> set[int]:
-        """The ids of the rows that are found: `nprobes`, `refine_factor` as pylance has them."""
+        """Return the ids of the rows that a search finds; options are named as in pylance."""
         ...
 
     async def crowd(self, queries: Sequence[Vector], callers: int, **asked: Any) -> None:
-        """All queries, by so many callers at once."""
+        """Run all queries by `callers` concurrent callers."""
         ...
 
 
@@ -43,7 +43,7 @@ class Alance(Ours[Vector]):
     """Searches by alance."""
 
     async def ask(self, query: Vector, **asked: Any) -> set[int]:
-        """The ids of the rows that are found."""
+        """Return the ids of the rows that a search finds."""
         rows = await self.dataset.nearest("vec", query, K, columns=["id"], **asked)
         return set(rows["id"].to_pylist())
 
@@ -52,23 +52,23 @@ class Pylance(Theirs[Vector]):
     """Searches by pylance."""
 
     def find(self, query: Vector, **asked: Any) -> set[int]:
-        """The ids of the rows that are found."""
+        """Return the ids of the rows that a search finds."""
         nearest = {"column": "vec", "q": query, "k": K, **asked}
         rows = self.dataset.to_table(["id", "_distance"], nearest=nearest)
         return set(rows["id"].to_pylist())
 
     async def ask(self, query: Vector, **asked: Any) -> set[int]:
-        """The same, in a thread."""
+        """Search in a thread; return the ids of the rows."""
         return await asyncio.to_thread(self.find, query, **asked)
 
 
 class LanceDB(Ours[Vector]):
-    """Searches by LanceDB, whose crowds are tasks as well; its dataset is a table of a database."""
+    """Searches by LanceDB, whose crowds are tasks, too; its dataset is a table of a database."""
 
     dataset: Any
 
     async def ask(self, query: Vector, **asked: Any) -> set[int]:
-        """The ids of the rows that are found."""
+        """Return the ids of the rows that a search finds."""
         search = self.dataset.query().nearest_to(query).column("vec").limit(K)
         search = search.nprobes(asked["nprobes"]).select(["id", "_distance"])
         if asked.get("refine_factor"):
@@ -91,7 +91,7 @@ class Faiss(Theirs[Vector]):
         self._index.add(self._values)
 
     def find(self, query: Vector, **asked: Any) -> set[int]:
-        """The ids of the rows that are found."""
+        """Return the ids of the rows that a search finds."""
         self._index.nprobe = asked["nprobes"]
         count = K * (asked.get("refine_factor") or 1)
         places = self._index.search(query[None], count)[1][0]
@@ -102,24 +102,24 @@ class Faiss(Theirs[Vector]):
         return set(self._ids[places].tolist())
 
     async def ask(self, query: Vector, **asked: Any) -> set[int]:
-        """The same, in the thread that asks."""
+        """Search in the calling thread; return the ids of the rows."""
         return self.find(query, **asked)
 
 
 def values_of(path: Path) -> tuple[npt.NDArray[np.int64], Vectors]:
-    """The ids and vectors of a table."""
+    """Return the ids and the vectors of a table."""
     rows = lance.dataset(str(path)).to_table(["id", "vec"])
     values = np.concatenate([chunk.flatten().to_numpy() for chunk in rows["vec"].chunks])
     return rows["id"].to_numpy(), values.reshape(len(rows), -1)
 
 
 def dimension(path: Path) -> int:
-    """The length of the vectors of a table."""
+    """Return the dimension of the vectors of a table."""
     return int(lance.dataset(str(path)).schema.field("vec").type.list_size)
 
 
 def truth(path: Path, queries: Vectors) -> list[set[int]]:
-    """The ids of the nearest rows of each query."""
+    """Return the ids of the nearest rows of each query, by comparing all vectors."""
     ids, values = values_of(path)
     squares = (values**2).sum(axis=1)
     return [
@@ -129,7 +129,7 @@ def truth(path: Path, queries: Vectors) -> list[set[int]]:
 
 @contextlib.asynccontextmanager
 async def searchers(path: Path, lab: Lab | None) -> AsyncIterator[dict[str, Searcher]]:
-    """All sides by name, with sessions of their own; faiss for local tables alone."""
+    """Open all sides by name, each in its own session; faiss only for local tables."""
     import lancedb
 
     folder, options = str(path.parent), None

@@ -1,4 +1,4 @@
-"""An open dataset of both libraries, and crowds of callers who search it."""
+"""Open datasets of both libraries, and crowds of callers that search them."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ S = TypeVar("S")
 
 
 class Ours(Generic[Q]):
-    """Searches of an open dataset, by alance."""
+    """Searches of an open dataset by alance."""
 
     def __init__(self, dataset: alance.Dataset) -> None:
         self.dataset = dataset
 
     async def ask(self, query: Q, **asked: Any) -> Any:
-        """The answer to a query."""
+        """Return the answer to a query."""
         raise NotImplementedError
 
     async def crowd(self, queries: Sequence[Q], callers: int, **asked: Any) -> None:
-        """All queries, by so many callers at once."""
+        """Run all queries by `callers` concurrent tasks."""
         left = iter(queries)
 
         async def caller() -> None:
@@ -40,17 +40,17 @@ class Ours(Generic[Q]):
 
 
 class Theirs(Generic[Q]):
-    """The same, by pylance; callers are threads."""
+    """Searches of an open dataset by pylance."""
 
     def __init__(self, dataset: lance.LanceDataset) -> None:
         self.dataset = dataset
 
     def find(self, query: Q, **asked: Any) -> Any:
-        """The answer to a query, which blocks."""
+        """Return the answer to a query. Blocks."""
         raise NotImplementedError
 
     async def crowd(self, queries: Sequence[Q], callers: int, **asked: Any) -> None:
-        """All queries, by so many callers at once."""
+        """Run all queries by `callers` concurrent threads."""
 
         def run() -> None:
             with ThreadPoolExecutor(callers) as pool:
@@ -66,7 +66,7 @@ async def opened(
     ours: Callable[[alance.Dataset], S],
     theirs: Callable[[lance.LanceDataset], S],
 ) -> AsyncIterator[dict[str, S]]:
-    """Both sides with a new session each."""
+    """Open a dataset with both sides, each in a new session."""
     import lance
 
     import alance

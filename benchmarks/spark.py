@@ -1,11 +1,11 @@
-"""Spark beside Spark: alance and Spark's own Parquet, and alance without Spark.
+"""Spark with alance, Spark with its own Parquet, and alance without Spark.
 
     python -m benchmarks.spark [--scale 1] [--rounds 3] [--out FOLDER]
 
-Needs Java. Times are the least of the rounds, which take turns; the first round is not counted.
-Processor time is that of this process, the JVM and the Python workers together. Memory is the most
-that was resident in a round: of the JVM, and of all Python processes that it started. The last
-table is what queries ask of a store.
+Needs Java. In each round all ways of a case run in turn; times are the minimum over the rounds,
+without the first. Processor time is the sum of this process, the JVM and the Python workers. Memory
+is the peak of resident memory in a round: of the JVM, and of all Python processes that it started.
+The last table has the requests of queries to a store.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 CORES: Final = 2
-MIB: Final = 1 << 10  # of the kibibytes that the system counts
+MIB: Final = 1 << 10  # KiB, the unit of the system
 TWO: Final = ["l_orderkey", "l_extendedprice"]
 SUMS: Final = "rows long, total double"
 UPDATE: Final = {"l_comment": "'seen'"}
@@ -50,11 +50,11 @@ ROWS: Final = 2 << 20
 
 @dataclass(frozen=True)
 class Case:
-    """One piece of work, done in several ways.
+    """Work that is done in several ways.
 
     Attributes:
-        ways: by name; the first is what the others are compared with.
-        target: the ratio aimed at, of the named way to the first one; None: none is set.
+        ways: the ways by name; the others are compared with the first.
+        target: name of a way, and its intended ratio to the first; None: no target.
     """
 
     name: str
@@ -63,7 +63,7 @@ class Case:
 
 
 def processes() -> dict[int, list[str]]:
-    """This process and all that descend from it: what the system tells of each, from its state."""
+    """Return the fields of `/proc/PID/stat`, from the state on, of this process and descendants."""
     parents: dict[int, list[int]] = {}
     told: dict[int, list[str]] = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
@@ -84,20 +84,20 @@ def processes() -> dict[int, list[str]]:
 
 
 def processor_seconds() -> float:
-    """Of this process and all that descend from it, those that ended included."""
+    """Return the processor time of this process and its descendants, including ended ones."""
     ticks = os.sysconf("SC_CLK_TCK")
     return sum(sum(map(int, fields[11:15])) for fields in processes().values()) / ticks
 
 
 def forget_peaks() -> None:
-    """Let the system count the most resident memory of our processes anew."""
+    """Reset the peaks of resident memory of our processes."""
     for pid in processes():
         with suppress(OSError):  # has ended
             Path(f"/proc/{pid}/clear_refs").write_text("5")
 
 
 def peaks() -> dict[str, float]:
-    """The most resident memory, in MiB, of the JVM and of the Python processes that it started."""
+    """Return peaks of resident memory in MiB: of the JVM, and of Python processes it started."""
     sums = {"jvm_mib": 0.0, "python_mib": 0.0}
     for pid in processes():
         with suppress(OSError):
@@ -110,9 +110,10 @@ def peaks() -> dict[str, float]:
 
 
 def timed(work: Callable[[], Any]) -> tuple[dict[str, float], bool]:
-    """A run, and whether all processes lived through it.
+    """Measure a run; also return True if all processes lived until its end.
 
-    The time of one that ends is lost: Spark ends Python workers that were idle for a minute.
+    The processor time of a process that ends is lost: Spark ends Python workers after an idle
+    minute.
     """
     forget_peaks()
     before, spent, begun = processes().keys(), processor_seconds(), time.perf_counter()
@@ -122,7 +123,7 @@ def timed(work: Callable[[], Any]) -> tuple[dict[str, float], bool]:
 
 
 def measure(case: Case, rounds: int) -> dict[str, dict[str, float]]:
-    """The least seconds and processor seconds of each way, and the most memory."""
+    """Return the minimum of seconds and processor seconds of each way, and its peak of memory."""
     seen: dict[str, list[dict[str, float]]] = {name: [] for name in case.ways}
     for number in range(rounds + 1):
         for name, work in case.ways.items():
@@ -140,7 +141,7 @@ def measure(case: Case, rounds: int) -> dict[str, dict[str, float]]:
 
 
 def summed() -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The rows and the sum of a column of Arrow batches; pickled as it is."""
+    """Return a function that counts the rows and sums a column of Arrow batches."""
 
     def add(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows, total = 0, 0.0
@@ -153,7 +154,7 @@ def summed() -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
 
 
 def alone(uri: str, columns: list[str] | None) -> Callable[[], object]:
-    """The same in this process, on as many threads as Spark has cores."""
+    """Return the same work in this process, on as many threads as Spark has cores."""
 
     async def scan() -> list[pa.RecordBatch]:
         async with alance.Session(decode_threads=CORES) as own:
@@ -197,9 +198,9 @@ QUERIES: Final[dict[str, Callable[[Any], Any]]] = {
 
 
 def asked(spark: SparkSession, uri: str) -> list[dict[str, Any]]:
-    """What the queries ask of a store, by the log of a local S3 server; a DataFrame each.
+    """Return the requests of queries to a store, by the log of a local S3 server.
 
-    Spark's Parquet is not beside them: PySpark comes without a client of S3.
+    Each query is a new DataFrame. Spark's Parquet is missing: PySpark has no client of S3.
     """
     seen = []
     with Lab() as lab:
@@ -219,7 +220,7 @@ def asked(spark: SparkSession, uri: str) -> list[dict[str, Any]]:
 
 
 def cases(spark: SparkSession, uri: str, parquet: str, scratch: Path) -> list[Case]:
-    """All that is measured."""
+    """Return all cases."""
 
     def folder() -> str:
         for old in scratch.glob("copy-*"):
@@ -328,7 +329,7 @@ def cases(spark: SparkSession, uri: str, parquet: str, scratch: Path) -> list[Ca
 
 
 def report(results: dict[str, Any]) -> str:
-    """A table in Markdown."""
+    """Return the tables as Markdown."""
     lines = [
         "| | seconds | processor | ratio | of processor | JVM, MiB | Python, MiB |",
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
@@ -351,7 +352,7 @@ def report(results: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    """The command."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--scale", type=float, default=1.0, help="of lineitem; 1: 6 million rows")
     parser.add_argument("--rounds", type=int, default=3)
@@ -360,7 +361,7 @@ def main() -> None:
     args = parser.parse_args()
     uri = str(table("lineitem", args.scale))
     parquet = str(FOLDER / f"lineitem-{args.scale:g}.parquet")
-    lineitem(args.scale)  # makes the file where it is not there
+    lineitem(args.scale)  # writes the file if it does not exist
     spark = session(
         "benchmarks",
         master=f"local[{CORES}]",

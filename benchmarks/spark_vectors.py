@@ -2,9 +2,9 @@
 
     python -m benchmarks.spark_vectors [--rows 10000000] [--out FOLDER]
 
-Needs Java. Tasks make the vectors by a formula of their number, so that no process ever has them
-all. Fails unless both libraries see all rows in the index and find the same by it. At 10 million
-rows it takes some ten minutes of two cores, and 6 GB of disk.
+Needs Java. Tasks compute the vectors from the row numbers, so that no process ever has all of them.
+The command fails unless both libraries see all rows in the index and find the same rows by it. With
+10 million rows it takes some ten minutes of two cores, and 6 GB of disk.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 DIM: Final = 64
-BLOCK: Final = 8192  # rows of a formula, and of a batch
+BLOCK: Final = 8192  # rows that are computed together, and rows of a batch
 CODES: Final = 16
 K: Final = 10
 QUERIES: Final = 20
@@ -42,7 +42,7 @@ LEAST_RECALL: Final = 0.8
 
 
 def vectors_of(block: int) -> npt.NDArray[np.float32]:
-    """The vectors of a block of rows: most of what they differ in is in 12 directions."""
+    """Return the vectors of a block of rows, which differ mostly in 12 directions."""
     strong = 0.5 * np.random.default_rng(24).normal(size=(12, DIM))
     rng = np.random.default_rng([block, DIM])
     values = rng.normal(size=(BLOCK, 12)) @ strong + 0.4 * rng.normal(size=(BLOCK, DIM))
@@ -50,7 +50,7 @@ def vectors_of(block: int) -> npt.NDArray[np.float32]:
 
 
 def rows_of(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The rows of numbered blocks."""
+    """Yield the rows of numbered blocks."""
     for batch in batches:
         for block in batch.column(0).to_pylist():
             ids = pa.array(np.arange(block * BLOCK, (block + 1) * BLOCK))
@@ -61,7 +61,7 @@ def rows_of(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def searched(uri: str, num_blocks: int) -> dict[str, Any]:
-    """What both libraries find by the index, beside the nearest rows of all."""
+    """Search with both libraries by the index; compare with the nearest of all rows."""
     theirs, dataset = lance.dataset(uri), sync.dataset(uri)
     chosen = np.linspace(0, num_blocks - 1, QUERIES).astype(int).tolist()
     noise = np.random.default_rng(1).normal(size=(QUERIES, DIM)).astype(np.float32)
@@ -84,7 +84,7 @@ def searched(uri: str, num_blocks: int) -> dict[str, Any]:
 
 
 def run(num_rows: int) -> dict[str, Any]:
-    """Write, build, search."""
+    """Write the rows, build the index and search it."""
     num_blocks = max(1, num_rows // BLOCK)
     num_rows = num_blocks * BLOCK
     spark = session(
@@ -124,7 +124,7 @@ def run(num_rows: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    """The command."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--out", type=Path, help="folder for the results")
@@ -136,7 +136,7 @@ def main() -> None:
         (args.out / "spark_vectors.json").write_text(json.dumps(results, indent=1) + "\n")
     assert (results["indexed"], results["unindexed"]) == (results["rows"], 0)
     assert min(results["recall"].values()) >= LEAST_RECALL
-    assert results["same"] >= 0.99  # of equal codes any
+    assert results["same"] >= 0.99  # rows with equal codes may differ
 
 
 if __name__ == "__main__":

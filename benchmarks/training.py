@@ -2,9 +2,9 @@
 
 python -m benchmarks.training [--rows 200000] [--rounds 5]
 
-A table of labels and vectors in four files, in batches of 1 024. In each round all loaders are run
-in turn, in an order that changes; the ratios are medians over the rounds. Nothing here fails
-because of a number. The lines are those of docs/training.md.
+A table of labels and vectors in four files is read in batches of 1,024. In each round all loaders
+run in turn, in another order; the ratios are medians over the rounds. No number makes the command
+fail. It prints the lines of the table in docs/training.md.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 BATCH: Final = 1024
 DIMENSIONS: Final = 128
 FILES: Final = 4
-PART: Final = 10  # loaders of single rows at random are given one tenth of the rows
+PART: Final = 10  # loaders of single random rows get a tenth of the rows
 
 
 def write(uri: str, num_rows: int) -> None:
-    """The table, written by pylance."""
+    """Write the table with pylance."""
     rng = np.random.default_rng(1)
     vectors = rng.random(num_rows * DIMENSIONS, np.float32)
     rows = pa.table(
@@ -51,7 +51,7 @@ def write(uri: str, num_rows: int) -> None:
 
 
 def loaders(uri: str, num_rows: int) -> dict[str, dict[str, Loader]]:
-    """The loaders of each kind of work by name; the first one of a kind is pylance's."""
+    """Return the loaders of each kind of work by name; the first of a kind is pylance's."""
     places = range(num_rows // PART)
     theirs = torch.utils.data.Subset(SafeLanceDataset(uri), places)
     ours = MapDataset(uri)
@@ -86,12 +86,12 @@ def loaders(uri: str, num_rows: int) -> dict[str, dict[str, Loader]]:
 
 
 def tensors(rows: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
-    """Samples of pylance, which are lists of Python, as tensors."""
+    """Convert samples of pylance, which are lists of Python objects, to tensors."""
     return {name: torch.tensor([row[name] for row in rows]) for name in rows[0]}
 
 
 def measure(loader: Loader) -> tuple[float, float]:
-    """Rows a second, by the clock and by processor time."""
+    """Return rows per second, by the clock and by processor time."""
     clock, worked, num_rows = time.perf_counter(), time.process_time(), 0
     for batch in loader():
         assert batch["vector"].shape[1] == DIMENSIONS
