@@ -1,1 +1,1 @@
-"""What makes parts of the project that are committed."""
+"""Tools that write or check committed parts of the project."""

@@ -1,4 +1,4 @@
-"""Prints the changelog's section of a version: the notes of its release.
+"""Print the changelog's section of a version: the notes of its release.
 
     python -m tools.changelog v1.2.3
     python -m tools.changelog --next

@@ -1,4 +1,4 @@
-"""What the reference of `make docs` reads of the sources beside what it understands by itself."""
+"""Extension of the reference in `make docs`: classes of `alance.base.records` are dataclasses."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 
 
 class Records(Extension):
-    """Classes of `alance.base.records` have the parameters of dataclasses, which they are."""
+    """Show the parameters of classes that `alance.base.records.dataclass` decorates."""
 
     def on_alias_instance(self, *, alias: Alias, **_: Any) -> None:
-        """Take the decorator for that of `dataclasses`."""
+        """Treat the decorator as that of `dataclasses`."""
         if alias.target_path == "alance.base.records.dataclass":
             alias.target_path = "dataclasses.dataclass"

@@ -1,8 +1,8 @@
-"""What the site has beside the pages of docs/; a hook of MkDocs (`mkdocs.yml`, `make docs`).
+"""Pages of the site that are not in docs/: a hook of MkDocs (`mkdocs.yml`, `make docs`).
 
-The reference: a page for each public class of `alance`, one for its functions, one for its errors,
-and one for each other module of docs/api.md, made of the docstrings. The pages beside docs/:
-the project's README is the site's first page. Nothing of it is written into the tree.
+The reference is generated from the docstrings: a page for each public class of `alance`, one for
+its functions, one for its errors, and one for each other module of docs/api.md. The project's
+README becomes the first page. Nothing is written into the source tree.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mkdocs.structure.files import Files
 
 ROOT: Final = Path(__file__).parents[1]
-# Where the site has what lies elsewhere in the tree.
+# Path on the site of each file outside of docs/, and of a page that moves.
 MOVED: Final = {
     "README.md": "index.md",
     "CHANGELOG.md": "changelog.md",
@@ -60,13 +60,13 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: object) -> str:
-    """Links between pages as they are on the site."""
+    """Convert the links of a page to links on the site."""
     path = page.file.src_uri
     return markdown if path in MOVED.values() else relinked(markdown, f"docs/{path}", path)
 
 
 def reference() -> Iterator[tuple[str, str, list[str]]]:
-    """The title, the path and the public names of each page of the reference."""
+    """Yield the title, the path and the public names of each page of the reference."""
     alance = importlib.import_module("alance")
     public = {name: getattr(alance, name) for name in alance.__all__ if name[0] != "_"}
     errors = [name for name, value in public.items() if _is_class(value, Exception)]
@@ -85,7 +85,7 @@ def reference() -> Iterator[tuple[str, str, list[str]]]:
 
 
 def modules() -> list[str]:
-    """The public modules below `alance` that docs/api.md lists, without the one that repeats it."""
+    """Return the public modules below `alance` that docs/api.md lists, except `sync`."""
     names = MODULE.findall((ROOT / "docs" / "api.md").read_text())
     return [name for name in names if name != "sync"]
 
@@ -95,7 +95,7 @@ def _is_class(value: object, base: type = object) -> bool:
 
 
 def relinked(text: str, source: str, path: str) -> str:
-    """A page's text with its links to files of the tree as links between pages of the site.
+    """Convert the links in a page to files of the source tree to links between pages of the site.
 
     Args:
         source: the page's path in the tree.

@@ -1,8 +1,8 @@
-"""Writes `sync.pyi`: the types of the blocking face, derived from the async classes as it is.
+"""Write `sync.pyi`: the types of the blocking API, derived from the async classes.
 
     python -m tools.stubs
 
-A test compares the committed file with what this gives.
+A test compares the committed file with the output.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ SCANS: Final = ("Dataset", "DatasetFragment", "Scanner")  # classes with `to_rea
 
 
 def stub() -> str:
-    """The text of the stub file."""
+    """Return the text of the stub file."""
     classes = [
         sync.Dataset,
         sync.DatasetDelta,
@@ -135,7 +135,7 @@ def _modules(text: str) -> list[str]:
 
 
 def _imports(text: str) -> list[str]:
-    """The imports of the names in annotations; a stub without one of them would not check."""
+    """Return imports for the names in annotations; an annotation without its import is an error."""
     tree = ast.parse(text)
     own = {node.name for node in tree.body if isinstance(node, ast.ClassDef)} | set(dir(builtins))
     own |= set(SHOWN_AGAIN)
@@ -150,7 +150,7 @@ def _imports(text: str) -> list[str]:
 
 
 def _names(tree: ast.Module) -> set[str]:
-    """The names in the annotations and decorators of functions."""
+    """Return the names in the annotations and decorators of functions."""
     names: set[str] = set()
     for function in ast.walk(tree):
         if isinstance(function, ast.FunctionDef):
@@ -195,11 +195,11 @@ def _class(async_class: type) -> str:
 
 
 def _scan_again(self: object) -> object:
-    """Signature of `Scanner.to_reader`: a scanner has its options already."""
+    """Signature of `Scanner.to_reader`, which takes no options: a scanner already has them."""
 
 
 def _functions(name: str, function: Any, indent: str) -> str:
-    """A function, or each form of it that is declared by itself."""
+    """Return a function as text, or all of its overloads."""
     forms = [
         _declared(name, ExpandedSignature(form), indent)  # type: ignore[arg-type]  # a function
         for form in get_overloads(function)
@@ -238,7 +238,7 @@ def _declared(name: str, signature: inspect.Signature, indent: str) -> str:
 
 
 def _default(value: object) -> str:
-    """The default as an editor shows it; `...` for what is no literal."""
+    """Return a default as an editor shows it; `...` if it is not a literal."""
     is_literal = value is None or type(value) in (bool, int, float, str)
     return repr(value).replace("'", '"') if is_literal or value == () else "..."
 
