@@ -59,7 +59,7 @@ def fixed_size_list(dimension: int, has_validity: bool, items: Encoding) -> Enco
 
 
 def packed_struct(child_bits: Sequence[int]) -> Encoding:
-    """Describe structs of fixed-width children, row by row."""
+    """Describe packed structs: fixed-width children, zipped into rows without compression."""
     rows = flat(sum(child_bits))
     return Encoding(packed_struct=pb.PackedStruct(bits_per_value=child_bits, values=rows))
 

@@ -1,8 +1,8 @@
 """Batching: concurrent callers with the same kind of question get their answers together.
 
-Apart from its rows, an answer costs the same for one caller as for many. So all callers in one turn
-of the event loop form one batch. If enough batches are under way, new callers wait, and form a
-batch when one of these ends.
+A batch costs hardly more than a single answer, apart from the rows that it returns. So all callers
+in one turn of the event loop form one batch. If the maximum number of batches is under way, new
+callers wait until one ends, and then form the next batch.
 """
 
 from __future__ import annotations

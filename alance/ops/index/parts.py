@@ -512,7 +512,7 @@ def _equal(fragment: table_pb2.DataFragment, other: table_pb2.DataFragment) -> b
 
 
 def _work_bytes(fragment: Fragment, leaf: Field) -> int:
-    """Estimate the bytes to sort for a fragment from the manifest."""
+    """Estimate, from the manifest, the number of bytes to sort for a fragment."""
     numbers = fragment.physical_rows * ROW_NUMBER_BYTES
     try:
         return numbers + fragment.physical_rows * int(leaf.arrow_type.bit_width) // 8

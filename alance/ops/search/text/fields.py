@@ -135,7 +135,11 @@ class FieldsSearch:
         return bounds
 
     def _scored(self, terms: Terms, statistics: TextStatistics, rows: Int64s) -> Ranked:
-        """Return the matches among rows with ascending ids, with their scores."""
+        """Return the rows that match, with their scores.
+
+        Args:
+            rows: ascending ids of the rows to score.
+        """
         lengths = np.zeros(len(rows))
         counts = {word: np.zeros(len(rows)) for word in terms.words}
         for search, boost in self._columns():

@@ -116,12 +116,9 @@ def _text_way(
 
 
 def _others(snapshot: Snapshot, leaf: Field, of_elements: bool) -> list[Index]:
-    """Return the readable segments of a column's text indices, by name in descending order.
+    """Return the readable segments of a column's text indices, sorted by index name, Z to A.
 
-    The last element is the last segment of the index with the smallest name.
-
-    Raises:
-        UnsupportedError: there are segments, but none can be read here.
+    The segments of an index stay in the order of the manifest.
     """
     indices = [
         index
