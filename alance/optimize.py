@@ -413,7 +413,8 @@ class Compaction:
     ) -> Dataset:
         """Replace fragments by the rewritten fragments of some or all results.
 
-        Indices are remapped, or later if the plan had `defer_index_remap`.
+        Indices are remapped; if the plan had `defer_index_remap`, a later `optimize_indices` does
+        it.
 
         Cost: two commits; a read and a write of the index segments that cover the fragments.
 

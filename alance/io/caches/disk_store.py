@@ -55,8 +55,9 @@ class DiskStore:
 
     Args:
         folder: created with rights for its owner alone; not used if others may write to it.
-        max_bytes: upper bound of all files together. Each process that writes at the same moment
-            may exceed it by a 32nd, until one of them writes again.
+        max_bytes: upper bound of all files together. A process recounts the files after it has
+            written a 32nd of the bound, so concurrent processes may exceed the bound by a 32nd each
+            for a while.
     """
 
     def __init__(self, folder: str | os.PathLike[str], max_bytes: int) -> None:

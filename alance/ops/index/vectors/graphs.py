@@ -140,7 +140,13 @@ class NewGraphs:
     async def _linked(
         self, number: int, part: pa.RecordBatch, last: pa.RecordBatch | None
     ) -> tuple[Graph, pa.RecordBatch | None]:
-        """Return the graph of a partition, and `last`, the batch that may be passed on after it."""
+        """Return the graph of a partition, and `last` unchanged.
+
+        Args:
+            part: rows of the partition.
+            last: batch to yield with this graph, because all graphs of its partitions are then
+                built; None for no batch.
+        """
         pool = self._files.snapshot.engine.pool
         if self._graph_of is not None:
             stored = await self._graph_of(number, part.num_rows)

@@ -93,7 +93,8 @@ class _KmeansRounds:
     def run(self, count: int) -> None:
         """Run up to `count` rounds, but stop when the gain is too small.
 
-        With several pieces, `count` must be 1, and the caller must have added the points.
+        If the points are split into several pieces, `count` must be 1, and the caller must have
+        added all pieces to `means`.
         """
         for _ in range(count):
             if self.pieces == 1:

@@ -100,7 +100,8 @@ class Quota:
     def beside(self, ranked: Ranked) -> Quota:
         """Return the quota for further documents.
 
-        Its floor is at least the score of the last of the best `count` rows in `ranked`.
+        If `ranked` has at least `count` rows, the floor is raised to the lowest score among the
+        best `count` of them.
         """
         return Quota(self.count, max(self.floor, ranked.least_of(self.count)))
 

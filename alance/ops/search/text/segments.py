@@ -34,8 +34,8 @@ class TextWay(Way):
         lines: explanation of the path.
         words: index whose token settings apply if no segment is searched; None if there is no
             index.
-        without_positions: name of the column's index without positions, if there is no fragment to
-            search; else empty.
+        without_positions: name of the column's index if no fragment is searched and the index has
+            no token positions, so that a phrase query is refused; else empty.
     """
 
     column: str
