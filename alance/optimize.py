@@ -228,9 +228,9 @@ class Optimize(Hinted):
     ) -> Dataset:
         """Extend indices to all fragments, except indices of kinds that alance does not write.
 
-        A new segment replaces the latest segment of each index. It covers the fragments of the
-        latest segment and the fragments that were not covered. If all fragments were covered, no
-        version is committed.
+        In each index, a new segment replaces the latest segment (in a vector index, perhaps several
+        of them). It covers their fragments and the fragments that were not covered. If all
+        fragments were covered, no version is committed.
 
         - B-trees and bitmap indices: the files of the latest segment are merged with the rows that
           were not covered. Small segments are built again from the column, as are other scalar

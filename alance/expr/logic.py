@@ -368,7 +368,7 @@ class _ValueTable:
     """Hash table of the values of a list, built for the first rows that are looked up.
 
     A row of 64-bit integers takes 3 to 4 ns for up to 10 000 values, and 16 ns for a million.
-    Arrow's `is_in` takes 9 to 15 and 250 ns: it builds a table for each batch.
+    Arrow's `is_in` takes 9 to 15 ns and 250 ns: it builds a table for each batch.
     """
 
     __slots__ = ("_table", "_values")

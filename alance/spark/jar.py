@@ -144,8 +144,8 @@ def add_connector(spark: SparkSession) -> bool:
 def server_has_connector(spark: SparkSession) -> bool:
     """True if the server of Spark Connect was started with the connector.
 
-    Always True without Connect. Logs a warning if the result is False. Set the catalog `alance`
-    first. Cost: one request.
+    Always True without Connect. Logs a warning if the result is False. The catalog `alance` must be
+    configured. Cost: one request.
     """
     if getattr(spark, "_sc", None) is not None:
         return True

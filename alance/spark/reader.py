@@ -279,7 +279,8 @@ class PushingReader(AlanceReader):
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         """Push down the filters that mean the same in alance's SQL; Spark evaluates the others.
 
-        No filter is pushed down if the read has a limit. Yields the filters for Spark.
+        No filter is pushed down if the read has a limit. Yields the filters that Spark has to
+        evaluate.
         """
         assert self._dataset is not None
         taken = [] if self.options.filter is None else [f"({self.options.filter})"]

@@ -194,7 +194,7 @@ async def replace_in_fragment(
 def _replacements(
     snapshot: Snapshot, fragments: Sequence[table_pb2.DataFragment]
 ) -> tuple[DataReplacementGroup, ...]:
-    """Return the new files of fragments that have one more file than in a version.
+    """Return the last file of each fragment that has more files than in the snapshot.
 
     Raises:
         InvalidInputError: no fragment has a new file.

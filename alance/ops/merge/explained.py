@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 async def explain_merge(
     snapshot: Snapshot, plan: MergePlan, schema: pa.Schema | None
 ) -> Explanation:
-    """Explain the reads of a merge: the scan that finds matches, and at most the matched rows.
+    """Explain the scan that finds the matches of a merge, and the most that is read after it.
 
     See `alance.MergeInsert.explain`.
 

@@ -174,7 +174,11 @@ class Remedies:
     def _apart(
         self, segments: Sequence[table_pb2.IndexMetadata]
     ) -> Iterator[table_pb2.IndexMetadata]:
-        """Yield segments in order; of two segments of an index, the newer keeps a fragment."""
+        """Yield segments in order; of the segments of an index, none covers another's fragment.
+
+        A fragment stays with the newest segment that covers it. A segment that loses all its
+        fragments is omitted.
+        """
         newest = sorted(segments, key=lambda message: -message.dataset_version)
         taken: dict[str, set[int]] = {}
         remaining: dict[bytes, table_pb2.IndexMetadata | None] = {}
