@@ -417,7 +417,7 @@ class ColumnBackfill:
         Equal fingerprints give equal new values.
 
         Args:
-            fragment: the fragment.
+            fragment: fragment of any version of the table.
         """
         return source_of(fragment._handle, None)
 
@@ -427,7 +427,7 @@ class ColumnBackfill:
         Cost: a scan of the columns that are read, and the new file.
 
         Args:
-            fragment: the fragment.
+            fragment: fragment of the version that is extended.
 
         Returns:
             The fragment's `source`, and the record of the new file, which is empty if there is

@@ -81,7 +81,7 @@ class DeletionFile:
         """Parse the manifest's record.
 
         Args:
-            record: the record.
+            record: message `DeletionFile` of a fragment.
         """
         return cls(
             record.file_type == table_pb2.DeletionFile.BITMAP,

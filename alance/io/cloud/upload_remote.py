@@ -56,7 +56,7 @@ class RemoteUpload(Upload):
     one waiting and one being filled.
 
     Args:
-        store: the store.
+        store: bucket of the object.
         objects: the store object for uploads.
         path: path inside the store.
         size_hint: approximate size of the object.

@@ -90,7 +90,7 @@ class InsertedKeys:
         Rows without a key column, or with a null in a key column, have no key.
 
         Args:
-            rows: the rows.
+            rows: rows that a commit inserts.
 
         Raises:
             InvalidInputError: values that do not fit the table.

@@ -462,9 +462,9 @@ class RewriteResult:
         """Return the result of a task.
 
         Args:
-            task: the task.
-            originals: fragments before.
-            new: fragments after.
+            task: task that was executed.
+            originals: fragments before the compaction.
+            new: fragments after the compaction.
         """
         return cls(task.read_version, originals, tuple(new), task.options.defer_index_remap)
 
