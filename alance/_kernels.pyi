@@ -214,7 +214,8 @@ def read_pieces(
 # Bytes of a file in memory: buffer i holds those from `begins[i]` on.
 class HeldFile:
     def __init__(self, begins: Sequence[int], buffers: Sequence[memoryview]) -> None: ...
-    def add(self, begin: int, buffer: memoryview) -> None: ...
+    # `kept_bytes`: of the memory of which the buffer is a part.
+    def add(self, begin: int, buffer: memoryview, kept_bytes: int = 0) -> None: ...
     def cut(self, start: int, stop: int) -> npt.NDArray[np.uint8]: ...
     # `buffer` has the bytes of the pieces, one after the other.
     def add_pieces(
@@ -349,13 +350,14 @@ def open_columns(
 
 # Page tables of the leaves of a fragment; `usable`: the kernel can take their rows.
 class LeafTables:
-    # Leaf i is column `columns[f][i]` of the last file f that has it.
+    # Leaf i is column `columns[f][i]` of the last file f that has it, with `times[i]` rows a row.
     @overload
     def __init__(
         self,
         files: Sequence[FileColumns],
         columns: Sequence[Sequence[int | None]],
         usable: Sequence[bool],
+        times: Sequence[int],
     ) -> None: ...
     # (table, bytes of its pages, bytes of memory) of each leaf.
     @overload
@@ -381,7 +383,7 @@ class LeafTables:
     # Tables that learn for themselves.
     def copy(self) -> LeafTables: ...
     # Place and rows of a leaf with another number of rows.
-    def misfit(self, num_rows: int, times: Sequence[int]) -> tuple[int, int] | None: ...
+    def misfit(self, num_rows: int) -> tuple[int, int] | None: ...
     def row_bytes(self, num_rows: int, fixed: Sequence[float]) -> float: ...
 
 # --- chunk_table.cpp ---
@@ -427,7 +429,8 @@ class PageForm:
     ) -> PageForm: ...
     # Zipped rows of any length. `width`: bytes of a value, or, below 0, of the length in front of
     # it; `bits`: of levels in a control word; `strings`: symbols and their lengths, and the scheme;
-    # `members`: of packed structs of any length, the width of each, and the same of its strings.
+    # `members`: of packed structs of any length, the width of each, the same of its strings, and
+    # its masks.
     @staticmethod
     def zipped(
         width: int,
@@ -436,15 +439,23 @@ class PageForm:
         masks: Sequence[int],
         strings: tuple[tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint8]] | None, int],
         members: Sequence[
-            tuple[int, tuple[tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint8]] | None, int]]
+            tuple[
+                int,
+                tuple[tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint8]] | None, int],
+                Sequence[int],
+            ]
         ],
         num_items: int,
         most_index_bytes: int,
     ) -> PageForm: ...
-    def set_layers(self, layers: int) -> None: ...
+    def ignore_buffers(self) -> None: ...
+    # Layers from the inside: sixteen by four bits of a number, then a byte for each other.
+    def set_layers(self, inner: int, outer: bytes = b"") -> None: ...
     # Values are lists of one length: how many items a value has at each depth, from the outside,
     # where it has their validity, too; else 0.
     def set_masks(self, masks: Sequence[int]) -> None: ...
+    # All items of lists of one length are null, and rows have no bytes of them.
+    def set_null_items(self) -> None: ...
     # The first buffer of values of each chunk is compressed; 0: it is not, 1: LZ4, 2: ZSTD.
     def set_scheme(self, scheme: int) -> None: ...
     def set_symbols(
@@ -518,6 +529,7 @@ class RowPage:
         place: tuple[int, int],
         num_rows: int,
         form: PageForm,
+        index: tuple[int, int] | None = None,
     ) -> RowPage: ...
     def set_items(self, items: npt.NDArray[np.uint8], width: int, /) -> None: ...
     def set_strings_32(
@@ -545,7 +557,10 @@ def place_rows(
 
 class RowTable:
     def __init__(self, first_rows: npt.NDArray[np.int64]) -> None: ...
-    def set(self, number: int, kernel: RowPage, layers: int, start: int = 0) -> None: ...
+    # `layers` and `outer`: as of `PageForm.set_layers`.
+    def set(
+        self, number: int, kernel: RowPage, layers: int, start: int = 0, outer: bytes = b""
+    ) -> None: ...
 
 class RowPlan:
     @property
@@ -556,6 +571,9 @@ class RowPlan:
     def unknown(self) -> list[tuple[int, int]]: ...
     @property
     def num_groups(self) -> int: ...
+    # True if numbers of indices must be read, and held when the plan is made again.
+    @property
+    def lacks_places(self) -> bool: ...
     @property
     def column_bytes(self) -> list[int]: ...
     def fitting(
@@ -572,18 +590,24 @@ class RowPlan:
         self, first: int, last: int, /
     ) -> tuple[list[int], list[int], npt.NDArray[np.int64], npt.NDArray[np.int64], int]: ...
     def num_bytes(self, first: int, last: int, /) -> int: ...
-    # Where the pieces of each file end, and these: what is not held of the plan. `files`: of each
-    # table of the plan, the number of its file among those held.
+    # Where the pieces of each file end, and these: what is not held of the plan, or of the numbers
+    # that it lacks. `files`: of each table of the plan, the number of its file among those held.
     def missing(
-        self, held: Sequence[HeldFile], files: Sequence[int], max_gap_bytes: int
+        self,
+        held: Sequence[HeldFile],
+        files: Sequence[int],
+        max_gap_bytes: int,
+        places: bool = False,
     ) -> tuple[list[int], npt.NDArray[np.int64], npt.NDArray[np.int64]]: ...
 
-# The rows of fragment f end at `ends[f]`. The plan has a table for each leaf of each fragment.
+# The rows of fragment f end at `ends[f]`. The plan has a table for each leaf of each fragment;
+# `held`: bytes of the file of each table, or none.
 def plan_rows(
     fragments: Sequence[LeafTables],
     leaves: Sequence[int],
     rows: npt.NDArray[np.int64],
     ends: Sequence[int],
+    held: Sequence[HeldFile] = (),
 ) -> RowPlan: ...
 
 # The spans (start, stop) of fragment f end at `ends[f]`. Pages that are not known are left out.
@@ -592,6 +616,7 @@ def plan_spans(
     leaves: Sequence[int],
     spans: Sequence[tuple[int, int]],
     ends: Sequence[int],
+    held: Sequence[HeldFile] = (),
 ) -> RowPlan: ...
 
 # --- row_batch.cpp ---

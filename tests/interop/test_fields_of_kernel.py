@@ -13,6 +13,8 @@ import pytest
 
 import alance
 from alance.file.rows.fragment import FragmentTask
+from alance.format import layouts
+from alance.format.layouts import row_pages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -198,6 +200,73 @@ PACKED_TEXTS: Final[Mapping[str, tuple[pa.DataType, Make]]] = {
         lambda n: {"n": n % 5, "p": None if n else mixed_of(word)(n)},
     ),
 }
+# Packed structs with members of one width that are no plain values, which files of 2.1 have not.
+INNER: Final = pa.struct([("x", pa.int16()), ("y", pa.float64())])
+PACKED_MEMBERS: Final[Mapping[str, tuple[pa.DataType, Make]]] = {
+    "packed vectors": (
+        pa.struct(
+            [
+                pa.field(
+                    "p",
+                    pa.struct([("a", pa.int8()), ("v", vector(pa.float32(), 3))]),
+                    metadata=PACKED,
+                )
+            ]
+        ),
+        structs(p=some(lambda n: {"a": n % 100, "v": vectors(quarters, 3)(n)})),
+    ),
+    "packed vectors of nulls": (
+        pa.struct(
+            [
+                pa.field(
+                    "p",
+                    pa.struct([("v", vector(pa.int16(), 2, 3)), ("t", pa.string())]),
+                    metadata=PACKED,
+                )
+            ]
+        ),
+        lambda n: {"p": {"v": vectors(some(vectors(some(number), 3), 5), 2)(n), "t": word(n)}},
+    ),
+}
+# Lists of structs of one length, which files of 2.1 have not.
+STRUCTS: Final = pa.struct([("a", pa.int32()), ("b", pa.string())])
+LISTS_OF_STRUCTS: Final[Mapping[str, tuple[pa.DataType, Make]]] = {
+    "pairs": (
+        vector(STRUCTS, 2),
+        some(vectors(some(lambda n: {"a": n, "b": some(word)(n)}, 5), 2)),
+    ),
+    "full pairs": (vector(STRUCTS, 2), vectors(lambda n: {"a": n, "b": word(n)}, 2)),
+    "pairs of triples": (
+        vector(pa.struct([("v", vector(STRUCTS, 3)), ("d", pa.json_())]), 2),
+        some(
+            vectors(
+                lambda n: {
+                    "v": some(vectors(some(lambda m: {"a": m, "b": few(m)}, 5), 3))(n),
+                    "d": some(lambda m: f'{{"n":{m}}}')(n),
+                },
+                2,
+            )
+        ),
+    ),
+    "pairs in structs": (
+        pa.struct([("n", pa.int8()), ("v", vector(pa.struct([("x", pa.bool_())]), 3))]),
+        structs(n=lambda n: n % 5, v=some(vectors(lambda n: {"x": some(flag)(n)}, 3))),
+    ),
+}
+# The same with lists inside, which alance does not write in files of 2.2.
+LISTS_IN_STRUCTS: Final[Mapping[str, tuple[pa.DataType, Make]]] = {
+    "lists in pairs": (
+        vector(
+            pa.struct([("l", pa.list_(pa.int32())), ("m", pa.map_(pa.string(), pa.bool_()))]), 2
+        ),
+        some(
+            vectors(
+                some(lambda n: {"l": lists(some(number))(n), "m": entries(word, some(flag))(n)}, 5),
+                2,
+            )
+        ),
+    ),
+}
 # pylance scans rows of these, but cannot take them.
 WITHOUT_FIELDS: Final[Mapping[str, tuple[pa.DataType, Make]]] = {
     "no fields": (EMPTY, nothing),
@@ -262,6 +331,10 @@ def array(arrow: pa.DataType, values: list[Any]) -> pa.Array:
             for own in arrow
         ]
         return pa.Array.from_buffers(arrow, len(values), [bitmap], children=members)
+    if pa.types.is_fixed_size_list(arrow) and pa.types.is_struct(arrow.value_type):
+        empty = [None] * arrow.list_size
+        child = array(arrow.value_type, [item for value in values for item in value or empty])
+        return pa.Array.from_buffers(arrow, len(values), [bitmap], children=[child])
     if pa.types.is_map(arrow) or pa.types.is_list(arrow) or pa.types.is_large_list(arrow):
         items: Any = [item for value in values for item in value or []]
         ends = np.cumsum([0, *[len(value or []) for value in values]])
@@ -412,3 +485,112 @@ async def test_the_kernel_builds_descriptions_of_blobs(
     assert places["b"].null_count == blobs.null_count
     monkeypatch.setattr(FragmentTask, "column", refuse)
     await check_reads(uri, places)
+
+
+@pytest.mark.parametrize(
+    ("name", "writer"),
+    [
+        *[(name, "alance") for name in LISTS_OF_STRUCTS],
+        *[(name, "pylance") for name in LISTS_OF_STRUCTS if name != "pairs in structs"],
+        *[(name, "pylance") for name in LISTS_IN_STRUCTS],
+    ],
+)
+async def test_the_kernel_builds_lists_of_structs_of_one_length(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, writer: str
+) -> None:
+    table = table_of_types("2.2", {name: (LISTS_OF_STRUCTS | LISTS_IN_STRUCTS)[name]})
+    uri = str(tmp_path / "table")
+    await write(table, uri, "2.2", writer)
+    monkeypatch.setattr(FragmentTask, "column", refuse)
+    await check_reads(uri, table)
+
+
+async def write(table: pa.Table, uri: str, version: Any, writer: str) -> None:
+    if writer == "pylance":
+        lance.write_dataset(table, uri, data_storage_version=version, max_rows_per_file=FILE_ROWS)
+    else:
+        await alance.write_dataset(
+            table, uri, data_storage_version=version, max_rows_per_file=FILE_ROWS
+        )
+
+
+@pytest.mark.filterwarnings("ignore:file version 2.3 is unstable")
+@pytest.mark.parametrize("writer", ["pylance", "alance"])
+@pytest.mark.parametrize("version", ["2.2", "2.3"])
+async def test_the_kernel_builds_packed_structs_of_vectors_and_structs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: Any, writer: str
+) -> None:
+    table, uri = table_of_types(version, PACKED_MEMBERS), str(tmp_path / "table")
+    await write(table, uri, version, writer)
+    monkeypatch.setattr(FragmentTask, "column", refuse)
+    await check_reads(uri, table)
+
+
+def deep(make: Make, depth: int) -> tuple[pa.DataType, Make]:
+    """Lists and structs in each other, some of them null."""
+    arrow: pa.DataType = pa.int32()
+    for level in range(depth):
+        if level % 3:
+            arrow, make = pa.struct([("s", arrow)]), structs(s=make)
+        else:
+            arrow, make = (
+                pa.list_(arrow),
+                some(lambda n, own=make: [own(n + i) for i in range(1 + n % 2)], 19),
+            )
+    return arrow, make
+
+
+@pytest.mark.parametrize("writer", ["pylance", "alance"])
+@pytest.mark.parametrize("version", ["2.1", "2.2"])
+async def test_the_kernel_builds_fields_of_any_depth(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: Any, writer: str
+) -> None:
+    types = {f"of depth {depth}": deep(some(number), depth) for depth in (15, 16, 17, 24)}
+    table, uri = table_of_types(version, types), str(tmp_path / "table")
+    await write(table, uri, version, writer)
+    monkeypatch.setattr(FragmentTask, "column", refuse)
+    await check_reads(uri, table)
+
+
+@pytest.mark.parametrize("writer", ["pylance", "alance"])
+@pytest.mark.parametrize("version", ["2.1", "2.2"])
+async def test_the_kernel_builds_lists_of_one_bit_and_many_lists_of_one_length(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: Any, writer: str
+) -> None:
+    types = {
+        "one bit": (vector(pa.bool_(), 1), some(vectors(flag, 1))),
+        "one bit or null": (vector(pa.bool_(), 1), some(vectors(some(flag), 1))),
+        "one bit of one": (vector(pa.bool_(), 1, 1), some(vectors(vectors(flag, 1), 1))),
+        "twelve lists": (
+            vector(pa.int16(), *[1] * 11, 2),
+            some(_nested(vectors(some(number), 2), 11)),
+        ),
+    }
+    table, uri = table_of_types(version, types), str(tmp_path / "table")
+    await write(table, uri, version, writer)
+    monkeypatch.setattr(FragmentTask, "column", refuse)
+    await check_reads(uri, table)
+
+
+def _nested(make: Make, depth: int) -> Make:
+    for _ in range(depth):
+        make = vectors(make, 1)
+    return make
+
+
+@pytest.mark.parametrize("writer", ["pylance", "alance"])
+@pytest.mark.parametrize("version", ["2.1", "2.2"])
+async def test_an_index_of_rows_may_stay_in_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: Any, writer: str
+) -> None:
+    names = ("long texts", "long bytes", "lists of long texts", "lists of long vectors")
+    table = table_of_types(version, {name: TYPES[name] for name in names})
+    uri = str(tmp_path / "table")
+    await write(table, uri, version, writer)
+    monkeypatch.setattr(FragmentTask, "column", refuse)
+    monkeypatch.setattr(row_pages, "MAX_INDEX_BYTES", 16)
+    layouts._shared_form.cache_clear()
+    try:
+        await check_reads(uri, table)
+    finally:
+        layouts._shared_form.cache_clear()

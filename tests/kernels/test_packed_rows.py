@@ -38,9 +38,13 @@ def packed(n: int, text: bytes, content: bytes) -> bytes:
     return n.to_bytes(2, "little") + lengths[0] + text + lengths[1] + content
 
 
-def form_of(num_rows: int, widths: Sequence[int] = WIDTHS) -> _kernels.PageForm:
-    members = [(width, PLAIN) for width in widths]
-    form = _kernels.PageForm.zipped(-4, (0, 1), (0, 1, 1), [], PLAIN, members, num_rows, 1 << 20)
+def form_of(
+    num_rows: int, widths: Sequence[int] = WIDTHS, most_index_bytes: int = 1 << 20
+) -> _kernels.PageForm:
+    members = [(width, PLAIN, ()) for width in widths]
+    form = _kernels.PageForm.zipped(
+        -4, (0, 1), (0, 1, 1), [], PLAIN, members, num_rows, most_index_bytes
+    )
     form.set_layers(3)
     return form
 
@@ -172,3 +176,83 @@ def test_the_index_of_zipped_rows_is_learned(width: int) -> None:
     for wrong in ([1, *ends[1:]], [*ends[:-1], size - 1], [0, ends[2], ends[1], size]):
         with pytest.raises(ValueError, match=r"repetition index|begins at"):
             learn(np.array(wrong, f"<u{width}").tobytes())
+
+
+class FarIndex:
+    """A page whose index stays in its file."""
+
+    start: Final = 64
+    width: Final = 8
+
+    def __init__(self, count: int) -> None:
+        self.values = [None if n % 7 == 0 else packed(n, b"t" * (n % 5), b"") for n in range(count)]
+        content, self.ends = zipped(self.values)
+        self.index = self.start + len(content) + 64
+        entries = np.array(self.ends, f"<u{self.width}").tobytes()
+        self.file = bytes(self.start) + content + bytes(64) + entries
+        place = (self.start, len(content)), (self.index, len(entries))
+        self.column = _kernels.ColumnPages([(place, count, b"rows")])
+        pages = _kernels.NewPages([self.column], [(0, 0)], [0])
+        pages.find([form_of(count, most_index_bytes=0)], [1 << 40])
+        assert (pages.skipped, pages.far) == ([], [])
+        pages.learn(memoryview(b""), False)
+
+    def rows(self, plan: _kernels.RowPlan, file: bytes) -> list[object]:
+        batch = _kernels.RowBatch([0], [0], [-8], [False], shapes=[SHAPE])
+        source = _kernels.HeldSource([_kernels.HeldFile([0], [memoryview(file)])])
+        assert batch.read(plan, source)
+        rows = pa.RecordBatch._import_from_c(batch.address, pa.schema([("p", MEMBERS)]))
+        rows.validate(full=True)
+        return rows.column(0).to_pylist()
+
+
+@pytest.mark.parametrize("are_ranges", [False, True])
+def test_of_an_index_in_the_file_only_the_numbers_of_rows_are_read(are_ranges: bool) -> None:
+    page = FarIndex(3000)
+    spans = [(0, 1), (3, 6), (9, 10), (1400, 1402), (2999, 3000)]
+    rows = [row for span in spans for row in range(*span)]
+
+    def plan(*held: _kernels.HeldFile) -> _kernels.RowPlan:
+        columns = [[page.column]]
+        if are_ranges:
+            return plan_spans(columns, spans, [len(spans)], held)
+        return plan_rows(columns, np.array(rows, np.int64), [len(rows)], held)
+
+    first = plan()
+    assert first.lacks_places
+    held = _kernels.HeldFile([], [])
+    ends, starts, stops = first.missing([held], [0], 0, True)
+    assert ends == [3]
+    numbers = [1, 11, 1400, 1403, 2999, 3000]  # those of the first and the last row are known
+    assert [*starts, *stops] == [page.index + 8 * n for n in numbers[::2] + numbers[1::2]]
+    for start, stop in zip(starts.tolist(), stops.tolist(), strict=True):
+        held.add(start, memoryview(page.file[start:stop]))
+    assert not plan(held).lacks_places
+    expected = by_codec(page.values).to_pylist()
+    assert page.rows(plan(held), page.file) == [expected[row] for row in rows]
+    whole = plan_spans([[page.column]], [(0, 3000)], [1])
+    assert not whole.lacks_places
+    assert page.rows(whole, page.file) == expected
+
+
+@pytest.mark.parametrize(("at", "number"), [(10, 1 << 40), (10, 0), (9, -1), (10, 1 << 63)])
+def test_a_damaged_index_in_the_file_is_refused(at: int, number: int) -> None:
+    page = FarIndex(30)
+    start = page.index + 8 * at
+    wrong = (number % (1 << 64)).to_bytes(8, "little")
+    file = page.file[:start] + wrong + page.file[start + 8 :]
+    held = _kernels.HeldFile([0], [memoryview(file)])
+    with pytest.raises(ValueError, match="repetition index: rows 9 to 10"):
+        plan_rows([[page.column]], np.array([9]), [1], [held])
+    with pytest.raises(ValueError, match="repetition index: rows 9 to 10"):
+        plan_spans([[page.column]], [(9, 10)], [1], [held])
+
+
+def test_runs_of_rows_have_as_many_rows_as_the_plan() -> None:
+    page = FarIndex(30)
+    entries = np.frombuffer(page.file[page.index :], "<u8").copy()
+    entries[12] = entries[11]
+    held = _kernels.HeldFile([page.index], [memoryview(entries.tobytes())])
+    plan = plan_rows([[page.column]], np.array([9, 10, 11]), [3], [held])
+    with pytest.raises(ValueError, match="a row ends inside of"):
+        page.rows(plan, page.file)

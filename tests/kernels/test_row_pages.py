@@ -67,9 +67,11 @@ def test_words_are_indices(bits: int) -> None:
     assert values_of(plan_of(page, [0, 3]), pa.uint16(), chunk) == [0x0706, 0x0504]
 
 
-def plan_of(page: _kernels.RowPage, rows: list[int], layers: int = 1) -> _kernels.RowPlan:
-    """Rows of a page of four."""
-    table = _kernels.RowTable(np.array([0, 4], np.int64))
+def plan_of(
+    page: _kernels.RowPage, rows: list[int], layers: int = 1, count: int = 4
+) -> _kernels.RowPlan:
+    """Rows of a page of four, or of so many."""
+    table = _kernels.RowTable(np.array([0, count], np.int64))
     table.set(0, page, layers)
     return plan_rows([[table]], np.array(rows, np.int64), [len(rows)])
 
@@ -199,6 +201,29 @@ def test_levels_of_a_constant_page_are_checked(
 ) -> None:
     with pytest.raises(ValueError, match=wrong):
         _kernels.RowPage.constant(4, reps, definitions, maxima, 0, False)
+
+
+def test_many_levels_of_a_constant_page_are_decoded_with_its_rows() -> None:
+    count = (1 << 22) + 5
+    defs = np.zeros(count, "<u2")
+    defs[::1000] = 1
+
+    def page_of(defs: npt.NDArray[np.uint16]) -> _kernels.RowPage:
+        many = LevelsForm.FLAT, 0, count, defs.view(np.uint8)
+        page = _kernels.RowPage.constant(count, NO_LEVELS, many, (0, 1, 0), 1, False)
+        page.set_items(np.array([7], np.uint8), 1)
+        return page
+
+    rows = [0, 1, 5000, count - 1]
+    plan = plan_of(page_of(defs), rows, count=count)
+    assert values_of(plan, pa.uint8(), memoryview(b"")) == [None, 7, None, 7]
+    defs[-1] = 2
+    plan = plan_of(page_of(defs), rows, count=count)
+    with pytest.raises(ValueError, match="level 2"):
+        values_of(plan, pa.uint8(), memoryview(b""))
+    many = LevelsForm.BLOCKS, 0, 1 << 40, np.empty(0, np.uint8)
+    with pytest.raises(ValueError, match="levels in 0 bytes"):
+        _kernels.RowPage.constant(count, NO_LEVELS, many, (0, 1, 0), 1, False)
 
 
 def test_a_constant_page_has_one_value() -> None:

@@ -235,13 +235,14 @@ def test_leaves_are_in_the_last_file_that_has_them() -> None:
     for number in range(3):
         files[0].add(number, column([4, 4], 8))
         files[1].add(number, column([8], 16))
-    tables = _kernels.LeafTables(files, [[0, 1, None, None], [None, 2, 0, None]], [True] * 4)
+    columns, usable = [[0, 1, None, None], [None, 2, 0, None]], [True] * 4
+    tables = _kernels.LeafTables(files, columns, usable, [1] * 4)
     assert (len(tables), tables.leaves, tables.files) == (3, [0, 1, 2], [0, 1, 1])
     assert [tables.number(at) for at in range(3)] == [0, 2, 0]
     assert tables.sizes == [20, 18, 18]
     assert tables.row_bytes(2, [1, 20, 3]) == 10 + 20 + 9
-    assert tables.misfit(8, [1, 1, 1, 1]) is None
-    assert tables.misfit(4, [2, 2, 1, 1]) == (2, 8)
+    assert tables.misfit(8) is None
+    assert _kernels.LeafTables(files, columns, usable, [2, 2, 1, 1]).misfit(4) == (2, 8)
     assert tables.placed == [0, 1, 2]
     tables.drop(1)
     assert (tables.placed, tables.usable(1)) == ([0, 2], None)
@@ -257,9 +258,11 @@ def test_leaves_are_in_the_last_file_that_has_them() -> None:
     with pytest.raises(ValueError, match="other leaves"):
         tables.row_bytes(2, [1])
     with pytest.raises(ValueError, match="other leaves"):
-        _kernels.LeafTables(files, [[0], [0]], [True] * 2)
+        _kernels.LeafTables(files, [[0], [0]], [True] * 2, [1, 1])
     with pytest.raises(ValueError, match="other files"):
-        _kernels.LeafTables(files, [[0]], [True])
+        _kernels.LeafTables(files, [[0]], [True], [1])
+    with pytest.raises(ValueError, match="without rows"):
+        _kernels.LeafTables(files, [[0], [0]], [True], [0])
 
 
 def test_columns_of_listed_pages_are_checked() -> None:
@@ -361,8 +364,9 @@ def test_nested_fields_of_a_batch_have_the_layers_of_their_pages() -> None:
         ([1, 0], 0x111, "pages of other layers"),
         ([-1, 0], 0x11, "pages of other layers"),
         ([-1, 0], 0x21, "without repetition levels"),
-        ([1] * 16 + [0], int("1" * 16, 16), "too deep"),
-        ([-3, 0], 0x21, "unknown nodes"),
+        ([1] * 16 + [0], int("1" * 16, 16), "fewer layers"),
+        ([1] * 1024 + [0], 0x11, "too deep"),
+        ([-5, 0], 0x11, "2 slots, expected 6"),
         ([2, 0], 0x11, "unknown nodes"),
     ):
         with pytest.raises(ValueError, match=message):

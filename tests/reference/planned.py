@@ -14,16 +14,21 @@ if TYPE_CHECKING:
     Columns = Sequence[Sequence[_kernels.RowTable]]  # tables of each column, one a fragment
 
 
-def plan_rows(columns: Columns, rows: Int64s, ends: Sequence[int]) -> _kernels.RowPlan:
+def plan_rows(
+    columns: Columns, rows: Int64s, ends: Sequence[int], held: Sequence[_kernels.HeldFile] = ()
+) -> _kernels.RowPlan:
     """The same rows of several columns."""
-    return _kernels.plan_rows(_fragments(columns), range(len(columns)), rows, ends)
+    return _kernels.plan_rows(_fragments(columns), range(len(columns)), rows, ends, held)
 
 
 def plan_spans(
-    columns: Columns, spans: Sequence[tuple[int, int]], ends: Sequence[int]
+    columns: Columns,
+    spans: Sequence[tuple[int, int]],
+    ends: Sequence[int],
+    held: Sequence[_kernels.HeldFile] = (),
 ) -> _kernels.RowPlan:
     """The same ranges of rows of several columns."""
-    return _kernels.plan_spans(_fragments(columns), range(len(columns)), spans, ends)
+    return _kernels.plan_spans(_fragments(columns), range(len(columns)), spans, ends, held)
 
 
 def _fragments(columns: Columns) -> list[_kernels.LeafTables]:

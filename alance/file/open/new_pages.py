@@ -186,7 +186,8 @@ class Hole(NamedTuple):
         if page is None:
             self.fragment.drop([self.at])
         else:
-            table.set(self.number, page.kernel, page.layers, page.start)
+            inner, outer = page.layers
+            table.set(self.number, page.kernel, inner, page.start, outer)
         self.fragment.has_grown = True
 
     def is_known(self, states: States) -> bool:

@@ -9,8 +9,7 @@ import pyarrow as pa
 
 from alance.errors import AlanceError
 from alance.file.rows.kernel_arrays import NO_FORM, LeafForm, converted, kernel_type, leaf_form
-from alance.format.layouts.fields import owns_column
-from alance.format.layouts.levels import MOST_LAYERS
+from alance.format.layouts.fields import dimension_of, owns_column
 from alance.format.numbers import storage_type
 
 if TYPE_CHECKING:
@@ -20,8 +19,6 @@ if TYPE_CHECKING:
     from alance.format.field import Field
 
 LEAF_NODE, LIST_NODE, LARGE_LIST_NODE = 0, -1, -2  # node numbers in the kernel
-# Bytes; larger fixed-size lists are in full-zip pages, and become views instead of copies.
-VIEWED_BYTES: Final = 256
 _Shape: TypeAlias = (
     "tuple[tuple[int, ...], tuple[int, ...], tuple[LeafForm, ...], pa.DataType | None]"
 )
@@ -32,8 +29,9 @@ class FieldForm(NamedTuple):
     """Form of a field whose array the kernel builds.
 
     Attributes:
-        tree: nodes of the field, depth-first: `LEAF_NODE`, `LIST_NODE`, `LARGE_LIST_NODE`, or the
-            number of members of a struct.
+        tree: nodes of the field, depth-first: `LEAF_NODE`, `LIST_NODE`, `LARGE_LIST_NODE`,
+            `LARGE_LIST_NODE` minus the length of fixed-size lists, or the number of members of a
+            struct.
         leaves: numbers of the field's leaves in the fragment.
         values: form of each leaf.
         arrow: type of the array that the kernel builds; None for the field's own type.
@@ -44,14 +42,6 @@ class FieldForm(NamedTuple):
     leaves: Sequence[int]
     values: Sequence[LeafForm]
     arrow: pa.DataType | None
-
-    @property
-    def is_viewed(self) -> bool:
-        """True if ranges of rows should become views of pages; the kernel would copy them."""
-        if len(self.tree) > 1:
-            return False
-        (values,) = self.values
-        return values.is_list and values.width >= VIEWED_BYTES
 
 
 class FieldForms(NamedTuple):
@@ -184,19 +174,19 @@ def _shape(field: Field) -> _Shape:
     return tree, tuple([leaf.id for leaf in leaves]), forms, kernel_type(field)
 
 
-def _nodes(field: Field, depth: int = 1) -> Iterator[tuple[int | None, Field | None]]:
+def _nodes(field: Field) -> Iterator[tuple[int | None, Field | None]]:
     """Yield the nodes of a field depth-first, leaves with their field; None for an unknown node."""
     arrow = storage_type(field.to_arrow().type)
-    if depth > MOST_LAYERS:
-        yield None, None
-    elif owns_column(field):
+    if owns_column(field):
         yield LEAF_NODE, field
         return  # members of a packed struct are not nodes
     elif pa.types.is_struct(arrow):
         yield len(field.children), None
     elif pa.types.is_list(arrow) or pa.types.is_map(arrow):
         yield LIST_NODE, None
+    elif length := dimension_of(field):
+        yield LARGE_LIST_NODE - length, None
     else:
         yield (LARGE_LIST_NODE if pa.types.is_large_list(arrow) else None), None
     for child in field.children:
-        yield from _nodes(child, depth + 1)
+        yield from _nodes(child)

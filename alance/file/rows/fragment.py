@@ -278,7 +278,7 @@ class OpenFragment:
     def ranged(self) -> FieldForms:
         """Fields whose ranges of rows the kernel can decode with the current page tables."""
         if self._ranged is None:
-            forms = self.own.copied_forms
+            forms = self.own.forms
             if self._left_out or len(self.placed) < len(self.own.ids):
                 forms = with_tables(forms, {*self.placed}.difference(self._left_out))
             self._ranged = forms
@@ -515,12 +515,12 @@ def _of_columns(
     """
     num_rows, states = fragment[1:]
     files, columns, _ = zip(*parts, strict=True) if parts else [()] * 3
-    tables = _kernels.LeafTables([*map(_COLUMNS, files)], columns, every.usable)
+    tables = _kernels.LeafTables([*map(_COLUMNS, files)], columns, every.usable, every.times)
     own = every
     if len(tables) < len(every.ids):
         own = LeafSet.of_columns(schema, [*map(every.columns.__getitem__, tables.leaves)])
     containers = [*map(files.__getitem__, tables.files)]
-    misfit = tables.misfit(num_rows, every.times)
+    misfit = tables.misfit(num_rows)
     if misfit is not None:
         at, rows = misfit
         raise _other_rows(own.columns[at], containers[at], rows, num_rows)

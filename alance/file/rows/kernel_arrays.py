@@ -43,19 +43,15 @@ class LeafForm(NamedTuple):
         arrow: type of the array; None if it is the field's type.
         shape: empty for plain values. For dictionaries the bytes of an index, negative if it is
             signed. For fixed-size lists the bits of an item, then the list lengths, outermost
-            first. For packed structs 0, then of each member its width and 1 if it is UTF-8; for
-            structs without fields a single 0.
+            first. For packed structs 0, then of each member its width and 1 if it is UTF-8, or its
+            width, 2 plus the size of its shape, and the shape; for structs without fields a single
+            0.
     """
 
     width: int
     is_text: bool = False
     arrow: pa.DataType | None = None
     shape: tuple[int, ...] = ()
-
-    @property
-    def is_list(self) -> bool:
-        """True if values are fixed-size lists."""
-        return len(self.shape) > 1 and self.shape[0] != 0
 
 
 NO_FORM: Final = -1  # the kernel cannot build an array of such values
@@ -131,21 +127,42 @@ def _form_of_lists(storage: pa.DataType) -> LeafForm:
     except ValueError:
         return UNKNOWN_FORM
     bits = prod(lengths) * item_bits
-    if bits < 2 or len(lengths) > MOST_LENGTHS or bits > MAX_BITS_PER_VALUE:
-        return UNKNOWN_FORM  # the kernel cannot distinguish a list of one bit from a bit
+    if bits < 1 or len(lengths) > MOST_LENGTHS or bits > MAX_BITS_PER_VALUE:
+        return UNKNOWN_FORM
     return LeafForm(-(-bits // 8), shape=(item_bits, *lengths))
 
 
 def _form_of_packed(arrow: pa.DataType) -> LeafForm:
-    """Return the form of packed structs."""
+    """Return the form of packed structs, which may have structs of fixed width as members."""
     if not pa.types.is_struct(arrow):
         return UNKNOWN_FORM
-    forms = [_form(storage_type(member.type)) for member in arrow]
-    if any(form.width in (0, NO_FORM) or form.shape or form.arrow is not None for form in forms):
+    forms = [
+        _form_of_packed(own) if pa.types.is_struct(own) else _form(own)
+        for own in [storage_type(member.type) for member in arrow]
+    ]
+    if any(map(_is_no_member, forms)):
         return UNKNOWN_FORM
-    widths = [form.width for form in forms]
-    shape = chain.from_iterable((form.width, int(form.is_text)) for form in forms)
-    return LeafForm(sum(widths) if min(widths) > 0 else -8, shape=(0, *shape))
+    # Rows with lists or structs inside have lengths, even if all members have a fixed width.
+    are_fixed = all(form.width >= 0 and not form.shape for form in forms)
+    shape = chain.from_iterable(
+        (form.width, 2 + len(form.shape), *form.shape)
+        if form.shape
+        else (form.width, int(form.is_text))
+        for form in forms
+    )
+    width = sum([max(form.width, 1) for form in forms])
+    return LeafForm(width if are_fixed else -8, shape=(0, *shape))
+
+
+def _is_no_member(form: LeafForm) -> bool:
+    """True if packed structs cannot have members of a form: dictionaries, nulls, other structs."""
+    is_variable_struct = form.width < 0 and form.shape[:1] == (0,)
+    return (
+        form.width == NO_FORM
+        or form.arrow is not None
+        or len(form.shape) == 1
+        or is_variable_struct
+    )
 
 
 def kernel_type(field: Field) -> pa.DataType | None:
@@ -163,6 +180,8 @@ def kernel_type(field: Field) -> pa.DataType | None:
     ]
     if pa.types.is_struct(arrow):
         return pa.struct(members)
+    if pa.types.is_fixed_size_list(arrow):
+        return pa.list_(members[0], arrow.list_size)
     return pa.large_list(members[0]) if pa.types.is_large_list(arrow) else pa.list_(members[0])
 
 
@@ -197,4 +216,5 @@ def converted(array: pa.Array, field: Field, arrow: pa.DataType) -> pa.Array:
     items = converted(array.values, child, items_type)
     if is_map and (items.null_count or items.field(0).null_count):
         raise CorruptFileError(f"map {field.name!r}: null entries or keys")
-    return pa.Array.from_buffers(arrow, count, array.buffers()[:2], nulls, children=[items])
+    buffers = array.buffers()[: 1 if pa.types.is_fixed_size_list(arrow) else 2]
+    return pa.Array.from_buffers(arrow, count, buffers, nulls, children=[items])

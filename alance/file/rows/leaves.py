@@ -80,11 +80,6 @@ class LeafSet:
         """Fields whose arrays the kernel builds."""
         return forms_of(self._fields, self.ids)
 
-    @cached_property
-    def copied_forms(self) -> FieldForms:
-        """The `forms` whose ranges of rows the kernel copies; for the others, views cost less."""
-        return self.forms.only([not form.is_viewed for form in self.forms.forms])
-
 
 @dataclass(slots=True)  # not frozen, because that would triple the time to create it
 class OpenLeaf:

@@ -22,6 +22,7 @@ from alance.file.open.new_pages import NewPages
 from alance.file.rows.field_forms import FieldForms, with_tables
 from alance.file.rows.leaves import Parts
 from alance.file.rows.placed_columns import PlacedColumns, PlacedRows
+from alance.file.rows.ranged import PageBytes
 from alance.format.plans import PLANS_A_TURN, TURN, together
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from alance.file.open.columns import States
     from alance.file.rows.fragment import Found, OpenFragment
     from alance.file.rows.leaves import OpenLeaf
+    from alance.format.container import Container
     from alance.format.plans import Plan
 
 PLACED_AT_ONCE: Final = 1 << 17  # rows times columns that a call places: 1 to 4 milliseconds
@@ -51,7 +53,8 @@ def placed_rows(
 ) -> Plan[list[FoundRows]]:
     """Plan single rows, with one result per group of similar consecutive fragments.
 
-    Cost: no round if page states are known, else one, or two for some kinds of pages. The bytes of
+    Cost: no round if page states are known, else one, or two for some kinds of pages; and one if an
+    index stays in its file. The bytes of
     the results' `columns` are not read, except with `guess` if leaves without a page table have to
     be read.
 
@@ -185,19 +188,35 @@ class _Batch(NamedTuple):
     fields: FieldForms
     is_whole: bool
 
-    def place(self) -> _kernels.RowPlan:
-        """Place the rows. The plan's `unknown` has the pages of unknown state."""
+    def place(self, content: PageBytes | None) -> _kernels.RowPlan:
+        """Place the rows. The plan's `unknown` has the pages of unknown state.
+
+        Args:
+            content: numbers of indices that were read; None if there are none.
+        """
         run, leaves = self.run, self.fields.leaves
+        held = [] if content is None else content.of(self.paths)
+        tables = [*map(_TABLES_OF, run.fragments)]
         try:
-            return _kernels.plan_rows([*map(_TABLES_OF, run.fragments)], leaves, run.rows, run.ends)
+            return _kernels.plan_rows(tables, leaves, run.rows, run.ends, held)
         except ValueError as error:
             path = run.fragments[0].containers[leaves[0]].path
             raise CorruptFileError(f"{path}: {error}") from error
 
+    @property
+    def containers(self) -> list[Container]:
+        """File of each table of the plan."""
+        by_leaf = [*zip(*map(_CONTAINERS, self.run.fragments), strict=True)]
+        return [*chain.from_iterable(map(by_leaf.__getitem__, self.fields.leaves))]
+
+    @property
+    def paths(self) -> list[str]:
+        """Path of the file of each table of the plan."""
+        return [*map(_PATH_OF, self.containers)]
+
     def placed(self, plan: _kernels.RowPlan) -> PlacedColumns:
         """Return the placed rows, with their bytes if the files are completely in memory."""
-        by_leaf = [*zip(*map(_CONTAINERS, self.run.fragments), strict=True)]
-        containers = [*chain.from_iterable(map(by_leaf.__getitem__, self.fields.leaves))]
+        containers = self.containers
         placed = PlacedRows(plan, [*map(_PATH_OF, containers)])
         if self.is_whole and not placed.is_read:
             by_path = {container.path: container for container in containers}
@@ -207,6 +226,7 @@ class _Batch(NamedTuple):
 
 def _rows_of(request: _RowRequest, states: States, guess: bool) -> Plan[list[FoundRows]]:
     apart: dict[int, set[int]] = {}
+    content: PageBytes | None = None
     is_guessed = guess and len(request.fragments[0].containers) * request.num_runs <= GUESSED_PLACES
     while True:
         runs = request.runs(apart)
@@ -215,10 +235,18 @@ def _rows_of(request: _RowRequest, states: States, guess: bool) -> Plan[list[Fou
         for batch in batches:
             if plans:
                 yield TURN
-            plans.append(batch.place())
+            plans.append(batch.place(content))
         num_unknown = sum([len(plan.unknown) for plan in plans])
         if not num_unknown and not _drop_unfit(batches, plans):
-            break
+            lacking = [at for at, plan in enumerate(plans) if plan.lacks_places]
+            if not lacking:
+                break
+            files = [file for batch in batches for file in batch.containers]
+            content = PageBytes([*{file.path: file for file in files}.values()])
+            yield from together(
+                [content.read_rows(plans[at], batches[at].paths, places=True) for at in lacking]
+            )
+            continue
         is_much = num_unknown > PLANS_A_TURN
         if is_much:
             yield TURN

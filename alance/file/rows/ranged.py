@@ -52,9 +52,12 @@ class PageBytes:
     def read(self, ranges: Sequence[ByteRange]) -> Plan[None]:
         """Plan ranges: one round."""
         for part, content in zip(ranges, (yield ranges), strict=True):
-            self._files[part.path].add(part.start, content)
+            kept_bytes = memoryview(content.obj).nbytes  # of the response that it is a part of
+            self._files[part.path].add(part.start, content, kept_bytes)
 
-    def read_rows(self, plan: _kernels.RowPlan, paths: Sequence[str]) -> Plan[None]:
+    def read_rows(
+        self, plan: _kernels.RowPlan, paths: Sequence[str], *, places: bool = False
+    ) -> Plan[None]:
         """Plan the bytes that a row plan needs and that were not read yet: at most one round.
 
         Few or large pieces are requested as ranges, and used without a copy. Many small pieces are
@@ -62,10 +65,11 @@ class PageBytes:
 
         Args:
             paths: file of each table of the row plan.
+            places: True for the numbers of indices that the row plan lacks, not for its rows.
         """
         numbers = dict(zip(self._files, range(len(self._files)), strict=True))
         files = [*map(numbers.__getitem__, paths)]
-        ends, starts, stops = plan.missing([*self._files.values()], files, PAGE_GAP_BYTES)
+        ends, starts, stops = plan.missing([*self._files.values()], files, PAGE_GAP_BYTES, places)
         by_path = [
             (container.path, starts[first:end], stops[first:end])
             for container, (first, end) in zip(self._containers, pairwise([0, *ends]), strict=True)
@@ -88,7 +92,7 @@ class PageBytes:
 
 
 def _placed(
-    fragment: OpenFragment, spans: Sequence[tuple[int, int]]
+    fragment: OpenFragment, spans: Sequence[tuple[int, int]], content: PageBytes | None = None
 ) -> tuple[FieldForms, _kernels.RowPlan] | None:
     """Place ranges of rows by the page tables of a fragment.
 
@@ -97,12 +101,13 @@ def _placed(
 
     Args:
         spans: ascending, not empty.
+        content: bytes read so far.
 
     Raises:
         CorruptFileError: the pages contradict each other.
     """
     while spans and (fields := fragment.ranged).forms:
-        plan = _plan(fragment, fields, spans)
+        plan = _plan(fragment, fields, spans, content)
         unfit = fields.unfit(plan, range(len(fields.leaves)))
         if not unfit:
             return fields, plan
@@ -111,10 +116,14 @@ def _placed(
 
 
 def _plan(
-    fragment: OpenFragment, fields: FieldForms, spans: Sequence[tuple[int, int]]
+    fragment: OpenFragment,
+    fields: FieldForms,
+    spans: Sequence[tuple[int, int]],
+    content: PageBytes | None,
 ) -> _kernels.RowPlan:
+    held = [] if content is None else content.of(_paths(fragment, fields))
     try:
-        return _kernels.plan_spans([fragment.tables], fields.leaves, spans, [len(spans)])
+        return _kernels.plan_spans([fragment.tables], fields.leaves, spans, [len(spans)], held)
     except ValueError as error:
         paths = ", ".join(dict.fromkeys(_paths(fragment, fields)))
         raise CorruptFileError(f"{paths}: {error}") from error
@@ -142,16 +151,27 @@ def place_range(
 
     Returns None if the range is empty, or if the kernel can build no field.
 
-    Cost: no round if page states are known, else one.
+    Cost: no round if page states are known, else one; and another if an index stays in the file.
     """
-    while placed := _placed(fragment, [(start, stop)] if start < stop else ()):
+    content: PageBytes | None = None
+    while placed := _placed(fragment, [(start, stop)] if start < stop else (), content):
         fields, plan = placed
-        if not plan.unknown:
+        if plan.unknown:
+            pages = _new_pages(fragment, fields, plan.unknown, states)
+            if pages.fill_known():
+                yield from pages.learn()
+        elif plan.lacks_places:
+            content = content or _page_bytes(fragment, fields)
+            yield from content.read_rows(plan, _paths(fragment, fields), places=True)
+        else:
             return _columns(fragment, fields, plan)
-        pages = _new_pages(fragment, fields, plan.unknown, states)
-        if pages.fill_known():
-            yield from pages.learn()
     return None
+
+
+def _page_bytes(fragment: OpenFragment, fields: FieldForms) -> PageBytes:
+    """Return an empty `PageBytes` of the files of fields."""
+    containers = map(fragment.containers.__getitem__, fields.leaves)
+    return PageBytes([*dict(zip(_paths(fragment, fields), containers, strict=True)).values()])
 
 
 def loads_of_range(
@@ -183,21 +203,18 @@ def read_ranges(
     A small page inside the ranges is read once, completely. Returns None if there are no ranges, or
     if the kernel can build no field.
 
-    Cost: one round if the plans of `loads_of_range` have run, else two.
+    Cost: one round if the plans of `loads_of_range` have run, else two; and another if an index
+    stays in the file.
 
     Args:
         parts: ranges of each part; ascending over all parts, not empty.
     """
     content: PageBytes | None = None
     spans = joined_spans(chain.from_iterable(parts))
-    while placed := _placed(fragment, spans):
+    while placed := _placed(fragment, spans, content):
         fields, plan = placed
         paths = _paths(fragment, fields)
-        if content is None:
-            files = dict(
-                zip(paths, map(fragment.containers.__getitem__, fields.leaves), strict=True)
-            )
-            content = PageBytes([*files.values()])
+        content = content or _page_bytes(fragment, fields)
         if plan.unknown:
             pages = _new_pages(fragment, fields, plan.unknown, states)
             small = pages.small(spans)
@@ -207,8 +224,15 @@ def read_ranges(
                     loads.append(content.read(rest))
                 yield from together(loads)
             continue
+        if plan.lacks_places:  # also of the rows between two parts
+            every = [*chain.from_iterable(parts)]
+            plan = _plan(fragment, fields, every, content)
+            yield from content.read_rows(plan, paths, places=True)
+            continue
         yield from content.read_rows(plan, paths)
-        plans = [plan] if len(parts) == 1 else [_plan(fragment, fields, part) for part in parts]
+        plans = [plan]
+        if len(parts) > 1:
+            plans = [_plan(fragment, fields, part, content) for part in parts]
         return [_columns(fragment, fields, own, content.of(paths)) for own in plans]
     return None
 

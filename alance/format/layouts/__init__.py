@@ -24,6 +24,8 @@ from alance.format.proto import encodings_v2_1_pb2 as pb
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from google.protobuf.message import Message
+
     from alance import _kernels
     from alance.file_version import FileVersion
     from alance.format.layouts.base import PageLayout
@@ -127,19 +129,39 @@ def _form(encoding: bytes) -> _kernels.PageForm | None:
         return page.description.rows
     try:
         message = AnyMessage.FromString(encoding)
+        if message.type_url.endswith(PLANAR_LAYOUT):
+            return _planar_form(message.value)
         layout = pb.PageLayout.FromString(message.value)
-        if not message.type_url.endswith(PAGE_LAYOUT):
-            return None
-        if layout.HasField("constant_layout"):
-            return form_of(layout.constant_layout)
-        if layout.HasField("full_zip_layout"):
-            zipped = layout.full_zip_layout
-            return zipped_form(ZipForm.from_proto(zipped), zipped.num_items)
-        if layout.HasField("blob_layout"):
-            return blob_form(layout.blob_layout)
+        if message.type_url.endswith(PAGE_LAYOUT) and (name := layout.WhichOneof("layout")):
+            return _form_of(getattr(layout, name))
     except (AlanceError, DecodeError):
         pass
     return None
+
+
+def _form_of(layout: Message) -> _kernels.PageForm | None:
+    match layout:
+        case pb.MiniBlockLayout():
+            return MiniBlockPage.described(layout).description.rows
+        case pb.ConstantLayout():
+            return form_of(layout)
+        case pb.FullZipLayout():
+            return zipped_form(ZipForm.from_proto(layout), layout.num_items)
+        case pb.BlobLayout():
+            return blob_form(layout)
+    return None
+
+
+def _planar_form(content: bytes) -> _kernels.PageForm | None:
+    from alance.format.layouts.planar import dense_layout, pb3
+
+    message = pb3.PlanarLayout.FromString(content)
+    if message.structure.WhichOneof("codec") == "sparse":
+        return None
+    form = _form_of(dense_layout(message))
+    if form is not None and message.values.WhichOneof("codec") in ("constant", "none"):
+        form.ignore_buffers()  # all is in the description
+    return form
 
 
 _shared_form = lru_cache(maxsize=4096)(_form)

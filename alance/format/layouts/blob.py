@@ -156,7 +156,7 @@ def blob_form(message: pb.BlobLayout) -> _kernels.PageForm | None:
     shape = Shape.from_proto(message.layers)
     if form is None or shape.has_lists:
         return None
-    form.set_layers(shape.code)
+    form.set_layers(*shape.code)
     form.set_blobs(shape.max_def)
     return form
 

@@ -66,7 +66,7 @@ def owns_column(field: Field) -> bool:
         return True
     if field.logical_type == "struct":
         return not field.children
-    return field.is_leaf and not _dimension(field)
+    return field.is_leaf and not dimension_of(field)
 
 
 def is_empty_struct(field: Field) -> bool:
@@ -78,14 +78,14 @@ def _leaf_columns(field: Field, multiplier: int) -> Iterator[LeafColumn]:
     if owns_column(field):
         yield LeafColumn(field, multiplier)
         return
-    multiplier *= _dimension(field) or 1
+    multiplier *= dimension_of(field) or 1
     if multiplier > 1 << 31:
         raise CorruptFileError(f"field {field.name!r}: {multiplier} slots a row")
     for child in field.children:
         yield from _leaf_columns(child, multiplier)
 
 
-def _dimension(field: Field) -> int | None:
+def dimension_of(field: Field) -> int | None:
     """Return the dimension of a fixed-size list of structs; None for other fields."""
     if not field.logical_type.startswith(_STRUCTURAL_LIST):
         return None
@@ -97,7 +97,7 @@ def layer_dimensions(root: Field, leaf: Field) -> tuple[int, ...]:
 
     The dimension is 0 for fields other than fixed-size lists of structs.
     """
-    own = (0,) if owns_column(root) else (_dimension(root) or 0,)
+    own = (0,) if owns_column(root) else (dimension_of(root) or 0,)
     if root.id == leaf.id:
         return own
     for child in root.children:
@@ -183,7 +183,7 @@ def _build(
     if arrow.id == pa.lib.Type_STRUCT:
         valid = _item_mask(below, leaves, depth, num_slots)
         return _struct(field, arrow, leaves, depth, num_slots, valid)
-    if dimension := _dimension(field):
+    if dimension := dimension_of(field):
         valid = _item_mask(below, leaves, depth, num_slots)
         items = _build(
             field.children[0], arrow.value_type, leaves, depth + 1, num_slots * dimension

@@ -305,18 +305,19 @@ class FullZipPage(NamedTuple):
         return self._task([content], counts)
 
     def row_page(self, state: PageState) -> RowPage | None:
-        """Return the page in the kernel's form.
-
-        Returns None if the kernel lacks the codec, or needs an index that is in the store.
-        """
+        """Return the page in the kernel's form; None if the kernel lacks the codec."""
         assert isinstance(state, FullZipState)
-        if state.rows is None and not (self.form.row_bytes is None and state.index is None):
+        if state.rows is None:
             form = zipped_form(self.form, self.num_items)
             if form is not None:
-                ends = None if state.index is None else state.index.astype(np.int64)
+                ends, index = None, None
+                if state.index is not None:
+                    ends = state.index.astype(np.int64)
+                elif self.form.row_bytes is None:
+                    index = self.place.buffers[INDEX][0], self.index_width
                 with self.place.checking():
                     buffer = self.place.buffers[ZIPPED_ROWS_BUFFER]
-                    kernel = _kernels.RowPage.zipped(ends, buffer, self.num_rows, form)
+                    kernel = _kernels.RowPage.zipped(ends, buffer, self.num_rows, form, index)
                 state.rows = RowPage(kernel, self.form.shape.code, self.place.start)
         return state.rows
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from alance.format.layouts.selection import Selection
 
 NO_LEVELS: Final = np.empty(0, np.uint16)
-MOST_LAYERS: Final = 16  # maximum layers of a page that the kernel can decode
+LAYERS_OF_CODE: Final = 16  # layers of a page that are four bits of a number in the kernel
 NOT_CHECKED: Final = np.empty(0, np.int64)
 
 
@@ -45,7 +45,8 @@ class Shape:
     max_rep: int
     max_def: int
     max_visible: int
-    code: int  # layers in the kernels' form, four bits each; 0 if there are too many for it
+    # Layers in the kernels' form: the first sixteen in four bits each, then a byte for each other.
+    code: tuple[int, bytes]
 
     @classmethod
     def from_proto(cls, layers: Iterable[int]) -> Shape:
@@ -73,13 +74,13 @@ def _shape(numbers: tuple[int, ...]) -> Shape:
     if not numbers or len(numbers) > 0xFFFF or not values.issuperset(numbers):
         raise CorruptFileError(f"layers {list(numbers[:20])}: expected numbers of 1 to 6")
     layers = tuple(Layer(number) for number in numbers)
-    code = sum(layer << 4 * depth for depth, layer in enumerate(layers))
+    code = sum(layer << 4 * depth for depth, layer in enumerate(layers[:LAYERS_OF_CODE]))
     return Shape(
         layers,
         max_repetition(layers),
         max_definition(layers),
         max_visible(layers),
-        code if len(layers) <= MOST_LAYERS else 0,
+        (code, bytes(layers[LAYERS_OF_CODE:])),
     )
 
 

@@ -68,6 +68,11 @@ def chunked_page(
         CorruptFileError: the description is inconsistent, or contradicts the buffers.
         UnsupportedError: a codec is unknown, or not allowed here.
     """
+    return MiniBlockPage.from_proto(as_mini_block(layers, message, num_items), place)
+
+
+def as_mini_block(layers: Layers, message: pb3.ChunkedValues, num_items: int) -> pb.MiniBlockLayout:
+    """Convert a description of chunked values to the layout of 2.1."""
     levels = message.levels
     page = pb.MiniBlockLayout(
         value_compression=message.compression,
@@ -84,7 +89,7 @@ def chunked_page(
         page.def_compression.CopyFrom(levels.definition)
     if message.HasField("dictionary"):
         page.dictionary.CopyFrom(message.dictionary)
-    return MiniBlockPage.from_proto(page, place)
+    return page
 
 
 def zipped_page(layers: Layers, message: pb3.ZippedValues, place: PagePlace) -> FullZipPage:
@@ -93,6 +98,15 @@ def zipped_page(layers: Layers, message: pb3.ZippedValues, place: PagePlace) -> 
     Raises:
         CorruptFileError: the description is inconsistent, or contradicts the buffers.
         UnsupportedError: a codec is unknown, or not allowed here.
+    """
+    return FullZipPage.from_proto(as_full_zip(layers, message), place)
+
+
+def as_full_zip(layers: Layers, message: pb3.ZippedValues) -> pb.FullZipLayout:
+    """Convert a description of zipped values to the layout of 2.1.
+
+    Raises:
+        CorruptFileError: a number is too large.
     """
     addressing = message.WhichOneof("addressing")
     bits = 0 if addressing is None else getattr(message, addressing)
@@ -108,7 +122,7 @@ def zipped_page(layers: Layers, message: pb3.ZippedValues, place: PagePlace) -> 
     )
     if addressing is not None:
         setattr(page, addressing, bits)
-    return FullZipPage.from_proto(page, place)
+    return page
 
 
 class SlotTask(Protocol):

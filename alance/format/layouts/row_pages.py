@@ -44,15 +44,13 @@ if TYPE_CHECKING:
 
 NO_CHUNKS = np.empty(0, np.int64)
 NO_LEVEL_BYTES = np.empty(0, np.uint8)
-# Maximum levels of a constant page for the kernel, which decodes them all at once: 3 ms.
-MOST_LEVELS: Final = 1 << 22
 MAX_ROW_PAGE_ROWS: Final = (
     1 << 34
 )  # of such a page: the kernel cuts them into pieces of 8 MiB in all
 # Bytes; an index of full-zip rows up to this size is loaded and kept. That is a quarter of a
 # million rows of 1 KB, and to read it once costs more than a second round.
 MAX_INDEX_BYTES: Final = 1 << 20
-MOST_LENGTHS: Final = 8  # of lists of one length in each other
+MOST_LENGTHS: Final = 64  # of lists of one length in each other
 
 
 class ValuesForm(IntEnum):
@@ -76,7 +74,7 @@ class RowPage(NamedTuple):
     """
 
     kernel: _kernels.RowPage
-    layers: int
+    layers: tuple[int, bytes]
     start: int
 
 
@@ -120,13 +118,15 @@ def row_form(form: ChunkForm, num_items: int, *, has_items: bool) -> _kernels.Pa
     if shape.has_lists != (form.rep is not None) or (form.definition is not None) > shape.max_def:
         return None
     kind, bits = values
+    if bits >> 31:
+        return None  # of values of 256 MiB
     if has_items and (kind not in INDEX_FORMS or bits not in INDEX_BITS):
         return None
     lists = (*reps, shape.max_rep, shape.max_visible) if shape.has_lists else None
     page_form = _kernels.PageForm(
         (kind, bits, *nulls, shape.max_def, form.is_large), lists, num_items, has_items
     )
-    page_form.set_layers(shape.code)
+    page_form.set_layers(*shape.code)
     page_form.set_masks(_masks(codec))
     page_form.set_scheme(scheme)
     if isinstance(codec, Fsst) and codec.table is not None:
@@ -186,18 +186,18 @@ def constant_form(
     forms: list[tuple[int, int, int] | None] = []
     for codec, _, count in (reps, definitions):
         form = None if codec is None else _levels(codec)
-        if codec is not None and (form is None or count > MOST_LEVELS):
+        if codec is not None and form is None:
             return None
         forms.append(None if form is None else (*form, count))
     null_level = int(shape.layers[0] is Layer.NULLABLE_ITEM)
     maxima = shape.max_rep, shape.max_def, shape.max_visible
     page_form = _kernels.PageForm.constant(value, maxima, null_level, *forms)
-    page_form.set_layers(shape.code)
+    page_form.set_layers(*shape.code)
     return page_form
 
 
 def _encoded(levels: EncodedLevels) -> tuple[int, int, int, Bytes] | None:
-    """Convert levels to kernel arguments; None for unknown codecs and for too many levels."""
+    """Convert levels to kernel arguments; None for unknown codecs."""
     codec, content, count = levels
     if not content:
         return LevelsForm.NONE, 0, 0, NO_LEVEL_BYTES
@@ -206,7 +206,7 @@ def _encoded(levels: EncodedLevels) -> tuple[int, int, int, Bytes] | None:
         count = len(content) // 2
     else:
         form = _levels(codec)
-    if form is None or not 0 < count <= MOST_LEVELS:
+    if form is None or count < 1:
         return None
     return (*form, count, np.frombuffer(content, np.uint8))
 
@@ -219,8 +219,10 @@ def zipped_form(form: ZipForm, num_items: int) -> _kernels.PageForm | None:
         return None
     kind = (ValuesForm.ZIPPED, 8 * form.width, LevelsForm.NONE, form.control_bytes)
     page_form = _kernels.PageForm((*kind, form.shape.max_def, False), None, num_items, False)
-    page_form.set_layers(form.shape.code)
+    page_form.set_layers(*form.shape.code)
     page_form.set_masks(_masks(form.codec))
+    if _has_null_items(form.codec):
+        page_form.set_null_items()
     return page_form
 
 
@@ -253,7 +255,9 @@ def _indexed_form(form: ZipForm, num_items: int) -> _kernels.PageForm | None:
         num_items,
         MAX_INDEX_BYTES,
     )
-    page_form.set_layers(form.shape.code)
+    page_form.set_layers(*form.shape.code)
+    if _has_null_items(codec):
+        page_form.set_null_items()
     return page_form
 
 
@@ -269,20 +273,30 @@ def _strings(codec: PerValueCodec) -> _Strings | None:
     return None
 
 
-def _member(child: Child) -> tuple[int, _Strings] | None:
-    """Return width and strings of a packed struct's child; None if the kernel does not know it."""
+def _member(child: Child) -> tuple[int, _Strings, list[int]] | None:
+    """Return width, strings and masks of a packed struct's child.
+
+    Returns None if the kernel does not know such children.
+    """
+    codec = child.codec
     if child.bits_per_length is None:
-        width = child.codec.bits_per_value // 8 if isinstance(child.codec, Flat) else 0
-        return (width, (None, 0)) if width else None
-    strings = _strings(child.codec)
-    return None if strings is None else (-(child.bits_per_length // 8), strings)
+        width = (codec.bits_per_value or 0) // 8
+        is_known = _is_zipped(codec) and not _has_null_items(codec)
+        return (width, (None, 0), _masks(codec)) if width and is_known else None
+    strings = _strings(codec)
+    return None if strings is None else (-(child.bits_per_length // 8), strings, [])
 
 
 def _is_zipped(codec: PerValueCodec) -> bool:
     """True if the kernel can decode zipped fixed-width values of a codec."""
     if isinstance(codec, FixedSizeList):
-        return codec.bits_per_item is not None
+        return len(codec.levels) <= MOST_LENGTHS
     return isinstance(codec, Flat | PackedStruct)
+
+
+def _has_null_items(codec: PerValueCodec) -> bool:
+    """True for fixed-size lists whose items are all null."""
+    return isinstance(codec, FixedSizeList) and codec.bits_per_item is None
 
 
 def _masks(codec: object) -> list[int]:
@@ -301,8 +315,8 @@ def _values(codec: MiniBlockCodec) -> tuple[ValuesForm, int] | None:
     match codec:
         case Flat(bits_per_value=bits) if bits == 1 or bits % 8 == 0:
             return ValuesForm.FLAT, bits
-        case FixedSizeList(item_bits=bits, levels=levels) if bits > 1:
-            return (ValuesForm.FLAT, bits) if len(levels) <= MOST_LENGTHS else None
+        case FixedSizeList(item_bits=bits, levels=levels) if len(levels) <= MOST_LENGTHS:
+            return ValuesForm.FLAT, bits
         case PackedStruct(bits_per_value=bits):
             return ValuesForm.FLAT, bits
         case InlineBitpacking(bits_per_value=bits):

@@ -54,6 +54,8 @@ class Batch {
     return data;
   }
 
+  void keep(std::shared_ptr<const void> owner) { memory_.push_back(std::move(owner)); }
+
   void add(Column column) { columns_.push_back(std::move(column)); }
 
   // Export all columns as one struct array. The consumer releases it, from any thread.
@@ -88,7 +90,7 @@ class Batch {
 
   int64_t num_rows_;
   std::vector<Column> columns_;
-  std::vector<std::shared_ptr<void>> memory_;
+  std::vector<std::shared_ptr<const void>> memory_;
   std::deque<ArrowArray> arrays_;  // a deque: its elements never move
   std::deque<std::vector<ArrowArray*>> pointers_;
   const void* none_[1] = {nullptr};

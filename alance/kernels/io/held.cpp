@@ -53,26 +53,25 @@ class HeldSource : public Source {
     return files_[piece.table]->view(piece.start, piece.stop);
   }
 
-  const uint8_t* read(const Piece* pieces, size_t count, int64_t num_bytes) override {
-    if (!buffer_ || buffer_->size() < num_bytes) {
-      buffer_.reset();  // so that its block can be reused
-      buffer_.emplace(num_bytes);
-    }
-    uint8_t* out = buffer_->data();
+  HeldBytes hold(const Piece& piece) override {
+    if (piece.table >= files_.size() || piece.stop < piece.start) return {};
+    return files_[piece.table]->hold(piece.start, piece.stop);
+  }
+
+  bool copy(const Piece* pieces, size_t count, int64_t num_bytes, uint8_t* out) override {
+    const uint8_t* end = out + num_bytes;
     for (const Piece* piece = pieces; piece != pieces + count; ++piece) {
-      if (piece->table >= files_.size() || piece->stop < piece->start ||
-          piece->stop - piece->start > buffer_->data() + num_bytes - out)
+      if (piece->table >= files_.size() || piece->stop < piece->start || piece->stop - piece->start > end - out)
         corrupt("held bytes: a piece that is none");
-      if (!files_[piece->table]->copy(piece->start, piece->stop, out)) return nullptr;
+      if (!files_[piece->table]->copy(piece->start, piece->stop, out)) return false;
       out += piece->stop - piece->start;
     }
-    return buffer_->data();
+    return true;
   }
 
  private:
   std::vector<nb::object> owners_;  // keep the HeldFile objects alive
   std::vector<const HeldFile*> files_;
-  std::optional<Owned<uint8_t>> buffer_;
 };
 
 }  // namespace
@@ -93,7 +92,7 @@ void register_held(nanobind::module_& m) {
                 bytes, {static_cast<size_t>(stop - start)}, self);
           },
           nb::arg("start"), nb::arg("stop"))
-      .def("add", &HeldFile::add, nb::arg("begin"), nb::arg("buffer"))
+      .def("add", &HeldFile::add, nb::arg("begin"), nb::arg("buffer"), nb::arg("kept_bytes") = 0)
       .def("add_pieces", &HeldFile::add_pieces, nb::arg("starts"), nb::arg("stops"),
            nb::arg("buffer"));
   nb::class_<HeldSource, Source>(m, "HeldSource")

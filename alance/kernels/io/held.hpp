@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "base/bounds.hpp"
+#include "io/source.hpp"
 
 namespace alance {
 
@@ -12,15 +12,17 @@ class HeldFile {
   // Buffer i holds the file's bytes from `begins[i]` on; buffers may overlap.
   HeldFile(const std::vector<int64_t>& begins, std::vector<Bytes> buffers) {
     if (begins.size() != buffers.size()) corrupt("held bytes: a beginning for each buffer");
-    for (size_t i = 0; i < begins.size(); ++i) put(begins[i], buffers[i].data(), size(buffers[i]));
-    buffers_ = std::move(buffers);
+    for (size_t i = 0; i < begins.size(); ++i) {
+      buffers_.push_back({buffers[i], size(buffers[i])});
+      put(begins[i], buffers[i].data(), size(buffers[i]));
+    }
     settle();
   }
 
-  // Add the file's bytes from `begin` on.
-  void add(int64_t begin, const Bytes& buffer) {
+  // Add the file's bytes from `begin` on. `kept_bytes`: of the memory of which they are a part.
+  void add(int64_t begin, const Bytes& buffer, int64_t kept_bytes = 0) {
+    buffers_.push_back({buffer, std::max(kept_bytes, size(buffer))});
     put(begin, buffer.data(), size(buffer));
-    buffers_.push_back(buffer);
     settle();
   }
 
@@ -35,12 +37,12 @@ class HeldFile {
       remaining -= stop - start;
     }
     if (remaining != 0) corrupt("held bytes: a buffer of other pieces");
+    buffers_.push_back({buffer, size(buffer)});
     const uint8_t* data = buffer.data();
     for (size_t i = 0; i < starts.size(); ++i) {
       put(starts.data()[i], data, stops.data()[i] - starts.data()[i]);
       data += stops.data()[i] - starts.data()[i];
     }
-    buffers_.push_back(buffer);
     settle();
   }
 
@@ -62,11 +64,26 @@ class HeldFile {
     if (span == spans_.end() || span->end < stop) return nullptr;
     return span->data + (start - span->begin);
   }
+  // The same with its owner; null, too, if these bytes are a small part of what is kept with them.
+  HeldBytes hold(int64_t start, int64_t stop) const {
+    const auto span = reaching(start);
+    if (span == spans_.end() || span->end < stop) return {};
+    const Buffer& buffer = buffers_[span->buffer];
+    if (buffer.kept_bytes / kMostKept > stop - start) return {};
+    return {span->data + (start - span->begin), std::make_shared<const Bytes>(buffer.bytes)};
+  }
 
  private:
+  static constexpr int64_t kMostKept = 4;  // bytes kept in memory for a byte in use
+
+  struct Buffer {
+    Bytes bytes;
+    int64_t kept_bytes;
+  };
   struct Span {
     int64_t begin, end;
     const uint8_t* data;
+    size_t buffer;
   };
 
   static int64_t size(const Bytes& buffer) { return static_cast<int64_t>(buffer.size()); }
@@ -74,7 +91,7 @@ class HeldFile {
   void put(int64_t begin, const uint8_t* data, int64_t size) {
     int64_t end;
     if (begin < 0 || __builtin_add_overflow(begin, size, &end)) corrupt("held bytes: beginning");
-    spans_.push_back({begin, end, data});
+    spans_.push_back({begin, end, data, buffers_.size() - 1});
   }
 
   // Sort the spans and drop each that an earlier one covers.
@@ -109,7 +126,7 @@ class HeldFile {
     return true;
   }
 
-  std::vector<Bytes> buffers_;  // memory of the spans
+  std::vector<Buffer> buffers_;  // memory of the spans
   std::vector<Span> spans_;  // begins and ends ascend
 };
 

@@ -135,12 +135,7 @@ class FileSource : public Source {
   FileSource(std::vector<int> fds, uint64_t max_gap_bytes, int64_t patience)
       : fds_(std::move(fds)), max_gap_bytes_(max_gap_bytes), patience_(patience) {}
 
-  const uint8_t* read(const Piece* pieces, size_t count, int64_t num_bytes) override {
-    if (!buffer_ || buffer_->size() < num_bytes) {
-      buffer_.reset();  // so that its block can be reused
-      buffer_.emplace(num_bytes);
-    }
-    uint8_t* out = buffer_->data();
+  bool copy(const Piece* pieces, size_t count, int64_t, uint8_t* out) override {
     for (const Piece *first = pieces, *end = pieces + count; first != end;) {
       file_ = first->table;
       if (file_ >= fds_.size()) corrupt("pieces: no such file");
@@ -149,10 +144,10 @@ class FileSource : public Source {
       ++reads_;
       status_ = read_file(fds_[file_], first, last, max_gap_bytes_, false, out, waits_);
       if (status_ == kDone && waits_ > patience_) status_ = kWouldBlock;
-      if (status_ != kDone) return nullptr;
+      if (status_ != kDone) return false;
       first = last;
     }
-    return buffer_->data();
+    return true;
   }
 
   int status() const { return status_; }
@@ -165,7 +160,6 @@ class FileSource : public Source {
   std::vector<int> fds_;
   uint64_t max_gap_bytes_;
   int64_t patience_, reads_ = 0, waits_ = 0;
-  std::optional<Owned<uint8_t>> buffer_;
   int status_ = kDone;
   size_t file_ = 0;
 };

@@ -96,8 +96,9 @@ void register_column_metadata(nanobind::module_& m) {
   m.def("open_columns", &open_columns, nb::arg("files"), nb::arg("columns"), nb::arg("held"));
   nb::class_<LeafTables>(m, "LeafTables")
       .def(nb::init<const std::vector<std::shared_ptr<FileColumns>>&,
-                    const std::vector<LeafTables::Columns>&, const std::vector<bool>&>(),
-           nb::arg("files"), nb::arg("columns"), nb::arg("usable"))
+                    const std::vector<LeafTables::Columns>&, const std::vector<bool>&,
+                    const std::vector<int64_t>&>(),
+           nb::arg("files"), nb::arg("columns"), nb::arg("usable"), nb::arg("times"))
       .def(nb::init<const std::vector<LeafTables::Listed>&>(), nb::arg("tables"))
       .def("__len__", &LeafTables::count)
       .def_prop_ro("leaves", &LeafTables::leaves)
@@ -111,6 +112,6 @@ void register_column_metadata(nanobind::module_& m) {
       .def("number", &LeafTables::number, nb::arg("at"))
       .def("drop", &LeafTables::drop, nb::arg("at"))
       .def("copy", &LeafTables::copy)
-      .def("misfit", &LeafTables::misfit, nb::arg("num_rows"), nb::arg("times"))
+      .def("misfit", &LeafTables::misfit, nb::arg("num_rows"))
       .def("row_bytes", &LeafTables::row_bytes, nb::arg("num_rows"), nb::arg("fixed"));
 }

@@ -32,6 +32,14 @@ class Order {
     size_ = static_cast<int64_t>(own_.size());
     if (rows_ == nullptr) rows_ = &kNone;
   }
+  // Items of lists of one length, in the order of `lists`.
+  Order(const Order& lists, int64_t length) : size_(product(lists.size(), length, "row batch: lists")) {
+    if (lists.is_as_decoded()) return;
+    own_.reserve(static_cast<size_t>(size_));
+    for (int64_t i = 0; i < lists.size(); ++i)
+      for (int64_t at = 0; at < length; ++at) own_.push_back(static_cast<int64_t>(lists[i]) * length + at);
+    rows_ = own_.empty() ? &kNone : own_.data();
+  }
   Order(const Order&) = delete;
 
   int64_t size() const { return size_; }
@@ -221,7 +229,7 @@ class Column {
     column.dictionary.push_back(Column(Decoded({&values}, count), form, all, batch_).finish());
   }
 
-  // Members of packed structs; they have no nulls of their own.
+  // Members of packed structs; they have no nulls of their own, except items of lists.
   void add_members(arrow::Column& column) {
     if (form_.is_string()) {
       for (size_t i = 0; i < form_.members.size(); ++i) {
@@ -235,12 +243,13 @@ class Column {
     }
     size_t start = 0;
     for (const RangeForm& member : form_.members) {
-      const auto size = static_cast<size_t>(member.width);
-      Owned<uint8_t> values(product(order_.size(), member.width, "row batch"));
+      const auto size = static_cast<size_t>(std::max<int64_t>(member.width, 1));
+      Owned<uint8_t> values(product(order_.size(), static_cast<int64_t>(size), "row batch"));
       for (int64_t i = 0; i < order_.size(); ++i)
         std::memcpy(values.data() + static_cast<size_t>(i) * size,
                     rows_.value(order_[i], static_cast<size_t>(form_.width)) + start, size);
-      column.children.push_back({order_.size(), 0, {nullptr, batch_.keep(std::move(values))}});
+      const void* own = member.width == 0 ? batch_.keep(packed(values.data(), order_.size())) : batch_.keep(std::move(values));
+      column.children.push_back({order_.size(), 0, {nullptr, own}});
       start += size;
     }
   }

@@ -100,10 +100,12 @@ class LeafTables {
   // A table of any kind: bytes of its pages, and memory. Null: it is not usable.
   using Listed = std::tuple<std::shared_ptr<RowTable>, int64_t, int64_t>;
 
-  // Leaf i is in the last file that has it. A leaf without a file is left out.
+  // Leaf i is in the last file that has it, with `times[i]` rows of its column a row. A leaf
+  // without a file is left out.
   LeafTables(const std::vector<std::shared_ptr<FileColumns>>& files, const std::vector<Columns>& columns,
-             const std::vector<bool>& usable) {
-    if (files.size() != columns.size()) corrupt("leaf tables: columns of other files");
+             const std::vector<bool>& usable, const std::vector<int64_t>& times) {
+    if (files.size() != columns.size() || times.size() != usable.size())
+      corrupt("leaf tables: columns of other files");
     leaves_.reserve(usable.size());
     for (size_t i = 0; i < usable.size(); ++i)
       for (size_t file = files.size(); file-- > 0;) {
@@ -111,6 +113,7 @@ class LeafTables {
         if (!columns[file][i]) continue;
         const int64_t column = *columns[file][i];
         leaves_.push_back({files[file]->column(column), i, file, usable[i], column});
+        leaves_.back().table->set_times(times[i]);
         break;
       }
   }
@@ -149,13 +152,12 @@ class LeafTables {
     return copied;
   }
 
-  // Place and rows of the first leaf that has not `times[leaf]` times so many rows.
-  std::optional<std::pair<size_t, int64_t>> misfit(int64_t num_rows, const std::vector<int64_t>& times) const {
+  // Place and rows of the first leaf whose column does not have `num_rows` times its `times` rows.
+  std::optional<std::pair<size_t, int64_t>> misfit(int64_t num_rows) const {
     for (size_t at = 0; at < count(); ++at) {
       const ColumnPages* pages = leaves_[at].pages();
-      if (leaves_[at].number >= times.size()) corrupt("leaf tables: other leaves");
       int64_t expected = 0;
-      if (pages != nullptr && (__builtin_mul_overflow(num_rows, times[leaves_[at].number], &expected) ||
+      if (pages != nullptr && (__builtin_mul_overflow(num_rows, pages->times(), &expected) ||
                                pages->num_rows() != expected))
         return std::pair{at, pages->num_rows()};
     }

@@ -62,6 +62,7 @@ class FileTables {
       corrupt("file tables: arrays of unequal length");
     auto tables = std::make_unique<FileTables>();
     tables->contents_ = buffers_of(contents);
+    tables->times_.assign(times.data(), times.data() + times.size());
     nb::gil_scoped_release release;
     return tables->read(sets, columns, times, num_rows) ? std::move(tables) : nullptr;
   }
@@ -78,6 +79,8 @@ class FileTables {
     for (size_t leaf = 0; leaf < num_leaves; ++leaf)
       for (const LeafTables* own : fragments)
         if (!tables->columns_.emplace_back(own->column(leaf))) corrupt("file tables: a leaf without a column");
+    for (size_t leaf = 0; leaf < num_leaves; ++leaf)
+      tables->times_.push_back(tables->columns_[leaf * fragments.size()]->times());
     const Unlocked unlocked(static_cast<int64_t>(tables->columns_.size()) << 8);
     for (const auto& column : tables->columns_) tables->add(*column);
     return tables;
@@ -129,7 +132,7 @@ class FileTables {
     PageBuffers buffers;
     for (size_t i = 0; i < columns.size(); ++i) {
       if (columns[i] * num_fragments_ >= counts_.size()) corrupt("file tables: no such column");
-      int64_t missing_rows = num_rows;
+      int64_t missing_rows = product(num_rows, times_[columns[i]], "file tables");
       for (size_t fragment = 0; fragment < num_fragments_; ++fragment) {
         const size_t table = columns[i] * num_fragments_ + fragment;
         for (size_t page = bounds_[table]; page < bounds_[table + 1]; ++page) {
@@ -260,6 +263,7 @@ class FileTables {
   }
 
   size_t num_fragments_ = 0;
+  std::vector<int64_t> times_;  // rows of each column a row
   PageTable table_;
   std::vector<int64_t> counts_;  // pages of each table, which is a (column, fragment)
   std::vector<size_t> bounds_;  // pages before each table, and of all

@@ -3,6 +3,8 @@
 #pragma once
 #include <algorithm>
 #include <cstdint>
+#include <memory>
+#include <string>
 #include <vector>
 
 #include "base/bounds.hpp"
@@ -10,36 +12,65 @@
 
 namespace alance::nests {
 
-// Layers of a page, four bits each, numbered as `RepDefLayer`, the innermost lowest.
-using Layers = uint64_t;
-constexpr size_t kMostLayers = 16;
-enum Layer : Layers { kAllValidItem = 1, kAllValidList, kNullableItem, kNullableList, kEmptyableList, kNullAndEmptyList };
+constexpr size_t kMostLayers = 1024;  // of a field
+enum Layer : uint64_t { kAllValidItem = 1, kAllValidList, kNullableItem, kNullableList, kEmptyableList, kNullAndEmptyList };
 
-inline Layers innermost(Layers layers) { return layers & 15; }
-inline bool is_list(Layers layers) {
+// Layers of a page, the innermost first, numbered as `RepDefLayer`: sixteen by four bits, the
+// innermost lowest; then, if there are more, those around in bytes, which pages share.
+class Layers {
+ public:
+  Layers(uint64_t inner = 0) : inner_(inner) {}
+  Layers(uint64_t inner, std::string outer) : inner_(inner) {
+    if (!outer.empty()) outer_ = std::make_shared<const std::string>(std::move(outer));
+  }
+
+  uint64_t innermost() const { return inner_ & 15; }
+  // The layers around the innermost.
+  Layers around() const {
+    Layers own = *this;
+    own.inner_ >>= 4;
+    if (outer_ && next_ < outer_->size()) own.inner_ |= static_cast<uint64_t>((*outer_)[own.next_++] & 15) << 60;
+    return own;
+  }
+  bool none() const { return inner_ == 0; }
+  // True if there is one layer.
+  bool is(uint64_t layer) const { return inner_ == layer; }
+
+ private:
+  uint64_t inner_;
+  size_t next_ = 0;  // of the outer
+  std::shared_ptr<const std::string> outer_;
+};
+
+inline uint64_t innermost(const Layers& layers) { return layers.innermost(); }
+inline bool is_list(const Layers& layers) {
   return innermost(layers) != kAllValidItem && innermost(layers) != kNullableItem;
 }
-inline int num_levels(Layers layers) {
-  const Layers layer = innermost(layers);
+inline int num_levels(const Layers& layers) {
+  const uint64_t layer = innermost(layers);
   return layer == kNullAndEmptyList ? 2 : layer != kAllValidItem && layer != kAllValidList;
 }
 // Number of levels of the layers up to the next list.
 inline int item_levels(Layers layers) {
   int levels = 0;
-  for (; layers != 0 && !is_list(layers); layers >>= 4) levels += num_levels(layers);
+  for (; !layers.none() && !is_list(layers); layers = layers.around()) levels += num_levels(layers);
   return levels;
 }
-inline bool is_plain(Layers layers) { return layers == kAllValidItem || layers == kNullableItem; }
+inline bool is_plain(const Layers& layers) { return layers.is(kAllValidItem) || layers.is(kNullableItem); }
 
-// Nodes of fields, depth-first: a leaf, a list, or a struct with its number of members.
+// Nodes of fields, depth-first: a leaf, a list, a struct with its number of members, or a list of
+// one length, of structs: `kLargeList - length`.
 using Trees = std::vector<int>;
 constexpr int kLeaf = 0, kList = -1, kLargeList = -2;
 
+// Length of the lists of a node; 0: they have none, or another one each.
+inline int64_t length_of(int node) { return node < kLargeList ? int64_t{kLargeList} - node : 0; }
+inline bool has_offsets(int node) { return node == kList || node == kLargeList; }
 inline size_t num_children(int node) { return node < 0 ? 1 : static_cast<size_t>(node); }
 // Node behind the field that begins at `node`.
 inline size_t end_of(const Trees& trees, size_t node) {
   for (size_t num_open = 1; num_open != 0; ++node) {
-    if (node >= trees.size() || trees[node] < kLargeList) corrupt("fields of unknown nodes");
+    if (node >= trees.size()) corrupt("fields of unknown nodes");
     num_open += num_children(trees[node]) - 1;
   }
   return node;
@@ -145,13 +176,13 @@ inline void unravel(Layers layers, Growing<uint16_t>& rep, Growing<uint16_t>& de
   }
   int base = 0;  // levels of the inner layers
   const uint16_t top = def.empty() ? 0 : *std::max_element(def.data(), def.end());
-  for (; layers != 0; layers >>= 4, ++depth) {
+  for (; !layers.none(); layers = layers.around(), ++depth) {
     if (depth == depths.size() || depths[depth].is_list() != is_list(layers))
       corrupt("pages of other layers than the schema has");
     Depth& at = depths[depth];
     if (is_list(layers)) {
       if (rep.size() != def.size()) corrupt("lists without repetition levels");
-      const int slot_max = base + num_levels(layers) + item_levels(layers >> 4);
+      const int slot_max = base + num_levels(layers) + item_levels(layers.around());
       const int empty = innermost(layers) == kEmptyableList      ? base + 1
                         : innermost(layers) == kNullAndEmptyList ? base + 2
                                                                  : -1;

@@ -94,7 +94,8 @@ class NewPages {
     return where([&](const Page& page) {
       if (page.form == nullptr || !page.is_far) return false;
       const std::vector<int64_t>& bounds = page.column->first_rows();
-      const int64_t first = bounds[page.number], last = bounds[page.number + 1];
+      const int64_t times = page.column->times();
+      const int64_t first = bounds[page.number] / times, last = (bounds[page.number + 1] + times - 1) / times;
       const auto above = std::upper_bound(spans.begin(), spans.end(), std::pair{first, INT64_MAX});
       if (above == spans.begin() || std::prev(above)->second < last) return false;
       const PageTable& table = page.column->table();
@@ -270,15 +271,15 @@ std::shared_ptr<const Symbols> symbols_of(const StringForm& form) {
   return std::make_shared<const Symbols>(std::get<0>(*symbols), std::get<1>(*symbols));
 }
 
-// `members`: width and form of each.
+// `members`: width, form and masks of each.
 std::shared_ptr<PageForm> zipped_form(int64_t width, std::pair<int, int> bits,
                                       const std::tuple<int, int, int>& maxima, std::vector<int64_t> masks,
                                       const StringForm& strings,
-                                      const std::vector<std::tuple<int64_t, StringForm>>& members,
+                                      const std::vector<std::tuple<int64_t, StringForm, std::vector<int64_t>>>& members,
                                       uint64_t num_items, int64_t most_index_bytes) {
   ZippedForm rows{width, bits.first, bits.second, {}};
-  for (const auto& [bytes, own] : members)
-    rows.members.push_back({bytes, symbols_of(own), std::get<1>(own)});
+  for (const auto& [bytes, own, of_items] : members)
+    rows.members.push_back({bytes, symbols_of(own), std::get<1>(own), of_items});
   auto form = PageForm::of_rows(rows, maxima, symbols_of(strings), num_items, most_index_bytes);
   form->set_masks(std::move(masks));
   form->set_scheme(std::get<1>(strings));
@@ -307,8 +308,15 @@ void register_new_pages(nanobind::module_& m) {
       .def_static("zipped", &zipped_form, nb::arg("width"), nb::arg("bits"), nb::arg("maxima"),
                   nb::arg("masks"), nb::arg("strings"), nb::arg("members"), nb::arg("num_items"),
                   nb::arg("most_index_bytes"))
-      .def("set_layers", &PageForm::set_layers, nb::arg("layers"))
+      .def("ignore_buffers", &PageForm::ignore_buffers)
+      .def(
+          "set_layers",
+          [](PageForm& form, uint64_t inner, const nb::bytes& outer) {
+            form.set_layers({inner, std::string(outer.c_str(), outer.size())});
+          },
+          nb::arg("inner"), nb::arg("outer") = nb::bytes("", 0))
       .def("set_masks", &PageForm::set_masks, nb::arg("masks"))
+      .def("set_null_items", &PageForm::set_null_items)
       .def("set_scheme", &PageForm::set_scheme, nb::arg("scheme"))
       .def("set_blobs", &PageForm::set_blobs, nb::arg("max_level"))
       .def("set_symbols", &PageForm::set_symbols, nb::arg("symbols"), nb::arg("lengths"))

@@ -29,13 +29,21 @@ inline const char* only(std::string_view message, uint32_t field, std::string_vi
   return wire.ok && count == 1 ? part.data() : nullptr;
 }
 
+// Part of a message by the path of its fields, the only one each; empty if there is none.
+inline std::string_view part_at(std::string_view part, std::initializer_list<uint32_t> path) {
+  for (const uint32_t field : path)
+    if (only(part, field, part) == nullptr) return {};
+  return part;
+}
+
 // Symbols in the description of a mini-block page of compressed strings: each page has its own, and
 // they are most of it. Empty if there are none, or they are unusual.
 inline std::string_view symbols_in(std::string_view description) {
-  // Any.value, PageLayout.mini_block_layout, its value_compression, their fsst, its symbol_table
-  std::string_view part = description;
-  for (const uint32_t field : {2, 1, 3, 6, 1})
-    if (only(part, field, part) == nullptr) return {};
+  // Any.value, PageLayout.mini_block_layout, its value_compression, their fsst, its symbol_table; or
+  // Any.value, PlanarLayout.values, their chunked, its compression, its fsst, its symbol_table
+  std::string_view part = part_at(description, {2, 1, 3, 6, 1});
+  if (part.empty()) part = part_at(description, {2, 2, 1, 1, 6, 1});
+  if (part.empty()) return {};
   const auto* table = reinterpret_cast<const uint8_t*>(part.data());
   if (part.size() != Symbols::kTableBytes || part.substr(4, 4) != "TSSF" || !(table[3] & 1)) return {};
   const uint8_t* lengths = table + Symbols::kHeader + 8 * size_t{table[0]};
@@ -119,7 +127,8 @@ class PageForm {
     return form;
   }
 
-  // Form of pages of zipped rows of any length, whose index has at most `most_bytes` bytes.
+  // Form of pages of zipped rows of any length. An index of more than `most_bytes` bytes stays in
+  // the file.
   // `maxima` as above.
   static std::shared_ptr<PageForm> of_rows(const ZippedForm& rows, const std::tuple<int, int, int>& maxima,
                                            std::shared_ptr<const Symbols> symbols, uint64_t num_items,
@@ -134,8 +143,11 @@ class PageForm {
     return form;
   }
 
+  // All is in the description: buffers of a constant page are not read.
+  void ignore_buffers() { has_buffers_ = false; }
+
   // Layers of the pages; pages without layers are not kept in tables.
-  void set_layers(nests::Layers of_pages) { layers = of_pages; }
+  void set_layers(nests::Layers of_pages) { layers = std::move(of_pages); }
   void set_symbols(const In<uint64_t>& table, const Bytes& lengths) {
     symbols = std::make_shared<const Symbols>(table, lengths);
   }
@@ -144,6 +156,7 @@ class PageForm {
 
   // Values are lists of one length with validity of their items, as in `PageKind`.
   void set_masks(std::vector<int64_t> masks) { kind.masks = std::move(masks); }
+  void set_null_items() { kind.null_items = true; }
   void set_scheme(int scheme) { kind.scheme = scheme; }
   // Values are descriptions of blobs, as in `RowPage::set_blobs`.
   void set_blobs(int max_level) { max_blob_level_ = max_level; }
@@ -160,8 +173,9 @@ class PageForm {
   std::optional<Needed> needed(const PageBuffers& buffers, int64_t num_rows) const {
     Needed needed;
     if (is_constant()) {
-      if (!has_value_and_levels(buffers.size()) || num_rows > kMostRows) return std::nullopt;
-      for (size_t i = 0; i < buffers.size(); ++i)
+      const size_t count = has_buffers_ ? buffers.size() : 0;
+      if (!has_value_and_levels(count) || num_rows > kMostRows) return std::nullopt;
+      for (size_t i = 0; i < count; ++i)
         if (buffers[i].size != 0) needed.push_back(i);
       return needed;
     }
@@ -173,11 +187,10 @@ class PageForm {
       return needed;
     }
     if (zipped) {
-      if (buffers.size() <= kIndex || buffers[kIndex].size > most_index_bytes_ ||
-          index_width(buffers[kIndex].size, num_rows) == 0 ||
+      if (buffers.size() <= kIndex || index_width(buffers[kIndex].size, num_rows) == 0 ||
           (!has_lists() && num_items != static_cast<uint64_t>(num_rows)))
         return std::nullopt;
-      needed.push_back(kIndex);
+      if (buffers[kIndex].size <= most_index_bytes_) needed.push_back(kIndex);
       return needed;
     }
     if (buffers.size() < size_t{2} + has_items + has_lists() || (has_items && !items_)) return std::nullopt;
@@ -211,7 +224,6 @@ class PageForm {
  private:
   static constexpr size_t kWords = 0, kChunks = 1, kItems = 2;  // buffers
   static constexpr size_t kIndex = 1;  // of zipped rows
-  static constexpr int64_t kMostLevels = int64_t{1} << 22;      // that are decoded: 3 ms
   static constexpr int64_t kMostRows = int64_t{1} << 34;  // of one value: their pieces have 8 MiB
 
   // True if a constant page with so many buffers has all that it needs.
@@ -225,6 +237,9 @@ class PageForm {
     if (is_constant()) return constant_page(buffers, num_rows);
     if (kind.values == static_cast<int>(Values::zipped))
       return std::make_shared<RowPage>(buffers[0].start, buffers[0].size, num_rows, kind);
+    if (zipped && buffers[kIndex].size > most_index_bytes_)
+      return RowPage::zipped(FileIndex{buffers[kIndex].start, index_width(buffers[kIndex].size, num_rows)},
+                             buffers[0].start, buffers[0].size, num_rows, *zipped, kind, symbols);
     if (zipped)
       return RowPage::zipped(ends_in(buffers[kIndex].bytes(), buffers[0].size, num_rows), buffers[0].start,
                              buffers[0].size, num_rows, *zipped, kind, symbols);
@@ -264,7 +279,7 @@ class PageForm {
   }
 
   std::unique_ptr<RowPage> constant_page(const PageBuffers& buffers, int64_t num_rows) const {
-    const size_t count = buffers.size();
+    const size_t count = has_buffers_ ? buffers.size() : 0;
     const Part reps = count >= 2 ? buffers[count - 2].bytes() : Part{};
     const Part defs = count >= 2 ? buffers[count - 1].bytes() : Part{};
     const bool has_value = value_ || count % 2 != 0;
@@ -283,7 +298,7 @@ class PageForm {
     if (!form && bytes.size % 2) corrupt(std::to_string(bytes.size) + " bytes of levels");
     const auto [kind, bits, count] =
         form.value_or(std::make_tuple(static_cast<int>(Nulls::flat), 0, bytes.size / 2));
-    if (count < 1 || count > kMostLevels) corrupt(std::to_string(count) + " levels");
+    if (count < 1) corrupt(std::to_string(count) + " levels");
     return {static_cast<Nulls>(kind), bits, count, bytes};
   }
 
@@ -332,6 +347,7 @@ class PageForm {
   }
 
   std::optional<std::string> value_;  // of a constant page; empty: in its buffer, or all are null
+  bool has_buffers_ = true;  // of a constant page
   int64_t most_index_bytes_ = 0;
   int null_level_ = 0;
   int max_blob_level_ = -1;  // -1: values are no descriptions of blobs

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "io/held.hpp"
 #include "rows/row_needs.hpp"
 #include "rows/row_plan.hpp"
 
@@ -14,13 +15,16 @@ class Planner {
   // Rows [first, last).
   using Span = std::pair<int64_t, int64_t>;
 
-  // Plan of single rows.
-  Planner(const int64_t* rows, int64_t count, size_t num_columns) : rows_(rows) {
+  // Bytes of the file of each table that were read so far, among them numbers of indices.
+  using Files = std::vector<const HeldFile*>;
+
+  // Plan of single rows, column by column. `held`: empty if nothing was read.
+  Planner(int64_t count, size_t num_column_rows, Files held) : held_(std::move(held)) {
     plan.num_rows = count;
-    plan.rows.resize(static_cast<size_t>(count) * num_columns);
+    plan.rows.reserve(num_column_rows);
   }
   // Plan of `count` rows in ranges.
-  explicit Planner(int64_t count) {
+  explicit Planner(int64_t count, Files held = {}) : held_(std::move(held)) {
     plan.num_rows = count;
     plan.is_ranges = true;
   }
@@ -46,10 +50,17 @@ class Planner {
     }
   }
 
-  // Add rows `first` to `last` of a table of the current column, whose own list of rows begins at
-  // `base`.
-  void add(const RowTable& table, size_t number, int64_t first, int64_t last, int64_t base) {
+  // Begin a column of single rows, of all tables.
+  void begin_column(const int64_t* rows, int64_t count) {
+    rows_ = rows;
+    base_ = static_cast<int64_t>(plan.rows.size());
+    plan.rows.resize(plan.rows.size() + static_cast<size_t>(count));
+  }
+
+  // Add rows `first` to `last` of a table of the current column.
+  void add(const RowTable& table, size_t number, int64_t first, int64_t last) {
     const std::vector<int64_t>& bounds = table.first_rows();
+    const int64_t base = base_;
     int64_t* in_page = plan.rows.data() + base;
     for (int64_t i = first; i < last;) {
       const auto above = std::upper_bound(bounds.begin(), bounds.end(), rows_[i]);
@@ -60,10 +71,13 @@ class Planner {
       for (; next < last && rows_[next] < *above; ++next) in_page[next] = rows_[next] - bounds[page];
       if (entry == nullptr) {
         plan.unknown.push_back({number, page});
-      } else if (plan.unknown.empty()) {  // else the plan is made again once these are known
+      } else {
         entry->kernel->check_rows(in_page + i, next - i);  // ascending, and rows of the page
-        add_hit(number, *entry);
-        add_pieces(number, *entry->kernel, base + i, base + next);
+        const RowTable::Entry own = placed(number, *entry, {in_page + i, 0, next - i});
+        if (plan.unknown.empty() && plan.places.empty()) {  // else the plan is made again
+          add_hit(number, own);
+          add_pieces(number, *own.kernel, base + i, base + next);
+        }
       }
       i = next;
     }
@@ -88,7 +102,41 @@ class Planner {
     plan.hits.push_back({number, std::move(entry.kernel), entry.layers, entry.start});
   }
 
+  // Page of some of its rows alone, if the index of a page stays in the file. If its numbers were
+  // not read, they are added to the plan's `places`.
+  RowTable::Entry placed(size_t number, const RowTable::Entry& entry, const Rows& rows) {
+    const FileIndex* index = entry.kernel->file_index();
+    if (index == nullptr) return entry;
+    std::vector<int64_t> firsts, lasts, bytes;
+    for (int64_t i = 0, end = 0; i < rows.count; i = end) {
+      end = rows.run_end(i);
+      firsts.push_back(rows[i]);
+      lasts.push_back(rows[end - 1] + 1);
+      for (const int64_t row : {firsts.back(), lasts.back()}) bytes.push_back(place_of(number, entry, row));
+    }
+    if (plan.places.empty()) return {entry.kernel->of_runs(std::move(firsts), std::move(lasts), std::move(bytes)), entry.layers, entry.start};
+    return entry;
+  }
+
+  // Position of a row, or the end of the rows, by the index in the file.
+  int64_t place_of(size_t number, const RowTable::Entry& entry, int64_t row) {
+    const auto& [start, width] = *entry.kernel->file_index();
+    if (row == 0) return 0;
+    if (row == entry.kernel->num_rows()) return entry.kernel->size();
+    const Piece piece{number, start + row * width, start + (row + 1) * width};
+    uint8_t bytes[8] = {};  // little-endian; the page refuses what is negative
+    if (number < held_.size() && held_[number]->copy(piece.start, piece.stop, bytes)) return load<int64_t>(bytes);
+    if (!plan.places.empty() && plan.places.back().table == number && piece.start >= plan.places.back().start &&
+        piece.start <= plan.places.back().stop + kPlaceGap)
+      plan.places.back().stop = std::max(plan.places.back().stop, piece.stop);
+    else
+      plan.places.push_back(piece);
+    return 0;
+  }
+
   void add_page(size_t number, RowTable::Entry entry, int64_t first, int64_t last) {
+    entry = placed(number, entry, {nullptr, first, last - first});
+    if (entry.kernel->file_index() != nullptr) return;  // the plan is made again
     const auto [begin, end] = entry.kernel->bytes_of(first, last);
     const int64_t start = entry.kernel->start();
     if (plan.groups.size() == plan.first_group(plan.columns.size())) begin_group();
@@ -114,8 +162,9 @@ class Planner {
 
   void add_pieces(size_t number, const RowPage& page, int64_t first, int64_t last) {
     const Rows rows{plan.rows.data() + first, 0, last - first};
-    const std::vector<needs::Need> needs = needs::needs_of(page, rows);
-    for (const needs::Run& run : needs::runs_of(page, needs, {0, kGroupBytes})) {
+    std::vector<needs::Run> runs{{0, last - first, {0, 0}}};
+    if (!page.is_constant()) runs = needs::runs_of(page, needs::needs_of(page, rows), {0, kGroupBytes});
+    for (const needs::Run& run : runs) {
       const int64_t start = page.start() + run.bytes.start, stop = page.start() + run.bytes.stop;
       if (!joins(number, start, stop - start)) begin_group();
       const size_t hit = plan.hits.size() - 1;
@@ -142,8 +191,11 @@ class Planner {
 
   // Approximate bytes of a group: they are decoded while they are in the processor's cache.
   static constexpr int64_t kGroupBytes = 160 << 10;
+  static constexpr int64_t kPlaceGap = 4 << 10;  // bytes between numbers that are read together
 
-  const int64_t* rows_ = nullptr;
+  Files held_;
+  const int64_t* rows_ = nullptr;  // of the current column
+  int64_t base_ = 0;               // of its rows in those of the plan
 };
 
 }  // namespace alance

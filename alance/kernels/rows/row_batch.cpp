@@ -5,79 +5,15 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <optional>
 
 #include "rows/decoded_rows.hpp"
+#include "rows/group_bytes.hpp"
 #include "rows/row_take.hpp"
-#include "io/source.hpp"
 
 namespace alance {
 namespace {
-
-constexpr uint8_t kNoBytes = 0;  // for groups without pieces
-
-// Provider of the bytes of groups.
-class Groups {
- public:
-  virtual ~Groups() = default;
-  // Pieces of a group, concatenated; null if they cannot be read.
-  virtual const uint8_t* bring(const RowPlan& plan, size_t group) = 0;
-  // Pieces of a group one by one, wherever they are; false if they cannot be read.
-  virtual bool bring_pieces(const RowPlan& plan, size_t group, std::vector<Part>& parts) {
-    const uint8_t* bytes = bring(plan, group);
-    parts.clear();
-    for (size_t i = plan.first_piece(group); bytes && i < plan.groups[group].pieces_end; ++i) {
-      parts.push_back({bytes, plan.pieces[i].stop - plan.pieces[i].start});
-      bytes += parts.back().size;
-    }
-    return bytes != nullptr;
-  }
-};
-
-// Groups in memory, one after the other.
-class Held : public Groups {
- public:
-  explicit Held(const Bytes& content) : content_(content) {}
-
-  const uint8_t* bring(const RowPlan& plan, size_t group) override {
-    const int64_t begin = plan.first_byte(group);
-    if (plan.groups[group].bytes_end == begin) return &kNoBytes;
-    check_span(begin, plan.groups[group].bytes_end - begin, static_cast<int64_t>(content_.size()),
-               "row batch");
-    return content_.data() + begin;
-  }
-
- private:
-  const Bytes& content_;
-};
-
-// Groups that a source reads just before they are decoded.
-class Read : public Groups {
- public:
-  explicit Read(Source& source) : source_(source) {}
-
-  const uint8_t* bring(const RowPlan& plan, size_t group) override {
-    const size_t piece = plan.first_piece(group);
-    if (plan.groups[group].pieces_end == piece) return &kNoBytes;
-    return source_.read(plan.pieces.data() + piece, plan.groups[group].pieces_end - piece,
-                        plan.groups[group].bytes_end - plan.first_byte(group));
-  }
-
-  // Bytes that the source has in memory are not copied.
-  bool bring_pieces(const RowPlan& plan, size_t group, std::vector<Part>& parts) override {
-    parts.clear();
-    for (size_t i = plan.first_piece(group); i < plan.groups[group].pieces_end; ++i) {
-      const Piece& piece = plan.pieces[i];
-      const uint8_t* bytes = source_.view(piece);
-      if (bytes == nullptr) return Groups::bring_pieces(plan, group, parts);
-      parts.push_back({bytes, piece.stop - piece.start});
-    }
-    return true;
-  }
-
- private:
-  Source& source_;
-};
 
 // Nested field. Its leaves are decoded first; each knows the lists and structs around it, and the
 // leaves of a field must agree.
@@ -87,6 +23,7 @@ class Nested {
     RangeForm form{};
     Sink sink{};
     std::vector<nests::Depth> depths;  // innermost first
+    int64_t times = 1;  // structs a row, by the lists of one length above it
 
     // Check a decoded leaf: it must have a value for each slot.
     void check() const {
@@ -97,12 +34,21 @@ class Nested {
     }
     // Depth counted from the outside.
     const nests::Depth& at(size_t depth) const { return depths[depths.size() - 1 - depth]; }
+    // Slots of a depth for each of `num_slots` slots of the field there. Dense pages repeat all that
+    // is above a list of one length for each struct in it.
+    int64_t stride(size_t depth, int64_t num_slots) const {
+      const int64_t own = at(depth).count();
+      if (own == num_slots) return 1;
+      if (num_slots == 0 || at(depth).is_list() || own % num_slots || times % (own / num_slots))
+        corrupt(std::to_string(own) + " slots, expected " + std::to_string(num_slots));
+      return own / num_slots;
+    }
   };
 
   // Field that begins at `node`.
   Nested(const nests::Trees& trees, size_t node) : trees_(trees), first_(node) {
     std::vector<bool> are_lists;
-    add_leaves(node, are_lists);
+    add_leaves(node, are_lists, 1);
   }
 
   std::vector<Leaf> leaves;  // with their depths, to be decoded
@@ -114,16 +60,18 @@ class Nested {
 
  private:
   // `are_lists`: of the nodes above, outermost first.
-  void add_leaves(size_t& node, std::vector<bool>& are_lists) {
+  void add_leaves(size_t& node, std::vector<bool>& are_lists, int64_t times) {
     if (are_lists.size() == nests::kMostLayers) corrupt("row batch: fields too deep");
     const int kind = trees_[node++];
-    are_lists.push_back(kind < 0);
+    are_lists.push_back(nests::has_offsets(kind));
+    if (const int64_t length = nests::length_of(kind)) times = product(times, length, "row batch: lists");
     if (kind == nests::kLeaf) {
       Leaf& leaf = leaves.emplace_back();
+      leaf.times = times;
       leaf.depths.reserve(are_lists.size());
       for (size_t i = are_lists.size(); i-- > 0;) leaf.depths.emplace_back(are_lists[i]);
     }
-    for (size_t i = 0; i < nests::num_children(kind); ++i) add_leaves(node, are_lists);
+    for (size_t i = 0; i < nests::num_children(kind); ++i) add_leaves(node, are_lists, times);
     are_lists.pop_back();
   }
 
@@ -132,19 +80,25 @@ class Nested {
                           const Order& order, arrow::Batch& batch) {
     const size_t end = nests::end_of(trees_, node), first = leaf;
     const size_t last = first + nests::num_leaves(trees_, node, end);
-    for (size_t i = first; i < last; ++i)
-      if (const int64_t own = leaves[i].at(depth).count(); own != num_slots)
-        corrupt(std::to_string(own) + " slots, expected " + std::to_string(num_slots));
+    for (size_t i = first; i < last; ++i) leaves[i].stride(depth, num_slots);
     const int kind = trees_[node++];
     if (kind == nests::kLeaf) {
       Leaf& own = leaves[leaf++];
+      if (own.at(depth).count() != num_slots) corrupt("values of more slots than the field has");
       return Column(Decoded(own.sink, own.depths[0]), own.form, order, batch).finish();
     }
     arrow::Column column{order.size(), 0, {nullptr}};
     if (kind > 0) {
-      add_validity(depth, first, last, order, column, batch);
+      add_validity(depth, first, last, num_slots, order, column, batch);
       for (int i = 0; i < kind; ++i)
         column.children.push_back(column_of(node, leaf, depth + 1, num_slots, order, batch));
+      return column;
+    }
+    if (const int64_t length = nests::length_of(kind)) {
+      add_validity(depth, first, last, num_slots, order, column, batch);
+      const Order items(order, length);
+      const int64_t num_items = product(num_slots, length, "row batch: lists");
+      column.children.push_back(column_of(node, leaf, depth + 1, num_items, items, batch));
       return column;
     }
     const Growing<int64_t>& offsets = leaves[first].at(depth).offsets();
@@ -152,7 +106,7 @@ class Nested {
       if (!std::equal(offsets.data(), offsets.data() + offsets.size(),
                       leaves[i].at(depth).offsets().data()))
         corrupt("its leaves disagree on its lists");
-    add_validity(depth, first, first + 1, order, column, batch);
+    add_validity(depth, first, first + 1, num_slots, order, column, batch);
     const Order items(order, offsets);
     column.buffers.push_back(kind == nests::kList ? ends<int32_t>(offsets, order, items, batch)
                                                   : ends<int64_t>(offsets, order, items, batch));
@@ -162,7 +116,7 @@ class Nested {
 
   // A slot is null if all leaves say so: the file of a member that was added later knows of that
   // member alone.
-  void add_validity(size_t depth, size_t first, size_t last, const Order& order,
+  void add_validity(size_t depth, size_t first, size_t last, int64_t num_slots, const Order& order,
                     arrow::Column& column, arrow::Batch& batch) const {
     for (size_t i = first; i < last; ++i)
       if (!leaves[i].at(depth).has_nulls()) return;
@@ -170,7 +124,8 @@ class Nested {
     std::fill_n(valid.data(), valid.size(), uint8_t{0});
     for (size_t j = first; j < last; ++j) {
       const uint8_t* own = leaves[j].at(depth).valid();
-      for (int64_t i = 0; i < order.size(); ++i) valid[i] |= own[order[i]];
+      const auto stride = static_cast<size_t>(leaves[j].stride(depth, num_slots));
+      for (int64_t i = 0; i < order.size(); ++i) valid[i] |= own[stride * order[i]];
     }
     for (int64_t i = 0; i < order.size(); ++i) column.num_nulls += !valid[i];
     column.buffers[0] = batch.keep(packed(valid.data(), order.size()));
@@ -316,7 +271,7 @@ class RowBatch : public arrow::Exported {
     share.column = 0;
     for (size_t node = 0, end = 0; node < trees_.size(); node = end) {
       end = nests::end_of(trees_, node);
-      if (trees_[node] == nests::kLeaf && is_simple(plan, share.column))
+      if (trees_[node] == nests::kLeaf && is_simple(plan, share.column) && !is_raw(plan, share.column))
         columns.place(forms_[share.column], has_nulls(plan, columns_[share.column]));
       share.column += nests::num_leaves(trees_, node, end);
     }
@@ -330,6 +285,13 @@ class RowBatch : public arrow::Exported {
         auto column = nested_column(plan, groups, share, node, order, columns.memory());
         if (!column) return kFailed;
         columns.memory().add(*std::move(column));
+        continue;
+      }
+      if (is_raw(plan, share.column)) {
+        auto column = raw_column(plan, groups, share, columns.memory());
+        if (!column) return kFailed;
+        columns.memory().add(*std::move(column));
+        ++share.column;
         continue;
       }
       if (!is_simple(plan, share.column)) {
@@ -370,6 +332,46 @@ class RowBatch : public arrow::Exported {
     return plan.is_simple(columns_[number], forms_[number]);
   }
 
+  // True if the values of a column lie in its pages as they do in memory, and nothing else does.
+  bool is_raw(const RowPlan& plan, size_t number) const {
+    const size_t column = columns_[number], group = plan.first_group(column);
+    if (!is_simple(plan, number) || forms_[number].is_string() || plan.columns[column] != group + 1) return false;
+    for (size_t i = plan.first_part(group); i < plan.groups[group].parts_end; ++i)
+      if (!plan.hits[plan.parts[i].hit].kernel->is_raw()) return false;
+    return true;
+  }
+
+  // Column of such values: a view of their bytes if they are in memory in one piece, else a copy.
+  // Nothing if the bytes cannot be read.
+  std::optional<arrow::Column> raw_column(const RowPlan& plan, Groups& groups, Share& share, arrow::Batch& batch) const {
+    const RangeForm& form = forms_[share.column];
+    const size_t group = plan.first_group(columns_[share.column]);
+    share.page = plan.parts[plan.first_part(group)].hit;
+    const int64_t num_bytes = plan.groups[group].bytes_end - plan.first_byte(group);
+    if (num_bytes != product(plan.num_rows, form.width, "row batch")) corrupt("a column of other rows");
+    HeldBytes held;
+    if (plan.groups[group].pieces_end - plan.first_piece(group) == 1) held = groups.hold(plan, group);
+    if (held.data != nullptr && reinterpret_cast<uintptr_t>(held.data) % alignment_of(form) == 0) {
+      batch.keep(std::move(held.owner));
+    } else {
+      Owned<uint8_t> copy(num_bytes);
+      if (!groups.copy(plan, group, copy.data())) return std::nullopt;
+      held.data = batch.keep(std::move(copy));
+    }
+    arrow::Column own{plan.num_rows, 0, {nullptr}};
+    if (form.is_list())
+      add_lists(form, own, std::vector<const void*>(form.dims.size(), nullptr), held.data);
+    else
+      own.buffers.push_back(held.data);
+    return own;
+  }
+
+  // Alignment of values, or of the items of lists; other sizes than powers of two are bytes.
+  static uintptr_t alignment_of(const RangeForm& form) {
+    const auto size = static_cast<uint64_t>(form.is_list() ? form.item_bits / 8 : form.width);
+    return std::has_single_bit(size) ? std::min<uintptr_t>(size, 8) : 1;
+  }
+
   static bool has_nulls(const RowPlan& plan, size_t column) {
     for (size_t i = plan.first_part(plan.first_group(column)); i < plan.first_part(plan.columns[column]); ++i)
       if (plan.hits[plan.parts[i].hit].kernel->has_nulls()) return true;
@@ -405,10 +407,12 @@ class RowBatch : public arrow::Exported {
     const int64_t width = form.is_string() ? 0 : std::max<int64_t>(form.width, 1);
     sink.clear(form.index ? 4 : width, num_values);
     if (form.index) sink.distinct = std::make_unique<Distinct>(width);
-    for (size_t depth = 0; depth < form.dims.size(); ++depth)
-      sink.masks.push_back({form.num_items(depth)});
-    for (const RangeForm& member : form.is_packed_string() ? form.members : std::vector<RangeForm>())
-      sink.members.emplace_back().clear(std::max<int64_t>(member.width, 0), num_values);
+    add_masks(form, sink);
+    for (const RangeForm& member : form.is_packed_string() ? form.members : std::vector<RangeForm>()) {
+      Sink& own = sink.members.emplace_back();
+      own.clear(member.is_string() ? 0 : std::max<int64_t>(member.width, 1), num_values);
+      add_masks(member, own);
+    }
     if (form.is_string() && !form.index && form.members.empty()) {
       sink.offsets.reserve(static_cast<size_t>(num_values) + 1);
       sink.bytes.reserve(static_cast<size_t>(plan.first_byte(last) - plan.first_byte(first)));
@@ -438,6 +442,10 @@ class RowBatch : public arrow::Exported {
     return true;
   }
 
+  static void add_masks(const RangeForm& form, Sink& sink) {
+    for (size_t depth = 0; depth < form.dims.size(); ++depth) sink.masks.push_back({form.num_items(depth)});
+  }
+
   // Number of values in groups: in ranges those of all chunks, for single rows one each.
   static int64_t num_values(const RowPlan& plan, size_t first, size_t last) {
     int64_t count = 0;
@@ -446,6 +454,7 @@ class RowBatch : public arrow::Exported {
     for (size_t i = plan.first_part(first); plan.is_ranges && i < plan.first_part(last); ++i) {
       const RowPlan::Part& part = plan.parts[i];
       const RowPage& page = *plan.hits[part.hit].kernel;
+      page.prepare();
       const auto [begin, end] = page.chunks_of(part.first, part.last);
       count += page.num_values(begin, end);
     }

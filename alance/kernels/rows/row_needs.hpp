@@ -46,7 +46,7 @@ inline std::vector<Run> runs_of(const RowPage& page, const std::vector<Need>& ne
                                 const Coalescing& rule) {
   std::vector<Run> runs;
   for (const auto& [number, first, last, open] : needs) {
-    const ByteRange chunk{page.begin_of(number), page.begin_of(number + 1)};
+    const ByteRange chunk{page.begin_of(number), page.end_of(number)};
     if (runs.empty() || !(open || rule.joins(runs.back().bytes, chunk)))
       runs.push_back({first, last, chunk});
     runs.back().last = last;

@@ -27,7 +27,7 @@ class RowPlan {
   struct Hit {
     size_t table;
     std::shared_ptr<const RowPage> kernel;
-    nests::Layers layers;  // 0: too many
+    nests::Layers layers;
     int64_t start;         // of the page in its file
   };
   struct Unknown {
@@ -45,6 +45,8 @@ class RowPlan {
   std::vector<size_t> columns;  // end of each column's groups
   // Pages that groups lack; with single rows there are no groups then.
   std::vector<Unknown> unknown;
+  // Numbers to read of indices that stay in their files; with them the plan is made again.
+  std::vector<Piece> places;
 
   size_t first_group(size_t column) const { return column ? columns[column - 1] : 0; }
   size_t first_part(size_t group) const { return group ? groups[group - 1].parts_end : 0; }
@@ -60,7 +62,7 @@ class RowPlan {
     if (column >= columns.size()) corrupt("row plan: no such column");
     for (size_t i = first_part(first_group(column)); i < first_part(columns[column]); ++i) {
       const Hit& hit = hits[parts[i].hit];
-      if (hit.layers == 0 || !hit.kernel->holds(form)) return false;
+      if (hit.layers.none() || !hit.kernel->holds(form)) return false;
       if (!is_nested && !nests::is_plain(hit.layers)) return false;
     }
     return true;

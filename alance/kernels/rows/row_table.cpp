@@ -34,11 +34,33 @@ std::vector<std::shared_ptr<RowTable>> tables_of(const Fragments& fragments, con
   return tables;
 }
 
+// Rows of the column of each leaf a row, by the tables of `count` fragments.
+std::vector<int64_t> times_of(const std::vector<std::shared_ptr<RowTable>>& tables, size_t num_leaves,
+                              size_t count) {
+  std::vector<int64_t> times(num_leaves, 1);
+  for (size_t i = 0; i < tables.size(); ++i) {
+    if (i % count == 0) times[i / count] = tables[i]->times();
+    if (tables[i]->times() != times[i / count]) corrupt("row plan: lists of several lengths");
+  }
+  return times;
+}
+
+// Rows of a column that has `times` rows a row.
+std::vector<int64_t> multiples_of(const In<int64_t>& rows, int64_t times) {
+  std::vector<int64_t> multiples;
+  multiples.reserve(rows.size() * static_cast<size_t>(times));
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const int64_t first = product(rows.data()[i], times, "plan_rows");
+    for (int64_t at = 0; at < times; ++at) multiples.push_back(first + at);
+  }
+  return multiples;
+}
+
 // Plan the same rows of several leaves of fragments: the rows of fragment t end at `ends[t]` in
 // `rows`, ascending and distinct. A leaf is a column of the plan, which numbers the tables of all
-// columns, column by column.
+// columns, column by column. `held`: of each table, bytes of its file; empty if there are none.
 RowPlan plan_rows(const Fragments& fragments, const std::vector<size_t>& leaves, const In<int64_t>& rows,
-                  const std::vector<int64_t>& ends) {
+                  const std::vector<int64_t>& ends, Planner::Files held) {
   const int64_t count = static_cast<int64_t>(rows.size());
   const auto tables = tables_of(fragments, leaves, ends.size());
   int64_t before = 0;
@@ -47,13 +69,20 @@ RowPlan plan_rows(const Fragments& fragments, const std::vector<size_t>& leaves,
     before = end;
   }
   if (before != count) corrupt("plan_rows: rows of no table");
-  Planner planner(rows.data(), count, leaves.size());
+  const std::vector<int64_t> times = times_of(tables, leaves.size(), ends.size());
+  std::vector<int64_t> multiples;
+  int64_t total = 0;
+  for (const int64_t own : times)
+    if (__builtin_add_overflow(total, product(count, own, "plan_rows"), &total)) corrupt("plan_rows: too many rows");
+  Planner planner(count, static_cast<size_t>(total), std::move(held));
   const auto run = [&] {
     for (size_t c = 0; c < leaves.size(); ++c) {
+      if (times[c] > 1) multiples = multiples_of(rows, times[c]);
+      planner.begin_column(times[c] > 1 ? multiples.data() : rows.data(), count * times[c]);
       int64_t first = 0;
       for (size_t t = 0; t < ends.size(); ++t) {
         const size_t table = c * ends.size() + t;
-        planner.add(*tables[table], table, first, ends[t], static_cast<int64_t>(c) * count);
+        planner.add(*tables[table], table, first * times[c], ends[t] * times[c]);
         first = ends[t];
       }
       planner.end_column();
@@ -71,7 +100,7 @@ RowPlan plan_rows(const Fragments& fragments, const std::vector<size_t>& leaves,
 // Plan ranges of rows of several leaves of fragments: the spans of fragment t end at `ends[t]` in
 // `spans`; those of a fragment ascend, and none is empty. Unknown pages are left out.
 RowPlan plan_spans(const Fragments& fragments, const std::vector<size_t>& leaves, const std::vector<Span>& spans,
-                   const std::vector<size_t>& ends) {
+                   const std::vector<size_t>& ends, Planner::Files held) {
   const auto tables = tables_of(fragments, leaves, ends.size());
   int64_t count = 0;
   for (size_t t = 0, at = 0; t < ends.size(); ++t) {
@@ -83,22 +112,25 @@ RowPlan plan_spans(const Fragments& fragments, const std::vector<size_t>& leaves
     }
   }
   if (spans.size() != (ends.empty() ? 0 : ends.back())) corrupt("plan_spans: spans of no table");
-  Planner planner(count);
+  Planner planner(count, std::move(held));
+  const std::vector<int64_t> times = times_of(tables, leaves.size(), ends.size());
   for (size_t c = 0; c < leaves.size(); ++c) {
     for (size_t t = 0, at = 0; t < ends.size(); ++t)
       for (const size_t table = c * ends.size() + t; at < ends[t]; ++at)
-        planner.add(*tables[table], table, spans[at]);
+        planner.add(*tables[table], table,
+                    {product(spans[at].first, times[c], "plan_spans"),
+                     product(spans[at].second, times[c], "plan_spans")});
     planner.end_column();
   }
   return std::move(planner.plan);
 }
 
-// Pieces of a plan that are not held: end of each file's pieces, starts, stops, coalesced file by
+// Pieces of a plan, or places in it, that are not held: end of each file's pieces, starts, stops, coalesced file by
 // file. `files`: for each table of the plan the number of its file among those held.
 nb::tuple missing_of(const RowPlan& plan, const std::vector<const HeldFile*>& held,
-                     const std::vector<size_t>& files, uint64_t max_gap_bytes) {
+                     const std::vector<size_t>& files, uint64_t max_gap_bytes, bool places) {
   std::vector<std::vector<ByteRange>> pieces(held.size());
-  for (const Piece& piece : plan.pieces) {
+  for (const Piece& piece : places ? plan.places : plan.pieces) {
     if (piece.table >= files.size() || files[piece.table] >= held.size())
       corrupt("row plan: files of other tables");
     const size_t file = files[piece.table];
@@ -200,9 +232,9 @@ std::unique_ptr<RowTable> row_table(const In<int64_t>& first_rows) {
       std::vector<int64_t>(first_rows.data(), first_rows.data() + first_rows.size()));
 }
 
-void set(RowTable& table, size_t number, std::shared_ptr<RowPage> kernel, nests::Layers layers,
-         int64_t start) {
-  table.set(number, std::move(kernel), layers, start);
+void set(RowTable& table, size_t number, std::shared_ptr<RowPage> kernel, uint64_t inner, int64_t start,
+         const nb::bytes& outer) {
+  table.set(number, std::move(kernel), {inner, std::string(outer.c_str(), outer.size())}, start);
 }
 
 }  // namespace
@@ -212,11 +244,13 @@ void register_row_table(nanobind::module_& m) {
   using namespace alance;
   nb::class_<RowTable>(m, "RowTable")
       .def(nb::new_(&row_table), nb::arg("first_rows"))
-      .def("set", &set, nb::arg("number"), nb::arg("kernel"), nb::arg("layers"), nb::arg("start") = 0);
+      .def("set", &set, nb::arg("number"), nb::arg("kernel"), nb::arg("layers"), nb::arg("start") = 0,
+           nb::arg("outer") = nb::bytes("", 0));
   nb::class_<RowPlan>(m, "RowPlan")
       .def_ro("is_ranges", &RowPlan::is_ranges)
       .def_ro("num_rows", &RowPlan::num_rows)
       .def_prop_ro("unknown", &unknown_of)
+      .def_prop_ro("lacks_places", [](const RowPlan& plan) { return !plan.places.empty(); })
       .def_prop_ro("num_groups", [](const RowPlan& plan) { return plan.groups.size(); })
       .def_prop_ro("column_bytes", &column_bytes)
       .def("fitting", &fitting, nb::arg("trees"), nb::arg("columns"), nb::arg("widths"),
@@ -225,9 +259,10 @@ void register_row_table(nanobind::module_& m) {
       .def("groups", &groups_of, nb::arg("column"))
       .def("pieces", &pieces_of)
       .def("num_bytes", &bytes_of)
-      .def("missing", &missing_of, nb::arg("held"), nb::arg("files"), nb::arg("max_gap_bytes"));
+      .def("missing", &missing_of, nb::arg("held"), nb::arg("files"), nb::arg("max_gap_bytes"),
+           nb::arg("places") = false);
   m.def("plan_rows", &plan_rows, nb::arg("fragments"), nb::arg("leaves"), nb::arg("rows"),
-        nb::arg("ends"));
+        nb::arg("ends"), nb::arg("held") = Planner::Files());
   m.def("plan_spans", &plan_spans, nb::arg("fragments"), nb::arg("leaves"), nb::arg("spans"),
-        nb::arg("ends"));
+        nb::arg("ends"), nb::arg("held") = Planner::Files());
 }

@@ -17,7 +17,7 @@ class RowTable {
  public:
   struct Entry {
     std::shared_ptr<const RowPage> kernel;
-    nests::Layers layers = 0;  // 0: too many
+    nests::Layers layers{};
     int64_t start = 0;         // of the page in its file
   };
 
@@ -31,7 +31,8 @@ class RowTable {
   }
   // Copies what is known so far; then both learn for themselves.
   RowTable(const RowTable& other)
-      : first_rows_(other.first_rows_),
+      : times_(other.times_),
+        first_rows_(other.first_rows_),
         entries_(std::make_unique<std::atomic<const Entry*>[]>(count())) {
     for (size_t i = 0; i < count(); ++i)
       if (const Entry* known = other.entries_[i].load()) entries_[i] = new Entry(*known);
@@ -45,19 +46,26 @@ class RowTable {
   bool set(size_t number, std::shared_ptr<const RowPage> kernel, nests::Layers layers, int64_t start) {
     if (number >= count()) corrupt("row table: no such page");
     if (entries_[number].load() != nullptr) return false;
-    entries_[number].store(new Entry{std::move(kernel), layers, start},
+    entries_[number].store(new Entry{std::move(kernel), std::move(layers), start},
                            std::memory_order_release);
     return true;
   }
 
   size_t count() const { return first_rows_->size() - 1; }
   const std::vector<int64_t>& first_rows() const { return *first_rows_; }
+  // Rows of the column a row of its fields: more than one below lists of one length.
+  int64_t times() const { return times_; }
+  void set_times(int64_t times) {
+    if (times < 1) corrupt("row table: a column without rows");
+    if (times_ != times) times_ = times;
+  }
   // Null if the page is not known.
   const Entry* entry(size_t number) const {
     return entries_[number].load(std::memory_order_acquire);
   }
 
  private:
+  int64_t times_ = 1;
   std::shared_ptr<const std::vector<int64_t>> first_rows_;
   std::unique_ptr<std::atomic<const Entry*>[]> entries_;
 };

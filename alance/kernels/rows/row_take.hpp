@@ -14,9 +14,10 @@ void take_part(const RowPlan& plan, const RowPlan::Part& part, const uint8_t*& b
   if (!page.gives(sink.distinct ? sink.distinct->width : sink.width))
     corrupt("row sink: pages of different width");
   const Rows rows = plan.rows_of(part);
+  page.prepare();
   page.enter(sink, rows.count);
   for (const needs::Need& need : needs::needs_of(page, rows)) {
-    const int64_t size = page.begin_of(need.chunk + 1) - page.begin_of(need.chunk);
+    const int64_t size = page.end_of(need.chunk) - page.begin_of(need.chunk);
     check_span(0, size, end - bytes, "chunk");
     page.decode(need.chunk, {bytes, size}, rows.part(need.first, need.last), need.open, sink);
     bytes += size;

@@ -78,6 +78,8 @@ def packed(members: Sequence[pb.CompressiveEncoding]) -> pb.CompressiveEncoding:
             field.bits_per_value = member.flat.bits_per_value
         elif member.HasField("fixed_size_list"):
             field.bits_per_value = 96
+        elif member.HasField("packed_struct"):
+            field.bits_per_value = sum(member.packed_struct.bits_per_value)
         else:
             field.bits_per_length = 32
     return pb.CompressiveEncoding(variable_packed_struct=message)
@@ -171,7 +173,9 @@ def test_zipped_strings_are_taken_by_their_index(values: pb.CompressiveEncoding)
         _kernels.RowPage.zipped(None, (64, 10), 10, form)
 
 
-def test_packed_lists_of_one_length_are_decoded_by_the_codecs() -> None:
-    message = pb.FullZipLayout(bits_per_offset=32, value_compression=packed([LISTS]))
+@pytest.mark.parametrize("member", [LISTS, encodings.packed_struct([32, 64])])
+def test_packed_structs_have_members_of_any_fixed_width(member: pb.CompressiveEncoding) -> None:
+    values = packed([member, encodings.variable(32)])
+    message = pb.FullZipLayout(bits_per_offset=32, value_compression=values)
     message.layers.append(pb.REPDEF_ALL_VALID_ITEM)
-    assert zipped_form(ZipForm.from_proto(message), 10) is None
+    assert zipped_form(ZipForm.from_proto(message), 10) is not None

@@ -23,7 +23,8 @@ struct RangeForm {
   std::vector<RangeForm> members{};  // of packed structs, side by side in a value
 
   // `shape`: empty; or an index as above; or bits of an item, and the lengths of lists; or for
-  // structs a 0, and of each member its width and 1 if it is UTF-8.
+  // structs a 0, and of each member its width and 1 if it is UTF-8; or its width, 2 plus the size of
+  // its own shape, and that shape.
   static RangeForm of(int64_t width, bool is_text, const std::vector<int64_t>& shape) {
     RangeForm form{width, is_text};
     if (shape.empty()) return form;
@@ -65,14 +66,25 @@ struct RangeForm {
   void set_members(const std::vector<int64_t>& shape) {
     is_empty = shape.size() == 1;
     int64_t num_bytes = is_empty ? 1 : 0;
-    for (size_t i = 1; i + 1 < shape.size(); i += 2) {
-      const int64_t own = shape[i];
-      if (own == 0 || own > INT32_MAX || (own < 0 && own != -4 && own != -8))
-        corrupt("row batch: members of no width");
-      num_bytes = own < 0 || num_bytes < 0 ? -8 : num_bytes + own;
-      members.push_back({own, shape[i + 1] != 0});
+    size_t i = 1;
+    while (i + 1 < shape.size()) {
+      const int64_t own = shape[i], kind = shape[i + 1];
+      i += 2;
+      if (own > INT32_MAX || (own < 0 && own != -4 && own != -8)) corrupt("row batch: members of no width");
+      if (kind > 1) {
+        const auto size = static_cast<uint64_t>(kind - 2);
+        if (size == 0 || size > shape.size() - i) corrupt("row batch: members of no shape");
+        const auto from = shape.begin() + static_cast<int64_t>(i);
+        members.push_back(of(own, false, {from, from + static_cast<int64_t>(size)}));
+        // Rows of structs with lists or structs inside have lengths, although all members have one width.
+        if (own < 0 || members.back().index != 0) corrupt("row batch: members of another shape");
+        i += size;
+      } else {
+        members.push_back({own, kind != 0});
+      }
+      num_bytes = own < 0 || kind > 1 || num_bytes < 0 ? -8 : num_bytes + std::max<int64_t>(own, 1);
     }
-    if (shape.size() % 2 == 0 || width != num_bytes) corrupt("row batch: structs of another width");
+    if (i != shape.size() || width != num_bytes) corrupt("row batch: structs of another width");
   }
 };
 

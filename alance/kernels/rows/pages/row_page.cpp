@@ -20,16 +20,7 @@ using namespace cells;
 namespace {
 
 constexpr int64_t kRun = 32;  // neighbouring rows; fewer are decoded one by one
-constexpr int64_t kPiece = 4096;  // levels in a piece of a constant page: the most in a chunk
-constexpr int64_t kPieceRows = 1 << 16;  // rows in a piece without levels
 constexpr size_t kBlobBytes = 16;         // of a description
-constexpr size_t kMostDepths = 8;         // of lists of one length
-
-void check_ends(const Positions& ends, int64_t size) {
-  for (size_t i = 0; i < ends.size(); ++i)
-    if (const int64_t end = ends.data()[i]; end < (i ? ends.data()[i - 1] : 0) || end > size)
-      corrupt("row " + text(static_cast<int64_t>(i)) + " begins at " + text(end));
-}
 
 }  // namespace
 
@@ -60,7 +51,8 @@ RowPage::RowPage(Positions first_rows, Positions first_bytes, int64_t start, int
       max_level_(kind.max_level),
       large_(kind.large),
       masks_(kind.masks),
-      scheme_(kind.scheme) {
+      scheme_(kind.scheme),
+      null_items_(kind.null_items) {
   const int values = kind.values, bits = kind.bits, nulls = kind.nulls, level_bits = kind.level_bits;
   if (start < 0 || size < 0 || num_rows < 0 || start > INT64_MAX - size)
     corrupt("a page of " + text(num_rows) + " rows in " + text(size) + " bytes");
@@ -70,11 +62,7 @@ RowPage::RowPage(Positions first_rows, Positions first_bytes, int64_t start, int
   if (masks_.size() > kMostDepths || (!masks_.empty() && values_ != Values::flat && !is_zipped()) ||
       scheme_ < 0 || scheme_ > units::kZstd || std::any_of(masks_.begin(), masks_.end(), [](int64_t count) { return count < 0 || count > INT32_MAX; }))
     corrupt("lists of an unknown form");
-  if (values_ == Values::rows) {
-    if (num_chunks_ != num_rows) corrupt("places of other rows");
-    check_ends(first_bytes, size);
-    return;
-  }
+  if (values_ == Values::rows) return;  // `of_zipped` checks them
   if (values_ == Values::zipped) {
     if (bits < 8 || bits % 8 || level_bits < 0 || level_bits > 4 ||
         size % (level_bits + bits / 8) || size / (level_bits + bits / 8) != num_rows)
@@ -99,79 +87,6 @@ RowPage::RowPage(Positions first_rows, Positions first_bytes, int64_t start, int
     if (first_rows.data()[i + 1] < first_rows.data()[i] ||
         first_bytes.data()[i + 1] < first_bytes.data()[i])
       corrupt("chunk " + text(i) + " ends before it begins");
-}
-
-std::unique_ptr<RowPage> RowPage::constant(int64_t num_rows, const EncodedLevels& reps,
-                                           const EncodedLevels& defs, const PageKind& kind,
-                                           int null_level, bool is_null) {
-  if (null_level < 0 || null_level > kind.max_level) corrupt("nulls of another level");
-  const std::vector<int64_t> rows{0, num_rows}, bytes{0, 0};
-  std::unique_ptr<RowPage> page(new RowPage(Positions(rows), Positions(bytes), 0, 0, num_rows, kind));
-  page->is_null_ = is_null;
-  page->null_level_ = null_level;
-  const int64_t count = std::max(reps.count, defs.count);
-  const auto decoded = [&](const EncodedLevels& levels, int top, std::vector<uint16_t>& out) {
-    if (levels.kind == Nulls::none) return;
-    if (levels.count != count)
-      corrupt(text(levels.count) + " levels of a kind, " + text(count) + " of the other");
-    levels_of(levels.kind, levels.bits, levels.bytes, count, out);
-    out.resize(static_cast<size_t>(count));
-    if (const int most = highest(out.data(), count); most > top)
-      corrupt("level " + text(most) + ", the layers have " + text(top));
-  };
-  decoded(reps, kind.max_rep, page->cut_.reps);
-  decoded(defs, kind.max_level, page->cut_.defs);
-  if (is_null) {  // items marked valid are null for want of a value
-    std::vector<uint16_t>& levels = page->cut_.defs;
-    if (count != 0 && levels.empty()) levels.resize(static_cast<size_t>(count));
-    const bool is_any = levels.empty() ? num_rows != 0 : *std::min_element(levels.begin(), levels.end()) == 0;
-    if (is_any && null_level == 0) corrupt("a page without a value, where none can be null");
-    std::replace(levels.begin(), levels.end(), uint16_t{0}, static_cast<uint16_t>(null_level));
-  }
-  page->max_rep_ = kind.max_rep;
-  page->max_visible_ = kind.max_visible;
-  page->cut_levels(count);
-  return page;
-}
-
-// Cut levels into pieces that begin with a row.
-void RowPage::cut_levels(int64_t num_entries) {
-  const int max_rep = max_rep_;
-  Cut& cut = cut_;
-  const bool has_lists = max_rep != 0;
-  if (has_lists && cut.reps.empty() && num_rows_ != 0) corrupt("lists without repetition levels");
-  int64_t rows = 0, values = 0;
-  const auto close = [&](int64_t entry) {
-    cut.rows.push_back(rows);
-    cut.entries.push_back(entry);
-    cut.values.push_back(values);
-    cut.bytes.push_back(0);
-  };
-  close(0);
-  if (num_entries == 0 || !has_lists) {  // a row is an entry
-    const int64_t piece = num_entries == 0 ? kPieceRows : kPiece;
-    if (num_entries != 0 && num_entries != num_rows_) corrupt(text(num_entries) + " levels of " + text(num_rows_) + " rows");
-    for (; rows < num_rows_ - piece; close(rows)) values = rows += piece;
-    values = rows = num_rows_;
-  } else {
-    if (cut.reps[0] != max_rep) corrupt("begins inside a row, expected a new one");
-    for (int64_t i = 0; i < num_entries; ++i) {
-      const size_t at = static_cast<size_t>(i);
-      if (cut.reps[at] == max_rep) {
-        if (i - cut.entries.back() >= kPiece) close(i);
-        ++rows;
-      }
-      values += cut.defs.empty() || cut.defs[at] <= max_visible_;
-    }
-    if (rows != num_rows_) corrupt(text(rows) + " rows begin in its levels, expected " + text(num_rows_));
-  }
-  close(num_entries != 0 ? num_entries : num_rows_);  // without levels a row is an entry
-  first_rows_ = Positions(cut.rows);
-  first_bytes_ = Positions(cut.bytes);
-  if (has_lists) first_values_ = Positions(cut.values);
-  num_chunks_ = static_cast<int64_t>(cut.rows.size()) - 1;
-  reps_ = has_lists ? Nulls::flat : Nulls::none;
-  nulls_ = cut.defs.empty() ? Nulls::none : Nulls::flat;
 }
 
 // Indices must be whole words.
@@ -247,14 +162,14 @@ int64_t RowPage::width() const {
   return value_bytes();  // a bit becomes a byte
 }
 
-int64_t RowPage::mask_bytes() const {
+int64_t RowPage::bytes_of_masks(const std::vector<int64_t>& masks) {
   int64_t sum = 0;
-  for (const int64_t count : masks_) sum += bytes_of_bits(count);
+  for (const int64_t count : masks) sum += bytes_of_bits(count);
   return sum;
 }
 
 int64_t RowPage::chunk_of(int64_t row, int64_t from) const {
-  if (is_zipped()) return row;
+  if (is_zipped() && !has_runs_) return row;
   const int64_t* rows = first_rows_.data();
   // Requested rows ascend: the next chunk is near, so a galloping search starts there.
   int64_t step = 1;
@@ -264,15 +179,17 @@ int64_t RowPage::chunk_of(int64_t row, int64_t from) const {
 }
 
 int64_t RowPage::begin_of(int64_t chunk) const {
-  return values_ == Values::zipped ? chunk * (level_bits_ + bits_ / 8) : first_bytes_.data()[chunk];
+  if (values_ == Values::zipped) return chunk * (level_bits_ + bits_ / 8);
+  return first_bytes_.data()[has_runs_ ? 2 * chunk : chunk];
 }
 
 int64_t RowPage::rows_until(int64_t chunk) const {
+  if (has_runs_) return cut_.entries[static_cast<size_t>(chunk)];
   return is_zipped() ? chunk + 1 : first_rows_.data()[chunk + 1];
 }
 
 int64_t RowPage::rows_from(int64_t chunk) const {
-  return is_zipped() ? chunk : first_rows_.data()[chunk];
+  return is_zipped() && !has_runs_ ? chunk : first_rows_.data()[chunk];
 }
 
 void RowPage::check_rows(const int64_t* rows, int64_t count) const {
@@ -405,8 +322,8 @@ void RowPage::decode_entries(int64_t number, Part bytes, const Rows& rows, bool 
                              Sink& sink) const {
   if (sink.distinct && !has_items() && !is_null_)
     return decode_distinct(number, bytes, rows, open, sink);
-  if (!masks_.empty()) check_masks(sink);
-  if (values_ == Values::rows) return decode_row(bytes, sink);
+  if (!masks_.empty()) check_masks(masks_, sink);
+  if (values_ == Values::rows) return decode_run(bytes, rows.count, sink);
   if (values_ == Values::zipped) return decode_zipped(bytes, sink);
   if (is_null_ && nulls_ == Nulls::none) {
     if (sink.with_levels) sink.def.fill(static_cast<size_t>(rows.count), static_cast<uint16_t>(null_level_));
@@ -493,7 +410,8 @@ void RowPage::emit(const Chunk& chunk, int64_t i, cells::Walk& walk, Sink& sink)
             text(bits_) + " bits");
   if (bits_ == 1) {
     const uint8_t bit = first.data[i / 8] >> (i % 8) & 1;
-    return sink.value(&bit);
+    sink.value(&bit);
+    return emit_masks(chunk, i, 1, sink);
   }
   if (bits_ % 8) {  // lists of bits
     copy_bits(first.data, i * bits_, bits_, sink.begin_run(1));
@@ -523,10 +441,10 @@ void RowPage::emit_masks(const Chunk& chunk, int64_t first, int64_t count, Sink&
   }
 }
 
-void RowPage::check_masks(const Sink& sink) const {
-  bool fits = masks_.size() == sink.masks.size();
-  for (size_t i = 0; fits && i < masks_.size(); ++i)
-    fits = masks_[i] == 0 || masks_[i] == sink.masks[i].num_items;
+void RowPage::check_masks(const std::vector<int64_t>& masks, const Sink& sink) {
+  bool fits = masks.size() == sink.masks.size();
+  for (size_t i = 0; fits && i < masks.size(); ++i)
+    fits = masks[i] == 0 || masks[i] == sink.masks[i].num_items;
   if (!fits) corrupt("lists of other lengths than those of the type");
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include "rows/pages/cells.hpp"
@@ -24,7 +25,7 @@ enum class Values : int { flat, packed, runs, split, strings, fsst, zipped, cons
 
 // True if such values of a chunk have a width as in `RangeForm`.
 inline bool values_fit(Values values, int bits, int64_t width) {
-  if (values == Values::strings || values == Values::fsst) return width == -(bits / 8);
+  if (values == Values::strings || values == Values::fsst) return width < 0;
   return bits == 1 ? width == 0 : width == bytes_of_bits(bits);
 }
 // Copy a value whose bits are not whole bytes, and begin at any bit, to bytes.
@@ -183,6 +184,8 @@ struct RangeForm;
 template <typename Offset>
 struct RangeStrings;
 
+constexpr size_t kMostDepths = 64;  // of lists of one length in each other
+
 // Numbers of a page: an array that it owns, or a view of what it keeps elsewhere.
 template <typename T>
 class PageArray {
@@ -212,6 +215,7 @@ struct PageKind {
   // first, if the items have validity, else 0. Empty: no items have.
   std::vector<int64_t> masks{};
   int scheme = 0;  // 1: LZ4, 2: ZSTD; of the first buffer of values, or of each zipped string
+  bool null_items = false;  // all items of zipped lists of one length are null, and have no bytes
 };
 
 // Symbols of a page's strings, which pages of one description share.
@@ -228,11 +232,12 @@ struct Symbols {
 };
 
 // Member of packed structs in zipped rows: bytes of a value, or minus the bytes of the length in
-// front of it; its symbols, if it is of compressed strings; and the scheme, as in `PageKind`.
+// front of it; its symbols, if it is of compressed strings; the scheme and masks as in `PageKind`.
 struct PackedMember {
   int64_t width;
   std::shared_ptr<const Symbols> symbols;
   int scheme;
+  std::vector<int64_t> masks{};
 };
 
 // Form of zipped rows of any length: bytes of a value, or minus the bytes of the length in front of
@@ -241,6 +246,11 @@ struct ZippedForm {
   int64_t width;
   int bits_rep, bits_def;
   std::vector<PackedMember> members;
+};
+
+// Index of zipped rows that stays in the file: its position, and the bytes of a number in it.
+struct FileIndex {
+  int64_t start = 0, width = 0;  // 0: none
 };
 
 // Encoded levels of a page.
@@ -288,6 +298,16 @@ class RowPage {
     page->cut_.bytes = std::move(ends);  // its numbers stay in their place
     return page;
   }
+  // The same whose index stays in the file: only pages of some of its rows can be decoded.
+  static std::unique_ptr<RowPage> zipped(const FileIndex& index, int64_t start, int64_t size,
+                                         int64_t num_rows, const ZippedForm& form,
+                                         const PageKind& kind, std::shared_ptr<const Symbols> symbols);
+  // Index that stays in the file; null if there is none.
+  const FileIndex* file_index() const { return unplaced_ ? &unplaced_->index : nullptr; }
+  // Page of runs of rows of a page with such an index, in ascending order: the first row of each,
+  // the row behind it, and where its bytes begin and end.
+  std::shared_ptr<const RowPage> of_runs(std::vector<int64_t> firsts, std::vector<int64_t> lasts,
+                                         std::vector<int64_t> bytes) const;
 
   void set_items(Bytes items, int64_t width);
   void set_strings_32(In<int32_t> offsets, Bytes items);
@@ -304,7 +324,7 @@ class RowPage {
                                 2 * (cut_.reps.capacity() + cut_.defs.capacity()) +
                                 8 * (cut_.rows.capacity() + cut_.entries.capacity() +
                                      cut_.values.capacity() + cut_.bytes.capacity())) +
-           (table_ ? table_->num_bytes() : 0);
+           (table_ ? table_->num_bytes() : 0) + (unplaced_ ? static_cast<int64_t>(sizeof(Unplaced)) : 0) + later_bytes();
   }
   // Table of the chunks; null if the page was made from arrays.
   std::shared_ptr<ChunkTable> table() const { return table_; }
@@ -312,19 +332,24 @@ class RowPage {
   // Bytes of a value as decoded; 0: strings.
   int64_t width() const;
   // True if decoded values have `width` bytes.
-  bool gives(int64_t width) const { return is_null_ || this->width() == width; }
+  bool gives(int64_t width) const { return is_null_ || null_items_ || this->width() == width; }
   // True if rows are decoded without bytes of the file.
   bool is_constant() const { return values_ == Values::constant; }
+  // Call before chunks of the page are looked at, except to plan rows of a constant page.
+  void prepare() const;
   int64_t start() const { return start_; }
+  int64_t size() const { return size_; }
+  int64_t num_rows() const { return num_rows_; }
   int64_t num_chunks() const { return num_chunks_; }
-  // Number of the chunk, or of the zipped row, that holds a row; it is at least `from`.
+  // Number of the chunk, or of the zipped row or run of rows, that holds a row; it is at least `from`.
   int64_t chunk_of(int64_t row, int64_t from) const;
   // True if a chunk begins inside a row.
   bool carries(int64_t chunk) const {
     return max_rep_ != 0 && carries_ != nullptr && carries_[chunk] != 0;
   }
-  // Start of a chunk in the buffer.
+  // Start and end of a chunk in the buffer.
   int64_t begin_of(int64_t chunk) const;
+  int64_t end_of(int64_t chunk) const { return has_runs_ ? first_bytes_.data()[2 * chunk + 1] : begin_of(chunk + 1); }
   // Chunks of neighbouring rows, at least one: the first, and the one behind the last.
   std::pair<int64_t, int64_t> chunks_of(int64_t first, int64_t last) const {
     const int64_t begin = chunk_of(first, 0);
@@ -336,6 +361,11 @@ class RowPage {
   }
   // Values of chunks, including nulls.
   int64_t num_values(int64_t begin, int64_t end) const {
+    if (has_runs_) {
+      int64_t count = 0;
+      for (; begin < end; ++begin) count += rows_until(begin) - rows_from(begin);
+      return count;
+    }
     if (is_zipped()) return end - begin;  // lower bound, if values are in lists
     const int64_t* before = max_rep_ != 0 ? first_values_.data() : first_rows_.data();
     return before[end] - before[begin];
@@ -349,8 +379,9 @@ class RowPage {
   void check_rows(const int64_t* rows, int64_t count) const;
   // Bytes of neighbouring rows, at least one, in the buffer: begin and end.
   std::pair<int64_t, int64_t> bytes_of(int64_t first, int64_t last) const {
+    if (is_constant()) return {0, 0};
     const auto [begin, end] = chunks_of(first, last);
-    return {begin_of(begin), begin_of(end)};
+    return {begin_of(begin), end_of(end - 1)};
   }
   // Decode neighbouring rows, at least one, from these bytes; of a page without lists.
   void decode_range(int64_t first, int64_t last, Part bytes, RangeSink& sink) const;
@@ -360,9 +391,11 @@ class RowPage {
   bool fits(int64_t width) const { return max_rep_ == 0 && is_simple(width) && holds(width); }
   // True if neighbouring rows are decoded without a `Sink`.
   bool is_simple(int64_t width) const {
-    return masks_.empty() && scheme_ == 0 && max_blob_level_ < 0 && values_ != Values::rows && (bits_ == 1 || bits_ % 8 == 0) &&
-           !(values_ == Values::zipped && width == 0);
+    return masks_.empty() && !null_items_ && scheme_ == 0 && max_blob_level_ < 0 && values_ != Values::rows && (bits_ == 1 || bits_ % 8 == 0) &&
+           !(values_ == Values::zipped && width == 0) && !(is_strings() && width != -(bits_ / 8));
   }
+  // True if the bytes of neighbouring rows are their values, and nothing else.
+  bool is_raw() const { return values_ == Values::zipped && level_bits_ == 0 && masks_.empty() && !null_items_ && max_blob_level_ < 0; }
   bool has_nulls() const { return max_level_ != 0; }
   // Call before rows of this page are decoded behind those of another page.
   void enter(Sink& sink, int64_t num_rows) const {
@@ -406,9 +439,17 @@ class RowPage {
   template <typename Offset>
   void check_text(RangeStrings<Offset>& strings, const RangeSink& sink) const;
   bool has_text_items() const;
+  bool is_strings() const { return values_ == Values::strings || values_ == Values::fsst; }
   void zipped_range(int64_t first, int64_t last, Part bytes, RangeSink& sink) const;
   void null_range(int64_t count, RangeSink& sink) const;
 
+  struct Later;
+  static void free_later(Later* later);
+  struct FreeLater {
+    void operator()(Later* later) const { free_later(later); }
+  };
+  int64_t later_bytes() const;
+  void read_levels_of_all(const EncodedLevels& reps, const EncodedLevels& defs);
   void cut_levels(int64_t num_entries);
   void check_items() const;
   void check_indices() const;
@@ -416,14 +457,16 @@ class RowPage {
   Chunk open_chunk(int64_t number, Part bytes, std::vector<uint8_t>* content = nullptr) const;
   bool is_zipped() const { return values_ == Values::zipped || values_ == Values::rows; }
   int64_t value_bytes() const { return bytes_of_bits(bits_); }
-  int64_t mask_bytes() const;
+  static int64_t bytes_of_masks(const std::vector<int64_t>& masks);
+  int64_t mask_bytes() const { return bytes_of_masks(masks_); }
   void decode_distinct(int64_t number, Part bytes, const Rows& rows, bool open, Sink& sink) const;
   void decode_entries(int64_t chunk, Part bytes, const Rows& rows, bool open, Sink& sink) const;
   void mark_null_blobs(size_t first, Sink& sink) const;
-  void decode_row(Part bytes, Sink& sink) const;
+  void decode_run(Part bytes, int64_t count, Sink& sink) const;
   void emit_zipped(const uint8_t* from, Sink& sink) const;
+  static void emit_masked(const std::vector<int64_t>& masks, const uint8_t* from, Sink& sink);
   void emit_masks(const Chunk& chunk, int64_t first, int64_t count, Sink& sink) const;
-  void check_masks(const Sink& sink) const;
+  static void check_masks(const std::vector<int64_t>& masks, const Sink& sink);
   int64_t most_bytes(int64_t num_values) const;
   static void emit_codes(const Symbols& symbols, Part codes, const uint8_t* end, Sink& sink);
   static void emit_zipped_string(int scheme, const Symbols* symbols, Part value, const uint8_t* end,
@@ -453,14 +496,28 @@ class RowPage {
   void keep_lists(Positions first_values, const PageKind& kind);
 
   // Decoded levels of a constant page, cut into pieces that are its chunks. Of zipped rows only
-  // their own `bytes`.
+  // their own `bytes`; of runs of them the first `rows`, their ends in `entries`, and two `bytes` each.
   struct Cut {
     std::vector<uint16_t> reps, defs;
     std::vector<int64_t> rows, entries, values, bytes;  // before each piece, and behind the last
   };
 
+  // Of zipped rows whose index stays in the file.
+  struct Unplaced {
+    FileIndex index;
+    ZippedForm form;
+    PageKind kind;
+  };
+
+  static std::unique_ptr<RowPage> of_zipped(Positions rows, Positions bytes, int64_t start, int64_t size,
+                                            int64_t num_rows, const ZippedForm& form,
+                                            const PageKind& kind, std::shared_ptr<const Symbols> symbols);
+
   std::shared_ptr<ChunkTable> table_;
   Cut cut_;
+  std::unique_ptr<Later, FreeLater> later_;  // null: levels are decoded
+  bool has_runs_ = false;  // a chunk is a run of zipped rows
+  std::unique_ptr<const Unplaced> unplaced_;
   bool is_null_ = false;
   int null_level_ = 0;
   Positions first_rows_, first_bytes_;
@@ -478,6 +535,7 @@ class RowPage {
   int64_t length_bytes_ = 0;  // of the length in front of a zipped value; 0: one width
   std::vector<int64_t> masks_;
   int scheme_ = 0;  // as in `PageKind`
+  bool null_items_ = false;
   int max_blob_level_ = -1;  // -1: values are no descriptions of blobs
   std::shared_ptr<const Symbols> symbols_;
   std::vector<PackedMember> members_;  // of packed structs of any length

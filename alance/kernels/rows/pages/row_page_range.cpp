@@ -102,6 +102,7 @@ struct RowPage::Slice {
 };
 
 bool RowPage::holds(int64_t width) const {
+  if (null_items_) return width > 0;
   if (is_zipped())
     return length_bytes_ != 0 ? width < 0
                               : width >= 0 && std::max<int64_t>(width, 1) == bits_ / 8 - mask_bytes();
@@ -118,6 +119,7 @@ void RowPage::decode_range(int64_t first, int64_t last, Part bytes, RangeSink& s
   if (values_ == Values::zipped) return zipped_range(first, last, bytes, sink);
   if (is_null_) return null_range(last - first, sink);
   std::vector<Slice> slices;
+  prepare();
   const int64_t begin = chunk_of(first, 0), origin = begin_of(begin);
   for (int64_t c = begin; c < num_chunks_ && rows_from(c) < last; ++c) {
     const int64_t start = begin_of(c) - origin, size = begin_of(c + 1) - begin_of(c);

@@ -35,14 +35,18 @@ std::unique_ptr<RowPage> constant_page(int64_t num_rows, const Levels& reps, con
   return RowPage::constant(num_rows, encoded(reps), encoded(defs), kind, null_level, is_null);
 }
 
-// `ends` of rows of any length; without it all have one length.
+// `ends` of rows of any length, or the position and the width of the `index` that has them; without
+// both all have one length.
 std::unique_ptr<RowPage> zipped_page(const std::optional<In<int64_t>>& ends,
                                      std::pair<int64_t, int64_t> place, int64_t num_rows,
-                                     const PageForm& form) {
+                                     const PageForm& form,
+                                     const std::optional<std::pair<int64_t, int64_t>>& index) {
   const auto [start, size] = place;
+  if (index && !ends && form.zipped)
+    return RowPage::zipped(FileIndex{index->first, index->second}, start, size, num_rows, *form.zipped, form.kind, form.symbols);
   if (ends && form.zipped)
     return RowPage::zipped(Positions(*ends), start, size, num_rows, *form.zipped, form.kind, form.symbols);
-  if (ends || form.kind.values != static_cast<int>(Values::zipped)) corrupt("zipped rows of another form");
+  if (ends || index || form.kind.values != static_cast<int>(Values::zipped)) corrupt("zipped rows of another form");
   return std::make_unique<RowPage>(start, size, num_rows, form.kind);
 }
 
@@ -62,7 +66,7 @@ void register_row_page(nanobind::module_& m) {
       .def_static("constant", &constant_page, nb::arg("num_rows"), nb::arg("reps"), nb::arg("defs"),
                   nb::arg("maxima"), nb::arg("null_level"), nb::arg("is_null"))
       .def_static("zipped", &zipped_page, nb::arg("ends").none(), nb::arg("place"), nb::arg("num_rows"),
-                  nb::arg("form"))
+                  nb::arg("form"), nb::arg("index") = nb::none())
       .def("set_items", &RowPage::set_items)
       .def("set_strings_32", &RowPage::set_strings_32)
       .def("set_strings_64", &RowPage::set_strings_64)

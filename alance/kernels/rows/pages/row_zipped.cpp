@@ -17,35 +17,102 @@ void RowPage::decode_zipped(Part bytes, Sink& sink) const {
   emit_zipped(bytes.data + level_bits_, sink);
 }
 
-// Append a value of one width, which follows the validity of its items.
+// Append a value of one width.
 void RowPage::emit_zipped(const uint8_t* from, Sink& sink) const {
-  sink.value(from + mask_bytes());
-  for (size_t depth = 0; depth < masks_.size(); ++depth) {
-    const int64_t size = bytes_of_bits(masks_[depth]);
+  if (!null_items_) return emit_masked(masks_, from, sink);
+  std::fill_n(sink.begin_run(1), sink.width, uint8_t{0});
+  sink.end_run(nullptr, 1);
+  for (size_t depth = 0; depth < sink.masks.size(); ++depth) {
+    const bool has_mask = depth < masks_.size() && masks_[depth] != 0, is_last = depth + 1 == sink.masks.size();
+    const size_t size = sink.masks[depth].step();
+    if (is_last) {
+      std::fill_n(sink.begin_mask(depth, 1), size, uint8_t{0});
+    } else if (has_mask) {
+      std::copy_n(from, size, sink.begin_mask(depth, 1));
+      from += size;
+    }
+  }
+}
+
+// Append a value of one width, which follows the validity of its items.
+void RowPage::emit_masked(const std::vector<int64_t>& masks, const uint8_t* from, Sink& sink) {
+  sink.value(from + bytes_of_masks(masks));
+  for (size_t depth = 0; depth < masks.size(); ++depth) {
+    const int64_t size = bytes_of_bits(masks[depth]);
     if (size != 0) std::copy_n(from, size, sink.begin_mask(depth, 1));
     from += size;
   }
 }
 
+namespace {
+
+void check_ends(const Positions& ends, int64_t size) {
+  for (size_t i = 0; i < ends.size(); ++i)
+    if (const int64_t end = ends.data()[i]; end < (i ? ends.data()[i - 1] : 0) || end > size)
+      corrupt("row " + text(static_cast<int64_t>(i)) + " begins at " + text(end));
+}
+
+}  // namespace
+
 std::unique_ptr<RowPage> RowPage::zipped(Positions ends, int64_t start, int64_t size,
                                          int64_t num_rows, const ZippedForm& form,
                                          const PageKind& kind, std::shared_ptr<const Symbols> symbols) {
+  auto page = of_zipped(ends, ends, start, size, num_rows, form, kind, std::move(symbols));
+  if (page->num_chunks_ != num_rows) corrupt("places of other rows");
+  check_ends(ends, size);
+  return page;
+}
+
+std::unique_ptr<RowPage> RowPage::zipped(const FileIndex& index, int64_t start, int64_t size,
+                                         int64_t num_rows, const ZippedForm& form,
+                                         const PageKind& kind, std::shared_ptr<const Symbols> symbols) {
+  if (index.start < 0 || index.width < 1 || index.width > 8 || num_rows < 1 ||
+      (INT64_MAX - index.start) / index.width <= num_rows)
+    corrupt("an index of other rows");
+  auto page = of_zipped(Positions(), Positions(), start, size, num_rows, form, kind, std::move(symbols));
+  page->unplaced_ = std::make_unique<const Unplaced>(Unplaced{index, form, kind});
+  return page;
+}
+
+std::shared_ptr<const RowPage> RowPage::of_runs(std::vector<int64_t> firsts, std::vector<int64_t> lasts,
+                                                std::vector<int64_t> bytes) const {
+  for (size_t i = 0; i < firsts.size(); ++i)
+    if (bytes[2 * i] < (i ? bytes[2 * i - 1] : 0) || bytes[2 * i] > bytes[2 * i + 1] || bytes[2 * i + 1] > size_)
+      corrupt("page at byte " + text(start_) + ": repetition index: rows " + text(firsts[i]) + " to " +
+              text(lasts[i]) + " lie from " + text(bytes[2 * i]) + " to " + text(bytes[2 * i + 1]) +
+              ", their buffer has " + text(size_));
+  Cut cut;
+  cut.rows = std::move(firsts);
+  cut.rows.push_back(num_rows_);
+  cut.entries = std::move(lasts);
+  cut.bytes = std::move(bytes);
+  std::shared_ptr<RowPage> page = of_zipped(Positions(cut.rows), Positions(cut.bytes), start_, size_, num_rows_,
+                                            unplaced_->form, unplaced_->kind, symbols_);
+  page->cut_ = std::move(cut);  // its numbers stay in their place
+  page->has_runs_ = true;
+  page->max_blob_level_ = max_blob_level_;
+  return page;
+}
+
+std::unique_ptr<RowPage> RowPage::of_zipped(Positions rows, Positions bytes, int64_t start, int64_t size,
+                                            int64_t num_rows, const ZippedForm& form,
+                                            const PageKind& kind, std::shared_ptr<const Symbols> symbols) {
   const auto& [width, bits_rep, bits_def, members] = form;
   const auto is_length = [](int64_t bytes) { return bytes == -4 || bytes == -8; };
   if (bits_rep < 0 || bits_def < 0 || bits_rep > 16 || bits_def > 16 || kind.max_rep < 0 ||
       kind.max_level < 0 || kind.max_visible < 0 || width == 0 || (width < 0 && !is_length(width)) ||
       width > INT32_MAX / 8)
     corrupt("zipped rows of an unknown form");
-  for (const auto& [own, own_symbols, scheme] : members)
+  for (const auto& [own, own_symbols, scheme, masks] : members)
     if (width > 0 || own == 0 || own > INT32_MAX / 8 || (own < 0 && !is_length(own)) || scheme < 0 ||
-        scheme > units::kZstd)
+        scheme > units::kZstd || masks.size() > kMostDepths || (!masks.empty() && bytes_of_masks(masks) > own))
       corrupt("packed structs of an unknown form");
   PageKind of_rows = kind;
   of_rows.values = static_cast<int>(Values::rows);
   of_rows.bits = static_cast<int>(8 * std::max<int64_t>(width, 0));
   const int bits = bits_rep + bits_def;
   of_rows.level_bits = bits == 0 ? 0 : bits <= 8 ? 1 : bits <= 16 ? 2 : 4;
-  std::unique_ptr<RowPage> page(new RowPage(ends, ends, start, size, num_rows, of_rows));
+  std::unique_ptr<RowPage> page(new RowPage(rows, bytes, start, size, num_rows, of_rows));
   page->bits_def_ = bits_def;
   page->length_bytes_ = std::max<int64_t>(-width, 0);
   page->max_rep_ = kind.max_rep;
@@ -56,8 +123,8 @@ std::unique_ptr<RowPage> RowPage::zipped(Positions ends, int64_t start, int64_t 
   return page;
 }
 
-// Decode the entries of a row, which fill these bytes.
-void RowPage::decode_row(Part bytes, Sink& sink) const {
+// Decode the entries of rows, which fill these bytes.
+void RowPage::decode_run(Part bytes, int64_t count, Sink& sink) const {
   const uint8_t *at = bytes.data, *const end = bytes.data + bytes.size;
   const auto take = [&](int64_t size, const char* what) {
     if (size > end - at) corrupt(std::string("full-zip: a row ends inside of ") + what);
@@ -65,16 +132,16 @@ void RowPage::decode_row(Part bytes, Sink& sink) const {
     at += size;
     return from;
   };
-  int64_t entries = 0;
-  do {
+  int64_t begun = 0;
+  while (max_rep_ != 0 ? at != end || begun == 0 : begun < count) {
     uint64_t word = 0;
     std::memcpy(&word, take(level_bits_, "levels"), static_cast<size_t>(level_bits_));
     const auto rep = static_cast<int64_t>(word >> bits_def_);
     const auto def = static_cast<int64_t>(word & ((uint64_t{1} << bits_def_) - 1));
     if (rep > max_rep_ || def > max_level_)
       corrupt("full-zip: levels " + text(rep) + " and " + text(def));
-    if ((rep == max_rep_) != (entries == 0)) corrupt("full-zip: a row of repetition level " + text(rep));
-    ++entries;
+    if (rep == max_rep_ ? begun == count : begun == 0) corrupt("full-zip: a row of repetition level " + text(rep));
+    begun += rep == max_rep_;
     if (sink.with_levels) {
       if (max_rep_ != 0) sink.rep.push_back(static_cast<uint16_t>(rep));
       sink.def.push_back(static_cast<uint16_t>(def));
@@ -101,7 +168,8 @@ void RowPage::decode_row(Part bytes, Sink& sink) const {
       emit_zipped_string(scheme_, symbols_.get(), value, end, sink);
     else
       emit_members(value, end, sink);
-  } while (max_rep_ != 0 && at != end);
+  }
+  if (begun != count) corrupt("full-zip: " + text(begun) + " rows, expected " + text(count));
   if (at != end) corrupt("full-zip: bytes behind a row");
 }
 
@@ -133,7 +201,8 @@ void RowPage::emit_members(Part value, const uint8_t* end, Sink& sink) const {
     const int64_t head = std::abs(member.width);
     if (head > stop - at) corrupt("packed rows: a row ends inside a value");
     if (member.width > 0) {
-      own.value(at);
+      if (!member.masks.empty()) check_masks(member.masks, own);
+      emit_masked(member.masks, at, own);
       at += head;
       continue;
     }
@@ -151,11 +220,12 @@ void RowPage::emit_members(Part value, const uint8_t* end, Sink& sink) const {
 }
 
 bool RowPage::holds(const RangeForm& form) const {
-  if (is_null_ || (members_.empty() && !form.is_packed_string())) return holds(form.width);
+  if (is_null_ || (members_.empty() && !form.is_packed_string()))
+    return null_items_ ? form.is_list() : holds(form.is_list() && form.item_bits * form.num_items(form.dims.size() - 1) == 1 ? 0 : form.width);
   bool fits = form.is_packed_string() && members_.size() == form.members.size();
   for (size_t i = 0; fits && i < members_.size(); ++i) {
     const int64_t own = members_[i].width, width = form.members[i].width;
-    fits = own > 0 ? own == width : width < 0;
+    fits = own > 0 ? own - bytes_of_masks(members_[i].masks) == std::max<int64_t>(width, 1) && width >= 0 : width < 0;
   }
   return fits;
 }
