@@ -57,7 +57,6 @@ void register_pages_zip(nb::module_& m);
 void register_encode(nb::module_& m);
 void register_encode_jsonb(nb::module_& m);
 void register_item_sets(nb::module_& m);
-void register_items(nb::module_& m);
 void register_keys(nb::module_& m);
 void register_keys_joined(nb::module_& m);
 void register_file_tables(nb::module_& m);
@@ -129,7 +128,6 @@ NB_MODULE(_alance_kernels, m) {
   register_encode(m);
   register_encode_jsonb(m);
   register_item_sets(m);
-  register_items(m);
   register_keys(m);
   register_keys_joined(m);
   register_file_tables(m);

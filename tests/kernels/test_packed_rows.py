@@ -71,7 +71,7 @@ def decoded(values: Sequence[bytes | None], rows: Sequence[int] | None = None) -
     else:
         plan = plan_rows([[table]], np.array(rows, np.int64), [len(rows)])
         content = b"".join(content[ends[row] : ends[row + 1]] for row in rows)
-    assert plan.fitting([0], [0], [-8], [SHAPE]) == [0]
+    assert plan.misfit([0], [0], [-8], [SHAPE]) is None
     batch = _kernels.RowBatch([0], [0], [-8], [False], shapes=[SHAPE])
     batch.decode(plan, memoryview(content))
     arrow = pa.schema([pa.field("p", MEMBERS)])
@@ -127,7 +127,7 @@ def test_pages_of_other_members_fit_no_field(shape: tuple[int, ...]) -> None:
     table = _kernels.RowTable(np.array([0, 1], np.int64))
     table.set(0, page, 3)
     plan = plan_rows([[table]], np.array([0], np.int64), [1])
-    assert plan.fitting([0], [0], [-8], [shape]) == []
+    assert plan.misfit([0], [0], [-8], [shape]) == (0, 0, "a page of structs of 3 members")
     batch = _kernels.RowBatch([0], [0], [-8], [False], shapes=[shape])
     with pytest.raises(ValueError, match="another form"):
         batch.decode(plan, memoryview(b"\1"))
@@ -151,13 +151,12 @@ def test_the_index_of_zipped_rows_is_learned(width: int) -> None:
     index = np.array(ends, f"<u{width}").tobytes()
     size = len(content)
 
-    def learn(index: bytes, num_rows: int = 3, num_items: int = 3) -> list[int] | None:
+    def learn(index: bytes, num_rows: int = 3, num_items: int = 3) -> list[int]:
         place = (64, size), (192, len(index))
         column = _kernels.ColumnPages([(place, num_rows, b"rows")])
         pages = _kernels.NewPages([column], [(0, 0)], [0])
         pages.find([form_of(num_items)], [1 << 20])
-        if pages.skipped:
-            return None
+        assert not pages.skipped
         assert pages.spans(True)[2].tolist() == [192]
         pages.learn(memoryview(index), True)
         plan = plan_rows([[column]], np.arange(3), [3])
@@ -169,10 +168,13 @@ def test_the_index_of_zipped_rows_is_learned(width: int) -> None:
         assert rows.column(0).to_pylist() == by_codec(values).to_pylist()
         return [end - start for start, end in pairwise(ends)]
 
-    assert learn(index) is not None
-    assert learn(index, num_items=4) is None
-    assert learn(index, num_rows=4, num_items=4) is None
-    assert learn(index + b"\0") is None
+    assert learn(index)
+    with pytest.raises(ValueError, match="4 entries in 3 rows without lists"):
+        learn(index, num_items=4)
+    with pytest.raises(ValueError, match=r"index of \d+ bytes for 4 rows"):
+        learn(index, num_rows=4, num_items=4)
+    with pytest.raises(ValueError, match=r"index of \d+ bytes for 3 rows"):
+        learn(index + b"\0")
     for wrong in ([1, *ends[1:]], [*ends[:-1], size - 1], [0, ends[2], ends[1], size]):
         with pytest.raises(ValueError, match=r"repetition index|begins at"):
             learn(np.array(wrong, f"<u{width}").tobytes())

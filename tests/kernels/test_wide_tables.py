@@ -8,22 +8,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 import pytest
-from google.protobuf.any_pb2 import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from alance import _kernels
 from alance.errors import AlanceError
-from alance.format.proto import file2_pb2, file_pb2, table_pb2
+from alance.format.proto import file_pb2, table_pb2
 from alance.format.schema import Schema
+from tests.kernels.page_columns import column, form
 from tests.reference.planned import plan_rows, plan_spans
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
 
-ENCODING = Any(type_url="/lance.encodings.ColumnEncoding", value=b"v").SerializeToString()
 NAMES = st.sampled_from(["a", "b", "a.b", "ü", "", "a\0b"])
 TYPES = st.sampled_from(
     [
@@ -75,101 +73,6 @@ def test_fields_that_are_made_later_are_those_of_the_messages(
 def test_fields_of_any_bytes_are_looked_at_without_harm(content: bytes) -> None:
     fields = _kernels.schema_fields(content)
     assert fields is None or fields.find("no such name") == -1
-
-
-def column(rows: Sequence[int], size: int) -> _kernels.ColumnPages:
-    """The metadata of pages of so many rows: chunk words, and chunks behind them."""
-    message = file2_pb2.ColumnMetadata()
-    for number, count in enumerate(rows):
-        page = message.pages.add(length=count)
-        page.buffer_offsets.extend([128 * number, 128 * number + 64])
-        page.buffer_sizes.extend([2, size])
-        page.encoding.direct.encoding = b"same"
-    message.encoding.direct.encoding = ENCODING
-    content = memoryview(message.SerializeToString())
-    file = _kernels.FileColumns([0, len(content)], 1 << 20, 64)
-    assert _kernels.open_columns([file], [[0]], [_kernels.HeldFile([0], [content])]) == []
-    return file.column(0)
-
-
-def form(num_items: int) -> _kernels.PageForm:
-    """Flat values of 8 bits."""
-    flat = _kernels.PageForm((0, 8, 0, 0, 0, False), None, num_items, False)
-    flat.set_layers(1)
-    return flat
-
-
-def test_new_pages_are_read_in_order_and_known_in_their_tables() -> None:
-    first, second = column([4, 4], 8), column([4], 8)
-    pages = _kernels.NewPages([first, second], [(0, 1), (1, 0)], [0, 1])
-    assert pages.descriptions == [b"same"]
-    with pytest.raises(ValueError, match="forms of other descriptions"):
-        pages.find([], [1 << 20] * 2)
-    with pytest.raises(ValueError, match="no such file"):
-        pages.find([form(4)], [1 << 20])
-    pages.find([form(4)], [1 << 20, 0])
-    assert (pages.skipped, pages.far) == ([], [0])  # the bytes of the second are at hand
-    for far, file, start in ((True, 0, 128), (False, 1, 0)):
-        files, ends, starts, stops, num_bytes = pages.spans(far)
-        assert (files, ends, num_bytes) == ([file], [1], 2)
-        assert (starts.tolist(), stops.tolist()) == ([start], [start + 2])
-    with pytest.raises(ValueError, match="new pages"):
-        pages.learn(memoryview(b"\0"), True)
-    with pytest.raises(ValueError, match="chunks of together 16 bytes, their buffer has 8"):
-        pages.learn(memoryview(b"\x10\0"), True)
-    assert pages.page == 0
-    before = first.num_bytes
-    ((file, num_bytes),) = pages.learn(memoryview(b"\0\0"), True)
-    assert (file, first.num_bytes) == (0, before + num_bytes)
-    chunks = first.chunks(1)
-    assert chunks is not None
-    assert chunks.first_rows.tolist() == [0, 4]
-    assert (first.chunks(0), second.chunks(0)) == (None, None)
-    assert pages.learn(memoryview(b"\0\0"), True) == [(0, 0)]  # it was known
-    pages.leave([1])
-    assert (pages.skipped, pages.spans(far=False)[0]) == ([1], [])
-    pages.find([None], [0, 0])
-    assert pages.skipped == [0, 1]
-    with pytest.raises(ValueError, match="no such page"):
-        pages.leave([2])
-
-
-def test_a_page_with_a_dictionary_is_known_with_its_items() -> None:
-    single = _kernels.ColumnPages([(((0, 2), (64, 16), (128, 3)), 4, b"same")])
-    pages = _kernels.NewPages([single], [(0, 0)], [0])
-    with_items = _kernels.PageForm((0, 8, 0, 0, 0, False), None, 4, True)
-    with_items.set_layers(1)
-    pages.find([with_items], [1 << 20])
-    assert pages.skipped == [0]  # nothing is known of the items
-    with_items.set_items(False, False, 8, 4)
-    pages.find([with_items], [1 << 20])
-    with pytest.raises(ValueError, match="a dictionary that is none of 4 items"):
-        pages.learn(memoryview(b"\x10\0abc"), True)
-    with_items.set_items(False, False, 8, 3)
-    ((file, num_bytes),) = pages.learn(memoryview(b"\x10\0abc"), True)
-    assert (file, num_bytes > 0, single.chunks(0)) == (0, True, None)
-    plan = plan_rows([[single]], np.array([1, 3], np.int64), [2])
-    batch = _kernels.RowBatch([0], [0], [1], [False])
-    batch.decode(plan, memoryview(b"\0\0\x04\0\0\0\0\0\0\2\0\1\0\0\0\0"))
-    rows = pa.RecordBatch._import_from_c(batch.address, pa.schema([("a", pa.uint8())]))
-    assert rows.to_pydict() == {"a": [*b"cb"]}
-
-
-def test_new_pages_that_share_bytes_are_left() -> None:
-    single = column([4], 8)
-    pages = _kernels.NewPages([single, single], [(0, 0), (1, 0)], [0, 0])
-    pages.find([form(4)], [1 << 20])
-    assert pages.skipped == [1]
-    plain = _kernels.RowTable(np.array([0, 4], np.int64))
-    pages = _kernels.NewPages([single, plain], [(0, 0), (1, 0)], [0, 0])
-    single.set_state(0, "state", 100)
-    pages.find([form(4)], [1 << 20])
-    assert pages.skipped == [0, 1]  # of one something is known, the other says nothing of its pages
-    for tables, page in (([single], (0, 1)), ([single], (1, 0)), ([None], (0, 0))):
-        with pytest.raises(ValueError, match="no such page"):
-            _kernels.NewPages(tables, [page], [0])
-    with pytest.raises(ValueError, match="unequal length"):
-        _kernels.NewPages([single], [(0, 0)], [0, 0])
 
 
 def copy_of(pages: _kernels.ColumnPages) -> _kernels.ColumnPages:
@@ -288,14 +191,14 @@ def test_a_batch_of_rows_knows_its_forms(tmp_path: Path) -> None:
     )
     table.set(0, page, True)
     plan = plan_rows([[table]] * 2, np.array([1, 3], np.int64), [2])
-    assert plan.fitting([0, 0], [0, 1], [1, -1]) == [0]
-    assert plan.fitting([0, 0], [0, 1], [4, 1]) == [1]
-    assert plan.fitting([0, -1, 0], [0, 1], [1, 1]) == [0, 1]  # the layers are looked at later
+    assert plan.misfit([0, 0], [0, 1], [1, -4]) == (1, 1, "a page of values of 8 bits")
+    assert plan.misfit([0, 0], [0, 1], [4, 1]) == (0, 0, "a page of values of 8 bits")
+    assert plan.misfit([0, -1, 0], [0, 1], [1, 1]) is None  # the layers are looked at later
     assert plan.column_bytes == [16, 16]
     with pytest.raises(ValueError, match="widths of other columns"):
-        plan.fitting([0], [0, 1], [1])
+        plan.misfit([0], [0, 1], [1])
     with pytest.raises(ValueError, match="unknown nodes"):
-        plan.fitting([0, 2, 0], [0, 1], [1, 1])
+        plan.misfit([0, 2, 0], [0, 1], [1, 1])
     chunk = b"\0\0\x04\0\0\0\0\0" + bytes([5, 6, 7, 8, 0, 0, 0, 0])
     batch = _kernels.RowBatch([0, 0], [0, 1], [1, 1], [False, False])
     with pytest.raises(ValueError, match="row batch"):
@@ -490,8 +393,8 @@ def test_pages_that_are_not_known_are_left_out_of_ranges() -> None:
     assert plan.unknown == [(0, 2)]
     tables, ends, *_, num_bytes = plan.pieces(0, plan.num_groups)
     assert (tables, ends, num_bytes) == ([0, 1], [2, 3], 48)
-    assert plan.fitting([0], [0], [1]) == [0]
-    assert plan.fitting([0], [0], [2]) == []
+    assert plan.misfit([0], [0], [1]) is None
+    assert plan.misfit([0], [0], [2]) == (0, 0, "a page of values of 8 bits")
 
 
 def test_pages_that_lie_backwards_or_over_others_are_read_from_their_places(
@@ -565,21 +468,3 @@ def test_a_field_is_made_once() -> None:
     assert (len(fields), fields.types) == (3, ["int64"])
     with pytest.raises(ValueError, match="one Arrow field a type"):
         fields.arrow([])
-
-
-def test_small_pages_inside_ranges_are_read_whole() -> None:
-    first, second = column([4, 4, 4], 8), column([8, 4], 8)
-    unknown = [(0, 0), (0, 1), (0, 2), (1, 0)]
-    pages = _kernels.NewPages([first, second], unknown, [0, 1])
-    pages.find([form(4)], [1 << 20, 1 << 20])
-    assert pages.small([(0, 12)], 10) == [0, 1, 2, 3]
-    assert pages.small([(0, 12)], 9) == []
-    assert pages.small([(1, 7), (7, 12)], 10) == [2]
-    assert pages.small([(4, 8), (9, 12)], 10) == [1]
-    assert pages.small([], 10) == []
-    assert pages.rest([3, 1, 0], 0, 1 << 20) == [(0, 64, 72), (0, 192, 200), (1, 64, 72)]
-    assert pages.rest([1, 0], 120, 1 << 20) == [(0, 64, 200)]
-    with pytest.raises(ValueError, match="no such page"):
-        pages.rest([4], 0, 1)
-    pages.find([form(4)], [0, 1 << 20])  # the bytes of the first file are at hand
-    assert pages.small([(0, 12)], 10) == [3]

@@ -14,7 +14,6 @@ import pytest
 from google.protobuf.any_pb2 import Any as AnyMessage
 
 from alance.errors import CorruptFileError
-from alance.file_version import FileVersion
 from alance.format.layouts import page_layout
 from alance.format.layouts.fields import assemble, leaf_columns
 from alance.format.layouts.place import PLANAR_LAYOUT
@@ -82,7 +81,6 @@ def page(description: bytes, buffers: list[str], num_rows: int) -> tuple[PageLay
         path="memory://1/file",
         buffers=spans,
         num_rows=num_rows,
-        version=FileVersion.V2_3,
     )
     return layout, content
 
@@ -112,9 +110,6 @@ def test_pages_of_the_specification_are_read_in_every_way(name: str) -> None:
             rows = np.array(numbers, np.int64)
             expected = [target[number] for number in numbers]
             task, rounds = run(layout.take(state, rows), content)
-            assert rows_of(task, arrow, count) == expected
-            assert len(rounds) <= 1
-            (_, task), rounds = run(layout.load_and_take(rows), content)
             assert rows_of(task, arrow, count) == expected
             assert len(rounds) <= 1
 

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from alance.format.column_metadata import Page
     from alance.format.container import Container
     from alance.format.field import Field
-    from alance.format.layouts.base import PageState
     from alance.format.layouts.row_pages import RowPage
     from alance.format.plans import Plan
     from alance.format.v2_0.fields import FieldPiece
@@ -154,19 +153,16 @@ class FieldColumn:
             return None
         if self.field.is_blob_v1:
             return None  # a place stands for null
-        if self._row_page(0) is None:
+        if self.row_page(0) is None:
             return None  # other pages are probably of the same kind, and costly to parse
         return _kernels.RowTable(self.node.column.first_rows)
 
-    def row_page(self, number: int, state: PageState | None) -> RowPage | None:
+    def row_page(self, number: int) -> RowPage | None:
         """Return a page in the kernel's form; None if the kernel cannot take its rows.
 
         Raises:
             CorruptFileError, UnsupportedError: the page's description is malformed or unknown.
         """
-        return self._row_page(number)
-
-    def _row_page(self, number: int) -> RowPage | None:
         if number not in self.row_page_of:
             assert isinstance(self.node, LeafNode)
             self.row_page_of[number] = row_page(self.node.column.array_page(number))

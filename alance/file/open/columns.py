@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import numpy as np
 
 from alance.errors import AlanceError
-from alance.file.open.recall import first_ranges, held, kept_by, noted, recalled
+from alance.file.open.recall import held, kept_by, noted, recalled
 from alance.format.column_metadata import FileColumn
 from alance.format.layouts import page_layout
-from alance.format.layouts.miniblock import MiniBlockState
-from alance.format.layouts.place import PagePlace
+from alance.format.layouts.place import PagePlace, at_once
 from alance.format.plans import together
 
 if TYPE_CHECKING:
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from alance.file.open.recall import Kept
     from alance.format.container import Container
     from alance.format.layouts.base import DecodeTask, PageLayout, PageState
-    from alance.format.layouts.row_pages import RowPage
     from alance.format.plans import Plan
 
 SMALL_BYTES: Final = 256 << 10  # a scan reads a page up to this size whole, in one round
@@ -92,7 +90,6 @@ class OpenColumn(FileColumn):
                     path=self.container.path,
                     buffers=page.buffers,
                     num_rows=page.num_rows,
-                    version=self.container.version,
                 )
             except AlanceError as error:
                 self.add_place(error, number)
@@ -114,19 +111,6 @@ class OpenColumn(FileColumn):
             self._take_page(number, of_page, states, guess) for number, of_page in self.hit(rows)
         ]
         return (yield from together(plans))
-
-    def row_page(self, number: int, state: PageState | None) -> RowPage | None:
-        """Return a page in the kernel's form; None if the kernel cannot take its rows.
-
-        Raises:
-            CorruptFileError: the page's state contradicts its description.
-        """
-        assert state is not None
-        try:
-            return self.layout(number).row_page(state)
-        except AlanceError as error:
-            self.add_place(error, number)
-            raise
 
     def hit(self, rows: Int64s) -> list[tuple[int, Int64s]]:
         """Return the numbers of the pages that contain rows, each with its rows as page offsets."""
@@ -186,10 +170,7 @@ class OpenColumn(FileColumn):
 
     def learned_state(self, number: int) -> PageState | None:
         """Return the state of a page from memory; None if unknown."""
-        kernel = self.kernel
-        state: PageState | None = kernel.state(number)
-        if state is None and (chunks := kernel.chunks(number)) is not None:
-            state = MiniBlockState(chunks, None)
+        state: PageState | None = self.kernel.state(number)
         return state
 
     def at_hand(self, number: int, states: States) -> PageState | None:
@@ -218,21 +199,21 @@ class OpenColumn(FileColumn):
         self, number: int, rows: Int64s, states: States, guess: bool
     ) -> Plan[DecodeTask]:
         state = self.known_state(number, states)
-        layout = self.layout(number)
+        taking = self._learn_and_take(number, state, rows, states)
+        if state is None and guess and (place := self.place(number)).num_bytes <= SMALL_BYTES:
+            taking = at_once(place, taking)
         try:
-            if state is None and not guess:
-                state = yield from self._state(number, states)
-            if state is None:
-                plan, disk = layout.load_and_take(rows), self._disk(states)
-                if disk is not None:
-                    plan = noted(plan, disk, first_ranges(layout.load()))
-                state, task = yield from plan
-                self.learned(number, state, states)
-                return task
-            return (yield from layout.take(state, rows))
+            return (yield from taking)
         except AlanceError as error:
             self.add_place(error, number)
             raise
+
+    def _learn_and_take(
+        self, number: int, state: PageState | None, rows: Int64s, states: States
+    ) -> Plan[DecodeTask]:
+        if state is None:
+            state = yield from self.learn(number, states)
+        return (yield from self.layout(number).take(state, rows))
 
     def is_read_whole(self, number: int, start: int, stop: int) -> bool:
         """True if a range covers all of a small page, so that its state is not worth caching."""

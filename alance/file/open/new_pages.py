@@ -1,29 +1,33 @@
 """Batch loading of page states that page tables lack, over many columns and files.
 
-One kernel call lists the bytes to read, and another call parses them into the page tables. Pages of
-a layout that the kernel lacks are loaded one by one, by a plan for each.
+One kernel call lists the bytes to read, and another call parses them into the page tables. The
+bytes come from the files' tails, from the disk cache, or from a round of reads. Leaves with pages
+that the kernel cannot build are left to the codecs.
 """
 
 from __future__ import annotations
 
 from operator import attrgetter, itemgetter
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from alance import _kernels
-from alance.file.open.columns import SMALL_BYTES, OpenColumn, keep_grown
-from alance.file.open.files import bytes_at_hand, from_content
+from alance.errors import AlanceError, CorruptFileError
+from alance.file.open.columns import SMALL_BYTES, keep_grown
+from alance.file.open.files import bytes_at_hand
 from alance.file.open.recall import kept_by
 from alance.format.layouts import page_form
-from alance.format.plans import ByteRange, Pieces, together
+from alance.format.layouts.place import PagePlace
+from alance.format.plans import ByteRange, Pieces
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+    from alance.base.arrays import Int64s
     from alance.file.older.v2_0 import FieldColumn
     from alance.file.open.columns import States
+    from alance.file.open.recall import Kept
     from alance.file.rows.fragment import OpenFragment
     from alance.format.container import Container
-    from alance.format.layouts.base import PageState
     from alance.format.plans import Plan
 
 _CONTAINER_PATH, _CONTENT_START = map(attrgetter, ("path", "content_start"))
@@ -36,16 +40,22 @@ CONSTANT_CONTENT: Final = memoryview(b"")  # constant pages have their value in 
 class NewPages:
     """Pages of unknown state, to load together.
 
-    A page is near if the file's tail in memory has all bytes of its state, else far.
+    A page is near if the bytes of its state are in memory, else far. The leaves of pages that the
+    kernel cannot build are dropped from their fragments.
 
     Args:
         owners: leaves as pairs of a place and the fragment that has the leaf.
         unknown: pages as pairs of a number in `owners` and a page number.
-        states: cache for what is learned. If there is a disk cache behind it, far pages are learned
-            one by one, by plans that fill that cache.
+        states: cache for what is learned. If there is a disk cache behind it, the bytes of states
+            are looked up and stored there.
 
     Attributes:
-        unknown: the pages of the argument `unknown` whose leaf has a usable table.
+        has_dropped: True if leaves were dropped.
+        unknown: the pages of the argument `unknown` whose leaf has a usable table of 2.1 or later.
+
+    Raises:
+        CorruptFileError: a page's description contradicts the format, or the page.
+        UnsupportedError: a page has an unknown layout or encoding.
     """
 
     def __init__(
@@ -56,70 +66,122 @@ class NewPages:
     ) -> None:
         self._owners = owners
         self._states = states
-        tables = [own.tables.usable(at) for at, own in owners]
+        tables: Sequence[Any] = [own.tables.usable(at) for at, own in owners]
         containers = [own.containers[at] for at, own in owners]
         self.unknown = unknown
-        if None in tables:
-            self.unknown = [page for page in unknown if tables[page[0]] is not None]
+        if {*map(type, tables)} != {_kernels.ColumnPages}:
+            columns = [own if isinstance(own, _kernels.ColumnPages) else None for own in tables]
+            for owner, number in unknown:
+                if columns[owner] is None and tables[owner] is not None:
+                    _fill_older(*owners[owner], number)
+            self.unknown = [page for page in unknown if columns[page[0]] is not None]
+            tables = columns
         paths = [*map(_CONTAINER_PATH, containers)]
         self._containers: dict[str, Container] = dict(zip(paths, containers, strict=True))
         places = dict(zip(self._containers, range(len(self._containers)), strict=True))
         files = [*map(places.__getitem__, paths)]
         self._files = [*self._containers.values()]
         self._kernel = _kernels.NewPages(tables, self.unknown, files)
-        forms = [*map(page_form, self._kernel.descriptions)]
-        self._kernel.find(forms, [*map(_CONTENT_START, self._files)])
-        self._near = len(self.unknown) - len(self._kernel.far) - len(self._kernel.skipped)
-        if kept_by(states) is not None:
-            self._kernel.leave(self._kernel.far)
-        self._singly: list[int] = self._kernel.skipped
+        try:
+            self._kernel.find(self._forms(), [*map(_CONTENT_START, self._files)])
+        except ValueError as error:
+            raise self._corrupt(error) from None
+        self.has_dropped = bool(self._kernel.skipped)
+        for number in self._kernel.skipped:
+            at, fragment = owners[self.unknown[number][0]]
+            fragment.drop([at])
 
-    def hole(self, number: int) -> Hole:
-        """Return a page of `unknown` as a `Hole`, to load it by itself."""
-        owner, page = self.unknown[number]
-        at, fragment = self._owners[owner]
-        return Hole(fragment, at, page)
+    def _forms(self) -> list[_kernels.PageForm | None]:
+        forms: list[_kernels.PageForm | None] = []
+        for number, description in enumerate(self._kernel.descriptions):
+            try:
+                forms.append(page_form(description))
+            except AlanceError as error:
+                self._add_place(error, self._kernel.described_by(number))
+                raise
+        return forms
 
     def fill_known(self) -> list[int]:
-        """Load states from caches and tails; return the indices of the pages still unknown.
+        """Load states from tails and the disk cache; return the indices of the unknown pages.
 
         Raises:
-            CorruptFileError: a page's description or state contradicts the format.
-            UnsupportedError: a page has an unknown layout or encoding.
+            CorruptFileError: a page's state contradicts the format.
         """
-        if self._near:
+        far = self._kernel.far
+        if len(far) < len(self.unknown):
             pieces = self._pieces(far=False)
             content = (
                 CONSTANT_CONTENT if pieces is None else bytes_at_hand(pieces, self._containers)
             )
             self._learn(content, far=False)
-        self._singly = [at for at in self._singly if not self.hole(at).is_known(self._states)]
-        return self._kernel.far + self._singly
+        disk = kept_by(self._states)
+        if disk is None or not far:
+            return far
+        self._recall(disk)
+        return self._kernel.far
 
-    def leave(self, numbers: Sequence[int]) -> None:
-        """Exclude pages, so that they are not loaded here."""
-        self._kernel.leave(numbers)
-        if self._singly:
-            self._singly = [*{*self._singly}.difference(numbers)]
+    def _recall(self, disk: Kept) -> None:
+        """Load states from the disk cache.
+
+        Ranges of a file with a damaged state are removed from the cache, so that they are read from
+        the store again.
+        """
+        pieces = self._pieces(far=True)
+        held = {path: _kernels.HeldFile([], []) for path in self._containers}
+        for path, start, stop in pieces.ranges() if pieces is not None else ():
+            content = disk.get(path, start, stop)
+            if content is not None:
+                held[path].add(start, content)
+        while True:
+            try:
+                self.learn_from([*held.values()])
+            except CorruptFileError:
+                path = self._place().path
+                disk.discard(path)
+                held[path] = _kernels.HeldFile([], [])
+            else:
+                return
+
+    def num_bytes(self, number: int) -> int:
+        """Return the bytes of a page's state."""
+        return self._kernel.num_bytes(number)
 
     def learn(self) -> Plan[None]:
         """Plan the states of the remaining pages in one round.
 
         Raises:
-            CorruptFileError: a page's description or state contradicts the format.
-            UnsupportedError: a page has an unknown layout or encoding.
+            CorruptFileError: a page's state contradicts the format.
         """
-        if self._singly:
-            plans = [self.hole(at).learn(self._states) for at in self._singly]
-            yield from together([self._learn_far(), *plans])
-        else:
-            yield from self._learn_far()
-
-    def _learn_far(self) -> Plan[None]:
         pieces = self._pieces(far=True)
         if pieces is not None:
             (content,) = yield [pieces]
             self._learn(content, far=True)
+            self._store(pieces.ranges(), content)
+
+    def _store(self, ranges: Sequence[ByteRange], content: memoryview) -> None:
+        """Store ranges in the disk cache, if there is one.
+
+        Args:
+            content: bytes of all ranges, concatenated.
+        """
+        disk, position = kept_by(self._states), 0
+        if disk is None:
+            return
+        for path, start, stop in ranges:
+            disk.put(path, start, stop, content[position : position + stop - start])
+            position += stop - start
+
+    def guesses(self, rows: Mapping[tuple[int, int], Int64s]) -> list[ByteRange]:
+        """Return the byte ranges in which rows of far pages probably are.
+
+        Args:
+            rows: for each far page, given as in `unknown`, its rows, counted from its first row.
+        """
+        return [
+            ByteRange(self._path_of(number), start, stop)
+            for number in self._kernel.far
+            for start, stop in self._kernel.guess(number, rows[self.unknown[number]])
+        ]
 
     def small(self, spans: Sequence[tuple[int, int]]) -> list[int]:
         """Return the small far pages inside ranges of rows; these pages are to be read whole."""
@@ -140,16 +202,27 @@ class NewPages:
         paths = [*self._containers]
         return Pieces([*map(paths.__getitem__, files)], ends, starts, stops, num_bytes)
 
+    def learn_from(self, held: Sequence[_kernels.HeldFile]) -> None:
+        """Learn the far pages whose bytes are held.
+
+        Args:
+            held: bytes of each file, in the order of `paths`.
+
+        Raises:
+            CorruptFileError: a page's state contradicts the format.
+        """
+        self._kernel.hold(held)
+        files, ends, starts, stops, _ = self._kernel.spans(far=False)
+        of_files = [*map(held.__getitem__, files)]
+        self._learn(_kernels.gather(of_files, ends, starts, stops).data, far=False)
+
     def _learn(self, content: memoryview, *, far: bool) -> None:
         try:
             grown = self._kernel.learn(content, far)
         except ValueError as error:
-            hole = self.hole(self._kernel.page)
-            column = hole.column
-            assert isinstance(column, OpenColumn)
-            failure = column.place(hole.number).corrupt(str(error))
-            column.add_place(failure, hole.number)
-            raise failure from None
+            raise self._corrupt(error) from None
+        if not grown:
+            return
         fragments = [self._owners[owner][1] for owner in {*map(_OWNER, self.unknown)}]
         for fragment in fragments:
             fragment.has_grown = True
@@ -157,53 +230,48 @@ class NewPages:
             for file, num_bytes in grown:
                 keep_grown(self._files[file], num_bytes, self._states)
 
+    def _path_of(self, number: int) -> str:
+        at, fragment = self._owners[self.unknown[number][0]]
+        return fragment.containers[at].path
 
-class Hole(NamedTuple):
-    """A page of a table whose state is unknown."""
+    def _place(self) -> PagePlace:
+        """Return the location of the page in which the kernel has found an error."""
+        owner, number = self.unknown[self._kernel.page]
+        at, fragment = self._owners[owner]
+        column = fragment.tables.column(at)
+        assert column is not None
+        buffers, num_rows, _ = column.page(number)
+        return PagePlace(fragment.containers[at].path, buffers, num_rows)
 
-    fragment: OpenFragment
-    at: int  # place of the leaf
-    number: int  # number of the page
+    def _corrupt(self, error: ValueError) -> CorruptFileError:
+        failure = self._place().corrupt(str(error))
+        self._add_place(failure, self._kernel.page)
+        return failure
 
-    @property
-    def column(self) -> OpenColumn | FieldColumn:
-        """Column of the page, for the codecs."""
-        return self.fragment.leaf(self.at).column
+    def _add_place(self, error: AlanceError, number: int) -> None:
+        """Add a page to the notes of an error."""
+        owner, page = self.unknown[number]
+        at, fragment = self._owners[owner]
+        column, path = fragment.tables.number(at), fragment.containers[at].path
+        error.add_note(f"in page {page} of column {column} of {path}")
+        error.add_note(f"in field {fragment.own.columns[at].field.name!r}")
 
-    def fill(self, state: PageState | None) -> None:
-        """Put the page into its table, or drop the table if the kernel cannot take its rows.
 
-        Args:
-            state: None if pages of this kind of column have no state.
+def _fill_older(at: int, fragment: OpenFragment, number: int) -> None:
+    """Put a page of 2.0 into its table, or drop the table if the kernel cannot take its rows.
 
-        Raises:
-            CorruptFileError: the state contradicts the page's description.
-        """
-        table = self.fragment.tables.usable(self.at)
-        if table is None:
-            return
-        page = self.column.row_page(self.number, state)
-        if page is None:
-            self.fragment.drop([self.at])
-        else:
-            inner, outer = page.layers
-            table.set(self.number, page.kernel, inner, page.start, outer)
-        self.fragment.has_grown = True
-
-    def is_known(self, states: States) -> bool:
-        """Fill the hole from memory, the file's end or the disk cache; return False if unknown."""
-        column = self.column
-        if not isinstance(column, OpenColumn):
-            self.fill(None)
-            return True
-        state = column.known_state(self.number, states)
-        if state is not None:
-            self.fill(state)
-        return state is not None
-
-    def learn(self, states: States) -> Plan[None]:
-        """Plan the state of the page and fill the hole: at most one round."""
-        column = self.column
-        assert isinstance(column, OpenColumn)  # other pages are always known
-        learning = column.learn(self.number, states)
-        self.fill((yield from from_content(learning, column.container)))
+    Raises:
+        CorruptFileError: the page's description contradicts the format.
+        UnsupportedError: the page has an unknown encoding.
+    """
+    column = cast("FieldColumn", fragment.leaf(at).column)
+    table = fragment.tables.usable(at)
+    if table is None:
+        return
+    page = column.row_page(number)
+    if page is None:
+        fragment.drop([at])
+    else:
+        inner, outer = page.layers
+        table.set(number, page.kernel, inner, page.start, outer)
+    fragment.has_grown = True

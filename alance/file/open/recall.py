@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from alance.errors import AlanceError, CorruptFileError
-from alance.format.plans import TURN, ByteRange, Done, NotAtHand, T, answered, step, through
+from alance.format.plans import ByteRange, NotAtHand, T, answered, through
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Hashable, Sequence
+    from collections.abc import Callable, Hashable, Sequence
 
     from alance._kernels import LeafTables
     from alance.file.open.columns import States
@@ -94,36 +94,19 @@ def _looked_up(
     return answer
 
 
-def noted(plan: Plan[T], disk: Kept | None, only: Collection[ByteRange] | None = None) -> Plan[T]:
-    """Run a plan, and add the ranges that it reads to the disk cache.
-
-    Args:
-        only: ranges to add; None to add all ranges.
-    """
+def noted(plan: Plan[T], disk: Kept | None) -> Plan[T]:
+    """Run a plan, and add the ranges that it reads to the disk cache."""
     if disk is None:
         return (yield from plan)
 
     def read_and_keep(ranges: Sequence[Extent]) -> Plan[Sequence[memoryview]]:
         buffers = (yield ranges) if ranges else ()
         for extent, content in zip(ranges, buffers, strict=True):
-            if isinstance(extent, ByteRange) and (only is None or extent in only):
+            if isinstance(extent, ByteRange):
                 disk.put(extent.path, extent.start, extent.stop, content)
         return buffers
 
     return (yield from through(plan, read_and_keep))
-
-
-def first_ranges(plan: Plan[Any]) -> set[ByteRange]:
-    """Return the ranges that a plan requests in its first round, and close the plan."""
-    try:
-        request = step(plan)
-        while request is TURN:
-            request = step(plan, ())
-    finally:
-        plan.close()
-    if isinstance(request, Done):
-        return set()
-    return {extent for extent in request if isinstance(extent, ByteRange)}
 
 
 PATIENCE: Final = 10  # page cache misses after which a scan stops trying the page cache

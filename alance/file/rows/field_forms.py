@@ -10,6 +10,7 @@ import pyarrow as pa
 from alance.errors import AlanceError
 from alance.file.rows.kernel_arrays import NO_FORM, LeafForm, converted, kernel_type, leaf_form
 from alance.format.layouts.fields import dimension_of, owns_column
+from alance.format.layouts.place import PagePlace
 from alance.format.numbers import storage_type
 
 if TYPE_CHECKING:
@@ -88,17 +89,25 @@ class FieldForms(NamedTuple):
         owners = chain.from_iterable([form.field] * len(form.leaves) for form in self.forms)
         return [*owners][place]
 
-    def unfit(self, plan: RowPlan, columns: Sequence[int]) -> list[int]:
-        """Return the leaves of fields whose pages do not have values of the field's type.
+    def check(self, plan: RowPlan, paths: Sequence[str]) -> None:
+        """Check that pages have values of their fields' types.
 
         Args:
-            columns: for each leaf, its column in the plan.
+            plan: its columns are the leaves of these fields.
+            paths: for each table of the plan, the path of its file.
+
+        Raises:
+            CorruptFileError: a page has other values.
         """
-        fit = plan.fitting(self.trees, columns, self.widths, self.shapes)
-        if len(fit) == len(self.forms):
-            return []
-        others = {*range(len(self.forms))}.difference(fit)
-        return [at for number in others for at in self.forms[number].leaves]
+        wrong = plan.misfit(self.trees, range(len(self.leaves)), self.widths, self.shapes)
+        if wrong is not None:
+            leaf, page, what = wrong
+            field = self.field_of(leaf)
+            table, start = plan.place(page)
+            place = PagePlace(paths[table], ((start, 0),), 0)
+            failure = place.corrupt(f"{what} for type {field.to_arrow().type}")
+            failure.add_note(f"in field {field.name!r}")
+            raise failure
 
     def only(self, keep: Sequence[bool]) -> FieldForms:
         """Select the forms that are marked True."""

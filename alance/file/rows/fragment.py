@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 from alance import _kernels
 from alance.errors import AlanceError, CorruptFileError
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     Found: TypeAlias = list[DecodeTask] | FieldRows | Parts
     _Part: TypeAlias = tuple[Container, Sequence[int | None], int | None]
 
-NONE_LEFT_OUT: Final[frozenset[int]] = frozenset()
 _CONTENT_START, _COLUMNS = map(attrgetter, ("content_start", "columns"))
 
 
@@ -189,7 +188,6 @@ class OpenFragment:
     """
 
     __slots__ = (
-        "_left_out",
         "_opened",
         "_ranged",
         "containers",
@@ -235,7 +233,6 @@ class OpenFragment:
         self.has_grown = True
         self.lock = threading.Lock()
         self._ranged: FieldForms | None = None
-        self._left_out: frozenset[int] = NONE_LEFT_OUT
 
     def leaf(self, at: int) -> OpenLeaf:
         """Leaf for the codecs, made when it is first needed.
@@ -269,18 +266,13 @@ class OpenFragment:
         self.placed = self.tables.placed
         self._ranged = None
 
-    def leave_out(self, places: Iterable[int]) -> None:
-        """Exclude leaves from `ranged`; single rows are still taken from their tables."""
-        self._left_out = self._left_out.union(places)
-        self._ranged = None
-
     @property
     def ranged(self) -> FieldForms:
         """Fields whose ranges of rows the kernel can decode with the current page tables."""
         if self._ranged is None:
             forms = self.own.forms
-            if self._left_out or len(self.placed) < len(self.own.ids):
-                forms = with_tables(forms, {*self.placed}.difference(self._left_out))
+            if len(self.placed) < len(self.own.ids):
+                forms = with_tables(forms, {*self.placed})
             self._ranged = forms
         return self._ranged
 

@@ -26,7 +26,7 @@ from alance.file.rows.ranged import PageBytes
 from alance.format.plans import PLANS_A_TURN, TURN, together
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Sequence
 
     from alance.base.arrays import Int64s
     from alance.file.open.columns import States
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 PLACED_AT_ONCE: Final = 1 << 17  # rows times columns that a call places: 1 to 4 milliseconds
 _CONTAINERS, _PATH_OF, _TABLES_OF = map(attrgetter, ("containers", "path", "tables"))
 _PLACED_OF, _WHOLE_OF, _KINDS_OF = map(attrgetter, ("placed", "whole", "kinds"))
-NO_LEAVES: Final[frozenset[int]] = frozenset()
 # Above this number of guesses, wasted bytes cost more than a round of 30 ms.
 GUESSED_PLACES: Final = 64
 
@@ -111,28 +110,25 @@ class _RowRequest(NamedTuple):
         """Number of runs of consecutive rows."""
         return 1 + int(np.count_nonzero(np.diff(self.rows) != 1))
 
-    def runs(self, apart: Mapping[int, set[int]]) -> list[_FragmentRun]:
+    def runs(self) -> list[_FragmentRun]:
         """Group consecutive fragments that the same plans can read.
 
         The fragments of a run have tables for the same leaves, have the same leaves in files that
         are completely in memory, and have the same classes of columns.
-
-        Args:
-            apart: numbers of the leaves whose rows are guessed, by the number of the fragment.
         """
         numbers, runs, first = range(len(self.fragments)), [], 0
-        ways = zip(
-            *[map(way, self.fragments) for way in (_PLACED_OF, _WHOLE_OF, _KINDS_OF)],
-            map(apart.get, numbers),
-            strict=True,
-        )
-        for _, alike in groupby(numbers, [*ways].__getitem__):
+        ways = [
+            *zip(
+                *[map(way, self.fragments) for way in (_PLACED_OF, _WHOLE_OF, _KINDS_OF)],
+                strict=True,
+            )
+        ]
+        for _, alike in groupby(numbers, ways.__getitem__):
             last = first + len([*alike])
             begin = self.ends[first - 1] if first else 0
             rows = self.rows[begin : self.ends[last - 1]]
             ends = [end - begin for end in self.ends[first:last]] if first else self.ends[:last]
-            left_out = apart.get(first, NO_LEAVES)
-            runs.append(_FragmentRun(self.fragments[first:last], first, rows, ends, left_out))
+            runs.append(_FragmentRun(self.fragments[first:last], first, rows, ends))
             first = last
         return runs
 
@@ -142,14 +138,12 @@ class _FragmentRun(NamedTuple):
 
     Attributes:
         first: number of the first fragment.
-        apart: numbers of the leaves whose rows are guessed.
     """
 
     fragments: Sequence[OpenFragment]
     first: int
     rows: Int64s
     ends: Sequence[int]
-    apart: Collection[int]
 
     def batches(self) -> list[_Batch]:
         """Split the fields into batches, each for one kernel call."""
@@ -157,8 +151,8 @@ class _FragmentRun(NamedTuple):
             return []
         own, batches = self.fragments[0], []
         forms = own.own.forms
-        if self.apart or len(own.placed) < len(own.own.ids):
-            forms = with_tables(forms, {*own.placed}.difference(self.apart))
+        if len(own.placed) < len(own.own.ids):
+            forms = with_tables(forms, {*own.placed})
         for part, is_whole in own.by_file(forms):
             step = max(1, PLACED_AT_ONCE // max(1, len(self.rows)))
             if len(part.leaves) <= step:
@@ -170,10 +164,10 @@ class _FragmentRun(NamedTuple):
                 batches.append(_Batch(self, fields, is_whole))
         return batches
 
-    def others(self, columns: Sequence[PlacedColumns]) -> list[int]:
-        """Return the numbers of the leaves that are not in `columns`."""
+    def others(self, batches: Sequence[_Batch]) -> list[int]:
+        """Return the numbers of the leaves that are in none of the run's `batches`."""
         numbers = range(len(self.fragments[0].containers)) if len(self.rows) else ()
-        own = {at for part in columns for at in part.fields.leaves}
+        own = {at for part in batches if part.run is self for at in part.fields.leaves}
         return [at for at in numbers if at not in own] if len(own) < len(numbers) else []
 
 
@@ -188,21 +182,6 @@ class _Batch(NamedTuple):
     fields: FieldForms
     is_whole: bool
 
-    def place(self, content: PageBytes | None) -> _kernels.RowPlan:
-        """Place the rows. The plan's `unknown` has the pages of unknown state.
-
-        Args:
-            content: numbers of indices that were read; None if there are none.
-        """
-        run, leaves = self.run, self.fields.leaves
-        held = [] if content is None else content.of(self.paths)
-        tables = [*map(_TABLES_OF, run.fragments)]
-        try:
-            return _kernels.plan_rows(tables, leaves, run.rows, run.ends, held)
-        except ValueError as error:
-            path = run.fragments[0].containers[leaves[0]].path
-            raise CorruptFileError(f"{path}: {error}") from error
-
     @property
     def containers(self) -> list[Container]:
         """File of each table of the plan."""
@@ -214,10 +193,36 @@ class _Batch(NamedTuple):
         """Path of the file of each table of the plan."""
         return [*map(_PATH_OF, self.containers)]
 
-    def placed(self, plan: _kernels.RowPlan) -> PlacedColumns:
-        """Return the placed rows, with their bytes if the files are completely in memory."""
+    def place(
+        self, content: PageBytes | None = None, *, is_partial: bool = False
+    ) -> _kernels.RowPlan:
+        """Place the rows. The plan's `unknown` has the pages of unknown state.
+
+        Args:
+            content: bytes read so far, among them numbers of indices; None if there are none.
+            is_partial: True to place the rows of known pages even if there are unknown ones.
+        """
+        run, leaves = self.run, self.fields.leaves
+        held = [] if content is None else content.of(self.paths)
+        tables = [*map(_TABLES_OF, run.fragments)]
+        try:
+            return _kernels.plan_rows(tables, leaves, run.rows, run.ends, held, is_partial)
+        except ValueError as error:
+            path = run.fragments[0].containers[leaves[0]].path
+            raise CorruptFileError(f"{path}: {error}") from error
+
+    def placed(self, plan: _kernels.RowPlan, content: PageBytes | None = None) -> PlacedColumns:
+        """Return the placed rows.
+
+        They have their bytes if the files are completely in memory, or if `content` has the bytes.
+
+        Raises:
+            CorruptFileError: a page does not have values of its field's type.
+        """
         containers = self.containers
-        placed = PlacedRows(plan, [*map(_PATH_OF, containers)])
+        paths = [*map(_PATH_OF, containers)]
+        self.fields.check(plan, paths)
+        placed = PlacedRows(plan, paths, content.of(paths) if content is not None else None)
         if self.is_whole and not placed.is_read:
             by_path = {container.path: container for container in containers}
             placed.content = bytes_at_hand(placed.pieces, by_path)
@@ -225,11 +230,11 @@ class _Batch(NamedTuple):
 
 
 def _rows_of(request: _RowRequest, states: States, guess: bool) -> Plan[list[FoundRows]]:
-    apart: dict[int, set[int]] = {}
     content: PageBytes | None = None
     is_guessed = guess and len(request.fragments[0].containers) * request.num_runs <= GUESSED_PLACES
-    while True:
-        runs = request.runs(apart)
+    ahead: NewPages | None = None
+    while ahead is None:
+        runs = request.runs()
         batches = [*chain.from_iterable(map(_FragmentRun.batches, runs))]
         plans: list[_kernels.RowPlan] = []
         for batch in batches:
@@ -237,72 +242,116 @@ def _rows_of(request: _RowRequest, states: States, guess: bool) -> Plan[list[Fou
                 yield TURN
             plans.append(batch.place(content))
         num_unknown = sum([len(plan.unknown) for plan in plans])
-        if not num_unknown and not _drop_unfit(batches, plans):
+        if not num_unknown:
             lacking = [at for at, plan in enumerate(plans) if plan.lacks_places]
             if not lacking:
                 break
-            files = [file for batch in batches for file in batch.containers]
-            content = PageBytes([*{file.path: file for file in files}.values()])
-            yield from together(
-                [content.read_rows(plans[at], batches[at].paths, places=True) for at in lacking]
+            content = content or _page_bytes(batches)
+            yield from _read_places(
+                [batches[at] for at in lacking], [plans[at] for at in lacking], content
             )
             continue
         is_much = num_unknown > PLANS_A_TURN
         if is_much:
             yield TURN
-        owners: list[tuple[int, OpenFragment]] = []
-        unknown: list[tuple[int, int]] = []
-        for batch, plan in zip(batches, plans, strict=True):
-            unknown += [(len(owners) + table, page) for table, page in plan.unknown]
-            owners += product(batch.fields.leaves, batch.run.fragments)
-        pages = NewPages(owners, unknown, states)
+        pages = _new_pages(batches, plans, states)
         missing = pages.fill_known()
         if is_much:
             yield TURN
-        if is_guessed and missing:
-            guessed = [at for at in missing if not pages.hole(at).column.container.is_whole]
-            pages.leave(guessed)
-            for hole in map(pages.hole, guessed):
-                number = [own is hole.fragment for own in request.fragments].index(True)
-                apart.setdefault(number, set()).add(hole.at)
-            missing = [*{*missing}.difference(guessed)]
-        if missing:
+        if missing and not is_guessed:
             yield from pages.learn()
             if is_much:
                 yield TURN
-    columns: dict[int, list[PlacedColumns]] = {run.first: [] for run in runs}
-    for batch, plan in zip(batches, plans, strict=True):
-        columns[batch.run.first].append(batch.placed(plan))
-    beside = [run.others(columns[run.first]) for run in runs]
-    leaves: list[dict[int, Found]] = [{}] * len(runs)
+        elif missing and not pages.has_dropped:
+            ahead = pages
+    beside = [run.others(batches) for run in runs]
+    reading: list[Plan[Any]] = [
+        _placed(batches, plans, is_read=guess and any(beside))
+        if ahead is None
+        else _read_ahead(batches, ahead)
+    ]
     if any(beside):
-        reading: list[Plan[Any]] = [
+        reading += [
             _read_leaves(run, others, states, guess)
             for run, others in zip(runs, beside, strict=True)
         ]
-        if guess:
-            placed = [own.placed for of_run in columns.values() for own in of_run]
-            reading.append(fetch_placed([rows for rows in placed if not rows.is_read]))
-        leaves = yield from together(reading)
+    placed, *leaves = yield from together(reading)
+    columns: dict[int, list[PlacedColumns]] = {run.first: [] for run in runs}
+    for batch, own in zip(batches, placed, strict=True):
+        columns[batch.run.first].append(own)
     return [
         FoundRows(len(run.rows), of_run, columns[run.first])
-        for run, of_run in zip(runs, leaves, strict=False)
+        for run, of_run in zip(runs, leaves or [{}] * len(runs), strict=True)
     ]
 
 
-def _drop_unfit(batches: Sequence[_Batch], plans: Sequence[_kernels.RowPlan]) -> bool:
-    """Drop the tables of fields whose pages do not have values of the field's type.
-
-    The codecs then decode such fields leaf by leaf, and raise a precise error. Returns True if
-    tables were dropped.
-    """
-    is_any = False
+def _new_pages(
+    batches: Sequence[_Batch], plans: Sequence[_kernels.RowPlan], states: States
+) -> NewPages:
+    """Wrap the unknown pages of plans, to load them together."""
+    owners: list[tuple[int, OpenFragment]] = []
+    unknown: list[tuple[int, int]] = []
     for batch, plan in zip(batches, plans, strict=True):
-        unfit = batch.fields.unfit(plan, range(len(batch.fields.leaves)))
-        for fragment in batch.run.fragments if unfit else ():
-            is_any = True
-            fragment.drop(unfit)
-    return is_any
+        unknown += [(len(owners) + table, page) for table, page in plan.unknown]
+        owners += product(batch.fields.leaves, batch.run.fragments)
+    return NewPages(owners, unknown, states)
+
+
+def _placed(
+    batches: Sequence[_Batch], plans: Sequence[_kernels.RowPlan], *, is_read: bool
+) -> Plan[list[PlacedColumns]]:
+    """Return the placed rows of complete plans.
+
+    Args:
+        is_read: True to read their bytes, in one round.
+    """
+    columns = [batch.placed(plan) for batch, plan in zip(batches, plans, strict=True)]
+    if is_read:
+        yield from fetch_placed([own.placed for own in columns if not own.placed.is_read])
+    return columns
+
+
+def _page_bytes(batches: Sequence[_Batch]) -> PageBytes:
+    """Return an empty `PageBytes` of the files of batches."""
+    return PageBytes([*{file.path: file for own in batches for file in own.containers}.values()])
+
+
+def _read_places(
+    batches: Sequence[_Batch], plans: Sequence[_kernels.RowPlan], content: PageBytes
+) -> Plan[None]:
+    """Plan the numbers of indices that plans lack: one round."""
+    reading = [
+        content.read_rows(plan, batch.paths, places=True)
+        for batch, plan in zip(batches, plans, strict=True)
+    ]
+    yield from together(reading)
+
+
+def _read_ahead(batches: Sequence[_Batch], pages: NewPages) -> Plan[list[PlacedColumns]]:
+    """Plan the states of unknown pages and all rows: one round, or two if a guess misses.
+
+    Rows of known pages are read where they are, rows of unknown pages where they probably are. If
+    an index stays in its file, there is a round for its numbers.
+    """
+    content = _page_bytes(batches)
+    rows: dict[tuple[int, int], Int64s] = {}
+    loads, first = [pages.learn()], 0
+    for batch in batches:
+        plan = batch.place(is_partial=True)
+        loads.append(content.read_rows(plan, batch.paths))
+        for number, (table, page) in enumerate(plan.unknown):
+            rows[first + table, page] = plan.unknown_rows(number)
+        first += len(batch.paths)
+    if guesses := pages.guesses(rows):
+        loads.append(content.read(guesses))
+    yield from together(loads)
+    plans = [batch.place(content) for batch in batches]
+    if any(plan.lacks_places for plan in plans):
+        yield from _read_places(batches, plans, content)
+        plans = [batch.place(content) for batch in batches]
+    columns = [batch.placed(plan, content) for batch, plan in zip(batches, plans, strict=True)]
+    yield from together([content.read_rows(own.placed.plan, own.placed.paths) for own in columns])
+    return columns
 
 
 def _read_leaves(

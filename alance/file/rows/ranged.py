@@ -96,23 +96,20 @@ def _placed(
 ) -> tuple[FieldForms, _kernels.RowPlan] | None:
     """Place ranges of rows by the page tables of a fragment.
 
-    Returns None if there are no ranges, or no fields that the kernel builds. Fields whose pages do
-    not hold values of the field's type are left out.
+    Returns None if there are no ranges, or no fields that the kernel builds.
 
     Args:
         spans: ascending, not empty.
         content: bytes read so far.
 
     Raises:
-        CorruptFileError: the pages contradict each other.
+        CorruptFileError: the pages contradict each other, or their fields.
     """
-    while spans and (fields := fragment.ranged).forms:
-        plan = _plan(fragment, fields, spans, content)
-        unfit = fields.unfit(plan, range(len(fields.leaves)))
-        if not unfit:
-            return fields, plan
-        fragment.leave_out(unfit)
-    return None
+    if not (spans and (fields := fragment.ranged).forms):
+        return None
+    plan = _plan(fragment, fields, spans, content)
+    fields.check(plan, _paths(fragment, fields))
+    return fields, plan
 
 
 def _plan(
@@ -189,10 +186,16 @@ def loads_of_range(
         yield from _loads(fragment, *placed, states, besides=parts)
 
 
-def loads_of_all(fragment: OpenFragment, states: States) -> list[Plan[None]]:
-    """Return plans for the unknown states of all pages, including small ones; at most one round."""
+def loads_of_all(
+    fragment: OpenFragment, states: States, most_bytes: int | None = None
+) -> list[Plan[None]]:
+    """Return plans for the unknown states of all pages, including small ones; at most one round.
+
+    Args:
+        most_bytes: maximum bytes of a state to load; None for no limit.
+    """
     placed = _placed(fragment, [(0, fragment.num_rows)] if fragment.num_rows else ())
-    return [] if placed is None else [*_loads(fragment, *placed, states)]
+    return [] if placed is None else [*_loads(fragment, *placed, states, most_bytes=most_bytes)]
 
 
 def read_ranges(
@@ -253,6 +256,7 @@ def _loads(
     plan: _kernels.RowPlan,
     states: States,
     besides: Sequence[tuple[int, int]] = (),
+    most_bytes: int | None = None,
 ) -> Iterator[Plan[None]]:
     """Yield plans for the unknown pages of a row plan, each for up to `LEARNED_AT_ONCE` pages.
 
@@ -260,10 +264,15 @@ def _loads(
 
     Args:
         besides: ranges of rows; small pages inside one of them are skipped.
+        most_bytes: maximum bytes of a state to load; None for no limit.
     """
     pages = _new_pages(fragment, fields, plan.unknown, states)
     skipped = {*pages.small(besides)}
-    missing = [pages.unknown[at] for at in pages.fill_known() if at not in skipped]
+    missing = [
+        pages.unknown[at]
+        for at in pages.fill_known()
+        if at not in skipped and (most_bytes is None or pages.num_bytes(at) <= most_bytes)
+    ]
     for first in range(0, len(missing), LEARNED_AT_ONCE):
         batch = missing[first : first + LEARNED_AT_ONCE]
         yield _new_pages(fragment, fields, batch, states).learn()

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from alance import _kernels
-from alance.errors import AlanceError, CorruptFileError
+from alance.errors import AlanceError, CorruptFileError, UnsupportedError
 from alance.file.batches import in_order, one_batch
 from alance.file.open.recall import OwnStates
 from alance.file.rows.field_forms import forms_of
@@ -143,7 +143,7 @@ class WholeRows(NamedTuple):
             leaves = self._leaves(others) if others else {}
             task = FragmentTask(self.schema, self.num_rows, leaves, columns)
             return task.decode(read, order)
-        except (CorruptFileError, ValueError):
+        except (CorruptFileError, UnsupportedError, ValueError):
             task = FragmentTask(self.schema, self.num_rows, self._leaves(self.schema.fields))
             return in_order(task.decode(read), order)
 
@@ -158,8 +158,8 @@ class WholeRows(NamedTuple):
         plan = tables.plan(forms.leaves, pages_as, held, self.num_rows)
         count = len(files) // len(self.ids)
         others = {table // count for table, _ in plan.unknown}
-        others.update(forms.unfit(plan, range(len(forms.leaves))))
         paths = [*map([*self.held].__getitem__, files)]
+        forms.check(plan, paths)
         placed = PlacedRows(plan, paths, [*map(held.__getitem__, files)])
         columns = PlacedColumns(placed, forms, range(len(forms.leaves)))
         if others:

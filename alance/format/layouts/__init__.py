@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from google.protobuf.message import Message
 
     from alance import _kernels
-    from alance.file_version import FileVersion
     from alance.format.layouts.base import PageLayout
 
 PAGE_LAYOUT: Final = "/lance.encodings21.PageLayout"
@@ -42,7 +41,6 @@ def page_layout(
     path: str,
     buffers: Sequence[tuple[int, int]],
     num_rows: int,
-    version: FileVersion,
 ) -> PageLayout:
     """Parse the layout of a page.
 
@@ -54,7 +52,6 @@ def page_layout(
         path: location of the file.
         buffers: (absolute offset, size) of each buffer of the page, inside the file.
         num_rows: rows of the page.
-        version: version of the file.
 
     Raises:
         CorruptFileError: the description is inconsistent, or contradicts the buffers.
@@ -66,18 +63,12 @@ def page_layout(
     try:
         if num_rows >= MAX_PAGE_ROWS:
             raise CorruptFileError(f"a page of {num_rows} rows")
-        if len(encoding) <= MAX_SHARED_BYTES and (page := described(encoding)) is not None:
-            return page.at(place)
-        message = AnyMessage.FromString(encoding)
-        if message.type_url.endswith(PAGE_LAYOUT):
-            return _layout(pb.PageLayout.FromString(message.value), place)
-        if message.type_url.endswith(PLANAR_LAYOUT):
+        url, message = _parsed(encoding)
+        if url.endswith(PLANAR_LAYOUT):
             from alance.format.layouts.planar import planar_page
 
-            return planar_page(message.value, place)
-        raise UnsupportedError(
-            f"page encoding {message.type_url!r} in a file of version {version.value}"
-        )
+            return planar_page(message, place)
+        return _layout(pb.PageLayout.FromString(message), place)
     except DecodeError as error:
         raise place.corrupt(f"its description: {error}") from error
     except AlanceError as error:
@@ -86,57 +77,55 @@ def page_layout(
 
 
 def _layout(message: pb.PageLayout, place: PagePlace) -> PageLayout:
-    name = message.WhichOneof("layout")
-    if name not in LAYOUTS:
-        raise UnsupportedError(f"page layout {name!r}: expected one of {sorted(LAYOUTS)}")
+    name = _name_of(message)
     return LAYOUTS[name](getattr(message, name), place)
 
 
-def described(encoding: bytes) -> MiniBlockPage | None:
-    """Parse the description of a mini-block page; the result has no location yet.
+def _parsed(encoding: bytes) -> tuple[str, bytes]:
+    """Return the type URL and the message of a description.
 
-    Returns None if the description is of another layout, or invalid. Short descriptions are
-    memoized, because many pages share few of them.
+    Raises:
+        UnsupportedError: the URL is unknown.
+        DecodeError: the description is invalid.
     """
-    return mini_block(encoding) if len(encoding) <= MAX_SHARED_BYTES else _mini_block(encoding)
+    message = AnyMessage.FromString(encoding)
+    if not message.type_url.endswith((PAGE_LAYOUT, PLANAR_LAYOUT)):
+        raise UnsupportedError(f"page encoding {message.type_url!r}")
+    return message.type_url, message.value
 
 
-def _mini_block(encoding: bytes) -> MiniBlockPage | None:
-    try:
-        message = AnyMessage.FromString(encoding)
-        layout = pb.PageLayout.FromString(message.value)
-        if not message.type_url.endswith(PAGE_LAYOUT) or not layout.HasField("mini_block_layout"):
-            return None
-        return MiniBlockPage.described(layout.mini_block_layout)
-    except (AlanceError, DecodeError):
-        return None
-
-
-mini_block = lru_cache(maxsize=4096)(_mini_block)
+def _name_of(message: pb.PageLayout) -> str:
+    name: str | None = message.WhichOneof("layout")
+    if name is None or name not in LAYOUTS:
+        raise UnsupportedError(f"page layout {name!r}: expected one of {sorted(LAYOUTS)}")
+    return name
 
 
 def page_form(encoding: bytes) -> _kernels.PageForm | None:
     """Parse a page description into the kernel's form.
 
-    Returns None if the kernel cannot decode such pages, or the description is invalid.
+    Returns None if the kernel cannot build such pages. Short descriptions are memoized, because
+    many pages share few of them.
+
+    Args:
+        encoding: serialized description, a `google.protobuf.Any`.
+
+    Raises:
+        CorruptFileError: the description is inconsistent.
+        UnsupportedError: the layout or a codec is unknown.
     """
     return _shared_form(encoding) if len(encoding) <= MAX_SHARED_BYTES else _form(encoding)
 
 
 def _form(encoding: bytes) -> _kernels.PageForm | None:
-    page = described(encoding)
-    if page is not None:
-        return page.description.rows
     try:
-        message = AnyMessage.FromString(encoding)
-        if message.type_url.endswith(PLANAR_LAYOUT):
-            return _planar_form(message.value)
-        layout = pb.PageLayout.FromString(message.value)
-        if message.type_url.endswith(PAGE_LAYOUT) and (name := layout.WhichOneof("layout")):
-            return _form_of(getattr(layout, name))
-    except (AlanceError, DecodeError):
-        pass
-    return None
+        url, content = _parsed(encoding)
+        if url.endswith(PLANAR_LAYOUT):
+            return _planar_form(content)
+        layout = pb.PageLayout.FromString(content)
+    except DecodeError as error:
+        raise CorruptFileError(f"a page's description: {error}") from error
+    return _form_of(getattr(layout, _name_of(layout)))
 
 
 def _form_of(layout: Message) -> _kernels.PageForm | None:
@@ -153,7 +142,8 @@ def _form_of(layout: Message) -> _kernels.PageForm | None:
 
 
 def _planar_form(content: bytes) -> _kernels.PageForm | None:
-    from alance.format.layouts.planar import dense_layout, pb3
+    from alance.format.layouts.planar import dense_layout
+    from alance.format.proto import encodings_v2_3_pb2 as pb3
 
     message = pb3.PlanarLayout.FromString(content)
     if message.structure.WhichOneof("codec") == "sparse":

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from alance.base.arrays import Int64s, UInt16s
     from alance.format.blocks import Block
     from alance.format.layouts.repdef import Structure
-    from alance.format.layouts.row_pages import RowPage
     from alance.format.plans import Plan
 
 
@@ -127,17 +126,6 @@ class PageLayout(Protocol):
 
     def read(self, state: PageState, start: int, stop: int) -> Plan[DecodeTask]:
         """Plan a range of rows, in as many rounds as `take`."""
-        ...
-
-    def row_page(self, state: PageState) -> RowPage | None:
-        """Return the page in the kernel's form; None if the kernel cannot take its rows."""
-        ...
-
-    def load_and_take(self, rows: Int64s) -> Plan[tuple[PageState, DecodeTask]]:
-        """Plan the state and the rows of a page whose state is unknown.
-
-        Cost: one round if the positions of the rows are known or were guessed right, else two.
-        """
         ...
 
     def read_page(self) -> Plan[DecodeTask]:

@@ -21,7 +21,7 @@ from alance.format.blocks import FixedWidth, StructBlock
 from alance.format.codecs.general import GeneralMiniBlock
 from alance.format.codecs.structs import PackedStruct
 from alance.format.layouts.base import DecodeTask, Layer, PageState, PageValues
-from alance.format.layouts.fullzip import FullZipPage, ZipForm
+from alance.format.layouts.fullzip import ZipForm
 from alance.format.layouts.levels import Shape
 from alance.format.layouts.miniblock import MiniBlockPage
 from alance.format.layouts.miniblock_task import ChunkForm
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from alance.base.arrays import Int64s, UInt16s
     from alance.format.layouts.base import PageLayout
     from alance.format.layouts.place import PagePlace
-    from alance.format.layouts.row_pages import RowPage
     from alance.format.plans import Plan
     from alance.format.proto import encodings_v2_1_pb2 as pb
 
@@ -115,23 +114,6 @@ class BlobPage(NamedTuple):
         """Plan the descriptions of a range of rows."""
         return BlobTask(self, (yield from self.inner.read(state, start, stop)))
 
-    def row_page(self, state: PageState) -> RowPage | None:
-        """Page in the form from which the kernel takes rows; None if the kernel cannot."""
-        form = self.inner.form if isinstance(self.inner, MiniBlockPage | FullZipPage) else None
-        if form is None or not _has_descriptions(form):
-            return None
-        inner = self.inner.row_page(state)
-        if inner is None:
-            return None
-        with self.place.checking():
-            inner.kernel.set_blobs(self.shape.max_def)
-        return inner._replace(layers=self.shape.code)
-
-    def load_and_take(self, rows: Int64s) -> Plan[tuple[PageState, DecodeTask]]:
-        """Plan the inner page's state and the descriptions of single rows."""
-        state, task = yield from self.inner.load_and_take(rows)
-        return state, BlobTask(self, task)
-
     def read_page(self) -> Plan[DecodeTask]:
         """Plan all descriptions: one round."""
         return BlobTask(self, (yield from self.inner.read_page()))
@@ -141,23 +123,26 @@ def blob_form(message: pb.BlobLayout) -> _kernels.PageForm | None:
     """Return the kernel's form of pages of blobs; None if the kernel does not know such pages.
 
     Raises:
-        CorruptFileError: the description is invalid.
-        UnsupportedError: a codec is unknown.
+        CorruptFileError: the description is inconsistent, or not of a page of descriptions.
+        UnsupportedError: a codec is unknown, or a layer is a list.
     """
     inner, form = message.inner_layout, None
+    shape = Shape.from_proto(message.layers)
+    if shape.has_lists:
+        raise UnsupportedError("blob: version 1 cannot express blobs inside lists")
+    has_descriptions = False
     if inner.HasField("mini_block_layout"):
         description = MiniBlockPage.described(inner.mini_block_layout).description
-        if _has_descriptions(description.form):
-            form = description.rows
+        has_descriptions, form = _has_descriptions(description.form), description.rows
     elif inner.HasField("full_zip_layout"):
         zipped = ZipForm.from_proto(inner.full_zip_layout)
-        if _has_descriptions(zipped):
-            form = zipped_form(zipped, inner.full_zip_layout.num_items)
-    shape = Shape.from_proto(message.layers)
-    if form is None or shape.has_lists:
-        return None
-    form.set_layers(*shape.code)
-    form.set_blobs(shape.max_def)
+        has_descriptions = _has_descriptions(zipped)
+        form = zipped_form(zipped, inner.full_zip_layout.num_items)
+    if not has_descriptions:
+        raise CorruptFileError("blob: the inner page holds no descriptions")
+    if form is not None:
+        form.set_layers(*shape.code)
+        form.set_blobs(shape.max_def)
     return form
 
 

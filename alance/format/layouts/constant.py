@@ -28,12 +28,7 @@ from alance.format.codecs import block_codec
 from alance.format.layouts.levels import Levels, Shape, as_rows
 from alance.format.layouts.miniblock_task import decode_levels
 from alance.format.layouts.place import fetch, joined, levels_view
-from alance.format.layouts.row_pages import (
-    EncodedLevels,
-    RowPage,
-    constant_form,
-    constant_rows,
-)
+from alance.format.layouts.row_pages import constant_form
 
 if TYPE_CHECKING:
     from alance import _kernels
@@ -59,7 +54,6 @@ class ConstantState:
     value: Block | None
     content: tuple[bytes, bytes]  # repetition and definition levels
     _levels: Levels | None = field(default=None, repr=False)
-    _rows: RowPage | None = field(default=None, repr=False)
 
     @property
     def num_bytes(self) -> int:
@@ -79,27 +73,6 @@ class ConstantState:
         if self._levels is None and any(self.content):
             self._levels = self.page.decode_levels(*self.content)
         return self._levels
-
-    def row_page(self) -> RowPage | None:
-        """Return the page in the kernel's form; None if the kernel cannot take its rows.
-
-        Raises:
-            CorruptFileError: the levels contradict each other or the page.
-        """
-        page = self.page
-        if self._rows is None:
-            reps, definitions = self.content
-            with page.place.checking():
-                kernel = constant_rows(
-                    page.shape,
-                    page.num_rows,
-                    EncodedLevels(page.rep, reps, page.num_rep_values),
-                    EncodedLevels(page.definition, definitions, page.num_def_values),
-                    self.value,
-                )
-            if kernel is not None:
-                self._rows = RowPage(kernel, page.shape.code, page.place.start)
-        return self._rows
 
 
 class ConstantTask(NamedTuple):
@@ -159,11 +132,7 @@ class ConstantPage(NamedTuple):
             raise CorruptFileError(
                 f"constant: {count} buffers {'with' if is_inline else 'without'} an inline value"
             )
-        if is_inline and len(message.inline_value) > MAX_INLINE_BYTES:
-            raise CorruptFileError(
-                f"constant: inline value of {len(message.inline_value)} bytes, "
-                f"at most {MAX_INLINE_BYTES}"
-            )
+        _check_value(message)
         has_value = is_inline or count in (1, 3)
         if count == 0 and not has_value and shape.max_def == 0:
             raise CorruptFileError("constant: neither a value nor a layer that can be null")
@@ -201,16 +170,6 @@ class ConstantPage(NamedTuple):
         assert isinstance(state, ConstantState)
         return ConstantTask(state, range(start, stop))
         yield  # makes the function a generator, without rounds
-
-    def row_page(self, state: PageState) -> RowPage | None:
-        """Return the page in the kernel's form; see `ConstantState.row_page`."""
-        assert isinstance(state, ConstantState)
-        return state.row_page()
-
-    def load_and_take(self, rows: Int64s) -> Plan[tuple[PageState, ConstantTask]]:
-        """Plan state and rows in one round; no round if the page has no buffers."""
-        state = yield from self._load()
-        return state, ConstantTask(state, rows)
 
     def read_page(self) -> Plan[ConstantTask]:
         """Plan the whole page in one round; no round if the page has no buffers."""
@@ -268,17 +227,24 @@ def form_of(message: pb.ConstantLayout) -> _kernels.PageForm | None:
         UnsupportedError: a codec is unknown.
     """
     has_value = message.HasField("inline_value")
-    if has_value and len(message.inline_value) > MAX_INLINE_BYTES:
-        return None
+    _check_value(message)
     has_rep, has_def = message.HasField("rep_compression"), message.HasField("def_compression")
     rep = block_codec(message.rep_compression) if has_rep else None
     definition = block_codec(message.def_compression) if has_def else None
     return constant_form(
         Shape.from_proto(message.layers),
-        EncodedLevels(rep, b"", message.num_rep_values),
-        EncodedLevels(definition, b"", message.num_def_values),
+        (rep, message.num_rep_values),
+        (definition, message.num_def_values),
         message.inline_value if has_value else None,
     )
+
+
+def _check_value(message: pb.ConstantLayout) -> None:
+    size = len(message.inline_value)
+    if size > MAX_INLINE_BYTES:
+        raise CorruptFileError(
+            f"constant: inline value of {size} bytes, at most {MAX_INLINE_BYTES}"
+        )
 
 
 def parse_value(content: memoryview) -> Block:

@@ -7,12 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from alance import _kernels
 from alance.base.records import dataclass
-from alance.format.blocks import FixedWidth, VariableWidth
-from alance.format.codecs.fixed import Flat
-from alance.format.codecs.general import GeneralBlock, Scheme
-from alance.format.codecs.strings import Variable
 from alance.format.layouts.miniblock_task import decode_block
 from alance.format.layouts.selection import block_bytes
 
@@ -52,42 +47,7 @@ class Dictionary:
         content = self.content
         items = self._items
         if items is None:
-            items = _in_one_call(self.codec, content, self.num_items)
-            if items is None:
-                data = np.frombuffer(content, np.uint8)
-                items = decode_block(self.codec, data, self.num_items)
+            items = decode_block(self.codec, np.frombuffer(content, np.uint8), self.num_items)
             self._items = items
             self.content = b""
         return items
-
-
-def usual_items(codec: BlockCodec) -> tuple[bool, bool, int] | None:
-    """Describe the codec of items that the kernel decodes in one call; None for other codecs.
-
-    Returns two flags (items are compressed; items are strings), and the bits per item or offset.
-    """
-    is_compressed = isinstance(codec, GeneralBlock)
-    if isinstance(codec, GeneralBlock):
-        if codec.scheme is not Scheme.LZ4:
-            return None
-        codec = codec.inner
-    if isinstance(codec, Flat):
-        return is_compressed, False, codec.bits_per_value
-    if isinstance(codec, Variable):
-        return is_compressed, True, codec.bits_per_offset
-    return None
-
-
-def _in_one_call(codec: BlockCodec, content: bytes, num_items: int) -> Block | None:
-    """Decode items by one kernel call. None for unknown codecs and for invalid bytes."""
-    usual = usual_items(codec)
-    if usual is None or num_items >> 62:
-        return None
-    strings = _kernels.decode_items(content, *usual, num_items)
-    if strings is None:
-        return None
-    (offsets, data), bits = strings, usual[2]
-    values = np.frombuffer(data, np.uint8)
-    if offsets is None:
-        return FixedWidth(bits, num_items, values)
-    return VariableWidth(np.frombuffer(offsets, f"<i{bits // 8}"), values)

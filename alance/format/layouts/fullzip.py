@@ -29,16 +29,8 @@ from alance.errors import CorruptFileError
 from alance.format.blocks import FixedWidth, VariableWidth
 from alance.format.codecs import per_value_codec
 from alance.format.layouts.levels import Levels, Shape
-from alance.format.layouts.place import (
-    MAX_WHOLE_PAGE_BYTES,
-    fetch,
-    fetch_missing,
-    fetch_pieces,
-    guess_spans,
-    joined,
-    unpinned,
-)
-from alance.format.layouts.row_pages import MAX_INDEX_BYTES, RowPage, zipped_form
+from alance.format.layouts.place import fetch, fetch_pieces, joined, unpinned
+from alance.format.layouts.row_pages import MAX_INDEX_BYTES
 from alance.format.layouts.selection import spread
 
 if TYPE_CHECKING:
@@ -219,12 +211,11 @@ class FullZipState:
 
     # Shape (num_rows + 1,); None if it stays in the store.
     index: npt.NDArray[np.unsignedinteger] | None
-    rows: RowPage | None = None  # the kernel's form, created on first use
 
     @property
     def num_bytes(self) -> int:
-        """Memory of the index and of the kernel's copy, in bytes."""
-        return 100 + (0 if self.index is None else self.index.nbytes + 8 * len(self.index))
+        """Memory of the index in bytes."""
+        return 100 + (0 if self.index is None else self.index.nbytes)
 
 
 class FullZipPage(NamedTuple):
@@ -303,46 +294,6 @@ class FullZipPage(NamedTuple):
         starts, stops = yield from self._bounds(state, first, counts)
         content = yield from fetch_pieces(self.place, ZIPPED_ROWS_BUFFER, starts, stops)
         return self._task([content], counts)
-
-    def row_page(self, state: PageState) -> RowPage | None:
-        """Return the page in the kernel's form; None if the kernel lacks the codec."""
-        assert isinstance(state, FullZipState)
-        if state.rows is None:
-            form = zipped_form(self.form, self.num_items)
-            if form is not None:
-                ends, index = None, None
-                if state.index is not None:
-                    ends = state.index.astype(np.int64)
-                elif self.form.row_bytes is None:
-                    index = self.place.buffers[INDEX][0], self.index_width
-                with self.place.checking():
-                    buffer = self.place.buffers[ZIPPED_ROWS_BUFFER]
-                    kernel = _kernels.RowPage.zipped(ends, buffer, self.num_rows, form, index)
-                state.rows = RowPage(kernel, self.form.shape.code, self.place.start)
-        return state.rows
-
-    def load_and_take(self, rows: Int64s) -> Plan[tuple[PageState, FullZipTask]]:
-        """Plan the state and the rows of a page whose state is unknown.
-
-        Cost: one round if rows have equal length, the page is small, or the positions were guessed
-        right; else two.
-        """
-        state: PageState
-        if not self.keeps_index:
-            state = FullZipState(None)
-            return state, (yield from self.take(state, rows))
-        size = self.place.size(ZIPPED_ROWS_BUFFER)
-        spans = guess_spans(rows, self.num_rows, size)
-        if self.place.num_bytes <= MAX_WHOLE_PAGE_BYTES:
-            spans = [(0, size)]
-        guessed = [self.place.part(ZIPPED_ROWS_BUFFER, *span) for span in spans]
-        content, *read = yield from fetch([self.place.whole(INDEX), *guessed])
-        state = self._state(content)
-        first, counts = _neighbours(rows)
-        starts, stops = yield from self._bounds(state, first, counts)
-        needed = list(zip(starts.tolist(), stops.tolist(), strict=True))
-        pieces = yield from fetch_missing(self.place, ZIPPED_ROWS_BUFFER, needed, spans, read)
-        return state, self._task(pieces, counts)
 
     def read_page(self) -> Plan[FullZipTask]:
         """Plan all zipped rows in one round; this does not need the index."""

@@ -16,23 +16,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from alance import _kernels
-from alance.errors import AlanceError, CorruptFileError, UnsupportedError
+from alance.errors import CorruptFileError, UnsupportedError
 from alance.format.codecs import block_codec, mini_block_codec
-from alance.format.codecs.strings import Fsst, Variable
-from alance.format.layouts.dictionary import Dictionary, usual_items
+from alance.format.layouts.dictionary import Dictionary
 from alance.format.layouts.levels import Shape
 from alance.format.layouts.miniblock_chunks import CHUNKS_BUFFER, Chunks
 from alance.format.layouts.miniblock_task import ChunkForm, MiniBlockTask
-from alance.format.layouts.place import (
-    MARGIN_BYTES,
-    MAX_WHOLE_PAGE_BYTES,
-    PagePlace,
-    fetch,
-    fetch_missing,
-    fetch_pieces,
-    guess_spans,
-)
-from alance.format.layouts.row_pages import RowPage, has_items, row_form
+from alance.format.layouts.place import PagePlace, fetch, fetch_pieces
+from alance.format.layouts.row_pages import row_form, set_items
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,33 +36,16 @@ if TYPE_CHECKING:
     from alance.format.proto import encodings_v2_1_pb2 as pb
 
 NO_PLACE: Final = PagePlace("", (), 0)
-# Chunks to read on each side of a row whose chunk is guessed, because the row may be at either end
-# of the chunk.
-CHUNKS_BESIDE: Final = 1.5
-# `spread` of `guess_spans`; only packing makes fixed-width chunks vary in size.
-FIXED_SPREAD: Final = 0.5
 
 
 class MiniBlockState:
-    """Positions of the chunks of a page, and its dictionary.
+    """Positions of the chunks of a page, and its dictionary."""
 
-    Attributes:
-        rows: page in the kernel's form, created on first use; None until then.
-        takes_rows: False once the kernel has refused the page.
-    """
+    __slots__ = ("_chunks", "dictionary", "table")
 
-    __slots__ = ("_chunks", "dictionary", "rows", "table", "takes_rows")
-
-    def __init__(
-        self,
-        table: _kernels.ChunkTable,
-        dictionary: Dictionary | None,
-        rows: RowPage | None = None,
-    ) -> None:
+    def __init__(self, table: _kernels.ChunkTable, dictionary: Dictionary | None) -> None:
         self.table = table
         self.dictionary = dictionary
-        self.rows = rows
-        self.takes_rows = True
         self._chunks: Chunks | None = None
 
     @property
@@ -93,22 +67,15 @@ class Description(NamedTuple):
 
     form: ChunkForm  # without a location
     num_items: int
-    dictionary: pb.CompressiveEncoding | None
     num_dictionary_items: int
     num_buffers: int  # number of buffers that the page must have
     rows: _kernels.PageForm | None  # the kernel's form; None if the kernel cannot take rows
-    items: BlockCodec | None  # codec of the dictionary; None if there is none, or it is invalid
+    items: BlockCodec | None  # codec of the dictionary; None if there is none
 
     def dictionary_of(self, content: bytes) -> Dictionary:
-        """Return the dictionary of a page; the description must have one.
-
-        Raises:
-            CorruptFileError: the codec's description is invalid.
-            UnsupportedError: the codec is unknown, or not allowed here.
-        """
-        assert self.dictionary is not None
-        codec = self.items or block_codec(self.dictionary)
-        return Dictionary(codec, content, self.num_dictionary_items)
+        """Return the dictionary of a page; the description must have one."""
+        assert self.items is not None
+        return Dictionary(self.items, content, self.num_dictionary_items)
 
 
 class MiniBlockPage(NamedTuple):
@@ -156,15 +123,14 @@ class MiniBlockPage(NamedTuple):
             is_large=message.has_large_chunk,
         )
         rows = row_form(form, message.num_items, has_items=has_dictionary)
-        items = _codec_of(message.dictionary) if has_dictionary else None
-        if rows is not None and items is not None and not message.num_dictionary_items >> 62:
-            usual = usual_items(items)
-            if usual is not None:
-                rows.set_items(*usual, message.num_dictionary_items)
+        items = block_codec(message.dictionary) if has_dictionary else None
+        if message.num_dictionary_items >> 62:
+            raise CorruptFileError(f"mini-block: {message.num_dictionary_items} dictionary items")
+        if items is not None and rows is not None:
+            rows = rows if set_items(rows, items, message.num_dictionary_items) else None
         description = Description(
             form=form,
             num_items=message.num_items,
-            dictionary=message.dictionary if has_dictionary else None,
             num_dictionary_items=message.num_dictionary_items,
             num_buffers=2 + has_dictionary + (message.repetition_index_depth > 0),
             rows=rows,
@@ -212,42 +178,6 @@ class MiniBlockPage(NamedTuple):
         content = yield from fetch_pieces(self.place, CHUNKS_BUFFER, *runs.bounds)
         return self._task(state, [content], runs, range(start, stop))
 
-    def row_page(self, state: PageState) -> RowPage | None:
-        """Return the page in the kernel's form; None if the kernel cannot take its rows.
-
-        Raises:
-            CorruptFileError: the dictionary contradicts its description.
-        """
-        assert isinstance(state, MiniBlockState)
-        if state.rows is None and state.takes_rows:
-            rows = None
-            if self.description.rows is not None:
-                with self.place.checking():
-                    start, size = self.place.buffers[CHUNKS_BUFFER]
-                    kernel = self.description.rows.page(state.table, start, size, self.num_rows)
-                    if state.dictionary is None or has_items(kernel, state.dictionary.items()):
-                        rows = RowPage(kernel, self.description.form.shape.code, self.place.start)
-            state.rows, state.takes_rows = rows, rows is not None
-        return state.rows
-
-    def load_and_take(self, rows: Int64s) -> Plan[tuple[PageState, MiniBlockTask]]:
-        """Plan state and chunks: one round if the page is small or a guess is right, else two."""
-        size = self.place.size(CHUNKS_BUFFER)
-        margin = CHUNKS_BESIDE * min(MARGIN_BYTES, size / max(1, self._num_chunks))
-        spread = 1.0 if isinstance(self.form.values, Variable | Fsst) else FIXED_SPREAD
-        spans = guess_spans(rows, self.num_rows, size, margin=margin, spread=spread)
-        if self.place.num_bytes <= MAX_WHOLE_PAGE_BYTES:
-            spans = [(0, size)]
-        ranges = self.state_ranges()
-        guessed = [self.place.part(CHUNKS_BUFFER, *span) for span in spans]
-        buffers = yield from fetch([*ranges, *guessed])
-        state = self.state_of(buffers[: len(ranges)])
-        runs = state.chunks.locate(rows)
-        pieces = yield from fetch_missing(
-            self.place, CHUNKS_BUFFER, runs.spans, spans, buffers[len(ranges) :]
-        )
-        return state, self._task(state, pieces, runs, rows)
-
     def read_page(self) -> Plan[MiniBlockTask]:
         """Plan all buffers in one round."""
         ranges = self.state_ranges()
@@ -256,17 +186,13 @@ class MiniBlockPage(NamedTuple):
         runs = state.chunks.all()
         return self._task(state, buffers[-1:], runs, range(self.num_rows))
 
-    @property
-    def _num_chunks(self) -> int:
-        return self.place.size(0) // (4 if self.description.form.is_large else 2)
-
     def state_ranges(self) -> list[ByteRange]:
         """Return the ranges of the chunk words, the dictionary and the repetition index."""
         buffers = [0]
-        if self.description.dictionary is not None:
+        if self.description.items is not None:
             buffers.append(2)
         if self.description.form.shape.has_lists:
-            buffers.append(3 if self.description.dictionary is not None else 2)
+            buffers.append(3 if self.description.items is not None else 2)
         return [self.place.whole(buffer) for buffer in buffers]
 
     def state_of(self, buffers: Sequence[memoryview]) -> MiniBlockState:
@@ -287,9 +213,7 @@ class MiniBlockPage(NamedTuple):
             )
         except ValueError as error:
             raise self.place.corrupt(str(error)) from None
-        items = (
-            None if description.dictionary is None else description.dictionary_of(bytes(buffers[1]))
-        )
+        items = None if description.items is None else description.dictionary_of(bytes(buffers[1]))
         return MiniBlockState(table, items)
 
     def _task(
@@ -300,14 +224,6 @@ class MiniBlockPage(NamedTuple):
         rows: Int64s | range,
     ) -> MiniBlockTask:
         return MiniBlockTask(self.form, state.dictionary, tuple(pieces), runs, rows)
-
-
-def _codec_of(message: pb.CompressiveEncoding) -> BlockCodec | None:
-    """Return the codec of a dictionary; None if it is invalid, which `dictionary_of` reports."""
-    try:
-        return block_codec(message)
-    except AlanceError:
-        return None
 
 
 def _check_lists(message: pb.MiniBlockLayout) -> None:

@@ -1,13 +1,4 @@
-"""Location of a page in its file, plans for its buffers, and guesses of the positions of rows.
-
-With a guess, a cold take needs one round instead of two. The rows of a page are spread over its
-bytes almost evenly: chunks of raw values have equal sizes, bit-packed chunks and text chunks nearly
-so. A guess includes a margin on both sides. If it misses, a second round reads the missing bytes.
-
-The offset of a row is the sum of the lengths of the rows before it. If lengths vary at random, with
-a standard deviation of c times their mean m, the offset of the row at the fraction p of a page of B
-bytes deviates by c * sqrt(B * m * p * (1 - p)) from p * B.
-"""
+"""Location of a page in its file, and plans for its buffers."""
 
 from __future__ import annotations
 
@@ -19,23 +10,17 @@ import numpy as np
 
 from alance.base.records import dataclass
 from alance.errors import AlanceError, CorruptFileError
-from alance.format.coalesce import coalesce
-from alance.format.plans import ByteRange, Pieces
+from alance.format.plans import ByteRange, Pieces, answered, cut
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from alance.base.arrays import Bytes, Int64s, UInt16s
-    from alance.format.plans import Plan
+    from alance.format.plans import Extent, Plan, T
 
 # Bytes; a page up to this size is read completely: at 100 MB/s that takes 2.5 ms, a round takes 30
 # ms.
 MAX_WHOLE_PAGE_BYTES: Final = 256 << 10
-# Bytes on each side of a row: two chunks of the usual 8 KiB, the chunk of the row and one more.
-MARGIN_BYTES: Final = 16 << 10
-# Bytes; reading more than this takes about as long as the round that the guess saves.
-MAX_GUESS_BYTES: Final = 1 << 20
-
 Spans: TypeAlias = "Sequence[tuple[int, int]]"  # half-open byte ranges of one buffer, ascending
 # Type URL in files of version 2.3, see `planar`.
 PLANAR_LAYOUT: Final = "/lance.encodings23.PlanarLayout"
@@ -187,61 +172,18 @@ def levels_view(data: Bytes) -> UInt16s:
     return levels if levels.flags.aligned else levels.copy()
 
 
-def guess_spans(
-    rows: Int64s,
-    num_rows: int,
-    num_bytes: int,
-    *,
-    margin: float = MARGIN_BYTES,
-    spread: float = 1.0,
-) -> Spans:
-    """Return the byte ranges that probably contain rows: ascending and disjoint.
-
-    Returns no ranges if these would have too many bytes, or if rows are too long for a good guess.
-
-    Args:
-        rows: sorted, shape (n,).
-        num_rows: rows of the page.
-        num_bytes: bytes over which the page's rows are spread.
-        margin: bytes to read on each side of a row, in addition to the expected deviation.
-        spread: standard deviation of row lengths, relative to their mean: c in the module's
-            docstring. It is 0.58 for lengths that are uniformly distributed from 0.
-    """
-    if len(rows) == 0 or num_bytes == 0:
-        return []
-    bytes_per_row = num_bytes / num_rows
-    if bytes_per_row > MARGIN_BYTES:
-        return []
-    fractions = rows / num_rows
-    drift = spread * np.sqrt(num_bytes * bytes_per_row * fractions * (1 - fractions))
-    margins = margin + drift
-    starts = np.maximum(rows * bytes_per_row - margins, 0).astype(np.int64)
-    stops = np.minimum((rows + 1) * bytes_per_row + margins, num_bytes).astype(np.int64)
-    spans = coalesce(np.array((starts, stops)).T, 0).spans
-    return spans if sum(stop - start for start, stop in spans) <= MAX_GUESS_BYTES else []
+def at_once(place: PagePlace, plan: Plan[T]) -> Plan[T]:
+    """Plan all buffers of a page in one round, and run a plan over them."""
+    buffers = [place.whole(buffer) for buffer in range(len(place.buffers))]
+    contents = yield from fetch(buffers)
+    return answered(plan, lambda ranges: [_cut(extent, buffers, contents) for extent in ranges])
 
 
-def fetch_missing(
-    place: PagePlace, buffer: int, needed: Spans, spans: Spans, read: Sequence[memoryview]
-) -> Plan[list[memoryview]]:
-    """Plan byte ranges of a buffer, some of which have been read: no round if all have, else one.
-
-    Args:
-        needed: byte ranges to return, in order.
-        spans: byte ranges that have been read, ascending and disjoint.
-        read: bytes of `spans`.
-    """
-    starts = [start for start, _ in spans]
-    owners = np.searchsorted(starts, [start for start, _ in needed], "right") - 1
-    here = [
-        owner >= 0 and stop <= spans[owner][1]
-        for owner, (_, stop) in zip(owners.tolist(), needed, strict=True)
-    ]
-    missing = [
-        place.part(buffer, *span) for span, is_here in zip(needed, here, strict=True) if not is_here
-    ]
-    fetched = iter((yield from fetch(missing)))
-    return [
-        read[owner][start - starts[owner] : stop - starts[owner]] if is_here else next(fetched)
-        for owner, (start, stop), is_here in zip(owners.tolist(), needed, here, strict=True)
-    ]
+def _cut(
+    extent: Extent, buffers: Sequence[ByteRange], contents: Sequence[memoryview]
+) -> memoryview:
+    """Cut a range out of the buffer that contains it."""
+    for buffer, content in zip(buffers, contents, strict=True):
+        if buffer.start <= extent.start and extent.stop <= buffer.stop:
+            return cut(extent, content, buffer.start)
+    raise CorruptFileError(f"bytes {extent.start} to {extent.stop} in no buffer of the page")

@@ -9,12 +9,12 @@ same result.
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
 from alance import _kernels
-from alance.format.blocks import FixedWidth, VariableWidth
+from alance.errors import CorruptFileError
 from alance.format.codecs.fixed import (
     ByteStreamSplit,
     FixedSizeList,
@@ -22,17 +22,19 @@ from alance.format.codecs.fixed import (
     InlineBitpacking,
     OutOfLineBitpacking,
 )
-from alance.format.codecs.general import GeneralMiniBlock, GeneralPerValue, decompress_zstd
+from alance.format.codecs.general import (
+    GeneralBlock,
+    GeneralMiniBlock,
+    GeneralPerValue,
+    decompress_zstd,
+)
 from alance.format.codecs.rle import Rle
 from alance.format.codecs.strings import Fsst, Variable
 from alance.format.codecs.structs import PackedStruct, VariablePackedStruct
 from alance.format.layouts.base import Layer
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
     from alance.base.arrays import Bytes, UInt64s
-    from alance.format.blocks import Block
     from alance.format.codecs.base import BlockCodec, MiniBlockCodec, PerValueCodec
     from alance.format.codecs.structs import Child
     from alance.format.layouts.fullzip import ZipForm
@@ -78,14 +80,6 @@ class RowPage(NamedTuple):
     start: int
 
 
-class EncodedLevels(NamedTuple):
-    """Repetition or definition levels of a whole page."""
-
-    codec: BlockCodec | None  # None for raw u16
-    content: bytes  # empty if only the form is needed
-    num_levels: int  # unused for raw levels, whose number follows from their bytes
-
-
 class LevelsForm(IntEnum):
     """Numbers of level encodings in the kernel."""
 
@@ -94,6 +88,16 @@ class LevelsForm(IntEnum):
     PACKED = 2
     RUNS = 3
     BLOCKS = 4
+
+
+class ItemsForm(IntEnum):
+    """Numbers of encodings of dictionary items in the kernel."""
+
+    FLAT = 0
+    STRINGS = 1
+    PACKED = 2
+    BLOCKS = 3
+    RUNS = 4
 
 
 INDEX_FORMS = (ValuesForm.FLAT, ValuesForm.PACKED, ValuesForm.RUNS, ValuesForm.SPLIT)
@@ -108,6 +112,9 @@ def row_form(form: ChunkForm, num_items: int, *, has_items: bool) -> _kernels.Pa
     Args:
         num_items: number of values of the page.
         has_items: True if the page has a dictionary.
+
+    Raises:
+        CorruptFileError: the values are no indices into a dictionary.
     """
     shape, codec, scheme = form.shape, form.values, 0
     if isinstance(form.values, GeneralMiniBlock):
@@ -121,7 +128,7 @@ def row_form(form: ChunkForm, num_items: int, *, has_items: bool) -> _kernels.Pa
     if bits >> 31:
         return None  # of values of 256 MiB
     if has_items and (kind not in INDEX_FORMS or bits not in INDEX_BITS):
-        return None
+        raise CorruptFileError("mini-block: dictionary indices have 8, 16, 32 or 64 bits")
     lists = (*reps, shape.max_rep, shape.max_visible) if shape.has_lists else None
     page_form = _kernels.PageForm(
         (kind, bits, *nulls, shape.max_def, form.is_large), lists, num_items, has_items
@@ -134,57 +141,53 @@ def row_form(form: ChunkForm, num_items: int, *, has_items: bool) -> _kernels.Pa
     return page_form
 
 
-def has_items(page: _kernels.RowPage, items: Block) -> bool:
-    """Set the dictionary items of a page.
-
-    Returns False if the kernel cannot use this kind of block.
-    """
-    match items:
-        case FixedWidth(bits_per_value=bits, data=data) if bits % 8 == 0:
-            page.set_items(data, bits // 8)
-        case VariableWidth(offsets=offsets, data=data):
-            _set_strings(page, offsets, data)
-        case _:
-            return False
+def set_items(page_form: _kernels.PageForm, codec: BlockCodec, num_items: int) -> bool:
+    """Set the form of the items of a dictionary; return False if the kernel lacks their codec."""
+    scheme = 0
+    if isinstance(codec, GeneralBlock):
+        scheme = int(codec.scheme)
+        codec = codec.inner
+    form: tuple[ItemsForm, int] | None = None
+    packed_bits = 0
+    match codec:
+        case Flat(bits_per_value=bits) if bits % 8 == 0:
+            form = ItemsForm.FLAT, bits
+        case FixedSizeList(bits_per_value=bits, is_flat=True):
+            form = ItemsForm.FLAT, bits
+        case Variable(bits_per_offset=bits):
+            form = ItemsForm.STRINGS, bits
+        case InlineBitpacking(bits_per_value=bits):
+            form = ItemsForm.PACKED, bits
+        case OutOfLineBitpacking(bits_per_value=bits, packed_bits=packed_bits):
+            form = ItemsForm.BLOCKS, bits
+        case Rle(bits_per_value=bits, is_plain=True):
+            form = ItemsForm.RUNS, bits
+    if form is None:
+        return False
+    page_form.set_items(*form, num_items, scheme, packed_bits)
     return True
 
 
-def constant_rows(
-    shape: Shape,
-    num_rows: int,
-    reps: EncodedLevels,
-    definitions: EncodedLevels,
-    value: Block | None,
-) -> _kernels.RowPage | None:
-    """Build the kernel's page for a constant page; None if the kernel cannot decode such pages.
-
-    Args:
-        value: value of all non-null items; None if all items are null.
-    """
-    own_reps, own_definitions = _encoded(reps), _encoded(definitions)
-    null_level = int(shape.layers[0] is Layer.NULLABLE_ITEM)
-    if own_reps is None or own_definitions is None or num_rows > MAX_ROW_PAGE_ROWS:
-        return None
-    if isinstance(value, FixedWidth) and not value.bits_per_value:
-        return None
-    maxima = shape.max_rep, shape.max_def, shape.max_visible
-    page = _kernels.RowPage.constant(
-        num_rows, own_reps, own_definitions, maxima, null_level, value is None
-    )
-    return page if value is None or has_items(page, value) else None
-
-
 def constant_form(
-    shape: Shape, reps: EncodedLevels, definitions: EncodedLevels, value: bytes | None
+    shape: Shape,
+    reps: tuple[BlockCodec | None, int],
+    definitions: tuple[BlockCodec | None, int],
+    value: bytes | None,
 ) -> _kernels.PageForm | None:
     """Return the kernel's form of constant pages; None if the kernel cannot decode such pages.
 
     Args:
-        reps, definitions: levels without their content.
+        reps, definitions: codec (None for raw u16) and number of the levels. The number is unused
+            for raw levels, because it follows from their bytes.
         value: inline value of the description; None if it has none.
+
+    Raises:
+        CorruptFileError: the number of levels is impossible.
     """
     forms: list[tuple[int, int, int] | None] = []
-    for codec, _, count in (reps, definitions):
+    for codec, count in (reps, definitions):
+        if count >> 62:
+            raise CorruptFileError(f"constant: a block of {count} levels")
         form = None if codec is None else _levels(codec)
         if codec is not None and form is None:
             return None
@@ -194,21 +197,6 @@ def constant_form(
     page_form = _kernels.PageForm.constant(value, maxima, null_level, *forms)
     page_form.set_layers(*shape.code)
     return page_form
-
-
-def _encoded(levels: EncodedLevels) -> tuple[int, int, int, Bytes] | None:
-    """Convert levels to kernel arguments; None for unknown codecs."""
-    codec, content, count = levels
-    if not content:
-        return LevelsForm.NONE, 0, 0, NO_LEVEL_BYTES
-    form: tuple[LevelsForm, int] | None = (LevelsForm.FLAT, 0)
-    if codec is None:
-        count = len(content) // 2
-    else:
-        form = _levels(codec)
-    if form is None or count < 1:
-        return None
-    return (*form, count, np.frombuffer(content, np.uint8))
 
 
 def zipped_form(form: ZipForm, num_items: int) -> _kernels.PageForm | None:
@@ -349,11 +337,3 @@ def _levels(codec: BlockCodec | None) -> tuple[LevelsForm, int] | None:
         case OutOfLineBitpacking(bits_per_value=16, packed_bits=width):
             return LevelsForm.BLOCKS, width
     return None
-
-
-def _set_strings(page: _kernels.RowPage, offsets: npt.NDArray[Any], data: Bytes) -> None:
-    aligned = offsets if offsets.flags.aligned else offsets.copy()
-    if aligned.dtype == np.int32:
-        page.set_strings_32(aligned, data)
-    else:
-        page.set_strings_64(aligned, data)

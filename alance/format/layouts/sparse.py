@@ -18,7 +18,7 @@ import numpy as np
 from alance.base.records import dataclass
 from alance.errors import CorruptFileError
 from alance.format.layouts.base import Layer, PageValues
-from alance.format.layouts.place import MAX_WHOLE_PAGE_BYTES, PagePlace, fetch
+from alance.format.layouts.place import PagePlace, at_once, fetch
 from alance.format.layouts.planar_values import (
     NULL_VALUE,
     ChunkedSlots,
@@ -29,18 +29,16 @@ from alance.format.layouts.planar_values import (
     zipped_page,
 )
 from alance.format.layouts.sparse_layers import SlotRuns, parse_layers, structure
-from alance.format.plans import answered, cut, together
+from alance.format.plans import together
 from alance.format.proto import encodings_v2_1_pb2 as pb
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from alance.base.arrays import Int64s
     from alance.format.layouts.base import PageState
     from alance.format.layouts.fullzip import FullZipPage
     from alance.format.layouts.planar_values import SlotTask, SlotValues
     from alance.format.layouts.sparse_layers import LayerForm, LayerState
-    from alance.format.plans import ByteRange, Extent, Plan, T
+    from alance.format.plans import Plan
     from alance.format.proto import encodings_v2_3_pb2 as pb3
 
 MAX_SCALAR_BYTES: Final = 32
@@ -114,23 +112,9 @@ class SparsePage:
         bounds = np.array([start, max(start, stop)], np.int64) // self.multiplier
         return (yield from self._read(state, SlotRuns(bounds[:1], bounds[1:])))
 
-    def row_page(self, state: PageState) -> None:
-        return None
-
-    def load_and_take(self, rows: Int64s) -> Plan[tuple[PageState, SparseTask]]:
-        """Plan state and values: one round if the page is small, else two."""
-        plan = self._load_and_take(rows)
-        if self.place.num_bytes <= MAX_WHOLE_PAGE_BYTES:
-            return (yield from self._at_once(plan))
-        return (yield from plan)
-
     def read_page(self) -> Plan[SparseTask]:
         """Plan all buffers in one round."""
-        return (yield from self._at_once(self._load_and_read()))
-
-    def _load_and_take(self, rows: Int64s) -> Plan[tuple[PageState, SparseTask]]:
-        state = yield from self._load()
-        return state, (yield from self.take(state, rows))
+        return (yield from at_once(self.place, self._load_and_read()))
 
     def _load_and_read(self) -> Plan[SparseTask]:
         state = yield from self._load()
@@ -169,12 +153,6 @@ class SparsePage:
         ranges = [self.place.whole(number) for number in numbers if number is not None]
         fetched = iter((yield from fetch(ranges)))
         return [None if number is None else next(fetched) for number in numbers]
-
-    def _at_once(self, plan: Plan[T]) -> Plan[T]:
-        """Plan all buffers of the page in one round, and run a plan over them."""
-        buffers = [self.place.whole(buffer) for buffer in range(len(self.place.buffers))]
-        contents = yield from fetch(buffers)
-        return answered(plan, lambda ranges: [_cut(extent, buffers, contents) for extent in ranges])
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,13 +228,3 @@ def _zipped(message: pb3.ZippedValues, place: PagePlace) -> FullZipPage:
     if message.HasField("levels") or message.num_items != message.num_visible_items:
         raise CorruptFileError("sparse: zipped values that describe levels")
     return zipped_page(LEAF_LAYERS, message, place)
-
-
-def _cut(
-    extent: Extent, buffers: Sequence[ByteRange], contents: Sequence[memoryview]
-) -> memoryview:
-    """Cut a range out of the buffer that contains it."""
-    for buffer, content in zip(buffers, contents, strict=True):
-        if buffer.start <= extent.start and extent.stop <= buffer.stop:
-            return cut(extent, content, buffer.start)
-    raise CorruptFileError(f"bytes {extent.start} to {extent.stop} in no buffer of the page")

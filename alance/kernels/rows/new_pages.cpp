@@ -16,15 +16,20 @@
 #include "base/lists.hpp"
 #include "base/text_hash.hpp"
 #include "io/coalesce.hpp"
+#include "io/held.hpp"
 #include "rows/page_form.hpp"
 
 namespace alance {
 namespace {
 
+constexpr uint8_t kNoBytes = 0;  // for buffers without bytes
+
+// Unknown pages, and what must be read to know them. A page is near if the bytes that it needs are in
+// memory, else far.
 class NewPages {
  public:
   // Pages `unknown[i].second` of `tables[unknown[i].first]`; table i is of a column of `files[i]`.
-  NewPages(std::vector<std::shared_ptr<RowTable>> tables,
+  NewPages(std::vector<std::shared_ptr<ColumnPages>> tables,
            const std::vector<std::pair<size_t, size_t>>& unknown, const std::vector<size_t>& files)
       : tables_(std::move(tables)) {
     if (files.size() != tables_.size()) corrupt("new pages: arrays of unequal length");
@@ -33,10 +38,9 @@ class NewPages {
       if (table >= tables_.size() || !tables_[table] || number >= tables_[table]->count())
         corrupt("new pages: no such page");
       Page& page = pages_.emplace_back();
-      page.column = dynamic_cast<ColumnPages*>(tables_[table].get());
+      page.column = tables_[table].get();
       page.number = number;
       page.file = files[table];
-      if (page.column == nullptr) continue;
       const std::string_view description = page.column->description(number);
       page.symbols = symbols_in(description);
       const auto [place, is_new] = seen.emplace(without(description, page.symbols), seen.size());
@@ -51,48 +55,67 @@ class NewPages {
     for (const std::string_view& text : descriptions_) all.append(nb::bytes(text.data(), text.size()));
     return all;
   }
+  // First page with a description.
+  size_t described_by(size_t description) const {
+    const auto is_own = [=](const Page& page) { return page.description == description; };
+    const auto first = std::find_if(pages_.begin(), pages_.end(), is_own);
+    if (first == pages_.end()) corrupt("new pages: no such description");
+    return static_cast<size_t>(first - pages_.begin());
+  }
 
   // Find the bytes that must be known of the pages. `forms`: of each description; None: its pages
-  // are not learned here. `tails`: position from which on a file's bytes are at hand.
+  // are not learned here. `tails`: position from which on a file's bytes are at hand. ValueError: a
+  // page contradicts its description.
   void find(std::vector<std::shared_ptr<PageForm>> forms, const std::vector<int64_t>& tails) {
     if (forms.size() != descriptions_.size()) corrupt("new pages: forms of other descriptions");
     forms_ = std::move(forms);
     spans_.clear();
-    for (size_t i = 0; i < pages_.size(); ++i) {
-      Page& page = pages_[i];
+    for (page_ = 0; page_ < pages_.size(); ++page_) {
+      Page& page = pages_[page_];
       if (page.file >= tails.size()) corrupt("new pages: no such file");
-      page.form = nullptr;
-      if (page.column == nullptr || page.column->has_state(page.number)) continue;
-      const PageForm* form = forms_[page.description].get();
-      if (form == nullptr || !form->layers || !add(i, *form)) continue;
-      page.form = form;
-      page.is_far = std::any_of(spans_.begin() + static_cast<int64_t>(page.first), spans_.end(),
-                                [&](const Span& span) { return span.start < tails[page.file]; });
+      page.form = forms_[page.description].get();
+      page.state = State::kSkipped;
+      if (page.form == nullptr || !page.form->layers || !add(page_)) continue;
+      set_state(page, [&](const Span& span) { return span.start >= tails[page.file]; });
     }
-    order();
+    sorted_.resize(spans_.size());
+    for (size_t i = 0; i < sorted_.size(); ++i) sorted_[i] = i;
+    std::sort(sorted_.begin(), sorted_.end(), [this](size_t a, size_t b) {
+      return std::pair(file_of(a), spans_[a].start) < std::pair(file_of(b), spans_[b].start);
+    });
+  }
+  // Pages that are not known are near if their bytes are held. `files`: bytes of each file.
+  void hold(const std::vector<const HeldFile*>& files) {
+    for (Page& page : pages_) {
+      if (page.state != State::kFar && page.state != State::kNear) continue;
+      if (page.file >= files.size()) corrupt("new pages: no such file");
+      set_state(page, [&](const Span& span) {
+        return files[page.file]->holds(span.start, span.start + span.size);
+      });
+    }
   }
 
   // Pages that are not learned here.
   std::vector<size_t> skipped() const {
-    return where([](const Page& page) { return page.form == nullptr; });
+    return where([](const Page& page) { return page.state == State::kSkipped; });
   }
-  // Pages whose bytes must be read.
+  // Unknown pages whose bytes must be read.
   std::vector<size_t> far() const {
-    return where([](const Page& page) { return page.form != nullptr && page.is_far; });
+    return where([](const Page& page) { return page.state == State::kFar; });
   }
-  // Exclude some pages after all.
-  void leave(const std::vector<size_t>& numbers) {
-    for (const size_t number : numbers) {
-      if (number >= pages_.size()) corrupt("new pages: no such page");
-      pages_[number].form = nullptr;
-    }
-    std::erase_if(sorted_, [this](size_t i) { return pages_[spans_[i].page].form == nullptr; });
+
+  // Bytes to know of a page.
+  int64_t num_bytes(size_t number) const {
+    if (number >= pages_.size()) corrupt("new pages: no such page");
+    int64_t sum = 0;  // those of all pages fit
+    for (size_t i = pages_[number].first; i < pages_[number].last; ++i) sum += spans_[i].size;
+    return sum;
   }
 
   // Far pages inside of ascending spans of rows, whose buffers have at most so many bytes.
   std::vector<size_t> small(const std::vector<std::pair<int64_t, int64_t>>& spans, int64_t most_bytes) const {
     return where([&](const Page& page) {
-      if (page.form == nullptr || !page.is_far) return false;
+      if (page.state != State::kFar) return false;
       const std::vector<int64_t>& bounds = page.column->first_rows();
       const int64_t times = page.column->times();
       const int64_t first = bounds[page.number] / times, last = (bounds[page.number + 1] + times - 1) / times;
@@ -109,18 +132,14 @@ class NewPages {
   // Bytes of pages beside those to know, coalesced: (file, start, stop) of each range.
   nb::list rest(const std::vector<size_t>& numbers, uint64_t max_gap_bytes, uint64_t max_bytes) const {
     std::map<size_t, std::vector<ByteRange>> ranges;  // by file
+    PageBuffers buffers;
     for (const size_t number : numbers) {
-      if (number >= pages_.size() || pages_[number].column == nullptr) corrupt("new pages: no such page");
+      if (number >= pages_.size()) corrupt("new pages: no such page");
       const Page& page = pages_[number];
-      PageBuffers buffers;
       page_buffers(page.column->table(), page.number, buffers);
-      for (size_t i = 0; i < buffers.size(); ++i) {
-        const bool is_known = std::any_of(
-            spans_.begin() + static_cast<int64_t>(page.first), spans_.begin() + static_cast<int64_t>(page.last),
-            [&](const Span& span) { return span.buffer == i; });
-        if (!is_known && buffers[i].size > 0)
-          ranges[page.file].push_back({buffers[i].start, buffers[i].start + buffers[i].size});
-      }
+      for (size_t i = page.first; i < page.last; ++i) buffers[spans_[i].buffer].size = 0;
+      for (const PageBuffer& buffer : buffers)
+        if (buffer.size > 0) ranges[page.file].push_back({buffer.start, buffer.start + buffer.size});
     }
     nb::list all;
     for (const auto& [file, own] : ranges)
@@ -129,78 +148,96 @@ class NewPages {
     return all;
   }
 
-  // Bytes to know of far pages, or of the others: files, end of each file's spans, starts, stops,
+  // Bytes that probably hold rows of a far page, beside those to know: (start, stop) of each range.
+  // `rows`: ascending, counted from the first row of the page.
+  nb::list guess(size_t number, const In<int64_t>& rows) const {
+    if (number >= pages_.size() || pages_[number].state != State::kFar) corrupt("new pages: no such page");
+    const Page& page = pages_[number];
+    PageBuffers buffers;
+    page_buffers(page.column->table(), page.number, buffers);
+    nb::list all;
+    const auto spread = page.form->spread(buffers);
+    if (!spread) return all;
+    const auto& [at, buffer] = *spread;
+    int64_t num_bytes = 0;  // those of all pages fit
+    for (const PageBuffer& own : buffers) num_bytes += own.size;
+    const std::vector<ByteRange> ranges =
+        num_bytes <= guesses::kWholeBytes
+            ? std::vector<ByteRange>{{0, buffer.size}}
+            : guesses::spans(buffer, rows.data(), rows.size(), page.column->table().rows[page.number]);
+    for (const auto& [start, stop] : ranges)
+      if (start < stop) all.append(nb::make_tuple(buffers[at].start + start, buffers[at].start + stop));
+    return all;
+  }
+
+  // Bytes to know of far pages, or of near ones: files, end of each file's spans, starts, stops,
   // total size.
   nb::tuple spans(bool far) const {
     nb::list files, ends;
     std::vector<int64_t> starts, stops;
     int64_t total = 0;
-    size_t file = 0;
-    for (const size_t i : sorted_) {
-      const Span& span = spans_[i];
-      const Page& page = pages_[span.page];
-      if (page.is_far != far) continue;
-      if (!starts.empty() && page.file != file) {
-        files.append(file);
-        ends.append(starts.size());
-      }
-      file = page.file;
-      starts.push_back(span.start);
-      stops.push_back(span.start + span.size);
-      total += span.size;
-    }
-    if (!starts.empty()) {
-      files.append(file);
+    const std::vector<Run> runs = runs_of(far, nullptr);
+    for (size_t i = 0; i < runs.size(); ++i) {
+      starts.push_back(runs[i].start);
+      stops.push_back(runs[i].stop);
+      total += runs[i].stop - runs[i].start;
+      if (i + 1 < runs.size() && runs[i + 1].file == runs[i].file) continue;
+      files.append(runs[i].file);
       ends.append(starts.size());
     }
     return nb::make_tuple(files, ends, numpy_of(starts), numpy_of(stops), total);
   }
 
-  // Learn pages from those bytes, one after the other; returns (file, bytes of memory) for each
-  // file of which more is known.
+  // Learn pages from the bytes of `spans`, one after the other; returns (file, bytes of memory) for
+  // each file of which more is known. ValueError: bytes contradict their page; none is learned.
   nb::list learn(const Bytes& content, bool far) {
-    int64_t at = 0;
-    std::vector<const uint8_t*> bytes(spans_.size());
-    for (const size_t number : sorted_) {
-      if (pages_[spans_[number].page].is_far != far) continue;
-      check_span(at, spans_[number].size, static_cast<int64_t>(content.size()), "new pages");
-      bytes[number] = content.data() + at;
-      at += spans_[number].size;
-    }
+    std::vector<int64_t> places(spans_.size());
+    const std::vector<Run> runs = runs_of(far, &places);
+    if (!runs.empty())
+      check_span(runs.back().at, runs.back().stop - runs.back().start, static_cast<int64_t>(content.size()),
+                 "new pages");
     std::vector<std::shared_ptr<RowPage>> learned(pages_.size());
     {
       nb::gil_scoped_release release;
-      for (page_ = 0; page_ < pages_.size(); ++page_) {
-        const Page& page = pages_[page_];
-        if (page.form != nullptr && page.is_far == far) learned[page_] = page_of(page, bytes);
-      }
+      for (page_ = 0; page_ < pages_.size(); ++page_)
+        if (pages_[page_].is(far)) learned[page_] = page_of(pages_[page_], content.data(), places);
     }
     std::map<size_t, int64_t> grown;  // by file
     for (size_t i = 0; i < pages_.size(); ++i) {
-      const Page& page = pages_[i];
-      if (learned[i])
-        grown[page.file] += page.column->learn(page.number, std::move(learned[i]), *page.form->layers);
+      Page& page = pages_[i];
+      if (!learned[i]) continue;
+      grown[page.file] += page.column->learn(page.number, std::move(learned[i]), *page.form->layers);
+      page.state = State::kKnown;
     }
     nb::list files;
     for (const auto& [file, num_bytes] : grown) files.append(nb::make_tuple(file, num_bytes));
     return files;
   }
 
-  // Page that is being made: an error is in it.
+  // Page that is being looked at: an error is in it.
   size_t page() const { return page_; }
 
  private:
+  enum class State { kSkipped, kNear, kFar, kKnown };
   struct Page {
-    ColumnPages* column = nullptr;  // null: the table is of another kind
+    ColumnPages* column = nullptr;
     size_t number = 0, file = 0, description = 0;
     std::string_view symbols;        // of its own; may be empty
     const PageForm* form = nullptr;  // null: not learned here
-    bool is_far = false;             // not all of its bytes are at hand
+    State state = State::kSkipped;
     size_t first = 0, last = 0;      // its spans
+
+    bool is(bool far) const { return state == (far ? State::kFar : State::kNear); }
   };
+  // Bytes to know of a page: a buffer.
   struct Span {
     size_t page, buffer;
     int64_t start, size;
+  };
+  // Bytes of spans that overlap, or of one, and their place among all.
+  struct Run {
+    size_t file;
+    int64_t start, stop, at;
   };
 
   template <typename Is>
@@ -214,12 +251,12 @@ class NewPages {
   size_t file_of(size_t span) const { return pages_[spans_[span].page].file; }
 
   // Add the spans of a page; false if the kernel does not know such pages.
-  bool add(size_t number, const PageForm& form) {
+  bool add(size_t number) {
     Page& page = pages_[number];
     const PageTable& table = page.column->table();
     PageBuffers buffers;
     page_buffers(table, page.number, buffers);
-    const auto needed = form.needed(buffers, table.rows[page.number]);
+    const auto needed = page.form->needed(buffers, table.rows[page.number]);
     if (!needed) return false;
     page.first = spans_.size();
     for (const size_t i : *needed) spans_.push_back({number, i, buffers[i].start, buffers[i].size});
@@ -227,38 +264,51 @@ class NewPages {
     return true;
   }
 
-  // Order the bytes by file and position. Pages that share bytes are not learned here.
-  void order() {
-    sorted_.resize(spans_.size());
-    for (size_t i = 0; i < sorted_.size(); ++i) sorted_[i] = i;
-    std::sort(sorted_.begin(), sorted_.end(), [this](size_t a, size_t b) {
-      return std::pair(file_of(a), spans_[a].start) < std::pair(file_of(b), spans_[b].start);
-    });
-    int64_t stop = 0;
-    for (size_t i = 0; i < sorted_.size(); ++i) {
-      const Span& span = spans_[sorted_[i]];
-      if (i != 0 && file_of(sorted_[i]) == file_of(sorted_[i - 1]) && span.start < stop)
-        pages_[span.page].form = nullptr;
-      else
-        stop = span.start + span.size;
-    }
-    std::erase_if(sorted_, [this](size_t i) { return pages_[spans_[i].page].form == nullptr; });
+  // A page is near if all of its spans are.
+  template <typename IsNear>
+  void set_state(Page& page, const IsNear& is_near) const {
+    const auto begin = spans_.begin();
+    const bool near = std::all_of(begin + static_cast<int64_t>(page.first), begin + static_cast<int64_t>(page.last),
+                                  [&](const Span& span) { return span.size == 0 || is_near(span); });
+    page.state = near ? State::kNear : State::kFar;
   }
 
-  std::shared_ptr<RowPage> page_of(const Page& page, const std::vector<const uint8_t*>& bytes) const {
+  // Bytes of the spans of far pages, or of near ones, by file and position, each byte once; stores
+  // the place of each span among them.
+  std::vector<Run> runs_of(bool far, std::vector<int64_t>* places) const {
+    std::vector<Run> runs;
+    int64_t size = 0;
+    for (const size_t i : sorted_) {
+      const Span& span = spans_[i];
+      if (span.size == 0 || !pages_[span.page].is(far)) continue;
+      const size_t file = file_of(i);
+      const int64_t stop = span.start + span.size;
+      if (runs.empty() || runs.back().file != file || runs.back().stop <= span.start)
+        runs.push_back({file, span.start, span.start, size});
+      Run& run = runs.back();
+      if (places) (*places)[i] = run.at + (span.start - run.start);
+      size += std::max<int64_t>(0, stop - run.stop);
+      run.stop = std::max(run.stop, stop);
+    }
+    return runs;
+  }
+
+  std::shared_ptr<RowPage> page_of(const Page& page, const uint8_t* content,
+                                   const std::vector<int64_t>& places) const {
     const PageTable& pages = page.column->table();
     PageBuffers buffers;
     page_buffers(pages, page.number, buffers);
-    for (size_t i = page.first; i < page.last; ++i) buffers[spans_[i].buffer].data = bytes[i];
+    for (size_t i = page.first; i < page.last; ++i)
+      buffers[spans_[i].buffer].data = spans_[i].size == 0 ? &kNoBytes : content + places[i];
     return page.form->page_of(buffers, pages.rows[page.number], page.symbols);
   }
 
-  std::vector<std::shared_ptr<RowTable>> tables_;
+  std::vector<std::shared_ptr<ColumnPages>> tables_;
   std::vector<std::shared_ptr<PageForm>> forms_;
   std::vector<std::string_view> descriptions_;
   std::vector<Page> pages_;
   std::vector<Span> spans_;
-  std::vector<size_t> sorted_;
+  std::vector<size_t> sorted_;  // numbers of the spans, by file and position
   size_t page_ = 0;
 };
 
@@ -322,14 +372,14 @@ void register_new_pages(nanobind::module_& m) {
       .def("set_symbols", &PageForm::set_symbols, nb::arg("symbols"), nb::arg("lengths"))
       .def(
           "set_items",
-          [](PageForm& form, bool compressed, bool strings, int bits, int64_t count) {
-            form.set_items({compressed, strings, bits, count});
+          [](PageForm& form, int coding, int bits, int64_t count, int scheme, int packed_bits) {
+            form.set_items({static_cast<Coding>(coding), bits, count, scheme, packed_bits});
           },
-          nb::arg("compressed"), nb::arg("strings"), nb::arg("bits"), nb::arg("count"))
+          nb::arg("coding"), nb::arg("bits"), nb::arg("count"), nb::arg("scheme") = 0, nb::arg("packed_bits") = 0)
       .def("page", &PageForm::page, nb::arg("chunks"), nb::arg("start"), nb::arg("size"),
            nb::arg("num_rows"));
   nb::class_<NewPages>(m, "NewPages")
-      .def(nb::init<std::vector<std::shared_ptr<RowTable>>,
+      .def(nb::init<std::vector<std::shared_ptr<ColumnPages>>,
                     const std::vector<std::pair<size_t, size_t>>&, const std::vector<size_t>&>(),
            nb::arg("tables"), nb::arg("unknown"), nb::arg("files"))
       .def_prop_ro("descriptions", &NewPages::descriptions)
@@ -337,9 +387,12 @@ void register_new_pages(nanobind::module_& m) {
       .def_prop_ro("far", &NewPages::far)
       .def_prop_ro("page", &NewPages::page)
       .def("spans", &NewPages::spans, nb::arg("far"))
+      .def("described_by", &NewPages::described_by, nb::arg("description"))
       .def("find", &NewPages::find, nb::arg("forms"), nb::arg("tails"))
-      .def("leave", &NewPages::leave, nb::arg("numbers"))
+      .def("hold", &NewPages::hold, nb::arg("files"))
+      .def("num_bytes", &NewPages::num_bytes, nb::arg("number"))
       .def("small", &NewPages::small, nb::arg("spans"), nb::arg("most_bytes"))
       .def("rest", &NewPages::rest, nb::arg("numbers"), nb::arg("max_gap_bytes"), nb::arg("max_bytes"))
+      .def("guess", &NewPages::guess, nb::arg("number"), nb::arg("rows"))
       .def("learn", &NewPages::learn, nb::arg("content"), nb::arg("far"));
 }

@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "rows/column_wire.hpp"
+#include "rows/guess.hpp"
 #include "rows/row_table.hpp"
 
 namespace alance {
@@ -169,37 +170,51 @@ class PageForm {
   }
 
   // Buffers whose bytes tell where rows of a page are; nothing if the kernel does not know such
-  // pages, or they lack buffers.
+  // pages. ValueError: the page contradicts its description.
   std::optional<Needed> needed(const PageBuffers& buffers, int64_t num_rows) const {
     Needed needed;
     if (is_constant()) {
       const size_t count = has_buffers_ ? buffers.size() : 0;
-      if (!has_value_and_levels(count) || num_rows > kMostRows) return std::nullopt;
+      check_constant(count);
+      if (num_rows > kMostRows) return std::nullopt;
       for (size_t i = 0; i < count; ++i)
         if (buffers[i].size != 0) needed.push_back(i);
       return needed;
     }
-    if (kind.values == static_cast<int>(Values::zipped)) {
-      const int64_t row = kind.level_bits + kind.bits / 8;
-      if (buffers.empty() || buffers[0].size % row || buffers[0].size / row != num_rows ||
-          num_items != static_cast<uint64_t>(num_rows))
-        return std::nullopt;
+    const bool is_zipped = kind.values == static_cast<int>(Values::zipped);
+    if (is_zipped || zipped) {
+      check_count(buffers, is_zipped ? 1 : 2, "a full-zip page");
+      if (is_zipped)
+        check_rows(buffers[0].size, num_rows);
+      else if (index_width(buffers[kIndex].size, num_rows) == 0)
+        corrupt("full-zip: repetition index of " + std::to_string(buffers[kIndex].size) + " bytes for " +
+                std::to_string(num_rows) + " rows");
+      if (!has_lists() && num_items != static_cast<uint64_t>(num_rows))
+        corrupt("full-zip: " + std::to_string(num_items) + " entries in " + std::to_string(num_rows) +
+                " rows without lists");
+      if (!is_zipped && buffers[kIndex].size <= most_index_bytes_) needed.push_back(kIndex);
       return needed;
     }
-    if (zipped) {
-      if (buffers.size() <= kIndex || index_width(buffers[kIndex].size, num_rows) == 0 ||
-          (!has_lists() && num_items != static_cast<uint64_t>(num_rows)))
-        return std::nullopt;
-      if (buffers[kIndex].size <= most_index_bytes_) needed.push_back(kIndex);
-      return needed;
-    }
-    if (buffers.size() < size_t{2} + has_items + has_lists() || (has_items && !items_)) return std::nullopt;
+    check_count(buffers, size_t{2} + has_items + has_lists(), "a mini-block page");
+    if (has_items && !items_) return std::nullopt;
     needed.push_back(kWords);
     if (has_items) needed.push_back(kItems);
     if (has_lists()) needed.push_back(kItems + has_items);
-    for (const size_t buffer : needed)
-      if (buffers[buffer].size == 0) return std::nullopt;
     return needed;
+  }
+
+  // Number of the buffer over which the rows of a page are spread, and how; nothing if no other
+  // bytes than those of `needed` are read of it, or positions are known without.
+  std::optional<std::pair<size_t, guesses::Buffer>> spread(const PageBuffers& buffers) const {
+    if (is_constant() || kind.values == static_cast<int>(Values::zipped)) return std::nullopt;
+    if (zipped) return std::pair{size_t{0}, guesses::Buffer{buffers[0].size, guesses::kMargin, guesses::kSpread}};
+    const int64_t size = buffers[kChunks].size;
+    const auto num_chunks = static_cast<double>(std::max<int64_t>(1, buffers[kWords].size / (kind.large ? 4 : 2)));
+    const auto values = static_cast<Values>(kind.values);
+    const bool is_string = kind.scheme == 0 && (values == Values::strings || values == Values::fsst);
+    const double margin = std::min<double>(guesses::kMargin, static_cast<double>(size) / num_chunks);
+    return std::pair{kChunks, guesses::Buffer{size, guesses::kChunksBeside * margin,
+                                              is_string ? guesses::kSpread : guesses::kFixedSpread}};
   }
 
   // Page whose `needed` buffers are at hand. `own_symbols`: the symbols in its own description.
@@ -226,10 +241,29 @@ class PageForm {
   static constexpr size_t kIndex = 1;  // of zipped rows
   static constexpr int64_t kMostRows = int64_t{1} << 34;  // of one value: their pieces have 8 MiB
 
-  // True if a constant page with so many buffers has all that it needs.
-  bool has_value_and_levels(size_t count) const {
-    if (count > 3 || (value_ && (count % 2 != 0 || value_->empty()))) return false;
-    return count >= 2 || (!has_lists() && (value_ || count == 1 || kind.max_level != 0));
+  static void check_count(const PageBuffers& buffers, size_t count, const char* what) {
+    if (buffers.size() < count)
+      corrupt(std::string(what) + " needs " + std::to_string(count) + " buffers, the page has " +
+              std::to_string(buffers.size()));
+  }
+
+  // Check the size of zipped rows of one length.
+  void check_rows(int64_t size, int64_t num_rows) const {
+    const int64_t row = kind.level_bits + kind.bits / 8;
+    if (size % row || size / row != num_rows)
+      corrupt("full-zip: " + std::to_string(num_rows) + " rows of " + std::to_string(row) +
+              " bytes in a buffer of " + std::to_string(size));
+  }
+
+  // Check that a constant page with so many buffers has all that it needs.
+  void check_constant(size_t count) const {
+    if (count > 3 || (value_ && count % 2 != 0))
+      corrupt("constant: " + std::to_string(count) + " buffers " + (value_ ? "with" : "without") +
+              " an inline value");
+    if (value_ && value_->empty()) corrupt("constant: a value of 0 bytes");
+    if (count < 2 && has_lists()) corrupt("constant: layers have lists, but there are no levels of them");
+    if (count == 0 && !value_ && kind.max_level == 0)
+      corrupt("constant: neither a value nor a layer that can be null");
   }
 
   std::shared_ptr<RowPage> page_in(const PageBuffers& buffers, int64_t num_rows,
@@ -254,8 +288,7 @@ class PageForm {
                                           std::move(of_page));
     if (has_items) {
       ItemBlock items;
-      if (!items.find(buffers[kItems].data, buffers[kItems].size, *items_))
-        corrupt("a dictionary that is none of " + std::to_string(items_->count) + " items");
+      items.find(buffers[kItems].bytes(), *items_);
       page->set_own_items(std::move(items));
     }
     return page;
@@ -274,7 +307,7 @@ class PageForm {
       std::memcpy(&ends[i], index.data + static_cast<int64_t>(i) * width, static_cast<size_t>(width));
     if (ends.front() != 0 || ends.back() != size)
       corrupt("repetition index from " + std::to_string(ends.front()) + " to " +
-              std::to_string(ends.back()) + ", expected 0 to " + std::to_string(size));
+              std::to_string(ends.back()) + ", expected ascending positions from 0 to " + std::to_string(size));
     return ends;
   }
 
@@ -305,26 +338,36 @@ class PageForm {
   // Value of fixed width.
   static ItemBlock block_of(Part value) {
     ItemBlock block;
-    if (value.size == 0 || !block.find(value.data, value.size, {false, false, static_cast<int>(8 * value.size), 1}))
-      corrupt("a value without bytes");
+    if (value.size == 0) corrupt("constant: a value of 0 bytes");
+    block.find(value, {Coding::flat, static_cast<int>(8 * value.size), 1});
     return block;
   }
 
   // Value in the buffer of a constant page: u32 n, n sizes of Arrow buffers (u32), then the buffers
   // of an array of length 1.
   static ItemBlock value_in(Part buffer) {
-    if (buffer.size < 4) corrupt("a value of " + std::to_string(buffer.size) + " bytes");
+    const auto is_bad = [&](int64_t size) {
+      corrupt("constant: " + std::to_string(buffer.size) + " bytes of a value, its header has " + std::to_string(size));
+    };
+    if (buffer.size < 4) is_bad(8);
     const int64_t num_buffers = load<uint32_t>(buffer.data), header = 4 + 4 * num_buffers;
-    if ((num_buffers != 1 && num_buffers != 2) || buffer.size < header) corrupt("a value of other buffers");
+    if (num_buffers != 1 && num_buffers != 2)
+      corrupt("constant: value of " + std::to_string(num_buffers) + " Arrow buffers, expected 1 or 2");
+    if (buffer.size < header) is_bad(header);
     const int64_t first_size = load<uint32_t>(buffer.data + 4);
     const int64_t size = num_buffers == 2 ? int64_t{load<uint32_t>(buffer.data + 8)} : 0;
-    if (buffer.size != header + first_size + size) corrupt("a value of other sizes");
+    if (buffer.size != header + first_size + size)
+      corrupt("constant: value of [" + std::to_string(first_size) + (num_buffers == 2 ? ", " + std::to_string(size) : "") +
+              "] bytes in a buffer of " + std::to_string(buffer.size) + ", " + std::to_string(header) + " are header");
     const uint8_t* at = buffer.data + header;
     if (num_buffers == 1) return block_of({at, first_size});
-    if (first_size != 8 && first_size != 16) corrupt("a value with offsets of other sizes");
+    if (first_size != 8 && first_size != 16) 
+      corrupt("constant: offsets of " + std::to_string(first_size) + " bytes, expected 8 or 16");
     const int64_t start = first_size == 8 ? load<int32_t>(at) : load<int64_t>(at);
     const int64_t stop = first_size == 8 ? load<int32_t>(at + 4) : load<int64_t>(at + 8);
-    if (start < 0 || stop < start || stop > size) corrupt("a value outside of its buffer");
+    if (start < 0 || stop < start || stop > size) 
+      corrupt("constant: value at " + std::to_string(start) + " to " + std::to_string(stop) + " of " +
+              std::to_string(size) + " bytes");
     return first_size == 8 ? block_of<int32_t>(at + 8 + start, stop - start)
                            : block_of<int64_t>(at + 16 + start, stop - start);
   }
@@ -334,7 +377,7 @@ class PageForm {
   static ItemBlock block_of(const uint8_t* bytes, int64_t size) {
     constexpr int64_t kStart = 2 * sizeof(Offset);
     ItemBlock block;
-    block.form = {false, true, 8 * sizeof(Offset), 1};
+    block.form = {Coding::strings, 8 * sizeof(Offset), 1};
     block.plain.resize(static_cast<size_t>(kStart + size));
     const Offset end = static_cast<Offset>(size);
     std::memcpy(block.plain.data() + sizeof(Offset), &end, sizeof(Offset));

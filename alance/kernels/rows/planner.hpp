@@ -18,8 +18,10 @@ class Planner {
   // Bytes of the file of each table that were read so far, among them numbers of indices.
   using Files = std::vector<const HeldFile*>;
 
-  // Plan of single rows, column by column. `held`: empty if nothing was read.
-  Planner(int64_t count, size_t num_column_rows, Files held) : held_(std::move(held)) {
+  // Plan of single rows, column by column. `held`: empty if nothing was read. With `is_partial` the
+  // plan goes on behind unknown pages.
+  Planner(int64_t count, size_t num_column_rows, Files held, bool is_partial)
+      : held_(std::move(held)), is_partial_(is_partial) {
     plan.num_rows = count;
     plan.rows.reserve(num_column_rows);
   }
@@ -70,11 +72,11 @@ class Planner {
       int64_t next = i;
       for (; next < last && rows_[next] < *above; ++next) in_page[next] = rows_[next] - bounds[page];
       if (entry == nullptr) {
-        plan.unknown.push_back({number, page});
+        plan.unknown.push_back({number, page, base + i, base + next});
       } else {
         entry->kernel->check_rows(in_page + i, next - i);  // ascending, and rows of the page
         const RowTable::Entry own = placed(number, *entry, {in_page + i, 0, next - i});
-        if (plan.unknown.empty() && plan.places.empty()) {  // else the plan is made again
+        if (plan.places.empty() && (is_partial_ || plan.unknown.empty())) {  // else the plan is made again
           add_hit(number, own);
           add_pieces(number, *own.kernel, base + i, base + next);
         }
@@ -196,6 +198,7 @@ class Planner {
   Files held_;
   const int64_t* rows_ = nullptr;  // of the current column
   int64_t base_ = 0;               // of its rows in those of the plan
+  bool is_partial_ = false;
 };
 
 }  // namespace alance

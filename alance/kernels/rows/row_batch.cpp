@@ -152,7 +152,7 @@ class RowBatch : public arrow::Exported {
  public:
   enum State : int { kFailed, kGoesOn, kDone };
 
-  // `trees`: fields, whose leaves are `columns` of the plan and fit `widths` (`RowPlan.fitting`);
+  // `trees`: fields, whose leaves are `columns` of the plan and fit `widths` (`RowPlan.misfit`);
   // `texts`: true for UTF-8. `order`: numbers of rows of the plan, if these are single rows;
   // without it all rows, in the order of the plan. `shares`: parts of the groups of each column,
   // each decoded by a thread; 1 for nested fields, indices and ranges of rows. `shapes`: of each
@@ -219,8 +219,7 @@ class RowBatch : public arrow::Exported {
   State run(const RowPlan& plan, Groups& groups, size_t number) {
     if (share_of(number).is_begun && shares_.size() > 1) corrupt("row batch: a share again");
     for (size_t i = 0; i < columns_.size(); ++i)
-      if (!plan.fits(columns_[i], forms_[i], is_nested_[i]))
-        corrupt("row batch: rows of another form");
+      if (plan.misfit(columns_[i], forms_[i], is_nested_[i])) corrupt("row batch: rows of another form");
     Share& share = shares_[number];
     share.is_begun = true;
     if (plan.is_ranges && (order_ || shares_.size() > 1)) corrupt("row batch: ranges in another order");

@@ -2,6 +2,8 @@
 // pieces of files that are read together and decoded in one go, with their pages and rows. It is a
 // few flat arrays: a take of many fragments would otherwise make an object for each page.
 #pragma once
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "rows/pages/range_sink.hpp"
@@ -30,8 +32,10 @@ class RowPlan {
     nests::Layers layers;
     int64_t start;         // of the page in its file
   };
+  // Unknown page; `first` to `last`: its rows in the list of single rows.
   struct Unknown {
     size_t table, page;
+    int64_t first = 0, last = 0;
     bool operator==(const Unknown&) const = default;
   };
 
@@ -43,7 +47,7 @@ class RowPlan {
   std::vector<Piece> pieces;
   std::vector<Group> groups;
   std::vector<size_t> columns;  // end of each column's groups
-  // Pages that groups lack; with single rows there are no groups then.
+  // Pages that groups lack; groups of single rows end at the first, unless others are asked for.
   std::vector<Unknown> unknown;
   // Numbers to read of indices that stay in their files; with them the plan is made again.
   std::vector<Piece> places;
@@ -56,16 +60,19 @@ class RowPlan {
   Rows rows_of(const Part& part) const {
     return {is_ranges ? nullptr : rows.data() + part.first, part.first, part.last - part.first};
   }
-  // True if all values of a column have a form. In a field that is not nested, a
-  // row is a value, or null for no other reason than its own.
-  bool fits(size_t column, const RangeForm& form, bool is_nested) const {
+  // First page of a column whose values do not have a form: its number, and what is wrong; nothing if
+  // all have. In a field that is not nested, a row is a value, or null for no other reason than its
+  // own.
+  std::optional<std::pair<size_t, std::string>> misfit(size_t column, const RangeForm& form, bool is_nested) const {
     if (column >= columns.size()) corrupt("row plan: no such column");
     for (size_t i = first_part(first_group(column)); i < first_part(columns[column]); ++i) {
       const Hit& hit = hits[parts[i].hit];
-      if (hit.layers.none() || !hit.kernel->holds(form)) return false;
-      if (!is_nested && !nests::is_plain(hit.layers)) return false;
+      const auto wrong = [&](std::string what) { return std::pair{parts[i].hit, std::move(what)}; };
+      if (hit.layers.none()) return wrong("more than " + std::to_string(nests::kMostLayers) + " layers");
+      if (!hit.kernel->holds(form)) return wrong("a page of " + hit.kernel->values_text());
+      if (!is_nested && !nests::is_plain(hit.layers)) return wrong("a page of lists or structs");
     }
-    return true;
+    return std::nullopt;
   }
   // True if neighbouring rows of a column are decoded without a `Sink`.
   bool is_simple(size_t column, const RangeForm& form) const {

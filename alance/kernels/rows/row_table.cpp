@@ -3,6 +3,8 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
@@ -59,8 +61,9 @@ std::vector<int64_t> multiples_of(const In<int64_t>& rows, int64_t times) {
 // Plan the same rows of several leaves of fragments: the rows of fragment t end at `ends[t]` in
 // `rows`, ascending and distinct. A leaf is a column of the plan, which numbers the tables of all
 // columns, column by column. `held`: of each table, bytes of its file; empty if there are none.
+// `is_partial`: the plan has the known pages, even if others are unknown.
 RowPlan plan_rows(const Fragments& fragments, const std::vector<size_t>& leaves, const In<int64_t>& rows,
-                  const std::vector<int64_t>& ends, Planner::Files held) {
+                  const std::vector<int64_t>& ends, Planner::Files held, bool is_partial) {
   const int64_t count = static_cast<int64_t>(rows.size());
   const auto tables = tables_of(fragments, leaves, ends.size());
   int64_t before = 0;
@@ -74,7 +77,7 @@ RowPlan plan_rows(const Fragments& fragments, const std::vector<size_t>& leaves,
   int64_t total = 0;
   for (const int64_t own : times)
     if (__builtin_add_overflow(total, product(count, own, "plan_rows"), &total)) corrupt("plan_rows: too many rows");
-  Planner planner(count, static_cast<size_t>(total), std::move(held));
+  Planner planner(count, static_cast<size_t>(total), std::move(held), is_partial);
   const auto run = [&] {
     for (size_t c = 0; c < leaves.size(); ++c) {
       if (times[c] > 1) multiples = multiples_of(rows, times[c]);
@@ -185,32 +188,38 @@ nb::list unknown_of(const RowPlan& plan) {
   return holes;
 }
 
+// Rows of an unknown page, counted from its first row; of plans of single rows.
+Numpy<int64_t> unknown_rows(const RowPlan& plan, size_t number) {
+  if (number >= plan.unknown.size()) corrupt("row plan: no such page");
+  const RowPlan::Unknown& page = plan.unknown[number];
+  const auto begin = plan.rows.begin();
+  return numpy_of(std::vector<int64_t>(begin + page.first, begin + page.last));
+}
+
 int64_t bytes_of(const RowPlan& plan, size_t first, size_t last) {
   plan.check_groups(first, last);
   return plan.first_byte(last) - plan.first_byte(first);
 }
 
-// Fields whose leaves, which are these columns, have values of these widths and shapes, as in
-// `RangeForm`; width -1 fits no values.
-std::vector<size_t> fitting(const RowPlan& plan, const nests::Trees& trees,
-                            const std::vector<size_t>& columns, const std::vector<int64_t>& widths,
-                            const std::optional<std::vector<std::vector<int64_t>>>& shapes) {
+// First page whose values are not those of its field: number of the leaf, number of the page in the
+// plan's list, what is wrong; None if there is none. The leaves of fields are these columns, with
+// values of these widths and shapes, as in `RangeForm`.
+std::optional<std::tuple<size_t, size_t, std::string>> misfit(
+    const RowPlan& plan, const nests::Trees& trees, const std::vector<size_t>& columns,
+    const std::vector<int64_t>& widths, const std::optional<std::vector<std::vector<int64_t>>>& shapes) {
   if (widths.size() != columns.size() || (shapes && shapes->size() != columns.size()) ||
       nests::num_leaves(trees, 0, trees.size()) != columns.size())
     corrupt("row plan: widths of other columns");
-  std::vector<size_t> fields;
-  for (size_t node = 0, leaf = 0, field = 0; node < trees.size(); ++field) {
+  for (size_t node = 0, leaf = 0; node < trees.size();) {
     const size_t end = nests::end_of(trees, node), last = leaf + nests::num_leaves(trees, node, end);
-    bool fits = true;
     for (; leaf < last; ++leaf) {
-      const std::vector<int64_t> shape = shapes ? (*shapes)[leaf] : std::vector<int64_t>();
-      fits &= widths[leaf] != -1 &&
-              plan.fits(columns[leaf], RangeForm::of(widths[leaf], false, shape), end - node > 1);
+      const auto form = RangeForm::of(widths[leaf], false, shapes ? (*shapes)[leaf] : std::vector<int64_t>());
+      if (const auto wrong = plan.misfit(columns[leaf], form, end - node > 1))
+        return std::tuple{leaf, wrong->first, wrong->second};
     }
-    if (fits) fields.push_back(field);
     node = end;
   }
-  return fields;
+  return std::nullopt;
 }
 
 // Bytes of the chunks of each column.
@@ -251,9 +260,10 @@ void register_row_table(nanobind::module_& m) {
       .def_ro("num_rows", &RowPlan::num_rows)
       .def_prop_ro("unknown", &unknown_of)
       .def_prop_ro("lacks_places", [](const RowPlan& plan) { return !plan.places.empty(); })
+      .def("unknown_rows", &unknown_rows, nb::arg("number"))
       .def_prop_ro("num_groups", [](const RowPlan& plan) { return plan.groups.size(); })
       .def_prop_ro("column_bytes", &column_bytes)
-      .def("fitting", &fitting, nb::arg("trees"), nb::arg("columns"), nb::arg("widths"),
+      .def("misfit", &misfit, nb::arg("trees"), nb::arg("columns"), nb::arg("widths"),
            nb::arg("shapes") = nb::none())
       .def("place", &place_of)
       .def("groups", &groups_of, nb::arg("column"))
@@ -262,7 +272,7 @@ void register_row_table(nanobind::module_& m) {
       .def("missing", &missing_of, nb::arg("held"), nb::arg("files"), nb::arg("max_gap_bytes"),
            nb::arg("places") = false);
   m.def("plan_rows", &plan_rows, nb::arg("fragments"), nb::arg("leaves"), nb::arg("rows"),
-        nb::arg("ends"), nb::arg("held") = Planner::Files());
+        nb::arg("ends"), nb::arg("held") = Planner::Files(), nb::arg("is_partial") = false);
   m.def("plan_spans", &plan_spans, nb::arg("fragments"), nb::arg("leaves"), nb::arg("spans"),
         nb::arg("ends"), nb::arg("held") = Planner::Files());
 }

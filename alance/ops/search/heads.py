@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Final
 
 from alance.base.records import dataclass
 from alance.file.open.columns import OpenColumn
 from alance.file.open.files import open_file
 from alance.file.open.plain import open_plain
-from alance.file.open.recall import first_ranges
 from alance.file.rows.fragment import open_fragment
 from alance.file.rows.ranged import loads_of_all
 from alance.format.container import open_container
@@ -157,19 +156,7 @@ def page_states(opened: OpenFragment, states: Any) -> Plan[None]:
 
 def few_states(fragments: Sequence[OpenFragment], states: Any) -> Plan[None]:
     """Plan to load page tables if they are few and small: one round, or none."""
-    pages = [
-        (leaf.column, number)
-        for fragment in fragments
-        for leaf in fragment.leaves
-        if isinstance(leaf.column, OpenColumn)
-        for number in range(leaf.column.num_pages)
-    ]
-    if len(pages) > MAX_LOADED_PAGES:
-        return
-    plans: list[Plan[None]] = []
-    for column, number in pages:
-        first, last = column.first_rows[number : number + 2].tolist()
-        ranges = first_ranges(column.layout(number).load())
-        if last - first > 1 and sum(part.stop - part.start for part in ranges) <= STATE_BYTES:
-            plans.append(column.load(first, last - 1, states))
-    yield from together(plans)
+    columns = [own.tables.column(at) for own in fragments for at in range(len(own.own.ids))]
+    if sum([len(column) for column in columns if column is not None]) <= MAX_LOADED_PAGES:
+        loads = [loads_of_all(fragment, states, STATE_BYTES) for fragment in fragments]
+        yield from together([*chain.from_iterable(loads)])

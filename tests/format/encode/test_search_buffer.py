@@ -56,7 +56,6 @@ def needed_first(container: Container, column: FileColumn) -> list[tuple[int, in
             path="f",
             buffers=page.buffers,
             num_rows=page.num_rows,
-            version=container.version,
         )
         plan = layout.load()
         result += [(item.start, item.stop) for item in next(plan)]
@@ -100,7 +99,6 @@ def test_other_bytes_than_were_written() -> None:
         path="f",
         buffers=columns[0].pages[0].buffers,
         num_rows=columns[0].pages[0].num_rows,
-        version=container.version,
     ).load()
     (expected,) = next(layout_plan)
     layout_plan.close()

@@ -11,7 +11,6 @@ import pytest
 from google.protobuf.any_pb2 import Any as AnyMessage
 from lance.file import LanceFileWriter
 
-from alance.file_version import FileVersion
 from alance.format.blocks import (
     Block,
     ConstantBlock,
@@ -60,9 +59,6 @@ class Page:
     def ways(self, rows: list[int]) -> Iterator[PageValues]:
         """The same rows, read in every way that there is."""
         array = np.array(rows, np.int64)
-        state, task = self.run(self.layout.load_and_take(array))
-        yield task.decode()
-        yield self.run(self.layout.take(state, array)).decode()
         state = self.run(self.layout.load())
         assert state.num_bytes > 0
         tasks: list[DecodeTask] = [self.run(self.layout.take(state, array))]
@@ -73,7 +69,7 @@ class Page:
             yield task.decode()
 
 
-def build(layout: str, buffers: list[str], num_rows: int, version: FileVersion) -> Page:
+def build(layout: str, buffers: list[str], num_rows: int) -> Page:
     """A page from hex: its description and its buffers."""
     content, spans = b"", []
     for buffer in map(bytes.fromhex, buffers):
@@ -86,7 +82,6 @@ def build(layout: str, buffers: list[str], num_rows: int, version: FileVersion) 
             path="memory://1/file",
             buffers=spans,
             num_rows=num_rows,
-            version=version,
         ),
         content,
     )
@@ -96,10 +91,8 @@ def build(layout: str, buffers: list[str], num_rows: int, version: FileVersion) 
 def make_page() -> Callable[..., Page]:
     """`make_page(layout_hex, buffers_hex, num_rows)`."""
 
-    def make(
-        layout: str, buffers: list[str], num_rows: int, version: FileVersion = FileVersion.V2_1
-    ) -> Page:
-        return build(layout, buffers, num_rows, version)
+    def make(layout: str, buffers: list[str], num_rows: int) -> Page:
+        return build(layout, buffers, num_rows)
 
     return make
 
@@ -125,7 +118,6 @@ def write_pages(tmp_path: Path) -> Callable[..., list[list[Page]]]:
                         path="memory://1/file",
                         buffers=page.buffers,
                         num_rows=page.num_rows,
-                        version=container.version,
                     ),
                     content,
                 )

@@ -7,11 +7,13 @@ import tracemalloc
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from alance.errors import CorruptFileError
 from alance.format.proto import encodings_v2_1_pb2 as pb
 from tests.reference.encodings import flat
+from tests.reference.one_page import OnePage, type_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,21 +80,26 @@ def test_a_string_may_begin_behind_the_start_of_its_buffer(
         ([b""], 2, {"layers": [1], "inline_value": b"\7"}, "1 buffers with an inline value"),
         ([b""] * 4, 2, {"layers": [1]}, "4 buffers without"),
         ([], 2, {"layers": [1], "inline_value": b"x" * 33}, "inline value of 33 bytes"),
-        ([b"\1\0"], 2, {"layers": [1]}, "value of 1 Arrow buffers"),
+        ([b"\1\0"], 2, {"layers": [1]}, "value of 1 Arrow buffers|2 bytes of a value"),
         ([b"\1\0\0\0\1\0"], 2, {"layers": [1]}, "6 bytes of a value"),
         ([value(b"a", b"b", b"c")], 2, {"layers": [1]}, "value of 3 Arrow buffers"),
         ([value(b"abc")[:-1]], 2, {"layers": [1]}, r"value of \[3\] bytes in a buffer of 10"),
         ([value(b"abc", b"abc")], 2, {"layers": [1]}, "offsets of 3 bytes"),
         ([value(struct.pack("<ii", 0, 4), b"abc")], 2, {"layers": [1]}, "value at 0 to 4"),
         ([value(struct.pack("<ii", 2, 1), b"abc")], 2, {"layers": [1]}, "value at 2 to 1"),
-        ([b"", levels(1, 2)], 2, {"layers": [3]}, "definition level 2"),
-        ([b"", levels(1)], 2, {"layers": [3]}, "1 rows begin, expected 2"),
+        ([b"", levels(1, 2)], 2, {"layers": [3]}, "level 2"),
+        ([b"", levels(1)], 2, {"layers": [3]}, "1 rows begin, expected 2|1 levels of 2 rows"),
         ([b"", b"\1\0\0"], 2, {"layers": [3]}, "3 bytes of levels"),
-        ([levels(1, 1), levels(1)], 2, {"layers": [3, 6]}, "2 repetition and 1 definition"),
-        ([b"", levels(1, 1)], 2, {"layers": [3, 6]}, "no levels of them"),
-        ([levels(0, 1), b""], 1, {"layers": [3, 6]}, "begins with a row"),
-        ([levels(1, 1), b""], 1, {"layers": [3, 6]}, "2 rows begin, expected 1"),
-        ([levels(2, 1), b""], 2, {"layers": [3, 6]}, "repetition level 2"),
+        (
+            [levels(1, 1), levels(1)],
+            2,
+            {"layers": [3, 6]},
+            "2 repetition and 1 def|1 levels of a kind, 2 of",
+        ),
+        ([b"", levels(1, 1)], 2, {"layers": [3, 6]}, "no levels of them|without rep"),
+        ([levels(0, 1), b""], 1, {"layers": [3, 6]}, "begins with a row|begins inside a row"),
+        ([levels(1, 1), b""], 1, {"layers": [3, 6]}, "2 rows begin"),
+        ([levels(2, 1), b""], 2, {"layers": [3, 6]}, "level 2"),
         (
             [b"", levels(1, 1)],
             2,
@@ -118,6 +125,9 @@ def test_a_page_that_contradicts_itself_is_refused(
 ) -> None:
     with pytest.raises(CorruptFileError, match=said):
         page_of(make_page, buffers, num_rows, **fields).read_page()
+    layout = pb.PageLayout(constant_layout=pb.ConstantLayout(**fields))
+    arrow = type_of(fields["layers"], pa.binary(1))
+    OnePage(layout, buffers, num_rows, arrow).check_refused(said)
 
 
 def test_levels_are_kept_once_decoded(make_page: Callable) -> None:

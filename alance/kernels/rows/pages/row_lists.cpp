@@ -119,6 +119,8 @@ void RowPage::decode_lists(const Chunk& chunk, const Rows& rows, bool open, Sink
     taking = false;
   }
   if (k < count) fail(text(row + 1) + " rows begin up to its end, expected more");
+  if (e == entries && value != chunk.values)
+    fail(text(value) + " visible entries, expected " + text(chunk.values));
 }
 
 }  // namespace alance

@@ -147,7 +147,7 @@ void RowPage::set_own_items(ItemBlock items) {
   const PageArray<uint8_t> data(own.block + own.data_start, static_cast<size_t>(own.data_size));
   const size_t num_offsets = static_cast<size_t>(own.form.count) + 1;
   const uint8_t* offsets = own.block + own.offsets_start;  // aligned: the block is ours
-  if (!own.form.strings)
+  if (own.form.coding != Coding::strings)
     keep_items(data, own.form.bits / 8);
   else if (own.form.bits == 32)
     keep_strings(PageArray(reinterpret_cast<const int32_t*>(offsets), num_offsets), data);
@@ -157,7 +157,7 @@ void RowPage::set_own_items(ItemBlock items) {
 
 int64_t RowPage::width() const {
   if (items_kind_ == Items::kFixed) return item_width_;
-  if (items_kind_ != Items::kNone || values_ == Values::strings || values_ == Values::fsst) return 0;
+  if (items_kind_ != Items::kNone || is_string(values_)) return 0;
   if (is_zipped()) return length_bytes_ != 0 ? 0 : bits_ / 8 - mask_bytes();
   return value_bytes();  // a bit becomes a byte
 }

@@ -11,8 +11,8 @@
 #include "rows/pages/cells.hpp"
 #include "rows/pages/chunk_table.hpp"
 #include "rows/pages/distinct.hpp"
+#include "rows/pages/items.hpp"
 #include "codecs/fsst.hpp"
-#include "codecs/items.hpp"
 #include "base/growing.hpp"
 #include "base/owned.hpp"
 
@@ -23,9 +23,10 @@ namespace alance {
 // rows of any length, whose positions the page knows.
 enum class Values : int { flat, packed, runs, split, strings, fsst, zipped, constant, rows };
 
-// True if such values of a chunk have a width as in `RangeForm`.
+inline bool is_string(Values values) { return values == Values::strings || values == Values::fsst; }
+// True if such values of a chunk have a width as in `RangeForm`; strings may have offsets of another.
 inline bool values_fit(Values values, int bits, int64_t width) {
-  if (values == Values::strings || values == Values::fsst) return width < 0;
+  if (is_string(values)) return width < 0;
   return bits == 1 ? width == 0 : width == bytes_of_bits(bits);
 }
 // Copy a value whose bits are not whole bytes, and begin at any bit, to bytes.
@@ -388,11 +389,14 @@ class RowPage {
   // True if values have a form, or a width as in it; `fits`: and rows are such values.
   bool holds(const RangeForm& form) const;
   bool holds(int64_t width) const;
+  // Kind and width of the values, for errors.
+  std::string values_text() const;
   bool fits(int64_t width) const { return max_rep_ == 0 && is_simple(width) && holds(width); }
   // True if neighbouring rows are decoded without a `Sink`.
   bool is_simple(int64_t width) const {
     return masks_.empty() && !null_items_ && scheme_ == 0 && max_blob_level_ < 0 && values_ != Values::rows && (bits_ == 1 || bits_ % 8 == 0) &&
-           !(values_ == Values::zipped && width == 0) && !(is_strings() && width != -(bits_ / 8));
+           !(values_ == Values::zipped && width == 0) &&
+           !(is_string(values_) && !has_items() && width != -(bits_ / 8));
   }
   // True if the bytes of neighbouring rows are their values, and nothing else.
   bool is_raw() const { return values_ == Values::zipped && level_bits_ == 0 && masks_.empty() && !null_items_ && max_blob_level_ < 0; }

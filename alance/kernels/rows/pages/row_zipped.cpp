@@ -46,10 +46,12 @@ void RowPage::emit_masked(const std::vector<int64_t>& masks, const uint8_t* from
 
 namespace {
 
+// Rows have at least a byte.
 void check_ends(const Positions& ends, int64_t size) {
   for (size_t i = 0; i < ends.size(); ++i)
-    if (const int64_t end = ends.data()[i]; end < (i ? ends.data()[i - 1] : 0) || end > size)
-      corrupt("row " + text(static_cast<int64_t>(i)) + " begins at " + text(end));
+    if (const int64_t end = ends.data()[i]; end < (i ? ends.data()[i - 1] + 1 : 0) || end > size)
+      corrupt("full-zip: positions of rows that are not ascending: row " + text(static_cast<int64_t>(i)) +
+              " begins at " + text(end) + " of " + text(size));
 }
 
 }  // namespace
@@ -217,6 +219,15 @@ void RowPage::emit_members(Part value, const uint8_t* end, Sink& sink) const {
   }
   if (at != stop) corrupt("packed rows: " + text(stop - at) + " bytes are left in a row");
   sink.string_ends();
+}
+
+std::string RowPage::values_text() const {
+  if (!members_.empty()) return "structs of " + text(static_cast<int64_t>(members_.size())) + " members";
+  if (values_ == Values::rows && length_bytes_ != 0) return "strings";
+  if (is_zipped()) return "values of " + text(bits_ / 8 - mask_bytes()) + " bytes";
+  if (items_kind_ == Items::kFixed) return "values of " + text(item_width_) + " bytes";
+  if (has_items() || is_string(values_)) return "strings";
+  return "values of " + text(bits_) + " bits";
 }
 
 bool RowPage::holds(const RangeForm& form) const {

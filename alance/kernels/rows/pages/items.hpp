@@ -1,0 +1,194 @@
+// Dictionaries of pages: one block of values of whole bytes or of strings, perhaps compressed as a
+// whole. See format/codecs/strings.py, fixed.py and rle.py for the formats of blocks.
+#pragma once
+#include <vector>
+
+#include "rows/pages/units.hpp"
+
+namespace alance {
+
+// Encoding of a block: values as they are, strings, values packed in one block that begins with
+// its width, values packed in blocks of a known width, runs.
+enum class Coding : int { flat, strings, packed, blocks, runs };
+
+// Form of the items: `bits` of a value, or of an offset of strings; `scheme`: 0, or of the
+// compression of the block (units.hpp); `packed_bits`: of values in `blocks`.
+struct ItemsForm {
+  Coding coding;
+  int bits;
+  int64_t count;
+  int scheme = 0, packed_bits = 0;
+
+  bool is_known() const {
+    if (count < 0 || scheme < 0 || scheme > units::kZstd || packed_bits < 0) return false;
+    switch (coding) {
+      case Coding::flat: return bits >= 8 && bits % 8 == 0;
+      case Coding::strings: return bits == 32 || bits == 64;
+      default: return cells::is_word(bits) && packed_bits < bits;
+    }
+  }
+};
+
+struct ItemBlock {
+  std::vector<uint8_t> plain;  // the block, unless it lies in the file's bytes
+  const uint8_t* block = nullptr;
+  int64_t size = 0;
+  int64_t offsets_start = 0;  // of strings, in the block
+  int64_t data_start = 0, data_size = 0;  // of the values, in the block
+  ItemsForm form{};
+
+  // Copy the block, unless it is a copy already.
+  void keep() {
+    if (!plain.empty() || size == 0) return;
+    plain.assign(block, block + size);
+    block = plain.data();
+  }
+
+  // Find the items in a block. ValueError: the bytes contradict the form.
+  void find(cells::Part content, const ItemsForm& of) {
+    form = of;
+    block = content.data;
+    size = content.size;
+    if (!form.is_known()) corrupt("a dictionary of an unknown form");
+    if (form.scheme != 0) decompress(content);
+    if (form.coding == Coding::strings) return form.bits == 32 ? find_strings<int32_t>() : find_strings<int64_t>();
+    if (form.coding != Coding::flat) unpack();
+    const int64_t width = form.bits / 8;
+    if (size % width || size / width != form.count)
+      corrupt("flat: " + text(size) + " bytes for " + text(form.count) + " items of " + text(form.bits) + " bits");
+    data_size = size;
+  }
+
+ private:
+  static constexpr int64_t kMostZeros = 1 << 20;  // items that take no bytes
+  static std::string text(int64_t number) { return std::to_string(number); }
+
+  void own(std::vector<uint8_t> bytes, int64_t num_bytes) {
+    plain = std::move(bytes);
+    block = plain.data();
+    size = num_bytes;
+  }
+
+  void decompress(cells::Part content) {
+    std::vector<uint8_t> bytes;
+    int64_t num_bytes = 0;
+    units::decompress(form.scheme, content, units::kMostUnit, [&](int64_t count) {
+      num_bytes = count;
+      bytes.resize(static_cast<size_t>(count + lz4::kBurst));
+      return bytes.data();
+    });
+    own(std::move(bytes), num_bytes);
+  }
+
+  void unpack() {
+    const int64_t width = form.bits / 8, count = form.count;
+    const cells::Part part{block, size};
+    check_packed(part);
+    std::vector<uint8_t> values(static_cast<size_t>(product(count, width, "dictionary")));
+    const cells::Part lengths = form.coding == Coding::runs ? lengths_of(part) : cells::Part{};
+    cells::Walk walk;
+    for (int64_t i = 0; i < count; ++i) {
+      uint64_t value = 0;
+      if (form.coding == Coding::packed)
+        value = cells::packed_at(part, form.bits, count, i);
+      else if (form.coding == Coding::blocks)
+        value = value_in_blocks(i);
+      else
+        value = cells::load_bits(block + kSize + width * walk.find(lengths, i), form.bits);
+      std::memcpy(values.data() + i * width, &value, static_cast<size_t>(width));  // little-endian
+    }
+    if (walk.run != lengths.size) corrupt("rle: " + text(lengths.size) + " runs, " + text(walk.run) + " are used");
+    own(std::move(values), count * width);
+  }
+
+  // Check that so many bytes can hold so many items.
+  void check_packed(cells::Part part) const {
+    const int64_t width = form.bits / 8, count = form.count;
+    bool is_good = true;
+    if (form.coding == Coding::packed) {
+      is_good = count <= cells::kBlockValues;
+    } else if (form.coding == Coding::blocks) {
+      const int64_t whole = count / cells::kBlockValues, tail = count % cells::kBlockValues;
+      const int64_t bytes = cells::kRowBytes * form.packed_bits;
+      is_good = bytes != 0 ? whole <= part.size / bytes : count <= kMostZeros;
+      is_good = is_good && (is_raw() || (tail != 0 && part.size == (whole + 1) * bytes));
+    } else {
+      is_good = count / 255 <= part.size;
+    }
+    if (!is_good)
+      corrupt("dictionary: " + text(part.size) + " bytes of " + text(count) + " packed items of " + text(width) +
+              " bytes");
+  }
+
+  // True if the values behind the last whole block are as they are.
+  bool is_raw() const {
+    const int64_t whole = form.count / cells::kBlockValues, tail = form.count % cells::kBlockValues;
+    return size == whole * cells::kRowBytes * form.packed_bits + tail * (form.bits / 8);
+  }
+
+  uint64_t value_in_blocks(int64_t i) const {
+    const int64_t number = i / cells::kBlockValues, at = i % cells::kBlockValues;
+    const uint8_t* from = block + number * cells::kRowBytes * form.packed_bits;
+    if (is_raw() && number == form.count / cells::kBlockValues)
+      return cells::load_bits(from + at * (form.bits / 8), form.bits);
+    return fastlanes::value_at(from, form.bits, form.packed_bits, at);
+  }
+
+  static constexpr int64_t kSize = 8;  // bytes of the size in front of a block of runs
+
+  // Lengths of runs, behind their size and values.
+  cells::Part lengths_of(cells::Part part) const {
+    const int64_t width = form.bits / 8, rest = part.size - kSize;
+    const uint64_t values = rest < 0 ? 0 : load<uint64_t>(part.data);
+    if (rest < 0 || values > static_cast<uint64_t>(rest) || values % static_cast<uint64_t>(width) ||
+        static_cast<int64_t>(values) / width != rest - static_cast<int64_t>(values))
+      corrupt("rle: " + std::to_string(values) + " bytes of values in a block of " + text(part.size));
+    const auto start = static_cast<int64_t>(values);
+    return {part.data + kSize + start, rest - start};
+  }
+
+  // Block of strings: bits of an offset, start of the bytes, offsets ascending from 0, bytes. Early
+  // writers began with one byte for the bits of an offset, then the number of values.
+  template <typename T>
+  void find_strings() {
+    constexpr int64_t kWord = sizeof(T);
+    const int64_t count = form.count;
+    if (size < 1 + 2 * kWord) corrupt("variable: a block of " + text(size) + " bytes");
+    const bool is_early = block[1] || block[2] || block[3];
+    const auto first = static_cast<int64_t>(is_early ? T{block[0]} : load<T>(block));
+    if (first != 8 * kWord)
+      corrupt("variable: a block with offsets of " + text(first) + " bits, described are " + text(8 * kWord));
+    const auto stated = static_cast<int64_t>(is_early ? load<T>(block + 1) : static_cast<T>(count));
+    if (is_early && stated != count)
+      corrupt("variable: a block of " + text(stated) + " values, not " + text(count));
+    const int64_t offsets = 2 * kWord + is_early;
+    const auto bytes = static_cast<int64_t>(load<T>(block + offsets - kWord));
+    if (count > size / kWord || bytes < offsets + kWord * (count + 1) || bytes > size)
+      corrupt("variable: " + text(count) + " values whose bytes begin at " + text(bytes) + " of " + text(size) +
+              " bytes");
+    T previous = 0;
+    for (int64_t i = 0; i <= count; ++i) {
+      const T offset = load<T>(block + offsets + kWord * i);
+      if (offset < previous || (i == 0 && offset != 0)) corrupt("variable: offsets of a block do not rise from 0");
+      previous = offset;
+    }
+    if (static_cast<int64_t>(previous) > size - bytes)
+      corrupt("variable: offsets to " + text(static_cast<int64_t>(previous)) + " in " + text(size - bytes) + " bytes");
+    offsets_start = offsets;
+    data_start = bytes;
+    data_size = static_cast<int64_t>(previous);
+    if (is_early) align(kWord * (count + 1));
+  }
+
+  // Copy offsets that begin at any byte, and the strings behind them.
+  void align(int64_t offsets_size) {
+    std::vector<uint8_t> bytes(static_cast<size_t>(offsets_size + data_size));
+    std::memcpy(bytes.data(), block + offsets_start, static_cast<size_t>(offsets_size));
+    if (data_size) std::memcpy(bytes.data() + offsets_size, block + data_start, static_cast<size_t>(data_size));
+    own(std::move(bytes), offsets_size + data_size);
+    offsets_start = 0;
+    data_start = offsets_size;
+  }
+};
+
+}  // namespace alance

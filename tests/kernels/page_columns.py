@@ -1,0 +1,37 @@
+"""Columns of small pages, and the form of their pages, for tests of kernels."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from google.protobuf.any_pb2 import Any
+
+from alance import _kernels
+from alance.format.proto import file2_pb2
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+ENCODING = Any(type_url="/lance.encodings.ColumnEncoding", value=b"v").SerializeToString()
+
+
+def column(rows: Sequence[int], size: int) -> _kernels.ColumnPages:
+    """The metadata of pages of so many rows: chunk words, and chunks behind them."""
+    message = file2_pb2.ColumnMetadata()
+    for number, count in enumerate(rows):
+        page = message.pages.add(length=count)
+        page.buffer_offsets.extend([128 * number, 128 * number + 64])
+        page.buffer_sizes.extend([2, size])
+        page.encoding.direct.encoding = b"same"
+    message.encoding.direct.encoding = ENCODING
+    content = memoryview(message.SerializeToString())
+    file = _kernels.FileColumns([0, len(content)], 1 << 20, 64)
+    assert _kernels.open_columns([file], [[0]], [_kernels.HeldFile([0], [content])]) == []
+    return file.column(0)
+
+
+def form(num_items: int) -> _kernels.PageForm:
+    """Flat values of 8 bits."""
+    flat = _kernels.PageForm((0, 8, 0, 0, 0, False), None, num_items, False)
+    flat.set_layers(1)
+    return flat
