@@ -404,6 +404,10 @@ def chunk_table(
 
 # --- new_pages.cpp ---
 
+# Encoding, bits, start or packed width, step, whether there is no number, compression.
+_Numbers: TypeAlias = tuple[int, int, int, int, bool, int]
+_Set: TypeAlias = tuple[tuple[int, _Numbers, _Numbers, int], int]
+
 class PageForm:
     def __init__(
         self,
@@ -459,6 +463,23 @@ class PageForm:
     # `coding`: 0 to 4, as `Coding` in items.hpp; `scheme`: 1 for LZ4, 2 for ZSTD.
     def set_items(
         self, coding: int, bits: int, count: int, scheme: int = 0, packed_bits: int = 0
+    ) -> None: ...
+    # The offsets of strings in chunks are a sequence: encoding, items or values, indices or
+    # lengths, base or number of items.
+    def set_offsets(self, offsets: tuple[int, _Numbers, _Numbers, int]) -> None: ...
+    # Chunks have coded runs: values and lengths.
+    def set_runs(self, runs: tuple[_Numbers, _Numbers]) -> None: ...
+    # The pages are sparse, and this is the form of their values: 0: one for each slot, 1: for each
+    # valid slot, 2: strings that slots have indices of. `layers`, outermost first: whether the
+    # listed slots are valid; these slots; dimension; number of children, or -1; slots with
+    # children; their counts. A set is a sequence and its count.
+    def set_sparse(
+        self,
+        layers: Sequence[tuple[bool, _Set, int, int, _Set, _Set]],
+        values: int,
+        num_value_buffers: int,
+        indices: tuple[int, _Numbers, _Numbers, int] | None,
+        index_runs: tuple[_Numbers, _Numbers] | None,
     ) -> None: ...
     def page(self, chunks: ChunkTable, start: int, size: int, num_rows: int) -> RowPage: ...
 

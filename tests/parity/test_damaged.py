@@ -11,22 +11,32 @@ import random
 import re
 from collections import Counter
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 import lance
 import numpy as np
 import pyarrow as pa
 import pytest
+from google.protobuf.message import DecodeError
 from obstore.store import MemoryStore
 
 import alance
 from alance.file.rows.fragment import FileSource, open_fragment
 from alance.file.rows.whole import FragmentFiles, read_whole
-from alance.format.proto import table_pb2
+from alance.format.proto import encodings_v2_3_pb2, table_pb2
 from tests.parity.columns import KINDS, columns
 from tests.parity.tables import VERSIONS
-from tests.reference.damaged import LOCATION, run, with_other_metadata, with_other_numbers
+from tests.reference.damaged import (
+    LOCATION,
+    run,
+    with_other_field,
+    with_other_metadata,
+    with_other_numbers,
+)
 from tests.reference.driven import Known
+from tests.v2_3.made import Made
+from tests.v2_3.sparse_pages import VALUES, sparse_page
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -51,6 +61,7 @@ FILES: Final = [
 ]
 TRIES: Final = 3  # of each file, by public calls
 PLANNED_TRIES: Final = 8  # by plans
+SPARSE_TRIES: Final = 60  # of sparse pages of a kind
 MANY_TRIES: Final = 100_000  # of all files
 NO_PAGES: Final = "metadata"  # what is damaged, where it is no page
 
@@ -372,6 +383,29 @@ async def test_damaged_files_are_read_or_refused_by_every_call(
     for number in range(PLANNED_TRIES):
         with noting(f"planned try {number}"):
             check_planned(file, random.Random(number))
+
+
+@pytest.mark.usefixtures("little_memory")
+@pytest.mark.parametrize("values", VALUES)
+def test_damaged_sparse_pages_are_read_or_refused(values: str) -> None:
+    """Of random structure, whose sets have all encodings; numbers of them, or their descriptions,
+    become others.
+    """
+    rng, numbers = random.Random(values), np.random.default_rng([*values.encode()])
+    for number in range(SPARSE_TRIES):
+        own = sparse_page(numbers, rng.choice(["", "l", "sls"]), values, 40, 0.3)
+        buffers, description = [*own.buffers], own.description.SerializeToString()
+        at = rng.randrange(len(buffers) + 1)
+        if at < len(buffers) and len(buffers[at]) >= 8:
+            buffers[at] = with_other_numbers(rng, buffers[at], 0, min(200, len(buffers[at])))
+        else:
+            description = with_other_field(rng, description)
+        with noting(f"try {number}"), suppress(alance.AlanceError, DecodeError):
+            message = encodings_v2_3_pb2.PlanarLayout.FromString(description)
+            made = Made(pa.field("x", own.arrow), [(message, buffers, 40)], is_damaged=True)
+            for read in (partial(made.read, 3, 40), partial(made.take, [1, 7, 39]), made.whole):
+                with suppress(alance.AlanceError):
+                    read()
 
 
 @pytest.mark.soak

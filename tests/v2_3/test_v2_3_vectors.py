@@ -5,25 +5,19 @@ Source: docs/format/file.md, "Sparse pages, 2.3".
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from google.protobuf.any_pb2 import Any as AnyMessage
 
 from alance.errors import CorruptFileError
-from alance.format.layouts import page_layout
-from alance.format.layouts.fields import assemble, leaf_columns
-from alance.format.layouts.place import PLANAR_LAYOUT
-from alance.format.plans import run
 from alance.format.proto import encodings_v2_1_pb2 as pb
 from alance.format.proto import encodings_v2_3_pb2 as pb3
-from alance.format.schema import Schema
-
-if TYPE_CHECKING:
-    from alance.format.layouts.base import PageLayout
+from tests.reference.damaged import LOCATION
+from tests.v2_3.made import Made
 
 INT32, LIST = pa.int32(), pa.list_(pa.int32())
 
@@ -70,48 +64,25 @@ VECTORS: dict[str, tuple[pa.DataType, str, list[str], list[Any]]] = {
 NAMES = list(VECTORS)
 
 
-def page(description: bytes, buffers: list[str], num_rows: int) -> tuple[PageLayout, bytes]:
-    content, spans = b"", []
-    for buffer in map(bytes.fromhex, buffers):
-        spans.append((len(content), len(buffer)))
-        content += buffer + b"H" * (-len(buffer) % 64)
-    encoding = AnyMessage(type_url=PLANAR_LAYOUT, value=description)
-    layout = page_layout(
-        encoding.SerializeToString(),
-        path="memory://1/file",
-        buffers=spans,
-        num_rows=num_rows,
-    )
-    return layout, content
-
-
-def rows_of(task: Any, arrow: pa.DataType, num_rows: int) -> list[Any]:
-    (field,) = Schema.from_arrow(pa.schema([pa.field("c", arrow)])).fields
-    (leaf,) = leaf_columns(field)
-    return assemble(field, {leaf.field.id: [task.decode()]}, num_rows).to_pylist()
+def made(arrow: pa.DataType, description: bytes, buffers: list[str], num_rows: int) -> Made:
+    """A file of a page."""
+    content = [bytes.fromhex(buffer) for buffer in buffers]
+    message = pb3.PlanarLayout.FromString(description)
+    return Made(pa.field("c", arrow), [(message, content, num_rows)])
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_pages_of_the_specification_are_read_in_every_way(name: str) -> None:
     arrow, description, buffers, target = VECTORS[name]
-    layout, content = page(bytes.fromhex(description), buffers, len(target))
-    task, rounds = run(layout.read_page(), content)
-    assert rows_of(task, arrow, len(target)) == target
-    assert len(rounds) <= 1
-    state, _ = run(layout.load(), content)
-    assert state.num_bytes > 0
+    own = made(arrow, bytes.fromhex(description), buffers, len(target))
+    assert own.whole() == target
     for start in range(len(target)):
         for stop in range(start + 1, len(target) + 1):
-            task, rounds = run(layout.read(state, start, stop), content)
-            assert rows_of(task, arrow, stop - start) == target[start:stop]
-            assert len(rounds) <= 1
+            assert own.read(start, stop, is_known=start > 0) == target[start:stop]
     for count in range(1, len(target) + 1):
         for numbers in combinations(range(len(target)), count):
-            rows = np.array(numbers, np.int64)
             expected = [target[number] for number in numbers]
-            task, rounds = run(layout.take(state, rows), content)
-            assert rows_of(task, arrow, count) == expected
-            assert len(rounds) <= 1
+            assert own.take(numbers, is_known=count > 1) == expected
 
 
 NO_SET = pb.CompressiveEncoding(constant=pb.Constant())
@@ -245,16 +216,46 @@ BAD: dict[str, tuple[pb3.PlanarLayout, list[str]]] = {
 }
 
 
-def read(message: pb3.PlanarLayout, buffers: list[str]) -> None:
-    layout, content = page(message.SerializeToString(), buffers, 4)
-    run(layout.read_page(), content)
+# What the error of each says.
+SAID = {
+    "no structure": "structure None",
+    "no values": "values None",
+    "dense constant of nullable items": "dense constant under layers",
+    "dense none of lists": "no values under dense layers",
+    "dense chunks without levels": "how their levels are stored",
+    "dense indexed": "indexed values with dense structure",
+    "no layers": "innermost layer",
+    "no leaf": "innermost layer",
+    "no meaning": "meaning 0",
+    "no buffer of a set": "a sparse page needs 1 buffers, the page has 0",
+    "a slot beyond the last": "ascend from 0 to below 4",
+    "slots that do not ascend": "ascend from 0 to below 4",
+    "a long constant": "constant of 33 bytes",
+    "counts that do not add up": "lists of 4 items, expected 5",
+    "a list of no items": "a list of 0 items",
+    "a dimension of 3 in 4 slots": "3 items in 4 slots",
+    "counted items": "count items",
+    "fewer zipped values than valid slots": "1 zipped values for 4 valid slots",
+}
+
+
+def refused(arrow: pa.DataType, message: pb3.PlanarLayout, buffers: list[str], text: str) -> None:
+    """Check that every read of a page of four rows tells what is wrong, and where."""
+    own = made(arrow, message.SerializeToString(), buffers, 4)
+    with pytest.raises(CorruptFileError):
+        own.whole()
+    for read in (partial(own.read, 0, 4), partial(own.take, [0, 3])):
+        with pytest.raises(CorruptFileError) as raised:
+            read()
+        notes = "\n".join([str(raised.value), *getattr(raised.value, "__notes__", [])])
+        assert text in notes
+        assert LOCATION in notes
 
 
 @pytest.mark.parametrize("name", BAD)
 def test_pages_that_contradict_themselves(name: str) -> None:
-    message, buffers = BAD[name]
-    with pytest.raises(CorruptFileError):
-        read(message, buffers)
+    arrow = pa.list_(INT32) if "list" in name or "counts" in name else INT32
+    refused(arrow, *BAD[name], SAID[name])
 
 
 def test_a_null_list_with_items() -> None:
@@ -273,7 +274,4 @@ def test_a_null_list_with_items() -> None:
         ),
         values=constant(b"1234"),
     )
-    layout, content = page(message.SerializeToString(), [words(1), words(2), words(1)], 4)
-    task, _ = run(layout.read_page(), content)
-    with pytest.raises(CorruptFileError, match="null list"):
-        task.decode()
+    refused(LIST, message, [words(0), words(2), words(0)], "a null list has items")

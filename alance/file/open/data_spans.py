@@ -6,25 +6,31 @@ A dry run of a scan (`explain`) only reads metadata, and counts the pages that t
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from typing import TYPE_CHECKING, NamedTuple
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from google.protobuf.any_pb2 import Any as AnyMessage
 
 from alance.file.open.columns import OpenColumn
 from alance.file_version import FileVersion
 from alance.format.container import Container
-from alance.format.layouts.blob import BlobPage
-from alance.format.layouts.fullzip import ZIPPED_ROWS_BUFFER, FullZipPage
-from alance.format.layouts.miniblock import MiniBlockPage
-from alance.format.layouts.miniblock_chunks import CHUNKS_BUFFER
-from alance.format.layouts.sparse import SparsePage
+from alance.format.layouts.place import PLANAR_LAYOUT
 from alance.format.plans import joined_spans
+from alance.format.proto import encodings_v2_1_pb2, encodings_v2_3_pb2
 from alance.format.v2_0.arrays import value_buffers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from alance.format.layouts.base import PageLayout
+    from collections.abc import Iterable, Mapping
 
 Span = tuple[int, int]
+# Number of the buffer with the values, by layout, and by the values of a page of 2.3.
+VALUE_BUFFERS: Final[Mapping[str | None, int]] = {
+    "mini_block_layout": 1,
+    "full_zip_layout": 0,
+    "chunked": 1,
+    "zipped": 0,
+    "indexed": 1,
+}
 
 
 class _Buffer(NamedTuple):
@@ -41,7 +47,7 @@ class _Buffer(NamedTuple):
         """True for a buffer with values; other buffers are needed to locate rows."""
         if self.column.container.version is FileVersion.V2_0:
             return self.number in value_buffers(self.column.page(self.page).encoding)
-        return self.number == _values_of(self.column.layout(self.page))
+        return self.number == _values_of(self.column.page(self.page).encoding)
 
 
 class DataSpans:
@@ -165,12 +171,18 @@ class Needed:
         )
 
 
-def _values_of(layout: PageLayout) -> int | None:
-    """Return the number of the buffer with a page's values; None if the page has no such buffer."""
-    if isinstance(layout, BlobPage):
-        return _values_of(layout.inner)
-    if isinstance(layout, MiniBlockPage):
-        return CHUNKS_BUFFER
-    if isinstance(layout, SparsePage):
-        return layout.data_buffer
-    return ZIPPED_ROWS_BUFFER if isinstance(layout, FullZipPage) else None
+@lru_cache(maxsize=4096)
+def _values_of(encoding: bytes) -> int | None:
+    """Return the number of the buffer with a page's values; None if the page has no such buffer.
+
+    Args:
+        encoding: serialized description of the page.
+    """
+    message = AnyMessage.FromString(encoding)
+    if message.type_url.endswith(PLANAR_LAYOUT):
+        values = encodings_v2_3_pb2.PlanarLayout.FromString(message.value).values
+        return VALUE_BUFFERS.get(values.WhichOneof("codec"))
+    layout = encodings_v2_1_pb2.PageLayout.FromString(message.value)
+    if layout.HasField("blob_layout"):
+        layout = layout.blob_layout.inner_layout
+    return VALUE_BUFFERS.get(layout.WhichOneof("layout"))

@@ -32,6 +32,7 @@ from alance.format.blocks import FixedWidth
 from alance.format.codecs.base import expect, variant
 from alance.format.codecs.fixed import Flat, OutOfLineBitpacking
 from alance.format.codecs.general import Scheme, content_of
+from alance.format.codecs.words import numbers_form
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from alance.base.arrays import Bytes
+    from alance.format.codecs.words import KernelNumbers
     from alance.format.proto import encodings_v2_1_pb2 as pb
 
 PREFIX_BYTES: Final = 8  # bytes of the size at the start of a block
@@ -130,6 +132,14 @@ class Rle:
         is_flat = self.values.is_flat and self.lengths.is_flat
         has_schemes = self.values.scheme is not None or self.lengths.scheme is not None
         return is_flat and not has_schemes and self.lengths.codec.bits_per_value == 8
+
+    @property
+    def form(self) -> tuple[KernelNumbers, KernelNumbers]:
+        """Values and lengths in the kernel's form."""
+        return (
+            numbers_form(self.values.codec, int(self.values.scheme or 0)),
+            numbers_form(self.lengths.codec, int(self.lengths.scheme or 0)),
+        )
 
     def decode_block(self, data: Bytes, num_values: int) -> FixedWidth:
         if num_values > MAX_VALUES and not self.is_plain:

@@ -23,8 +23,9 @@ docs/format/encodings.md, "Sequences and metadata-only codecs" and "Mini-block, 
 
 from __future__ import annotations
 
+from enum import IntEnum
 from math import isqrt
-from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
@@ -41,6 +42,7 @@ from alance.format.codecs.fixed import Flat, InlineBitpacking, OutOfLineBitpacki
 from alance.format.codecs.general import GeneralBlock
 from alance.format.codecs.rle import split_payload
 from alance.format.codecs.strings import Variable
+from alance.format.codecs.words import NO_NUMBERS, NumbersForm, numbers_form
 from alance.format.numbers import offsets_of
 
 if TYPE_CHECKING:
@@ -48,15 +50,33 @@ if TYPE_CHECKING:
 
     from alance.base.arrays import Bytes, Int64s
     from alance.format.codecs.base import BlockCodec
+    from alance.format.codecs.words import KernelNumbers
     from alance.format.proto import encodings_v2_1_pb2 as pb
 
 MAX_DICTIONARY_NUMBERS: Final = 4096  # maximum distinct numbers of a dictionary
 MAX_NUMBER: Final = (1 << 63) - 1  # maximum of 64-bit numbers; no position in a file is larger
+# Encoding; items or values; indices or lengths; base, or number of items.
+KernelSequence: TypeAlias = "tuple[int, KernelNumbers, KernelNumbers, int]"
+EMPTY_SEQUENCE: Final[KernelSequence] = (0, (0, 64, 0, 0, True, 0), NO_NUMBERS, 0)
 STORED_CODECS: Final = frozenset(["flat", "inline_bitpacking", "out_of_line_bitpacking", "general"])
+
+
+class SequenceForm(IntEnum):
+    """Numbers of encodings of sequences in the kernel."""
+
+    PLAIN = 0
+    DELTA = 1
+    RUNS = 2
+    DISTINCT = 3
 
 
 class SequenceCodec(Protocol):
     """Codec for sequences."""
+
+    @property
+    def form(self) -> KernelSequence:
+        """The codec in the kernel's form."""
+        ...
 
     @property
     def bits(self) -> int:
@@ -106,6 +126,10 @@ class Arithmetic:
             raise CorruptFileError(f"sequence: a range with step {message.step}")
         return cls(checked_bits(message.uncompressed_bits_per_value), message.start, message.step)
 
+    @property
+    def kernel(self) -> KernelNumbers:
+        return NumbersForm.ARITHMETIC, self.bits, self.start, self.step, self.is_empty, 0
+
     def check(self, count: int) -> None:
         """Check that the sequence may have `count` numbers.
 
@@ -117,6 +141,10 @@ class Arithmetic:
         last = self.start + self.step * max(count - 1, 0)
         if last > min(MAX_NUMBER, (1 << self.bits) - 1):
             raise CorruptFileError(f"sequence: numbers to {last} in {self.bits} bits")
+
+    @property
+    def form(self) -> KernelSequence:
+        return SequenceForm.PLAIN, self.kernel, NO_NUMBERS, 0
 
     def decode(self, payload: Bytes, count: int) -> Int64s:
         self.check(count)
@@ -131,6 +159,14 @@ class Stored:
 
     bits: int
     codec: BlockCodec
+
+    @property
+    def kernel(self) -> KernelNumbers:
+        return numbers_form(self.codec)
+
+    @property
+    def form(self) -> KernelSequence:
+        return SequenceForm.PLAIN, self.kernel, NO_NUMBERS, 0
 
     def decode(self, payload: Bytes, count: int) -> Int64s:
         block = self.codec.decode_block(payload, count)
@@ -235,6 +271,10 @@ class Delta(NamedTuple):
     def has_payload(self) -> bool:
         return self.deltas.has_payload
 
+    @property
+    def form(self) -> KernelSequence:
+        return SequenceForm.DELTA, self.deltas.kernel, NO_NUMBERS, self.base
+
     def decode(self, payload: Bytes, count: int) -> Int64s:
         if count == 0:
             raise CorruptFileError("delta: a sequence without numbers")
@@ -266,6 +306,10 @@ class NumberRuns(NamedTuple):
     @property
     def has_payload(self) -> bool:
         return self.values.has_payload or self.lengths.has_payload
+
+    @property
+    def form(self) -> KernelSequence:
+        return SequenceForm.RUNS, self.values.kernel, self.lengths.kernel, 0
 
     def decode(self, payload: Bytes, count: int) -> Int64s:
         value_part = length_part = payload
@@ -316,6 +360,10 @@ class Distinct(NamedTuple):
     @property
     def has_payload(self) -> bool:
         return self.indices.has_payload or self.items.has_payload
+
+    @property
+    def form(self) -> KernelSequence:
+        return SequenceForm.DISTINCT, self.items.kernel, self.indices.kernel, self.num_items
 
     def decode(self, payload: Bytes, count: int) -> Int64s:
         index_part = item_part = payload

@@ -143,11 +143,12 @@ def _form_of(layout: Message) -> _kernels.PageForm | None:
 
 def _planar_form(content: bytes) -> _kernels.PageForm | None:
     from alance.format.layouts.planar import dense_layout
+    from alance.format.layouts.sparse_form import sparse_form
     from alance.format.proto import encodings_v2_3_pb2 as pb3
 
     message = pb3.PlanarLayout.FromString(content)
     if message.structure.WhichOneof("codec") == "sparse":
-        return None
+        return sparse_form(message.structure.sparse, message.values)
     form = _form_of(dense_layout(message))
     if form is not None and message.values.WhichOneof("codec") in ("constant", "none"):
         form.ignore_buffers()  # all is in the description

@@ -29,6 +29,7 @@ from alance.format.codecs.general import (
     decompress_zstd,
 )
 from alance.format.codecs.rle import Rle
+from alance.format.codecs.sequence import SequenceVariable
 from alance.format.codecs.strings import Fsst, Variable
 from alance.format.codecs.structs import PackedStruct, VariablePackedStruct
 from alance.format.layouts.base import Layer
@@ -136,6 +137,10 @@ def row_form(form: ChunkForm, num_items: int, *, has_items: bool) -> _kernels.Pa
     page_form.set_layers(*shape.code)
     page_form.set_masks(_masks(codec))
     page_form.set_scheme(scheme)
+    if isinstance(codec, SequenceVariable):
+        page_form.set_offsets(codec.offsets.form)
+    if isinstance(codec, Rle) and not codec.is_plain:
+        page_form.set_runs(codec.form)
     if isinstance(codec, Fsst) and codec.table is not None:
         page_form.set_symbols(codec.table.symbols, codec.table.lengths)
     return page_form
@@ -199,10 +204,16 @@ def constant_form(
     return page_form
 
 
-def zipped_form(form: ZipForm, num_items: int) -> _kernels.PageForm | None:
-    """Return the kernel's form of full-zip pages; None if the kernel does not know such pages."""
+def zipped_form(
+    form: ZipForm, num_items: int, most_index_bytes: int = MAX_INDEX_BYTES
+) -> _kernels.PageForm | None:
+    """Return the kernel's form of full-zip pages; None if the kernel does not know such pages.
+
+    Args:
+        most_index_bytes: maximum bytes of an index that the kernel keeps.
+    """
     if form.row_bytes is None:
-        return _indexed_form(form, num_items)
+        return _indexed_form(form, num_items, most_index_bytes)
     if not _has_equal_rows(form):
         return None
     kind = (ValuesForm.ZIPPED, 8 * form.width, LevelsForm.NONE, form.control_bytes)
@@ -220,7 +231,7 @@ def _has_equal_rows(form: ZipForm) -> bool:
     return has_length and _is_zipped(form.codec)
 
 
-def _indexed_form(form: ZipForm, num_items: int) -> _kernels.PageForm | None:
+def _indexed_form(form: ZipForm, num_items: int, most_index_bytes: int) -> _kernels.PageForm | None:
     """Return the kernel's form of full-zip pages with an index; None for unknown codecs."""
     codec, members = form.codec, []
     strings: _Strings | None = None, 0
@@ -241,7 +252,7 @@ def _indexed_form(form: ZipForm, num_items: int) -> _kernels.PageForm | None:
         strings,
         members,
         num_items,
-        MAX_INDEX_BYTES,
+        most_index_bytes,
     )
     page_form.set_layers(*form.shape.code)
     if _has_null_items(codec):
@@ -309,8 +320,10 @@ def _values(codec: MiniBlockCodec) -> tuple[ValuesForm, int] | None:
             return ValuesForm.FLAT, bits
         case InlineBitpacking(bits_per_value=bits):
             return ValuesForm.PACKED, bits
-        case Rle(bits_per_value=bits, is_plain=True):
-            return ValuesForm.RUNS, bits
+        case Rle(bits_per_value=bits, is_plain=is_plain):
+            return (ValuesForm.RUNS if is_plain else ValuesForm.FLAT), bits
+        case SequenceVariable(offsets=offsets):
+            return ValuesForm.STRINGS, offsets.bits
         case ByteStreamSplit(bits_per_value=bits):
             return ValuesForm.SPLIT, bits
         case Variable(bits_per_offset=bits):

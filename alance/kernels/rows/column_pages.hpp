@@ -3,6 +3,7 @@
 #include <string>
 
 #include "rows/column_wire.hpp"
+#include "rows/pages/sparse.hpp"
 #include "rows/row_table.hpp"
 
 namespace alance {
@@ -142,6 +143,16 @@ class ColumnPages : public RowTable {
     return num_bytes;
   }
 
+  // Keep all items of a known sparse page; returns the bytes of memory that they take.
+  int64_t keep_items(size_t number, cells::Part bytes) {
+    check(number);
+    const Entry* known = entry(number);
+    if (known == nullptr || !known->kernel->slots()) corrupt("column pages: a page without items");
+    const int64_t num_bytes = known->kernel->slots()->keep_items(bytes);
+    learned_ += num_bytes;
+    return num_bytes;
+  }
+
   // State that plans in Python keep for a page; None if there is none.
   nb::object state(size_t number) const {
     check(number);
@@ -161,7 +172,7 @@ class ColumnPages : public RowTable {
   std::shared_ptr<ChunkTable> chunks(size_t number) const {
     check(number);
     const Entry* known = entry(number);
-    return known != nullptr && !known->kernel->has_items() ? known->kernel->table() : nullptr;
+    return known != nullptr && !known->kernel->has_items() && !known->kernel->slots() ? known->kernel->table() : nullptr;
   }
 
  private:

@@ -168,13 +168,12 @@ class Column {
 
   arrow::Column finish() {
     arrow::Column column{order_.size(), 0, {nullptr}};
-    // Pages of structs without fields mark all as null, because they have no values.
-    if (form_.is_empty) return column;
     if (rows_.has_nulls()) {
       for (int64_t i = 0; i < order_.size(); ++i) column.num_nulls += !rows_.is_valid(order_[i]);
       column.buffers[0] =
           bits(rows_.validity(), [this](size_t row) { return rows_.is_valid(row); });
     }
+    if (form_.is_empty) return column;
     if (form_.index != 0) {
       add_numbers(column);
     } else if (!form_.members.empty()) {

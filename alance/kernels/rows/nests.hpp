@@ -113,6 +113,23 @@ class Depth {
     if (is_open_) valid_.fill(count, 1);
     count_ += static_cast<int64_t>(count);
   }
+  // Append slots of sparse pages, each `repeats` times. `valid`: a byte a slot; empty: all are valid.
+  void add_slots(const std::vector<uint8_t>& valid, size_t count, size_t repeats) {
+    if (valid.empty()) return add_valid(count * repeats);
+    const size_t before = static_cast<size_t>(count_);
+    uint8_t* out = open(count * repeats);
+    size_t num_valid = 0;
+    for (const uint8_t own : valid) {
+      out = std::fill_n(out, repeats, own);
+      num_valid += own * repeats;
+    }
+    close(before, count * repeats, num_valid);
+  }
+  // The same for lists of so many items.
+  void add_sizes(const std::vector<int64_t>& sizes, const std::vector<uint8_t>& valid) {
+    for (const int64_t size : sizes) offsets_.push_back(offsets_.back() + size);
+    add_slots(valid, sizes.size(), 1);
+  }
   // The same for lists. Keeps the levels of the entries that begin a list, for the layer around.
   void add_lists(Growing<uint16_t>& rep, Growing<uint16_t>& def, int slot_max, int base, int empty) {
     const size_t before = static_cast<size_t>(count_), size = def.size();
@@ -190,7 +207,8 @@ inline void unravel(Layers layers, Growing<uint16_t>& rep, Growing<uint16_t>& de
     } else if (top <= base) {
       at.add_valid(def.size());
     } else {
-      at.add_items(def, base + item_levels(layers), base);
+      // Pages of structs without fields mark these as null, because they have no values.
+      at.add_items(def, base + item_levels(layers), base + (is_empty && depth == 0 ? num_levels(layers) : 0));
     }
     base += num_levels(layers);
   }

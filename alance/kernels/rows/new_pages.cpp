@@ -18,6 +18,7 @@
 #include "io/coalesce.hpp"
 #include "io/held.hpp"
 #include "rows/page_form.hpp"
+#include "rows/sparse_rows.hpp"
 
 namespace alance {
 namespace {
@@ -199,12 +200,19 @@ class NewPages {
     std::vector<std::shared_ptr<RowPage>> learned(pages_.size());
     {
       nb::gil_scoped_release release;
-      for (page_ = 0; page_ < pages_.size(); ++page_)
-        if (pages_[page_].is(far)) learned[page_] = page_of(pages_[page_], content.data(), places);
+      for (page_ = 0; page_ < pages_.size(); ++page_) {
+        const Page& page = pages_[page_];
+        if (page.is(far) && !page.lacks_items) learned[page_] = page_of(page, content.data(), places);
+      }
     }
     std::map<size_t, int64_t> grown;  // by file
     for (size_t i = 0; i < pages_.size(); ++i) {
       Page& page = pages_[i];
+      if (page.is(far) && page.lacks_items) {
+        grown[page.file] +=
+            page.column->keep_items(page.number, {content.data() + places[page.first], spans_[page.first].size});
+        page.state = State::kKnown;
+      }
       if (!learned[i]) continue;
       grown[page.file] += page.column->learn(page.number, std::move(learned[i]), *page.form->layers);
       page.state = State::kKnown;
@@ -225,6 +233,7 @@ class NewPages {
     std::string_view symbols;        // of its own; may be empty
     const PageForm* form = nullptr;  // null: not learned here
     State state = State::kSkipped;
+    bool lacks_items = false;  // of a page that is known but for its items
     size_t first = 0, last = 0;      // its spans
 
     bool is(bool far) const { return state == (far ? State::kFar : State::kNear); }
@@ -256,7 +265,10 @@ class NewPages {
     const PageTable& table = page.column->table();
     PageBuffers buffers;
     page_buffers(table, page.number, buffers);
-    const auto needed = page.form->needed(buffers, table.rows[page.number]);
+    const RowTable::Entry* known = page.column->entry(page.number);
+    page.lacks_items = known != nullptr && sparse::lacks_items(*known->kernel);
+    const auto needed = page.lacks_items ? std::optional(page.form->needed_items())
+                                         : page.form->needed(buffers, table.rows[page.number]);
     if (!needed) return false;
     page.first = spans_.size();
     for (const size_t i : *needed) spans_.push_back({number, i, buffers[i].start, buffers[i].size});
@@ -336,6 +348,27 @@ std::shared_ptr<PageForm> zipped_form(int64_t width, std::pair<int, int> bits,
   return form;
 }
 
+// Values of runs, and their lengths.
+using DescribedRuns = std::pair<sequences::Described, sequences::Described>;
+
+sequences::CodedRuns runs_of(const DescribedRuns& runs) {
+  const sequences::CodedRuns own{sequences::Numbers::of(runs.first), sequences::Numbers::of(runs.second)};
+  const auto is_flat = [](const sequences::Numbers& numbers) { return numbers.kind == sequences::Numbers::kFlat; };
+  if (!own.values.has_payload() || !own.lengths.has_payload() || !(is_flat(own.values) || is_flat(own.lengths)))
+    corrupt("runs of an unknown form");
+  return own;
+}
+
+void set_sparse(PageForm& form, const std::vector<sparse::DescribedLayer>& layers, int values, size_t num_value_buffers,
+                const std::optional<sequences::DescribedSequence>& indices, const std::optional<DescribedRuns>& index_runs) {
+  sparse::Form own = sparse::Form::of(layers, values, num_value_buffers);
+  if (indices) own.indices.sequence = sequences::Sequence::of(*indices);
+  if (index_runs) own.indices.runs = runs_of(*index_runs);
+  const bool is_indexed = own.values == sparse::Slots::kIndexed;
+  if (is_indexed != (indices || index_runs) || (is_indexed && !form.zipped)) corrupt("sparse: values of an unknown form");
+  form.set_sparse(std::move(own));
+}
+
 }  // namespace
 }  // namespace alance
 
@@ -369,6 +402,13 @@ void register_new_pages(nanobind::module_& m) {
       .def("set_null_items", &PageForm::set_null_items)
       .def("set_scheme", &PageForm::set_scheme, nb::arg("scheme"))
       .def("set_blobs", &PageForm::set_blobs, nb::arg("max_level"))
+      .def("set_offsets", [](PageForm& form, const sequences::DescribedSequence& offsets) {
+            form.set_coding({sequences::Sequence::of(offsets), std::nullopt});
+          }, nb::arg("offsets"))
+      .def("set_runs", [](PageForm& form, const DescribedRuns& runs) { form.set_coding({std::nullopt, runs_of(runs)}); },
+           nb::arg("runs"))
+      .def("set_sparse", &set_sparse, nb::arg("layers"), nb::arg("values"), nb::arg("num_value_buffers"),
+           nb::arg("indices").none(), nb::arg("index_runs").none())
       .def("set_symbols", &PageForm::set_symbols, nb::arg("symbols"), nb::arg("lengths"))
       .def(
           "set_items",

@@ -10,7 +10,9 @@
 
 #include "rows/column_wire.hpp"
 #include "rows/guess.hpp"
+#include "rows/pages/chunk_coding.hpp"
 #include "rows/row_table.hpp"
+#include "rows/sparse_form.hpp"
 
 namespace alance {
 
@@ -81,14 +83,23 @@ inline void page_buffers(const PageTable& pages, size_t number, PageBuffers& buf
   }
 }
 
-// Numbers of some buffers of a page.
+// Numbers of some buffers of a page: few, or those of the sets of a sparse page.
 struct Needed {
-  std::array<size_t, 3> numbers{};
+  std::array<size_t, 8> few{};
+  std::vector<size_t> many;  // all of them, if there are more
   size_t count = 0;
 
-  void push_back(size_t number) { numbers[count++] = number; }
-  const size_t* begin() const { return numbers.data(); }
-  const size_t* end() const { return numbers.data() + count; }
+  void push_back(size_t number) {
+    if (count < few.size()) {
+      few[count++] = number;
+      return;
+    }
+    if (many.empty()) many.assign(few.begin(), few.end());
+    many.push_back(number);
+    ++count;
+  }
+  const size_t* begin() const { return many.empty() ? few.data() : many.data(); }
+  const size_t* end() const { return begin() + count; }
 };
 
 // Encoding of a constant page's levels: kind, packed width, count; empty: raw.
@@ -159,6 +170,10 @@ class PageForm {
   void set_masks(std::vector<int64_t> masks) { kind.masks = std::move(masks); }
   void set_null_items() { kind.null_items = true; }
   void set_scheme(int scheme) { kind.scheme = scheme; }
+  // Chunks have strings with a sequence of offsets, or coded runs of values.
+  void set_coding(ChunkCoding coding) { kind.coding = std::make_shared<const ChunkCoding>(std::move(coding)); }
+  // Pages are sparse; this is the form of their values, which have no layers.
+  void set_sparse(sparse::Form form) { sparse_ = std::make_shared<const sparse::Form>(std::move(form)); }
   // Values are descriptions of blobs, as in `RowPage::set_blobs`.
   void set_blobs(int max_level) { max_blob_level_ = max_level; }
 
@@ -173,6 +188,8 @@ class PageForm {
   // pages. ValueError: the page contradicts its description.
   std::optional<Needed> needed(const PageBuffers& buffers, int64_t num_rows) const {
     Needed needed;
+    if (sparse_ && has_items && !items_) return std::nullopt;
+    if (sparse_) return needed_of_sparse(buffers);
     if (is_constant()) {
       const size_t count = has_buffers_ ? buffers.size() : 0;
       check_constant(count);
@@ -206,7 +223,7 @@ class PageForm {
   // Number of the buffer over which the rows of a page are spread, and how; nothing if no other
   // bytes than those of `needed` are read of it, or positions are known without.
   std::optional<std::pair<size_t, guesses::Buffer>> spread(const PageBuffers& buffers) const {
-    if (is_constant() || kind.values == static_cast<int>(Values::zipped)) return std::nullopt;
+    if (sparse_ || is_constant() || kind.values == static_cast<int>(Values::zipped)) return std::nullopt;
     if (zipped) return std::pair{size_t{0}, guesses::Buffer{buffers[0].size, guesses::kMargin, guesses::kSpread}};
     const int64_t size = buffers[kChunks].size;
     const auto num_chunks = static_cast<double>(std::max<int64_t>(1, buffers[kWords].size / (kind.large ? 4 : 2)));
@@ -215,6 +232,13 @@ class PageForm {
     const double margin = std::min<double>(guesses::kMargin, static_cast<double>(size) / num_chunks);
     return std::pair{kChunks, guesses::Buffer{size, guesses::kChunksBeside * margin,
                                               is_string ? guesses::kSpread : guesses::kFixedSpread}};
+  }
+
+  // Buffer of a known page that more rows need at once: all items of a sparse page.
+  Needed needed_items() const {
+    Needed needed;
+    needed.push_back(kSparseItems);
+    return needed;
   }
 
   // Page whose `needed` buffers are at hand. `own_symbols`: the symbols in its own description.
@@ -239,6 +263,8 @@ class PageForm {
  private:
   static constexpr size_t kWords = 0, kChunks = 1, kItems = 2;  // buffers
   static constexpr size_t kIndex = 1;  // of zipped rows
+  static constexpr size_t kSparseItems = 1;  // that slots have indices of; their index is behind
+  static constexpr int64_t kMostItemBytes = int64_t{1} << 20;  // that are read with the indices
   static constexpr int64_t kMostRows = int64_t{1} << 34;  // of one value: their pieces have 8 MiB
 
   static void check_count(const PageBuffers& buffers, size_t count, const char* what) {
@@ -268,15 +294,23 @@ class PageForm {
 
   std::shared_ptr<RowPage> page_in(const PageBuffers& buffers, int64_t num_rows,
                                    std::string_view own_symbols) const {
+    if (sparse_) return sparse_page(buffers, num_rows, own_symbols);
     if (is_constant()) return constant_page(buffers, num_rows);
     if (kind.values == static_cast<int>(Values::zipped))
       return std::make_shared<RowPage>(buffers[0].start, buffers[0].size, num_rows, kind);
     if (zipped && buffers[kIndex].size > most_index_bytes_)
       return RowPage::zipped(FileIndex{buffers[kIndex].start, index_width(buffers[kIndex].size, num_rows)},
                              buffers[0].start, buffers[0].size, num_rows, *zipped, kind, symbols);
-    if (zipped)
-      return RowPage::zipped(ends_in(buffers[kIndex].bytes(), buffers[0].size, num_rows), buffers[0].start,
-                             buffers[0].size, num_rows, *zipped, kind, symbols);
+    if (zipped) return zipped_page(buffers[0], buffers[kIndex].bytes(), num_rows);
+    return chunked_page(buffers, num_rows, num_items, own_symbols);
+  }
+
+  std::shared_ptr<RowPage> zipped_page(const PageBuffer& rows, Part index, int64_t num_rows) const {
+    return RowPage::zipped(ends_in(index, rows.size, num_rows), rows.start, rows.size, num_rows, *zipped, kind, symbols);
+  }
+
+  std::shared_ptr<RowPage> chunked_page(const PageBuffers& buffers, int64_t num_rows, uint64_t num_items,
+                                        std::string_view own_symbols) const {
     const Part index = has_lists() ? buffers[kItems + has_items].bytes() : Part{};
     const PageBuffer& chunks = buffers[kChunks];
     auto table = std::make_shared<ChunkTable>(buffers[kWords].bytes(), has_lists() ? &index : nullptr,
@@ -292,6 +326,66 @@ class PageForm {
       page->set_own_items(std::move(items));
     }
     return page;
+  }
+
+  // Values, index of zipped rows, words or items of chunks, and the sets.
+  Needed needed_of_sparse(const PageBuffers& buffers) const {
+    Needed needed;
+    const size_t num_values = sparse_->num_value_buffers;
+    if (sparse_->values == sparse::Slots::kIndexed && buffers.size() > kSparseItems + 1) {
+      needed.push_back(0);
+      if (buffers[kSparseItems].size <= kMostItemBytes - std::min(buffers[kSparseItems + 1].size, kMostItemBytes))
+        needed.push_back(kSparseItems);
+      needed.push_back(kSparseItems + 1);
+    } else {
+      for (size_t i = 0; i < num_values; ++i)
+        if (i != data_buffer()) needed.push_back(i);
+    }
+    for (size_t i = 0; i < sparse_->num_payloads(); ++i) needed.push_back(num_values + i);
+    Needed stored;
+    for (const size_t i : needed)
+      if (i < buffers.size() && buffers[i].size != 0) stored.push_back(i);
+    return stored;
+  }
+  // Buffer of the values of sparse pages without indices.
+  size_t data_buffer() const { return is_zipped() ? 0 : kChunks; }
+  bool is_zipped() const { return zipped || kind.values == static_cast<int>(Values::zipped); }
+
+  std::shared_ptr<RowPage> sparse_page(const PageBuffers& buffers, int64_t num_rows, std::string_view own_symbols) const {
+    const size_t num_values = sparse_->num_value_buffers, count = num_values + sparse_->num_payloads();
+    if (buffers.size() < count)
+      corrupt("a sparse page needs " + std::to_string(count) + " buffers, the page has " + std::to_string(buffers.size()));
+    std::vector<Part> sets;
+    for (size_t i = num_values; i < count; ++i) sets.push_back(buffers[i].bytes());
+    auto slots = std::make_shared<sparse::Slots>(sparse_->structure(num_rows, sets), sparse_->values);
+    const int64_t num_slots = slots->structure.leaf().num_slots, num_valid = slots->structure.leaf().num_valid();
+    std::shared_ptr<RowPage> page;
+    if (slots->values == sparse::Slots::kEach) {
+      if (is_constant() && num_slots > kMostRows) corrupt("sparse: " + std::to_string(num_slots) + " slots of one value");
+      page = is_constant() ? constant_page({}, num_slots)
+                           : chunked_page(buffers, num_slots, static_cast<uint64_t>(num_slots), own_symbols);
+    } else {
+      const bool has_indices = slots->values == sparse::Slots::kIndexed;
+      if (!has_indices && num_items != static_cast<uint64_t>(num_valid))
+        corrupt("sparse: " + std::to_string(num_items) + " zipped values for " + std::to_string(num_valid) + " valid slots");
+      if (has_indices && num_items == 0 && num_valid != 0)
+        corrupt("sparse: no items for " + std::to_string(num_valid) + " valid slots");
+      page = sparse_values(buffers[has_indices ? kSparseItems : 0], zipped ? buffers[has_indices ? kSparseItems + 1 : kIndex].bytes() : Part{});
+      if (has_indices) slots->set_indices(sparse_->indices.decode(buffers[0].bytes(), num_slots), num_items);
+      if (has_indices && (buffers[kSparseItems].data != nullptr || buffers[kSparseItems].size == 0))
+        slots->keep_items(buffers[kSparseItems].bytes());
+    }
+    page->set_slots(std::move(slots));
+    return page;
+  }
+
+  // Zipped values, whose number the description has.
+  std::shared_ptr<RowPage> sparse_values(const PageBuffer& rows, Part index) const {
+    const auto count = static_cast<int64_t>(num_items);  // of 32 bits
+    if (!zipped) return std::make_shared<RowPage>(rows.start, rows.size, count, kind);
+    if (index_width(index.size, count) == 0)
+      corrupt("index of " + std::to_string(index.size) + " bytes for " + std::to_string(count) + " zipped values");
+    return zipped_page(rows, index, count);
   }
 
   // Bytes of a number in the index of zipped rows; 0 if it is no such index.
@@ -395,6 +489,7 @@ class PageForm {
   int null_level_ = 0;
   int max_blob_level_ = -1;  // -1: values are no descriptions of blobs
   LevelsForm reps_, defs_;
+  std::shared_ptr<const sparse::Form> sparse_;
   std::optional<ItemsForm> items_;
 };
 

@@ -6,6 +6,7 @@
 #include "io/held.hpp"
 #include "rows/row_needs.hpp"
 #include "rows/row_plan.hpp"
+#include "rows/sparse_rows.hpp"
 
 namespace alance {
 
@@ -42,7 +43,7 @@ class Planner {
       const int64_t last = std::min(span.second, *above);
       if (last == row) continue;  // a page without rows
       const RowTable::Entry* entry = table.entry(page);
-      if (entry == nullptr) {
+      if (entry == nullptr || sparse::wants_items(*entry->kernel, {nullptr, row - bounds[page], last - row})) {
         const RowPlan::Unknown hole{number, page};  // maybe that of the previous span
         if (plan.unknown.empty() || plan.unknown.back() != hole) plan.unknown.push_back(hole);
       } else {
@@ -71,7 +72,7 @@ class Planner {
       const RowTable::Entry* entry = table.entry(page);
       int64_t next = i;
       for (; next < last && rows_[next] < *above; ++next) in_page[next] = rows_[next] - bounds[page];
-      if (entry == nullptr) {
+      if (entry == nullptr || sparse::wants_items(*entry->kernel, {in_page + i, 0, next - i})) {
         plan.unknown.push_back({number, page, base + i, base + next});
       } else {
         entry->kernel->check_rows(in_page + i, next - i);  // ascending, and rows of the page
@@ -139,12 +140,17 @@ class Planner {
   void add_page(size_t number, RowTable::Entry entry, int64_t first, int64_t last) {
     entry = placed(number, entry, {nullptr, first, last - first});
     if (entry.kernel->file_index() != nullptr) return;  // the plan is made again
-    const auto [begin, end] = entry.kernel->bytes_of(first, last);
-    const int64_t start = entry.kernel->start();
+    const RowPage& page = *entry.kernel;
     if (plan.groups.size() == plan.first_group(plan.columns.size())) begin_group();
     plan.parts.push_back({plan.hits.size(), first, last});
     add_hit(number, std::move(entry));
-    add_piece({number, start + begin, start + end}, last - first);
+    if (page.slots() != nullptr) {
+      for (const auto& [begin, end, bytes] : sparse::runs_of(page, {nullptr, first, last - first}, INT64_MAX))
+        add_piece({number, page.start() + bytes.start, page.start() + bytes.stop}, end - begin);
+      return;
+    }
+    const auto [begin, end] = page.bytes_of(first, last);
+    add_piece({number, page.start() + begin, page.start() + end}, last - first);
   }
 
   void begin_group() {
@@ -165,9 +171,16 @@ class Planner {
   void add_pieces(size_t number, const RowPage& page, int64_t first, int64_t last) {
     const Rows rows{plan.rows.data() + first, 0, last - first};
     std::vector<needs::Run> runs{{0, last - first, {0, 0}}};
-    if (!page.is_constant()) runs = needs::runs_of(page, needs::needs_of(page, rows), {0, kGroupBytes});
+    if (page.slots() != nullptr)
+      runs = sparse::runs_of(page, rows, kGroupBytes);
+    else if (!page.is_constant())
+      runs = needs::runs_of(page, needs::needs_of(page, rows), {0, kGroupBytes});
     for (const needs::Run& run : runs) {
       const int64_t start = page.start() + run.bytes.start, stop = page.start() + run.bytes.stop;
+      if (run.first == run.last) {
+        add_piece({number, start, stop}, 0);
+        continue;
+      }
       if (!joins(number, start, stop - start)) begin_group();
       const size_t hit = plan.hits.size() - 1;
       const size_t parts_before = plan.first_part(plan.groups.size() - 1);

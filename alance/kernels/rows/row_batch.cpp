@@ -320,6 +320,22 @@ class RowBatch : public arrow::Exported {
     return kDone;
   }
 
+  // Bytes of a part of a group of ranges, which are its next pieces; a sparse page may have several,
+  // which `joined` keeps.
+  static Part bytes_of(const RowPlan& plan, const RowPlan::Part& part, const std::vector<Part>& pieces, size_t& next,
+                       std::vector<uint8_t>& joined) {
+    const RowPage& page = *plan.hits[part.hit].kernel;
+    const size_t count = page.slots() ? sparse::num_pieces(page, plan.rows_of(part)) : 1;
+    if (count == 0) return {&kNoBytes, 0};
+    if (count == 1) return piece_of(page, pieces, next);
+    joined.clear();
+    for (size_t i = 0; i < count; ++i) {
+      const Part own = piece_of(page, pieces, next);
+      joined.insert(joined.end(), own.data, own.data + own.size);
+    }
+    return {joined.data(), static_cast<int64_t>(joined.size())};
+  }
+
   // Next piece of a group of ranges; a page of one value has none.
   static Part piece_of(const RowPage& page, const std::vector<Part>& pieces, size_t& next) {
     if (page.is_constant()) return {&kNoBytes, 0};
@@ -417,10 +433,21 @@ class RowBatch : public arrow::Exported {
       sink.bytes.reserve(static_cast<size_t>(plan.first_byte(last) - plan.first_byte(first)));
     }
     sink.with_levels = depths != nullptr;
+    size_t num_known = 0;  // rows whose validity is that of the page
     const auto done = [&](const RowPlan::Part& part) {
-      if (depths) nests::unravel(plan.hits[part.hit].layers, sink.rep, sink.def, *depths, form.is_empty);
+      const RowPage& page = *plan.hits[part.hit].kernel;
+      if (depths && page.slots()) {
+        sink.def.clear();
+        page.slots()->structure.add_to(plan.rows_of(part), *depths, page.is_null() && !form.is_empty);
+      } else if (depths) {
+        nests::unravel(plan.hits[part.hit].layers, sink.rep, sink.def, *depths, form.is_empty);
+      } else if (form.is_empty && !page.slots()) {  // all are marked as null, because they have no values
+        std::fill(sink.valid.data() + num_known, sink.valid.end(), uint8_t{1});
+      }
+      num_known = sink.valid.size();
     };
     std::vector<Part> pieces;
+    std::vector<uint8_t> joined;
     for (size_t group = first; group < last; ++group) {
       if (!plan.is_ranges) {
         const uint8_t* bytes = groups.bring(plan, group);
@@ -432,7 +459,7 @@ class RowBatch : public arrow::Exported {
       for (size_t i = plan.first_part(group), piece = 0; i < plan.groups[group].parts_end; ++i) {
         const RowPlan::Part& part = plan.parts[i];
         share.page = part.hit;
-        const Part own = piece_of(*plan.hits[part.hit].kernel, pieces, piece);
+        const Part own = bytes_of(plan, part, pieces, piece, joined);
         const uint8_t* bytes = own.data;
         take_part(plan, part, bytes, bytes + own.size, sink, done);
       }
@@ -454,6 +481,10 @@ class RowBatch : public arrow::Exported {
       const RowPlan::Part& part = plan.parts[i];
       const RowPage& page = *plan.hits[part.hit].kernel;
       page.prepare();
+      if (page.slots()) {
+        count += sparse::count_of(page.slots()->structure.leaf_slots(plan.rows_of(part)));
+        continue;
+      }
       const auto [begin, end] = page.chunks_of(part.first, part.last);
       count += page.num_values(begin, end);
     }

@@ -2,6 +2,7 @@
 #pragma once
 #include "rows/row_needs.hpp"
 #include "rows/row_plan.hpp"
+#include "rows/sparse_rows.hpp"
 
 namespace alance {
 
@@ -16,6 +17,10 @@ void take_part(const RowPlan& plan, const RowPlan::Part& part, const uint8_t*& b
   const Rows rows = plan.rows_of(part);
   page.prepare();
   page.enter(sink, rows.count);
+  if (page.slots() != nullptr) {
+    sparse::take(page, rows, bytes, end, sink);
+    return done(part);
+  }
   for (const needs::Need& need : needs::needs_of(page, rows)) {
     const int64_t size = page.end_of(need.chunk) - page.begin_of(need.chunk);
     check_span(0, size, end - bytes, "chunk");

@@ -52,7 +52,8 @@ RowPage::RowPage(Positions first_rows, Positions first_bytes, int64_t start, int
       large_(kind.large),
       masks_(kind.masks),
       scheme_(kind.scheme),
-      null_items_(kind.null_items) {
+      null_items_(kind.null_items),
+      coding_(kind.coding) {
   const int values = kind.values, bits = kind.bits, nulls = kind.nulls, level_bits = kind.level_bits;
   if (start < 0 || size < 0 || num_rows < 0 || start > INT64_MAX - size)
     corrupt("a page of " + text(num_rows) + " rows in " + text(size) + " bytes");
@@ -213,7 +214,7 @@ RowPage::Chunk RowPage::open_chunk(int64_t number, Part bytes, std::vector<uint8
   }
   const int num_levels = (reps_ != Nulls::none) + (nulls_ != Nulls::none);
   const auto num_masks = static_cast<int>(masks_.size() - static_cast<size_t>(std::count(masks_.begin(), masks_.end(), 0)));
-  const int num_buffers = num_levels + num_masks + (values_ == Values::runs ? 2 : 1);
+  const int num_buffers = num_levels + num_masks + num_value_buffers();
   const int64_t width = large_ ? 4 : 2;
   const int64_t header = 2 + 2 * num_levels + width * (num_buffers - num_levels);
   if (bytes.size < header) fail(text(bytes.size) + " bytes, its header has " + text(header));
@@ -235,8 +236,8 @@ RowPage::Chunk RowPage::open_chunk(int64_t number, Part bytes, std::vector<uint8
   if (max_rep_ == 0 && entries != values)
     fail(text(entries) + " levels, expected " + text(values));
   const int nulls = reps_ != Nulls::none ? 1 : 0;
+  if ((scheme_ != 0 || coding_) && content == nullptr) corrupt("a compressed chunk");
   if (scheme_ != 0) {
-    if (content == nullptr) corrupt("a compressed chunk");
     content->clear();
     int64_t size = 0;
     units::decompress(scheme_, parts[num_levels], most_bytes(values), [&](int64_t num_bytes) {
@@ -249,6 +250,7 @@ RowPage::Chunk RowPage::open_chunk(int64_t number, Part bytes, std::vector<uint8
   Chunk chunk{number,       entries,           values, parts[0], parts[nulls],
               parts[num_levels + num_masks], parts[num_buffers - 1]};
   chunk.masks.assign(parts + num_levels, parts + num_levels + num_masks);
+  if (coding_) recode(chunk, *content);
   return chunk;
 }
 
@@ -256,6 +258,7 @@ RowPage::Chunk RowPage::open_chunk(int64_t number, Part bytes, std::vector<uint8
 int64_t RowPage::most_bytes(int64_t num_values) const {
   if (values_ == Values::strings || values_ == Values::fsst) return units::kMostUnit;
   const int64_t packed = value_bytes() + kRowBytes * bits_;  // a whole block
+  if (coding_) return product(num_values, value_bytes(), "chunk") + packed;
   return std::max(packed, product(num_values, value_bytes() + mask_bytes() + 1, "chunk"));
 }
 
@@ -339,7 +342,8 @@ void RowPage::decode_entries(int64_t number, Part bytes, const Rows& rows, bool 
     if (end - k < kRun) {
       for (int64_t at = k; at < end; ++at) {
         const int64_t i = rows[at] - origin;
-        const uint64_t level = level_at(nulls_, level_bits_, chunk.nulls, chunk.entries, i, levels);
+        const uint64_t level =
+            rows.levels ? rows.levels[at] : level_at(nulls_, level_bits_, chunk.nulls, chunk.entries, i, levels);
         if (sink.with_levels) sink.def.push_back(static_cast<uint16_t>(level));
         if (level != 0)
           absent(level, sink);
@@ -348,11 +352,11 @@ void RowPage::decode_entries(int64_t number, Part bytes, const Rows& rows, bool 
       }
       continue;
     }
-    if (all == nullptr) {
+    if (all == nullptr && rows.levels == nullptr) {
       all = levels_of(nulls_, level_bits_, chunk.nulls, chunk.entries, sink.chunk_def);
       check_level(static_cast<uint64_t>(highest(all, chunk.entries)));
     }
-    const uint16_t* own = all + (rows[k] - origin);
+    const uint16_t* own = rows.levels ? rows.levels + k : all + (rows[k] - origin);
     if (sink.with_levels) sink.def.append(own, static_cast<size_t>(end - k));
     emit_values(chunk, rows[k] - origin, end - k, own, values, sink);
   }
@@ -376,7 +380,7 @@ void RowPage::check_level(uint64_t level) const {
 }
 
 void RowPage::absent(uint64_t level, Sink& sink) const {
-  check_level(level);
+  if (!slots_) check_level(level);
   sink.null();
 }
 

@@ -46,6 +46,7 @@ using cells::Part;
 struct Rows {
   const int64_t* numbers;  // null: neighbours
   int64_t first, count;  // `first` of the neighbours
+  const uint16_t* levels = nullptr;  // of the rows, if their page has none: 1 for nulls, else 0
 
   int64_t operator[](int64_t i) const { return numbers ? numbers[i] : first + i; }
   // End of the neighbours that begin at `i`.
@@ -61,7 +62,7 @@ struct Rows {
     return i;
   }
   Rows part(int64_t begin, int64_t end) const {
-    return {numbers ? numbers + begin : nullptr, first + begin, end - begin};
+    return {numbers ? numbers + begin : nullptr, first + begin, end - begin, levels ? levels + begin : nullptr};
   }
 };
 
@@ -182,6 +183,10 @@ inline int highest(const uint16_t* levels, int64_t count) {
 
 class RangeSink;
 struct RangeForm;
+struct ChunkCoding;
+namespace sparse {
+struct Slots;
+}
 template <typename Offset>
 struct RangeStrings;
 
@@ -217,6 +222,7 @@ struct PageKind {
   std::vector<int64_t> masks{};
   int scheme = 0;  // 1: LZ4, 2: ZSTD; of the first buffer of values, or of each zipped string
   bool null_items = false;  // all items of zipped lists of one length are null, and have no bytes
+  std::shared_ptr<const ChunkCoding> coding{};  // of chunks that are recoded first; null: none are
 };
 
 // Symbols of a page's strings, which pages of one description share.
@@ -319,13 +325,20 @@ class RowPage {
   // at another position are null, of level `position >> 16`, up to `max_level`.
   void set_blobs(int max_level);
 
+  // Rows are slots of a sparse structure, whose valid ones have the values of this page.
+  void set_slots(std::shared_ptr<const sparse::Slots> slots);
+  const sparse::Slots* slots() const { return slots_.get(); }
+  // True if all values are null.
+  bool is_null() const { return is_null_; }
+
   // Approximate memory that this page alone uses.
   int64_t num_bytes() const {
     return static_cast<int64_t>(sizeof(*this) + (own_items_ ? own_items_->plain.capacity() : 0) +
                                 2 * (cut_.reps.capacity() + cut_.defs.capacity()) +
                                 8 * (cut_.rows.capacity() + cut_.entries.capacity() +
                                      cut_.values.capacity() + cut_.bytes.capacity())) +
-           (table_ ? table_->num_bytes() : 0) + (unplaced_ ? static_cast<int64_t>(sizeof(Unplaced)) : 0) + later_bytes();
+           (table_ ? table_->num_bytes() : 0) + (unplaced_ ? static_cast<int64_t>(sizeof(Unplaced)) : 0) + later_bytes() +
+           slots_bytes_;
   }
   // Table of the chunks; null if the page was made from arrays.
   std::shared_ptr<ChunkTable> table() const { return table_; }
@@ -394,8 +407,8 @@ class RowPage {
   bool fits(int64_t width) const { return max_rep_ == 0 && is_simple(width) && holds(width); }
   // True if neighbouring rows are decoded without a `Sink`.
   bool is_simple(int64_t width) const {
-    return masks_.empty() && !null_items_ && scheme_ == 0 && max_blob_level_ < 0 && values_ != Values::rows && (bits_ == 1 || bits_ % 8 == 0) &&
-           !(values_ == Values::zipped && width == 0) &&
+    return masks_.empty() && !null_items_ && scheme_ == 0 && !coding_ && !slots_ && max_blob_level_ < 0 &&
+           values_ != Values::rows && (bits_ == 1 || bits_ % 8 == 0) && !(values_ == Values::zipped && width == 0) &&
            !(is_string(values_) && !has_items() && width != -(bits_ / 8));
   }
   // True if the bytes of neighbouring rows are their values, and nothing else.
@@ -459,6 +472,8 @@ class RowPage {
   void check_indices() const;
   // `content`: buffer for decompressed bytes.
   Chunk open_chunk(int64_t number, Part bytes, std::vector<uint8_t>* content = nullptr) const;
+  void recode(Chunk& chunk, std::vector<uint8_t>& content) const;
+  int num_value_buffers() const;
   bool is_zipped() const { return values_ == Values::zipped || values_ == Values::rows; }
   int64_t value_bytes() const { return bytes_of_bits(bits_); }
   static int64_t bytes_of_masks(const std::vector<int64_t>& masks);
@@ -541,6 +556,9 @@ class RowPage {
   int scheme_ = 0;  // as in `PageKind`
   bool null_items_ = false;
   int max_blob_level_ = -1;  // -1: values are no descriptions of blobs
+  std::shared_ptr<const ChunkCoding> coding_;
+  std::shared_ptr<const sparse::Slots> slots_;
+  int64_t slots_bytes_ = 0;
   std::shared_ptr<const Symbols> symbols_;
   std::vector<PackedMember> members_;  // of packed structs of any length
   mutable std::atomic<signed char> text_items_{-1};  // 1: the items are UTF-8; -1: not known

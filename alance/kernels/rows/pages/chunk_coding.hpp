@@ -1,0 +1,39 @@
+// Chunks of 2.3 whose values are recoded before single values are looked up: strings with a sequence
+// of offsets become strings with plain offsets, and coded runs become flat values.
+#pragma once
+#include <optional>
+
+#include "rows/pages/sequences.hpp"
+
+namespace alance {
+
+struct ChunkCoding {
+  std::optional<sequences::Sequence> offsets;
+  std::optional<sequences::CodedRuns> runs;
+
+  int num_buffers() const { return runs ? 2 : 1 + offsets->has_payload(); }
+
+  // Words of `count` values.
+  std::vector<uint8_t> flat(cells::Part values, cells::Part lengths, int64_t count) const {
+    std::vector<uint8_t> words(static_cast<size_t>(product(count, runs->values.word(), "chunk")));
+    runs->expand(values, lengths, count, words.data());
+    return words;
+  }
+  // Plain offsets from the start of the result, and the bytes of `count` strings.
+  std::vector<uint8_t> strings(cells::Part payload, cells::Part bytes, int64_t count) const {
+    const std::vector<int64_t> ends = offsets->decode(payload, count + 1);
+    if (ends.front() != 0 || ends.back() != bytes.size || !std::is_sorted(ends.begin(), ends.end()))
+      corrupt("variable: offsets do not rise from 0 to the end of the bytes");
+    const int64_t word = offsets->bits() / 8, start = word * (count + 1);
+    if (word == 4 && bytes.size > INT32_MAX - start) corrupt("variable: a chunk of " + cells::text(bytes.size) + " bytes");
+    std::vector<uint8_t> out(static_cast<size_t>((start + bytes.size + 7) / 8 * 8));  // padded to whole offsets
+    for (size_t i = 0; i < ends.size(); ++i) {
+      const int64_t end = ends[i] + start;  // little-endian
+      std::memcpy(out.data() + i * static_cast<size_t>(word), &end, static_cast<size_t>(word));
+    }
+    if (bytes.size != 0) std::memcpy(out.data() + start, bytes.data, static_cast<size_t>(bytes.size));
+    return out;
+  }
+};
+
+}  // namespace alance
