@@ -441,8 +441,10 @@ class RowBatch : public arrow::Exported {
         page.slots()->structure.add_to(plan.rows_of(part), *depths, page.is_null() && !form.is_empty);
       } else if (depths) {
         nests::unravel(plan.hits[part.hit].layers, sink.rep, sink.def, *depths, form.is_empty);
-      } else if (form.is_empty && !page.slots()) {  // all are marked as null, because they have no values
+      } else if (form.is_empty) {  // all are marked as null, because they have no values
         std::fill(sink.valid.data() + num_known, sink.valid.end(), uint8_t{1});
+        const std::vector<uint8_t> valid = page.slots() ? page.slots()->structure.valid(plan.rows_of(part)) : std::vector<uint8_t>();
+        std::copy(valid.begin(), valid.end(), sink.valid.data() + num_known);
       }
       num_known = sink.valid.size();
     };

@@ -231,6 +231,9 @@ class Structure {
     return runs;
   }
 
+  // Validity of the leaf's slots of rows, a byte each; empty if all slots of the page are valid.
+  std::vector<uint8_t> valid(const Rows& rows) const { return leaf().marks<uint8_t>(leaf_slots(rows), 1, 0); }
+
   // Append the slots of rows to the depths of a leaf, innermost first. `all_null`: the leaf has no
   // values. As in other pages, a slot outside of lists comes once for each item of the fixed-size
   // lists at or below it.
