@@ -35,7 +35,7 @@ from tests.reference.damaged import (
     with_other_numbers,
 )
 from tests.reference.driven import Known
-from tests.v2_3.made import Made
+from tests.v2_3.page_file import PageFile
 from tests.v2_3.sparse_pages import VALUES, sparse_page
 
 if TYPE_CHECKING:
@@ -402,8 +402,8 @@ def test_damaged_sparse_pages_are_read_or_refused(values: str) -> None:
             description = with_other_field(rng, description)
         with noting(f"try {number}"), suppress(alance.AlanceError, DecodeError):
             message = encodings_v2_3_pb2.PlanarLayout.FromString(description)
-            made = Made(pa.field("x", own.arrow), [(message, buffers, 40)], is_damaged=True)
-            for read in (partial(made.read, 3, 40), partial(made.take, [1, 7, 39]), made.whole):
+            file = PageFile(pa.field("x", own.arrow), [(message, buffers, 40)], is_damaged=True)
+            for read in (partial(file.read, 3, 40), partial(file.take, [1, 7, 39]), file.whole):
                 with suppress(alance.AlanceError):
                     read()
 

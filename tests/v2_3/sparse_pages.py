@@ -201,7 +201,7 @@ def _none(rng: np.random.Generator, valid: Mask) -> Stored:
     return pa.int32(), pb3.ValuePlane(none=pb3.NoValues()), [], [None] * len(valid)
 
 
-def _one(rng: np.random.Generator, valid: Mask) -> Stored:
+def _equal_numbers(rng: np.random.Generator, valid: Mask) -> Stored:
     plane = pb3.ValuePlane(constant=pb3.ConstantValue(scalar=(77).to_bytes(4, "little")))
     return pa.int32(), plane, [], [77] * len(valid)
 
@@ -336,7 +336,7 @@ def _large_items(rng: np.random.Generator, valid: Mask) -> Stored:
 
 VALUES = {
     "none": _none,
-    "constant": _one,
+    "constant": _equal_numbers,
     "numbers": _numbers,
     "runs": _coded_runs,
     "texts": _texts,

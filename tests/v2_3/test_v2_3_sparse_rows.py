@@ -12,25 +12,25 @@ import pytest
 from alance.format.proto import encodings_v2_1_pb2 as pb
 from alance.format.proto import encodings_v2_3_pb2 as pb3
 from tests.reference.encodings import flat
-from tests.v2_3.made import Made
+from tests.v2_3.page_file import PageFile
 from tests.v2_3.sparse_pages import VALUES, sparse_page
 
 CHAINS: Final = ("", "s", "l", "sls", "lsl", "ll")
 
 
-def check(made: Made, rows: list[object], rng: np.random.Generator) -> None:
+def check(file: PageFile, rows: list[object], rng: np.random.Generator) -> None:
     """All rows, ranges, and single rows; of pages that are known or not."""
     count = len(rows)
-    assert made.whole() == rows
-    assert made.read(0, count) == rows
+    assert file.whole() == rows
+    assert file.read(0, count) == rows
     for is_known in (False, True):
         start = int(rng.integers(count))
         stop = int(rng.integers(start, count)) + 1
-        assert made.read(start, stop, is_known=is_known) == rows[start:stop]
+        assert file.read(start, stop, is_known=is_known) == rows[start:stop]
         few = sorted({*rng.integers(0, count, 7).tolist()})
-        assert made.take(few, is_known=is_known) == [rows[row] for row in few]
+        assert file.take(few, is_known=is_known) == [rows[row] for row in few]
     most = np.flatnonzero(rng.random(count) < 0.8).tolist()
-    assert made.take(most) == [rows[row] for row in most]
+    assert file.take(most) == [rows[row] for row in most]
 
 
 @pytest.mark.parametrize(("chain", "values"), [*product(CHAINS, VALUES)])
@@ -40,7 +40,7 @@ def test_rows_of_a_sparse_page_are_read_in_every_way(chain: str, values: str) ->
     for nulls in (0.0, 0.3, 0.9):
         own = sparse_page(rng, chain, values, count, nulls)
         field = pa.field("x", own.arrow)
-        check(Made(field, [(own.description, own.buffers, count)]), own.rows, rng)
+        check(PageFile(field, [(own.description, own.buffers, count)]), own.rows, rng)
 
 
 @pytest.mark.parametrize("chain", CHAINS)
@@ -49,10 +49,10 @@ def test_pages_of_other_layouts_stand_beside_each_other(chain: str) -> None:
     rng = np.random.default_rng(5)
     names = ("numbers", "zipped words", "none", "runs", "constant")
     several = [sparse_page(rng, chain, name, 90, 0.3) for name in names]
-    made = Made(
+    file = PageFile(
         pa.field("x", several[0].arrow), [(own.description, own.buffers, 90) for own in several]
     )
-    check(made, [row for own in several for row in own.rows], rng)
+    check(file, [row for own in several for row in own.rows], rng)
 
 
 def test_dense_pages_stand_beside_sparse_ones() -> None:
@@ -72,30 +72,30 @@ def test_dense_pages_stand_beside_sparse_ones() -> None:
         (sparse.description, sparse.buffers, 20),
     ]
     rows = [*sparse.rows, 1, 2, 3, *sparse.rows]
-    check(Made(pa.field("x", pa.int32()), pages), rows, rng)
+    check(PageFile(pa.field("x", pa.int32()), pages), rows, rng)
 
 
 def test_large_items_are_read_one_by_one_unless_many_rows_need_them() -> None:
     rng = np.random.default_rng(7)
     own = sparse_page(rng, "", "large items", 300, 0.3)
-    made = Made(pa.field("x", own.arrow), [(own.description, own.buffers, 300)])
+    file = PageFile(pa.field("x", own.arrow), [(own.description, own.buffers, 300)])
     row = next(row for row, value in enumerate(own.rows) if value is not None)
     null = own.rows.index(None)
-    made.take([null])
-    fragment = made.opened(is_known=True)
+    file.take([null])
+    fragment = file.opened(is_known=True)
     for rows, num_items in (([null], 0), ([row], 1), ([*range(300)], 9)):
-        made.rows(made.run(fragment.take(np.array(rows, np.int64), made.states, guess=False)))
-        assert 0 <= made.num_read - 120_004 * num_items < 5_000
-    made.rows(made.run(fragment.read(0, 300, made.states)))
-    assert made.num_read == 0
+        file.rows(file.run(fragment.take(np.array(rows, np.int64), file.states, guess=False)))
+        assert 0 <= file.num_read - 120_004 * num_items < 5_000
+    file.rows(file.run(fragment.read(0, 300, file.states)))
+    assert file.num_read == 0
 
 
 def test_values_of_single_rows_are_read_alone() -> None:
     rng = np.random.default_rng(8)
     own = sparse_page(rng, "l", "zipped texts", 5_000, 0.3)
-    made = Made(pa.field("x", own.arrow), [(own.description, own.buffers, 5_000)])
-    made.take([0])
+    file = PageFile(pa.field("x", own.arrow), [(own.description, own.buffers, 5_000)])
+    file.take([0])
     sizes = [sum(4 + len(item) for item in row or [] if item is not None) for row in own.rows]
     for row in (7, 1_234, 4_999):
-        assert made.take([row], is_known=True) == [own.rows[row]]
-        assert made.num_read == sizes[row]
+        assert file.take([row], is_known=True) == [own.rows[row]]
+        assert file.num_read == sizes[row]

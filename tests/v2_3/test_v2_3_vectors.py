@@ -17,7 +17,7 @@ from alance.errors import CorruptFileError
 from alance.format.proto import encodings_v2_1_pb2 as pb
 from alance.format.proto import encodings_v2_3_pb2 as pb3
 from tests.reference.damaged import LOCATION
-from tests.v2_3.made import Made
+from tests.v2_3.page_file import PageFile
 
 INT32, LIST = pa.int32(), pa.list_(pa.int32())
 
@@ -64,17 +64,19 @@ VECTORS: dict[str, tuple[pa.DataType, str, list[str], list[Any]]] = {
 NAMES = list(VECTORS)
 
 
-def made(arrow: pa.DataType, description: bytes, buffers: list[str], num_rows: int) -> Made:
+def page_file(
+    arrow: pa.DataType, description: bytes, buffers: list[str], num_rows: int
+) -> PageFile:
     """A file of a page."""
     content = [bytes.fromhex(buffer) for buffer in buffers]
     message = pb3.PlanarLayout.FromString(description)
-    return Made(pa.field("c", arrow), [(message, content, num_rows)])
+    return PageFile(pa.field("c", arrow), [(message, content, num_rows)])
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_pages_of_the_specification_are_read_in_every_way(name: str) -> None:
     arrow, description, buffers, target = VECTORS[name]
-    own = made(arrow, bytes.fromhex(description), buffers, len(target))
+    own = page_file(arrow, bytes.fromhex(description), buffers, len(target))
     assert own.whole() == target
     for start in range(len(target)):
         for stop in range(start + 1, len(target) + 1):
@@ -216,8 +218,8 @@ BAD: dict[str, tuple[pb3.PlanarLayout, list[str]]] = {
 }
 
 
-# What the error of each says.
-SAID = {
+# Text of the error of each.
+MESSAGES = {
     "no structure": "structure None",
     "no values": "values None",
     "dense constant of nullable items": "dense constant under layers",
@@ -241,7 +243,7 @@ SAID = {
 
 def refused(arrow: pa.DataType, message: pb3.PlanarLayout, buffers: list[str], text: str) -> None:
     """Check that every read of a page of four rows tells what is wrong, and where."""
-    own = made(arrow, message.SerializeToString(), buffers, 4)
+    own = page_file(arrow, message.SerializeToString(), buffers, 4)
     with pytest.raises(CorruptFileError):
         own.whole()
     for read in (partial(own.read, 0, 4), partial(own.take, [0, 3])):
@@ -255,7 +257,7 @@ def refused(arrow: pa.DataType, message: pb3.PlanarLayout, buffers: list[str], t
 @pytest.mark.parametrize("name", BAD)
 def test_pages_that_contradict_themselves(name: str) -> None:
     arrow = pa.list_(INT32) if "list" in name or "counts" in name else INT32
-    refused(arrow, *BAD[name], SAID[name])
+    refused(arrow, *BAD[name], MESSAGES[name])
 
 
 def test_a_null_list_with_items() -> None:

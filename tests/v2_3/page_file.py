@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from alance.format.proto import encodings_v2_3_pb2 as pb3
 
 
-class Made:
+class PageFile:
     """A file of 2.3 in memory.
 
     Args:
