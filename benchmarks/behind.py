@@ -118,7 +118,7 @@ def _searches(vectors: dict[str, Any], texts: dict[str, Any]) -> Iterator[Row]:
     for case in texts.get("searches", ()):
         yield Row("Texts", f"{case['place']}, {case['what']}", _of(case, "ms"))
     for case in texts.get("callers", ()):
-        rates = {side: told["rate"] for side, told in case["sides"].items()}
+        rates = {side: figures["rate"] for side, figures in case["sides"].items()}
         yield Row("Texts", f"{case['place']}, {case['callers']} callers", _inverses(rates))
     if builds := texts.get("builds"):
         for key, of in (("seconds", ""), ("megabytes", ", peak memory")):
@@ -126,7 +126,7 @@ def _searches(vectors: dict[str, Any], texts: dict[str, Any]) -> Iterator[Row]:
 
 
 def _of(case: dict[str, Any], key: str) -> dict[str, float]:
-    return {side: told[key] for side, told in case["sides"].items()}
+    return {side: figures[key] for side, figures in case["sides"].items()}
 
 
 def _of_two(case: dict[str, Any], key: str) -> dict[str, float]:

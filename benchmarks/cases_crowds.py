@@ -24,7 +24,7 @@ LARGE_CALLERS: Final = 16
 COLUMN: Final = "l_extendedprice"
 
 
-def crowd_of_threads(call: Callable[[Any], object], asked: Iterable[Any], callers: int) -> Waits:
+def crowd_of_threads(call: Callable[[Any], object], values: Iterable[Any], callers: int) -> Waits:
     """Do the work of `crowd` in threads: return how long each call waited, in seconds."""
 
     def wait(question: Any) -> float:
@@ -33,10 +33,10 @@ def crowd_of_threads(call: Callable[[Any], object], asked: Iterable[Any], caller
         return time.perf_counter() - begun
 
     with ThreadPoolExecutor(callers) as pool:
-        return Waits(pool.map(wait, asked))
+        return Waits(pool.map(wait, values))
 
 
-def asked(opened: Opened) -> npt.NDArray[np.float32]:
+def query_vectors(opened: Opened) -> npt.NDArray[np.float32]:
     """Return the query of each call: twenty queries, repeated."""
     return np.resize(queries(opened), (CALLS, queries(opened).shape[1]))
 
@@ -48,14 +48,14 @@ def search_crowds(callers: int, *, remote: bool) -> Case:
         def search(query: Any) -> Awaitable[object]:
             return opened.ours.nearest("vec", query, 10, columns=["id"], nprobes=20)
 
-        return await crowd(search, asked(opened), callers)
+        return await crowd(search, query_vectors(opened), callers)
 
     def theirs(opened: Opened) -> Waits:
         def search(query: Any) -> object:
             nearest = {"column": "vec", "q": query, "k": 10, "nprobes": 20}
             return opened.theirs.to_table(columns=["id", "_distance"], nearest=nearest)
 
-        return crowd_of_threads(search, asked(opened), callers)
+        return crowd_of_threads(search, query_vectors(opened), callers)
 
     name = f"{callers} callers of searches"
     return Case(name, "vectors", ours, theirs, 1 / 3, remote, calls=CALLS)

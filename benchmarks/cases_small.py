@@ -152,13 +152,13 @@ def run_streams(rounds: int) -> list[dict[str, Any]]:
     """Measure streams of alance, each in a process of its own; return the medians."""
     results = []
     for producers in (1, PRODUCERS):
-        told = []
+        runs = []
         for _ in range(rounds):
             with tempfile.TemporaryDirectory(prefix="alance-stream-") as folder:
                 command = [sys.executable, "-m", "benchmarks.cases_small", str(producers), folder]
                 done = subprocess.run(command, check=True, capture_output=True, text=True)
-            told.append(json.loads(done.stdout))
-        medians = {key: statistics.median(run[key] for run in told) for key in told[0]}
+            runs.append(json.loads(done.stdout))
+        medians = {key: statistics.median(run[key] for run in runs) for key in runs[0]}
         results.append({"producers": producers, **medians})
         print(stream_line(results[-1]), flush=True)
     return results
@@ -204,8 +204,8 @@ def main() -> None:
     begun = time.perf_counter()
     waits = asyncio.run(produced(f"{folder}/stream.lance", int(producers), STREAM_BATCHES))
     rate = STREAM_BATCHES * BATCH_ROWS / (time.perf_counter() - begun)
-    told = {"rows_s": rate, "p99_ms": waits.quantile(0.99) * 1e3, "megabytes": peak_megabytes()}
-    print(json.dumps(told))
+    figures = {"rows_s": rate, "p99_ms": waits.quantile(0.99) * 1e3, "megabytes": peak_megabytes()}
+    print(json.dumps(figures))
 
 
 if __name__ == "__main__":

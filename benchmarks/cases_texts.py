@@ -73,7 +73,7 @@ LABELS: Final = (
 class Alance(Ours[str]):
     """Searches by alance."""
 
-    async def ask(self, query: str, **asked: Any) -> int:
+    async def ask(self, query: str, **options: Any) -> int:
         """Search; return the number of rows."""
         return len(await self.dataset.search_text(query, K, columns=COLUMNS))
 
@@ -81,7 +81,7 @@ class Alance(Ours[str]):
 class Pylance(Theirs[str]):
     """Searches by pylance."""
 
-    def find(self, query: str, **asked: Any) -> int:
+    def find(self, query: str, **options: Any) -> int:
         """Search; return the number of rows."""
         words = {"query": query, "columns": ["text"]}
         scanner = self.dataset.scanner(columns=COLUMNS, full_text_query=words, limit=K)
@@ -97,7 +97,7 @@ class LanceDB(Ours[str]):
 
     dataset: Any
 
-    async def ask(self, query: str, **asked: Any) -> int:
+    async def ask(self, query: str, **options: Any) -> int:
         """Search; return the number of rows."""
         search = self.dataset.query().nearest_to_text(query, columns=["text"]).limit(K)
         return len(await search.select(COLUMNS).to_arrow())
@@ -183,11 +183,11 @@ async def run_local(only: str, path: Path, words: Sequence[str]) -> list[dict[st
             rounds: dict[str, list[dict[str, float]]] = {name: [] for name in sides}
             for number in range(4):
                 for name, side in sides.items():
-                    told = await measured(side, texts)
+                    figures = await measured(side, texts)
                     if number:
-                        rounds[name].append(told)
+                        rounds[name].append(figures)
             best = {
-                name: {what: min(told[what] for told in own) for what in own[0]}
+                name: {what: min(figures[what] for figures in own) for what in own[0]}
                 for name, own in rounds.items()
             }
             results.append({"place": "local", "what": kind, "sides": best})
@@ -202,7 +202,7 @@ async def run_lab(lab: Lab, only: str, path: Path, words: Sequence[str]) -> list
     lab.rescan()
     texts = queries_of("3 words", 21, words, 7)
     parts = {"first": slice(0, 1), "others": slice(1, 21), "again": slice(1, 21)}
-    told: dict[str, dict[str, Any]] = {when: {} for when in parts}
+    by_moment: dict[str, dict[str, Any]] = {when: {} for when in parts}
     async with opened(str(path), None, Alance, Pylance) as sides:  # modules are imported
         for side in sides.values():
             await side.ask(texts[0])
@@ -210,10 +210,10 @@ async def run_lab(lab: Lab, only: str, path: Path, words: Sequence[str]) -> list
     async with opened(uri, lab.lance_options(), Alance, Pylance) as sides:
         for name, side in sides.items():
             for when, part in parts.items():
-                told[when][name] = await measured(side, texts[part], lab)
+                by_moment[when][name] = await measured(side, texts[part], lab)
     results = [
         {"place": "lab", "what": f"3 words, {when}", "sides": values}
-        for when, values in told.items()
+        for when, values in by_moment.items()
     ]
     for result in results:
         print(line(result), flush=True)
@@ -247,7 +247,7 @@ def run_builds(only: str, path: Path, rounds: int) -> dict[str, dict[str, float]
     if only not in "texts build":
         return sides
     for side in ("alance", "pylance"):
-        told: list[dict[str, float]] = []
+        runs: list[dict[str, float]] = []
         for _ in range(rounds):
             with tempfile.TemporaryDirectory(dir=path.parent) as folder:
                 copy = Path(folder) / "copy"
@@ -256,8 +256,8 @@ def run_builds(only: str, path: Path, rounds: int) -> dict[str, dict[str, float]
                 done = subprocess.run(
                     command, check=True, capture_output=True, text=True, env=with_bytecode()
                 )
-                told.append(json.loads(done.stdout))
-        sides[side] = {what: statistics.median(run[what] for run in told) for what in told[0]}
+                runs.append(json.loads(done.stdout))
+        sides[side] = {what: statistics.median(run[what] for run in runs) for what in runs[0]}
     print(sides, flush=True)
     return sides
 
@@ -332,8 +332,8 @@ def main() -> None:
         import lance
 
         lance.dataset(path).create_scalar_index("text", "INVERTED")
-    told = {"seconds": time.perf_counter() - begun, "cpu": time.process_time()}
-    print(json.dumps({**told, "megabytes": peak_megabytes()}))
+    figures = {"seconds": time.perf_counter() - begun, "cpu": time.process_time()}
+    print(json.dumps({**figures, "megabytes": peak_megabytes()}))
 
 
 if __name__ == "__main__":

@@ -68,12 +68,12 @@ async def measured(
     queries: Vectors,
     right: Sequence[set[int]],
     lab: Lab | None,
-    **asked: Any,
+    **options: Any,
 ) -> dict[str, float]:
     """Run queries one after the other; return means."""
     before = lab.stats()["requests"] if lab else 0
     wall, cpu = time.perf_counter(), time.process_time()
-    answers = [await side.ask(query, **asked) for query in queries]
+    answers = [await side.ask(query, **options) for query in queries]
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
     log = [record for record in lab.log(before) if "op" in record] if lab else []
     hits = sum(len(own & nearest) for own, nearest in zip(answers, right, strict=True))
@@ -98,8 +98,8 @@ async def run_recall(lab: Lab, only: str, scale: float) -> list[dict[str, Any]]:
         queries = near_directions(31, seed=8, dim=dimension(path))
         right = truth(path, queries)
         for refine, nprobes in itertools.product((None, 10), SEARCHED[name]):
-            asked: dict[str, Any] = {"nprobes": nprobes, "refine_factor": refine}
-            results += await _searches(name, path, place, log, queries, right, asked)
+            options: dict[str, Any] = {"nprobes": nprobes, "refine_factor": refine}
+            results += await _searches(name, path, place, log, queries, right, options)
     return results
 
 
@@ -110,7 +110,7 @@ async def _searches(
     lab: Lab | None,
     queries: Vectors,
     right: Sequence[set[int]],
-    asked: dict[str, Any],
+    options: dict[str, Any],
 ) -> list[dict[str, Any]]:
     """Return the rows of a table for a number of partitions: first searches, others, and again."""
     parts = {"first": slice(0, 1), "others": slice(1, 31), "again": slice(1, 31)}
@@ -119,10 +119,10 @@ async def _searches(
         for side, searcher in sides.items():
             for when, part in parts.items():
                 values[when][side] = await measured(
-                    searcher, queries[part], right[part], lab, **asked
+                    searcher, queries[part], right[part], lab, **options
                 )
     rows = [
-        {"table": name, "place": place, "when": when, **asked, "sides": values[when]}
+        {"table": name, "place": place, "when": when, **options, "sides": values[when]}
         for when in parts
     ]
     print(*map(line, rows), sep="\n", flush=True)
@@ -138,17 +138,17 @@ async def run_crowds(lab: Lab, only: str, scale: float) -> list[dict[str, Any]]:
         path = table(name, scale)
         lab.rescan()
         queries = near_directions(CALLS, seed=9, dim=dimension(path))
-        asked = list(queries[: CALLS if callers > 1 else CALLS // 8])
+        chosen_queries = list(queries[: CALLS if callers > 1 else CALLS // 8])
         rates: dict[str, float] = {}
         async with searchers(path, log) as sides:
             for side, searcher in sides.items():
-                await searcher.crowd(asked, callers, nprobes=20)
+                await searcher.crowd(chosen_queries, callers, nprobes=20)
                 seconds = []
                 for _ in range(3):  # the best: others use the machine, too
                     begun = time.perf_counter()
-                    await searcher.crowd(asked, callers, nprobes=20)
+                    await searcher.crowd(chosen_queries, callers, nprobes=20)
                     seconds.append(time.perf_counter() - begun)
-                rates[side] = len(asked) / min(seconds)
+                rates[side] = len(chosen_queries) / min(seconds)
         results.append({"table": name, "place": place, "callers": callers, "sides": rates})
         print(results[-1], flush=True)
     return results

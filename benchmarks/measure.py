@@ -26,13 +26,13 @@ class Waits(list[float]):
 
 
 async def crowd(
-    call: Callable[[Any], Awaitable[object]], asked: Iterable[Any], callers: int
+    call: Callable[[Any], Awaitable[object]], values: Iterable[Any], callers: int
 ) -> Waits:
     """Make all calls by `callers` concurrent callers; return how long each call waited."""
-    left, waits = iter(asked), Waits()
+    remaining, waits = iter(values), Waits()
 
     async def caller() -> None:
-        for question in left:
+        for question in remaining:
             begun = time.perf_counter()
             await call(question)
             waits.append(time.perf_counter() - begun)
@@ -88,7 +88,7 @@ class Side:
 
     def as_json(self) -> dict[str, Any]:
         """Return medians in milliseconds; requests, rounds and megabytes of the last round."""
-        told = {
+        figures = {
             "ms": statistics.median(turn.wall for turn in self.turns) * 1e3,
             "cpu_ms": statistics.median(turn.cpu for turn in self.turns) * 1e3,
             "requests": self.requests,
@@ -96,8 +96,8 @@ class Side:
             "megabytes": self.megabytes,
         }
         if waits := [turn.p99 for turn in self.turns if turn.p99 is not None]:
-            told["p99_ms"] = statistics.median(waits) * 1e3
-        return told
+            figures["p99_ms"] = statistics.median(waits) * 1e3
+        return figures
 
 
 @dataclass(frozen=True)
@@ -118,12 +118,15 @@ class Measured:
 
         The measurements with other numbers of threads are returned separately.
         """
-        told = {threads: side.as_json() for threads, side in self.pylance.items()}
-        best = min(told, key=lambda threads: float(told[threads]["ms"]))
-        sides = {"alance": self.alance.as_json(), "pylance": {**told.pop(best), "threads": best}}
+        by_threads = {threads: side.as_json() for threads, side in self.pylance.items()}
+        best = min(by_threads, key=lambda threads: float(by_threads[threads]["ms"]))
+        sides = {
+            "alance": self.alance.as_json(),
+            "pylance": {**by_threads.pop(best), "threads": best},
+        }
         if self.vortex is not None:
             sides["vortex"] = self.vortex.as_json()
-        return {"sides": sides, "other_threads": told}
+        return {"sides": sides, "other_threads": by_threads}
 
 
 def waves(records: Sequence[dict[str, Any]]) -> int:

@@ -30,11 +30,11 @@ _faiss: dict[str, Faiss] = {}  # by the table: trained once
 class Searcher(Protocol):
     """Protocol of one side."""
 
-    async def ask(self, query: Vector, **asked: Any) -> set[int]:
+    async def ask(self, query: Vector, **options: Any) -> set[int]:
         """Return the ids of the rows that a search finds; options are named as in pylance."""
         ...
 
-    async def crowd(self, queries: Sequence[Vector], callers: int, **asked: Any) -> None:
+    async def crowd(self, queries: Sequence[Vector], callers: int, **options: Any) -> None:
         """Run all queries by `callers` concurrent callers."""
         ...
 
@@ -42,24 +42,24 @@ class Searcher(Protocol):
 class Alance(Ours[Vector]):
     """Searches by alance."""
 
-    async def ask(self, query: Vector, **asked: Any) -> set[int]:
+    async def ask(self, query: Vector, **options: Any) -> set[int]:
         """Return the ids of the rows that a search finds."""
-        rows = await self.dataset.nearest("vec", query, K, columns=["id"], **asked)
+        rows = await self.dataset.nearest("vec", query, K, columns=["id"], **options)
         return set(rows["id"].to_pylist())
 
 
 class Pylance(Theirs[Vector]):
     """Searches by pylance."""
 
-    def find(self, query: Vector, **asked: Any) -> set[int]:
+    def find(self, query: Vector, **options: Any) -> set[int]:
         """Return the ids of the rows that a search finds."""
-        nearest = {"column": "vec", "q": query, "k": K, **asked}
+        nearest = {"column": "vec", "q": query, "k": K, **options}
         rows = self.dataset.to_table(["id", "_distance"], nearest=nearest)
         return set(rows["id"].to_pylist())
 
-    async def ask(self, query: Vector, **asked: Any) -> set[int]:
+    async def ask(self, query: Vector, **options: Any) -> set[int]:
         """Search in a thread; return the ids of the rows."""
-        return await asyncio.to_thread(self.find, query, **asked)
+        return await asyncio.to_thread(self.find, query, **options)
 
 
 class LanceDB(Ours[Vector]):
@@ -67,12 +67,12 @@ class LanceDB(Ours[Vector]):
 
     dataset: Any
 
-    async def ask(self, query: Vector, **asked: Any) -> set[int]:
+    async def ask(self, query: Vector, **options: Any) -> set[int]:
         """Return the ids of the rows that a search finds."""
         search = self.dataset.query().nearest_to(query).column("vec").limit(K)
-        search = search.nprobes(asked["nprobes"]).select(["id", "_distance"])
-        if asked.get("refine_factor"):
-            search = search.refine_factor(asked["refine_factor"])
+        search = search.nprobes(options["nprobes"]).select(["id", "_distance"])
+        if options.get("refine_factor"):
+            search = search.refine_factor(options["refine_factor"])
         return set((await search.to_arrow())["id"].to_pylist())
 
 
@@ -90,10 +90,10 @@ class Faiss(Theirs[Vector]):
         self._index.train(self._values[:: max(1, len(self._values) // (256 * nlist))])
         self._index.add(self._values)
 
-    def find(self, query: Vector, **asked: Any) -> set[int]:
+    def find(self, query: Vector, **options: Any) -> set[int]:
         """Return the ids of the rows that a search finds."""
-        self._index.nprobe = asked["nprobes"]
-        count = K * (asked.get("refine_factor") or 1)
+        self._index.nprobe = options["nprobes"]
+        count = K * (options.get("refine_factor") or 1)
         places = self._index.search(query[None], count)[1][0]
         places = places[places >= 0]
         if count > K:
@@ -101,9 +101,9 @@ class Faiss(Theirs[Vector]):
             places = places[np.argsort(far)[:K]]
         return set(self._ids[places].tolist())
 
-    async def ask(self, query: Vector, **asked: Any) -> set[int]:
+    async def ask(self, query: Vector, **options: Any) -> set[int]:
         """Search in the calling thread; return the ids of the rows."""
-        return self.find(query, **asked)
+        return self.find(query, **options)
 
 
 def values_of(path: Path) -> tuple[npt.NDArray[np.int64], Vectors]:

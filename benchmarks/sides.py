@@ -24,17 +24,17 @@ class Ours(Generic[Q]):
     def __init__(self, dataset: alance.Dataset) -> None:
         self.dataset = dataset
 
-    async def ask(self, query: Q, **asked: Any) -> Any:
+    async def ask(self, query: Q, **options: Any) -> Any:
         """Return the answer to a query."""
         raise NotImplementedError
 
-    async def crowd(self, queries: Sequence[Q], callers: int, **asked: Any) -> None:
+    async def crowd(self, queries: Sequence[Q], callers: int, **options: Any) -> None:
         """Run all queries by `callers` concurrent tasks."""
-        left = iter(queries)
+        remaining = iter(queries)
 
         async def caller() -> None:
-            for query in left:
-                await self.ask(query, **asked)
+            for query in remaining:
+                await self.ask(query, **options)
 
         await asyncio.gather(*(caller() for _ in range(callers)))
 
@@ -45,16 +45,16 @@ class Theirs(Generic[Q]):
     def __init__(self, dataset: lance.LanceDataset) -> None:
         self.dataset = dataset
 
-    def find(self, query: Q, **asked: Any) -> Any:
+    def find(self, query: Q, **options: Any) -> Any:
         """Return the answer to a query. Blocks."""
         raise NotImplementedError
 
-    async def crowd(self, queries: Sequence[Q], callers: int, **asked: Any) -> None:
+    async def crowd(self, queries: Sequence[Q], callers: int, **options: Any) -> None:
         """Run all queries by `callers` concurrent threads."""
 
         def run() -> None:
             with ThreadPoolExecutor(callers) as pool:
-                list(pool.map(lambda query: self.find(query, **asked), queries))
+                list(pool.map(lambda query: self.find(query, **options), queries))
 
         await asyncio.to_thread(run)
 

@@ -65,7 +65,7 @@ class Case:
 def processes() -> dict[int, list[str]]:
     """Return the fields of `/proc/PID/stat`, from the state on, of this process and descendants."""
     parents: dict[int, list[int]] = {}
-    told: dict[int, list[str]] = {}
+    states: dict[int, list[str]] = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
             fields = path.read_text().rpartition(")")[2].split()
@@ -73,13 +73,13 @@ def processes() -> dict[int, list[str]]:
             continue
         pid = int(path.parent.name)
         parents.setdefault(int(fields[1]), []).append(pid)
-        told[pid] = fields
-    ours, left = {}, [os.getpid()]
-    while left:
-        pid = left.pop()
-        if pid in told:
-            ours[pid] = told[pid]
-        left += parents.get(pid, [])
+        states[pid] = fields
+    ours, pending = {}, [os.getpid()]
+    while pending:
+        pid = pending.pop()
+        if pid in states:
+            ours[pid] = states[pid]
+        pending += parents.get(pid, [])
     return ours
 
 
@@ -197,7 +197,7 @@ QUERIES: Final[dict[str, Callable[[Any], Any]]] = {
 }
 
 
-def asked(spark: SparkSession, uri: str) -> list[dict[str, Any]]:
+def requests_of_queries(spark: SparkSession, uri: str) -> list[dict[str, Any]]:
     """Return the requests of queries to a store, by the log of a local S3 server.
 
     Each query is a new DataFrame. Spark's Parquet is missing: PySpark has no client of S3.
@@ -381,7 +381,7 @@ def main() -> None:
             measured.append({"name": case.name, "target": case.target, "ways": ways})
             shown = {name: (round(w["s"], 2), round(w["cpu_s"], 2)) for name, w in ways.items()}
             print(case.name, shown, flush=True)
-        requests = asked(spark, uri) if args.only in "asked of a store" else []
+        requests = requests_of_queries(spark, uri) if args.only in "asked of a store" else []
     spark.stop()
     results = {"scale": args.scale, "rounds": args.rounds, "cases": measured, "asked": requests}
     text = report(results)

@@ -69,12 +69,12 @@ def searched(uri: str, num_blocks: int) -> dict[str, Any]:
     hits = {"alance": 0, "pylance": 0}
     num_same = 0
     for query in queries:
-        asked: dict[str, Any] = {"column": "vec", "q": query, "k": K}
+        search: dict[str, Any] = {"column": "vec", "q": query, "k": K}
         names = ["id", "_distance"]
-        right = theirs.to_table(names, nearest={**asked, "use_index": False})["id"].to_pylist()
+        right = theirs.to_table(names, nearest={**search, "use_index": False})["id"].to_pylist()
         probed = {"nprobes": NPROBES, "refine_factor": REFINED}
         own = dataset.nearest("vec", query, K, columns=["id"], **probed)["id"].to_pylist()
-        other = theirs.to_table(names, nearest={**asked, **probed})["id"].to_pylist()
+        other = theirs.to_table(names, nearest={**search, **probed})["id"].to_pylist()
         hits["alance"] += len({*own} & {*right})
         hits["pylance"] += len({*other} & {*right})
         num_same += len({*own} & {*other})
@@ -109,15 +109,15 @@ def run(num_rows: int) -> dict[str, Any]:
 
         written, build_times = timed(write)[0], timed(build)[0]
         spark.stop()
-        told = lance.dataset(uri).stats.index_stats("vec_idx")
+        statistics = lance.dataset(uri).stats.index_stats("vec_idx")
         begun = time.perf_counter()
         recalls = searched(uri, num_blocks)
         return {
             "rows": num_rows,
             "write": written,
             "build": {**build_times, **built[0].counts},
-            "indexed": told["num_indexed_rows"],
-            "unindexed": told["num_unindexed_rows"],
+            "indexed": statistics["num_indexed_rows"],
+            "unindexed": statistics["num_unindexed_rows"],
             **recalls,
             "search_s": time.perf_counter() - begun,
         }

@@ -85,11 +85,11 @@ async def read(lab: Lab) -> None:
     print(f"{table.num_rows} rows in {len(batches)} batches")
     print(scan.summary())
     print(scan.waterfall())
-    asked = [opening, cold, warm, scan]
+    recorders = [opening, cold, warm, scan]
     title("in all")
     print(
-        f"alance asked for {sum(event.num_requests for event in asked)} requests, "
-        f"{sum(event.num_bytes for event in asked):,} bytes; "
+        f"alance asked for {sum(recorder.num_requests for recorder in recorders)} requests, "
+        f"{sum(recorder.num_bytes for recorder in recorders):,} bytes; "
         f"the server counted {lab.stats()['requests']} requests"
     )
 

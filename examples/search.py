@@ -46,17 +46,17 @@ async def main(options: dict[str, str]) -> None:
     for word, distance in zip(*near.to_pydict().values(), strict=True):
         print(f"{distance:6.3f}  {word}")
 
-    asked = ["papers", "nightly"]
+    chosen_words = ["papers", "nightly"]
     nearest = await dataset.nearest_many(
         "vector",
-        [vector_of(word) for word in asked],
+        [vector_of(word) for word in chosen_words],
         3,
         columns=["word"],
         filter="letters > 6",
         metric="cosine",
     )
     for number, word, _ in zip(*nearest.to_pydict().values(), strict=True):
-        print(f"near {asked[number]}, of more than six letters: {word}")
+        print(f"near {chosen_words[number]}, of more than six letters: {word}")
 
 
 if __name__ == "__main__":

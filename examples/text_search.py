@@ -37,9 +37,9 @@ async def main(options: dict[str, str]) -> None:
             [("MUST", alance.MatchQuery("river")), ("MUST_NOT", alance.MatchQuery("paper"))]
         ),
     }
-    for told, query in queries.items():
+    for title, query in queries.items():
         best = await dataset.search_text(query, 3, columns=["text"])
-        print(told)
+        print(title)
         for text, score in zip(*best.to_pydict().values(), strict=True):
             print(f"{score:6.3f}  {text}")
 

@@ -13,28 +13,16 @@ from tests.pages import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
-FOLDERS: Final = ("alance", "benchmarks", "examples", "tools")
-# Names that say nothing but that there is something.
-EMPTY: Final = frozenset(
+FOLDERS: Final = ("alance", "benchmarks", "examples", "tests", "tools")
+# Names that say nothing but that there is something. `left` stands beside `right` as well.
+FILLER: Final = frozenset(
     [
-        "both",
-        "found",
-        "given",
-        "known",
-        "made",
-        "mine",
-        "one",
-        "same",
-        "some",
-        "there",
-        "this",
-        "wanted",
+        *("asked", "both", "found", "given", "kept", "known", "left", "made", "mine", "one"),
+        *("said", "same", "some", "there", "this", "told", "wanted"),
     ]
 )
-
-# Further such names; `left` stands beside `right` as well.
-FILLER: Final = frozenset(["asked", "kept", "left", "said", "told"])
 MEANT: Final = frozenset(
     [
         ("alance/io/events/trace.py", "asked"),  # public, and warns
@@ -45,17 +33,23 @@ MEANT: Final = frozenset(
 
 # Kernels in C++ have no fillers either, and spell constants kCamel.
 KERNELS: Final = ROOT / "alance" / "kernels"
-FILLER_IN_KERNELS: Final = EMPTY - {"known", "mine", "there", "this"} | FILLER
+FILLER_IN_KERNELS: Final = FILLER - {"known", "mine", "there", "this"}
 _NO_CODE: Final = re.compile(
     r"""//[^\n]*|"(?:\\.|[^"\\\n])*"|(?<!\w)'(?:\\.|[^'\\\n])'|\bif constexpr\b"""
 )
 
 
 def bound(tree: ast.AST) -> Iterator[tuple[str, int]]:
-    """Names that are bound to something, and their lines: variables, arguments, functions."""
+    """Names that are bound to something, and their lines: variables, arguments, functions.
+
+    Also attributes that are set, but `known`, which says what an object knows.
+    """
     for node in ast.walk(tree):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             yield node.id, node.lineno
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            if node.attr.strip("_") != "known":
+                yield node.attr, node.lineno
         elif isinstance(node, ast.arg):
             yield node.arg, node.lineno
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -64,37 +58,14 @@ def bound(tree: ast.AST) -> Iterator[tuple[str, int]]:
             yield node.name, node.lineno
 
 
-def empty_names() -> list[str]:
-    """The places of empty names outside of the tests."""
-    return [
-        f"{path.relative_to(ROOT)}:{line}: {name}"
-        for folder in FOLDERS
-        for path in sorted((ROOT / folder).rglob("*.py"))
-        if not path.stem.endswith("_pb2")
-        for name, line in bound(ast.parse(path.read_text()))
-        if name in EMPTY
-    ]
-
-
-def filler_names() -> list[str]:
-    """The places of filler names, also as attributes."""
-    return [
-        f"{place}:{line}: {name}"
-        for path in sorted((ROOT / "alance").rglob("*.py"))
-        if not path.stem.endswith("_pb2")
-        for place, tree in [(path.relative_to(ROOT).as_posix(), ast.parse(path.read_text()))]
-        for names in [[*bound(tree), *attributes(tree)]]
-        for sides in [{"left"} if "right" in dict(names) else set()]
-        for name, line in names
-        if name.strip("_") in FILLER - sides and (place, name) not in MEANT
-    ]
-
-
-def attributes(tree: ast.AST) -> Iterator[tuple[str, int]]:
-    """Attributes that are set, and their lines."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
-            yield node.attr, node.lineno
+def fillers_of(path: Path) -> Iterator[str]:
+    """The places of filler names in a file."""
+    place, tree = path.relative_to(ROOT).as_posix(), ast.parse(path.read_text())
+    names = [*bound(tree)]
+    sides = {"left"} if "right" in dict(names) else set()
+    for name, line in names:
+        if name.strip("_") in FILLER - sides and (place, name) not in MEANT:
+            yield f"{place}:{line}: {name}"
 
 
 def kernels() -> Iterator[tuple[str, str]]:
@@ -150,14 +121,12 @@ def test_names_in_kernels_are_no_filler() -> None:
     assert not fillers, "\n".join(fillers)
 
 
-def test_names_of_cleared_folders_are_no_filler() -> None:
-    places = filler_names()
-    assert not places, "\n".join(places)
-
-
-def test_names_say_what_they_hold() -> None:
-    places = empty_names()
-    assert not places, "\n".join(places)
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_names_say_what_they_hold(folder: str) -> None:
+    paths = [path for path in (ROOT / folder).rglob("*.py") if not path.stem.endswith("_pb2")]
+    fillers = [filler for path in sorted(paths) for filler in fillers_of(path)]
+    assert paths
+    assert not fillers, "\n".join(fillers)
 
 
 @pytest.mark.parametrize(
@@ -173,6 +142,7 @@ def test_names_say_what_they_hold() -> None:
         ("try: pass\nexcept ValueError as known: pass", ["known"]),
         ("match value:\n    case [one, *wanted]: pass", ["one", "wanted"]),
         ("lambda one: one.found", ["one"]),
+        ("self.found = self.known = _one", ["found"]),
         ("read(found=one)", []),
     ],
 )

@@ -147,9 +147,9 @@ async def drive(
     begun = time.perf_counter()
 
     async def ask(number: int, caller: Caller) -> None:
-        while (asked := time.perf_counter()) < begun + seconds:
+        while (begun_at := time.perf_counter()) < begun + seconds:
             await caller.ask(requests(number))
-            times.append(time.perf_counter() - asked)
+            times.append(time.perf_counter() - begun_at)
             number += len(callers)
 
     with lab.recording() as seen:
@@ -158,9 +158,12 @@ async def drive(
     middle, late = np.percentile(times, [50, 99]) * 1000
     costs = (processor_s(process) - worked, time.process_time() - own)
     service, ours = (cost * 1000 / len(times) for cost in costs)
-    asked = seen.summary()["requests"] / len(times)
+    requests_each = seen.summary()["requests"] / len(times)
     numbers = f"{len(times) / took:.0f} | {middle:.0f} ms | {late:.0f} ms"
-    print(f"| {name} | {numbers} | {service:.2f} ms | {ours:.2f} ms | {asked:.3f} |", flush=True)
+    print(
+        f"| {name} | {numbers} | {service:.2f} ms | {ours:.2f} ms | {requests_each:.3f} |",
+        flush=True,
+    )
 
 
 def processor_s(process: int) -> float:

@@ -23,7 +23,7 @@ class Foreign:
     requests: list[tuple[str, dict[str, str]]] = field(default_factory=list)
 
     @property
-    def told(self) -> str:
+    def received(self) -> str:
         """All that was sent to it, as text."""
         return repr(self.requests)
 

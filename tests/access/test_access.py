@@ -83,10 +83,10 @@ async def test_a_redirect_to_another_server_takes_no_bearer_token_along(
     own = {"default_headers": {"Authorization": SECRET}}
     with serving(tmp_path, elsewhere=foreign.url) as first:
         assert await rows(f"{first.url}/t", own, version=1) == ROWS["a"].to_pylist()
-    assert SECRET in first.told
+    assert SECRET in first.received
     assert len(foreign.requests) == len(first.requests) > 1
-    assert SECRET not in foreign.told
-    assert "authorization" not in foreign.told.lower()
+    assert SECRET not in foreign.received
+    assert "authorization" not in foreign.received.lower()
 
 
 @pytest.mark.parametrize("as_text", [False, True])
@@ -100,7 +100,7 @@ async def test_a_base_path_gets_the_options_given_for_it_and_no_others(
     assert await rows(by_http(lab, name), arguments, version=1) == list(range(5))
     assert len(foreign.requests) > 0
     assert all(sent["authorization"] == "Bearer of-the-base" for _, sent in foreign.requests)
-    assert SECRET not in foreign.told
+    assert SECRET not in foreign.received
 
 
 async def test_empty_options_for_a_base_send_no_credentials(foreign: Foreign, lab: Lab) -> None:
@@ -108,8 +108,8 @@ async def test_empty_options_for_a_base_send_no_credentials(foreign: Foreign, la
     options = lab.lance_options() | {f"base:{foreign.url}/": {}}
     assert await rows(f"s3://lab/{name}", options) == list(range(5))
     assert len(foreign.requests) > 0
-    assert "authorization" not in foreign.told.lower()
-    assert "amz" not in foreign.told.lower()
+    assert "authorization" not in foreign.received.lower()
+    assert "amz" not in foreign.received.lower()
 
 
 async def test_a_table_of_s3_does_not_ask_another_host_at_all(foreign: Foreign, lab: Lab) -> None:
@@ -252,7 +252,7 @@ async def test_blobs_elsewhere_are_not_asked_for_without_options(
     dataset = await alance.dataset(uri, storage_options=allowed)
     result = await dataset.read_blobs("b", indices=[0, 1])
     assert [item for _, item in result] == [b"theirs", b"own"]
-    assert "authorization" not in foreign.told.lower()
+    assert "authorization" not in foreign.received.lower()
 
 
 async def test_blobs_that_the_caller_ingests_get_no_credentials_of_the_table(
@@ -274,7 +274,7 @@ async def test_blobs_that_the_caller_ingests_get_no_credentials_of_the_table(
     result = await dataset.read_blobs("b", indices=[0, 1])
     assert [item for _, item in result] == [b"theirs", b"own"]
     assert len(foreign.requests) > 0
-    assert "authorization" not in foreign.told.lower()
+    assert "authorization" not in foreign.received.lower()
 
 
 @pytest.mark.parametrize(

@@ -248,7 +248,7 @@ def test_a_loop_that_ends_while_it_asks_leaves_the_question_to_the_next(
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "message"),
     [
         ({"region": "x"}, "did not give access_key_id"),
         ({"access_key_id": "a"}, "did not give access_key_id, secret_access_key"),
@@ -261,16 +261,16 @@ def test_a_loop_that_ends_while_it_asks_leaves_the_question_to_the_next(
     ],
 )
 async def test_an_answer_that_is_none_says_so_and_shows_no_value(
-    lab: Lab, answer: Any, told: str
+    lab: Lab, answer: Any, message: str
 ) -> None:
     options = beside(lab) | {"credentials": lambda: answer, "client_max_retries": 0}
-    with pytest.raises(alance.AccessError, match=told) as raised:
+    with pytest.raises(alance.AccessError, match=message) as raised:
         await alance.dataset(place(), storage_options=options)
     assert SECRET not in str(raised.value)
 
 
 @pytest.mark.parametrize(
-    ("uri", "options", "told"),
+    ("uri", "options", "message"),
     [
         ("s3://b/t", {"credentials": "text"}, "expected a function"),
         ("s3://b/t", {"credentials": by_name, "secret_access_key": "x"}, "one of them"),
@@ -278,9 +278,9 @@ async def test_an_answer_that_is_none_says_so_and_shows_no_value(
     ],
 )
 async def test_a_provider_that_cannot_be_used_is_refused(
-    uri: str, options: dict[str, Any], told: str
+    uri: str, options: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(alance.InvalidInputError, match=told):
+    with pytest.raises(alance.InvalidInputError, match=message):
         await alance.dataset(uri, storage_options=options)
 
 
@@ -318,9 +318,9 @@ async def test_the_store_is_told_the_renewed_key(tmp_path: Path) -> None:
                 "s3://b/f.lance", storage_options=options, session=session
             )
         assert reader.num_rows == again.num_rows == 1
-        assert "AKID1/" in server.told
-        assert "AKID2/" in server.told
-        assert SECRET not in server.told
+        assert "AKID1/" in server.received
+        assert "AKID2/" in server.received
+        assert SECRET not in server.received
 
 
 def test_a_pickle_has_functions_by_name_and_no_answer() -> None:

@@ -137,13 +137,13 @@ def azurite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Azurite]:
         process.wait(20)
 
 
-def _await_port(process: subprocess.Popen[bytes], made: Azurite) -> None:
+def _await_port(process: subprocess.Popen[bytes], server: Azurite) -> None:
     end = time.monotonic() + 60
     while time.monotonic() < end and process.poll() is None:
         try:
-            socket.create_connection(("127.0.0.1", made.port), 1).close()
+            socket.create_connection(("127.0.0.1", server.port), 1).close()
         except OSError:
             time.sleep(0.1)
         else:
             return
-    pytest.exit(f"Azurite did not start: {made.log.read_text()[-500:]}", returncode=2)
+    pytest.exit(f"Azurite did not start: {server.log.read_text()[-500:]}", returncode=2)

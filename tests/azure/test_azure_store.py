@@ -36,7 +36,7 @@ def opened(azurite: Azurite, part_bytes: int | None = None) -> tuple[Store, str]
     return store, folder
 
 
-async def there(store: Store, folder: str) -> list[tuple[str, int]]:
+async def listed(store: Store, folder: str) -> list[tuple[str, int]]:
     return [(item.path.rpartition("/")[2], item.num_bytes) async for item in store.list(folder)]
 
 
@@ -59,12 +59,12 @@ async def test_uploads_go_in_blocks(azurite: Azurite) -> None:
         async with store.open_upload(f"{folder}/a") as sink:
             for start in range(0, len(CONTENT), 300_000):
                 await sink.write(CONTENT[start : start + 300_000])
-            assert await there(store, folder) == []
+            assert await listed(store, folder) == []
             assert await sink.finish() == len(CONTENT)
     assert sum("comp=block&" in item for item in seen) == 6
     assert sum("comp=blocklist" in item for item in seen) == 1
     assert await store.get(f"{folder}/a") == CONTENT
-    assert await there(store, folder) == [("a", len(CONTENT))]
+    assert await listed(store, folder) == [("a", len(CONTENT))]
     tail, size = await store.get_tail(f"{folder}/a", 10)
     assert (bytes(tail), size) == (CONTENT[-10:], len(CONTENT))
 
@@ -79,7 +79,7 @@ async def test_an_upload_that_fails_leaves_nothing(azurite: Azurite) -> None:
 
     with pytest.raises(KeyError):
         await fail()
-    assert await there(store, folder) == []
+    assert await listed(store, folder) == []
     for turns in range(0, 60, 4):
         task = asyncio.create_task(store.put(f"{folder}/{turns}", CONTENT))
         sending = asyncio.create_task(_send(store, f"{folder}/up-{turns}"))
@@ -88,7 +88,7 @@ async def test_an_upload_that_fails_leaves_nothing(azurite: Azurite) -> None:
         sending.cancel()
         await asyncio.gather(task, return_exceptions=True)
         done = await asyncio.gather(sending, return_exceptions=True)
-        names = [name for name, _ in await there(store, folder)]
+        names = [name for name, _ in await listed(store, folder)]
         assert (f"up-{turns}" in names) == (done == [None])
 
 
@@ -112,7 +112,7 @@ async def test_listings_have_an_order_and_a_start(azurite: Azurite) -> None:
     store, folder = opened(azurite)
     names = [f"{number:05}" for number in np.random.default_rng(2).permutation(60)]
     await asyncio.gather(*(store.put(f"{folder}/{name}", b"x") for name in names))
-    assert [name for name, _ in await there(store, folder)] == sorted(names)
+    assert [name for name, _ in await listed(store, folder)] == sorted(names)
     items = store.list(folder, start_after=f"{folder}/00030")
     assert [item.path.rpartition("/")[2] async for item in items] == sorted(names)[31:]
 

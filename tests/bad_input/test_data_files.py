@@ -84,9 +84,9 @@ def test_a_file_with_moved_parts_is_read_or_refused(
 
 @pytest.mark.parametrize("version", [version for version in VERSIONS if version not in COUNTS])
 @given(NUMBERS, NUMBERS, st.booleans())
-def test_a_schema_of_another_file(version: str, one: int, other: int, is_cut: bool) -> None:
-    ours = sample(version, one % count_of(version))
-    theirs = sample(version, other % count_of(version))
+def test_a_schema_of_another_file(version: str, first: int, second: int, is_cut: bool) -> None:
+    ours = sample(version, first % count_of(version))
+    theirs = sample(version, second % count_of(version))
     schema = Schema(theirs.schema.fields[:1], {}) if is_cut else theirs.schema
     with suppress(AlanceError):
         read(ours, ours.content, schema, theirs.columns)

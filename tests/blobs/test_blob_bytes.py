@@ -165,7 +165,7 @@ async def test_new_values_of_blobs_beside_those_that_are_there(tmp_path: Path) -
         pa.array([b"new", None], pa.binary()),
         pa.array([{"data": b"new", "uri": None}, None]),
     ],
-    ids=lambda one: str(one.type),
+    ids=lambda values: str(values.type),
 )
 async def test_new_values_of_blobs_in_each_form(tmp_path: Path, values: pa.Array) -> None:
     ours, _ = twins(tmp_path)

@@ -49,7 +49,7 @@ async def test_parts_that_are_near_share_a_request(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize(
-    ("requests", "selector", "told"),
+    ("requests", "selector", "message"),
     [
         ([(1, 0, 51)], "indices", "range of 51 bytes at 0: the blob has 50"),
         ([(1, 60, 0)], "indices", "range of 0 bytes at 60: the blob has 50"),
@@ -62,11 +62,11 @@ async def test_parts_that_are_near_share_a_request(lab: Lab) -> None:
     ],
 )
 async def test_what_no_blob_has_is_refused(
-    tmp_path: Path, requests: Any, selector: Any, told: str
+    tmp_path: Path, requests: Any, selector: Any, message: str
 ) -> None:
     all_kinds(tmp_path, str(tmp_path / "t"))
     dataset = await alance.dataset(tmp_path / "t")
-    with pytest.raises(InvalidInputError, match=told):
+    with pytest.raises(InvalidInputError, match=message):
         await dataset.read_blob_ranges("b", requests, selector=selector)
     with pytest.raises(InvalidInputError, match="no blob column"):
         await dataset.read_blob_ranges("id", [(0, 0, 1)], selector="indices")

@@ -375,10 +375,10 @@ def test_the_blocking_face_has_catalogs(root: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("names", "told"), [(["a"], "do not end"), (None, "tables of 'the root': expected a list")]
+    ("names", "message"), [(["a"], "do not end"), (None, "tables of 'the root': expected a list")]
 )
 async def test_pages_without_an_end_are_an_error(
-    names: list[str] | None, told: str, monkeypatch: pytest.MonkeyPatch
+    names: list[str] | None, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(client, "MAX_IDLE_PAGES", 5)
     numbers = itertools.count(1)
@@ -392,7 +392,7 @@ async def test_pages_without_an_end_are_an_error(
             return type("Answer", (), {"tables": names, "page_token": str(number)})
 
     catalog = await alance.connect(Client())
-    with pytest.raises(StoreError, match=told):
+    with pytest.raises(StoreError, match=message):
         await catalog.list_tables()
 
 

@@ -120,7 +120,7 @@ def updated_ids(table: pa.Table) -> set[tuple[Any, int]]:
     }
 
 
-async def made(folder: Path, **options: Any) -> alance.Dataset:
+async def new_table(folder: Path, **options: Any) -> alance.Dataset:
     """Rows 0 to 19 in 4 fragments, written by alance."""
     return await alance.write_dataset(
         rows(0, 20), str(folder / "t.lance"), max_rows_per_file=5, **options

@@ -74,7 +74,7 @@ def failing(batch: pa.RecordBatch) -> pa.RecordBatch:
         (failing, "the function gave y, expected x"),
         (lambda batch: pa.record_batch({"id": batch["id"]}), "column 'id': it exists already"),
     ],
-    ids=lambda one: "" if isinstance(one, str) else None,
+    ids=lambda value: "" if isinstance(value, str) else None,
 )
 async def test_what_add_columns_refuses(path: Path, transforms: Any, match: str) -> None:
     await refused(path, "add_columns", transforms, match=match)

@@ -26,7 +26,7 @@ def rows(count: int) -> pa.Table:
     return pa.table({"id": pa.array(ids, pa.int64()), "text": pa.array(texts, pa.string())})
 
 
-def made(path: Path, count: int, per_file: int, version: str) -> None:
+def write(path: Path, count: int, per_file: int, version: str) -> None:
     lance.write_dataset(rows(count), path, max_rows_per_file=per_file, data_storage_version=version)
 
 
@@ -57,7 +57,7 @@ async def test_new_columns_of_small_fragments_have_the_values_of_pylance(
     tmp_path: Path, version: str, count: int, per_file: int, puts: list[int]
 ) -> None:
     path = tmp_path / "t.lance"
-    made(path, count, per_file, version)
+    write(path, count, per_file, version)
     lance.dataset(path).delete("id % 7 = 2 or (id >= 30 and id < 33) or id = 0")
     target = expected(path)
     dataset = await alance.dataset(path)
@@ -93,7 +93,7 @@ async def test_nothing_stays_of_what_failed(
     tmp_path: Path, broken: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "t.lance"
-    made(path, 40, 4, "2.1")
+    write(path, 40, 4, "2.1")
     before = sorted(os.listdir(path / "data"))
     dataset = await alance.dataset(path)
     if broken == "values":

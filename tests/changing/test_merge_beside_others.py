@@ -16,7 +16,7 @@ from alance.errors import (
 )
 from alance.ops.merge import insert as merge_insert
 from tests.changing.both_ways import files_of, rows
-from tests.changing.merges import made
+from tests.changing.merges import new_table
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize("stable", [False, True])
 async def test_two_merges_of_one_version(tmp_path: Path, stable: bool) -> None:
     """Of the same rows: one after the other; of others: both at once."""
-    dataset = await made(tmp_path, stable_row_ids=stable)
+    dataset = await new_table(tmp_path, stable_row_ids=stable)
     datas = [rows(4, 8), rows(6, 10), rows(12, 14), rows(30, 33)]
     datas = [
         item.set_column(1, "v", pa.array([100.0 + number] * item.num_rows))
@@ -43,7 +43,7 @@ async def test_two_merges_of_one_version(tmp_path: Path, stable: bool) -> None:
 
 
 async def test_a_merge_without_retries_left_raises_the_conflict(tmp_path: Path) -> None:
-    dataset = await made(tmp_path)
+    dataset = await new_table(tmp_path)
     await dataset.update({"v": "0"}, "id = 3")
     merge = dataset.merge_insert("id").when_matched_update_all()
     before = files_of(tmp_path / "t.lance")
@@ -52,14 +52,14 @@ async def test_a_merge_without_retries_left_raises_the_conflict(tmp_path: Path) 
     with pytest.raises(RetryableConflictError):
         await merge.retry_timeout(0).execute(rows(3, 4))
     assert files_of(tmp_path / "t.lance") == before
-    made_ = await merge.execute(rows(3, 4).to_reader())
-    assert made_.version == 3
-    assert (await made_.to_table(["v"], filter="id = 3")).to_pydict() == {"v": [4.5]}
+    merged = await merge.execute(rows(3, 4).to_reader())
+    assert merged.version == 3
+    assert (await merged.to_table(["v"], filter="id = 3")).to_pydict() == {"v": [4.5]}
 
 
 async def test_an_attempt_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not the first one; and nothing of it stays."""
-    dataset = await made(tmp_path)
+    dataset = await new_table(tmp_path)
     await dataset.update({"v": "0"}, "id = 3")
     before = files_of(tmp_path / "t.lance")
     write = merge_insert.write_inserted
@@ -80,7 +80,7 @@ async def test_an_attempt_is_given_up(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 async def test_other_columns_meanwhile(tmp_path: Path) -> None:
-    dataset = await made(tmp_path)
+    dataset = await new_table(tmp_path)
     await (await dataset.update({"v": "0"}, "id = 3")).drop_columns(["s"])
     with pytest.raises((CommitConflictError, InvalidInputError)):
         await dataset.upsert(rows(3, 4), "id")
@@ -89,7 +89,7 @@ async def test_other_columns_meanwhile(tmp_path: Path) -> None:
 async def test_files_of_a_commit_that_fails_are_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    dataset = await made(tmp_path)
+    dataset = await new_table(tmp_path)
     before = files_of(tmp_path / "t.lance")
 
     async def fails(*_: object, **__: object) -> None:

@@ -15,7 +15,7 @@ from alance.errors import (
     UnsupportedError,
 )
 from tests.changing.both_ways import files_of, rows
-from tests.changing.merges import made
+from tests.changing.merges import new_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -88,7 +88,7 @@ WRONG: dict[str, tuple[Any, Any, type[AlanceError], str]] = {
 @pytest.mark.parametrize("what", WRONG)
 async def test_wrong_use_leaves_the_table_as_it_was(tmp_path: Path, what: str) -> None:
     on, clauses, error, text = WRONG[what]
-    dataset = await made(tmp_path)
+    dataset = await new_table(tmp_path)
     before = files_of(tmp_path / "t.lance")
     with pytest.raises(error, match=text):
         await clauses(dataset.merge_insert(on)).execute(rows(3, 6))
@@ -116,7 +116,7 @@ BAD_DATA: dict[str, tuple[Any, str]] = {
 @pytest.mark.parametrize("what", BAD_DATA)
 async def test_bad_data_leaves_the_table_as_it_was(tmp_path: Path, what: str) -> None:
     data, text = BAD_DATA[what]
-    dataset = await made(tmp_path)
+    dataset = await new_table(tmp_path)
     before = files_of(tmp_path / "t.lance")
     merge = dataset.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
     with pytest.raises(InvalidInputError, match=text):
@@ -125,7 +125,7 @@ async def test_bad_data_leaves_the_table_as_it_was(tmp_path: Path, what: str) ->
 
 
 async def test_data_that_fails_half_way(tmp_path: Path) -> None:
-    dataset = await made(tmp_path)
+    dataset = await new_table(tmp_path)
     before = files_of(tmp_path / "t.lance")
 
     def batches() -> Iterator[pa.Table]:
@@ -165,14 +165,14 @@ async def test_nulls_where_there_are_none(tmp_path: Path) -> None:
     ],
 )
 async def test_a_bad_option_of_a_merge_is_refused(tmp_path: Path, method: str, value: Any) -> None:
-    merge = (await made(tmp_path)).merge_insert("id")
+    merge = (await new_table(tmp_path)).merge_insert("id")
     with pytest.raises(InvalidInputError):
         getattr(merge, method)(value)
 
 
 async def test_builders_are_values(tmp_path: Path) -> None:
     """A builder can be used again, and does not change."""
-    dataset = await made(tmp_path)
+    dataset = await new_table(tmp_path)
     merge = dataset.merge_insert("id").when_matched_update_all()
     merge.when_not_matched_insert_all()
     first = await merge.execute(rows(19, 22))
@@ -185,7 +185,7 @@ async def test_builders_are_values(tmp_path: Path) -> None:
 
 
 async def test_what_the_version_is_noted_with(tmp_path: Path) -> None:
-    dataset = await made(tmp_path)
+    dataset = await new_table(tmp_path)
     merge = dataset.merge_insert("id").when_not_matched_insert_all()
     merge = merge.commit_options(properties={"who": "me"}, message="more")
     transaction = await (await merge.execute(rows(30, 31))).read_transaction()
@@ -195,7 +195,7 @@ async def test_what_the_version_is_noted_with(tmp_path: Path) -> None:
 
 
 async def test_more_data_of_many_kinds(tmp_path: Path) -> None:
-    dataset = await made(tmp_path)
+    dataset = await new_table(tmp_path)
     merged = await dataset.upsert(rows(19, 21).to_batches(), "id")
     two = await merged.upsert(merged.to_batches(["id", "v"], filter="id > 15"), "id")
     three = await two.upsert(rows(30, 31).to_batches()[0], "id")

@@ -27,13 +27,13 @@ ROWS = pa.table(
 DATA = pa.table({"id": [3, 70, 9000], "v": [0.5] * 3})
 
 
-async def made(uri: str, **options: Any) -> alance.Dataset:
+async def new_table(uri: str, **options: Any) -> alance.Dataset:
     return await alance.write_dataset(ROWS, uri, max_rows_per_file=1000, **options)
 
 
 async def test_clauses_are_told_as_pylance_tells_them(tmp_path: Path) -> None:
     uri = str(tmp_path / "t")
-    dataset = await made(uri)
+    dataset = await new_table(uri)
     builder = dataset.merge_insert("id").when_matched_update_all("source.v > target.v")
     builder = builder.when_not_matched_insert_all()
     builder = builder.when_not_matched_by_source_delete("v > ?", params=[9])
@@ -57,7 +57,7 @@ async def test_the_plan_says_up_to_how_many_rows_an_index_is_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(match, "FEWEST_ROWS", 100)
-    dataset = await made(str(tmp_path / "t"))
+    dataset = await new_table(str(tmp_path / "t"))
     builder = dataset.merge_insert("id").when_matched_update_all()
     assert "index" not in str(await builder.explain(DATA.schema))
     dataset = await dataset.create_scalar_index("id", "BTREE")
@@ -95,7 +95,7 @@ async def test_the_requests_told_are_those_of_the_scan(
 ) -> None:
     monkeypatch.setattr(match, "FILTERED_ROWS", 1 << 20)  # few keys would read few zones
     uri, options = "s3://lab/merge-explained", lab.lance_options()
-    await made(uri, storage_options=options)
+    await new_table(uri, storage_options=options)
     async with alance.Session() as session:
         dataset = await alance.dataset(uri, storage_options=options, session=session)
         builder = dataset.merge_insert("id").when_matched_update_all()
@@ -121,7 +121,7 @@ async def test_the_requests_told_are_those_of_the_scan(
 
 
 async def test_merges_that_cannot_be_made_are_not_explained(tmp_path: Path) -> None:
-    dataset = await made(str(tmp_path / "t"))
+    dataset = await new_table(str(tmp_path / "t"))
     for builder, message in (
         (dataset.merge_insert("id"), "nothing to do"),
         (dataset.merge_insert("q").when_matched_delete(), "key column 'q'"),

@@ -165,16 +165,16 @@ WRONG: list[tuple[Any, Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("updates", "where", "told"), WRONG, ids=str)
+@pytest.mark.parametrize(("updates", "where", "message"), WRONG, ids=str)
 async def test_wrong_use_leaves_the_table_as_it_was(
-    tmp_path: Path, updates: Any, where: Any, told: str
+    tmp_path: Path, updates: Any, where: Any, message: str
 ) -> None:
     twins = Twins.make(tmp_path)
     before = files_of(twins.ours)
     dataset = await alance.dataset(str(twins.ours))
     with pytest.raises((InvalidInputError, UnsupportedError)) as caught:
         await dataset.update(updates, where)
-    assert told in "\n".join([str(caught.value), *getattr(caught.value, "__notes__", [])])
+    assert message in "\n".join([str(caught.value), *getattr(caught.value, "__notes__", [])])
     assert files_of(twins.ours) == before
     assert (await alance.dataset(str(twins.ours))).version == 1
 

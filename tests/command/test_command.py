@@ -189,17 +189,17 @@ def test_files_of_several_kinds_are_written_whole(tmp_path: Path, shown: Shown) 
 
 
 @pytest.mark.parametrize(
-    ("other", "told"),
+    ("other", "message"),
     [("id,cost\n1,2\n", "b.csv: columns id, cost; expected those of "), ("id,price\n1\n", "b.csv")],
 )
 def test_files_that_do_not_go_together_are_refused(
-    tmp_path: Path, shown: Shown, other: str, told: str
+    tmp_path: Path, shown: Shown, other: str, message: str
 ) -> None:
     (tmp_path / "a.csv").write_text("id,price\n1,2\n")
     (tmp_path / "b.csv").write_text(other)
     files = [str(tmp_path / name) for name in ("a.csv", "b.csv")]
     assert main(["write", str(tmp_path / "t"), *files]) == 1
-    assert told in shown.readouterr().err
+    assert message in shown.readouterr().err
     assert not (tmp_path / "t").exists()
 
 
@@ -219,7 +219,7 @@ ENDS = struct.pack("<3i", 0, 4, 8)
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "told"),
+    ("name", "content", "message"),
     [
         ("a.arrow", lambda folder: _ipc(folder).replace(ENDS, ENDS[:8] + b"\1" * 4), "offset"),
         ("a.arrow", lambda folder: _ipc(folder).replace(b"aaaa", b"\xff" * 4), "UTF8"),
@@ -229,13 +229,13 @@ ENDS = struct.pack("<3i", 0, 4, 8)
     ],
 )
 def test_damaged_files_are_refused_in_one_line_and_no_row_is_lost(
-    tmp_path: Path, shown: Shown, name: str, content: Callable[[Path], bytes], told: str
+    tmp_path: Path, shown: Shown, name: str, content: Callable[[Path], bytes], message: str
 ) -> None:
     (tmp_path / name).write_bytes(content(tmp_path))
     assert main(["write", str(tmp_path / "t"), str(tmp_path / name)]) == 1
     error = shown.readouterr().err
     assert f"{name}: " in error
-    assert told in error
+    assert message in error
     assert len(error.splitlines()) == 1
     assert not (tmp_path / "t").exists()
 
@@ -351,7 +351,7 @@ def test_without_rich_json_works_and_tables_say_what_is_missing(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["count", "{}/none"], "alance count: dataset "),
         (["count", "{}", "--filter", "pric > 5"], "pric"),
@@ -367,11 +367,11 @@ def test_without_rich_json_works_and_tables_say_what_is_missing(
     ],
 )
 def test_failures_are_one_line_without_a_trace(
-    uri: str, shown: Shown, arguments: list[str], told: str
+    uri: str, shown: Shown, arguments: list[str], message: str
 ) -> None:
     assert main([text.format(uri) for text in arguments]) == 1
     error = shown.readouterr().err
-    assert told in error
+    assert message in error
     assert "Traceback" not in error
     assert len(error.splitlines()) == 1
 

@@ -153,80 +153,87 @@ def test_a_filter_that_pylance_refuses(condition: str) -> None:
 
 
 Texts = st.SearchStrategy[str]
-one = st.sampled_from
+drawn = st.sampled_from
 
 
-def made(form: str, *parts: Texts) -> Texts:
+def filled(form: str, *parts: Texts) -> Texts:
     return st.builds(form.format, *parts)
 
 
-COLUMNS = one(["i", "t", "st.x", "`a b`", "f", "g", "q"])
+COLUMNS = drawn(["i", "t", "st.x", "`a b`", "f", "g", "q"])
 NUMBERS = st.recursive(
-    st.one_of(COLUMNS, COLUMNS, one(["0", "1", "2", "7", "-1", "127", "1.5", "0.1"])),
+    st.one_of(COLUMNS, COLUMNS, drawn(["0", "1", "2", "7", "-1", "127", "1.5", "0.1"])),
     lambda inner: st.one_of(
-        made("({} {} {})", inner, one("+-*"), inner),
-        made("abs({})", inner),
-        made("round({})", inner),
-        made("-{}", COLUMNS),
-        made("coalesce({}, {})", inner, inner),
-        made("nullif({}, {})", inner, inner),
-        made("greatest({}, {})", COLUMNS, COLUMNS),
-        made("least({}, {})", COLUMNS, one(["i", "f", "0"])),
-        made("cast({} as {})", inner, one(["double", "float"])),
-        made("date_part('{}', {})", one(["year", "day", "hour"]), one("dm")),
-        one(["array_length(l)", "l[1]", "length(s)", "i % 3", "i / 2", "q / 4"]),
+        filled("({} {} {})", inner, drawn("+-*"), inner),
+        filled("abs({})", inner),
+        filled("round({})", inner),
+        filled("-{}", COLUMNS),
+        filled("coalesce({}, {})", inner, inner),
+        filled("nullif({}, {})", inner, inner),
+        filled("greatest({}, {})", COLUMNS, COLUMNS),
+        filled("least({}, {})", COLUMNS, drawn(["i", "f", "0"])),
+        filled("cast({} as {})", inner, drawn(["double", "float"])),
+        filled("date_part('{}', {})", drawn(["year", "day", "hour"]), drawn("dm")),
+        drawn(["array_length(l)", "l[1]", "length(s)", "i % 3", "i / 2", "q / 4"]),
     ),
     max_leaves=3,
 )
 WORDS = st.recursive(
-    one(["s", "s", "st.y", "'x'", "'abc'", "''", "'ß'"]),
+    drawn(["s", "s", "st.y", "'x'", "'abc'", "''", "'ß'"]),
     lambda inner: st.one_of(
-        made("{}({})", one(["lower", "upper", "reverse", "initcap"]), inner),
-        made("{}({}, {})", one(["left", "right"]), inner, one(["-1", "0", "1", "2"])),
-        made("concat({}, {})", inner, inner),
-        made("({} || {})", inner, inner),
-        made("replace({}, 'x', 'yy')", inner),
-        made("coalesce({}, 'n')", inner),
-        made("nullif({}, 'x')", inner),
-        made("cast({} as string)", one(["i", "b", "d", "u", "t", "f", "m"])),
-        made("split_part({}, ' ', 1)", inner),
-        made("lpad({}, 2, 'x')", inner),
+        filled("{}({})", drawn(["lower", "upper", "reverse", "initcap"]), inner),
+        filled("{}({}, {})", drawn(["left", "right"]), inner, drawn(["-1", "0", "1", "2"])),
+        filled("concat({}, {})", inner, inner),
+        filled("({} || {})", inner, inner),
+        filled("replace({}, 'x', 'yy')", inner),
+        filled("coalesce({}, 'n')", inner),
+        filled("nullif({}, 'x')", inner),
+        filled("cast({} as string)", drawn(["i", "b", "d", "u", "t", "f", "m"])),
+        filled("split_part({}, ' ', 1)", inner),
+        filled("lpad({}, 2, 'x')", inner),
     ),
     max_leaves=3,
 )
-MOMENTS = one(
+MOMENTS = drawn(
     [
         *["d", "m", "date '1993-01-04'", "timestamp '2020-01-01 03:30:05.123456'"],
         *["cast(m as date)", "date_trunc('hour', m)", "date_trunc('month', d)"],
     ]
 )
-COMPARED = one(["=", "!=", "<", "<=", ">", ">=", "is distinct from", "is not distinct from"])
-NOT = one(["", "not "])
+COMPARED = drawn(["=", "!=", "<", "<=", ">", ">=", "is distinct from", "is not distinct from"])
+NOT = drawn(["", "not "])
 LEAVES = st.one_of(
-    made("{} {} {}", NUMBERS, COMPARED, NUMBERS),
-    made("{} {} {}", one(["u", "u * 2", "u + i"]), COMPARED, COLUMNS),
-    made("{} {} {}", WORDS, COMPARED, WORDS),
-    made("{} {} {}", MOMENTS, COMPARED, MOMENTS),
-    made("{} {}{} '{}'", WORDS, NOT, one(["like", "ilike"]), one(["x%", "_", "%c", "%", "x_y"])),
-    made("{} {}between {} and {}", NUMBERS, NOT, COLUMNS, COLUMNS),
-    made("{} is {}null", st.one_of(NUMBERS, WORDS, one(["l", "st", "b"])), NOT),
-    made("regexp_{}({}, '{}')", one(["like", "match"]), WORDS, one(["^[a-z]", r"\w\W", "x$", "."])),
-    made("{}({}, '{}')", one(["starts_with", "ends_with", "contains"]), WORDS, one("xc")),
-    made("array_has{}", one(["(l, 1)", "(l, i)", "_any(l, [1, 9])", "_all(l, [1, 2])"])),
-    one(["b", "not b", "b is true", "b is not false", "b = (i > 1)"]),
+    filled("{} {} {}", NUMBERS, COMPARED, NUMBERS),
+    filled("{} {} {}", drawn(["u", "u * 2", "u + i"]), COMPARED, COLUMNS),
+    filled("{} {} {}", WORDS, COMPARED, WORDS),
+    filled("{} {} {}", MOMENTS, COMPARED, MOMENTS),
+    filled(
+        "{} {}{} '{}'", WORDS, NOT, drawn(["like", "ilike"]), drawn(["x%", "_", "%c", "%", "x_y"])
+    ),
+    filled("{} {}between {} and {}", NUMBERS, NOT, COLUMNS, COLUMNS),
+    filled("{} is {}null", st.one_of(NUMBERS, WORDS, drawn(["l", "st", "b"])), NOT),
+    filled(
+        "regexp_{}({}, '{}')",
+        drawn(["like", "match"]),
+        WORDS,
+        drawn(["^[a-z]", r"\w\W", "x$", "."]),
+    ),
+    filled("{}({}, '{}')", drawn(["starts_with", "ends_with", "contains"]), WORDS, drawn("xc")),
+    filled("array_has{}", drawn(["(l, 1)", "(l, i)", "_any(l, [1, 9])", "_all(l, [1, 2])"])),
+    drawn(["b", "not b", "b is true", "b is not false", "b = (i > 1)"]),
 )
 CONDITIONS = st.recursive(
     LEAVES,
     lambda inner: st.one_of(
-        made("({} {} {})", inner, one(["and", "or"]), inner),
-        made("not ({})", inner),
-        made("({}) is {}{}", inner, NOT, one(["true", "false", "null"])),
+        filled("({} {} {})", inner, drawn(["and", "or"]), inner),
+        filled("not ({})", inner),
+        filled("({}) is {}{}", inner, NOT, drawn(["true", "false", "null"])),
     ),
     max_leaves=4,
 )
 # Lists with OR alone: pylance takes `not (a = 0 and a in (1, 2))` as true of a null, and finds no
 # a that is 0 by `a in (b, 1) and a = 0`, whatever is in b.
-LISTS = made("{} {}in ({}, {}, 5) or {}", NUMBERS, NOT, COLUMNS, one("012"), LEAVES)
+LISTS = filled("{} {}in ({}, {}, 5) or {}", NUMBERS, NOT, COLUMNS, drawn("012"), LEAVES)
 
 
 @settings(max_examples=600)

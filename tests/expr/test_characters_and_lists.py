@@ -120,7 +120,7 @@ LIST_COLUMNS: Final = [
 COLUMNS: Final = [*TEXT_COLUMNS, *NUMBER_COLUMNS, *LIST_COLUMNS]
 
 
-def same(ours: Any, theirs: Any) -> bool:
+def are_equal(ours: Any, theirs: Any) -> bool:
     """Equal, with NaN as itself and zeros of either sign told apart."""
     return repr(ours) == repr(theirs)
 
@@ -141,7 +141,7 @@ async def test_columns_are_those_of_pylance(folder: Path, rows: list[dict[str, A
     expected = theirs.to_table(mapping)
     for name, text in mapping.items():
         assert ours.schema.field(name).type == expected.schema.field(name).type, text
-        assert same(ours[name].to_pylist(), expected[name].to_pylist()), text
+        assert are_equal(ours[name].to_pylist(), expected[name].to_pylist()), text
 
 
 @given(values=st.lists(REALS, min_size=1, max_size=20))

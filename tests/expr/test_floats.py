@@ -36,7 +36,7 @@ def pairs(kind: str) -> pa.RecordBatch:
     return pa.record_batch([x, y, lists, struct], names=["x", "y", "l", "s"])
 
 
-def kept(condition: str, batch: pa.RecordBatch, params: Any = None) -> list[int]:
+def matching(condition: str, batch: pa.RecordBatch, params: Any = None) -> list[int]:
     mask = parse_filter(condition, batch.schema, params).mask(batch)
     return pc.indices_nonzero(mask.fill_null(False)).to_pylist()
 
@@ -54,11 +54,11 @@ def test_columns_compare_in_one_order(kind: str, op: str) -> None:
     batch = pairs(kind)
     expected = by_model(batch, OPERATORS[op])
     for name in ("x", "s.m", "s['m']", "l[1]", "coalesce(x, x)"):
-        assert kept(f"{name} {op} y", batch) == expected, name
+        assert matching(f"{name} {op} y", batch) == expected, name
     false = parse_filter(f"not (x {op} y)", batch.schema).mask(batch)
     assert false.null_count == parse_filter(f"x {op} y", batch.schema).mask(batch).null_count
     everything = by_model(batch, lambda _, __: True)
-    assert kept(f"not (x {op} y)", batch) == sorted({*everything} - {*expected})
+    assert matching(f"not (x {op} y)", batch) == sorted({*everything} - {*expected})
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -69,19 +69,19 @@ def test_literals_compare_in_one_order(kind: str) -> None:
     for number, (op, test) in product(map(float, specials(kind)), OPERATORS.items()):
         expected = where(lambda r: test(r, rank(number)), own)  # noqa: B023
         for form in (f"x {op} ?", f"NOT (NOT x {op} ?)", f"CASE WHEN x {op} ? THEN true END"):
-            assert kept(form, batch, [number]) == expected, (form, number)
+            assert matching(form, batch, [number]) == expected, (form, number)
         flipped = where(lambda r: test(rank(number), r), own)  # noqa: B023
-        assert kept(f"? {op} x", batch, [number]) == flipped, number
+        assert matching(f"? {op} x", batch, [number]) == flipped, number
 
 
 @pytest.mark.parametrize("text", ["cast('nan' as double)", "-cast('nan' as double)", "sqrt(-1.0)"])
 def test_every_way_to_write_nan_gives_the_same_nan(text: str) -> None:
     batch = pa.record_batch([array_of("f8"), pa.array(range(23))], names=["x", "i"])
     nans = where(lambda r: r == rank(math.nan), ranks(batch["x"]))
-    assert kept(f"x = {text}", batch) == kept(f"x >= {text}", batch) == nans
-    assert kept(f"x IN (NULL, {text})", batch) == nans
-    assert kept(f"i < {text}", batch) == list(range(23))
-    assert kept(f"i > {text}", batch) == []
+    assert matching(f"x = {text}", batch) == matching(f"x >= {text}", batch) == nans
+    assert matching(f"x IN (NULL, {text})", batch) == nans
+    assert matching(f"i < {text}", batch) == list(range(23))
+    assert matching(f"i > {text}", batch) == []
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -92,11 +92,11 @@ def test_lists_of_literals_have_one_zero_and_one_nan(kind: str) -> None:
     for number, length in product(map(float, specials(kind)), (0, 3, 20, 90)):
         expected = where(lambda r: r == rank(number), own)  # noqa: B023
         items = [number, *others[:length]]
-        assert kept("x IN ?", batch, [items]) == expected, (number, length)
-        assert kept("x IN ?", batch, [[*items, None]]) == expected, (number, length)
+        assert matching("x IN ?", batch, [items]) == expected, (number, length)
+        assert matching("x IN ?", batch, [[*items, None]]) == expected, (number, length)
         rest = where(lambda r: r != rank(number), own)  # noqa: B023
-        assert kept("x NOT IN ?", batch, [items]) == rest, (number, length)
-        assert kept("x NOT IN ?", batch, [[*items, None]]) == []
+        assert matching("x NOT IN ?", batch, [items]) == rest, (number, length)
+        assert matching("x NOT IN ?", batch, [[*items, None]]) == []
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -105,13 +105,13 @@ def test_functions_that_compare_keep_the_order(kind: str) -> None:
     equal = by_model(batch, lambda a, b: a == b)
     x, y = ranks(batch["x"]), ranks(batch["y"])
     alike = [row for row in range(len(x)) if x[row] == y[row]]  # two nulls are
-    assert kept("x IS NOT DISTINCT FROM y", batch) == alike
-    assert kept("x IS DISTINCT FROM y", batch) == sorted({*range(len(x))} - {*alike})
+    assert matching("x IS NOT DISTINCT FROM y", batch) == alike
+    assert matching("x IS DISTINCT FROM y", batch) == sorted({*range(len(x))} - {*alike})
     cleared = parse_projection("nullif(x, y)", batch.schema).evaluate(batch)
     nulls = pc.indices_nonzero(cleared.is_null()).to_pylist()
     assert nulls == sorted({*equal, *(row for row, value in enumerate(x) if value is None)})
-    assert kept("CASE x WHEN y THEN true END", batch) == equal
-    assert kept("x BETWEEN y AND y", batch) == equal
+    assert matching("CASE x WHEN y THEN true END", batch) == equal
+    assert matching("x BETWEEN y AND y", batch) == equal
     for name, pick in (("greatest", max), ("least", min)):
         values = parse_projection(f"{name}(x, y)", batch.schema).evaluate(batch)
         expected = [
@@ -142,8 +142,8 @@ def test_functions_of_lists_keep_the_order() -> None:
     assert as_ranks(of("array_except(l, [x])")) == [[] if a == b else [b] for a, b in rows]
     assert [len(items) for items in of("array_intersect(l, [y])")] == [1] * len(rows)
     has = [row for row, (a, b) in enumerate(rows) if b is not None and b in (a, b)]
-    assert kept("array_has(l, y)", batch) == has
-    assert kept("array_has_any(l, [y])", batch) == list(range(len(rows)))
+    assert matching("array_has(l, y)", batch) == has
+    assert matching("array_has_any(l, [y])", batch) == list(range(len(rows)))
     assert of("array_positions(l, x)") == [[1, 2] if a == b else [1] for a, b in rows]
     assert of("array_position(l, y)")[:1] == [1]
     for name, pick in (("array_max", max), ("array_min", min)):

@@ -123,16 +123,16 @@ paths = st.lists(steps, min_size=1, max_size=3).map(lambda parts: "$" + "".join(
 )
 @given(
     documents=st.lists(values, min_size=1, max_size=8),
-    asked=st.lists(paths, min_size=6, max_size=6),
+    chosen_paths=st.lists(paths, min_size=6, max_size=6),
 )
 async def test_paths_to_several_values_are_those_of_pylance(
-    tmp_path_factory: pytest.TempPathFactory, documents: list[Any], asked: list[str]
+    tmp_path_factory: pytest.TempPathFactory, documents: list[Any], chosen_paths: list[str]
 ) -> None:
     path = tmp_path_factory.mktemp("paths") / "t"
     texts = pa.array([json.dumps(document) for document in documents], pa.json_())
     theirs = lance.write_dataset(pa.table({"j": texts}), path, data_storage_version="2.2")
     columns = {}
-    for place, text in enumerate(asked):
+    for place, text in enumerate(chosen_paths):
         columns[f"x{place}"] = f"json_extract(j, '{text}')"
         columns[f"e{place}"] = f"json_exists(j, '{text}')"
         columns[f"l{place}"] = f"json_array_length(j, '{text}')"

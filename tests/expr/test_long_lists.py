@@ -95,7 +95,7 @@ def test_a_long_list_is_as_many_comparisons(name: str, inverted: bool) -> None:
         check = check_of(long.condition)
         assert isinstance(check, Within)
         if name[0] != "u":  # whose values are cut at zero, which is the same for all that there are
-            assert told(check.ranges) == told(expected.ranges)
+            assert parts_of(check.ranges) == parts_of(expected.ranges)
 
 
 CHAIN = " or ".join(f"i64 = {number}" for number in range(90))
@@ -144,7 +144,7 @@ def lists_of(text: str) -> int:
     return len(source._lists)
 
 
-def told(ranges: Ranges) -> tuple[bool, list[object]]:
+def parts_of(ranges: Ranges) -> tuple[bool, list[object]]:
     return ranges.begins, ranges.edges.tolist()
 
 
@@ -162,7 +162,7 @@ def test_ranges_of_whole_numbers_are_those_of_single_ones(numbers: list[int], na
     together = listed(type_, pa.array(numbers, type_))
     assert single is not None
     assert together is not None
-    assert told(together) == told(single)
+    assert parts_of(together) == parts_of(single)
 
 
 @pytest.mark.parametrize(
@@ -216,7 +216,7 @@ def compare_with_terms(text: str, terms: str) -> None:
     checks = check_of(result.condition), check_of(expected.condition)
     if text[0] not in "qu" and isinstance(checks[1], Within):  # edges that no value has are kept
         assert isinstance(checks[0], Within)
-        edges = [told(check.ranges) for check in checks if isinstance(check, Within)]
+        edges = [parts_of(check.ranges) for check in checks if isinstance(check, Within)]
         assert edges[0] == edges[1]
 
 

@@ -29,7 +29,7 @@ SMALL: Any = {"num_partitions": 3, "num_sub_vectors": 4, "num_bits": 4}
 class Turns(Coroutine[Any, Any, Any]):
     """A coroutine that counts down each time it goes on, together with all others."""
 
-    left = 0
+    remaining = 0
 
     def __init__(self, inner: Coroutine[Any, Any, Any]) -> None:
         self.inner = inner
@@ -41,8 +41,8 @@ class Turns(Coroutine[Any, Any, Any]):
     @classmethod
     def count(cls) -> None:
         """Count one down; at the last one the process ends."""
-        cls.left -= 1
-        if cls.left == 0:
+        cls.remaining -= 1
+        if cls.remaining == 0:
             os.kill(os.getpid(), signal.SIGKILL)
 
     def throw(self, *error: Any) -> Any:
@@ -100,7 +100,7 @@ def main(uri: str, options: dict[str, str], verb: str) -> None:
     for line in sys.stdin:
         child = os.fork()
         if not child:
-            Turns.left = int(line)
+            Turns.remaining = int(line)
             asyncio.run(write(uri, options, verb))
             os._exit(0)
         _, status = os.waitpid(child, 0)

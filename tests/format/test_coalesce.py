@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from alance.format.coalesce import coalesce, split
 
 RANGES = st.lists(
-    st.tuples(st.integers(0, 5000), st.integers(1, 400)).map(lambda one: (one[0], sum(one))),
+    st.tuples(st.integers(0, 5000), st.integers(1, 400)).map(lambda span: (span[0], sum(span))),
     min_size=1,
     max_size=60,
 )

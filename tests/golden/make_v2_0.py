@@ -31,21 +31,21 @@ def numbers(n: int) -> dict[str, pa.Array]:
     ints = list(range(-5, n - 5))
     return {
         "int8": pa.array(sparse(ints), pa.int8()),
-        "uint16": pa.array([abs(one) for one in ints], pa.uint16()),
+        "uint16": pa.array([abs(number) for number in ints], pa.uint16()),
         "int32": pa.array(ints, pa.int32()),
-        "int64": pa.array(sparse([one << 33 for one in ints]), pa.int64()),
-        "uint64": pa.array([one * one << 40 for one in ints], pa.uint64()),
-        "float": pa.array(sparse([one / 3 for one in ints]), pa.float32()),
-        "double": pa.array([one / 7 for one in ints], pa.float64()),
+        "int64": pa.array(sparse([number << 33 for number in ints]), pa.int64()),
+        "uint64": pa.array([number * number << 40 for number in ints], pa.uint64()),
+        "float": pa.array(sparse([number / 3 for number in ints]), pa.float32()),
+        "double": pa.array([number / 7 for number in ints], pa.float64()),
         "bool": pa.array([row % 3 == 0 for row in range(n)]),
         "bools": pa.array(sparse([row % 2 == 0 for row in range(n)])),
         "decimal": pa.array(
-            sparse([decimal.Decimal(one).scaleb(-2) for one in ints]), pa.decimal128(10, 2)
+            sparse([decimal.Decimal(number).scaleb(-2) for number in ints]), pa.decimal128(10, 2)
         ),
         "date": pa.array([datetime.date(2020, 1, 1 + row % 28) for row in range(n)]),
-        "timestamp": pa.array(sparse([one * 1000003 for one in ints]), pa.timestamp("us")),
-        "zoned": pa.array([one * 1000003 for one in ints], pa.timestamp("ns", "UTC")),
-        "time": pa.array(sparse([abs(one) for one in ints]), pa.time64("us")),
+        "timestamp": pa.array(sparse([number * 1000003 for number in ints]), pa.timestamp("us")),
+        "zoned": pa.array([number * 1000003 for number in ints], pa.timestamp("ns", "UTC")),
+        "time": pa.array(sparse([abs(number) for number in ints]), pa.time64("us")),
         "duration": pa.array(ints, pa.duration("ms")),
         "missing": pa.array([None] * n, pa.int32()),
         "null": pa.nulls(n),
@@ -115,10 +115,10 @@ def write(table: pa.Table, path: Path) -> lance.LanceDataset:
     for mode, part in (("create", table.slice(0, half)), ("append", table.slice(half))):
         whole = part.take(list(range(part.num_rows)))
         try:
-            found = lance.write_dataset(whole, str(path), mode=mode, data_storage_version="2.0")
+            dataset = lance.write_dataset(whole, str(path), mode=mode, data_storage_version="2.0")
         except TypeError:
-            found = lance.write_dataset(whole, str(path), mode=mode, use_legacy_format=False)
-    return found
+            dataset = lance.write_dataset(whole, str(path), mode=mode, use_legacy_format=False)
+    return dataset
 
 
 def save(table: pa.Table, path: Path) -> None:
@@ -137,15 +137,15 @@ def make(table: pa.Table, folder: Path, name: str) -> None:
     """One table of the columns that this release writes and reads, others one by one."""
     good = []
     for column in table.column_names:
-        one, path = table.select([column]), folder / "one.lance"
+        single, path = table.select([column]), folder / "one.lance"
         try:
-            dataset = write(one, path)
+            dataset = write(single, path)
         except BaseException as error:
             print(f"  {name}.{column} is not written: {str(error)[:100]}")
             continue
         try:
             read = dataset.to_table()
-            if plain(read) == plain(one):
+            if plain(read) == plain(single):
                 good.append(column)
                 continue
             print(f"  {name}.{column}: reads others than were written")
@@ -154,7 +154,7 @@ def make(table: pa.Table, folder: Path, name: str) -> None:
         target = folder / f"{name}_{column}_written"
         shutil.rmtree(f"{target}.lance", ignore_errors=True)
         shutil.move(str(path), f"{target}.lance")
-        save(one, Path(f"{target}.arrow"))
+        save(single, Path(f"{target}.arrow"))
     shutil.rmtree(folder / "one.lance", ignore_errors=True)
     if not good:
         return

@@ -37,7 +37,9 @@ def make(path: Path, *, is_there: bool) -> None:
     edit(path, carry)
 
 
-def said(dataset: alance.Dataset) -> tuple[int, int, list[tuple[list[int], list[int]]]]:
+def flags_and_indices(
+    dataset: alance.Dataset,
+) -> tuple[int, int, list[tuple[list[int], list[int]]]]:
     manifest = dataset._snapshot.manifest
     head = manifest.head
     indices = [(list(index.fields), list(index.covering_fields)) for index in manifest.indices]
@@ -54,11 +56,11 @@ async def test_the_flag_is_kept_as_long_as_there_is_such_an_index(
         make(path, is_there=is_there)
     dataset = await (await alance.dataset(ours)).insert(rows(5))
     lance.write_dataset(rows(5), theirs, mode="append")
-    assert said(dataset) == said(await alance.dataset(theirs))
+    assert flags_and_indices(dataset) == flags_and_indices(await alance.dataset(theirs))
     dataset = await dataset.delete("a = 1")
     lance.dataset(theirs).delete("a = 1")
-    assert said(dataset) == said(await alance.dataset(theirs))
-    assert bool(said(dataset)[0] & COVERING_INDEX) is is_there
+    assert flags_and_indices(dataset) == flags_and_indices(await alance.dataset(theirs))
+    assert bool(flags_and_indices(dataset)[0] & COVERING_INDEX) is is_there
     for path in (ours, theirs):
         table = lance.dataset(path).to_table(filter="a >= 4")
         assert sorted(table["a"].to_pylist()) == [4, 5]
@@ -79,4 +81,4 @@ async def test_changes_of_carried_values_take_fragments_out_of_the_index(tmp_pat
     dataset = await dataset.optimize.compact_files() and await dataset.checkout_latest()
     assert lance.dataset(path).to_table(filter="a = 3")["b"].to_pylist() == [30]
     dataset = await dataset.drop_columns(["b"])
-    assert said(dataset) == (0, 0, [])
+    assert flags_and_indices(dataset) == (0, 0, [])

@@ -103,7 +103,7 @@ def table(values: dict[str, list[Any]], first: int) -> pa.Table:
     is_theirs=st.booleans(),
     stable=st.booleans(),
     changes=st.lists(st.sampled_from(["delete", "update", "append", "optimize"]), max_size=3),
-    asked=st.lists(conditions(), min_size=6, max_size=6),
+    filters=st.lists(conditions(), min_size=6, max_size=6),
 )
 def test_filters_give_the_same(
     values: dict[str, list[Any]],
@@ -112,7 +112,7 @@ def test_filters_give_the_same(
     is_theirs: bool,
     stable: bool,
     changes: list[str],
-    asked: list[str],
+    filters: list[str],
 ) -> None:
     async def check(path: Path) -> None:
         async with alance.Session() as session:
@@ -142,7 +142,7 @@ def test_filters_give_the_same(
                     dataset = await dataset.insert(table(more, 40))
                 else:
                     dataset = await dataset.optimize.optimize_indices(num_indices_to_merge=0)
-            for condition in asked:
+            for condition in filters:
                 rows = await dataset.to_table(["id"], filter=condition)
                 plain = await dataset.to_table(["id"], filter=condition, use_scalar_index=False)
                 assert rows.equals(plain), condition

@@ -167,8 +167,10 @@ class Run:
             )
 
     async def ask(self, dataset: alance.Dataset, condition: str) -> None:
-        retained = await self.kept(dataset, condition)
-        assert retained == await self.kept(dataset, condition, use_scalar_index=False), condition
+        retained = await self.matching(dataset, condition)
+        assert retained == await self.matching(dataset, condition, use_scalar_index=False), (
+            condition
+        )
         if retained is None:
             return
         assert await dataset.count_rows(condition) == len(retained), condition
@@ -178,7 +180,7 @@ class Run:
                 answer = theirs.to_table(["id"], filter=condition, use_scalar_index=is_used)
                 assert sorted(answer["id"].to_pylist()) == retained, (condition, is_used)
 
-    async def kept(
+    async def matching(
         self, dataset: alance.Dataset, condition: str, **options: Any
     ) -> list[int] | None:
         """The rows; None: it is refused, as a value cannot be read as what is asked for."""

@@ -55,9 +55,9 @@ def share(result: list[list[int]], right: list[list[int]]) -> float:
     return hits / sum(map(len, right))
 
 
-@pytest.mark.parametrize(("kind", "options", "asked"), KINDS)
+@pytest.mark.parametrize(("kind", "options", "search_options"), KINDS)
 async def test_both_find_as_much_by_ours_as_by_one_of_pylance_and_go_on_with_it(
-    tmp_path: Path, kind: str, options: dict[str, Any], asked: dict[str, Any]
+    tmp_path: Path, kind: str, options: dict[str, Any], search_options: dict[str, Any]
 ) -> None:
     values = clustered(4000, 1)
     more = {"metric": "l2", "num_partitions": 6, "ivf_centroids": values[:6], **options}
@@ -68,12 +68,14 @@ async def test_both_find_as_much_by_ours_as_by_one_of_pylance_and_go_on_with_it(
     right = [nearest(dataset, query, use_index=False) for query in queries]
     for nprobes in (2, 6):
         shares = [
-            share(await by_lancedb(place, queries, nprobes, **asked), right)
+            share(await by_lancedb(place, queries, nprobes, **search_options), right)
             for place in (path, theirs)
         ]
         for place in (path, theirs):
             opened = lance.dataset(place)
-            neighbours = [nearest(opened, query, nprobes=nprobes, **asked) for query in queries]
+            neighbours = [
+                nearest(opened, query, nprobes=nprobes, **search_options) for query in queries
+            ]
             shares.append(share(neighbours, right))
         assert abs(shares[0] - shares[1]) <= 0.01
         assert abs(shares[2] - shares[3]) <= 0.01

@@ -37,13 +37,13 @@ async def defer(path: Path, **options: Any) -> alance.Dataset:
     return await dataset.optimize.compact_files(defer_index_remap=True, **options)
 
 
-def told(path: Path) -> list[int]:
+def noted_compactions(path: Path) -> list[int]:
     """The versions of the compactions that the fragment-reuse index tells of."""
     index = reuse_index(latest(path).indices)
     return [] if index is None else [each.dataset_version for each in compactions_of(index)]
 
 
-def same(twins: Twins) -> None:
+def check_equal(twins: Twins) -> None:
     """Both tables have the same rows, transaction, manifest and index section."""
     ours, theirs = latest(twins.ours), latest(twins.theirs)
     assert plain(ours.transaction) == plain(theirs.transaction)
@@ -93,7 +93,7 @@ async def test_manifests_are_those_of_pylance(
         deferred = await defer(twins.ours, **options)
         assert deferred.summary is not None
         assert deferred.summary["fragments_added"] == metrics.fragments_added
-        same(twins)
+        check_equal(twins)
         for number in (0, 6, 12, 19, 33):
             question = f"id = {number}"
             assert await deferred.count_rows(question) == lance.dataset(twins.ours).count_rows(
@@ -120,7 +120,7 @@ async def test_indices_of_values_go_on(tmp_path: Path, rounds: int, by: str) -> 
         assert "ScalarIndexQuery" in plan
         lance.write_dataset(rows(300, 50_000 + 1000 * number), path, mode="append")
         await agree(path, FILTERS[:4])
-    assert len(told(path)) == rounds
+    assert len(noted_compactions(path)) == rounds
     await deferred.validate()
     if by == "alance":
         after = await (await alance.dataset(path)).optimize.optimize_indices()
@@ -174,7 +174,7 @@ async def test_indices_of_all_kinds_give_pylance_the_same_answers(tmp_path: Path
     lance.dataset(path).optimize.compact_files(
         target_rows_per_fragment=900, materialize_deletions_threshold=0.0, defer_index_remap=True
     )
-    assert len(told(path)) == 3
+    assert len(noted_compactions(path)) == 3
     assert answers() == before
     lance.dataset(path).optimize.optimize_indices()
     assert answers()[:4] == before[:4]
@@ -195,7 +195,7 @@ async def test_large_details_have_a_file_of_their_own(tmp_path: Path) -> None:
         target_rows_per_fragment=60_000, defer_index_remap=True, num_threads=1
     )
     deferred = await defer(twins.ours, target_rows_per_fragment=60_000)
-    same(twins)
+    check_equal(twins)
     contents = []
     for path in (twins.ours, twins.theirs):
         (file,) = (path / "_indices").glob("*/details.binpb")
@@ -283,7 +283,7 @@ async def test_what_pylance_does_meanwhile(tmp_path: Path, then: str) -> None:
             defer_index_remap=then == "compact later",
         )
     await Compaction.commit(dataset, results[1:])
-    assert len(told(path)) == (2 if then == "compact later" else 1)
+    assert len(noted_compactions(path)) == (2 if then == "compact later" else 1)
     check(path)
     await (await alance.dataset(path)).optimize.optimize_indices()
     check(path)
@@ -293,11 +293,11 @@ async def test_indices_brought_up_to_date_meanwhile(tmp_path: Path) -> None:
     path = tmp_path / "t"
     dataset, results = await planned(path)
     committed = await Compaction.commit(dataset, results[:1])
-    assert len(told(path)) == 1
+    assert len(noted_compactions(path)) == 1
     await committed.optimize.optimize_indices()
-    assert told(path) == []
+    assert noted_compactions(path) == []
     await Compaction.commit(dataset, results[1:])
-    assert len(told(path)) == 1
+    assert len(noted_compactions(path)) == 1
     check(path)
 
 
@@ -317,7 +317,7 @@ async def test_an_index_of_a_part_of_a_group_is_a_conflict(tmp_path: Path) -> No
     result = await task.execute(dataset)
     with pytest.raises(RetryableConflictError, match=r"covers fragments \[0, 1\] of the group"):
         await Compaction.commit(dataset, [result])
-    assert told(path) == []
+    assert noted_compactions(path) == []
 
 
 async def test_a_delete_in_what_is_rewritten_is_a_conflict(tmp_path: Path) -> None:
@@ -326,7 +326,7 @@ async def test_a_delete_in_what_is_rewritten_is_a_conflict(tmp_path: Path) -> No
     await dataset.delete("id = 5")
     with pytest.raises(RetryableConflictError, match="fragment"):
         await Compaction.commit(dataset, results)
-    assert told(path) == []
+    assert noted_compactions(path) == []
 
 
 async def test_what_is_refused(tmp_path: Path) -> None:
@@ -357,9 +357,9 @@ async def test_the_configuration_asks_for_it(tmp_path: Path) -> None:
     dataset, results = await planned(path)
     dataset = await dataset.update_config({"lance.compaction.defer_index_remap": "true"})
     committed = await Compaction.commit(dataset, results)
-    assert len(told(path)) == 1
+    assert len(noted_compactions(path)) == 1
     committed = await committed.optimize.compact_files(target_rows_per_fragment=100)
-    assert len(told(path)) == 2
+    assert len(noted_compactions(path)) == 2
     async with committed.optimize.auto_compact(
         min_fragments=2, target_rows_per_fragment=100
     ) as upkeep:
@@ -369,7 +369,7 @@ async def test_the_configuration_asks_for_it(tmp_path: Path) -> None:
     assert upkeep.metrics.num_failures == 0
     check(path)
     await upkeep.dataset.optimize.compact_files(defer_index_remap=False)
-    assert told(path) == []
+    assert noted_compactions(path) == []
     check(path)
 
 
@@ -391,7 +391,7 @@ async def test_cancelled_at_any_turn(tmp_path: Path) -> None:
             finished = task.done()
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
-        ends.add((len(lance.dataset(path).get_fragments()), len(told(path))))
+        ends.add((len(lance.dataset(path).get_fragments()), len(noted_compactions(path))))
         check(path)
         turns += 1 if turns < 30 else 12
     assert ends == {(4, 0), (2, 1)}

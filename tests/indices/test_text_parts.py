@@ -31,7 +31,7 @@ async def written(path: Path, *, stable: bool = False) -> alance.Dataset:
     return await alance.dataset(path)
 
 
-async def found(dataset: alance.Dataset) -> list[list[dict[str, Any]]]:
+async def hits_of(dataset: alance.Dataset) -> list[list[dict[str, Any]]]:
     tables = [await dataset.search_text(query, 30, columns=["id"]) for query in QUERIES]
     return [table.to_pylist() for table in tables]
 
@@ -65,7 +65,7 @@ async def test_they_are_those_made_at_once(tmp_path: Path, stable: bool) -> None
     segment = pickled_copy(await IndexBuild.merge(dataset, plan, parts))
     dataset = await IndexBuild.commit(dataset, plan, segment)
     await dataset.validate()
-    assert await found(dataset) == await found(once)
+    assert await hits_of(dataset) == await hits_of(once)
     assert found_by_lance(tmp_path / "parts") == found_by_lance(tmp_path / "once")
     phrase = alance.PhraseQuery("red fox", "text")
     answers = [await each.search_text(phrase, 9, columns=["id"]) for each in (once, dataset)]
@@ -94,8 +94,8 @@ async def test_parts_are_kept_where_others_rewrite_fragments(tmp_path: Path) -> 
     assert len(files_of(path)) == 3 * 3 + 1
     once = await (await written(tmp_path / "once")).create_scalar_index("text", "INVERTED")
     assert found_by_lance(path) == found_by_lance(tmp_path / "once")
-    scores = [[row["_score"] for row in rows] for rows in await found(once)]
-    assert [[row["_score"] for row in rows] for rows in await found(dataset)] == scores
+    scores = [[row["_score"] for row in rows] for rows in await hits_of(once)]
+    assert [[row["_score"] for row in rows] for rows in await hits_of(dataset)] == scores
 
 
 async def test_other_options_read_all_texts_again(tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ def _few_rows_are_carried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("alance.ops.index.values.carried.RESCANNED_ROWS", 0)
 
 
-def some(number: int) -> pa.Table:
+def typed_rows(number: int) -> pa.Table:
     """Rows of all types in an order of their own."""
     columns = {name: values for name, values in typed().items() if name in NAMES}
     order = np.random.default_rng(number).permutation(300)
@@ -58,12 +58,14 @@ async def test_what_is_merged_is_what_is_built_anew(
     tmp_path: Path, kind: str, stable: bool
 ) -> None:
     path, other = tmp_path / "merged", tmp_path / "anew"
-    theirs = lance.write_dataset(some(0), path, max_rows_per_file=130, enable_stable_row_ids=stable)
+    theirs = lance.write_dataset(
+        typed_rows(0), path, max_rows_per_file=130, enable_stable_row_ids=stable
+    )
     for name in NAMES:
         theirs.create_scalar_index(name, kind)  # type: ignore[arg-type]
     dataset = await alance.dataset(path)
     for number in (1, 2):
-        dataset = await dataset.insert(some(number))
+        dataset = await dataset.insert(typed_rows(number))
         dataset = await dataset.delete(f"id % 7 = {number} or (i32 = 3 and id < 300)")
         dataset = await dataset.update({"i32": "i32 + 1"}, where=f"id % 11 = {number}")
         dataset = await dataset.optimize.optimize_indices(num_indices_to_merge=2 - number)
@@ -85,8 +87,8 @@ async def test_what_is_merged_is_what_is_built_anew(
 @pytest.mark.parametrize("kind", KINDS)
 async def test_only_new_rows_are_read(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "t"
-    lance.write_dataset(some(0), path).create_scalar_index("i32", kind)  # type: ignore[arg-type]
-    await (await alance.dataset(path)).insert(some(1))
+    lance.write_dataset(typed_rows(0), path).create_scalar_index("i32", kind)  # type: ignore[arg-type]
+    await (await alance.dataset(path)).insert(typed_rows(1))
     _, read = await optimized(path)
     (new,) = lance.dataset(path).get_fragments()[-1].data_files()
     assert {location.split("/")[-1] for location in read} == {new.path}
@@ -253,7 +255,7 @@ def test_values_out_of_order_are_refused_within_batches_and_between() -> None:
 
 async def test_keys_out_of_order_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "t"
-    lance.write_dataset(some(0), path).create_scalar_index("i32", "BITMAP")
+    lance.write_dataset(typed_rows(0), path).create_scalar_index("i32", "BITMAP")
     (segment,) = entries(lance.dataset(path))
     file = path / "_indices" / segment["uuid"] / "bitmap_page_lookup.lance"
     reader = LanceFileReader(str(file))
@@ -264,7 +266,7 @@ async def test_keys_out_of_order_are_refused(tmp_path: Path) -> None:
     places[middle], places[-1] = places[-1], places[middle]
     with LanceFileWriter(str(file), schema) as writer:
         writer.write_batch(stored.take(pa.array(places)))
-    dataset = await (await alance.dataset(path)).insert(some(1))
+    dataset = await (await alance.dataset(path)).insert(typed_rows(1))
     with pytest.raises(alance.CorruptFileError, match="not in order"):
         await dataset.optimize.optimize_indices()
     await dataset.optimize.optimize_indices(retrain=True)

@@ -261,9 +261,9 @@ BAD: list[tuple[type[Exception], str, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("error", "said", "options"), BAD)
+@pytest.mark.parametrize(("error", "message", "options"), BAD)
 async def test_what_cannot_be_says_what_was_expected(
-    tmp_path: Path, error: type[Exception], said: str, options: dict[str, Any]
+    tmp_path: Path, error: type[Exception], message: str, options: dict[str, Any]
 ) -> None:
     path = tmp_path / "t"
     lance.write_dataset(table(clustered(300, 1)), path)
@@ -273,7 +273,7 @@ async def test_what_cannot_be_says_what_was_expected(
         dataset = await dataset.create_index("v", "IVF_FLAT", name="there", num_partitions=1)
     if "ivf_centroids" in options:
         del request["num_partitions"]
-    with pytest.raises(error, match=said):
+    with pytest.raises(error, match=message):
         await dataset.create_index(**request)
     assert (await dataset.latest_version()) == dataset.version
 

@@ -28,14 +28,14 @@ ZIPPED: Final = {"lance-encoding:structural-encoding": "fullzip"}
 INDEX_TYPES: Final = (pa.int8(), pa.uint8(), pa.int16(), pa.int32(), pa.uint32(), pa.int64())
 
 
-def some(make: Make, step: int = 7) -> Make:
+def or_null(make: Make, step: int = 7) -> Make:
     """Some values, and nulls."""
     return lambda n: None if n % step == 0 else make(n)
 
 
 def lists(make: Make, most: int = 4) -> Make:
     """Lists of up to three values; some are null, some empty."""
-    return some(lambda n: [make(7 * n + i) for i in range(n % most)], 11)
+    return or_null(lambda n: [make(7 * n + i) for i in range(n % most)], 11)
 
 
 def vectors(make: Make, length: int) -> Make:
@@ -45,7 +45,7 @@ def vectors(make: Make, length: int) -> Make:
 
 def structs(**members: Make) -> Make:
     """Structs, of which some are null."""
-    return some(lambda n: {name: make(n) for name, make in members.items()}, 13)
+    return or_null(lambda n: {name: make(n) for name, make in members.items()}, 13)
 
 
 def entries(key: Make, value: Make) -> Make:
@@ -113,41 +113,41 @@ DEEP: Final = pa.list_(
 )
 
 TYPES: Final[Mapping[str, tuple[pa.DataType, Make]]] = {
-    **{f"dictionary {index}": (few_of(index), some(few)) for index in INDEX_TYPES},
-    "dictionary of binary": (few_of(pa.int16(), pa.binary()), some(lambda n: few(n).encode())),
+    **{f"dictionary {index}": (few_of(index), or_null(few)) for index in INDEX_TYPES},
+    "dictionary of binary": (few_of(pa.int16(), pa.binary()), or_null(lambda n: few(n).encode())),
     "dictionary of large text": (few_of(pa.int32(), pa.large_string()), few),
-    "dictionary of numbers": (few_of(pa.int8(), pa.float64()), some(lambda n: n % 5 * 1.5)),
+    "dictionary of numbers": (few_of(pa.int8(), pa.float64()), or_null(lambda n: n % 5 * 1.5)),
     "dictionary of many": (few_of(pa.int32()), word),
-    "dictionary of one": (FEW, some(lambda n: "same")),
+    "dictionary of one": (FEW, or_null(lambda n: "same")),
     "dictionary of none": (FEW, lambda n: None),
-    "dictionary of long texts": (few_of(pa.int16()), some(lambda n: few(n) * 30)),
+    "dictionary of long texts": (few_of(pa.int16()), or_null(lambda n: few(n) * 30)),
     "dictionary in struct": (
         pa.struct([("a", FEW), ("b", pa.int32())]),
-        structs(a=some(few), b=number),
+        structs(a=or_null(few), b=number),
     ),
-    "dictionary in list": (pa.list_(FEW), lists(some(few))),
+    "dictionary in list": (pa.list_(FEW), lists(or_null(few))),
     "dictionary in map": (pa.map_(FEW, few_of(pa.int16())), entries(few, few)),
-    "bits in list": (pa.list_(pa.bool_()), lists(some(flag))),
+    "bits in list": (pa.list_(pa.bool_()), lists(or_null(flag))),
     "bits in large lists": (pa.large_list(pa.large_list(pa.bool_())), lists(lists(flag))),
     "bits in struct": (
         pa.struct([("a", pa.bool_()), ("b", pa.int32())]),
-        lambda n: {"a": some(flag)(n), "b": n},
+        lambda n: {"a": or_null(flag)(n), "b": n},
     ),
     "bits in map": (pa.map_(pa.string(), pa.bool_()), entries(word, flag)),
-    "deep": (DEEP, lists(structs(x=lists(structs(y=lists(some(flag)), z=some(few)))))),
-    "eight bits": (vector(pa.bool_(), 8), some(vectors(flag, 8))),
-    "five bits": (vector(pa.bool_(), 5), some(vectors(flag, 5))),
-    "eight bits or nulls": (vector(pa.bool_(), 8), some(vectors(some(flag), 8))),
+    "deep": (DEEP, lists(structs(x=lists(structs(y=lists(or_null(flag)), z=or_null(few)))))),
+    "eight bits": (vector(pa.bool_(), 8), or_null(vectors(flag, 8))),
+    "five bits": (vector(pa.bool_(), 5), or_null(vectors(flag, 5))),
+    "eight bits or nulls": (vector(pa.bool_(), 8), or_null(vectors(or_null(flag), 8))),
     "bits in struct of bits": (
         pa.struct([("a", vector(pa.bool_(), 8))]),
         structs(a=vectors(flag, 8)),
     ),
-    "vectors": (vector(pa.float32(), 4), some(vectors(quarters, 4))),
-    "vectors of nulls": (vector(pa.float32(), 4), some(vectors(some(quarters), 4))),
-    "vectors of vectors": (vector(pa.int16(), 2, 3), some(vectors(vectors(number, 3), 2))),
+    "vectors": (vector(pa.float32(), 4), or_null(vectors(quarters, 4))),
+    "vectors of nulls": (vector(pa.float32(), 4), or_null(vectors(or_null(quarters), 4))),
+    "vectors of vectors": (vector(pa.int16(), 2, 3), or_null(vectors(vectors(number, 3), 2))),
     "vectors of nulls in vectors": (
         vector(pa.int16(), 2, 3),
-        some(vectors(some(vectors(some(number), 3), 5), 2)),
+        or_null(vectors(or_null(vectors(or_null(number), 3), 5), 2)),
     ),
     "vectors of halves": (vector(pa.float16(), 4), vectors(lambda n: np.float16(n % 50), 4)),
     "vectors of dates": (vector(pa.date32(), 4), vectors(number, 4)),
@@ -156,20 +156,20 @@ TYPES: Final[Mapping[str, tuple[pa.DataType, Make]]] = {
     "vectors of times": (vector(pa.timestamp("us", "UTC"), 2), vectors(number, 2)),
     "lists of vectors": (
         pa.list_(vector(pa.float32(), 4)),
-        lists(some(vectors(some(quarters), 4))),
+        lists(or_null(vectors(or_null(quarters), 4))),
     ),
-    "lists of bits": (pa.list_(vector(pa.bool_(), 4)), lists(some(vectors(some(flag), 4)))),
+    "lists of bits": (pa.list_(vector(pa.bool_(), 4)), lists(or_null(vectors(or_null(flag), 4)))),
     "lists of long vectors": (pa.list_(vector(pa.float32(), 64)), lists(vectors(quarters, 64))),
     "no values": (pa.null(), lambda n: None),
     "lists of no values": (pa.list_(pa.null()), lists(lambda n: None)),
-    "long texts": (pa.string(), some(large)),
-    "long bytes": (pa.large_binary(), some(lambda n: b"%d" % n * 500)),
-    "lists of long texts": (pa.list_(pa.list_(pa.string())), lists(lists(some(large)))),
+    "long texts": (pa.string(), or_null(large)),
+    "long bytes": (pa.large_binary(), or_null(lambda n: b"%d" % n * 500)),
+    "lists of long texts": (pa.list_(pa.list_(pa.string())), lists(lists(or_null(large)))),
     "structs of long texts": (
         pa.struct([("a", pa.string()), ("b", pa.int8())]),
-        structs(a=some(large), b=lambda n: n % 9),
+        structs(a=or_null(large), b=lambda n: n % 9),
     ),
-    "long documents": (pa.json_(), some(lambda n: f'{{"a":"{large(n)}"}}')),
+    "long documents": (pa.json_(), or_null(lambda n: f'{{"a":"{large(n)}"}}')),
     "lists of packed": (pa.list_(pa.field("item", PAIR, metadata=PACKED)), lists(pair)),
     "structs of packed": (
         pa.struct([pa.field("p", PAIR, metadata=PACKED)]),
@@ -183,7 +183,7 @@ MIXED: Final = pa.struct(
 PACKED_TEXTS: Final[Mapping[str, tuple[pa.DataType, Make]]] = {
     f"{name} packed texts": (
         pa.struct([pa.field("p", MIXED, metadata=PACKED)]),
-        structs(p=some(mixed_of(text))),
+        structs(p=or_null(mixed_of(text))),
     )
     for name, text in (("few", few), ("long", large), ("different", word), ("empty", lambda n: ""))
 } | {
@@ -193,7 +193,7 @@ PACKED_TEXTS: Final[Mapping[str, tuple[pa.DataType, Make]]] = {
     ),
     "lists of packed texts": (
         pa.list_(pa.field("item", MIXED, metadata=PACKED)),
-        lists(some(mixed_of(word))),
+        lists(or_null(mixed_of(word))),
     ),
     "no packed texts": (
         pa.struct([("n", pa.int8()), pa.field("p", MIXED, metadata=PACKED)]),
@@ -285,23 +285,23 @@ NOT_OF_PYLANCE: Final[Mapping[str, tuple[pa.DataType, Make]]] = {
     "lists of no fields": (pa.list_(EMPTY), lists(nothing)),
     "lists of structs of no fields": (
         pa.list_(pa.large_list(pa.struct([("e", EMPTY), ("b", pa.string())]))),
-        lists(lists(structs(e=nothing, b=some(word)))),
+        lists(lists(structs(e=nothing, b=or_null(word)))),
     ),
 }
 VALUES: Final[Mapping[str, tuple[pa.DataType, Make]]] = {
-    "numbers": (pa.int32(), some(lambda n: n // 10)),
+    "numbers": (pa.int32(), or_null(lambda n: n // 10)),
     "floats": (pa.float64(), quarters),
-    "texts": (pa.string(), some(word)),
-    "few texts": (pa.string(), some(few)),
-    "long texts": (pa.string(), some(large)),
-    "bits": (pa.bool_(), some(flag)),
-    "bytes": (pa.binary(7), some(lambda n: b"%07d" % n)),
-    "decimals": (pa.decimal128(12, 2), some(lambda n: Decimal(n) / 4)),
-    "vectors": (vector(pa.float32(), 4), some(vectors(some(quarters), 4))),
-    "dictionary": (few_of(pa.int32()), some(few)),
-    "lists": (pa.list_(pa.int32()), lists(some(number))),
-    "lists of texts": (pa.list_(pa.string()), lists(some(word))),
-    "packed": (PAIR, some(lambda n: {"a": n, "b": n / 2})),
+    "texts": (pa.string(), or_null(word)),
+    "few texts": (pa.string(), or_null(few)),
+    "long texts": (pa.string(), or_null(large)),
+    "bits": (pa.bool_(), or_null(flag)),
+    "bytes": (pa.binary(7), or_null(lambda n: b"%07d" % n)),
+    "decimals": (pa.decimal128(12, 2), or_null(lambda n: Decimal(n) / 4)),
+    "vectors": (vector(pa.float32(), 4), or_null(vectors(or_null(quarters), 4))),
+    "dictionary": (few_of(pa.int32()), or_null(few)),
+    "lists": (pa.list_(pa.int32()), lists(or_null(number))),
+    "lists of texts": (pa.list_(pa.string()), lists(or_null(word))),
+    "packed": (PAIR, or_null(lambda n: {"a": n, "b": n / 2})),
 }
 COMPRESSED: Final = {
     scheme: {"lance-encoding:compression": scheme} for scheme in ("lz4", "zstd", "fsst", "none")
@@ -468,7 +468,7 @@ async def test_the_kernel_builds_descriptions_of_blobs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: Any, writer: str
 ) -> None:
     blob = pa.field("b", pa.large_binary(), metadata={"lance-encoding:blob": "true"})
-    values = some(lambda n: b"%d" % n * (n % 5))
+    values = or_null(lambda n: b"%d" % n * (n % 5))
     blobs = pa.array([values(n) for n in range(ROWS)], blob.type)
     inner = pa.StructArray.from_arrays([blobs], fields=[blob])
     valid = pa.array([n % 11 != 0 for n in range(ROWS)]).buffers()[1]

@@ -158,7 +158,9 @@ PLAIN = pa.map_(pa.string(), pa.int32())
 
 
 @pytest.mark.parametrize("version", ["2.0", "2.1", "2.2"])
-@pytest.mark.parametrize("around", [lambda one: one, pa.list_, lambda one: pa.struct([("m", one)])])
+@pytest.mark.parametrize(
+    "around", [lambda type_: type_, pa.list_, lambda type_: pa.struct([("m", type_)])]
+)
 async def test_maps_of_sorted_keys_are_refused(
     tmp_path: Path, around: object, version: str
 ) -> None:

@@ -45,29 +45,29 @@ def columns(nulls: float) -> dict[str, pa.Array]:
     """The same for all tests: of Python objects, it takes longer to make than to write and read."""
     rng = random.Random(1)
 
-    def some(values: list[Any]) -> list[Any]:
+    def with_nulls(values: list[Any]) -> list[Any]:
         return [None if rng.random() < nulls else value for value in values]
 
     numbers = [rng.randrange(-100, 100) for _ in range(ROWS)]
     runs = [n // 200 for n in range(ROWS)]
     text = ["".join(rng.choices("lance of arrow", k=rng.randrange(20))) for _ in range(ROWS)]
     return {
-        "small": pa.array(some(numbers), pa.int16()),
-        "wide": pa.array(some([n << 50 for n in numbers]), pa.int64()),
-        "bytes": pa.array(some([n & 127 for n in numbers]), pa.int8()),
-        "runs": pa.array(some(runs), pa.int32()),
+        "small": pa.array(with_nulls(numbers), pa.int16()),
+        "wide": pa.array(with_nulls([n << 50 for n in numbers]), pa.int64()),
+        "bytes": pa.array(with_nulls([n & 127 for n in numbers]), pa.int8()),
+        "runs": pa.array(with_nulls(runs), pa.int32()),
         "runs of nulls": pa.array([None if n // 700 % 2 else n for n in range(ROWS)], pa.uint32()),
-        "floats": pa.array(some([n / 7 for n in numbers]), pa.float32()),
-        "doubles": pa.array(some([n / 7 for n in numbers]), pa.float64()),
-        "flags": pa.array(some([n > 3 for n in numbers]), pa.bool_()),
-        "money": pa.array(some(numbers), pa.decimal128(20, 2)),
-        "days": pa.array(some([abs(n) for n in numbers]), pa.date32()),
-        "text": pa.array(some(text), pa.string()),
-        "large text": pa.array(some(text), pa.large_string()),
-        "words": pa.array(some([item[:2] for item in text]), pa.string()),
-        "vectors": pa.array(some([[n, 1.5] for n in numbers]), pa.list_(pa.float32(), 2)),
-        "fixed": pa.array(some([b"abcde"] * ROWS), pa.binary(5)),
-        **nested(rng, some, text),
+        "floats": pa.array(with_nulls([n / 7 for n in numbers]), pa.float32()),
+        "doubles": pa.array(with_nulls([n / 7 for n in numbers]), pa.float64()),
+        "flags": pa.array(with_nulls([n > 3 for n in numbers]), pa.bool_()),
+        "money": pa.array(with_nulls(numbers), pa.decimal128(20, 2)),
+        "days": pa.array(with_nulls([abs(n) for n in numbers]), pa.date32()),
+        "text": pa.array(with_nulls(text), pa.string()),
+        "large text": pa.array(with_nulls(text), pa.large_string()),
+        "words": pa.array(with_nulls([item[:2] for item in text]), pa.string()),
+        "vectors": pa.array(with_nulls([[n, 1.5] for n in numbers]), pa.list_(pa.float32(), 2)),
+        "fixed": pa.array(with_nulls([b"abcde"] * ROWS), pa.binary(5)),
+        **nested(rng, with_nulls, text),
     }
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 CONTENT = bytes(n * 41 % 249 for n in range(5 * CACHED_BLOCK_BYTES + 1000))
 SPANS = st.tuples(st.integers(0, len(CONTENT) - 1), st.integers(1, 3 * CACHED_BLOCK_BYTES)).map(
-    lambda one: (one[0], min(len(CONTENT), sum(one)))
+    lambda span: (span[0], min(len(CONTENT), sum(span)))
 )
 
 
@@ -50,7 +50,7 @@ def widened(blocks: BlockCache, span: tuple[int, int], *, everywhere: bool) -> t
     st.lists(SPANS, min_size=1, max_size=8),
 )
 def test_what_it_gives_is_right(
-    steps: list[tuple[tuple[int, int], str]], asked: list[tuple[int, int]]
+    steps: list[tuple[tuple[int, int], str]], spans: list[tuple[int, int]]
 ) -> None:
     blocks = BlockCache(4 * CACHED_BLOCK_BYTES)
     blocks.note_end("a", len(CONTENT))
@@ -62,7 +62,7 @@ def test_what_it_gives_is_right(
         assert span[1] <= behind <= len(CONTENT)
         blocks.put("a", first, memoryview(CONTENT)[first:behind])
         assert blocks.num_bytes <= 4 * CACHED_BLOCK_BYTES
-        reader, bounds = Reader(), np.array([span, *asked])
+        reader, bounds = Reader(), np.array([span, *spans])
         is_missing = blocks.answer("a", bounds[:, 0], bounds[:, 1], reader)  # type: ignore[arg-type]
         if is_missing is None:
             is_missing = np.ones(len(bounds), np.bool_)

@@ -304,7 +304,7 @@ async def test_a_load_that_waits_for_nothing_makes_no_task() -> None:
         objects.append(coroutine)
         return create(coroutine, **options)
 
-    async def one() -> str:
+    async def load() -> str:
         return "a"
 
     async def none() -> str:
@@ -312,14 +312,14 @@ async def test_a_load_that_waits_for_nothing_makes_no_task() -> None:
 
     loop.create_task = noting  # type: ignore[method-assign]
     try:
-        assert await cache.get("a", one, size, is_near=True) == "a"
+        assert await cache.get("a", load, size, is_near=True) == "a"
         with pytest.raises(NotFoundError):
             await cache.get("d", none, size, is_near=True)
     finally:
         del loop.create_task  # type: ignore[method-assign]
     assert not objects
     assert cache.stats.num_entries == 1
-    assert await cache.get("d", one, size) == "a"  # the failure is not kept
+    assert await cache.get("d", load, size) == "a"  # the failure is not kept
 
 
 async def test_a_failed_load_can_be_reported_with_what_its_frames_hold() -> None:

@@ -31,7 +31,7 @@ class Folder(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.folder = Path(tempfile.mkdtemp())
-        self.known: dict[int, set[tuple[int, int]]] = {}
+        self.saved: dict[int, set[tuple[int, int]]] = {}
         self.stores: list[DiskStore] = []
         self.forgets = False
 
@@ -44,25 +44,25 @@ class Folder(RuleBasedStateMachine):
     @rule(store=st.integers(0, 1), name=names, spans=spans)
     def save(self, store: int, name: int, spans: list[tuple[int, int]]) -> None:
         self.stores[store].save(key(name), {span: content(name, *span) for span in spans})
-        self.known.setdefault(name, set()).update(spans)
+        self.saved.setdefault(name, set()).update(spans)
 
     @rule(store=st.integers(0, 1), name=names)
     def load(self, store: int, name: int) -> None:
         loaded = self.stores[store].load(key(name))
         assert all(part == content(name, *span) for span, part in loaded.items())
         assert all(part.readonly for part in loaded.values())
-        row = self.known.get(name, set())
+        row = self.saved.get(name, set())
         assert set(loaded) <= row if self.forgets else set(loaded) == row
 
     @rule(store=st.integers(0, 1), name=names)
     def discard(self, store: int, name: int) -> None:
         self.stores[store].discard(key(name))
-        self.known.pop(name, None)
+        self.saved.pop(name, None)
 
     @rule(store=st.integers(0, 1))
     def clear(self, store: int) -> None:
         self.stores[store].clear()
-        self.known.clear()
+        self.saved.clear()
 
     @rule(chosen=st.randoms(use_true_random=False), how=st.sampled_from(["flip", "cut", "grow"]))
     def damage(self, chosen: random.Random, how: str) -> None:

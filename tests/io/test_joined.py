@@ -20,11 +20,11 @@ class Answers:
 
     def __init__(self) -> None:
         self.go = asyncio.Event()
-        self.asked: list[list[int]] = []
+        self.groups: list[list[int]] = []
         self.cancelled = 0
 
     async def __call__(self, questions: Sequence[int]) -> list[int]:
-        self.asked.append([*questions])
+        self.groups.append([*questions])
         try:
             await self.go.wait()
         except asyncio.CancelledError:
@@ -43,10 +43,10 @@ async def test_those_that_come_meanwhile_go_together_when_an_answer_is_there() -
     await turns()
     others = ask(joint, answers, *range(2, 8))
     await turns()
-    assert answers.asked == [[1]]
+    assert answers.groups == [[1]]
     answers.go.set()
     assert await asyncio.gather(*first, *others) == [-n for n in range(1, 8)]
-    assert answers.asked == [[1], [2, 3, 4, 5], [6, 7]]
+    assert answers.groups == [[1], [2, 3, 4, 5], [6, 7]]
 
 
 async def test_a_cancelled_caller_leaves_the_answer_to_the_others() -> None:
@@ -105,7 +105,7 @@ async def test_a_crowd_goes_on_in_several_turns_and_asks_again_together() -> Non
         await asyncio.sleep(0)
         turn += 1
     assert max(going_on.count(turn) for turn in going_on) == CALLERS_A_TURN
-    assert [len(questions) for questions in answers.asked] == [count, count]
+    assert [len(questions) for questions in answers.groups] == [count, count]
 
 
 async def test_callers_of_two_traces_do_not_go_together() -> None:
@@ -121,7 +121,7 @@ async def test_callers_of_two_traces_do_not_go_together() -> None:
         [-3],
         -4,
     ]
-    assert sorted(answers.asked) == [[1, 2], [3], [4]]
+    assert sorted(answers.groups) == [[1, 2], [3], [4]]
 
 
 @pytest.mark.parametrize("count", [1, 5])

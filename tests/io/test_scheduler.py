@@ -317,7 +317,7 @@ async def test_buffers_of_real_stores_are_right_and_read_only(
 
 
 SPANS = st.lists(
-    st.tuples(st.integers(0, 15_000), st.integers(0, 3000)).map(lambda one: (one[0], sum(one))),
+    st.tuples(st.integers(0, 15_000), st.integers(0, 3000)).map(lambda span: (span[0], sum(span))),
     max_size=12,
 )
 

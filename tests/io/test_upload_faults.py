@@ -88,7 +88,7 @@ async def send(place: Place, content: bytes = CONTENT) -> int:
         return await sink.finish()
 
 
-async def there(place: Place) -> list[int]:
+async def object_sizes(place: Place) -> list[int]:
     """Sizes of the objects, when what was cancelled has ended."""
     assert await LEFT.settled(60.0) == 0
     return [meta.num_bytes async for meta in place.store.list(place.folder)]
@@ -136,7 +136,7 @@ async def test_what_lasts_is_told_and_nothing_is_left(
     with pytest.raises(AlanceError):
         await send(place, CONTENT[:PART] if step == "PUT" else CONTENT)
     lab.calm()
-    assert await there(place) == []
+    assert await object_sizes(place) == []
     assert lab.stats()["uploads"] == before
 
 
@@ -148,7 +148,7 @@ async def test_a_part_that_fails_for_good_ends_the_upload(
     lab.config(faults=[{"op": "PART", "skip": skip, "action": "status", "status": 400}])
     with pytest.raises(AlanceError):
         await send(remote)
-    assert await there(remote) == []
+    assert await object_sizes(remote) == []
     assert lab.stats()["uploads"] == before
 
 
@@ -160,7 +160,7 @@ async def test_an_abort_is_tried_again(lab: Lab, remote: Place, rule: dict[str, 
     with pytest.raises(StoreError) if lasts else nullcontext():
         async with remote.store.open_upload(remote.path("a")) as sink:
             await sink.write(CONTENT)
-    assert await there(remote) == []
+    assert await object_sizes(remote) == []
     orphans = int(lasts and rule in DONE_NOT)  # GCS is not asked twice
     assert lab.stats()["uploads"] - before == orphans
 
@@ -172,7 +172,7 @@ async def test_every_answer_to_the_end_is_lost(
     """The object is looked for, and found."""
     lab.config(faults=[{"op": "MPCOMPLETE", **rule}])
     assert await send(remote) == len(CONTENT)
-    assert await there(remote) == [len(CONTENT)]
+    assert await object_sizes(remote) == [len(CONTENT)]
 
 
 async def test_writing_waits_while_parts_are_under_way(
@@ -222,9 +222,9 @@ async def test_cancelled_at_any_moment(lab: Lab, scheme: str) -> None:
         try:
             await task
         except asyncio.CancelledError:
-            assert await there(place) == []
+            assert await object_sizes(place) == []
         else:
-            assert await there(place) == [len(CONTENT)]
+            assert await object_sizes(place) == [len(CONTENT)]
             break
         assert lab.stats()["uploads"] == before
     assert lab.stats()["uploads"] == before
@@ -241,7 +241,7 @@ async def test_cancelled_in_the_turn_in_which_it_ends(lab: Lab, remote: Place) -
         sink._call.add_done_callback(lambda _: publishing.cancel())
         with pytest.raises(asyncio.CancelledError):
             await publishing
-    assert await there(remote) == []
+    assert await object_sizes(remote) == []
 
 
 async def test_cancelled_while_a_step_is_not_answered(lab: Lab, remote: Place) -> None:
@@ -257,7 +257,7 @@ async def test_cancelled_while_a_step_is_not_answered(lab: Lab, remote: Place) -
         lab.calm()  # it is done and answered now
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert await there(remote) == []
+        assert await object_sizes(remote) == []
         assert lab.stats()["uploads"] == before
 
 
@@ -280,6 +280,6 @@ async def test_local_files_cancelled_at_any_turn(
             assert await LEFT.settled(60.0) == 0
             assert not any(path.is_file() for path in folder.rglob("*"))
         else:
-            assert await there(place) == [len(CONTENT)]
+            assert await object_sizes(place) == [len(CONTENT)]
             break
         count += 1 + count // 16  # turns pass while a thread writes: there are hundreds

@@ -42,7 +42,7 @@ def _functions() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
                 yield owner, name, value
 
 
-def _told(owner: Any, name: str) -> str:
+def _full_name(owner: Any, name: str) -> str:
     return name if owner is kernels else f"{owner.__name__}.{name}"
 
 
@@ -50,9 +50,9 @@ def note_calls(folder: str) -> None:
     """Note in a file of the folder, at the end of the process, what it has called."""
     names: set[str] = set()
     for owner, name, value in list(_functions()):
-        message = _told(owner, name)
+        full_name = _full_name(owner, name)
         is_method = type(value).__name__ == "nb_method"
-        setattr(owner, name, (_noted_method if is_method else _Noted)(message, value, names))
+        setattr(owner, name, (_noted_method if is_method else _Noted)(full_name, value, names))
 
     def write() -> None:
         with open(os.path.join(folder, f"called.{os.getpid()}"), "w") as out:
@@ -65,5 +65,7 @@ def never_called(folder: Path) -> list[str]:
     """The functions and methods that no process noted in the folder."""
     called = {name for file in folder.glob("called.*") for name in file.read_text().split("\n")}
     return [
-        message for owner, name, _ in _functions() if (message := _told(owner, name)) not in called
+        full_name
+        for owner, name, _ in _functions()
+        if (full_name := _full_name(owner, name)) not in called
     ]

@@ -171,7 +171,7 @@ def test_the_graph_that_is_then_spoiled_is_right() -> None:
 
 
 @pytest.mark.parametrize(
-    ("links", "said"),
+    ("links", "message"),
     [
         (changed(links=[1, 2, 0, 4, 0, 2, 3, 1]), "level 0: a link to row 4"),
         (changed(links=[1, 2, 0, 3, 0, 2, 3, 2]), "level 1: row 2 is not on it"),
@@ -195,8 +195,8 @@ def test_the_graph_that_is_then_spoiled_is_right() -> None:
     ],
     ids=str,
 )
-def test_a_graph_that_leads_nowhere_is_refused(links: Links, said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_a_graph_that_leads_nowhere_is_refused(links: Links, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         links.graph()
 
 
@@ -353,7 +353,7 @@ def test_a_graph_of_no_such_form_is_refused(bad: tuple[int, int, int]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "arguments", "said"),
+    ("kind", "arguments", "message"),
     [
         (_kernels.GraphVectors, (2, 3, 0), "40 bytes of rows of 12"),
         (_kernels.GraphVectors, (2, 0, 0), "rows of 0"),
@@ -369,6 +369,8 @@ def test_a_graph_of_no_such_form_is_refused(bad: tuple[int, int, int]) -> None:
     ],
     ids=str,
 )
-def test_rows_of_no_such_form_are_refused(kind: Any, arguments: tuple[Any, ...], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_rows_of_no_such_form_are_refused(
+    kind: Any, arguments: tuple[Any, ...], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
         kind(np.zeros(40, np.uint8), *arguments)

@@ -17,12 +17,12 @@ from alance import _kernels
     st.booleans(),
 )
 def test_chunk_words_are_parsed_or_refused(
-    chunks: list[tuple[int, int]], left: int, spoil: int, large: bool
+    chunks: list[tuple[int, int]], rest: int, spoil: int, large: bool
 ) -> None:
     words = np.array([size << 4 | log for size, log in chunks], "<u4" if large else "<u2")
     sizes = [8 * (size + 1) for size, _ in chunks]
     before = [1 << log for _, log in chunks[:-1]]
-    num_items = sum(before) + left & (1 << 64) - 1
+    num_items = sum(before) + rest & (1 << 64) - 1
     good = (
         not spoil
         and all(log for _, log in chunks[:-1])

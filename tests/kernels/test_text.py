@@ -164,7 +164,7 @@ def searched(
     only: Numbers = NOTHING,
 ) -> tuple[Numbers, Numbers]:
     program = words(range(len(lists)), needs_all=needs_all)
-    return asked(lists, weights, program, 1, lengths, mean, mask, ids, count, floor, only=only)
+    return search(lists, weights, program, 1, lengths, mean, mask, ids, count, floor, only=only)
 
 
 def words(lists: range, *, needs_all: bool) -> list[int]:
@@ -173,7 +173,7 @@ def words(lists: range, *, needs_all: bool) -> list[int]:
     return [0, lists.start, lists.stop, int(needs_all), len(groups), *chain.from_iterable(groups)]
 
 
-def asked(
+def search(
     lists: list[_kernels.PostingList],
     weights: Numbers,
     program: list[int],
@@ -285,8 +285,8 @@ def test_the_best_of_combined_queries_are_the_best_of_all(
     mask = (rng.random(num_docs) < 0.7).astype(np.uint8) if rng.random() < 0.5 else NO_MASK
     rest = (lengths, float(lengths.mean()), mask, None)
     array = np.array(factors, np.float32)
-    docs, scores = asked(lists, weights, program, 0, *rest, factors=array)
-    best = asked(lists, weights, program, 0, *rest, count, factors=array)
+    docs, scores = search(lists, weights, program, 0, *rest, factors=array)
+    best = search(lists, weights, program, 0, *rest, count, factors=array)
     order = np.sort(np.lexsort((docs, -scores))[:count])
     assert best[0].tolist() == docs[order].tolist()
     assert best[1].tolist() == scores[order].tolist()
@@ -342,8 +342,8 @@ def test_phrases_are_found_where_their_words_are_near(
     weights, lengths = np.ones(len(lists), np.float32), np.ones(len(rows), np.uint32)
 
     def mask(*, of_index: bool) -> list[bool]:
-        docs, _ = asked(lists, weights, program, 1, lengths, 1.0, of_index=of_index)
-        best, _ = asked(lists, weights, program, 1, lengths, 1.0, count=2, of_index=of_index)
+        docs, _ = search(lists, weights, program, 1, lengths, 1.0, of_index=of_index)
+        best, _ = search(lists, weights, program, 1, lengths, 1.0, count=2, of_index=of_index)
         assert set(best.tolist()) <= set(docs.tolist())
         assert len(best) == min(2, len(docs))
         return [doc in docs.tolist() for doc in candidates]
@@ -479,14 +479,14 @@ def test_arrays_that_contradict_each_other_are_refused() -> None:
         (lists, weights, [3] * 5000, 5000, lengths, 1.0),
     ):
         with pytest.raises(ValueError, match="text index"):
-            asked(*wrong)
+            search(*wrong)
     for few in ([4], [2, 1]):
         with pytest.raises(ValueError, match="out of order"):
-            asked(lists, weights, any_word, 1, lengths, 1.0, only=np.array(few, np.uint32))
+            search(lists, weights, any_word, 1, lengths, 1.0, only=np.array(few, np.uint32))
     phrase = [1, 0, 1, 0, 1, 0, 0]
-    assert asked(lists, weights, phrase, 1, lengths, 1.0)[0].tolist() == docs.tolist()
+    assert search(lists, weights, phrase, 1, lengths, 1.0)[0].tolist() == docs.tolist()
     with pytest.raises(ValueError, match="without positions"):
-        asked([single(docs, ones, NOTHING)], weights, phrase, 1, lengths, 1.0)
+        search([single(docs, ones, NOTHING)], weights, phrase, 1, lengths, 1.0)
     places = np.zeros(2, np.uint32)
     postings = _kernels.TextPostings(False)
     with pytest.raises(ValueError, match="text"):

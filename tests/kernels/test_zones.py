@@ -66,10 +66,10 @@ def test_the_bounds_of_zones(
             values[rng.random(count) < 0.1] = np.inf
         values[rng.random(count) < 0.2] = np.nan
     valid = (rng.random(count) < 0.7).view(np.uint8) if has_nulls else NOTHING
-    given = values.astype("f4") if kind == "f2" else values
+    stored = values.astype("f4") if kind == "f2" else values
     zones = _kernels.Zones(3, kind, 17, 8)
     for start, stop in pieces(count, cuts):
-        zones.add_numbers(given[start:stop].view(np.uint8), valid[start:stop])
+        zones.add_numbers(stored[start:stop].view(np.uint8), valid[start:stop])
     zone_rows, nulls, bounds = read(zones, NUMBERS[kind])
     assert zone_rows == (17 if count <= 8 * 17 else 34)
     assert nulls == (count - valid.sum() if has_nulls else 0)

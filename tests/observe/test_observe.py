@@ -281,11 +281,11 @@ async def test_the_lag_of_a_sink_grows_until_its_rows_are_committed(tmp_path: An
 async def test_without_an_observer_nothing_is_made_of_a_request(
     lab: Lab, uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def made(*values: object) -> None:
+    def refuse(*values: object) -> None:
         raise AssertionError(values)
 
     for name in ("RequestEnded", "RetryDecided", "CommitEnded"):
-        monkeypatch.setattr(observing, name, made)
+        monkeypatch.setattr(observing, name, refuse)
     options = lab.lance_options()
     dataset = await alance.write_dataset({"id": [1, 2]}, uri, storage_options=options)
     assert (await dataset.take([1])).num_rows == 1

@@ -16,16 +16,16 @@ class Known:
     """A cache that keeps everything, of one file."""
 
     def __init__(self) -> None:
-        self.found: dict[Hashable, Any] = {}
+        self.entries: dict[Hashable, Any] = {}
 
     def peek(self, key: Hashable) -> Any:
-        return self.found.get(key)
+        return self.entries.get(key)
 
     def peek_all(self, keys: Sequence[Hashable]) -> list[Any]:
-        return [*map(self.found.get, keys)]
+        return [*map(self.entries.get, keys)]
 
     def put(self, key: Hashable, value: Any, num_bytes: int) -> None:
-        self.found[key] = value
+        self.entries[key] = value
 
 
 class Nothing:

@@ -41,11 +41,11 @@ def binary(rng: random.Random) -> bytes:
 
 
 def lists(make: Make, longest: int = 5, nulls: float = 0.2) -> Make:
-    def one(rng: random.Random) -> list[Any]:
+    def make_list(rng: random.Random) -> list[Any]:
         count = 0 if rng.random() < 0.2 else rng.randrange(longest)
         return [None if rng.random() < nulls else make(rng) for _ in range(count)]
 
-    return one
+    return make_list
 
 
 def vectors(make: Make, dimension: int, nulls: float = 0.0) -> Make:
@@ -79,12 +79,12 @@ def single(rng: random.Random) -> float:
 
 
 def amounts(digits: int, scale: int) -> Make:
-    def one(rng: random.Random) -> decimal.Decimal:
+    def amount(rng: random.Random) -> decimal.Decimal:
         value = rng.randint(-(10**digits) + 1, 10**digits - 1)
         sign, numerals, _ = decimal.Decimal(value).as_tuple()
         return decimal.Decimal((sign, numerals, -scale))
 
-    return one
+    return amount
 
 
 def whole(rng: random.Random) -> int:

@@ -63,7 +63,9 @@ def index(path: Path, kind: str, metric: str, **options: Any) -> None:
         )
 
 
-async def same(path: Path, metric: str, of: tuple[Any, ...], kind: str, **options: Any) -> None:
+async def check_equal(
+    path: Path, metric: str, of: tuple[Any, ...], kind: str, **options: Any
+) -> None:
     """Each library finds the same rows by the same index."""
     name, _, halved, tolerance = of
     dataset = await alance.dataset(path)
@@ -88,21 +90,21 @@ async def test_an_index_gives_the_rows_that_it_gives_pylance(
     path = written(tmp_path / "t", deletes=False)
     index(path, name, metric, **options)
     lance.dataset(path).delete("id % 13 = 5")
-    await same(path, metric, EACH[which], "float32")
-    await same(path, metric, EACH[which], "float32", filter="kind = 3")
+    await check_equal(path, metric, EACH[which], "float32")
+    await check_equal(path, metric, EACH[which], "float32", filter="kind = 3")
 
 
 async def test_bytes_are_indexed_by_hamming(tmp_path: Path) -> None:
     path = written(tmp_path / "t", "uint8", deletes=False)
     index(path, "IVF_FLAT", "hamming")
-    await same(path, "hamming", FLAT, "uint8")
+    await check_equal(path, "hamming", FLAT, "uint8")
 
 
 @pytest.mark.parametrize("version", ["2.0", "2.1", "2.2"])
 async def test_index_files_have_the_version_of_the_table(tmp_path: Path, version: str) -> None:
     path = written(tmp_path / "t", deletes=False, data_storage_version=version)
     index(path, "IVF_PQ", "l2", **PQ)
-    await same(path, "l2", EACH["pq"], "float32")
+    await check_equal(path, "l2", EACH["pq"], "float32")
 
 
 @pytest.mark.parametrize("metric", METRICS)
@@ -130,7 +132,7 @@ async def test_rows_that_were_updated_count_by_what_they_are_now(
     path = written(tmp_path / "t", deletes=False, enable_stable_row_ids=stable)
     index(path, "IVF_SQ", "l2")
     dataset = await (await alance.dataset(path)).update({"kind": "9"}, "id % 11 = 2")
-    await same(path, "l2", EACH["sq"], "float32", fast_search=True)
+    await check_equal(path, "l2", EACH["sq"], "float32", fast_search=True)
     for q in queries("float32", 2):
         own = await ours(dataset, q, k=5000, nprobes=PARTITIONS)
         assert sorted(ids(own)) == sorted(ids(theirs(path, q, k=5000, use_index=False)))

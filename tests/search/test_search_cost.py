@@ -63,17 +63,17 @@ async def test_explain_says_which_way_a_filter_goes_and_why(tmp_path: Path) -> N
     dataset = await alance.dataset(path)
     request = {"column": "vec", "q": queries("float32", 1)[0], "nprobes": 3}
 
-    async def told(condition: str) -> str:
+    async def explained(condition: str) -> str:
         scanner = dataset.scanner(nearest=request, filter=condition, prefilter=True)
         return str(await scanner.explain())
 
-    few = await told("id in (3, 40, 2999, 5)")
+    few = await explained("id in (3, 40, 2999, 5)")
     assert re.search(r"keeps at most 4 rows: .*so they are taken, and compared exactly", few)
     assert "partitions:" not in few
-    many = await told("kind = 3")
+    many = await explained("kind = 3")
     assert re.search(r"keeps at most 429 rows: .*; so partitions are searched", many)
     assert "3 of 6 partitions:" in many
-    assert "if the filter keeps at most 256 rows" in await told("text = 'row 7'")
+    assert "if the filter keeps at most 256 rows" in await explained("text = 'row 7'")
 
 
 async def test_explain_counts_partitions_requests_and_bytes(tmp_path: Path) -> None:

@@ -100,7 +100,7 @@ def test_an_index_of_another_type_is_not_supported(type_: str, metric: str) -> N
 
 
 @pytest.mark.parametrize(
-    ("told", "content"),
+    ("metadata", "content"),
     [
         ({}, b""),
         ({"lance:index": "{"}, b""),
@@ -108,9 +108,9 @@ def test_an_index_of_another_type_is_not_supported(type_: str, metric: str) -> N
         ({"lance:index": '{"type": "IVF_PQ", "distance_type": "l2"}'}, b"\xff\xff"),
     ],
 )
-def test_centroids_that_are_none_are_refused(told: dict[str, str], content: bytes) -> None:
+def test_centroids_that_are_none_are_refused(metadata: dict[str, str], content: bytes) -> None:
     with pytest.raises(alance.CorruptFileError):
-        Centroids.parse(told, memoryview(content))
+        Centroids.parse(metadata, memoryview(content))
 
 
 def test_a_tensor_has_as_many_bytes_as_its_shape_says() -> None:

@@ -193,7 +193,7 @@ async def test_rows_are_added_once_as_json_or_arrow(client: httpx.AsyncClient, u
 
 
 @pytest.mark.parametrize(
-    ("verb", "body", "told"),
+    ("verb", "body", "message"),
     [
         ("query", {"filter": "idd > 1"}, "idd"),
         ("query", {"limit": "5"}, "limit is '5', expected int"),
@@ -222,11 +222,11 @@ async def test_rows_are_added_once_as_json_or_arrow(client: httpx.AsyncClient, u
     ],
 )
 async def test_what_a_caller_gets_wrong_is_400_and_says_so(
-    client: httpx.AsyncClient, verb: str, body: Any, told: str
+    client: httpx.AsyncClient, verb: str, body: Any, message: str
 ) -> None:
     answer = await client.post(f"/{verb}", json=body, headers={"idempotency-key": "x"})
     assert answer.status_code == 400, answer.text
-    assert told in answer.json()["detail"]
+    assert message in answer.json()["detail"]
 
 
 async def test_other_refusals_have_statuses_of_their_own(client: httpx.AsyncClient) -> None:
@@ -510,7 +510,7 @@ async def test_a_service_follows_its_tables_by_itself(uri: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["{}/none"], "none"),
         (["{}", "{}"], "another table has the name 'items'; use NAME=URI"),
@@ -523,9 +523,9 @@ async def test_a_service_follows_its_tables_by_itself(uri: str) -> None:
     ],
 )
 def test_what_cannot_be_served_is_one_line(
-    uri: str, capfd: pytest.CaptureFixture[str], arguments: list[str], told: str
+    uri: str, capfd: pytest.CaptureFixture[str], arguments: list[str], message: str
 ) -> None:
     assert main(["serve", *(text.format(uri) for text in arguments), "--port", "0"]) == 1
     error = capfd.readouterr().err
-    assert told in error
+    assert message in error
     assert "Traceback" not in error

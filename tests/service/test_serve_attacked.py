@@ -86,14 +86,14 @@ BOMBS = {
 }
 
 
-@pytest.mark.parametrize("told", BOMBS)
+@pytest.mark.parametrize("message", BOMBS)
 async def test_few_bytes_that_stand_for_many_are_refused(
-    client: httpx.AsyncClient, told: str
+    client: httpx.AsyncClient, message: str
 ) -> None:
     headers = {"content-type": ARROW_MEDIA_TYPE, "idempotency-key": "x"}
-    answer = await client.post("/rows", content=BOMBS[told], headers=headers)
+    answer = await client.post("/rows", content=BOMBS[message], headers=headers)
     assert answer.status_code == 400
-    assert told in answer.json()["detail"]
+    assert message in answer.json()["detail"]
     rows = pa.record_batch({"id": [7, 8], "text": pa.array(["x", "y"]).dictionary_encode()})
     whole = {**headers, "idempotency-key": "y"}
     answer = await client.post("/rows", content=stream_of(rows), headers=whole)

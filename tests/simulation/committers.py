@@ -62,13 +62,13 @@ class Story:
     """The processes' knowledge at the end.
 
     Attributes:
-        told: uuid of each transaction that was told to be committed, and as which version.
-        failed: those that were told not to be.
-        open: those of which nothing is known.
+        committed: by uuid, the version of each transaction that its process was told is committed.
+        failed: uuids of the transactions that failed, as their processes were told.
+        open: uuids of the transactions of which nothing is known.
         paths: the path that each transaction adds.
     """
 
-    told: dict[str, int] = field(default_factory=dict)
+    committed: dict[str, int] = field(default_factory=dict)
     failed: set[str] = field(default_factory=set)
     open: set[str] = field(default_factory=set)
     paths: dict[str, str] = field(default_factory=dict)
@@ -223,7 +223,7 @@ class Play:
                 result = None
             in_doubt = True
             if result is not None:
-                story.told[uuid] = result.version
+                story.committed[uuid] = result.version
                 return result
             if self.dice.random() >= self.settings.repeat:
                 story.open.add(uuid)
@@ -271,7 +271,7 @@ class Play:
             paths = paths_of(manifest)
             file = f"{FOLDER}/_transactions/{manifest.message.transaction_file}"
             _expect(file in self.model.objects, f"{file} is missing")
-        for uuid, version in self.story.told.items():
+        for uuid, version in self.story.committed.items():
             _expect(by_uuid.get(uuid) == version, f"told version {version}: {by_uuid.get(uuid)}")
         for uuid in self.story.failed:
             _expect(uuid not in by_uuid, "told to have failed, and is there")

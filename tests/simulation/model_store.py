@@ -92,13 +92,13 @@ class ModelClient:
         self.pieces = None
         self.model = model
         self.is_dead = False
-        self._left = crash_after
+        self._remaining = crash_after
 
     async def travel(self) -> None:
         """One way between client and server; a client that is dead waits forever."""
-        if self._left is not None:
-            self._left -= 1
-            self.is_dead = self._left < 0
+        if self._remaining is not None:
+            self._remaining -= 1
+            self.is_dead = self._remaining < 0
         if self.is_dead:
             await asyncio.get_running_loop().create_future()
         await asyncio.sleep(self.model.dice.expovariate(1.0 / self.model.faults.latency_s))

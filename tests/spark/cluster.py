@@ -115,7 +115,7 @@ class Daemon:
                 start_new_session=True,
             )
 
-    def told(self, words: str) -> str:
+    def awaited(self, words: str) -> str:
         """Wait until it has printed some words; gives what follows them in their line."""
         pattern = re.compile(re.escape(words) + r"(.*)\n")
         while (match := pattern.search(self.log.read_text())) is None:
@@ -142,7 +142,7 @@ def cluster(folder: Path, workers: int = 2) -> Iterator[str]:
     with ExitStack() as ends:
         master = Daemon(folder, "master", [program, f"{package}.master.Master", *own], env)
         ends.callback(master.end)
-        url = master.told("Starting Spark master at ")
+        url = master.awaited("Starting Spark master at ")
         command = [program, f"{package}.worker.Worker", *own, "--cores", "1", "--memory", "1g"]
         begun = []
         for name in (f"worker{number}" for number in range(workers)):
@@ -150,7 +150,7 @@ def cluster(folder: Path, workers: int = 2) -> Iterator[str]:
             begun.append(Daemon(folder, name, [*command, *options], env))
             ends.callback(begun[-1].end)
         for worker in begun:
-            worker.told("Successfully registered with master ")
+            worker.awaited("Successfully registered with master ")
         yield url
 
 
@@ -175,7 +175,7 @@ def connect_server(folder: Path, *, has_connector: bool = True) -> Iterator[str]
     env = environment(SPARK_DAEMON_MEMORY="1g", PYSPARK_PYTHON=sys.executable)
     server = Daemon(folder, "connect", [*command, "spark-internal"], env)
     try:
-        port = server.told("Spark Connect server started at: ").rpartition(":")[2]
+        port = server.awaited("Spark Connect server started at: ").rpartition(":")[2]
         yield f"sc://127.0.0.1:{port}"
     finally:
         server.end()

@@ -190,17 +190,19 @@ def as_seen(nanos: int | None) -> int | None:
     return None if nanos is None else int(nanos / 1000)
 
 
-def kept(old: int | None, new: int | None) -> int | None:
+def with_nanos(old: int | None, new: int | None) -> int | None:
     """A time of which Spark has said a microsecond."""
     return old if as_seen(old) == new else None if new is None else new * 1000
 
 
-def kept_all(old: list[int | None] | None, new: list[int | None] | None) -> list[int | None] | None:
+def all_with_nanos(
+    old: list[int | None] | None, new: list[int | None] | None
+) -> list[int | None] | None:
     if new is None:
         return None
     if old is None or len(old) != len(new):
-        return [kept(None, each) for each in new]
-    return [kept(*pair) for pair in zip(old, new, strict=True)]
+        return [with_nanos(None, each) for each in new]
+    return [with_nanos(*pair) for pair in zip(old, new, strict=True)]
 
 
 NUMBERS = st.none() | st.integers(-(10**6), 10**6)
@@ -215,7 +217,7 @@ def test_times_in_lists_and_maps_are_those_of_before_where_spark_sees_no_other(d
 
     new = [changed(row) for row in old]
     nanos, micros = pa.timestamp("ns"), pa.timestamp("us")
-    expected = [kept_all(*pair) for pair in zip(old, new, strict=True)][skipped:]
+    expected = [all_with_nanos(*pair) for pair in zip(old, new, strict=True)][skipped:]
     for kind in (pa.list_, pa.large_list):
         given_old, given_new = pa.array(old, kind(nanos)), pa.array(new, pa.list_(micros))
         array = with_old_times(given_old.slice(skipped), given_new.slice(skipped))

@@ -57,7 +57,7 @@ def test_storage_options_are_not_shown():
 
 
 @pytest.mark.parametrize(
-    ("kind", "given"),
+    ("kind", "options"),
     [
         (ReadOptions, {"with_row_id": "yes"}),
         (ReadOptions, {"columns": "[1"}),
@@ -70,9 +70,9 @@ def test_storage_options_are_not_shown():
         (StreamOptions, {"max_rows_per_batch": "3", "max_bytes_per_batch": "3"}),
     ],
 )
-def test_a_bad_option_is_refused_by_its_class(kind, given):
+def test_a_bad_option_is_refused_by_its_class(kind, options):
     with pytest.raises(InvalidInputError):
-        kind.parse({"path": "/table", **given})
+        kind.parse({"path": "/table", **options})
 
 
 @pytest.mark.parametrize("kind", [ReadOptions, SparkWriteOptions, StreamOptions])

@@ -70,7 +70,7 @@ def served(
 ) -> None:
     """A server and its client, in the loop that reads."""
 
-    async def both() -> None:
+    async def serve_and_play() -> None:
         server, path = ConnectorServer(), str(folder / "socket")
         with socket.socket(socket.AF_UNIX) as listener:
             listener.bind(path)
@@ -79,7 +79,7 @@ def served(
             await story(server, Client(path))
             serving.cancel()
 
-    run(both())
+    run(serve_and_play())
 
 
 @pytest.fixture

@@ -59,13 +59,13 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> History:
     return make_history(tmp_path_factory.mktemp("history"))
 
 
-def asked(recorder: RequestRecorder) -> list[str]:
+def request_kinds(recorder: RequestRecorder) -> list[str]:
     """The kinds of the requests: `get` for whole objects, ranges and tails."""
     return kinds(event.kind for event in recorder.events)
 
 
-def kinds(found: Iterable[str]) -> list[str]:
-    return sorted("get" if kind == "tail" else kind for kind in found)
+def kinds(names: Iterable[str]) -> list[str]:
+    return sorted("get" if kind == "tail" else kind for kind in names)
 
 
 def edit_manifest(path: str, edit: Callable[[table_pb2.Manifest], None]) -> None:

@@ -242,12 +242,12 @@ BAD: list[tuple[Any, Any, type[Exception], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("asked", "keys", "error", "message"), BAD)
+@pytest.mark.parametrize(("aggregates", "keys", "error", "message"), BAD)
 async def test_what_cannot_be_aggregated_is_refused(
-    uri: str, asked: Any, keys: Any, error: type[Exception], message: str
+    uri: str, aggregates: Any, keys: Any, error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error, match=message):
-        await (await alance.dataset(uri)).aggregate(asked, keys)
+        await (await alance.dataset(uri)).aggregate(aggregates, keys)
 
 
 async def test_groups_beyond_their_memory_are_an_error(uri: str) -> None:

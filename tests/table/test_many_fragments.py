@@ -50,12 +50,14 @@ def counts(monkeypatch: pytest.MonkeyPatch) -> Counts:
         counts.parsed += 1
         return parse(records, index)
 
-    def made(handle: FragmentHandle, snapshot: alance.Dataset, fragment: Fragment) -> None:
+    def counted_handle(
+        handle: FragmentHandle, snapshot: alance.Dataset, fragment: Fragment
+    ) -> None:
         counts.handles += 1
         make(handle, snapshot, fragment)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Records, "__getitem__", counted)
-    monkeypatch.setattr(FragmentHandle, "__init__", made)
+    monkeypatch.setattr(FragmentHandle, "__init__", counted_handle)
     return counts
 
 

@@ -77,8 +77,10 @@ def pruned_schemas(draw: st.DrawFn) -> pa.Schema:
     return pa.schema([SCHEMA.field(n).with_type(draw(pruned(SCHEMA.field(n).type))) for n in names])
 
 
-async def read(dataset: alance.Dataset, kept: pa.Schema, filter: str | None = None) -> pa.Table:
-    paths = member_paths(dataset.schema, kept)
+async def read(
+    dataset: alance.Dataset, pruned_schema: pa.Schema, filter: str | None = None
+) -> pa.Table:
+    paths = member_paths(dataset.schema, pruned_schema)
     options = ScanOptions(filter=filter)
     splits = plan_splits(fragments_of(dataset), field_ids(dataset, paths), split_bytes=1)
     record = version_record(dataset)
@@ -91,21 +93,21 @@ async def read(dataset: alance.Dataset, kept: pa.Schema, filter: str | None = No
 
 
 @settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
-@given(kept=pruned_schemas(), is_filtered=st.booleans())
+@given(pruned_schema=pruned_schemas(), is_filtered=st.booleans())
 async def test_members_are_those_of_a_read_of_everything(
-    tmp_path: Path, kept: pa.Schema, is_filtered: bool
+    tmp_path: Path, pruned_schema: pa.Schema, is_filtered: bool
 ) -> None:
     uri = str(tmp_path / "t")
     if not (tmp_path / "t").exists():
         await alance.write_dataset(rows(100), uri, data_storage_version="2.2", max_rows_per_file=60)
     dataset = await alance.dataset(uri)
     filter = "s.x > 10 AND id < 90" if is_filtered else None
-    whole = await dataset.to_table(kept.names, filter=filter)
-    got = await read(dataset, kept, filter)
+    whole = await dataset.to_table(pruned_schema.names, filter=filter)
+    got = await read(dataset, pruned_schema, filter)
     assert got.equals(whole.cast(got.schema))
-    for field, request in zip(got.schema, kept, strict=True):
+    for field, pruned_field in zip(got.schema, pruned_schema, strict=True):
         is_used = is_filtered and field.name == "s"  # by the filter, which needs another member
-        assert is_used or field.type == request.type
+        assert is_used or field.type == pruned_field.type
 
 
 async def test_other_members_are_not_read(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from alance.io.stores.memory import MemoryStore
 from alance.ops.version import opening
 from alance.ops.version.opening import open_snapshot
 from tests.reference.shapes import numbers
-from tests.table.conftest import History, asked, edit_manifest, make_history
+from tests.table.conftest import History, edit_manifest, make_history, request_kinds
 
 if TYPE_CHECKING:
     from alance.format.proto import table_pb2
@@ -33,7 +33,7 @@ async def test_the_latest_version_costs_a_list_and_a_get(
 ) -> None:
     with trace() as recorder:
         snapshot = await open_snapshot(history.path, session=session)
-    assert asked(recorder) == ["get", "list"]
+    assert request_kinds(recorder) == ["get", "list"]
     assert (snapshot.version, snapshot.uri) == (4, history.path)
     assert snapshot.schema.to_arrow() == history.lance.schema
     assert (await snapshot.live_counts()).tolist() == [9, 5]
@@ -47,7 +47,7 @@ async def test_a_version_by_number_costs_a_get(
     with trace() as recorder:
         snapshot = await open_snapshot(history.path, version=version, session=session)
         rows = await snapshot.live_counts()
-    assert asked(recorder) == ["get"]
+    assert request_kinds(recorder) == ["get"]
     assert snapshot.version == version
     assert rows.sum() == history.at(version).count_rows()
     assert snapshot.schema.to_arrow() == history.at(version).schema
@@ -57,7 +57,7 @@ async def test_versions_are_listed_as_by_pylance(history: History, session: Sess
     snapshot = await open_snapshot(history.path, version=2, session=session)
     with trace() as recorder:
         result = await opening.versions(snapshot)
-    assert asked(recorder) == ["get"] * 4 + ["list"]
+    assert request_kinds(recorder) == ["get"] * 4 + ["list"]
     expected: list[Any] = history.lance.versions()
     assert [item.version for item in result] == [item["version"] for item in expected]
     assert [dict(item.metadata) for item in result] == [item["metadata"] for item in expected]
@@ -66,7 +66,7 @@ async def test_versions_are_listed_as_by_pylance(history: History, session: Sess
         assert ours.timestamp.timestamp() == pytest.approx(theirs["timestamp"].timestamp())
     with trace() as recorder:
         assert await opening.latest_version(snapshot) == 4
-    assert asked(recorder) == ["list"]
+    assert request_kinds(recorder) == ["list"]
 
 
 async def test_a_version_is_opened_by_time(history: History, session: Session) -> None:
@@ -104,10 +104,10 @@ async def test_a_checkout_costs_a_get_at_most(history: History, session: Session
     with trace() as recorder:
         assert await opening.checkout(latest, None) is latest
         assert await opening.checkout(latest, 4) is latest
-    assert asked(recorder) == ["list"]  # the manifest is cached
+    assert request_kinds(recorder) == ["list"]  # the manifest is cached
     with trace() as recorder:
         second = await opening.checkout(latest, 2)
-    assert asked(recorder) == ["get"]
+    assert request_kinds(recorder) == ["get"]
     assert second.version == 2
     assert (await opening.checkout(second, None)).version == 4
 
@@ -160,7 +160,7 @@ async def test_names_of_the_old_scheme_are_sorted_as_numbers(
     assert (Path(history.path) / "_versions" / "12.manifest").exists()
     with trace() as recorder:
         snapshot = await open_snapshot(history.path, session=session)
-    assert asked(recorder) == ["get", "list"]
+    assert request_kinds(recorder) == ["get", "list"]
     assert snapshot.version == 12
     assert (await open_snapshot(history.path, version=9, session=session)).version == 9
     assert len(await opening.versions(snapshot)) == 12
@@ -198,7 +198,7 @@ async def test_transactions_are_read_as_by_pylance(history: History, session: Se
         assert (transaction.uuid, transaction.read_version) == (theirs.uuid, theirs.read_version)
     with trace() as recorder:
         last = await opening.read_transaction(snapshot)
-    assert asked(recorder) == []
+    assert request_kinds(recorder) == []
     assert last is not None
     assert last.operation == "Project"
     first = await opening.read_transaction(snapshot, 1)

@@ -15,7 +15,7 @@ from alance.ops.refs.refs import Branches, Tags
 from alance.ops.version import opening
 from alance.ops.version.opening import checkout_branch, open_snapshot
 from tests.reference.shapes import numbers
-from tests.table.conftest import History, asked, edit_manifest, make_history
+from tests.table.conftest import History, edit_manifest, make_history, request_kinds
 
 if TYPE_CHECKING:
     from alance.format.proto import table_pb2
@@ -39,21 +39,21 @@ async def test_tags_are_read_as_pylance_wrote_them(branched: History, session: S
     snapshot = await open_snapshot(branched.path, session=session)
     with trace() as recorder:
         items = await Tags(snapshot).list()
-    assert asked(recorder) == ["get", "get", "list"]
+    assert request_kinds(recorder) == ["get", "get", "list"]
     assert {name: (tag.branch, tag.version) for name, tag in items.items()} == {
         "there": ("b1", 3),
         "two": (None, 2),
     }
     with trace() as recorder:
         assert await Tags(snapshot).get_version("two") == 2
-    assert asked(recorder) == ["get"]
+    assert request_kinds(recorder) == ["get"]
     assert (await Tags(snapshot).get("there")).branch == "b1"
 
 
 async def test_versions_by_tag(branched: History, session: Session) -> None:
     with trace() as recorder:
         second = await open_snapshot(branched.path, version="two", session=session)
-    assert asked(recorder) == ["get", "get"]
+    assert request_kinds(recorder) == ["get", "get"]
     assert (second.version, second.table.branch) == (2, None)
     present = await opening.checkout(second, "there")
     assert (present.version, present.manifest.branch, present.table.branch) == (3, "b1", "b1")
@@ -96,7 +96,7 @@ async def test_branches_are_read_as_pylance_wrote_them(branched: History, sessio
     assert await Branches(main).get("main") is None
     with trace() as recorder:
         nested = await checkout_branch(main, "feat/x")
-    assert asked(recorder) == ["get", "get", "list"]
+    assert request_kinds(recorder) == ["get", "get", "list"]
     assert (nested.version, nested.manifest.branch) == (4, "feat/x")
     assert (await nested.live_counts()).tolist() == [10, 5, 3, 4]
     assert [version.version for version in await opening.versions(nested)] == [3, 4]
@@ -107,7 +107,7 @@ async def test_branches_are_read_as_pylance_wrote_them(branched: History, sessio
     assert folders == [top / "data"] * 2 + [top / "tree/b1/data", top / "tree/feat/x/data"]
     with trace() as recorder:
         earlier = await checkout_branch(main, "b1", 2)
-    assert asked(recorder) == ["get", "get"]
+    assert request_kinds(recorder) == ["get", "get"]
     assert earlier.version == 2
     assert (await checkout_branch(nested, "main")).version == 4
     assert (await checkout_branch(nested, None)).table == main.table

@@ -25,7 +25,7 @@ from alance.ops.version.projection import (
     UPDATED_AT,
 )
 from tests.reference.shapes import numbers
-from tests.table.conftest import History, asked, edit_manifest, make_history
+from tests.table.conftest import History, edit_manifest, make_history, request_kinds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,7 +45,7 @@ async def test_deletions_are_read_once(history: History, session: Session) -> No
     with trace() as recorder:
         await snapshot.prepare(snapshot.handles)
         await snapshot.prepare(snapshot.handles)
-    assert asked(recorder) == ["get"]
+    assert request_kinds(recorder) == ["get"]
     first, second = snapshot.handles
     assert first.deleted is not None
     assert first.deleted.rows.tolist() == [3]
@@ -57,7 +57,7 @@ async def test_deletions_are_read_once(history: History, session: Session) -> No
     other = await open_snapshot(history.path, version=3, session=session)
     with trace() as recorder:
         await other.prepare(other.handles)
-    assert asked(recorder) == []
+    assert request_kinds(recorder) == []
 
 
 async def test_counts_cost_nothing_where_the_manifest_has_them(
@@ -68,7 +68,7 @@ async def test_counts_cost_nothing_where_the_manifest_has_them(
         assert [await snapshot.live_count(handle) for handle in snapshot.handles] == [9, 5]
         assert (await snapshot.live_counts()).tolist() == [9, 5]
         assert [await snapshot.live_count(handle) for handle in snapshot.handles] == [9, 5]
-    assert asked(recorder) == []
+    assert request_kinds(recorder) == []
 
 
 async def test_what_the_manifest_does_not_tell(tmp_path: Path, session: Session) -> None:
@@ -87,12 +87,12 @@ async def test_what_the_manifest_does_not_tell(tmp_path: Path, session: Session)
     assert [handle.num_physical_rows for handle in snapshot.handles] == [0, 0]
     with trace() as recorder:
         assert (await snapshot.live_counts()).tolist() == [9, 5]
-    assert asked(recorder) == ["get", "get", "get", "head", "head"]
+    assert request_kinds(recorder) == ["get", "get", "get", "head", "head"]
     assert [handle.sources[0].file_bytes for handle in snapshot.handles] == sizes
     assert [handle.num_physical_rows for handle in snapshot.handles] == [10, 5]
     with trace() as recorder:
         await snapshot.prepare(snapshot.handles)
-    assert asked(recorder) == []
+    assert request_kinds(recorder) == []
 
 
 async def _files(path: str, session: Session) -> list[DataFile]:
@@ -195,7 +195,7 @@ async def test_the_row_index_costs_deletions_once(tmp_path: Path, session: Sessi
     with trace() as recorder:
         await snapshot.addresses_of(np.array([1]))
         await snapshot.addresses_of(np.array([2]))
-    assert asked(recorder) == ["get"] * with_deletions
+    assert request_kinds(recorder) == ["get"] * with_deletions
 
 
 async def test_versions_of_rows_without_lineage(history: History, session: Session) -> None:

@@ -24,7 +24,7 @@ DIGITS = b"0123456789"
 
 
 @pytest.mark.parametrize(
-    ("wanted", "content"),
+    ("range_header", "content"),
     [
         ("bytes=2-4", b"234"),
         ("bytes=7-", b"789"),
@@ -33,18 +33,18 @@ DIGITS = b"0123456789"
         ("bytes=-100", DIGITS),
     ],
 )
-def test_ranges_are_answered_in_part(client: Client, wanted: str, content: bytes) -> None:
+def test_ranges_are_answered_in_part(client: Client, range_header: str, content: bytes) -> None:
     client.status("PUT", "/ranges", DIGITS)
-    status, result, headers = client.ask("GET", "/ranges", headers={"Range": wanted})
+    status, result, headers = client.ask("GET", "/ranges", headers={"Range": range_header})
     start = 10 - len(content) if content.endswith(b"9") else 2
     assert (status, result) == (206, content)
     assert headers["Content-Range"] == f"bytes {start}-{start + len(content) - 1}/10"
 
 
-@pytest.mark.parametrize("wanted", ["bytes=10-", "bytes=10-12", "bytes=-0"])
-def test_ranges_outside_of_an_object_are_refused(client: Client, wanted: str) -> None:
+@pytest.mark.parametrize("range_header", ["bytes=10-", "bytes=10-12", "bytes=-0"])
+def test_ranges_outside_of_an_object_are_refused(client: Client, range_header: str) -> None:
     client.status("PUT", "/ranges", DIGITS)
-    assert client.status("GET", "/ranges", headers={"Range": wanted}) == 416
+    assert client.status("GET", "/ranges", headers={"Range": range_header}) == 416
 
 
 def test_heads_and_missing_objects(client: Client) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 import alance
 from alance import BooleanQuery, CombinedFieldsQuery, MatchQuery
-from tests.text.text_cases import indexed, ours, same, table, written
+from tests.text.text_cases import check_equal, indexed, ours, table, written
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,21 +31,21 @@ QUERIES: Final = (
 async def test_two_indices_are_searched_as_one(tmp_path: Path, stable: bool) -> None:
     path = written(tmp_path / "t", 700, enable_stable_row_ids=stable)
     indexed(path, "title")
-    await same(path, QUERIES)
+    await check_equal(path, QUERIES)
     lance.dataset(path).delete("id % 3 = 0")
-    await same(path, QUERIES)
-    await same(path, QUERIES[:2], filter="kind = 2", prefilter=True)
+    await check_equal(path, QUERIES)
+    await check_equal(path, QUERIES[:2], filter="kind = 2", prefilter=True)
 
 
 async def test_texts_without_an_index_are_scored_with_the_others(tmp_path: Path) -> None:
     path = written(tmp_path / "t")
-    await same(path, QUERIES)  # there is none of titles
+    await check_equal(path, QUERIES)  # there is none of titles
     indexed(path, "title")
     lance.write_dataset(table(150, 5, first=1000), path, mode="append")
-    await same(path, QUERIES)
+    await check_equal(path, QUERIES)
     dataset = await (await alance.dataset(path)).optimize.optimize_indices()
     assert not [index for index in dataset.list_indices() if not index["fragment_ids"]]
-    await same(path, QUERIES)
+    await check_equal(path, QUERIES)
 
 
 async def test_they_are_parts_of_other_queries(tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ async def test_an_index_with_positions_goes_with_one_without(tmp_path: Path) -> 
     path = written(tmp_path / "t")
     indexed(path, "title", with_position=True)
     indexed(path, "text", with_position=False)
-    await same(path, QUERIES)
+    await check_equal(path, QUERIES)
 
 
 async def test_what_cannot_be_one_is_told(tmp_path: Path) -> None:

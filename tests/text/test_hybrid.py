@@ -56,7 +56,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-async def both(
+async def rankings(
     dataset: alance.Dataset, count: int, **options: Any
 ) -> tuple[dict[int, float], dict[int, float]]:
     """The scores and the distances of the best rows of each search, by id, in their order."""
@@ -93,7 +93,7 @@ def agree(rows: pa.Table, expected: dict[int, float], k: int) -> None:
 @pytest.mark.parametrize("options", [{}, {"filter": "kind = 2"}, {"use_index": False}])
 async def test_ranks_of_both_searches_are_added(path: Path, options: dict[str, Any]) -> None:
     dataset = await alance.dataset(path)
-    words, near = await both(dataset, 60, **options)
+    words, near = await rankings(dataset, 60, **options)
     rows = await dataset.search(
         text=WORDS, vector=query(), k=15, columns=["id"], nprobes=4, candidates=60, on="text",
         **options,
@@ -109,7 +109,7 @@ async def test_ranks_of_both_searches_are_added(path: Path, options: dict[str, A
 
 async def test_weights_add_what_each_search_makes_of_a_row(path: Path) -> None:
     dataset = await alance.dataset(path)
-    words, near = (scaled(ranking) for ranking in await both(dataset, 50))
+    words, near = (scaled(ranking) for ranking in await rankings(dataset, 50))
     weights = {"text": 0.3, "vector": 0.7}
     sums = {
         number: 0.3 * words.get(number, 0) + 0.7 * near.get(number, 0) for number in words | near
@@ -122,7 +122,7 @@ async def test_weights_add_what_each_search_makes_of_a_row(path: Path) -> None:
 
 async def test_a_function_ranks_the_candidates(path: Path) -> None:
     dataset = await alance.dataset(path)
-    words, _ = await both(dataset, 50)
+    words, _ = await rankings(dataset, 50)
 
     def of_words(rows: pa.Table) -> pa.ChunkedArray:
         assert rows.column_names == [

@@ -11,7 +11,7 @@ import pytest
 
 import alance
 from alance import BooleanQuery, CombinedFieldsQuery, MatchQuery, MultiMatchQuery, PhraseQuery
-from tests.text.text_cases import agree, ours, same, table, written
+from tests.text.text_cases import agree, check_equal, ours, table, written
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,7 +32,8 @@ async def test_a_text_in_double_quotes_is_a_phrase(tmp_path: Path, text: str) ->
     best = await ours(dataset, question, limit=7)
     theirs = other.to_table(columns=["_score"], full_text_query=text, limit=7)
     np.testing.assert_allclose(best["_score"].to_pylist(), theirs["_score"].to_pylist(), rtol=1e-5)
-    await same(path, [MatchQuery(text, "text")])  # which is of words, whatever is around them
+    # The query is of words, whatever is around them.
+    await check_equal(path, [MatchQuery(text, "text")])
 
 
 async def test_a_phrase_in_quotes_is_of_one_column_and_needs_positions(tmp_path: Path) -> None:

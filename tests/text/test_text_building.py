@@ -14,7 +14,7 @@ from lance.indices import IndexConfig
 import alance
 from alance import MatchQuery
 from tests.text.test_text_search import FUZZY, MATCHES, PHRASES, TOGETHER
-from tests.text.text_cases import agree, indexed, ours, same, table, theirs, written
+from tests.text.text_cases import agree, check_equal, indexed, ours, table, theirs, written
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -71,11 +71,11 @@ async def test_pylance_uses_and_extends_what_is_made(
     dataset = await alance.dataset(path)
     await dataset.create_index("text", "fts", with_position=True)
     assert lance.dataset(path).describe_indices()[0].index_type == "Inverted"
-    await same(path, QUESTIONS)
+    await check_equal(path, QUESTIONS)
     lance.write_dataset(table(100, 5, 400), path, mode="append")
     lance.dataset(path).optimize.optimize_indices()
     lance.dataset(path).delete("id % 7 = 1")
-    await same(path, QUESTIONS)
+    await check_equal(path, QUESTIONS)
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ async def test_pylance_uses_and_extends_what_is_made(
 async def test_words_are_made_as_is_asked(tmp_path: Path, options: dict[str, Any]) -> None:
     path = written(tmp_path / "t", index=False)
     await (await alance.dataset(path)).create_index("text", "INVERTED", **options)
-    await same(path, [*MATCHES, *TOGETHER])
+    await check_equal(path, [*MATCHES, *TOGETHER])
     right = written(tmp_path / "right", **options)
     dataset = await alance.dataset(path)
     for query in MATCHES:
@@ -108,7 +108,7 @@ async def test_little_memory_makes_more_partitions_and_the_same_answers(tmp_path
     )
     newest = max((path / "_indices").iterdir(), key=lambda folder: folder.stat().st_mtime_ns)
     assert len(list(newest.glob("part_*_docs.lance"))) > 2
-    await same(path, [*MATCHES, *PHRASES])
+    await check_equal(path, [*MATCHES, *PHRASES])
     for query in QUESTIONS:
         agree(await ours(parts, query), await ours(whole, query))
 
@@ -119,7 +119,7 @@ async def test_lists_and_nested_texts_are_indexed(tmp_path: Path) -> None:
     path = tmp_path / "t"
     lance.write_dataset(data, path)
     await (await alance.dataset(path)).create_index("text", "INVERTED", with_position=True)
-    await same(path, [query for query in QUESTIONS if query not in FUZZY])
+    await check_equal(path, [query for query in QUESTIONS if query not in FUZZY])
     nested = pa.table({"id": range(3), "s": [{"text": "a fox"}, {"text": None}, None]})
     dataset = await alance.write_dataset(nested, tmp_path / "n")
     dataset = await dataset.create_index("s.text", "INVERTED")
@@ -131,7 +131,7 @@ async def test_tables_without_words_have_an_index_without_partitions(tmp_path: P
     dataset = await alance.write_dataset(data, tmp_path / "t")
     dataset = await dataset.create_index("text", "INVERTED")
     assert len(await dataset.search_text("fox")) == 0
-    await same(tmp_path / "t", [MatchQuery("fox", "text")])
+    await check_equal(tmp_path / "t", [MatchQuery("fox", "text")])
     await alance.write_dataset(table(50), tmp_path / "e")
     empty = await (await alance.dataset(tmp_path / "e")).delete("true")
     empty = await empty.create_index("text", "INVERTED")
@@ -148,7 +148,7 @@ async def test_optimising_covers_all_rows_with_words_made_as_before(tmp_path: Pa
         after = await dataset.optimize.optimize_indices(num_indices_to_merge=merged)
         assert len(after.list_indices()) == before + 1 - (merged or 0)
         assert "every text" not in str(await after.scanner(full_text_query="fox").explain())
-        await same(path, QUESTIONS)
+        await check_equal(path, QUESTIONS)
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ async def test_an_index_is_replaced_where_that_is_asked(tmp_path: Path) -> None:
         await dataset.create_index("text", "INVERTED")
     dataset = await dataset.create_index("text", "INVERTED", replace=True)
     assert [index["fragment_ids"] for index in dataset.list_indices()] == [{0, 1, 2}]
-    await same(path, MATCHES)
+    await check_equal(path, MATCHES)
 
 
 async def test_a_config_of_pylance_makes_an_index_of_texts(tmp_path: Path) -> None:

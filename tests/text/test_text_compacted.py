@@ -11,7 +11,7 @@ import alance
 from alance import MatchQuery, PhraseQuery
 from tests.reference.thinned import thinned
 from tests.text.test_text_building import QUESTIONS
-from tests.text.text_cases import same, table, written
+from tests.text.text_cases import check_equal, table, written
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,10 +52,10 @@ async def test_an_index_follows_its_rows(
     await compacted(path)
     has_places = "with_position" in options
     questions = [q for q in QUESTIONS if has_places or not isinstance(q, PhraseQuery)]
-    await same(path, questions)
+    await check_equal(path, questions)
     lance.write_dataset(table(100, 5, 600), path, mode="append")
     lance.dataset(path).optimize.optimize_indices()
-    await same(path, questions)
+    await check_equal(path, questions)
 
 
 async def test_indices_with_stable_row_ids_stay_as_they_are(tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ async def test_indices_with_stable_row_ids_stay_as_they_are(tmp_path: Path) -> N
     before = (await alance.dataset(path)).list_indices()[0]["uuid"]
     after = await compacted(path)
     assert after.list_indices()[0]["uuid"] == before
-    await same(path, QUESTIONS)
+    await check_equal(path, QUESTIONS)
 
 
 @pytest.mark.parametrize(

@@ -137,7 +137,7 @@ RIGHT = {"partitions": "[0]", "params": TextParams().as_json(), "format_version"
 
 
 @pytest.mark.parametrize(
-    "told",
+    "metadata",
     [
         {},
         {**RIGHT, "partitions": "[0,0]"},
@@ -148,10 +148,10 @@ RIGHT = {"partitions": "[0]", "params": TextParams().as_json(), "format_version"
     ],
     ids=str,
 )
-def test_metadata_that_is_none_is_refused(told: dict[str, str]) -> None:
+def test_metadata_that_is_none_is_refused(metadata: dict[str, str]) -> None:
     assert TextMetadata.parse(RIGHT).partitions == (0,)
     with pytest.raises(alance.CorruptFileError):
-        TextMetadata.parse(told)
+        TextMetadata.parse(metadata)
 
 
 @pytest.mark.parametrize(

@@ -81,7 +81,7 @@ def scores(table: pa.Table) -> dict[tuple[int, ...], float]:
     return dict(zip(keys, table["_score"].to_pylist(), strict=True))
 
 
-async def same(path: Path, queries: Sequence[alance.TextQuery], **options: Any) -> None:
+async def check_equal(path: Path, queries: Sequence[alance.TextQuery], **options: Any) -> None:
     """Both libraries give the same elements with the same scores."""
     dataset = await alance.dataset(path)
     for query in queries:
@@ -117,7 +117,7 @@ async def test_random_questions_of_random_lists_have_the_answers_of_pylance(
             lance.dataset(path).optimize.optimize_indices(num_indices_to_merge=0)
     if data.draw(st.booleans()):
         lance.dataset(path).delete("id % 3 = 1")
-    await same(path, data.draw(st.lists(trees, min_size=1, max_size=3)))
+    await check_equal(path, data.draw(st.lists(trees, min_size=1, max_size=3)))
 
 
 @pytest.mark.parametrize("stable", [False, True])
@@ -131,24 +131,24 @@ async def test_what_is_made_here_pylance_uses_and_extends_and_compactions_keep(
     await dataset.create_index("text", "INVERTED", **options)
     (described,) = lance.dataset(path).describe_indices()
     assert described.name == "text_list_element_idx"
-    await same(path, QUESTIONS)
+    await check_equal(path, QUESTIONS)
     write(path, lists(40, 4), 300)
     lance.dataset(path).optimize.optimize_indices()
-    await same(path, QUESTIONS)
+    await check_equal(path, QUESTIONS)
     write(path, lists(40, 5), 340)
     await (await alance.dataset(path)).optimize.optimize_indices()
     lance.dataset(path).delete("id % 7 = 1 or id between 80 and 220")
-    await same(path, QUESTIONS)
-    await same(path, QUESTIONS, filter="id % 2 = 0", prefilter=True)
+    await check_equal(path, QUESTIONS)
+    await check_equal(path, QUESTIONS, filter="id % 2 = 0", prefilter=True)
     after = await (await alance.dataset(path)).optimize.compact_files(
         target_rows_per_fragment=10_000
     )
     assert len(after.fragments) == 2  # of two segments of the index
     assert "every text" not in str(await after.scanner(full_text_query=FOX).explain())
-    await same(path, QUESTIONS)
+    await check_equal(path, QUESTIONS)
     write(path, lists(40, 6), 380)
     lance.dataset(path).optimize.optimize_indices()
-    await same(path, QUESTIONS)
+    await check_equal(path, QUESTIONS)
 
 
 async def test_the_index_is_as_pylance_makes_it(tmp_path: Path) -> None:
@@ -176,18 +176,18 @@ async def test_an_index_in_parts_is_that_made_at_once(tmp_path: Path) -> None:
     assert len(parts) == 3
     segment = await IndexBuild.merge(dataset, plan, parts)
     await IndexBuild.commit(dataset, plan, segment)
-    await same(path, [FOX, DOG])
+    await check_equal(path, [FOX, DOG])
 
 
 async def test_texts_without_words_are_elements_as_well(tmp_path: Path) -> None:
     path = tmp_path / "t"
     write(path, [[""], [None], ["", "the"]])
     await (await alance.dataset(path)).create_index("text", "INVERTED", **ELEMENTS)
-    await same(path, [FOX])
+    await check_equal(path, [FOX])
     write(path, ROWS, 3)
-    await same(path, [FOX, DOG])
+    await check_equal(path, [FOX, DOG])
     lance.dataset(path).optimize.optimize_indices()
-    await same(path, [FOX, DOG])
+    await check_equal(path, [FOX, DOG])
 
 
 async def test_what_documents_are_is_inferred_or_said(tmp_path: Path) -> None:
@@ -275,7 +275,7 @@ async def test_what_does_not_go_together_is_refused_as_by_pylance(
         dataset = await dataset.create_index(column, "INVERTED", **ELEMENTS)
     dataset = await dataset.create_index("title", "INVERTED")
     if error is None:
-        await same(path, [query])
+        await check_equal(path, [query])
         return
     with pytest.raises(error):
         await dataset.search_text(query)

@@ -15,7 +15,7 @@ from alance import BooleanQuery, MatchQuery, PhraseQuery, sync
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.format.index.text.source import TextSource
 from alance.format.schema import Schema
-from tests.text.text_cases import ours, same, texts, theirs
+from tests.text.text_cases import check_equal, ours, texts, theirs
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -76,22 +76,22 @@ async def have_same_scores(path: Path, queries: list[alance.TextQuery], **option
 async def test_rows_and_scores_are_those_of_pylance(tmp_path: Path, column: str, by: str) -> None:
     path = tmp_path / "t"
     lance.write_dataset(rows(120), path, max_rows_per_file=50)
-    await same(path, questions(column))
+    await check_equal(path, questions(column))
     if by == "pylance":
         lance.dataset(path).create_scalar_index(column, "INVERTED", with_position=True)
     else:
         dataset = await alance.dataset(path)
         await dataset.create_index(column, "INVERTED", with_position=True)
-    await same(path, [*questions(column), *phrases(column)])
+    await check_equal(path, [*questions(column), *phrases(column)])
     lance.dataset(path).delete("id % 5 = 1")
     lance.write_dataset(rows(60, 200), path, mode="append")
-    await same(path, questions(column), filter="id % 3 < 2", prefilter=True)
+    await check_equal(path, questions(column), filter="id % 3 < 2", prefilter=True)
     dataset = await (await alance.dataset(path)).optimize.optimize_indices(num_indices_to_merge=0)
     (index,) = await dataset.describe_indices()
     assert index.name == f"{column}_idx"
     assert index.field_names == (column.replace("l.", "l.item."),)
     assert len(index.segments) == 2
-    await same(path, [*questions(column), *phrases(column)])
+    await check_equal(path, [*questions(column), *phrases(column)])
     dataset = await dataset.optimize.compact_files(target_rows_per_fragment=500)
     assert [len(index["fragment_ids"]) for index in dataset.list_indices()] == [1, 1]
     await dataset.validate()

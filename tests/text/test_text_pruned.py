@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from alance.ops.search.text.ranked import Ranked
 
 COLUMNS: Final = ("title", "text")
-asked = st.lists(st.sampled_from(WORDS), min_size=1, max_size=3).map(" ".join)
+queries = st.lists(st.sampled_from(WORDS), min_size=1, max_size=3).map(" ".join)
 operators: Any = st.sampled_from(["OR", "AND"])
 boosts = st.sampled_from([1.0, 1.0, 2.5])
 leaves = st.one_of(
-    st.builds(MatchQuery, asked, st.sampled_from(COLUMNS), boost=boosts, operator=operators),
-    st.builds(MultiMatchQuery, asked, st.just(COLUMNS), operator=operators),
+    st.builds(MatchQuery, queries, st.sampled_from(COLUMNS), boost=boosts, operator=operators),
+    st.builds(MultiMatchQuery, queries, st.just(COLUMNS), operator=operators),
     st.builds(
-        CombinedFieldsQuery, asked, st.just(COLUMNS), boosts=st.tuples(boosts, boosts),
+        CombinedFieldsQuery, queries, st.just(COLUMNS), boosts=st.tuples(boosts, boosts),
         operator=operators,
     ),
 )  # fmt: skip

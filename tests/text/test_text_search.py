@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import alance
 from alance import BooleanQuery, BoostQuery, MatchQuery, MultiMatchQuery, PhraseQuery
-from tests.text.text_cases import WORDS, agree, indexed, ours, same, table, theirs, written
+from tests.text.text_cases import WORDS, agree, check_equal, indexed, ours, table, theirs, written
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -66,13 +66,13 @@ async def test_an_index_gives_the_rows_and_scores_that_it_gives_pylance(
     tmp_path: Path, which: str
 ) -> None:
     path = written(tmp_path / "t", 700, with_position=True, **FORMATS[which])
-    await same(path, [*MATCHES, *FUZZY, *PHRASES, *TOGETHER])
+    await check_equal(path, [*MATCHES, *FUZZY, *PHRASES, *TOGETHER])
 
 
 @pytest.mark.parametrize("version", ["2.0", "2.1", "2.2"])
 async def test_index_files_have_the_version_of_the_table(tmp_path: Path, version: str) -> None:
     path = written(tmp_path / "t", data_storage_version=version, with_position=True)
-    await same(path, [*MATCHES, *PHRASES])
+    await check_equal(path, [*MATCHES, *PHRASES])
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ async def test_index_files_have_the_version_of_the_table(tmp_path: Path, version
 async def test_words_are_made_as_the_index_says(tmp_path: Path, options: dict[str, Any]) -> None:
     path = written(tmp_path / "t", **options)
     lance.write_dataset(table(60, 9, 400), path, mode="append")
-    await same(path, [*MATCHES, *TOGETHER])
+    await check_equal(path, [*MATCHES, *TOGETHER])
 
 
 @pytest.mark.parametrize("stable", [False, True])
@@ -103,21 +103,21 @@ async def test_segments_deletes_and_rows_without_an_index_count(
     lance.dataset(path).optimize.optimize_indices(num_indices_to_merge=0)
     lance.dataset(path).delete("id % 7 = 1 or id between 150 and 299")  # a whole fragment, too
     questions = [*MATCHES, *PHRASES, *TOGETHER]
-    await same(path, questions)
+    await check_equal(path, questions)
     lance.write_dataset(table(100, 9, 600), path, mode="append")
     lance.dataset(path).delete("id % 11 = 1")
-    await same(path, [*questions, *FUZZY])
-    await same(path, questions[::2], fast_search=True)
-    await same(path, questions[1::2], filter="kind = 2", prefilter=True)
+    await check_equal(path, [*questions, *FUZZY])
+    await check_equal(path, questions[::2], fast_search=True)
+    await check_equal(path, questions[1::2], filter="kind = 2", prefilter=True)
     lance.dataset(path).optimize.optimize_indices()
-    await same(path, questions)
-    await same(path, questions[::2], filter="kind < 2", prefilter=True)
+    await check_equal(path, questions)
+    await check_equal(path, questions[::2], filter="kind < 2", prefilter=True)
 
 
 async def test_texts_without_an_index_are_split_and_no_more(tmp_path: Path) -> None:
     path = written(tmp_path / "t", index=False)
-    await same(path, [*MATCHES, *FUZZY, *TOGETHER])
-    await same(path, [*MATCHES], filter="kind = 2", prefilter=True)
+    await check_equal(path, [*MATCHES, *FUZZY, *TOGETHER])
+    await check_equal(path, [*MATCHES], filter="kind = 2", prefilter=True)
     dataset = await alance.dataset(path)
     rows = await dataset.search_text("fox", on="text", columns=["id"])
     assert len(rows) == 10
@@ -134,9 +134,9 @@ async def test_several_columns_give_the_best_of_them(tmp_path: Path) -> None:
         MultiMatchQuery("quick dog", pair, operator="AND"),
         BooleanQuery([("MUST", FOX), ("SHOULD", MatchQuery("dog", "title"))]),
     ]
-    await same(path, questions)  # one of them has an index
+    await check_equal(path, questions)  # one of them has an index
     indexed(path, "title")
-    await same(path, questions)
+    await check_equal(path, questions)
     dataset = await alance.dataset(path)
     every = await dataset.search_text("quick dog", 1000, columns=["id"])
     assert every == await ours(dataset, MultiMatchQuery("quick dog", pair))
@@ -158,7 +158,7 @@ async def test_lists_of_texts_are_one_document_a_row(tmp_path: Path) -> None:
         for text in ("quick fox", "fox lazy", "dog fox")
         for slop in range(4)
     ]
-    await same(path, [FOX, DOG, FOX & DOG, *phrases])
+    await check_equal(path, [FOX, DOG, FOX & DOG, *phrases])
 
 
 async def test_the_best_rows_are_given_and_a_filter_may_come_after(tmp_path: Path) -> None:
@@ -330,4 +330,4 @@ async def test_random_questions_of_random_texts_have_the_answers_of_pylance(
         lance.write_dataset(more, path, mode="append")
         if data.draw(st.booleans()):
             lance.dataset(path).optimize.optimize_indices(num_indices_to_merge=0)
-    await same(path, data.draw(st.lists(trees, min_size=1, max_size=4)))
+    await check_equal(path, data.draw(st.lists(trees, min_size=1, max_size=4)))

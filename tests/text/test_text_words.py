@@ -11,7 +11,7 @@ import pytest
 import alance
 from alance import CombinedFieldsQuery, MatchQuery, PhraseQuery
 from tests.text.test_text_search import MATCHES, TOGETHER
-from tests.text.text_cases import ours, same, table, theirs, written
+from tests.text.text_cases import check_equal, ours, table, theirs, written
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -51,7 +51,7 @@ async def test_an_index_of_a_later_version_is_refused_by_name(tmp_path: Path) ->
 async def test_words_are_those_of_an_index_that_covers_nothing_yet(tmp_path: Path) -> None:
     path = written(tmp_path / "t", index=False)
     lance.dataset(path).create_scalar_index("text", "INVERTED", train=False)
-    await same(path, QUESTIONS)
+    await check_equal(path, QUESTIONS)
 
 
 async def test_words_are_those_of_an_index_whose_translation_is_left_for_later(
@@ -98,4 +98,4 @@ async def test_rows_without_an_index_have_the_scores_of_pylance_in_tamil(
     late = pa.array(range(100, 100 + len(texts)))
     lance.write_dataset(rows.set_column(0, "id", late), path, mode="append")
     words = sorted({word for text in TAMIL for word in text.split()})
-    await same(path, [MatchQuery(word, "text") for word in [*words, " ".join(words[:3])]])
+    await check_equal(path, [MatchQuery(word, "text") for word in [*words, " ".join(words[:3])]])

@@ -133,15 +133,15 @@ async def ours(dataset: alance.Dataset, query: alance.TextQuery, **options: Any)
 def agree(own: pa.Table, other: pa.Table) -> None:
     """All rows with their scores, in the order of alance."""
     scores = dict(zip(other["id"].to_pylist(), other["_score"].to_pylist(), strict=True))
-    ids, arguments = own["id"].to_pylist(), own["_score"].to_pylist()
+    ids, values = own["id"].to_pylist(), own["_score"].to_pylist()
     assert sorted(ids) == sorted(scores)
-    np.testing.assert_allclose(arguments, [scores[id_] for id_ in ids], rtol=1e-5, atol=1e-5)
-    assert arguments == sorted(arguments, reverse=True)
-    pairs = list(zip(ids, arguments, strict=True))
+    np.testing.assert_allclose(values, [scores[id_] for id_ in ids], rtol=1e-5, atol=1e-5)
+    assert values == sorted(values, reverse=True)
+    pairs = list(zip(ids, values, strict=True))
     assert pairs == sorted(pairs, key=lambda pair: (-pair[1], pair[0]))
 
 
-async def same(path: Path, queries: Sequence[alance.TextQuery], **options: Any) -> None:
+async def check_equal(path: Path, queries: Sequence[alance.TextQuery], **options: Any) -> None:
     """Both libraries give the same to all queries."""
     dataset = await alance.dataset(path)
     for query in queries:

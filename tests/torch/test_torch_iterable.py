@@ -147,7 +147,7 @@ def test_ranks_are_those_of_torch_distributed(
 def test_a_loader_that_does_not_ask_its_workers_goes_on(table: Write, num_workers: int) -> None:
     uri = table(110)
 
-    def made() -> IterableDataset:
+    def new_dataset() -> IterableDataset:
         return IterableDataset(uri, 10, ["id"], shuffle=True, seed=3, window_rows=40)
 
     def ids(dataset: IterableDataset) -> list[list[int]]:
@@ -155,18 +155,18 @@ def test_a_loader_that_does_not_ask_its_workers_goes_on(table: Write, num_worker
             batch["id"].tolist() for batch in DataLoader(dataset, None, num_workers=num_workers)
         ]
 
-    whole = ids(made())
+    whole = ids(new_dataset())
     assert sorted(itertools.chain(*whole)) == list(range(110))
-    first, second = made(), made()
-    first.load_state_dict(json.loads(json.dumps(made().state_after(4, num_workers))))
+    first, second = new_dataset(), new_dataset()
+    first.load_state_dict(json.loads(json.dumps(new_dataset().state_after(4, num_workers))))
     second.load_state_dict(first.state_after(6, num_workers))
     assert (ids(first), ids(second)) == (whole[4:], whole[10:])
     second.set_epoch(1)
     assert len(ids(second)) == 11
     with pytest.raises(alance.InvalidInputError, match="the epoch has 11 left"):
-        made().state_after(12, num_workers)
-    first = made()
-    first.load_state_dict(made().state_after(4, 5))
+        new_dataset().state_after(12, num_workers)
+    first = new_dataset()
+    first.load_state_dict(new_dataset().state_after(4, 5))
     with pytest.raises(alance.InvalidInputError, match="state of 5 workers"):
         ids(first)
 

@@ -42,7 +42,7 @@ def main(path: str, verb: str) -> None:
     for line in sys.stdin:
         child = os.fork()
         if not child:
-            Turns.left = int(line)
+            Turns.remaining = int(line)
             asyncio.run(work(path, verb))
             os._exit(0)
         _, status = os.waitpid(child, 0)

@@ -191,7 +191,7 @@ async def search(dataset: alance.Dataset, key: int, seen: dict[int, int]) -> Non
 async def maintain(place: Place, turns: int) -> None:
     """Maintain the table until the end, or the turn at which the process kills itself."""
     lease.DURATION = timedelta(seconds=1)  # type: ignore[misc]  # of a killed replica
-    Turns.left = turns
+    Turns.remaining = turns
     asyncio.get_running_loop().set_task_factory(
         lambda loop, coroutine, **more: asyncio.Task(Turns(coroutine), loop=loop, **more)  # type: ignore[arg-type]
     )
@@ -276,5 +276,5 @@ def main(folder: str, seed: int, operations: int, seconds: float, kills: int) ->
 
 
 if __name__ == "__main__":
-    given = sys.argv
-    sys.exit(main(given[1], int(given[2]), int(given[3]), float(given[4]), int(given[5])))
+    _, folder, seed, operations, seconds, kills = sys.argv
+    sys.exit(main(folder, int(seed), int(operations), float(seconds), int(kills)))

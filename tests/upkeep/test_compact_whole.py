@@ -38,7 +38,7 @@ def rows(start: int, stop: int) -> pa.Table:
     )
 
 
-def made(path: Path, counts: list[int], version: str) -> None:
+def write(path: Path, counts: list[int], version: str) -> None:
     start = 0
     for count in counts:
         more = rows(start, start + count)
@@ -67,7 +67,7 @@ async def test_files_compacted_whole_have_the_same_rows(
     tmp_path: Path, version: str, counts: list[int], called: list[bool]
 ) -> None:
     path = tmp_path / "t.lance"
-    made(path, counts, version)
+    write(path, counts, version)
     lance.dataset(path).add_columns({"twice": "id * 2"})
     more = rows(sum(counts), sum(counts) + 50)
     more = more.append_column("twice", pa.array([0] * 50, pa.int64()))
@@ -115,7 +115,7 @@ async def test_wrong_bytes_have_the_same_outcome_as_file_by_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "t.lance"
-    made(path, [40, 20, 60], "2.1")
+    write(path, [40, 20, 60], "2.1")
     errors = 0
     for _ in damaged(path, 40):
         together = await outcome(path)

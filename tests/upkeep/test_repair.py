@@ -109,12 +109,14 @@ CHANGES: dict[str, Change] = {
 }
 
 
-@pytest.mark.parametrize("told", CHANGES)
-async def test_what_contradicts_the_files_is_mended_in_a_new_version(path: Path, told: str) -> None:
-    edit(path, CHANGES[told])
+@pytest.mark.parametrize("remedy", CHANGES)
+async def test_what_contradicts_the_files_is_mended_in_a_new_version(
+    path: Path, remedy: str
+) -> None:
+    edit(path, CHANGES[remedy])
     before = objects(path)
     report = await alance.repair(path)
-    assert any(told in text for text in report.remedies), report
+    assert any(remedy in text for text in report.remedies), report
     assert (report.left, report.new_version) == ((), None)
     assert objects(path) == before
     done = await alance.repair(path, dry_run=False)
@@ -140,16 +142,16 @@ TOGETHER = [
 ]
 
 
-@pytest.mark.parametrize("told", TOGETHER)
+@pytest.mark.parametrize("remedies", TOGETHER)
 @pytest.mark.parametrize("stable", [False, True])
 async def test_several_damages_are_mended_together_and_no_row_is_lost(
-    tmp_path: Path, told: tuple[str, ...], stable: bool
+    tmp_path: Path, remedies: tuple[str, ...], stable: bool
 ) -> None:
     path = tmp_path / "t"
     theirs = lance.write_dataset(ROWS, path, max_rows_per_file=25, enable_stable_row_ids=stable)
     theirs.create_scalar_index("id", "BTREE")
     theirs.delete("id in (3, 44)")
-    for name in told:
+    for name in remedies:
         edit(path, CHANGES[name])
     before = objects(path)
     done = await alance.repair(path, dry_run=False)

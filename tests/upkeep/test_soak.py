@@ -54,7 +54,7 @@ def written(folder: Path) -> dict[int, list[int]]:
     return changes
 
 
-def told(path: Path) -> tuple[dict[int, list[int]], set[str]]:
+def changes_read(path: Path) -> tuple[dict[int, list[int]], set[str]]:
     """The changes of each key that a reader was told, in order; and the kinds of wrong ones."""
     changes: defaultdict[int, list[int]] = defaultdict(list)
     wrong: set[str] = set()
@@ -103,7 +103,7 @@ async def test_producers_readers_and_killed_maintenance_at_once(
         columns = (table[name].to_pylist() for name in ("id", "change"))
         assert sorted(zip(*columns, strict=True)) == expected
     for number in range(READERS):
-        assert told(tmp_path / f"reader{number}.read") == (changes, set())
+        assert changes_read(tmp_path / f"reader{number}.read") == (changes, set())
 
     # The table is in order after a run of maintenance that nobody kills.
     while any(step.outcome != "done" for step in (await dataset.maintain()).steps):

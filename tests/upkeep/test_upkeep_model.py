@@ -30,9 +30,9 @@ class Turns:
     async def begin(self) -> None:
         options: dict[str, Any] = {"enable_stable_row_ids": self.stable, "max_rows_per_file": 7}
         options["enable_v2_manifest_paths"] = self.dice.random() < 0.5
-        lance.write_dataset(self.some(20), self.path, **options)
+        lance.write_dataset(self.new_rows(20), self.path, **options)
 
-    def some(self, count: int) -> Any:
+    def new_rows(self, count: int) -> Any:
         result = rows(self.next, self.next + count)
         self.rows |= {n: n * 1.5 for n in range(self.next, self.next + count)}
         self.next += count
@@ -50,7 +50,7 @@ class Turns:
         )
         table, dataset = lance.dataset(self.path), await alance.dataset(self.path)
         if name == "append":
-            data = self.some(self.dice.randint(1, 12))
+            data = self.new_rows(self.dice.randint(1, 12))
             await dataset.insert(data) if ours else table.insert(data)
         elif name in ("delete", "update"):
             ids = self.drawn()

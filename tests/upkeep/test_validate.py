@@ -38,7 +38,7 @@ def make(path: Path) -> None:
     lance.dataset(path).create_scalar_index("id", "BTREE")
 
 
-async def found(path: Path) -> str:
+async def error_of(path: Path) -> str:
     """What `validate` says."""
     async with alance.Session() as session:
         dataset = await alance.dataset(path, session=session)
@@ -213,7 +213,7 @@ CHANGES: dict[str, tuple[Change, str]] = {
 async def test_what_is_wrong_is_named(path: Path, what: str) -> None:
     change, message = CHANGES[what]
     edit(path, change)
-    text = await found(path)
+    text = await error_of(path)
     assert re.search(message, text, re.DOTALL), text
 
 
@@ -223,7 +223,7 @@ async def test_spoiled_files_are_named(path: Path, folder: str) -> None:
         content = file.read_bytes()
         for spoiled in (content[:-1], content[: len(content) // 2], b"", content + b"x"):
             file.write_bytes(spoiled)
-            assert file.name in await found(path)
+            assert file.name in await error_of(path)
         file.write_bytes(content)
     await (await alance.dataset(path)).validate()
 
@@ -231,7 +231,7 @@ async def test_spoiled_files_are_named(path: Path, folder: str) -> None:
 async def test_all_findings_are_told(path: Path) -> None:
     for file in (path / "data").iterdir():
         file.unlink()
-    text = await found(path)
+    text = await error_of(path)
     assert text.count("no such object") == 10
     assert "version 5: 10 findings" in text
 

@@ -61,20 +61,23 @@ async def test_compaction_rewrites_all_files(new: str, target: int | None, tmp_p
 
 MORE = pa.table({"x": [5, 7, 999], "few": pa.array(["a", "a", "b"]).dictionary_encode()})
 CHANGES: dict[str, Callable[[alance.Dataset], Awaitable[object]]] = {
-    "merge_insert": lambda one: (
-        one.merge_insert("x").when_matched_update_all().when_not_matched_insert_all().execute(MORE)
+    "merge_insert": lambda dataset: (
+        dataset.merge_insert("x")
+        .when_matched_update_all()
+        .when_not_matched_insert_all()
+        .execute(MORE)
     ),
-    "update": lambda one: one.update({"few": "'b'"}, where="x < 10"),
-    "rename": lambda one: one.alter_columns({"path": "x", "name": "y"}),
-    "cast": lambda one: one.alter_columns({"path": "x", "data_type": pa.int32()}),
-    "drop": lambda one: one.drop_columns(["x"]),
-    "add": lambda one: one.add_columns({"y": "x * 2"}),
-    "add_nulls": lambda one: one.add_columns(pa.schema([("n", pa.string())])),
-    "add_dictionary": lambda one: one.add_columns(
+    "update": lambda dataset: dataset.update({"few": "'b'"}, where="x < 10"),
+    "rename": lambda dataset: dataset.alter_columns({"path": "x", "name": "y"}),
+    "cast": lambda dataset: dataset.alter_columns({"path": "x", "data_type": pa.int32()}),
+    "drop": lambda dataset: dataset.drop_columns(["x"]),
+    "add": lambda dataset: dataset.add_columns({"y": "x * 2"}),
+    "add_nulls": lambda dataset: dataset.add_columns(pa.schema([("n", pa.string())])),
+    "add_dictionary": lambda dataset: dataset.add_columns(
         pa.record_batch({"other": pa.array(["q", "r"] * 25).dictionary_encode()})
     ),
-    "merge": lambda one: one.merge(pa.table({"x": [1, 2], "s": ["a", "b"]}), "x"),
-    "compact": lambda one: one.optimize.compact_files(),
+    "merge": lambda dataset: dataset.merge(pa.table({"x": [1, 2], "s": ["a", "b"]}), "x"),
+    "compact": lambda dataset: dataset.optimize.compact_files(),
 }
 
 

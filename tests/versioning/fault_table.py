@@ -33,12 +33,12 @@ class Fault:
 
     Attributes:
         rule: of the lab's weather.
-        told: the error of one put without retries.
-        truth: of the object, when the client is told.
+        answer: the error of one put without retries.
+        truth: whose object is there when the client gets the answer.
     """
 
     rule: dict[str, Any]
-    told: type[Exception]
+    answer: type[Exception]
     truth: Truth
 
     def __str__(self) -> str:

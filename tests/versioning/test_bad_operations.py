@@ -25,7 +25,7 @@ async def table(path: Path) -> tuple[Dataset, Any]:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "message"),
     [
         ({"physical_rows": 1 << 63}, "Append: fragment of 9223372036854775808 rows"),
         ({"path": "../other.lance"}, "Append: data file '../other.lance': leaves the folder"),
@@ -35,7 +35,7 @@ async def table(path: Path) -> tuple[Dataset, Any]:
     ],
 )
 async def test_a_version_that_could_not_be_read_is_not_made(
-    tmp_path: Path, wrong: dict[str, Any], told: str
+    tmp_path: Path, wrong: dict[str, Any], message: str
 ) -> None:
     dataset, fragment = await table(tmp_path / "t")
     for name, value in wrong.items():
@@ -45,7 +45,7 @@ async def test_a_version_that_could_not_be_read_is_not_made(
             getattr(record, name).extend(value)
         else:
             setattr(record, name, value)
-    with pytest.raises(InvalidInputError, match=told):
+    with pytest.raises(InvalidInputError, match=message):
         await alance.commit(dataset, Append([fragment]))
     assert await (await alance.dataset(tmp_path / "t")).count_rows() == 2
 

@@ -41,7 +41,7 @@ async def test_the_table_is_true(lab: Lab, opened: Callable[[], Committer], faul
     store = opened().table.store
     path = f"truth/{store.profile.kind}-{fault}"
     lab.config(faults=[{"op": "PUT", "times": 1, **fault.rule}])
-    with pytest.raises(fault.told):
+    with pytest.raises(fault.answer):
         await store.put(path, b"ours", if_absent=True)
     file = lab.root / "lab" / path
     assert file.exists() == (fault.truth == "ours")

@@ -31,7 +31,7 @@ def theirs(uri: Path, data: pa.Table, **options: Any) -> TheirTransaction:
     return their_fragments(data, str(uri), return_transaction=True, **options)
 
 
-async def given(uri: Path, data: pa.Table, **options: Any) -> Transaction:
+async def transaction_of(uri: Path, data: pa.Table, **options: Any) -> Transaction:
     transaction = await alance.write_fragments(data, uri, return_transaction=True, **options)
     again = pickle.loads(pickle.dumps(transaction))
     assert isinstance(again, Transaction)
@@ -49,10 +49,10 @@ async def test_transactions_are_those_of_pylance(tmp_path: Path, mode: Any, exis
         with pytest.raises(OSError, match="already exists"):
             theirs(tmp_path / "their", data, mode=mode)
         with pytest.raises(alance.AlreadyExistsError, match="its latest version is 1"):
-            await given(tmp_path / "own", data, mode=mode)
+            await transaction_of(tmp_path / "own", data, mode=mode)
         return
     expected = theirs(tmp_path / "their", data, mode=mode)
-    transaction = await given(tmp_path / "own", data, mode=mode)
+    transaction = await transaction_of(tmp_path / "own", data, mode=mode)
     assert transaction.read_version == expected.read_version
     assert transaction.operation == type(expected.operation).__name__
     (fragment,), (other,) = transaction.change.fragments, expected.operation.fragments
@@ -72,7 +72,7 @@ async def test_rows_that_do_not_fit_the_table_are_refused(tmp_path: Path) -> Non
     with pytest.raises(OSError, match="different schema"):
         theirs(tmp_path / "t", other)
     with pytest.raises(alance.InvalidInputError, match="elsewhere"):
-        await given(tmp_path / "t", other)
+        await transaction_of(tmp_path / "t", other)
 
 
 async def test_columns_have_the_ids_of_the_table(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ async def test_columns_have_the_ids_of_the_table(tmp_path: Path) -> None:
     dataset = await alance.write_dataset(ROWS, tmp_path / "t")
     dataset = await dataset.add_columns({"n": "id * 2"})
     dataset = await dataset.drop_columns(["text"])
-    transaction = await given(tmp_path / "t", pa.table({"n": [8], "id": [4]}))
+    transaction = await transaction_of(tmp_path / "t", pa.table({"n": [8], "id": [4]}))
     assert list(transaction.change.fragments[0].files[0].fields) == [0, 2]
     dataset = await alance.commit(dataset, transaction)
     assert (await dataset.to_table(["n"])).column("n").to_pylist() == [2, 4, 6, 8]
@@ -102,7 +102,7 @@ async def test_an_overwrite_by_uri_sends_no_request_but_its_data(lab: Lab) -> No
 
 async def test_a_transaction_is_committed_once(tmp_path: Path) -> None:
     dataset = await alance.write_dataset(ROWS, tmp_path / "t")
-    transaction = await given(tmp_path / "t", MORE)
+    transaction = await transaction_of(tmp_path / "t", MORE)
     second = await alance.commit(dataset, transaction, message="more", properties={"by": "me"})
     third = await second.delete("id = 1")
     again = await alance.commit(third, transaction)
@@ -116,7 +116,7 @@ async def test_a_transaction_is_committed_once(tmp_path: Path) -> None:
 
 async def test_a_transaction_has_its_own_version(tmp_path: Path) -> None:
     dataset = await alance.write_dataset(ROWS, tmp_path / "t")
-    transaction = await given(tmp_path / "t", MORE)
+    transaction = await transaction_of(tmp_path / "t", MORE)
     with pytest.raises(alance.InvalidInputError, match="has its own"):
         await alance.commit(dataset, transaction, read_version=1)
     lost = Transaction.of(Delete((), (7,)), read_version=1)
@@ -131,7 +131,7 @@ async def test_many_appends_are_one_version_as_with_pylance(tmp_path: Path) -> N
     expected = lance.LanceDataset.commit_batch(
         str(tmp_path / "their"), [theirs(tmp_path / "their", part) for part in parts]
     )
-    transactions = [await given(tmp_path / "own", part) for part in parts]
+    transactions = [await transaction_of(tmp_path / "own", part) for part in parts]
     dataset = await (await alance.dataset(tmp_path / "own")).delete("id = 1")
     assert dataset.version == 2
     result = await alance.commit_batch(dataset, transactions)
@@ -147,7 +147,7 @@ async def test_many_appends_are_one_version_as_with_pylance(tmp_path: Path) -> N
 
 async def test_no_part_of_a_batch_is_committed_twice(tmp_path: Path) -> None:
     dataset = await alance.write_dataset(ROWS, tmp_path / "t")
-    first, second, third = [await given(tmp_path / "t", MORE) for _ in range(3)]
+    first, second, third = [await transaction_of(tmp_path / "t", MORE) for _ in range(3)]
     result = await alance.commit_batch(dataset, [first, second])
     with pytest.raises(alance.RetryableConflictError, match="has a part"):
         await alance.commit_batch(result["dataset"], [second, third])
@@ -157,7 +157,7 @@ async def test_no_part_of_a_batch_is_committed_twice(tmp_path: Path) -> None:
 
 async def test_notes_of_a_batch_are_joined(tmp_path: Path) -> None:
     dataset = await alance.write_dataset(ROWS, tmp_path / "t")
-    fragments = [(await given(tmp_path / "t", MORE)).change.fragments for _ in range(3)]
+    fragments = [(await transaction_of(tmp_path / "t", MORE)).change.fragments for _ in range(3)]
     notes = [{"a": "1"}, {"b": "2"}, {"a": "3"}]
     batch = [
         Transaction.of(Append(part), read_version=1, properties=note)
@@ -173,8 +173,8 @@ async def test_notes_of_a_batch_are_joined(tmp_path: Path) -> None:
 
 async def test_batches_that_are_refused(tmp_path: Path) -> None:
     dataset = await alance.write_dataset(ROWS, tmp_path / "t")
-    first = await given(tmp_path / "t", MORE)
-    whole = await given(tmp_path / "t", MORE, mode="overwrite")
+    first = await transaction_of(tmp_path / "t", MORE)
+    whole = await transaction_of(tmp_path / "t", MORE, mode="overwrite")
     assert isinstance(whole.change, Overwrite)
     wrong: list[tuple[Any, str]] = [
         ([], "there are none"),

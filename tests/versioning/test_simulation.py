@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tests.simulation.committers import Make
 
 RUNS = int(os.environ.get("ALANCE_SIMULATION_RUNS", "400"))
-KINDS = ("told", "failed", "open", "crashes", "cancelled", "unknown")
+KINDS = ("committed", "failed", "open", "crashes", "cancelled", "unknown")
 
 
 @pytest.mark.parametrize(("make", "runs"), [(conditional, RUNS), (external, RUNS // 5)])
@@ -36,7 +36,7 @@ def test_the_table_is_what_the_committers_were_told(make: Make, runs: int) -> No
 
 def test_a_seed_tells_the_same_story_again() -> None:
     first, again = simulate(77), simulate(77)
-    assert [*first.told.values()] == [*again.told.values()]
+    assert [*first.committed.values()] == [*again.committed.values()]
     assert (first.crashes, first.cancelled) == (again.crashes, again.cancelled)
 
 

@@ -58,18 +58,20 @@ def plain(value: Any, *without: str) -> Any:
     }
 
 
-def _plain(field: Any, one: Any, without: tuple[str, ...]) -> Any:
+def _plain(field: Any, value: Any, without: tuple[str, ...]) -> Any:
     if field.message_type is not None and field.message_type.GetOptions().map_entry:
         is_message = field.message_type.fields_by_name["value"].message_type is not None
-        return {key: plain(one[key], *without) if is_message else one[key] for key in sorted(one)}
+        return {
+            key: plain(value[key], *without) if is_message else value[key] for key in sorted(value)
+        }
     if field.message_type is None:
-        return list(one) if field.is_repeated else one
+        return list(value) if field.is_repeated else value
     if field.is_repeated:
-        parts = [plain(part, *without) for part in one]
+        parts = [plain(part, *without) for part in value]
         # Entries of maps come in any order.
         is_map = field.name in ("update_entries", "base_paths")
         return sorted(parts, key=str) if is_map else parts
-    return plain(one, *without)
+    return plain(value, *without)
 
 
 def tagged_source(folder: Path, *, stable: bool) -> lance.LanceDataset:

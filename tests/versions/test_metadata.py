@@ -82,7 +82,7 @@ async def test_at_the_same_time(table: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "values", "found"),
+    ("name", "values", "message"),
     [
         ("update_config", {"a": 1}, "'a': 1, expected text"),
         ("update_config", {1: "a"}, "1: 'a', expected text"),
@@ -95,8 +95,8 @@ async def test_at_the_same_time(table: str) -> None:
         ("delete_config_keys", "abc", "expected a list"),
     ],
 )
-async def test_bad_values_make_no_version(table: str, name: str, values: Any, found: str) -> None:
+async def test_bad_values_make_no_version(table: str, name: str, values: Any, message: str) -> None:
     dataset = await alance.dataset(table)
-    with pytest.raises(InvalidInputError, match=found.replace("[", r"\[")):
+    with pytest.raises(InvalidInputError, match=message.replace("[", r"\[")):
         await getattr(dataset, name)(values)
     assert await dataset.latest_version() == 3

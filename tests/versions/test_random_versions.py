@@ -77,7 +77,7 @@ class History:
             await (await self.ours(branch)).insert(pa.table({"a": rows}))
         else:
             self.theirs(branch).insert(pa.table({"a": rows}))
-        self.made(branch, [*self.newest(branch), *rows])
+        self.note(branch, [*self.newest(branch), *rows])
 
     async def delete(self) -> None:
         branch = self.any_branch()
@@ -88,7 +88,7 @@ class History:
             await (await self.ours(branch)).delete(f"a = {gone}")
         else:
             self.theirs(branch).delete(f"a = {gone}")
-        self.made(branch, [row for row in self.newest(branch) if row != gone])
+        self.note(branch, [row for row in self.newest(branch) if row != gone])
 
     async def restore(self) -> None:
         branch = self.any_branch()
@@ -97,7 +97,7 @@ class History:
             await (await self.ours(branch)).restore(version)
         else:
             lance.dataset(self.path).checkout_version((branch, version)).restore()
-        self.made(branch, self.model.rows[branch][version])
+        self.note(branch, self.model.rows[branch][version])
 
     async def configure(self) -> None:
         branch, value = self.any_branch(), str(self.die.random())
@@ -105,7 +105,7 @@ class History:
             await (await self.ours(branch)).update_config({"k": value})
         else:
             self.theirs(branch).update_config({"k": value})
-        self.made(branch, self.newest(branch))
+        self.note(branch, self.newest(branch))
 
     async def branch(self) -> None:
         parent = self.any_branch()
@@ -192,7 +192,7 @@ class History:
     def newest(self, branch: str | None) -> list[int]:
         return self.model.rows[branch][self.model.latest(branch)]
 
-    def made(self, branch: str | None, rows: list[int]) -> None:
+    def note(self, branch: str | None, rows: list[int]) -> None:
         self.model.rows[branch][self.model.latest(branch) + 1] = rows
 
     async def check(self) -> None:

@@ -91,24 +91,24 @@ async def test_a_branch_that_cannot_be_made_leaves_nothing(
 async def test_numbers_of_requests(lab: Lab, remote: alance.Dataset) -> None:
     await remote.tags.create("warm", 1)
 
-    async def asked(call: Any) -> list[str]:
+    async def requests_of(call: Any) -> list[str]:
         with lab.recording() as recording:
             await call
         return [str(record["op"]) for record in recording.records if "op" in record]
 
     tags, branches = remote.tags, remote.branches
-    assert await asked(tags.create("t")) == ["HEAD", "PUT"]
-    assert await asked(tags.create("u", "t")) == ["GET", "HEAD", "PUT"]
-    assert await asked(tags.update("u", 1)) == ["GET", "HEAD", "PUT"]
-    assert await asked(tags.delete("u")) == ["GET", "BULKDELETE"]
-    assert await asked(tags.replace_metadata("t", {"k": "v"})) == ["GET", "PUT"]
+    assert await requests_of(tags.create("t")) == ["HEAD", "PUT"]
+    assert await requests_of(tags.create("u", "t")) == ["GET", "HEAD", "PUT"]
+    assert await requests_of(tags.update("u", 1)) == ["GET", "HEAD", "PUT"]
+    assert await requests_of(tags.delete("u")) == ["GET", "BULKDELETE"]
+    assert await requests_of(tags.replace_metadata("t", {"k": "v"})) == ["GET", "PUT"]
     await remote.update_config({"k": "v"})  # the first commit to a store tries it out
-    result = await asked(remote.create_branch("dev"))
+    result = await requests_of(remote.create_branch("dev"))
     assert sorted(result) == ["GET", "HEAD", "LIST", "PUT", "PUT", "PUT"]
-    result = await asked(remote.shallow_clone(f"{remote.uri}-clone"))
+    result = await requests_of(remote.shallow_clone(f"{remote.uri}-clone"))
     assert sorted(result) == ["HEAD", "HEAD", "LIST", "PUT", "PUT", "PUT"]
-    result = await asked(remote.restore(1))
+    result = await requests_of(remote.restore(1))
     assert sorted(result) == ["GET", "GET", "LIST", "LIST", "PUT", "PUT"]
-    result = await asked((await remote.checkout_latest()).update_config({"k": "w"}))
+    result = await requests_of((await remote.checkout_latest()).update_config({"k": "w"}))
     assert sorted(result) == ["LIST", "PUT", "PUT"]
-    assert len(await asked(branches.delete("dev"))) <= 9
+    assert len(await requests_of(branches.delete("dev"))) <= 9

@@ -60,10 +60,10 @@ class Shown:
     def __init__(self, page: Page, path: Path) -> None:
         self.page = page
         self.complaints: list[str] = []
-        self.asked: list[str] = []
+        self.urls: list[str] = []
         page.on("console", lambda message: self.complaints.append(message.text))
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        page.on("request", lambda request: self.asked.append(request.url))
+        page.on("request", lambda request: self.urls.append(request.url))
         page.goto(path.as_uri())
         page.wait_for_selector("body[data-drawn]")
 
@@ -81,7 +81,7 @@ def show(browser: Any, tmp_path: Path) -> Iterator[Any]:
     yield opened
     for page in pages:
         assert page.complaints == []
-        assert [url.partition(":")[0] for url in page.asked] == ["file"]
+        assert [url.partition(":")[0] for url in page.urls] == ["file"]
         page.page.close()
 
 

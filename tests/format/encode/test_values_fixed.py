@@ -48,7 +48,7 @@ def trimmed(data: np.ndarray, num_bits: int) -> np.ndarray:
     return np.packbits(bits, bitorder="little")
 
 
-def same(result: object, values: FixedWidth) -> None:
+def check_equal(result: object, values: FixedWidth) -> None:
     assert isinstance(result, FixedWidth)
     assert result.bits_per_value == values.bits_per_value
     assert result.num_values == values.num_values
@@ -65,7 +65,7 @@ def test_chunks_come_back(bits: int, kind: str) -> None:
         for version in ["2.1", "2.2"]:
             for keys in COMPRESSIONS:
                 _, result = through_chunks(values, hints(version, **keys))
-                same(result, values)
+                check_equal(result, values)
 
 
 @settings(max_examples=60)
@@ -88,9 +88,9 @@ def test_any_mixture_comes_back(
     content = np.concatenate([np.zeros(0, np.uint64), *parts]).astype(f"u{bits // 8}")
     values = FixedWidth(bits, len(content), content.view(np.uint8))
     keys = {"bss": bss} | ({} if compression is None else {"compression": compression})
-    same(through_chunks(values, hints("2.2", **keys))[1], values)
+    check_equal(through_chunks(values, hints("2.2", **keys))[1], values)
     for version in ["2.1", "2.2"]:
-        same(through_block(values, hints(version))[1], values)
+        check_equal(through_block(values, hints(version))[1], values)
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_floats_are_split_where_compression_is_asked_for() -> None:
     encoded, result = through_chunks(values, hints(compression="zstd"))
     assert encoded.encoding.general.values.WhichOneof("compression") == "byte_stream_split"
     assert set(encoded.counts.tolist()) == {512, 5000 % 512}
-    same(result, values)
+    check_equal(result, values)
     encoded, _ = through_chunks(values, hints(compression="zstd", bss="off"))
     assert encoded.encoding.general.values.WhichOneof("compression") == "flat"
 
@@ -197,8 +197,8 @@ def test_buffers_may_stand_anywhere() -> None:
         data = whole[start : start + 40000 - 8]
         for bits in [32, 64]:
             values = FixedWidth(bits, len(data) * 8 // bits, data)
-            same(through_chunks(values, hints())[1], values)
-            same(through_chunks(values, hints(compression="lz4", bss="on"))[1], values)
+            check_equal(through_chunks(values, hints())[1], values)
+            check_equal(through_chunks(values, hints(compression="lz4", bss="on"))[1], values)
 
 
 def test_values_too_wide_for_chunks_are_refused() -> None:
@@ -218,7 +218,7 @@ def test_rows_come_back(bits: int) -> None:
         if bits == 1:
             unpacked = np.unpackbits(values.data, count=count, bitorder="little")
             values = FixedWidth(8, count, unpacked)
-        same(result, values)
+        check_equal(result, values)
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ def lists(num_rows: int, dimensions: list[int], bits: int, with_validity: list[b
     return block
 
 
-def same(block: Block, values: Block) -> None:
+def check_equal(block: Block, values: Block) -> None:
     assert type(block) is type(values)
     assert block.num_values == values.num_values
     if isinstance(values, FixedWidth):
@@ -61,11 +61,11 @@ def same(block: Block, values: Block) -> None:
             assert block.validity is not None
             count = values.items.num_values
             assert bits_of(block.validity, count) == bits_of(values.validity, count)
-        same(block.items, values.items)
+        check_equal(block.items, values.items)
     elif isinstance(values, StructBlock):
         assert isinstance(block, StructBlock)
         for child, expected in zip(block.children, values.children, strict=True):
-            same(child, expected)
+            check_equal(child, expected)
 
 
 @settings(max_examples=80)
@@ -80,12 +80,12 @@ def test_lists_come_back(
 ) -> None:
     assume(int(np.prod(dimensions)) * bits < 1 << 15)  # two rows fit a chunk
     values = lists(num_rows, dimensions, bits, validity[: len(dimensions)])
-    same(through_chunks(values, hints())[1], values)
+    check_equal(through_chunks(values, hints())[1], values)
     if int(np.prod(dimensions)) * bits % 8 == 0:
         name, result = through_rows(values, hints())
         assert name == "fixed_size_list"
-        same(result, values)
-        same(through_block(values, hints("2.2"))[1], values)
+        check_equal(result, values)
+        check_equal(through_block(values, hints("2.2"))[1], values)
     else:
         with pytest.raises(UnsupportedError, match="bits"):
             per_value(values, hints())
@@ -151,8 +151,8 @@ def test_packed_structs_come_back() -> None:
         values = StructBlock(count, tuple(fixed(bits, count) for bits in [32, 8, 64, 128, 24]))
         encoded, result = through_chunks(values, hints())
         assert encoded.encoding.WhichOneof("compression") == "packed_struct"
-        same(result, values)
-        same(through_rows(values, hints())[1], values)
+        check_equal(result, values)
+        check_equal(through_rows(values, hints())[1], values)
 
 
 def test_packed_structs_as_they_are_known() -> None:
@@ -205,7 +205,7 @@ def test_variable_packed_structs_come_back(num_rows: int) -> None:
     values = StructBlock(num_rows, children)
     name, result = through_rows(values, hints("2.2"))
     assert name == "variable_packed_struct"
-    same(result, values)
+    check_equal(result, values)
 
 
 @pytest.mark.parametrize(

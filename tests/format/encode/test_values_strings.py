@@ -90,7 +90,7 @@ def test_chunks_as_they_are_known() -> None:
 
 
 @pytest.mark.parametrize(
-    ("dtype", "texts", "known"),
+    ("dtype", "texts", "expected"),
     [
         (
             "i4",
@@ -104,11 +104,11 @@ def test_chunks_as_they_are_known() -> None:
         ),
     ],
 )
-def test_blocks_as_they_are_known(dtype: str, texts: list[bytes], known: str) -> None:
+def test_blocks_as_they_are_known(dtype: str, texts: list[bytes], expected: str) -> None:
     from tests.reference.pages.dictionary import encode_items
 
     _, data = encode_items(variable(texts, dtype), hints("2.1"))
-    assert data.tobytes().hex() == known
+    assert data.tobytes().hex() == expected
 
 
 def test_chunks_are_as_full_as_they_may_be() -> None:

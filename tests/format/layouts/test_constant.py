@@ -73,7 +73,7 @@ def test_a_string_may_begin_behind_the_start_of_its_buffer(
 
 
 @pytest.mark.parametrize(
-    ("buffers", "num_rows", "fields", "said"),
+    ("buffers", "num_rows", "fields", "message"),
     [
         ([], 2, {"layers": [1]}, "neither a value nor"),
         ([], 2, {"layers": [3, 6]}, "no levels of them"),
@@ -121,9 +121,9 @@ def test_a_string_may_begin_behind_the_start_of_its_buffer(
     ],
 )
 def test_a_page_that_contradicts_itself_is_refused(
-    buffers: list[bytes], num_rows: int, fields: dict[str, Any], said: str, make_page: Callable
+    buffers: list[bytes], num_rows: int, fields: dict[str, Any], message: str, make_page: Callable
 ) -> None:
-    with pytest.raises(CorruptFileError, match=said):
+    with pytest.raises(CorruptFileError, match=message):
         page_of(make_page, buffers, num_rows, **fields).read_page()
     layout = pb.PageLayout(constant_layout=pb.ConstantLayout(**fields))
     arrow = type_of(fields["layers"], pa.binary(1))

@@ -165,7 +165,7 @@ def test_a_page_that_contradicts_itself_is_refused(name: str, make_page: Callabl
 
 
 @pytest.mark.parametrize(
-    ("fields", "num_rows", "said"),
+    ("fields", "num_rows", "expected_error"),
     [
         ({"bits_def": 17}, 7, "levels of 0 and 17 bits"),
         ({"bits_per_offset": 16}, 7, "lengths of 16 bits"),
@@ -178,12 +178,12 @@ def test_a_page_that_contradicts_itself_is_refused(name: str, make_page: Callabl
     ],
 )
 def test_a_description_that_contradicts_itself_is_refused(
-    fields: dict[str, int], num_rows: int, said: str, make_page: Callable
+    fields: dict[str, int], num_rows: int, expected_error: str, make_page: Callable
 ) -> None:
     message, buffers = strings_of(STRINGS)
     for name, value in fields.items():
         setattr(message, name, value)
-    with pytest.raises(CorruptFileError, match=said):
+    with pytest.raises(CorruptFileError, match=expected_error):
         page_of(make_page, message, buffers, num_rows).ways([0]).__next__()
     alone(message, buffers, num_rows).check_refused(said)
 

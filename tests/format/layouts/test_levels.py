@@ -57,7 +57,7 @@ def test_levels_that_agree_pass() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rep", "definition", "known", "message"),
+    ("rep", "definition", "bounds", "message"),
     [
         ([2, 0], [0, 0], {}, "chunk 0: repetition level 2, the layers have 1 lists"),
         ([1, 0], [0, 4], {}, "chunk 0: definition level 4, the layers use 3"),
@@ -69,10 +69,10 @@ def test_levels_that_agree_pass() -> None:
     ],
 )
 def test_levels_that_disagree_are_refused(
-    rep: list[int], definition: list[int], known: dict[str, np.ndarray], message: str
+    rep: list[int], definition: list[int], bounds: dict[str, np.ndarray], message: str
 ) -> None:
     with pytest.raises(CorruptFileError, match=message):
-        check(rep, definition, ints(2), **known)
+        check(rep, definition, ints(2), **bounds)
 
 
 def spans_of(

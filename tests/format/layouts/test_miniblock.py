@@ -173,18 +173,18 @@ def stored(row: Any) -> Any:
     return row
 
 
-@given(data=st.data(), wanted=LISTS, large=st.booleans())
+@given(data=st.data(), written_rows=LISTS, large=st.booleans())
 def test_rows_are_found_wherever_the_chunks_are_cut(
-    data: st.DataObject, wanted: list[Any], large: bool, make_page: Callable, rows: Callable
+    data: st.DataObject, written_rows: list[Any], large: bool, make_page: Callable, rows: Callable
 ) -> None:
-    chunks = data.draw(cut(wanted))
+    chunks = data.draw(cut(written_rows))
     page = content_of(chunks, large).page(make_page)
-    stored_rows = [stored(row) for row in wanted]
+    stored_rows = [stored(row) for row in written_rows]
     assert rows(page.read_page()) == stored_rows
-    numbers = sorted(data.draw(st.sets(st.integers(0, len(wanted) - 1), min_size=1)))
+    numbers = sorted(data.draw(st.sets(st.integers(0, len(written_rows) - 1), min_size=1)))
     for way in page.ways(numbers):
         assert rows(way) == [stored_rows[number] for number in numbers]
-    start, stop = sorted(data.draw(st.tuples(*[st.integers(0, len(wanted))] * 2)))
+    start, stop = sorted(data.draw(st.tuples(*[st.integers(0, len(written_rows))] * 2)))
     state = page.run(page.layout.load())
     way = page.run(page.layout.read(state, start, stop)).decode()
     assert rows(way) == stored_rows[start:stop]

@@ -22,7 +22,7 @@ NUM_ROWS = 700
 MINI, FULL, CONSTANT = MiniBlockPage, FullZipPage, ConstantPage
 
 
-def asked(kind: str) -> dict[bytes, bytes]:
+def structural(kind: str) -> dict[bytes, bytes]:
     return {b"lance-encoding:structural-encoding": kind.encode()}
 
 
@@ -56,7 +56,7 @@ CASES: dict[str, tuple[pa.DataType, Callable[[random.Random], Any], type, dict[b
     "list": (pa.list_(pa.int32()), lambda rng: lists(rng, ints), MINI, {}),
     "list of bool": (
         pa.list_(pa.bool_()),
-        lambda rng: lists(rng, lambda one: one.choice([True, False, None])),
+        lambda rng: lists(rng, lambda inner: inner.choice([True, False, None])),
         MINI,
         {},
     ),
@@ -64,19 +64,19 @@ CASES: dict[str, tuple[pa.DataType, Callable[[random.Random], Any], type, dict[b
     "list of utf8": (pa.list_(pa.utf8()), lambda rng: lists(rng, texts), MINI, {}),
     "list of list": (
         pa.list_(pa.list_(pa.int32())),
-        lambda rng: lists(rng, lambda one: lists(one, ints)),
+        lambda rng: lists(rng, lambda inner: lists(inner, ints)),
         MINI,
         {},
     ),
     "list of struct of list": (
         pa.list_(pa.struct({"x": pa.list_(pa.int32())})),
-        lambda rng: lists(rng, lambda one: struct_of(one, lambda two: lists(two, ints))),
+        lambda rng: lists(rng, lambda inner: struct_of(inner, lambda two: lists(two, ints))),
         MINI,
         {},
     ),
     "struct of struct": (
         pa.struct({"x": pa.struct({"x": pa.utf8()})}),
-        lambda rng: struct_of(rng, lambda one: struct_of(one, texts)),
+        lambda rng: struct_of(rng, lambda inner: struct_of(inner, texts)),
         MINI,
         {},
     ),
@@ -86,8 +86,13 @@ CASES: dict[str, tuple[pa.DataType, Callable[[random.Random], Any], type, dict[b
         MINI,
         {},
     ),
-    "zipped int64": (pa.int64(), ints, FULL, asked("fullzip")),
-    "zipped int64 without nulls": (pa.int64(), lambda rng: ints(rng, 0), FULL, asked("fullzip")),
+    "zipped int64": (pa.int64(), ints, FULL, structural("fullzip")),
+    "zipped int64 without nulls": (
+        pa.int64(),
+        lambda rng: ints(rng, 0),
+        FULL,
+        structural("fullzip"),
+    ),
     "zipped binary": (
         pa.binary(),
         lambda rng: None if rng.random() < 0.1 else rng.randbytes(rng.randrange(400)),
@@ -100,18 +105,23 @@ CASES: dict[str, tuple[pa.DataType, Callable[[random.Random], Any], type, dict[b
         FULL,
         {b"lance-encoding:compression": b"zstd"},
     ),
-    "zipped list": (pa.list_(pa.int32()), lambda rng: lists(rng, ints), FULL, asked("fullzip")),
+    "zipped list": (
+        pa.list_(pa.int32()),
+        lambda rng: lists(rng, ints),
+        FULL,
+        structural("fullzip"),
+    ),
     "zipped list of utf8": (
         pa.list_(pa.utf8()),
         lambda rng: lists(rng, texts),
         FULL,
-        asked("fullzip"),
+        structural("fullzip"),
     ),
     "zipped list of list": (
         pa.list_(pa.list_(pa.binary())),
-        lambda rng: lists(rng, lambda one: lists(one, lambda two: two.randbytes(2))),
+        lambda rng: lists(rng, lambda inner: lists(inner, lambda two: two.randbytes(2))),
         FULL,
-        asked("fullzip"),
+        structural("fullzip"),
     ),
     "wide vector": (
         pa.list_(pa.float32(), 80),
@@ -122,7 +132,7 @@ CASES: dict[str, tuple[pa.DataType, Callable[[random.Random], Any], type, dict[b
     "nulls": (pa.int32(), lambda rng: None, CONSTANT, {}),
     "null lists": (
         pa.list_(pa.int32()),
-        lambda rng: lists(rng, lambda one: None),
+        lambda rng: lists(rng, lambda inner: None),
         CONSTANT,
         {},
     ),

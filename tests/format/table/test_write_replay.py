@@ -94,7 +94,7 @@ def again(
 
 
 @pytest.fixture(params=[False, True], ids=["addresses", "stable"])
-def made(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, lance.LanceDataset]:
+def table(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, lance.LanceDataset]:
     folder = tmp_path / "t.lance"
     dataset = lance.write_dataset(
         numbers(0, 20), folder, max_rows_per_file=5, enable_stable_row_ids=request.param
@@ -102,8 +102,8 @@ def made(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, lance.La
     return folder, dataset
 
 
-def test_rows_come_and_go(made: tuple[Path, lance.LanceDataset]) -> None:
-    folder, dataset = made
+def test_rows_come_and_go(table: tuple[Path, lance.LanceDataset]) -> None:
+    folder, dataset = table
     dataset.insert(numbers(20, 25))
     dataset.delete("a in (3, 4, 7) or (a >= 10 and a < 15)")
     dataset.update({"b": "'new'"}, where="a in (1, 2, 16, 22)")
@@ -117,8 +117,8 @@ def test_rows_come_and_go(made: tuple[Path, lance.LanceDataset]) -> None:
     assert replay(folder) == [*expected, "Restore", "Append"]
 
 
-def test_columns_come_and_go(made: tuple[Path, lance.LanceDataset]) -> None:
-    folder, dataset = made
+def test_columns_come_and_go(table: tuple[Path, lance.LanceDataset]) -> None:
+    folder, dataset = table
     dataset.add_columns({"c": "a * 2"})
     dataset.add_columns(pa.field("d", pa.int32()))
     dataset.alter_columns({"path": "b", "name": "bb"})
@@ -129,8 +129,8 @@ def test_columns_come_and_go(made: tuple[Path, lance.LanceDataset]) -> None:
     assert set(replay(folder)) == {"Overwrite", "Merge", "Project"}
 
 
-def test_indices_follow_the_changes_of_rows(made: tuple[Path, lance.LanceDataset]) -> None:
-    folder, dataset = made
+def test_indices_follow_the_changes_of_rows(table: tuple[Path, lance.LanceDataset]) -> None:
+    folder, dataset = table
     dataset.create_scalar_index("a", "BTREE")
     dataset.create_scalar_index("b", "BTREE")
     dataset.update({"b": "'new'"}, where="a in (1, 2)")
@@ -144,8 +144,8 @@ def test_indices_follow_the_changes_of_rows(made: tuple[Path, lance.LanceDataset
     assert {"CreateIndex", "ReserveFragments", "Rewrite"} <= set(operations)
 
 
-def test_changes_of_the_configuration_are_replayed(made: tuple[Path, lance.LanceDataset]) -> None:
-    folder, dataset = made
+def test_changes_of_the_configuration_are_replayed(table: tuple[Path, lance.LanceDataset]) -> None:
+    folder, dataset = table
     dataset.update_config({"k": "v", "l": "w"})
     dataset.delete_config_keys(["k"])
     dataset.update_metadata({"owner": "me"})
@@ -158,8 +158,8 @@ def test_changes_of_the_configuration_are_replayed(made: tuple[Path, lance.Lance
     assert replay(folder)[1:-1] == ["UpdateConfig"] * 8
 
 
-def test_values_are_replaced_in_place(made: tuple[Path, lance.LanceDataset]) -> None:
-    folder, dataset = made
+def test_values_are_replaced_in_place(table: tuple[Path, lance.LanceDataset]) -> None:
+    folder, dataset = table
     dataset.create_scalar_index("b", "BTREE")
     dataset.create_scalar_index("a", "BTREE")
     fragment = dataset.get_fragments()[1]
@@ -210,8 +210,8 @@ def test_empty_tables_and_file_versions(tmp_path: Path) -> None:
     assert len(replay(folder)) == 4
 
 
-def test_clones_and_branches(made: tuple[Path, lance.LanceDataset], tmp_path: Path) -> None:
-    folder, dataset = made
+def test_clones_and_branches(table: tuple[Path, lance.LanceDataset], tmp_path: Path) -> None:
+    folder, dataset = table
     dataset.delete("a = 3")
     dataset.create_scalar_index("a", "BTREE")
     other = dataset.shallow_clone(tmp_path / "clone", dataset.version)

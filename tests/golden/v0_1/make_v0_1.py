@@ -33,22 +33,22 @@ def numbers(n: int) -> dict[str, pa.Array]:
     ints = list(range(-5, n - 5))
     return {
         "int8": pa.array(ints, pa.int8()),
-        "uint16": pa.array([abs(one) for one in ints], pa.uint16()),
+        "uint16": pa.array([abs(number) for number in ints], pa.uint16()),
         "int32": pa.array(sparse(ints), pa.int32()),
-        "int64": pa.array([one << 33 for one in ints], pa.int64()),
-        "uint64": pa.array([one * one << 40 for one in ints], pa.uint64()),
-        "float": pa.array([one / 3 for one in ints], pa.float32()),
-        "double": pa.array([one / 7 for one in ints], pa.float64()),
+        "int64": pa.array([number << 33 for number in ints], pa.int64()),
+        "uint64": pa.array([number * number << 40 for number in ints], pa.uint64()),
+        "float": pa.array([number / 3 for number in ints], pa.float32()),
+        "double": pa.array([number / 7 for number in ints], pa.float64()),
         "bool": pa.array([row % 3 == 0 for row in range(n)]),
         "bools": pa.array(sparse([row % 2 == 0 for row in range(n)])),
         "decimal": pa.array(
-            [decimal.Decimal(one).scaleb(-2) for one in ints], pa.decimal128(10, 2)
+            [decimal.Decimal(number).scaleb(-2) for number in ints], pa.decimal128(10, 2)
         ),
         "date": pa.array([datetime.date(2020, 1, 1 + row % 28) for row in range(n)]),
-        "date64": pa.array([one * 86400000 for one in ints], pa.date64()),
-        "timestamp": pa.array([one * 1000003 for one in ints], pa.timestamp("us")),
-        "zoned": pa.array([one * 1000003 for one in ints], pa.timestamp("ns", "UTC")),
-        "time": pa.array([abs(one) for one in ints], pa.time64("us")),
+        "date64": pa.array([number * 86400000 for number in ints], pa.date64()),
+        "timestamp": pa.array([number * 1000003 for number in ints], pa.timestamp("us")),
+        "zoned": pa.array([number * 1000003 for number in ints], pa.timestamp("ns", "UTC")),
+        "time": pa.array([abs(number) for number in ints], pa.time64("us")),
         "duration": pa.array(ints, pa.duration("ms")),
         "null": pa.nulls(n),
         "fixed": pa.array([b"%03d" % row for row in range(n)], pa.binary(3)),
@@ -65,7 +65,7 @@ def nested(n: int) -> dict[str, pa.Array]:
         "binary": pa.array(sparse([text.encode() for text in texts])),
         "no_text": pa.array([None] * n, pa.string()),
         "list": pa.array(sparse([list(range(row % 4)) for row in range(n)]), pa.list_(pa.int32())),
-        "words": pa.array([[f"w{one}" for one in range(row % 3)] for row in range(n)]),
+        "words": pa.array([[f"w{number}" for number in range(row % 3)] for row in range(n)]),
         "lists": pa.array(
             [[["a" * at] for at in range(row % 4)] for row in range(n)],
             pa.large_list(pa.list_(pa.string())),

@@ -22,8 +22,8 @@ VERSIONS: Final = ("2.1", "2.2")
 def rows() -> pa.Table:
     """What is in the files."""
     texts = [f"row {row} " + "the quick brown fox " * 16 if row % 5 else None for row in range(200)]
-    asked = {"lance-encoding:compression": "zstd"}
-    field = pa.field("text", pa.large_string(), metadata=asked)
+    metadata = {"lance-encoding:compression": "zstd"}
+    field = pa.field("text", pa.large_string(), metadata=metadata)
     return pa.table([pa.array(texts, field.type)], schema=pa.schema([field]))
 
 
