@@ -80,9 +80,8 @@ async def dataset(
         assert await dataset.count_rows() == 100
 
     Args:
-        uri: `s3://`, `gs://`, `az://`, `http(s)://`, `file://`, `memory://` or a path; with
-            `store`, a path inside the store; or `s3+ddb://bucket/path?ddbTableName=table`, with the
-            versions in DynamoDB.
+        uri: a path, or a URI such as `s3://bucket/table` (docs/stores.md lists the schemes); with
+            `store`, a path inside the store.
         version: a number or a tag; None: the latest version.
         asof: open the latest version committed strictly before this time (ISO 8601 text or
             datetime; without a time zone: UTC).

@@ -26,7 +26,7 @@ def add(parsers: Parsers, name: str, run: Run, summary: str) -> argparse.Argumen
     """Add a subcommand on a URI, with the options that all subcommands have."""
     parser = parsers.add_parser(name, help=summary, description=summary[0].upper() + summary[1:])
     parser.set_defaults(run=run)
-    parser.add_argument("uri", help="path or URI: s3://, gs://, az://, file://, http(s)://")
+    parser.add_argument("uri", help="path, or URI such as s3://bucket/table")
     parser.add_argument(
         "--storage",
         action="append",

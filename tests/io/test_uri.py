@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
 
 from alance.errors import InvalidInputError, UnsupportedError
-from alance.io.stores.uri import Address, clean_path, join, parse_uri
+from alance.io.stores.uri import _PARSERS, _REFUSED, Address, clean_path, join, parse_uri
+from tests.pages import ROOT
 
 
 @pytest.mark.parametrize(
@@ -100,6 +102,11 @@ def test_passwords_in_a_uri_are_refused_and_not_repeated() -> None:
 def test_a_uri_of_a_table_in_dynamodb_is_not_a_place_of_files() -> None:
     with pytest.raises(UnsupportedError, match="expected the s3:// URI"):
         parse_uri("s3+ddb://bucket/t?ddbTableName=x")
+
+
+def test_the_page_of_stores_lists_each_scheme() -> None:
+    table = (ROOT / "docs" / "stores.md").read_text().split("| URI |")[1].split("\n\n")[0]
+    assert set(re.findall(r"`([\w+]+)://", table)) == {*_PARSERS, *_REFUSED}
 
 
 def test_paths_are_joined_and_cleaned() -> None:

@@ -33,11 +33,9 @@ class Address(NamedTuple):
 
 
 def parse_uri(uri: str | os.PathLike[str]) -> Address:
-    """Parse a URI or a plain local path.
+    """Parse a URI or a plain local path; docs/stores.md lists the schemes.
 
-    The schemes are `s3://` and `s3a://`, `gs://`, `az://` and `abfs[s]://`, `http[s]://`,
-    `file://` and `memory://`. `%20` in a URI is a space, as in Lance and obstore; plain paths are
-    literal.
+    `%20` in a URI is a space, as in Lance and obstore; plain paths are literal.
 
     Raises:
         InvalidInputError: the URI is malformed, or its scheme is unknown.
