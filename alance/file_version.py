@@ -40,6 +40,17 @@ class FileVersion(Enum):
             ) from None
 
     @classmethod
+    def of(cls, version: str | FileVersion | None) -> FileVersion | None:
+        """Return the version that an argument names; None if the argument is None.
+
+        Raises:
+            InvalidInputError: as from `parse`.
+        """
+        if version is None or isinstance(version, FileVersion):
+            return version
+        return cls.parse(version)
+
+    @classmethod
     def from_footer(cls, major: int, minor: int) -> FileVersion:
         """Return the version for the two numbers in a footer.
 

@@ -10,6 +10,7 @@ from alance.base.checks import check_count
 from alance.base.deferred import Deferred
 from alance.base.signatures import expanded
 from alance.errors import InvalidInputError
+from alance.file_version import FileVersion
 from alance.ops.read.options import ScanOptions
 from alance.ops.read.positions import as_positions
 from alance.ops.read.take import take_located
@@ -27,11 +28,11 @@ if TYPE_CHECKING:
 
     from alance import data_files
     from alance.datasets import Dataset
-    from alance.file_version import FileVersion
     from alance.format.proto.file_pb2 import Field as FieldMessage
     from alance.format.proto.table_pb2 import DataFragment
     from alance.format.table.fragment import Fragment
     from alance.operations import DataReplacementGroup
+    from alance.ops.blobs import files as blob_files
     from alance.ops.blobs.files import BlobOptions
     from alance.ops.columns import add as columns_add
     from alance.ops.columns import join as columns_join
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from alance.ops.write.sources import Data
     from alance.session import StoreArguments
 else:
+    blob_files = Deferred("alance.ops.blobs.files")
     columns_add = Deferred("alance.ops.columns.add")
     columns_join = Deferred("alance.ops.columns.join")
     data_files = Deferred("alance.data_files")
@@ -266,8 +268,11 @@ class DatasetFragment(Framed):
         check_count("fragment_id", number, 0, MAX_ADDRESS_PART)
         session, table = table_at(dataset_uri, **place)
         await session.engine.pool.load(write_options, writer)
-        options = write_options.WriteOptions.of(
-            MAX_ADDRESS_PART, MAX_BYTES, data_storage_version, progress=progress, blobs=blobs
+        chosen = blobs or blob_files.BlobOptions()
+        options = write_options.WriteOptions(
+            limits=write_options.Limits(MAX_ADDRESS_PART, MAX_BYTES, blobs=chosen),
+            data_storage_version=FileVersion.of(data_storage_version),
+            progress=progress,
         )
         looks = mode != "overwrite"
         with options.reporting():

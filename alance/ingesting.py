@@ -131,8 +131,6 @@ def ingest(
     Raises:
         InvalidInputError: a bad URI or option.
     """
-    if isinstance(data_storage_version, str):
-        data_storage_version = FileVersion.parse(data_storage_version)
     options = IngestOptions(
         max_buffer_bytes=max_buffer_bytes,
         limits=Limits(max_rows_per_file, max_bytes_per_file, blobs=blobs or BlobOptions()),
@@ -142,7 +140,7 @@ def ingest(
         commit_bytes=commit_bytes,
         producer=producer,
         history=history,
-        data_storage_version=data_storage_version,
+        data_storage_version=FileVersion.of(data_storage_version),
         stable_row_ids=stable_row_ids,
         properties=dict(properties or {}),
         auto_compact=auto_compact,

@@ -8,13 +8,15 @@ from alance.base.deferred import Deferred
 from alance.base.signatures import expanded
 from alance.datasets import Dataset
 from alance.errors import InvalidInputError
+from alance.file_version import FileVersion
+from alance.ops.blobs.files import BlobOptions
 from alance.ops.version.options import (
     MAX_BYTES_PER_FILE,
     MAX_ROWS_PER_FILE,
     BaseOptions,
     CommitOptions,
 )
-from alance.ops.write.options import WriteOptions
+from alance.ops.write.options import Limits, WriteOptions
 from alance.session import Session, StoreArguments, table_at
 from alance.versioning.backoff import MAX_RETRIES
 
@@ -26,14 +28,12 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from alance.file_version import FileVersion
     from alance.format.proto.table_pb2 import DataFragment
     from alance.format.table import transaction as transactions
     from alance.format.table.fragment import DatasetBasePath
     from alance.format.table.manifest import Manifest
     from alance.format.table.transaction import Transaction
     from alance.operations import Operation
-    from alance.ops.blobs.files import BlobOptions
     from alance.ops.cleanup import policy as cleanup_policy
     from alance.ops.cleanup.policy import AutoCleanupConfig
     from alance.ops.write import write as writer
@@ -145,17 +145,14 @@ async def write_dataset(
     if auto_cleanup_options is not None:
         await session.engine.pool.load(cleanup_policy)
         config = cleanup_policy.configured(auto_cleanup_options)
-    options = WriteOptions.of(
-        max_rows_per_file,
-        max_bytes_per_file,
-        data_storage_version,
+    options = WriteOptions(
+        limits=Limits(max_rows_per_file, max_bytes_per_file, statistics, blobs or BlobOptions()),
+        data_storage_version=FileVersion.of(data_storage_version),
         stable_row_ids=stable_row_ids,
         v2_manifest_paths=v2_manifest_paths,
         config=config,
-        commit=CommitOptions(properties, message, max_retries),
         progress=progress,
-        blobs=blobs,
-        statistics=statistics,
+        commit=CommitOptions(properties, message, max_retries),
         bases=BaseOptions.of(initial_bases, target_bases, target_all_bases),
     )
     await session.engine.pool.load(writer)
@@ -251,13 +248,10 @@ async def write_fragments(
         AlreadyExistsError: the table exists, and the mode is `create`.
         InvalidInputError, AccessError, UnsupportedError, StoreError: as from `write_dataset`.
     """
-    options = WriteOptions.of(
-        max_rows_per_file,
-        max_bytes_per_file,
-        data_storage_version,
+    options = WriteOptions(
+        limits=Limits(max_rows_per_file, max_bytes_per_file, statistics, blobs or BlobOptions()),
+        data_storage_version=FileVersion.of(data_storage_version),
         progress=progress,
-        blobs=blobs,
-        statistics=statistics,
         bases=BaseOptions.of(initial_bases, target_bases, target_all_bases),
     )
     session, table, base = _place(dataset_or_uri, **place)
@@ -321,10 +315,8 @@ async def commit(
             of `commit_timeout`.
         StoreError: the store failed; or `commit_timeout` is over, and no version was committed.
     """
-    options = WriteOptions.of(
-        MAX_ROWS_PER_FILE,
-        MAX_BYTES_PER_FILE,
-        data_storage_version,
+    options = WriteOptions(
+        data_storage_version=FileVersion.of(data_storage_version),
         stable_row_ids=stable_row_ids,
         commit=CommitOptions(properties, message, max_retries),
     )
@@ -384,12 +376,7 @@ async def commit_batch(
         RetryableConflictError: a newer version already contains some of them.
         NotFoundError, CommitConflictError, CommitStateUnknownError, StoreError: as from `commit`.
     """
-    options = WriteOptions.of(
-        MAX_ROWS_PER_FILE,
-        MAX_BYTES_PER_FILE,
-        None,
-        commit=CommitOptions(properties, message, max_retries),
-    )
+    options = WriteOptions(commit=CommitOptions(properties, message, max_retries))
     session, table, _ = _place(dataset_or_uri, **place)
     await session.engine.pool.load(writer, outcome)
     async with outcome.within(commit_timeout, table.uri):

@@ -104,7 +104,7 @@ async def write_rows(target: WriteTarget, batches: Data, query: str | None = Non
     limits: FileLimits = {
         "max_rows_per_file": options.max_rows_per_file,
         "max_bytes_per_file": options.max_bytes_per_file,
-        "data_storage_version": check_version(options.data_storage_version),
+        "data_storage_version": FileVersion.of(options.data_storage_version),
     }
     if target.base is not None:
         fragments = await alance.write_fragments(batches, target.base.dataset(), **limits)
@@ -199,7 +199,7 @@ async def _commit(
         target.uri,
         operation,
         read_version=base_version,
-        data_storage_version=check_version(options.data_storage_version),
+        data_storage_version=FileVersion.of(options.data_storage_version),
         stable_row_ids=options.stable_row_ids,
         properties=properties,
         message=options.message,
@@ -219,11 +219,6 @@ async def remove_files(options: SparkWriteOptions, messages: Sequence[WrittenFil
     for message in messages:
         if message is not None:
             await remove_data_files(message.uri, message.fragments, **access(options))
-
-
-def check_version(text: str | None) -> FileVersion | None:
-    """Return the file version of an option, or None."""
-    return None if text is None else FileVersion.parse(text)
 
 
 class FileLimits(TypedDict):

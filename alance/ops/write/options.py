@@ -117,42 +117,6 @@ class WriteOptions:
             return Reporting(progress)
         return Reporting(None if isinstance(progress, FragmentWriteProgress) else progress)
 
-    @classmethod
-    def of(
-        cls,
-        max_rows_per_file: int,
-        max_bytes_per_file: int,
-        data_storage_version: str | FileVersion | None,
-        *,
-        stable_row_ids: bool = False,
-        v2_manifest_paths: bool = True,
-        config: Mapping[str, str] | None = None,
-        commit: CommitOptions | None = None,
-        progress: WriteProgress | None = None,
-        blobs: BlobOptions | None = None,
-        statistics: bool = True,
-        bases: BaseOptions | None = None,
-    ) -> WriteOptions:
-        """Check the caller's arguments, and return them as options.
-
-        Raises:
-            InvalidInputError: a number out of range, or an unknown file version.
-        """
-        version = data_storage_version
-        if isinstance(version, str) and not isinstance(version, FileVersion):
-            version = FileVersion.parse(version)
-        blobs = blobs or BlobOptions()
-        return cls(
-            limits=Limits(max_rows_per_file, max_bytes_per_file, statistics, blobs),
-            data_storage_version=version,
-            stable_row_ids=stable_row_ids,
-            v2_manifest_paths=v2_manifest_paths,
-            config=config or {},
-            progress=progress,
-            commit=commit or CommitOptions(),
-            bases=bases or BaseOptions(),
-        )
-
     def version_for(self, base: Manifest | None) -> FileVersion:
         """Return the version of new files.
 
