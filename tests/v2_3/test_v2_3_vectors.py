@@ -5,7 +5,6 @@ Source: docs/format/file.md, "Sparse pages, 2.3".
 
 from __future__ import annotations
 
-from functools import partial
 from itertools import combinations
 from typing import Any
 
@@ -14,10 +13,10 @@ import pyarrow as pa
 import pytest
 
 from alance.errors import CorruptFileError
+from alance.file_version import FileVersion
 from alance.format.proto import encodings_v2_1_pb2 as pb
 from alance.format.proto import encodings_v2_3_pb2 as pb3
-from tests.reference.damaged import LOCATION
-from tests.v2_3.page_file import PageFile
+from tests.reference.built_pages import PageBytes, ReadFile, built_file
 
 INT32, LIST = pa.int32(), pa.list_(pa.int32())
 
@@ -64,27 +63,25 @@ VECTORS: dict[str, tuple[pa.DataType, str, list[str], list[Any]]] = {
 NAMES = list(VECTORS)
 
 
-def page_file(
-    arrow: pa.DataType, description: bytes, buffers: list[str], num_rows: int
-) -> PageFile:
-    """A file of a page."""
-    content = [bytes.fromhex(buffer) for buffer in buffers]
-    message = pb3.PlanarLayout.FromString(description)
-    return PageFile(pa.field("c", arrow), [(message, content, num_rows)])
+def file_of(arrow: pa.DataType, description: bytes, buffers: list[str], num_rows: int) -> ReadFile:
+    page = PageBytes(description, [*map(bytes.fromhex, buffers)], num_rows)
+    return built_file(arrow, [page], FileVersion.V2_3)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_pages_of_the_specification_are_read_in_every_way(name: str) -> None:
-    arrow, description, buffers, target = VECTORS[name]
-    own = page_file(arrow, bytes.fromhex(description), buffers, len(target))
-    assert own.whole() == target
-    for start in range(len(target)):
-        for stop in range(start + 1, len(target) + 1):
-            assert own.read(start, stop, is_known=start > 0) == target[start:stop]
-    for count in range(1, len(target) + 1):
-        for numbers in combinations(range(len(target)), count):
-            expected = [target[number] for number in numbers]
-            assert own.take(numbers, is_known=count > 1) == expected
+    arrow, description, buffers, expected = VECTORS[name]
+    file = file_of(arrow, bytes.fromhex(description), buffers, len(expected))
+    assert file.all_rows() == expected
+    assert file.rounds <= 1
+    for start in range(len(expected)):
+        for stop in range(start + 1, len(expected) + 1):
+            assert file.range(start, stop, warm=True) == expected[start:stop]
+            assert file.rounds <= 1
+    for count in range(1, len(expected) + 1):
+        for numbers in combinations(range(len(expected)), count):
+            for rows in file.ways(numbers):
+                assert rows == [expected[number] for number in numbers]
 
 
 NO_SET = pb.CompressiveEncoding(constant=pb.Constant())
@@ -218,49 +215,26 @@ BAD: dict[str, tuple[pb3.PlanarLayout, list[str]]] = {
 }
 
 
-# Text of the error of each.
-MESSAGES = {
-    "no structure": "structure None",
-    "no values": "values None",
-    "dense constant of nullable items": "dense constant under layers",
-    "dense none of lists": "no values under dense layers",
-    "dense chunks without levels": "how their levels are stored",
-    "dense indexed": "indexed values with dense structure",
-    "no layers": "innermost layer",
-    "no leaf": "innermost layer",
-    "no meaning": "meaning 0",
-    "no buffer of a set": "a sparse page needs 1 buffers, the page has 0",
-    "a slot beyond the last": "ascend from 0 to below 4",
-    "slots that do not ascend": "ascend from 0 to below 4",
-    "a long constant": "constant of 33 bytes",
-    "counts that do not add up": "lists of 4 items, expected 5",
-    "a list of no items": "a list of 0 items",
-    "a dimension of 3 in 4 slots": "3 items in 4 slots",
-    "counted items": "count items",
-    "fewer zipped values than valid slots": "1 zipped values for 4 valid slots",
-}
-
-
-def refused(arrow: pa.DataType, message: pb3.PlanarLayout, buffers: list[str], text: str) -> None:
-    """Check that every read of a page of four rows tells what is wrong, and where."""
-    own = page_file(arrow, message.SerializeToString(), buffers, 4)
-    with pytest.raises(CorruptFileError):
-        own.whole()
-    for read in (partial(own.read, 0, 4), partial(own.take, [0, 3])):
-        with pytest.raises(CorruptFileError) as raised:
-            read()
-        notes = "\n".join([str(raised.value), *getattr(raised.value, "__notes__", [])])
-        assert text in notes
-        assert LOCATION in notes
+def is_nested(message: pb3.PlanarLayout) -> bool:
+    """True if the layers have lists."""
+    structure = message.structure
+    return 6 in structure.dense.layers or any(
+        layer.HasField("list") for layer in structure.sparse.layers
+    )
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_pages_that_contradict_themselves(name: str) -> None:
-    arrow = pa.list_(INT32) if "list" in name or "counts" in name else INT32
-    refused(arrow, *BAD[name], MESSAGES[name])
+def test_pages_that_contradict_themselves_are_refused(name: str) -> None:
+    message, buffers = BAD[name]
+    arrow: pa.DataType = LIST if is_nested(message) else INT32
+    if "dimension" in name:
+        arrow = pa.list_(pa.struct({"x": INT32}), 3)
+    file = file_of(arrow, message.SerializeToString(), buffers, 4)
+    with pytest.raises(CorruptFileError):
+        file.all_rows()
 
 
-def test_a_null_list_with_items() -> None:
+def test_a_null_list_with_items_is_refused() -> None:
     message = pb3.PlanarLayout(
         structure=sparse(
             pb3.SparseStructuralLayer(
@@ -276,4 +250,6 @@ def test_a_null_list_with_items() -> None:
         ),
         values=constant(b"1234"),
     )
-    refused(LIST, message, [words(0), words(2), words(0)], "a null list has items")
+    file = file_of(LIST, message.SerializeToString(), [words(1), words(2), words(1)], 4)
+    with pytest.raises(CorruptFileError, match="null list"):
+        file.all_rows()

@@ -12,19 +12,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alance.errors import CorruptFileError
-from alance.format.codecs import block_codec, mini_block_codec, per_value_codec
 from alance.format.codecs.general import MAX_UNIT_BYTES, Scheme, decompress
 from alance.format.proto import encodings_v2_1_pb2 as pb
-from tests.reference.chunks import (
-    chunked,
-    decode_blocks,
-    decode_chunks,
-    fixed,
-    strings,
-    variable,
-    variable_chunk,
+from tests.reference.built_values import (
+    as_dictionary,
+    as_levels,
+    check,
+    in_full_zip,
+    in_mini_blocks,
+    levels_of,
 )
-from tests.reference.encodings import flat
+from tests.reference.chunks import variable_chunk
+from tests.reference.encodings import flat, rle
 
 SCHEMES = [Scheme.LZ4, Scheme.ZSTD]
 
@@ -42,7 +41,6 @@ def general(scheme: Scheme, values: pb.CompressiveEncoding) -> pb.CompressiveEnc
 
 
 VARIABLE = pb.CompressiveEncoding(variable=pb.Variable(offsets=flat(32)))
-RLE = pb.CompressiveEncoding(rle=pb.Rle(values=flat(32), run_lengths=flat(8)))
 
 
 def units(scheme: Scheme, parts: list[bytes], limits: list[int] | None = None) -> list[bytes]:
@@ -146,50 +144,51 @@ def test_damage_raises_only_our_error(scheme: Scheme, data: st.DataObject) -> No
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_only_the_first_buffer_of_a_chunk_is_compressed(scheme: Scheme) -> None:
     values = np.array([7, 9], "<i4").tobytes()
-    chunks = [[compress(scheme, values), b"\xff\x2d"], [compress(scheme, values[:4]), b"\3"]]
-    codec = mini_block_codec(general(scheme, RLE))
-    assert codec.num_buffers == 2
-    block = decode_chunks(codec, chunked(chunks, [300, 3]))
-    assert fixed(block, "i4") == [7] * 255 + [9] * 45 + [7] * 3
+    chunks = [[compress(scheme, values), b"\xff\x01"], [compress(scheme, values[:4]), b"\3"]]
+    file = in_mini_blocks(pa.int32(), general(scheme, rle(32)), chunks, [256, 3])
+    check(file, [7] * 255 + [9] + [7] * 3)
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_strings_in_compressed_chunks(scheme: Scheme) -> None:
+def test_strings_in_compressed_chunks_are_read(scheme: Scheme) -> None:
     values = [[b"a", b"bc"], [b"", b"def"], [b"g"]]
     chunks = [[compress(scheme, variable_chunk(part))] for part in values]
-    codec = mini_block_codec(general(scheme, general(scheme, VARIABLE)))
-    chunks = [[compress(scheme, chunk[0])] for chunk in chunks]
-    block = decode_chunks(codec, chunked(chunks, [2, 2, 1]))
-    assert strings(block) == [b"a", b"bc", b"", b"def", b"g"]
+    file = in_mini_blocks(pa.binary(), general(scheme, VARIABLE), chunks, [2, 2, 1])
+    check(file, [b"a", b"bc", b"", b"def", b"g"])
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_chunks_that_are_compressed_twice_are_read(scheme: Scheme) -> None:
+    chunks = [[compress(scheme, compress(scheme, variable_chunk([b"a", b"bc"])))]]
+    encoding = general(scheme, general(scheme, VARIABLE))
+    check(in_mini_blocks(pa.binary(), encoding, chunks, [2]), [b"a", b"bc"])
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_compressed_levels_are_decoded(scheme: Scheme) -> None:
-    levels = [np.arange(5, dtype="<u2"), np.arange(3, dtype="<u2")]
-    chunks = [[compress(scheme, part.tobytes())] for part in levels]
-    block = decode_blocks(block_codec(general(scheme, flat(16))), chunked(chunks, [5, 3]))
-    assert fixed(block, "u2") == [0, 1, 2, 3, 4, 0, 1, 2]
+    levels = [np.array(part, "<u2").tobytes() for part in ([0, 1, 1, 0], [1, 0, 1])]
+    chunks = [compress(scheme, part) for part in levels]
+    file = as_levels(general(scheme, flat(16)), chunks, [4, 3])
+    assert levels_of(file) == [0, 1, 1, 0, 1, 0, 1]
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_more_content_than_the_inner_codec_can_use_is_refused(scheme: Scheme) -> None:
     unit = compress(scheme, bytes(1_000_000))
-    codec = mini_block_codec(general(scheme, flat(32)))
+    file = in_mini_blocks(pa.int32(), general(scheme, flat(32)), [[unit]], [1000])
     with pytest.raises(CorruptFileError, match=scheme.name.lower()):
-        decode_chunks(codec, chunked([[unit]], [1000]))
+        file.all_rows()
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-@pytest.mark.parametrize("dtype", ["i4", "i8"])
-def test_values_that_are_compressed_one_by_one(scheme: Scheme, dtype: str) -> None:
+@pytest.mark.parametrize("bits", [32, 64])
+def test_values_that_are_compressed_one_by_one_are_read(scheme: Scheme, bits: int) -> None:
     values = [b"a" * 1000, b"", b"xyz"]
-    zipped = variable([compress(scheme, value) for value in values], dtype)
-    block = per_value_codec(general(scheme, VARIABLE)).decode_values(zipped)
-    assert strings(block) == values
-    assert block.offsets.dtype == np.int32  # type: ignore[union-attr]  # strings() asserts it
+    units = [compress(scheme, value) for value in values]
+    encoding = general(scheme, VARIABLE)
+    check(in_full_zip(pa.binary(), encoding, units, bits_per_length=bits), values)
 
 
-def test_a_dictionary_of_one_block() -> None:
+def test_a_dictionary_of_one_block_is_decoded() -> None:
     unit = compress(Scheme.ZSTD, np.arange(3, dtype="<i8").tobytes())
-    codec = block_codec(general(Scheme.ZSTD, flat(64)))
-    assert fixed(codec.decode_block(np.frombuffer(unit, np.uint8), 3), "i8") == [0, 1, 2]
+    check(as_dictionary(pa.int64(), general(Scheme.ZSTD, flat(64)), unit, 3), [0, 1, 2])

@@ -5,24 +5,22 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 
-from alance.format.layouts.base import max_repetition
-from alance.format.layouts.blob import BlobPage
-from alance.format.layouts.constant import ConstantPage
-from alance.format.layouts.fullzip import FullZipPage
-from alance.format.layouts.miniblock import MiniBlockPage
+from tests.reference.built_pages import pylance_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.reference.built_pages import ReadFile
 
 NUM_ROWS = 700
-MINI, FULL, CONSTANT = MiniBlockPage, FullZipPage, ConstantPage
+MINI, FULL, CONSTANT = "mini-block", "full-zip", "constant"
 
 
-def structural(kind: str) -> dict[bytes, bytes]:
+def requested(kind: str) -> dict[bytes, bytes]:
     return {b"lance-encoding:structural-encoding": kind.encode()}
 
 
@@ -45,7 +43,7 @@ def struct_of(rng: random.Random, make: Callable[[random.Random], Any]) -> Any:
     return None if rng.random() < 0.1 else {"x": make(rng)}
 
 
-CASES: dict[str, tuple[pa.DataType, Callable[[random.Random], Any], type, dict[bytes, bytes]]] = {
+CASES: dict[str, tuple[pa.DataType, Callable[[random.Random], Any], str, dict[bytes, bytes]]] = {
     "int32": (pa.int32(), ints, MINI, {}),
     "int64 without nulls": (pa.int64(), lambda rng: ints(rng, 0), MINI, {}),
     "bool": (pa.bool_(), lambda rng: rng.choice([True, False, None]), MINI, {}),
@@ -70,7 +68,7 @@ CASES: dict[str, tuple[pa.DataType, Callable[[random.Random], Any], type, dict[b
     ),
     "list of struct of list": (
         pa.list_(pa.struct({"x": pa.list_(pa.int32())})),
-        lambda rng: lists(rng, lambda inner: struct_of(inner, lambda two: lists(two, ints))),
+        lambda rng: lists(rng, lambda outer: struct_of(outer, lambda inner: lists(inner, ints))),
         MINI,
         {},
     ),
@@ -86,12 +84,12 @@ CASES: dict[str, tuple[pa.DataType, Callable[[random.Random], Any], type, dict[b
         MINI,
         {},
     ),
-    "zipped int64": (pa.int64(), ints, FULL, structural("fullzip")),
+    "zipped int64": (pa.int64(), ints, FULL, requested("fullzip")),
     "zipped int64 without nulls": (
         pa.int64(),
         lambda rng: ints(rng, 0),
         FULL,
-        structural("fullzip"),
+        requested("fullzip"),
     ),
     "zipped binary": (
         pa.binary(),
@@ -105,23 +103,18 @@ CASES: dict[str, tuple[pa.DataType, Callable[[random.Random], Any], type, dict[b
         FULL,
         {b"lance-encoding:compression": b"zstd"},
     ),
-    "zipped list": (
-        pa.list_(pa.int32()),
-        lambda rng: lists(rng, ints),
-        FULL,
-        structural("fullzip"),
-    ),
+    "zipped list": (pa.list_(pa.int32()), lambda rng: lists(rng, ints), FULL, requested("fullzip")),
     "zipped list of utf8": (
         pa.list_(pa.utf8()),
         lambda rng: lists(rng, texts),
         FULL,
-        structural("fullzip"),
+        requested("fullzip"),
     ),
     "zipped list of list": (
         pa.list_(pa.list_(pa.binary())),
-        lambda rng: lists(rng, lambda inner: lists(inner, lambda two: two.randbytes(2))),
+        lambda rng: lists(rng, lambda outer: lists(outer, lambda inner: inner.randbytes(2))),
         FULL,
-        structural("fullzip"),
+        requested("fullzip"),
     ),
     "wide vector": (
         pa.list_(pa.float32(), 80),
@@ -143,30 +136,13 @@ def ints_16(rng: random.Random) -> int:
     return rng.randrange(1 << 15)
 
 
-def stored(value: Any, kind: pa.DataType) -> Any:
-    """An Arrow value as `rows` gives it."""
-    if value is None:
-        return None
-    if pa.types.is_struct(kind):
-        return (stored(value["x"], kind.field(0).type),)
-    if pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind):
-        return [stored(item, kind.value_type) for item in value]
-    if pa.types.is_boolean(kind):
-        return bytes([value])
-    if isinstance(value, str):
-        return value.encode()
-    if isinstance(value, bytes):
-        return value
-    return np.array(value, kind.to_pandas_dtype()).tobytes()
-
-
 def table_of(name: str, num_rows: int = NUM_ROWS) -> tuple[pa.Table, list[Any]]:
     kind, make, _, metadata = CASES[name]
     rng = random.Random(name)
     values = [make(rng) for _ in range(num_rows)]
     field = pa.field("c", kind, metadata=metadata)
     table = pa.table([pa.array(values, kind)], schema=pa.schema([field]))
-    return table, [stored(value, kind) for value in values]
+    return table, values
 
 
 def choices(num_rows: int) -> list[list[int]]:
@@ -188,6 +164,17 @@ def choices(num_rows: int) -> list[list[int]]:
     ]
 
 
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[..., ReadFile]:
+    """`write(table, version)`: the file of a column, as pylance writes it."""
+
+    def written(table: pa.Table, version: str, **options: Any) -> ReadFile:
+        path = tmp_path / f"{len([*tmp_path.iterdir()])}.lance"
+        return pylance_file(table, version, path, **options)
+
+    return written
+
+
 @pytest.mark.parametrize("version", ["2.1", "2.2"])
 @pytest.mark.parametrize(
     ("name", "chunk_values"),
@@ -201,94 +188,80 @@ def test_rows_of_a_page_are_those_written(
     name: str,
     chunk_values: str,
     version: str,
-    write_pages: Callable,
-    rows: Callable,
+    write: Callable[..., ReadFile],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("LANCE_MINIBLOCK_MAX_VALUES", chunk_values)
     table, expected = table_of(name)
-    ((page,),) = write_pages(table, version)
-    assert isinstance(page.layout, CASES[name][2])
-    assert rows(page.read_page()) == expected
-    assert page.rounds <= 1
+    file = write(table, version)
+    assert file.layouts == {CASES[name][2]}
+    assert file.all_rows() == expected
     for numbers in choices(NUM_ROWS):
-        for way in page.ways(numbers):
-            assert page.rounds <= 1
-            assert rows(way) == [expected[number] for number in numbers]
+        for rows in file.ways(numbers):
+            assert rows == [expected[number] for number in numbers]
 
 
 @pytest.mark.parametrize("name", ["list", "list of utf8", "zipped list of list"])
 def test_every_range_of_rows_can_be_read(
-    name: str, write_pages: Callable, rows: Callable, monkeypatch: pytest.MonkeyPatch
+    name: str, write: Callable[..., ReadFile], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LANCE_MINIBLOCK_MAX_VALUES", "2")
     table, expected = table_of(name, 40)
-    ((page,),) = write_pages(table, "2.1")
-    state = page.run(page.layout.load())
+    file = write(table, "2.1")
     for start in range(40):
         for stop in range(start, 41):
-            decoded = page.run(page.layout.read(state, start, stop)).decode()
-            assert len(page.ranges) == (start < stop)
-            assert rows(decoded) == expected[start:stop]
+            assert file.range(start, stop, warm=True) == expected[start:stop]
+            assert len(file.ranges) == (start < stop)
 
 
 @pytest.mark.parametrize("value", [7, "text", b"x" * 40, True, 2.5])
 @pytest.mark.parametrize("nulls", [False, True])
 def test_constant_pages_are_read_in_every_way(
-    value: Any, nulls: bool, write_pages: Callable, rows: Callable
+    value: Any, nulls: bool, write: Callable[..., ReadFile]
 ) -> None:
     kind = pa.binary(40) if isinstance(value, bytes) else pa.scalar(value).type
     values = [value, None if nulls else value, value] * 50
-    ((page,),) = write_pages(pa.table({"c": pa.array(values, kind)}), "2.2")
-    assert isinstance(page.layout, ConstantPage)
-    items = [stored(item, kind) for item in values]
-    assert rows(page.read_page()) == items
+    file = write(pa.table({"c": pa.array(values, kind)}), "2.2")
+    assert file.layouts == {CONSTANT}
+    assert file.all_rows() == values
     for numbers in choices(150):
-        for way in page.ways(numbers):
-            assert rows(way) == [items[number] for number in numbers]
+        for rows in file.ways(numbers):
+            assert rows == [values[number] for number in numbers]
 
 
 @pytest.mark.parametrize("version", ["2.1", "2.2"])
-def test_blob_pages_are_read_in_every_way(
-    version: str, write_pages: Callable, rows: Callable
-) -> None:
+def test_blob_pages_are_read_in_every_way(version: str, write: Callable[..., ReadFile]) -> None:
     field = pa.field("c", pa.large_binary(), metadata={b"lance-encoding:blob": b"true"})
     values = [b"hello", None, b"", b"x" * 100] * 30
-    ((page,),) = write_pages(pa.table([values], schema=pa.schema([field])), version)
-    assert isinstance(page.layout, BlobPage)
+    file = write(pa.table([values], schema=pa.schema([field])), version)
+    assert all(layout.startswith("blob") for layout in file.layouts)
     for numbers in choices(120):
-        for way in page.ways(numbers):
+        for rows in file.ways(numbers):
             payloads = [
-                None
-                if row is None
-                else page.content[int.from_bytes(row[0], "little") :][
-                    : int.from_bytes(row[1], "little")
-                ]
-                for row in rows(way)
+                None if row is None else file.content[row["position"] :][: row["size"]]
+                for row in rows
             ]
             assert payloads == [values[number] for number in numbers]
 
 
-def test_variable_packed_structs_with_nulls(write_pages: Callable, rows: Callable) -> None:
+def test_variable_packed_structs_with_nulls(write: Callable[..., ReadFile]) -> None:
     kind = pa.struct({"a": pa.int32(), "b": pa.utf8()})
     field = pa.field("c", kind, metadata={b"lance-encoding:packed": b"true"})
     values = [None if i % 7 == 3 else {"a": i, "b": "x" * (i % 5)} for i in range(200)]
-    ((page,),) = write_pages(pa.table([pa.array(values, kind)], schema=pa.schema([field])), "2.2")
-    assert isinstance(page.layout, FullZipPage)
-    items = [
-        None if value is None else (value["a"].to_bytes(4, "little"), value["b"].encode())
-        for value in values
-    ]
-    assert rows(page.read_page()) == items
+    file = write(pa.table([pa.array(values, kind)], schema=pa.schema([field])), "2.2")
+    assert file.layouts == {FULL}
+    assert file.all_rows() == values
     for numbers in choices(200):
-        for way in page.ways(numbers):
-            assert rows(way) == [items[number] for number in numbers]
+        for rows in file.ways(numbers):
+            assert rows == [values[number] for number in numbers]
 
 
-def test_a_column_of_many_pages(write_pages: Callable, rows: Callable) -> None:
+def test_a_column_of_many_pages(write: Callable[..., ReadFile]) -> None:
     values = [list(range(i % 4)) for i in range(30_000)]
-    table = pa.table({"c": pa.array(values, pa.list_(pa.int64()))})
-    ((*pages,),) = write_pages(table, "2.1", data_cache_bytes=20_000)
-    result = [row for page in pages for row in rows(page.read_page())]
-    assert result == [stored(value, pa.list_(pa.int64())) for value in values]
-    assert all(max_repetition(page.read_page().layers) == 1 for page in pages)
+    column = pa.array(values, pa.list_(pa.int64()))
+    batches = [column.slice(first, 5_000) for first in range(0, 30_000, 5_000)]
+    file = write(pa.table({"c": pa.chunked_array(batches)}), "2.1", data_cache_bytes=20_000)
+    assert len(file.description().columns[-1].pages) > 1
+    assert file.all_rows() == values
+    for rows in file.ways(range(100, 29_000, 17)):
+        assert rows == values[100:29_000:17]

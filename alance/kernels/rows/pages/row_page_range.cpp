@@ -37,7 +37,7 @@ uint64_t width_of(Part part, int bits, int64_t count) {
   return width;
 }
 
-// Expand values `first` to `last` of runs that have `count` values in total.
+// Expand values `first` to `last` of runs with `count` values; the last run may exceed them.
 template <typename T>
 void expand_runs(Part values, Part lengths, int64_t count, int64_t first, int64_t last, T* out) {
   if (values.size % static_cast<int64_t>(sizeof(T)) ||
@@ -46,14 +46,14 @@ void expand_runs(Part values, Part lengths, int64_t count, int64_t first, int64_
   int64_t at = 0;
   for (int64_t run = 0; run < lengths.size; ++run) {
     const int64_t end = at + lengths.data[run];
-    if (end == at || end > count) corrupt("rle: runs of other lengths");
+    if (end == at || at >= count) corrupt("rle: runs of other lengths");
     const int64_t begin = std::max(at, first), stop = std::min(end, last);
     if (begin < stop)
       std::fill(out + (begin - first), out + (stop - first),
                 load<T>(values.data + static_cast<int64_t>(sizeof(T)) * run));
     at = end;
   }
-  if (at != count) corrupt("rle: runs of " + text(at) + " values, expected " + text(count));
+  if (at < count) corrupt("rle: runs of " + text(at) + " values, expected " + text(count));
 }
 
 
