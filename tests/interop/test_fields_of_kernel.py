@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from decimal import Decimal
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import lance
@@ -13,8 +14,9 @@ import pytest
 
 import alance
 from alance.file.rows.fragment import FragmentTask
+from alance.file.rows.ranged import PageBytes
 from alance.format import layouts
-from alance.format.layouts import row_pages
+from alance.format.layouts.row_pages import zipped_form
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -588,9 +590,18 @@ async def test_an_index_of_rows_may_stay_in_the_file(
     uri = str(tmp_path / "table")
     await write(table, uri, version, writer)
     monkeypatch.setattr(FragmentTask, "column", refuse)
-    monkeypatch.setattr(row_pages, "MAX_INDEX_BYTES", 16)
+    places: list[bool] = []
+    read_rows = PageBytes.read_rows
+
+    def read(own: PageBytes, plan: Any, paths: Any, **more: Any) -> Any:
+        places.append(more.get("places", False))
+        return read_rows(own, plan, paths, **more)
+
+    monkeypatch.setattr(PageBytes, "read_rows", read)
+    monkeypatch.setattr(layouts, "zipped_form", partial(zipped_form, most_index_bytes=16))
     layouts._shared_form.cache_clear()
     try:
         await check_reads(uri, table)
     finally:
         layouts._shared_form.cache_clear()
+    assert any(places)

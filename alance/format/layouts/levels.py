@@ -26,7 +26,7 @@ from alance.format.layouts.selection import is_all, select, selection_of_spans
 from alance.format.numbers import offsets_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from alance.base.arrays import Int64s, Mask, UInt16s
     from alance.format.blocks import Block
@@ -45,8 +45,7 @@ class Shape:
     max_rep: int
     max_def: int
     max_visible: int
-    # Layers in the kernels' form: the first sixteen in four bits each, then a byte for each other.
-    code: tuple[int, bytes]
+    code: tuple[int, bytes]  # layers in the kernels' form, see `code_of`
 
     @classmethod
     def from_proto(cls, layers: Iterable[int]) -> Shape:
@@ -74,14 +73,23 @@ def _shape(numbers: tuple[int, ...]) -> Shape:
     if not numbers or len(numbers) > 0xFFFF or not values.issuperset(numbers):
         raise CorruptFileError(f"layers {list(numbers[:20])}: expected numbers of 1 to 6")
     layers = tuple(Layer(number) for number in numbers)
-    code = sum(layer << 4 * depth for depth, layer in enumerate(layers[:LAYERS_OF_CODE]))
     return Shape(
         layers,
         max_repetition(layers),
         max_definition(layers),
         max_visible(layers),
-        (code, bytes(layers[LAYERS_OF_CODE:])),
+        code_of(layers),
     )
+
+
+def code_of(layers: Sequence[Layer]) -> tuple[int, bytes]:
+    """Return layers in the kernels' form: four bits for each of the first, a byte for the others.
+
+    Args:
+        layers: inner-most first.
+    """
+    code = sum(layer << 4 * depth for depth, layer in enumerate(layers[:LAYERS_OF_CODE]))
+    return code, bytes(layers[LAYERS_OF_CODE:])
 
 
 class Levels(NamedTuple):

@@ -34,7 +34,7 @@ from alance.format.codecs.sequence import EMPTY_SEQUENCE, Arithmetic, SequenceFo
 from alance.format.codecs.words import NO_NUMBERS, numbers_form
 from alance.format.layouts.base import Layer
 from alance.format.layouts.fullzip import ZipForm
-from alance.format.layouts.levels import Shape
+from alance.format.layouts.levels import code_of
 from alance.format.layouts.miniblock import MiniBlockPage
 from alance.format.layouts.planar_values import as_full_zip, as_mini_block
 from alance.format.layouts.row_pages import zipped_form
@@ -192,9 +192,10 @@ def _set(encoding: pb.CompressiveEncoding, count: int) -> _Set:
 
 
 def _code(layers: list[_LayerForm]) -> tuple[int, bytes]:
-    """Return layers in the kernel's form; see `Shape.code`."""
-    numbers = [
-        Layer.NULLABLE_ITEM if num_children < 0 else Layer.NULL_AND_EMPTY_LIST
-        for _, _, _, num_children, *_ in reversed(layers)
-    ]
-    return Shape.from_proto(numbers).code
+    """Return layers in the kernel's form, see `Shape.code`."""
+    return code_of(
+        [
+            Layer.NULLABLE_ITEM if num_children < 0 else Layer.NULL_AND_EMPTY_LIST
+            for _, _, _, num_children, *_ in reversed(layers)
+        ]
+    )
