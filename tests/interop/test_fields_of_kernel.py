@@ -605,3 +605,30 @@ async def test_an_index_of_rows_may_stay_in_the_file(
     finally:
         layouts._shared_form.cache_clear()
     assert any(places)
+
+
+@pytest.mark.parametrize("version", ["2.1", "2.2", "2.3"])
+async def test_the_kernel_decodes_dictionaries_of_any_encoding(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: Any
+) -> None:
+    few_numbers = some(lambda n: n * 31 % 17 * 1000)
+    types = {
+        "numbers": (pa.int64(), few_numbers),
+        "halves": (pa.int64(), some(lambda n: n * 31 % 40 // 20 * (1 << 40))),
+        "decimals": (pa.decimal128(30, 2), some(lambda n: Decimal(n * 31 % 17 * 10**20))),
+        "texts": (pa.string(), some(lambda n: few(n) * 9)),
+        "large bytes": (pa.large_binary(), some(lambda n: few(n).encode() * 9)),
+        "vectors": (vector(pa.int32(), 6), some(vectors(lambda n: n // 6 % 5, 6))),
+        "numbers of a type": (few_of(pa.int16(), pa.int32()), few_numbers),
+    }
+    table = table_of(
+        {
+            f"{name} {scheme}": (arrow, make, {"lance-encoding:dict-values-compression": scheme})
+            for name, (arrow, make) in types.items()
+            for scheme in ("lz4", "zstd", "none")
+        }
+    )
+    uri = str(tmp_path / "table")
+    await write(table, uri, version, "pylance")
+    monkeypatch.setattr(FragmentTask, "column", refuse)
+    await check_reads(uri, table)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 import numpy as np
 
 from alance import _kernels
-from alance.errors import CorruptFileError
+from alance.errors import CorruptFileError, UnsupportedError
 from alance.format.codecs.fixed import (
     ByteStreamSplit,
     FixedSizeList,
@@ -32,16 +32,19 @@ from alance.format.codecs.rle import Rle
 from alance.format.codecs.sequence import SequenceVariable
 from alance.format.codecs.strings import Fsst, Variable
 from alance.format.codecs.structs import PackedStruct, VariablePackedStruct
+from alance.format.codecs.words import NO_NUMBERS, numbers_form
 from alance.format.layouts.base import Layer
 
 if TYPE_CHECKING:
     from alance.base.arrays import Bytes, UInt64s
     from alance.format.codecs.base import BlockCodec, MiniBlockCodec, PerValueCodec
     from alance.format.codecs.structs import Child
+    from alance.format.codecs.words import KernelNumbers
     from alance.format.layouts.fullzip import ZipForm
     from alance.format.layouts.levels import Shape
     from alance.format.layouts.miniblock_task import ChunkForm
 
+    KernelWords: TypeAlias = tuple[KernelNumbers | None, tuple[KernelNumbers, KernelNumbers] | None]
     # Symbols and their lengths (None without symbols), and the kernel's number of the compression.
     _Strings: TypeAlias = tuple[tuple[UInt64s, Bytes] | None, int]
 
@@ -91,14 +94,7 @@ class LevelsForm(IntEnum):
     BLOCKS = 4
 
 
-class ItemsForm(IntEnum):
-    """Numbers of encodings of dictionary items in the kernel."""
-
-    FLAT = 0
-    STRINGS = 1
-    PACKED = 2
-    BLOCKS = 3
-    RUNS = 4
+LEVEL_BITS: Final = 16
 
 
 INDEX_FORMS = (ValuesForm.FLAT, ValuesForm.PACKED, ValuesForm.RUNS, ValuesForm.SPLIT)
@@ -120,7 +116,7 @@ def row_form(form: ChunkForm, num_items: int, *, has_items: bool) -> _kernels.Pa
     shape, codec, scheme = form.shape, form.values, 0
     if isinstance(form.values, GeneralMiniBlock):
         codec, scheme = form.values.inner, int(form.values.scheme)
-    values, nulls, reps = _values(codec), _levels(form.definition), _levels(form.rep)
+    values, nulls, reps = _values(codec), _any_levels(form.definition), _any_levels(form.rep)
     if values is None or nulls is None or reps is None:
         return None
     if shape.has_lists != (form.rep is not None) or (form.definition is not None) > shape.max_def:
@@ -137,6 +133,9 @@ def row_form(form: ChunkForm, num_items: int, *, has_items: bool) -> _kernels.Pa
     page_form.set_layers(*shape.code)
     page_form.set_masks(_masks(codec))
     page_form.set_scheme(scheme)
+    for levels, are_reps in ((form.definition, False), (form.rep, True)):
+        if levels is not None and _levels(levels) is None:
+            page_form.set_coded_levels(words_form(levels) or (None, None), are_reps)
     if isinstance(codec, SequenceVariable):
         page_form.set_offsets(codec.offsets.form)
     if isinstance(codec, Rle) and not codec.is_plain:
@@ -148,28 +147,21 @@ def row_form(form: ChunkForm, num_items: int, *, has_items: bool) -> _kernels.Pa
 
 def set_items(page_form: _kernels.PageForm, codec: BlockCodec, num_items: int) -> bool:
     """Set the form of the items of a dictionary; return False if the kernel lacks their codec."""
-    scheme = 0
+    scheme, inner = 0, codec
     if isinstance(codec, GeneralBlock):
-        scheme = int(codec.scheme)
-        codec = codec.inner
-    form: tuple[ItemsForm, int] | None = None
-    packed_bits = 0
-    match codec:
-        case Flat(bits_per_value=bits) if bits % 8 == 0:
-            form = ItemsForm.FLAT, bits
-        case FixedSizeList(bits_per_value=bits, is_flat=True):
-            form = ItemsForm.FLAT, bits
+        scheme, inner = int(codec.scheme), codec.inner
+    match inner:
+        case Flat(bits_per_value=bits) if bits % 8 == 0 and not bits >> 31:
+            page_form.set_items(False, bits, num_items, scheme)
+        case FixedSizeList(bits_per_value=bits, is_flat=True) if not bits >> 31:
+            page_form.set_items(False, bits, num_items, scheme)
         case Variable(bits_per_offset=bits):
-            form = ItemsForm.STRINGS, bits
-        case InlineBitpacking(bits_per_value=bits):
-            form = ItemsForm.PACKED, bits
-        case OutOfLineBitpacking(bits_per_value=bits, packed_bits=packed_bits):
-            form = ItemsForm.BLOCKS, bits
-        case Rle(bits_per_value=bits, is_plain=True):
-            form = ItemsForm.RUNS, bits
-    if form is None:
-        return False
-    page_form.set_items(*form, num_items, scheme, packed_bits)
+            page_form.set_items(True, bits, num_items, scheme)
+        case _:
+            words = words_form(codec)
+            if words is None:
+                return False
+            page_form.set_coded_items(words, num_items)
     return True
 
 
@@ -331,6 +323,26 @@ def _values(codec: MiniBlockCodec) -> tuple[ValuesForm, int] | None:
         case Fsst(table=table, inner=inner):
             return ValuesForm.STRINGS if table is None else ValuesForm.FSST, inner.bits_per_offset
     return None
+
+
+def words_form(codec: BlockCodec) -> KernelWords | None:
+    """Return a codec of words in the kernel's form: numbers, or runs of them. None for others."""
+    if isinstance(codec, Rle):
+        return None, codec.form
+    try:
+        return numbers_form(codec), None
+    except UnsupportedError:
+        return None
+
+
+def _any_levels(codec: BlockCodec | None) -> tuple[LevelsForm, int] | None:
+    """Return the form of levels as `_levels`, also of coded levels, which become flat."""
+    form = _levels(codec)
+    if form is None and codec is not None and (words := words_form(codec)) is not None:
+        numbers, runs = words
+        bits = (runs[0] if runs is not None else numbers or NO_NUMBERS)[1]
+        return (LevelsForm.FLAT, 0) if bits == LEVEL_BITS else None
+    return form
 
 
 def _levels(codec: BlockCodec | None) -> tuple[LevelsForm, int] | None:

@@ -351,6 +351,9 @@ std::shared_ptr<PageForm> zipped_form(int64_t width, std::pair<int, int> bits,
 // Values of runs, and their lengths.
 using DescribedRuns = std::pair<sequences::Described, sequences::Described>;
 
+// Words of a block: numbers, or runs of them.
+using DescribedWords = std::pair<std::optional<sequences::Described>, std::optional<DescribedRuns>>;
+
 sequences::CodedRuns runs_of(const DescribedRuns& runs) {
   const sequences::CodedRuns own{sequences::Numbers::of(runs.first), sequences::Numbers::of(runs.second)};
   const auto is_flat = [](const sequences::Numbers& numbers) { return numbers.kind == sequences::Numbers::kFlat; };
@@ -369,6 +372,18 @@ void set_sparse(PageForm& form, const std::vector<sparse::DescribedLayer>& layer
   form.set_sparse(std::move(own));
 }
 
+}  // namespace
+}  // namespace alance
+
+namespace alance {
+namespace {
+WordCoding words_of(const DescribedWords& words) {
+  WordCoding coding;
+  if (words.first) coding.numbers = sequences::Numbers::of(*words.first);
+  if (words.second) coding.runs = runs_of(*words.second);
+  if (!words.first == !words.second) corrupt("words of an unknown form");
+  return coding;
+}
 }  // namespace
 }  // namespace alance
 
@@ -407,15 +422,23 @@ void register_new_pages(nanobind::module_& m) {
           }, nb::arg("offsets"))
       .def("set_runs", [](PageForm& form, const DescribedRuns& runs) { form.set_coding({std::nullopt, runs_of(runs)}); },
            nb::arg("runs"))
+      .def(
+          "set_coded_levels",
+          [](PageForm& form, const DescribedWords& words, bool reps) { form.set_coded_levels(words_of(words), reps); },
+          nb::arg("words"), nb::arg("reps"))
+      .def(
+          "set_coded_items",
+          [](PageForm& form, const DescribedWords& words, int64_t count) { form.set_coded_items(words_of(words), count); },
+          nb::arg("words"), nb::arg("count"))
       .def("set_sparse", &set_sparse, nb::arg("layers"), nb::arg("values"), nb::arg("num_value_buffers"),
            nb::arg("indices").none(), nb::arg("index_runs").none())
       .def("set_symbols", &PageForm::set_symbols, nb::arg("symbols"), nb::arg("lengths"))
       .def(
           "set_items",
-          [](PageForm& form, int coding, int bits, int64_t count, int scheme, int packed_bits) {
-            form.set_items({static_cast<Coding>(coding), bits, count, scheme, packed_bits});
+          [](PageForm& form, bool strings, int bits, int64_t count, int scheme) {
+            form.set_items({strings, bits, count, scheme});
           },
-          nb::arg("coding"), nb::arg("bits"), nb::arg("count"), nb::arg("scheme") = 0, nb::arg("packed_bits") = 0)
+          nb::arg("strings"), nb::arg("bits"), nb::arg("count"), nb::arg("scheme") = 0)
       .def("page", &PageForm::page, nb::arg("chunks"), nb::arg("start"), nb::arg("size"),
            nb::arg("num_rows"));
   nb::class_<NewPages>(m, "NewPages")

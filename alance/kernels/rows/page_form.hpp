@@ -170,6 +170,15 @@ class PageForm {
   void set_masks(std::vector<int64_t> masks) { kind.masks = std::move(masks); }
   void set_null_items() { kind.null_items = true; }
   void set_scheme(int scheme) { kind.scheme = scheme; }
+  // Levels are coded words, which are flat once they are decoded; so are items of a dictionary.
+  void set_coded_levels(WordCoding coding, bool reps) {
+    if (coding.bits() != 16) corrupt("levels of another width");
+    (reps ? kind.coded_reps : kind.coded_defs) = std::make_shared<const WordCoding>(std::move(coding));
+  }
+  void set_coded_items(WordCoding coding, int64_t count) {
+    items_ = {false, coding.bits(), count};
+    coded_items_ = std::make_shared<const WordCoding>(std::move(coding));
+  }
   // Chunks have strings with a sequence of offsets, or coded runs of values.
   void set_coding(ChunkCoding coding) { kind.coding = std::make_shared<const ChunkCoding>(std::move(coding)); }
   // Pages are sparse; this is the form of their values, which have no layers.
@@ -322,7 +331,13 @@ class PageForm {
                                           std::move(of_page));
     if (has_items) {
       ItemBlock items;
-      items.find(buffers[kItems].bytes(), *items_);
+      if (coded_items_) {
+        const std::vector<uint8_t> words = coded_items_->words(buffers[kItems].bytes(), items_->count);
+        items.find({words.data(), static_cast<int64_t>(words.size())}, *items_);
+        items.keep();
+      } else {
+        items.find(buffers[kItems].bytes(), *items_);
+      }
       page->set_own_items(std::move(items));
     }
     return page;
@@ -433,7 +448,7 @@ class PageForm {
   static ItemBlock block_of(Part value) {
     ItemBlock block;
     if (value.size == 0) corrupt("constant: a value of 0 bytes");
-    block.find(value, {Coding::flat, static_cast<int>(8 * value.size), 1});
+    block.find(value, {false, static_cast<int>(8 * value.size), 1});
     return block;
   }
 
@@ -471,7 +486,7 @@ class PageForm {
   static ItemBlock block_of(const uint8_t* bytes, int64_t size) {
     constexpr int64_t kStart = 2 * sizeof(Offset);
     ItemBlock block;
-    block.form = {Coding::strings, 8 * sizeof(Offset), 1};
+    block.form = {true, 8 * sizeof(Offset), 1};
     block.plain.resize(static_cast<size_t>(kStart + size));
     const Offset end = static_cast<Offset>(size);
     std::memcpy(block.plain.data() + sizeof(Offset), &end, sizeof(Offset));
@@ -491,6 +506,7 @@ class PageForm {
   LevelsForm reps_, defs_;
   std::shared_ptr<const sparse::Form> sparse_;
   std::optional<ItemsForm> items_;
+  std::shared_ptr<const WordCoding> coded_items_;
 };
 
 }  // namespace alance

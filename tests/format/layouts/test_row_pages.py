@@ -61,7 +61,15 @@ LEVELS_BY_ROWS: Final = {
     "out_of_line_bitpacking": encodings.out_of_line_bitpacking(16, 2),
     "rle": rle(16),
 }
-LEVELS_BY_CHUNKS: Final = {"general": encodings.general(Scheme.LZ4, None, encodings.flat(16))}
+CODED_LEVELS: Final = {
+    "general": encodings.general(Scheme.LZ4, None, encodings.flat(16)),
+    "wide rle": pb.CompressiveEncoding(
+        rle=pb.Rle(values=encodings.flat(16), run_lengths=encodings.flat(32))
+    ),
+    "packed rle": pb.CompressiveEncoding(
+        rle=pb.Rle(values=encodings.out_of_line_bitpacking(16, 2), run_lengths=encodings.flat(8))
+    ),
+}
 NO_LEVELS: Final = {"variable", "fixed_size_list", "constant"}  # of dictionaries
 
 
@@ -89,7 +97,7 @@ def packed(members: Sequence[pb.CompressiveEncoding]) -> pb.CompressiveEncoding:
 def test_every_codec_is_in_one_of_the_lists() -> None:
     assert MINI_BLOCK.keys() == BY_ROWS.keys()
     assert PER_VALUE.keys() == {*ZIPPED_BY_ROWS, *ZIPPED_BY_INDEX, *ZIPPED_INSIDE}
-    assert BLOCK.keys() == {*LEVELS_BY_ROWS, *LEVELS_BY_CHUNKS, *NO_LEVELS}
+    assert BLOCK.keys() == {*LEVELS_BY_ROWS, "general", *NO_LEVELS}
 
 
 @pytest.mark.parametrize("name", BY_ROWS)
@@ -123,12 +131,12 @@ def test_indices_of_a_dictionary_are_taken_by_rows_where_they_are_words(name: st
             row_form(chunk_form(BY_ROWS[name]), 1, has_items=True)
 
 
-@pytest.mark.parametrize("name", [*LEVELS_BY_ROWS, *LEVELS_BY_CHUNKS])
+@pytest.mark.parametrize("name", [*LEVELS_BY_ROWS, *CODED_LEVELS])
 def test_the_kernel_takes_rows_with_these_levels(name: str) -> None:
-    levels = block_codec((LEVELS_BY_ROWS | LEVELS_BY_CHUNKS)[name])
+    levels = block_codec((LEVELS_BY_ROWS | CODED_LEVELS)[name])
     shape = Shape.from_proto([Layer.NULLABLE_ITEM])
     form = chunk_form(encodings.flat(32))._replace(shape=shape, definition=levels)
-    assert (row_form(form, 1, has_items=False) is not None) == (name in LEVELS_BY_ROWS)
+    assert row_form(form, 1, has_items=False) is not None
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,31 @@
 
 namespace alance {
 
+// Words of a block, of a kind that is not looked up value by value: compressed, or coded runs.
+struct WordCoding {
+  std::optional<sequences::Numbers> numbers;
+  std::optional<sequences::CodedRuns> runs;
+
+  int bits() const { return runs ? runs->values.bits : numbers->bits; }
+  std::vector<uint8_t> words(cells::Part block, int64_t count) const {
+    const bool is_without_bytes = !runs && numbers->kind == sequences::Numbers::kBlocks && numbers->start == 0;
+    if (count > (is_without_bytes ? kMostZeros : kMostWords)) corrupt("a block of " + cells::text(count) + " words");
+    std::vector<uint8_t> out(static_cast<size_t>(product(count, bits() / 8, "block")));
+    if (runs) {
+      const auto [values, lengths] = sequences::two_parts(block, "rle");
+      runs->expand(values, lengths, count, out.data());
+    } else {
+      std::vector<uint8_t> content;
+      numbers->read(numbers->plain(block, count, content), count, out.data());
+    }
+    return out;
+  }
+
+ private:
+  static constexpr int64_t kMostWords = int64_t{1} << 27;
+  static constexpr int64_t kMostZeros = int64_t{1} << 24;  // that take no bytes
+};
+
 struct ChunkCoding {
   std::optional<sequences::Sequence> offsets;
   std::optional<sequences::CodedRuns> runs;

@@ -1,5 +1,6 @@
 // Dictionaries of pages: one block of values of whole bytes or of strings, perhaps compressed as a
-// whole. See format/codecs/strings.py, fixed.py and rle.py for the formats of blocks.
+// whole. See format/codecs/strings.py for the format of strings; coded words are decoded before
+// (`WordCoding`).
 #pragma once
 #include <vector>
 
@@ -7,25 +8,17 @@
 
 namespace alance {
 
-// Encoding of a block: values as they are, strings, values packed in one block that begins with
-// its width, values packed in blocks of a known width, runs.
-enum class Coding : int { flat, strings, packed, blocks, runs };
-
 // Form of the items: `bits` of a value, or of an offset of strings; `scheme`: 0, or of the
-// compression of the block (units.hpp); `packed_bits`: of values in `blocks`.
+// compression of the block (units.hpp).
 struct ItemsForm {
-  Coding coding;
+  bool strings;
   int bits;
   int64_t count;
-  int scheme = 0, packed_bits = 0;
+  int scheme = 0;
 
   bool is_known() const {
-    if (count < 0 || scheme < 0 || scheme > units::kZstd || packed_bits < 0) return false;
-    switch (coding) {
-      case Coding::flat: return bits >= 8 && bits % 8 == 0;
-      case Coding::strings: return bits == 32 || bits == 64;
-      default: return cells::is_word(bits) && packed_bits < bits;
-    }
+    if (count < 0 || scheme < 0 || scheme > units::kZstd) return false;
+    return strings ? bits == 32 || bits == 64 : bits >= 8 && bits % 8 == 0;
   }
 };
 
@@ -51,8 +44,7 @@ struct ItemBlock {
     size = content.size;
     if (!form.is_known()) corrupt("a dictionary of an unknown form");
     if (form.scheme != 0) decompress(content);
-    if (form.coding == Coding::strings) return form.bits == 32 ? find_strings<int32_t>() : find_strings<int64_t>();
-    if (form.coding != Coding::flat) unpack();
+    if (form.strings) return form.bits == 32 ? find_strings<int32_t>() : find_strings<int64_t>();
     const int64_t width = form.bits / 8;
     if (size % width || size / width != form.count)
       corrupt("flat: " + text(size) + " bytes for " + text(form.count) + " items of " + text(form.bits) + " bits");
@@ -60,7 +52,6 @@ struct ItemBlock {
   }
 
  private:
-  static constexpr int64_t kMostZeros = 1 << 20;  // items that take no bytes
   static std::string text(int64_t number) { return std::to_string(number); }
 
   void own(std::vector<uint8_t> bytes, int64_t num_bytes) {
@@ -78,73 +69,6 @@ struct ItemBlock {
       return bytes.data();
     });
     own(std::move(bytes), num_bytes);
-  }
-
-  void unpack() {
-    const int64_t width = form.bits / 8, count = form.count;
-    const cells::Part part{block, size};
-    check_packed(part);
-    std::vector<uint8_t> values(static_cast<size_t>(product(count, width, "dictionary")));
-    const cells::Part lengths = form.coding == Coding::runs ? lengths_of(part) : cells::Part{};
-    cells::Walk walk;
-    for (int64_t i = 0; i < count; ++i) {
-      uint64_t value = 0;
-      if (form.coding == Coding::packed)
-        value = cells::packed_at(part, form.bits, count, i);
-      else if (form.coding == Coding::blocks)
-        value = value_in_blocks(i);
-      else
-        value = cells::load_bits(block + kSize + width * walk.find(lengths, i), form.bits);
-      std::memcpy(values.data() + i * width, &value, static_cast<size_t>(width));  // little-endian
-    }
-    if (walk.run != lengths.size) corrupt("rle: " + text(lengths.size) + " runs, " + text(walk.run) + " are used");
-    own(std::move(values), count * width);
-  }
-
-  // Check that so many bytes can hold so many items.
-  void check_packed(cells::Part part) const {
-    const int64_t width = form.bits / 8, count = form.count;
-    bool is_good = true;
-    if (form.coding == Coding::packed) {
-      is_good = count <= cells::kBlockValues;
-    } else if (form.coding == Coding::blocks) {
-      const int64_t whole = count / cells::kBlockValues, tail = count % cells::kBlockValues;
-      const int64_t bytes = cells::kRowBytes * form.packed_bits;
-      is_good = bytes != 0 ? whole <= part.size / bytes : count <= kMostZeros;
-      is_good = is_good && (is_raw() || (tail != 0 && part.size == (whole + 1) * bytes));
-    } else {
-      is_good = count / 255 <= part.size;
-    }
-    if (!is_good)
-      corrupt("dictionary: " + text(part.size) + " bytes of " + text(count) + " packed items of " + text(width) +
-              " bytes");
-  }
-
-  // True if the values behind the last whole block are as they are.
-  bool is_raw() const {
-    const int64_t whole = form.count / cells::kBlockValues, tail = form.count % cells::kBlockValues;
-    return size == whole * cells::kRowBytes * form.packed_bits + tail * (form.bits / 8);
-  }
-
-  uint64_t value_in_blocks(int64_t i) const {
-    const int64_t number = i / cells::kBlockValues, at = i % cells::kBlockValues;
-    const uint8_t* from = block + number * cells::kRowBytes * form.packed_bits;
-    if (is_raw() && number == form.count / cells::kBlockValues)
-      return cells::load_bits(from + at * (form.bits / 8), form.bits);
-    return fastlanes::value_at(from, form.bits, form.packed_bits, at);
-  }
-
-  static constexpr int64_t kSize = 8;  // bytes of the size in front of a block of runs
-
-  // Lengths of runs, behind their size and values.
-  cells::Part lengths_of(cells::Part part) const {
-    const int64_t width = form.bits / 8, rest = part.size - kSize;
-    const uint64_t values = rest < 0 ? 0 : load<uint64_t>(part.data);
-    if (rest < 0 || values > static_cast<uint64_t>(rest) || values % static_cast<uint64_t>(width) ||
-        static_cast<int64_t>(values) / width != rest - static_cast<int64_t>(values))
-      corrupt("rle: " + std::to_string(values) + " bytes of values in a block of " + text(part.size));
-    const auto start = static_cast<int64_t>(values);
-    return {part.data + kSize + start, rest - start};
   }
 
   // Block of strings: bits of an offset, start of the bytes, offsets ascending from 0, bytes. Early

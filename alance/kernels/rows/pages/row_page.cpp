@@ -53,7 +53,9 @@ RowPage::RowPage(Positions first_rows, Positions first_bytes, int64_t start, int
       masks_(kind.masks),
       scheme_(kind.scheme),
       null_items_(kind.null_items),
-      coding_(kind.coding) {
+      coding_(kind.coding),
+      coded_reps_(kind.coded_reps),
+      coded_defs_(kind.coded_defs) {
   const int values = kind.values, bits = kind.bits, nulls = kind.nulls, level_bits = kind.level_bits;
   if (start < 0 || size < 0 || num_rows < 0 || start > INT64_MAX - size)
     corrupt("a page of " + text(num_rows) + " rows in " + text(size) + " bytes");
@@ -148,7 +150,7 @@ void RowPage::set_own_items(ItemBlock items) {
   const PageArray<uint8_t> data(own.block + own.data_start, static_cast<size_t>(own.data_size));
   const size_t num_offsets = static_cast<size_t>(own.form.count) + 1;
   const uint8_t* offsets = own.block + own.offsets_start;  // aligned: the block is ours
-  if (own.form.coding != Coding::strings)
+  if (!own.form.strings)
     keep_items(data, own.form.bits / 8);
   else if (own.form.bits == 32)
     keep_strings(PageArray(reinterpret_cast<const int32_t*>(offsets), num_offsets), data);
@@ -202,7 +204,7 @@ void RowPage::check_rows(const int64_t* rows, int64_t count) const {
   }
 }
 
-RowPage::Chunk RowPage::open_chunk(int64_t number, Part bytes, std::vector<uint8_t>* content) const {
+RowPage::Chunk RowPage::open_chunk(int64_t number, Part bytes, Sink::Content* content) const {
   const auto fail = [&](const std::string& what) { corrupt("chunk " + text(number) + ": " + what); };
   if (values_ == Values::constant) {
     const size_t at = static_cast<size_t>(number);
@@ -236,21 +238,22 @@ RowPage::Chunk RowPage::open_chunk(int64_t number, Part bytes, std::vector<uint8
   if (max_rep_ == 0 && entries != values)
     fail(text(entries) + " levels, expected " + text(values));
   const int nulls = reps_ != Nulls::none ? 1 : 0;
-  if ((scheme_ != 0 || coding_) && content == nullptr) corrupt("a compressed chunk");
+  if ((scheme_ != 0 || coding_ || coded_reps_ || coded_defs_) && content == nullptr) corrupt("a compressed chunk");
   if (scheme_ != 0) {
-    content->clear();
+    content->values.clear();
     int64_t size = 0;
     units::decompress(scheme_, parts[num_levels], most_bytes(values), [&](int64_t num_bytes) {
       size = num_bytes;
-      content->resize(static_cast<size_t>(size + lz4::kBurst));
-      return content->data();
+      content->values.resize(static_cast<size_t>(size + lz4::kBurst));
+      return content->values.data();
     });
-    parts[num_levels] = {content->data(), size};
+    parts[num_levels] = {content->values.data(), size};
   }
   Chunk chunk{number,       entries,           values, parts[0], parts[nulls],
               parts[num_levels + num_masks], parts[num_buffers - 1]};
   chunk.masks.assign(parts + num_levels, parts + num_levels + num_masks);
-  if (coding_) recode(chunk, *content);
+  if (coded_reps_ || coded_defs_) decode_levels(chunk, *content);
+  if (coding_) recode(chunk, content->values);
   return chunk;
 }
 

@@ -75,7 +75,10 @@ struct Sink {
   Growing<uint8_t> valid;  // 1: valid
   Growing<uint16_t> rep, def;
   std::vector<uint16_t> chunk_rep, chunk_def, visible;  // of the current chunk
-  std::vector<uint8_t> content;  // of the current chunk, decompressed
+  // Of the current chunk: decompressed values, and decoded levels.
+  struct Content {
+    std::vector<uint8_t> values, reps, defs;
+  } content;
   bool has_nulls = false;
   // Validity of the items of list values at a depth. It may end early: then the items of further
   // values are valid. Each value begins on a byte.
@@ -184,6 +187,7 @@ inline int highest(const uint16_t* levels, int64_t count) {
 class RangeSink;
 struct RangeForm;
 struct ChunkCoding;
+struct WordCoding;
 namespace sparse {
 struct Slots;
 }
@@ -223,6 +227,7 @@ struct PageKind {
   int scheme = 0;  // 1: LZ4, 2: ZSTD; of the first buffer of values, or of each zipped string
   bool null_items = false;  // all items of zipped lists of one length are null, and have no bytes
   std::shared_ptr<const ChunkCoding> coding{};  // of chunks that are recoded first; null: none are
+  std::shared_ptr<const WordCoding> coded_reps{}, coded_defs{};  // of levels that are then flat
 };
 
 // Symbols of a page's strings, which pages of one description share.
@@ -407,7 +412,7 @@ class RowPage {
   bool fits(int64_t width) const { return max_rep_ == 0 && is_simple(width) && holds(width); }
   // True if neighbouring rows are decoded without a `Sink`.
   bool is_simple(int64_t width) const {
-    return masks_.empty() && !null_items_ && scheme_ == 0 && !coding_ && !slots_ && max_blob_level_ < 0 &&
+    return masks_.empty() && !null_items_ && scheme_ == 0 && !coding_ && !coded_reps_ && !coded_defs_ && !slots_ && max_blob_level_ < 0 &&
            values_ != Values::rows && (bits_ == 1 || bits_ % 8 == 0) && !(values_ == Values::zipped && width == 0) &&
            !(is_string(values_) && !has_items() && width != -(bits_ / 8));
   }
@@ -470,8 +475,9 @@ class RowPage {
   void cut_levels(int64_t num_entries);
   void check_items() const;
   void check_indices() const;
-  // `content`: buffer for decompressed bytes.
-  Chunk open_chunk(int64_t number, Part bytes, std::vector<uint8_t>* content = nullptr) const;
+  // `content`: buffers for decompressed bytes.
+  Chunk open_chunk(int64_t number, Part bytes, Sink::Content* content = nullptr) const;
+  void decode_levels(Chunk& chunk, Sink::Content& content) const;
   void recode(Chunk& chunk, std::vector<uint8_t>& content) const;
   int num_value_buffers() const;
   bool is_zipped() const { return values_ == Values::zipped || values_ == Values::rows; }
@@ -557,6 +563,7 @@ class RowPage {
   bool null_items_ = false;
   int max_blob_level_ = -1;  // -1: values are no descriptions of blobs
   std::shared_ptr<const ChunkCoding> coding_;
+  std::shared_ptr<const WordCoding> coded_reps_, coded_defs_;
   std::shared_ptr<const sparse::Slots> slots_;
   int64_t slots_bytes_ = 0;
   std::shared_ptr<const Symbols> symbols_;

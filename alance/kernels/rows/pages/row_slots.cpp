@@ -16,6 +16,16 @@ void RowPage::recode(Chunk& chunk, std::vector<uint8_t>& content) const {
   chunk.first = {content.data(), static_cast<int64_t>(content.size())};
 }
 
+void RowPage::decode_levels(Chunk& chunk, Sink::Content& content) const {
+  const auto decode = [&](const std::shared_ptr<const WordCoding>& coding, Part& levels, std::vector<uint8_t>& words) {
+    if (!coding) return;
+    words = coding->words(levels, chunk.entries);
+    levels = {words.data(), static_cast<int64_t>(words.size())};
+  };
+  if (reps_ != Nulls::none) decode(coded_reps_, chunk.reps, content.reps);
+  if (nulls_ != Nulls::none) decode(coded_defs_, chunk.nulls, content.defs);
+}
+
 void RowPage::set_slots(std::shared_ptr<const sparse::Slots> slots) {
   slots_ = std::move(slots);
   slots_bytes_ = slots_->num_bytes();
