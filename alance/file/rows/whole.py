@@ -6,8 +6,8 @@ another turn of the event loop.
 
 In one call, the kernel parses the column metadata of all files (`FileTables`). It loads the page
 states from memory, plans all rows (`RowPlan`), and decodes them (`RowBatch`). There are no Python
-objects per file, column or page. Columns that the kernel cannot decode are read by the codecs,
-fragment by fragment. So are all columns if the kernel fails, because codecs raise precise errors.
+objects per file, column or page. If the kernel cannot build a column, or finds an error, the rows
+are read fragment by fragment, so that the error names the page and its file.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ import numpy as np
 
 from alance import _kernels
 from alance.errors import AlanceError, CorruptFileError, UnsupportedError
-from alance.file.batches import in_order, one_batch
+from alance.file.batches import one_batch
 from alance.file.open.recall import OwnStates
 from alance.file.rows.field_forms import forms_of
 from alance.file.rows.fragment import FragmentTask, open_fragment
-from alance.file.rows.leaves import LeafSet, Parts
+from alance.file.rows.leaves import LeafSet
 from alance.file.rows.placed_columns import PlacedColumns, PlacedRows
 from alance.file.rows.ranged import PageBytes
+from alance.file.rows.taken import TakenRows
 from alance.format.layouts import page_form
 from alance.format.layouts.fields import leaf_columns
 from alance.format.plans import ByteRange, all_read, answered, cut
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
     from alance.base.arrays import Int64s
     from alance.file.open.plain import PlainFile
-    from alance.file.rows.fragment import FileSource, Found, OpenFragment
-    from alance.format.field import Field
+    from alance.file.rows.fragment import FileSource, OpenFragment
     from alance.format.plans import Extent, Plan, Reader, T
     from alance.format.schema import Schema
 
@@ -120,7 +120,7 @@ class WholeRows(NamedTuple):
     Attributes:
         ids: field ids of the leaves, in the order of their columns in the tables.
         held: bytes of the pages, by path of the file.
-        opened: opens the fragments, for columns that the kernel cannot decode.
+        opened: opens the fragments, to read them one by one.
     """
 
     schema: Schema
@@ -138,14 +138,25 @@ class WholeRows(NamedTuple):
         """Decode the rows. CPU work. Arguments and errors are those of `FragmentTask.decode`."""
         try:
             columns = self._placed()
-            fields = {form.field.id for own in columns for form in own.fields.forms}
-            others = [field for field in self.schema.fields if field.id not in fields]
-            leaves = self._leaves(others) if others else {}
-            task = FragmentTask(self.schema, self.num_rows, leaves, columns)
-            return task.decode(read, order)
         except (CorruptFileError, UnsupportedError, ValueError):
-            task = FragmentTask(self.schema, self.num_rows, self._leaves(self.schema.fields))
-            return in_order(task.decode(read), order)
+            return self._one_by_one().decode(read, order)
+        fields = {form.field.id for own in columns for form in own.fields.forms}
+        others = [field for field in self.schema.fields if field.id not in fields]
+        if any(leaf.field.id in self.ids for field in others for leaf in leaf_columns(field)):
+            return self._one_by_one().decode(read, order)
+        try:
+            return FragmentTask(self.schema, self.num_rows, {}, columns).decode(read, order)
+        except (CorruptFileError, ValueError):
+            return self._one_by_one().decode(read, order)
+
+    def _one_by_one(self) -> TakenRows:
+        """Read the rows fragment by fragment: errors then name the page and its file."""
+        tasks = []
+        for fragment in self.opened():
+            with fragment.lock:  # so that threads do not learn the same pages
+                reading = fragment.read(0, fragment.num_rows, OwnStates())
+                tasks.append(answered(reading, self._cut))
+        return TakenRows(self.schema, tasks)
 
     def _placed(self) -> list[PlacedColumns]:
         """Place all rows of the fields whose pages can all be decoded by the kernel."""
@@ -167,30 +178,6 @@ class WholeRows(NamedTuple):
                 {form.field.id for form in forms.forms if others.isdisjoint(form.leaves)}
             )
         return [columns] if columns.fields.forms else []
-
-    def _leaves(self, fields: Iterable[Field]) -> dict[int, Found]:
-        """Plan fields for the codecs; return the decode tasks of their leaves by field id."""
-        own = [(field, leaf.field.id) for field in fields for leaf in leaf_columns(field)]
-        own = [(field, leaf_id) for field, leaf_id in own if leaf_id in self.ids]
-        opened = self.opened() if own else ()
-        leaves: dict[int, Found] = {}
-        for field, leaf_id in own:
-            reading = [
-                (leaf, fragment.num_rows)
-                for fragment in opened
-                for leaf in fragment.leaves_of([leaf_id])
-            ]
-            try:
-                leaves[leaf_id] = Parts(
-                    [
-                        answered(leaf.read(0, num_rows, OwnStates()), self._cut)
-                        for leaf, num_rows in reading
-                    ]
-                )
-            except AlanceError as error:
-                error.add_note(f"in field {field.name!r}")
-                raise
-        return leaves
 
     def _cut(self, extents: Sequence[Extent]) -> list[memoryview]:
         """Cut ranges of the files out of the bytes in memory.
