@@ -232,10 +232,7 @@ def decode_some(
         batch.validate(full=True)
 
 
-def test_a_constant_page_has_no_chunks() -> None:
-    table = _kernels.chunk_table(memoryview(bytes(2)), None, False, 1, 1, 8)
-    with pytest.raises(ValueError, match="no chunks"):
-        _kernels.PageForm.constant(b"a", (0, 0, 0), 0, None, None).page(table, 0, 8, 1)
+def test_a_constant_page_has_levels_of_a_known_form() -> None:
     with pytest.raises(ValueError, match="levels of an unknown form"):
         _kernels.PageForm.constant(b"a", (0, 1, 0), 1, None, (5, 0, 1))
 

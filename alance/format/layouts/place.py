@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from alance.base.arrays import Bytes, Int64s, UInt16s
     from alance.format.plans import Extent, Plan, T
 
-# Bytes; a page up to this size is read completely: at 100 MB/s that takes 2.5 ms, a round takes 30
-# ms.
-MAX_WHOLE_PAGE_BYTES: Final = 256 << 10
 Spans: TypeAlias = "Sequence[tuple[int, int]]"  # half-open byte ranges of one buffer, ascending
 # Type URL in files of version 2.3, see `planar`.
 PLANAR_LAYOUT: Final = "/lance.encodings23.PlanarLayout"

@@ -438,9 +438,7 @@ void register_new_pages(nanobind::module_& m) {
           [](PageForm& form, bool strings, int bits, int64_t count, int scheme) {
             form.set_items({strings, bits, count, scheme});
           },
-          nb::arg("strings"), nb::arg("bits"), nb::arg("count"), nb::arg("scheme") = 0)
-      .def("page", &PageForm::page, nb::arg("chunks"), nb::arg("start"), nb::arg("size"),
-           nb::arg("num_rows"));
+          nb::arg("strings"), nb::arg("bits"), nb::arg("count"), nb::arg("scheme") = 0);
   nb::class_<NewPages>(m, "NewPages")
       .def(nb::init<std::vector<std::shared_ptr<ColumnPages>>,
                     const std::vector<std::pair<size_t, size_t>>&, const std::vector<size_t>&>(),

@@ -186,13 +186,6 @@ class PageForm {
   // Values are descriptions of blobs, as in `RowPage::set_blobs`.
   void set_blobs(int max_level) { max_blob_level_ = max_level; }
 
-  // Page of this description whose chunks are in `size` bytes from `start` on.
-  std::unique_ptr<RowPage> page(std::shared_ptr<ChunkTable> chunks, int64_t start, int64_t size,
-                                int64_t num_rows) const {
-    if (is_constant() || zipped) corrupt("a page of this kind has no chunks");
-    return std::make_unique<RowPage>(std::move(chunks), start, size, num_rows, kind, symbols);
-  }
-
   // Buffers whose bytes tell where rows of a page are; nothing if the kernel does not know such
   // pages. ValueError: the page contradicts its description.
   std::optional<Needed> needed(const PageBuffers& buffers, int64_t num_rows) const {

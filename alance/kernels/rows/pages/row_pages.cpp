@@ -71,6 +71,5 @@ void register_row_page(nanobind::module_& m) {
       .def("set_strings_32", &RowPage::set_strings_32)
       .def("set_strings_64", &RowPage::set_strings_64)
       .def("set_blobs", &RowPage::set_blobs, nb::arg("max_level"))
-      .def_prop_ro("chunks", &RowPage::table)
       .def_prop_ro("width", &RowPage::width);
 }
