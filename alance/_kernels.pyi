@@ -489,12 +489,16 @@ class PageForm:
 
 class NewPages:
     # Pages `unknown[i][1]` of `tables[unknown[i][0]]`. Table i is of a column of `files[i]`.
+    @overload
     def __init__(
         self,
         tables: Sequence[ColumnPages | None],
         unknown: Sequence[tuple[int, int]],
         files: Sequence[int],
     ) -> None: ...
+    # All unknown pages of leaves of a fragment in one file.
+    @overload
+    def __init__(self, fragment: LeafTables, leaves: Sequence[int]) -> None: ...
     @property
     def descriptions(self) -> list[bytes]: ...
     # The first page with a description.
@@ -514,6 +518,8 @@ class NewPages:
     def num_bytes(self, number: int) -> int: ...
     # (start, stop) of bytes that probably have rows of a far page.
     def guess(self, number: int, rows: npt.NDArray[np.int64]) -> list[tuple[int, int]]: ...
+    # Learn all pages of one file whose bytes are in memory.
+    def learn_held(self, forms: Sequence[PageForm | None], held: HeldFile) -> None: ...
     # Far pages inside of ascending spans of rows, of at most so many bytes each.
     def small(self, spans: Sequence[tuple[int, int]], most_bytes: int) -> list[int]: ...
     # (file, start, stop) of the bytes of pages beside those to know.
@@ -648,6 +654,16 @@ def plan_spans(
     ends: Sequence[int],
     held: Sequence[HeldFile] = (),
 ) -> RowPlan: ...
+
+# Tables of fragments as of one fragment in one file. `begins`: for each leaf of each fragment, leaf
+# by leaf, the beginning of its file in that file.
+def joined_tables(fragments: Sequence[LeafTables], begins: Sequence[int]) -> LeafTables: ...
+
+# (file, start, stop) of the bytes of the pages of joined tables that are not held, coalesced.
+# `begins`: beginning of each file, ascending.
+def page_spans(
+    tables: LeafTables, begins: Sequence[int], held: HeldFile, max_gap_bytes: int
+) -> list[tuple[int, int, int]]: ...
 
 # --- row_batch.cpp ---
 
@@ -1025,39 +1041,6 @@ class SmallFiles:
     ) -> None: ...
     def encode(self, batch: object, statistics: bool, page_bytes: int) -> bytes | None: ...
 
-# --- file_tables.cpp ---
-
-class FileTables:
-    # Whole files, set by set, each with a file of every fragment. Column c is column `columns[c]`
-    # of the files of set `sets[c]`, of `num_rows` times `times[c]` rows. None: open them singly.
-    @staticmethod
-    def of_files(
-        contents: list[memoryview],
-        sets: npt.NDArray[np.int64],
-        columns: npt.NDArray[np.int64],
-        times: npt.NDArray[np.int64],
-        num_rows: npt.NDArray[np.int64],
-    ) -> FileTables | None: ...
-    # `files`: number of the file of each leaf of each fragment, leaf by leaf.
-    @staticmethod
-    def of_leaves(
-        fragments: Sequence[LeafTables], num_leaves: int, files: Sequence[int]
-    ) -> FileTables: ...
-    @property
-    def descriptions(self) -> list[bytes]: ...
-    @property
-    def files(self) -> list[int]: ...
-    # Bytes of all pages of files that are not marked: ends of each file's spans, starts, stops.
-    # (file, start, stop) of the bytes of all pages; none of marked files.
-    def spans(self, are_here: Sequence[bool], max_gap_bytes: int) -> list[tuple[int, int, int]]: ...
-    def plan(
-        self,
-        columns: Sequence[int],
-        forms: Sequence[PageForm | None],
-        held: Sequence[HeldFile],
-        num_rows: int,
-    ) -> RowPlan: ...
-
 # --- file_ends.cpp ---
 
 # Fault of each file's footer, or (major, minor, fault of its tables, the tables, start of the
@@ -1076,6 +1059,17 @@ def file_ends(
         int,
     ]
 ]: ...
+
+# Tables of fragments whose files are completely in memory, as of one fragment in one file, of which
+# file i begins at `begins[i]`. Files are ordered by set; a set has a file of each fragment.
+# `owners`: set and column of each leaf. None: open the files one by one.
+def whole_tables(
+    contents: list[memoryview],
+    begins: Sequence[int],
+    owners: Sequence[tuple[int, int]],
+    times: Sequence[int],
+    num_rows: Sequence[int],
+) -> LeafTables | None: ...
 
 # --- schema_fields.cpp ---
 

@@ -67,7 +67,7 @@ def test_a_trace_chooses_no_other_way() -> None:
 def test_footers_and_small_files_are_read_in_one_place() -> None:
     assert modules_that_name("file_ends") == {"format/container.py"}
     assert modules_that_name("parse_column") == {"format/container.py"}
-    assert modules_that_name("FileTables") == {"file/rows/whole.py"}
+    assert modules_that_name("whole_tables") == {"file/rows/whole.py"}
 
 
 def test_pages_are_decoded_by_one_kernel_and_by_codecs() -> None:

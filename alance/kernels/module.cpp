@@ -2,12 +2,11 @@
 //
 // A kernel knows one part of the format: the layout of values, levels and chunks in pages (codecs,
 // rows of pages, full-zip rows), or an index's codes and lists. A few files also know the parts
-// around pages: footers and tables of contents (rows/footer.hpp, rows/file_ends.cpp,
-// rows/file_tables.cpp; written by encode/container.cpp and encode/small_file.cpp), zone maps
-// (encode/zones.cpp), column metadata and manifests by their field numbers
-// (rows/column_metadata.cpp, table/manifest_fragments.cpp, table/manifest_totals.cpp,
-// table/schema_fields.cpp, over base/proto_wire.hpp). Python decides which page, file or version is
-// read, and what is requested from a store.
+// around pages: footers and tables of contents (rows/footer.hpp, rows/file_ends.cpp; written by
+// encode/container.cpp and encode/small_file.cpp), zone maps (encode/zones.cpp), column metadata and
+// manifests by their field numbers (rows/column_metadata.cpp, table/manifest_fragments.cpp,
+// table/manifest_totals.cpp, table/schema_fields.cpp, over base/proto_wire.hpp). Python decides which
+// page, file or version is read, and what is requested from a store.
 //
 // A kernel is pure: bytes and arrays in, arrays out. The exceptions are io/pieces.cpp, which reads
 // files for `alance.io` and does not interpret them, and io/folders.cpp, which lists folders and
@@ -59,7 +58,6 @@ void register_encode_jsonb(nb::module_& m);
 void register_item_sets(nb::module_& m);
 void register_keys(nb::module_& m);
 void register_keys_joined(nb::module_& m);
-void register_file_tables(nb::module_& m);
 void register_file_ends(nb::module_& m);
 void register_small_file(nb::module_& m);
 void register_schema_fields(nb::module_& m);
@@ -130,7 +128,6 @@ NB_MODULE(_alance_kernels, m) {
   register_item_sets(m);
   register_keys(m);
   register_keys_joined(m);
-  register_file_tables(m);
   register_file_ends(m);
   register_small_file(m);
   register_schema_fields(m);

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import struct
-from itertools import chain
+from itertools import accumulate, chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import lance
 import numpy as np
@@ -56,15 +56,19 @@ def views(contents: list[bytes]) -> list[memoryview]:
 
 
 def tables_of(
-    contents: list[bytes],
-    expected: npt.NDArray[np.int64],
-    num_rows: npt.NDArray[np.int64] | None = None,
-) -> _kernels.FileTables | None:
+    contents: list[bytes], expected: list[int], num_rows: list[int] | None = None
+) -> _kernels.LeafTables | None:
     """The tables of columns of files of one set; without `num_rows` as many as the files have."""
     if num_rows is None:
-        num_rows = columns(*[rows_in(content) for content in contents])
-    sets, times = np.zeros_like(expected), np.ones_like(expected)
-    return _kernels.FileTables.of_files(views(contents), sets, expected, times, num_rows)
+        num_rows = [rows_in(content) for content in contents]
+    owners = [(0, column) for column in expected]
+    times = [1] * len(expected)
+    return _kernels.whole_tables(views(contents), begins(contents), owners, times, num_rows)
+
+
+def begins(contents: list[bytes]) -> list[int]:
+    """Positions of files that are regarded as one, 1000 bytes apart."""
+    return [0, *accumulate(len(content) + 1000 for content in contents)][:-1]
 
 
 def rows_in(content: bytes) -> int:
@@ -78,28 +82,24 @@ def rows_in(content: bytes) -> int:
 
 
 class Whole(NamedTuple):
-    """Columns of files, all of whose rows are planned."""
+    """Columns of files that are regarded as one, all of whose rows are planned."""
 
-    tables: _kernels.FileTables
-    held: list[_kernels.HeldFile]
+    tables: _kernels.LeafTables
+    held: _kernels.HeldFile
     num_rows: int
 
     @classmethod
-    def of(cls, contents: list[bytes], expected: npt.NDArray[np.int64], num_rows: int) -> Whole:
+    def of(cls, contents: list[bytes], expected: list[int]) -> Whole:
         tables = tables_of(contents, expected)
         assert tables is not None
-        held = [_kernels.HeldFile([0], [content]) for content in views(contents)]
-        return cls(tables, held, num_rows)
+        held = _kernels.HeldFile(begins(contents), views(contents))
+        return cls(tables, held, sum(map(rows_in, contents)))
 
-    def plan(self, numbers: list[int], **other: Any) -> _kernels.RowPlan:
-        """The plan of columns of the tables; `other`: arguments instead of right ones."""
-        arguments: dict[str, Any] = {
-            "columns": numbers,
-            "forms": [*map(page_form, self.tables.descriptions)],
-            "held": self.held,
-            "num_rows": self.num_rows,
-        }
-        return self.tables.plan(**arguments | other)
+    def plan(self, numbers: list[int]) -> _kernels.RowPlan:
+        """The plan of columns of the tables, whose pages are learned before."""
+        pages = _kernels.NewPages(self.tables, numbers)
+        pages.learn_held([*map(page_form, pages.descriptions)], self.held)
+        return _kernels.plan_spans([self.tables], numbers, [(0, self.num_rows)], [1])
 
     def batch(
         self, schema: pa.Schema, trees: list[int], numbers: list[int], widths: list[int]
@@ -109,13 +109,12 @@ class Whole(NamedTuple):
         assert plan.unknown == []
         texts = [width < 0 for width in widths]
         batch = _kernels.RowBatch(trees, range(len(numbers)), widths, texts)
-        files = [self.held[number] for number in self.tables.files]
-        assert batch.read(plan, _kernels.HeldSource(files))
+        assert batch.read(plan, _kernels.HeldSource([self.held] * len(numbers)))
         return pa.RecordBatch._import_from_c(batch.address, schema)
 
 
 def test_columns_of_files_become_one_batch(files: list[bytes]) -> None:
-    whole = Whole.of(files, columns(1, 0, 2), 321)
+    whole = Whole.of(files, [1, 0, 2])
     expected = pa.concat_tables([rows(count) for count in (1, 300, 20)])
     names = ["id", "text"]
     batch = whole.batch(expected.select(names).schema, [LEAF_NODE, LEAF_NODE], [1, 0], [8, -4])
@@ -123,34 +122,57 @@ def test_columns_of_files_become_one_batch(files: list[bytes]) -> None:
 
 
 def test_nested_columns_of_files_become_one_batch_by_the_same_call(files: list[bytes]) -> None:
-    whole = Whole.of(files, columns(0, 2), 321)
+    whole = Whole.of(files, [0, 2])
     expected = pa.concat_tables([rows(count) for count in (1, 300, 20)]).select(["id", "words"])
     batch = whole.batch(expected.schema, [LEAF_NODE, LIST_NODE, LEAF_NODE], [0, 1], [8, -4])
     batch.validate(full=True)
     assert pa.Table.from_batches([batch]).equals(expected)
 
 
-def test_bytes_of_the_pages_of_files_that_are_not_whole(files: list[bytes]) -> None:
-    whole = Whole.of(files, columns(0, 1), 321)
-    spans = whole.tables.spans([True, False, True], 256)
+def test_bytes_of_the_pages_of_open_files(files: list[bytes]) -> None:
+    opened = [tables_of([content], [0, 1]) for content in files]
+    fragments = [tables for tables in opened if tables is not None]
+    bounds = begins(files)
+    tables = _kernels.joined_tables(fragments, bounds * 2)
+    first, _, third = views(files)
+    held = _kernels.HeldFile([bounds[0], bounds[2]], [first, third])
+    spans = _kernels.page_spans(tables, bounds, held, 256)
     assert {file for file, _, _ in spans} == {1}
-    starts, pieces = zip(*[(start, files[1][start:stop]) for _, start, stop in spans], strict=True)
-    held = [
-        _kernels.HeldFile([0], [memoryview(files[0])]),
-        _kernels.HeldFile(starts, views(pieces)),
-        _kernels.HeldFile([0], [memoryview(files[2])]),
-    ]
-    assert whole.plan([0, 1], held=held).unknown == []
-    with pytest.raises(ValueError, match="other files"):
-        whole.tables.spans([], 256)
+    starts = [start for _, start, _ in spans]
+    pieces = [files[1][start - bounds[1] : stop - bounds[1]] for _, start, stop in spans]
+    for start, piece in zip(starts, views(pieces), strict=True):
+        held.add(start, piece)
+    assert Whole(tables, held, 321).plan([0, 1]).unknown == []
+    with pytest.raises(ValueError, match="pages of no file"):
+        _kernels.page_spans(tables, [], _kernels.HeldFile([], []), 256)
+    for own in ([], fragments):
+        with pytest.raises(ValueError, match="leaves of other files"):
+            _kernels.joined_tables(own, [0])
+    listed = _kernels.LeafTables([(None, 0, 0)])
+    for use in (
+        lambda: _kernels.joined_tables([listed], [0]),
+        lambda: _kernels.page_spans(listed, [0], held, 256),
+        lambda: _kernels.NewPages(listed, [0]),
+    ):
+        with pytest.raises(ValueError, match="a leaf without a column"):
+            use()
 
 
-def test_pages_without_bytes_are_not_known(files: list[bytes]) -> None:
-    whole = Whole.of(files, columns(0, 1), 321)
-    held = [whole.held[0], _kernels.HeldFile([], []), whole.held[2]]
-    assert whole.plan([0, 1], held=held).unknown == [(1, 0), (4, 0)]
-    no_forms: list[None] = [None] * len(whole.tables.descriptions)
-    assert len(whole.plan([1], forms=no_forms).unknown) == 3
+def test_pages_that_are_known_are_not_learned_again(files: list[bytes]) -> None:
+    whole = Whole.of(files, [0, 1])
+    unknown = []
+    for _ in range(2):
+        pages = _kernels.NewPages(whole.tables, [0, 1])
+        pages.find([None] * len(pages.descriptions), [0])
+        unknown.append(len(pages.skipped))
+        whole.plan([1])
+    assert unknown == [6, 3]
+    first, _, third = views(files)
+    bounds = begins(files)
+    lacking = whole._replace(held=_kernels.HeldFile([bounds[0], bounds[2]], [first, third]))
+    assert lacking.plan([0]).unknown == [(0, 1)]
+    with pytest.raises(ValueError, match="forms of other descriptions"):
+        _kernels.NewPages(Whole.of(files, [0]).tables, [0]).learn_held([], whole.held)
 
 
 CONSTANTS = {
@@ -179,7 +201,7 @@ def constants(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 def test_pages_of_one_value_or_none(constants: bytes) -> None:
     every = [*range(len(CONSTANTS))]
-    whole = Whole.of([constants], np.arange(len(CONSTANTS)), 20)
+    whole = Whole.of([constants], [*every])
     plan = whole.plan(every)
     assert plan.misfit([*chain(*TREES)], every, WIDTHS) is None
     others = [4, 8, 0, 8, 16, -4, 8, 8, 4, 8]
@@ -214,20 +236,18 @@ def decode_some(
     Each field has one leaf.
     """
     every = [*range(len(widths))]
-    tables = tables_of([content], np.array(every), columns(20))
+    tables = tables_of([content], [*every], [20])
     if tables is None:
         return
-    whole = Whole(tables, [_kernels.HeldFile([0], [memoryview(content)])], 20)
-    try:
-        plan = whole.plan(every)
-    except (AlanceError, ValueError):
-        return
-    fields = {field for field in every if fits(plan, field, trees[field], widths[field])}
-    for field in fields.difference([table for table, _ in plan.unknown]):
+    whole = Whole(tables, _kernels.HeldFile([0], [memoryview(content)]), 20)
+    for field in every:
         own = pa.schema([schema.field(field)])
         try:
+            plan = whole.plan([field])
+            if plan.unknown or not fits(plan, 0, trees[field], widths[field]):
+                continue
             batch = whole.batch(own, trees[field], [field], [widths[field]])
-        except (ValueError, OverflowError):
+        except (AlanceError, ValueError, OverflowError):
             continue
         batch.validate(full=True)
 
@@ -235,25 +255,6 @@ def decode_some(
 def test_a_constant_page_has_levels_of_a_known_form() -> None:
     with pytest.raises(ValueError, match="levels of an unknown form"):
         _kernels.PageForm.constant(b"a", (0, 1, 0), 1, None, (5, 0, 1))
-
-
-@pytest.mark.parametrize(
-    ("other", "message"),
-    [
-        ({"columns": [2]}, "no such column"),
-        ({"forms": []}, "forms of other pages"),
-        ({"held": []}, "other files"),
-        ({"num_rows": 320}, "another number of rows"),
-        ({"num_rows": 322}, "another number of rows"),
-        ({"num_rows": -1}, "another number of rows"),
-    ],
-)
-def test_wrong_arguments_are_refused_by_name(
-    files: list[bytes], other: dict[str, Any], message: str
-) -> None:
-    whole = Whole.of(files, columns(0, 1), 321)
-    with pytest.raises(ValueError, match=message):
-        whole.plan([0, 1], **other)
 
 
 @settings(max_examples=300)
@@ -271,30 +272,26 @@ def test_wrong_pages_are_told_or_decoded(files: list[bytes], data: st.DataObject
     )
 
 
-def test_columns_of_open_files_need_whole_files() -> None:
-    with pytest.raises(ValueError, match="columns of other files"):
-        _kernels.FileTables.of_leaves([], 0, [])
-    with pytest.raises(ValueError, match="columns of other files"):
-        _kernels.FileTables.of_leaves([_kernels.LeafTables([])], 0, [0])
-    with pytest.raises(ValueError, match="a leaf without a column"):
-        _kernels.FileTables.of_leaves([_kernels.LeafTables([(None, 0, 0)])], 1, [0])
-
-
 def test_what_is_left_to_others(files: list[bytes]) -> None:
-    assert tables_of(files, columns(0)) is not None
-    assert tables_of(files, columns(4)) is None
-    assert tables_of(files, columns(-1)) is None
-    assert tables_of(files, columns(0), columns(1, 300, 21)) is None
-    assert tables_of([files[0], files[1][:39]], columns(0), columns(1, 300)) is None
-    assert tables_of([files[0], b""], columns(0), columns(1, 0)) is None
-    with pytest.raises(ValueError, match="unequal length"):
-        tables_of([], columns(0), columns())
-    sets = _kernels.FileTables.of_files
-    many, item = columns(1, 1), columns(1)
-    assert sets(views(files[:1]), columns(1), columns(0), item, item) is None  # no such set
-    assert sets(views(files[:1]), columns(0), columns(0), columns(2), item) is None  # of other rows
-    with pytest.raises(ValueError, match="unequal length"):
-        sets(views(files[:1]), columns(0), columns(0), many, item)
+    assert tables_of(files, [0]) is not None
+    assert tables_of(files, [4]) is None
+    assert tables_of(files, [-1]) is None
+    assert tables_of(files, [0], [1, 300, 21]) is None
+    assert tables_of(files, [0], [1, 300, 1 << 62]) is None
+    assert tables_of([files[0], files[1][:39]], [0], [1, 300]) is None
+    assert tables_of([files[0], b""], [0], [1, 0]) is None
+    whole = _kernels.whole_tables
+    pair = views(files[:1] * 2)
+    assert whole(pair, [0, 9999], [(1, 0), (0, 1)], [1, 1], [1]) is not None
+    assert whole(pair, [0, 9999], [(0, 0)], [2], [1]) is None  # of other rows
+    tables = whole([], [], [], [], [7, 8])
+    assert tables is not None  # rows of no file
+    assert len(tables) == 0
+    for starts, times, num_rows in (([0], [1], [1]), ([0, 9], [], [1]), ([0, 9], [1], [])):
+        with pytest.raises(ValueError, match="unequal length"):
+            whole(pair, starts, [(0, 0)], times, num_rows)
+    with pytest.raises(ValueError, match="no such file"):
+        whole(pair, [0, 9999], [(2, 0)], [1], [1])
 
 
 def direct(content: bytes) -> file2_pb2.Encoding:
@@ -324,7 +321,7 @@ def file_of_one_page(
     [([0], [256]), ([64, 0], [192, 1]), ([192], [64]), ([], []), ([0], [0])],
 )
 def test_pages_inside_a_file(starts: list[int], sizes: list[int]) -> None:
-    assert tables_of([file_of_one_page(starts, sizes)], columns(0), columns(3)) is not None
+    assert tables_of([file_of_one_page(starts, sizes)], [0], [3]) is not None
 
 
 @pytest.mark.parametrize(
@@ -343,7 +340,7 @@ def test_versions_and_column_encodings_of_whole_files(
     minor: int, encoding: bytes, is_known: bool
 ) -> None:
     file = file_of_one_page([0], [64], minor, encoding)
-    assert (tables_of([file], columns(0), columns(3)) is not None) == is_known
+    assert (tables_of([file], [0], [3]) is not None) == is_known
 
 
 @pytest.mark.parametrize(
@@ -363,7 +360,7 @@ def test_versions_and_column_encodings_of_whole_files(
     ],
 )
 def test_pages_outside_of_a_file(starts: list[int], sizes: list[int]) -> None:
-    assert tables_of([file_of_one_page(starts, sizes)], columns(0), columns(3)) is None
+    assert tables_of([file_of_one_page(starts, sizes)], [0], [3]) is None
 
 
 @settings(max_examples=300)
@@ -376,9 +373,9 @@ def test_files_with_wrong_bytes_are_planned_or_refused(
     for _ in range(data.draw(st.integers(1, 3))):
         place = data.draw(st.integers(max(0, first), len(content) - 1))
         content[place] = data.draw(st.integers(0, 255))
-    tables = tables_of([bytes(content)], columns(0, 1, 2, 3), columns(20))
+    tables = tables_of([bytes(content)], [0, 1, 2, 3], [20])
     if tables is not None:
-        for file, start, stop in tables.spans([False], 0):
+        for file, start, stop in _kernels.page_spans(tables, [0], _kernels.HeldFile([], []), 0):
             assert file == 0
             assert 0 <= start < stop <= len(content)
 

@@ -4,37 +4,34 @@ A scan usually reads the tail of a file, then its page states, then its pages. F
 request for the whole file is cheaper. A thread then decodes these bytes, without another request or
 another turn of the event loop.
 
-In one call, the kernel parses the column metadata of all files (`FileTables`). It loads the page
-states from memory, plans all rows (`RowPlan`), and decodes them (`RowBatch`). There are no Python
-objects per file, column or page. If the kernel cannot build a column, or finds an error, the rows
-are read fragment by fragment, so that the error names the page and its file.
+All files are regarded as parts of one file, and all fragments as one. One kernel call builds the
+page tables of files that were not opened (`whole_tables`), or joins those of open files. Then the
+pages are learned (`NewPages`), all rows are planned (`plan_spans`), and decoded (`RowBatch`), as in
+any other read. There are no Python objects per column or page. If the kernel cannot build a column,
+or finds an error, the rows are read fragment by fragment, so that the error names the page.
 """
 
 from __future__ import annotations
 
 from functools import partial
-from itertools import chain, groupby
+from itertools import accumulate, chain, groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-import numpy as np
-
 from alance import _kernels
-from alance.errors import AlanceError, CorruptFileError, UnsupportedError
+from alance.errors import AlanceError, CorruptFileError
 from alance.file.batches import one_batch
 from alance.file.open.recall import OwnStates
 from alance.file.rows.field_forms import forms_of
 from alance.file.rows.fragment import FragmentTask, open_fragment
 from alance.file.rows.leaves import LeafSet
 from alance.file.rows.placed_columns import PlacedColumns, PlacedRows
-from alance.file.rows.ranged import PageBytes
 from alance.file.rows.taken import TakenRows
 from alance.format.layouts import page_form
-from alance.format.layouts.fields import leaf_columns
 from alance.format.plans import ByteRange, all_read, answered, cut
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -44,7 +41,10 @@ if TYPE_CHECKING:
     from alance.format.plans import Extent, Plan, Reader, T
     from alance.format.schema import Schema
 
-_CONTAINERS = attrgetter("containers")
+_CONTAINERS, _TABLES, _NUM_ROWS = map(attrgetter, ("containers", "tables", "num_rows"))
+_PATH, _FILE_BYTES, _CONTENT = map(attrgetter, ("path", "file_bytes", "content"))
+_SOURCES, _LOCATION = map(attrgetter, ("sources", "location"))
+APART_BYTES: Final = 1 << 10  # between files that are regarded as one; more than `GAP_BYTES`
 GAP_BYTES: Final = 256  # widest gap between pages (padding) to include; stores may join wider ones
 
 
@@ -97,37 +97,48 @@ def read_together(fragments: Sequence[OpenFragment]) -> Plan[WholeRows]:
     Args:
         fragments: at least one, with the same schema and the same `group_key`.
     """
-    first, num_rows = fragments[0], sum([fragment.num_rows for fragment in fragments])
-    files = [*chain.from_iterable(zip(*map(_CONTAINERS, fragments), strict=True))]
-    containers = {container.path: container for container in files}
-    places = dict(zip(containers, range(len(containers)), strict=True))
-    tables = _kernels.FileTables.of_leaves(
-        [fragment.tables for fragment in fragments],
-        len(first.containers),
-        [places[container.path] for container in files],
-    )
-    content, paths = PageBytes([*containers.values()]), [*containers]
-    spans = tables.spans([file.is_whole for file in containers.values()], GAP_BYTES)
-    if spans:
-        yield from content.read([ByteRange(paths[at], *span) for at, *span in spans])
-    held = dict(zip(paths, content.of(paths), strict=True))
-    return WholeRows(first.schema, num_rows, first.own.ids, tables, held, lambda: fragments)
+    first, by_leaf = fragments[0], zip(*map(_CONTAINERS, fragments), strict=True)
+    files = [*chain.from_iterable(by_leaf)]
+    containers = dict(zip(map(_PATH, files), files, strict=True))
+    begins = _begins(containers, map(_FILE_BYTES, containers.values()))
+    of_leaves = [*map(begins.__getitem__, map(_PATH, files))]
+    tables = _kernels.joined_tables([*map(_TABLES, fragments)], of_leaves)
+    whole = [container for container in containers.values() if container.is_whole]
+    contents, starts = [*map(_CONTENT, whole)], [*map(begins.__getitem__, map(_PATH, whole))]
+    held, paths, bounds = _kernels.HeldFile(starts, contents), [*begins], [*begins.values()]
+    if spans := _kernels.page_spans(tables, bounds, held, GAP_BYTES):
+        contents += yield [
+            ByteRange(paths[at], start - bounds[at], stop - bounds[at]) for at, start, stop in spans
+        ]
+        held = _kernels.HeldFile(starts + [start for _, start, _ in spans], contents)
+    num_rows = sum(map(_NUM_ROWS, fragments))
+    return WholeRows(first.schema, num_rows, first.own.ids, tables, begins, held, lambda: fragments)
+
+
+def _begins(paths: Iterable[str], sizes: Iterable[int]) -> dict[str, int]:
+    """Return for each file where it begins, if all files are regarded as parts of one file."""
+    return dict(zip(paths, accumulate(map(APART_BYTES.__add__, sizes), initial=0), strict=False))
 
 
 class WholeRows(NamedTuple):
     """All rows of fragments with the same fields, whose bytes are in memory.
 
+    The files of all fragments are regarded as one file, so each leaf has one page table.
+
     Attributes:
-        ids: field ids of the leaves, in the order of their columns in the tables.
-        held: bytes of the pages, by path of the file.
+        ids: field ids of the leaves.
+        tables: page tables of the leaves, in which the decoding learns pages.
+        begins: where each file begins, by path.
+        held: bytes of the pages.
         opened: opens the fragments, to read them one by one.
     """
 
     schema: Schema
     num_rows: int
     ids: tuple[int, ...]
-    tables: _kernels.FileTables
-    held: Mapping[str, _kernels.HeldFile]
+    tables: _kernels.LeafTables
+    begins: Mapping[str, int]
+    held: _kernels.HeldFile
     opened: Callable[[], Sequence[OpenFragment]]
 
     @property
@@ -137,47 +148,41 @@ class WholeRows(NamedTuple):
     def decode(self, read: Reader = all_read, order: Int64s | None = None) -> pa.RecordBatch:
         """Decode the rows. CPU work. Arguments and errors are those of `FragmentTask.decode`."""
         try:
-            columns = self._placed()
-        except (CorruptFileError, UnsupportedError, ValueError):
-            return self._one_by_one().decode(read, order)
-        fields = {form.field.id for own in columns for form in own.fields.forms}
-        others = [field for field in self.schema.fields if field.id not in fields]
-        if any(leaf.field.id in self.ids for field in others for leaf in leaf_columns(field)):
-            return self._one_by_one().decode(read, order)
-        try:
-            return FragmentTask(self.schema, self.num_rows, {}, columns).decode(read, order)
+            task = self._placed()
+            if task is not None:
+                return task.decode(read, order)
         except (CorruptFileError, ValueError):
-            return self._one_by_one().decode(read, order)
+            pass
+        return self._one_by_one().decode(read, order)
+
+    def _placed(self) -> FragmentTask | None:
+        """Place all rows. Returns None if the kernel cannot build a column."""
+        schema, tables = self.schema, self.tables
+        forms = schema.remember((forms_of, self.ids), lambda: forms_of(schema.fields, self.ids))
+        leaves, numbers = forms.leaves, range(len(forms.leaves))
+        if len(leaves) < len(self.ids):
+            return None
+        if not leaves:
+            return FragmentTask(schema, self.num_rows, {})
+        pages = _kernels.NewPages(tables, leaves)
+        pages.learn_held([*map(page_form, pages.descriptions)], self.held)
+        spans = [(0, self.num_rows)] if self.num_rows else []
+        plan = _kernels.plan_spans([tables], leaves, spans, [len(spans)])
+        if plan.unknown:
+            return None
+        paths, files = [*self.begins][:1] * len(leaves), [self.held] * len(leaves)
+        forms.check(plan, paths)
+        columns = PlacedColumns(PlacedRows(plan, paths, files), forms, numbers)
+        return FragmentTask(schema, self.num_rows, {}, [columns])
 
     def _one_by_one(self) -> TakenRows:
-        """Read the rows fragment by fragment: errors then name the page and its file."""
+        """Read the rows fragment by fragment, so that errors name the page and its file."""
         tasks = []
         for fragment in self.opened():
             with fragment.lock:  # so that threads do not learn the same pages
                 reading = fragment.read(0, fragment.num_rows, OwnStates())
                 tasks.append(answered(reading, self._cut))
         return TakenRows(self.schema, tasks)
-
-    def _placed(self) -> list[PlacedColumns]:
-        """Place all rows of the fields whose pages can all be decoded by the kernel."""
-        schema, tables, files = self.schema, self.tables, self.tables.files
-        forms = schema.remember((forms_of, self.ids), lambda: forms_of(schema.fields, self.ids))
-        if not forms.forms:
-            return []
-        pages_as = [*map(page_form, tables.descriptions)]
-        held = [*self.held.values()]
-        plan = tables.plan(forms.leaves, pages_as, held, self.num_rows)
-        count = len(files) // len(self.ids)
-        others = {table // count for table, _ in plan.unknown}
-        paths = [*map([*self.held].__getitem__, files)]
-        forms.check(plan, paths)
-        placed = PlacedRows(plan, paths, [*map(held.__getitem__, files)])
-        columns = PlacedColumns(placed, forms, range(len(forms.leaves)))
-        if others:
-            columns = columns.only(
-                {form.field.id for form in forms.forms if others.isdisjoint(form.leaves)}
-            )
-        return [columns] if columns.fields.forms else []
 
     def _cut(self, extents: Sequence[Extent]) -> list[memoryview]:
         """Cut ranges of the files out of the bytes in memory.
@@ -193,8 +198,9 @@ class WholeRows(NamedTuple):
         ]
 
     def _bytes(self, span: ByteRange) -> memoryview:
+        begin = self.begins[span.path]
         try:
-            return self.held[span.path].cut(span.start, span.stop).data
+            return self.held.cut(begin + span.start, begin + span.stop).data
         except ValueError as error:
             raise CorruptFileError(f"{span.path}: {error}") from error
 
@@ -222,50 +228,36 @@ class WholeFragments(NamedTuple):
     def _together(self, fragments: Sequence[FragmentFiles]) -> WholeRows | None:
         """Return the rows of fragments whose files have the same columns, for one kernel call.
 
-        Returns None if the fragments must be opened one by one: for files of 2.0 or 0.1, unknown
-        column encodings, and duplicate fields or locations.
+        Returns None if the fragments must be opened one by one: for files of 2.0 or 0.1, and
+        unknown column encodings.
         """
         every, sources = LeafSet.of_schema(self.schema), fragments[0].sources
-        leaves, sets, columns = [], [], []
-        for number, source in enumerate(sources):
-            if not every.packed.isdisjoint(source.columns):
-                return None
-            for at, field_id in enumerate(every.ids):
-                if field_id in source.columns:
-                    leaves.append(at)
-                    sets.append(number)
-                    columns.append(source.columns[field_id])
-        locations = [
-            fragment.sources[number].location
-            for number in range(len(sources))
-            for fragment in fragments
-        ]
-        if len({*leaves}) < len(leaves) or len({*locations}) < len(locations):
-            return None
-        ids = tuple(map(every.ids.__getitem__, leaves))
-        contents = [*map(self.contents.__getitem__, locations)]
-        num_rows = [fragment.num_rows for fragment in fragments]
-        times = [*map(every.times.__getitem__, leaves)]
-        tables = _kernels.FileTables.of_files(
-            contents, *[np.array(part, np.int64) for part in (sets, columns, times, num_rows)]
-        )
+        # The last file that has a leaf has its values.
+        owners = {
+            at: (number, source.columns[field_id])
+            for number, source in enumerate(sources)
+            for at, field_id in enumerate(every.ids)
+            if field_id in source.columns
+        }
+        leaves = sorted(owners)
+        by_set = zip(*map(_SOURCES, fragments), strict=True)
+        paths = [*map(_LOCATION, chain.from_iterable(by_set))]
+        contents = [*map(self.contents.__getitem__, paths)]
+        begins = _begins(paths, map(len, contents))
+        starts, rows = [*map(begins.__getitem__, paths)], [*map(_NUM_ROWS, fragments)]
+        own, times = [*map(owners.__getitem__, leaves)], [*map(every.times.__getitem__, leaves)]
+        tables = _kernels.whole_tables(contents, starts, own, times, rows)
         if tables is None:
             return None
-        held = {
-            location: _kernels.HeldFile([0], [content])
-            for location, content in zip(locations, contents, strict=True)
-        }
+        ids = tuple(map(every.ids.__getitem__, leaves))
+        held = _kernels.HeldFile(starts, contents)
         opening = partial(self._open, fragments)
-        return WholeRows(self.schema, sum(num_rows), ids, tables, held, opening)
+        return WholeRows(self.schema, sum(rows), ids, tables, begins, held, opening)
 
     def _one_by_one(self, fragments: Sequence[FragmentFiles]) -> Iterator[pa.RecordBatch]:
         """Open fragments of any kind one by one, and yield their rows as batches."""
-        for key, run in groupby(self._open(fragments), group_key):
-            if key is not None:
-                yield self._run(read_together([*run])).decode()
-            else:
-                for single in run:
-                    yield self._run(single.read(0, single.num_rows, OwnStates())).decode()
+        for fragment in self._open(fragments):
+            yield self._run(fragment.read(0, fragment.num_rows, OwnStates())).decode()
 
     def _open(self, fragments: Sequence[FragmentFiles]) -> list[OpenFragment]:
         opened: list[OpenFragment] = []

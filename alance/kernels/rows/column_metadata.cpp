@@ -26,10 +26,7 @@ std::vector<std::pair<size_t, int64_t>> open_columns(
         const uint8_t* content = held[file]->view(start, stop);
         if (content == nullptr && start < stop) corrupt("column metadata that are not held");
         const std::string_view text(reinterpret_cast<const char*>(content), static_cast<size_t>(stop - start));
-        auto pages = ColumnTable::parse(text, files[file]->file_bytes(), files[file]->alignment());
-        const bool usual = pages && (files[file]->alignment() == 1 || (pages->own_encoding() &&
-                                     is_column_encoding(*pages->own_encoding())));
-        parsed.push_back(usual ? std::move(pages) : nullptr);
+        parsed.push_back(ColumnTable::parse(text, files[file]->file_bytes(), files[file]->alignment()));
       }
   }
   std::vector<std::pair<size_t, int64_t>> unusual;

@@ -17,12 +17,35 @@ class ColumnTable {
   static std::shared_ptr<ColumnTable> parse(std::string_view content, int64_t file_bytes,
                                             int64_t alignment) {
     auto column = std::make_shared<ColumnTable>();
-    auto describe = [&](std::string_view encoding) { column->describe(encoding); };
-    if (!ColumnWire(column->pages_, file_bytes, alignment, describe).read(content)) return nullptr;
-    std::optional<std::string_view>& own = column->pages_.column_encoding;
-    if (own) column->encoding_.emplace(*own);
+    return column->read(content, file_bytes, alignment) ? column : nullptr;
+  }
+
+  // Add the pages of a column of a file that begins at `base`. With an alignment of more than 1,
+  // columns have encodings. Returns false if the metadata need the protobuf parser; then the table
+  // is of no use.
+  bool read(std::string_view content, int64_t file_bytes, int64_t alignment, int64_t base = 0) {
+    const size_t before = pages_.starts.size();
+    auto describe = [&](std::string_view encoding) { this->describe(encoding); };
+    if (!ColumnWire(pages_, file_bytes, alignment, describe).read(content)) return false;
+    for (size_t i = before; i < pages_.starts.size(); ++i) pages_.starts[i] += base;
+    std::optional<std::string_view>& own = pages_.column_encoding;
+    const bool is_usual = alignment == 1 || (own && is_column_encoding(*own));
     own.reset();  // it views bytes that do not stay
-    return column;
+    return is_usual;
+  }
+
+  // Add the pages of a column of a file that begins at `base`.
+  void add(const ColumnTable& other, int64_t base) {
+    const PageTable& pages = other.pages_;
+    const int64_t before = pages_.ends.back();
+    for (size_t page = 0; page < pages.rows.size(); ++page) {
+      pages_.ends.push_back(before + pages.ends[page + 1]);
+      describe(other.description(page));
+    }
+    pages_.rows.insert(pages_.rows.end(), pages.rows.begin(), pages.rows.end());
+    pages_.sizes.insert(pages_.sizes.end(), pages.sizes.begin(), pages.sizes.end());
+    for (const int64_t start : pages.starts) pages_.starts.push_back(base + start);
+    pages_.buffer_bytes += pages.buffer_bytes;
   }
 
   // Add a page that the protobuf parser read.
@@ -41,15 +64,15 @@ class ColumnTable {
   }
 
   const PageTable& pages() const { return pages_; }
-  const std::optional<std::string>& own_encoding() const { return encoding_; }
   std::string_view description(size_t page) const {
     const Span& span = spans_[encodings_[page]];
     return {content_.data() + span.start, span.size};
   }
   // First row of each page, and the number of all rows.
   std::vector<int64_t> first_rows() const {
-    std::vector<int64_t> first{0};
+    std::vector<int64_t> first;
     first.reserve(pages_.rows.size() + 1);
+    first.push_back(0);
     for (const int64_t rows : pages_.rows) {
       int64_t next = 0;
       if (__builtin_add_overflow(first.back(), rows, &next)) corrupt("column metadata: rows of a page");
@@ -82,7 +105,6 @@ class ColumnTable {
     content_ += encoding;
   }
 
-  std::optional<std::string> encoding_;  // of the column itself
   PageTable pages_;
   std::vector<uint32_t> encodings_;
   std::vector<Span> spans_;
@@ -96,6 +118,7 @@ class ColumnPages : public RowTable {
   explicit ColumnPages(std::shared_ptr<const ColumnTable> table)
       : RowTable(table->first_rows()), table_(std::move(table)) {}
 
+  const ColumnTable& source() const { return *table_; }
   const PageTable& table() const { return table_->pages(); }
   std::string_view description(size_t page) const { return table_->description(page); }
 

@@ -1,5 +1,9 @@
-// Footers and tables of many files at once, from their last bytes.
+// Footers and tables of many files at once, from their last bytes; and the page tables of fragments
+// whose files are completely in memory.
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/vector.h>
 
 #include <algorithm>
 #include <optional>
@@ -15,6 +19,7 @@ namespace alance {
 namespace {
 
 constexpr int64_t kAlign = 64;  // of buffers in files of 2.1 and later
+constexpr int kLastMinor = 3;  // of the versions 2.1 and later that are known
 
 // Footer and tables of a file, as far as its last bytes have them.
 struct End {
@@ -41,10 +46,17 @@ struct End {
     if (!wrong.empty())
       error = nb::str(wrong.data(), wrong.size());
     else if (has_tables)
-      tables = nb::make_tuple(std::make_shared<FileColumns>(columns, num_bytes, alignment()),
-                              numpy_of(buffers), keep);
+      tables = nb::make_tuple(of_columns(), numpy_of(buffers), keep);
     return nb::make_tuple(footer->major, footer->minor, error, tables, footer->metadata,
                           std::min(footer->columns, footer->buffers));
+  }
+
+  std::shared_ptr<FileColumns> of_columns() const {
+    return std::make_shared<FileColumns>(columns, num_bytes, alignment());
+  }
+  // True if the bytes have the tables of a file of a known version, 2.1 or later.
+  bool is_usual() const {
+    return wrong.empty() && has_tables && footer->major == 2 && footer->minor >= 1 && footer->minor <= kLastMinor;
   }
 
  private:
@@ -91,6 +103,50 @@ nb::list file_ends(const nb::list& tails, const In<int64_t>& file_bytes) {
   return parsed;
 }
 
+using Owner = std::pair<size_t, int64_t>;  // set of files, and column in each
+
+// Tables of fragments whose files are completely in memory, as of one fragment in one file: file i
+// begins at `begins[i]` of it. The files are ordered by set; a set has a file of each fragment. Leaf
+// l is in the column `owners[l]`, with `times[l]` as many rows as its fragment. Nothing if a file is
+// unusual, or has other rows: who opens the files one by one learns what is wrong.
+std::optional<std::shared_ptr<LeafTables>> whole_tables(
+    const nb::list& contents, const std::vector<int64_t>& begins, const std::vector<Owner>& owners,
+    const std::vector<int64_t>& times, const std::vector<int64_t>& num_rows) {
+  const std::vector<Bytes> buffers = buffers_of(contents);
+  const size_t count = num_rows.size();
+  if (count == 0 || buffers.size() % count || begins.size() != buffers.size() || times.size() != owners.size())
+    corrupt("whole tables: lists of unequal length");
+  nb::gil_scoped_release release;
+  std::vector<End> files;
+  files.reserve(buffers.size());
+  for (const Bytes& content : buffers)
+    if (!files.emplace_back(content, static_cast<int64_t>(content.size())).is_usual()) return std::nullopt;
+  std::vector<LeafTables::Listed> tables;
+  for (size_t leaf = 0; leaf < owners.size(); ++leaf) {
+    const auto [set, column] = owners[leaf];
+    if (set >= buffers.size() / count) corrupt("whole tables: no such file");
+    auto table = std::make_shared<ColumnTable>();
+    for (size_t fragment = 0; fragment < count; ++fragment) {
+      const size_t file = set * count + fragment;
+      if (column < 0 || column >= static_cast<int64_t>(files[file].footer->num_columns)) return std::nullopt;
+      const size_t before = table->pages().rows.size();
+      const int64_t* bounds = files[file].columns.data() + 2 * column;
+      const std::string_view text(reinterpret_cast<const char*>(buffers[file].data() + bounds[0]),
+                                  static_cast<size_t>(bounds[1] - bounds[0]));
+      if (!table->read(text, files[file].num_bytes, kAlign, begins[file])) return std::nullopt;
+      int64_t rows = 0;
+      if (__builtin_mul_overflow(num_rows[fragment], times[leaf], &rows)) return std::nullopt;
+      const std::vector<int64_t>& of_pages = table->pages().rows;
+      for (size_t page = before; page < of_pages.size(); ++page) rows -= of_pages[page];
+      if (rows != 0) return std::nullopt;
+    }
+    auto pages = std::make_shared<ColumnPages>(std::move(table));
+    pages->set_times(times[leaf]);
+    tables.emplace_back(std::move(pages), 0, 0);
+  }
+  return std::make_shared<LeafTables>(tables);
+}
+
 }  // namespace
 }  // namespace alance
 
@@ -98,4 +154,6 @@ void register_file_ends(nanobind::module_& m) {
   using namespace alance;
   using nanobind::arg;
   m.def("file_ends", &file_ends, arg("tails"), arg("file_bytes").noconvert());
+  m.def("whole_tables", &whole_tables, arg("contents"), arg("begins"), arg("owners"), arg("times"),
+        arg("num_rows"));
 }

@@ -12,9 +12,10 @@
 #include <map>
 #include <unordered_map>
 
-#include "rows/column_pages.hpp"
+#include "rows/file_columns.hpp"
 #include "base/lists.hpp"
 #include "base/text_hash.hpp"
+#include "base/unlocked.hpp"
 #include "io/coalesce.hpp"
 #include "io/held.hpp"
 #include "rows/page_form.hpp"
@@ -34,19 +35,24 @@ class NewPages {
            const std::vector<std::pair<size_t, size_t>>& unknown, const std::vector<size_t>& files)
       : tables_(std::move(tables)) {
     if (files.size() != tables_.size()) corrupt("new pages: arrays of unequal length");
-    std::unordered_map<std::string, size_t, TextHash> seen;
+    Seen seen;
     for (const auto& [table, number] : unknown) {
       if (table >= tables_.size() || !tables_[table] || number >= tables_[table]->count())
         corrupt("new pages: no such page");
-      Page& page = pages_.emplace_back();
-      page.column = tables_[table].get();
-      page.number = number;
-      page.file = files[table];
-      const std::string_view description = page.column->description(number);
-      page.symbols = symbols_in(description);
-      const auto [place, is_new] = seen.emplace(without(description, page.symbols), seen.size());
-      if (is_new) descriptions_.push_back(description);
-      page.description = place->second;
+      add(table, number, files[table], seen);
+    }
+  }
+
+  // All unknown pages of leaves of a fragment in one file.
+  NewPages(const LeafTables& fragment, const std::vector<size_t>& leaves) {
+    Seen seen;
+    for (const size_t leaf : leaves) {
+      const std::shared_ptr<ColumnPages> column = fragment.column(leaf);
+      if (!column) corrupt("new pages: a leaf without a column");
+      tables_.push_back(column);
+      for (size_t page = 0; page < column->count(); ++page)
+        if (column->table().rows[page] != 0 && column->entry(page) == nullptr)
+          add(tables_.size() - 1, page, 0, seen);
     }
   }
 
@@ -222,6 +228,33 @@ class NewPages {
     return files;
   }
 
+  // Learn all pages of a file whose bytes are in memory. `forms`: as above.
+  void learn_held(const std::vector<std::shared_ptr<PageForm>>& forms, const HeldFile& held) {
+    if (forms.size() != descriptions_.size()) corrupt("new pages: forms of other descriptions");
+    std::vector<std::shared_ptr<RowPage>> learned(pages_.size());
+    std::optional<Unlocked> unlocked(static_cast<int64_t>(pages_.size()) << 8);
+    PageBuffers buffers;
+    for (page_ = 0; page_ < pages_.size(); ++page_) {
+      const Page& page = pages_[page_];
+      const PageForm* form = forms[page.description].get();
+      const PageTable& pages = page.column->table();
+      page_buffers(pages, page.number, buffers);
+      const int64_t num_rows = pages.rows[page.number];
+      const auto needed = form != nullptr && form->layers ? form->needed(buffers, num_rows) : std::nullopt;
+      if (!needed) continue;
+      const bool are_held = std::all_of(needed->begin(), needed->end(), [&](size_t i) {
+        PageBuffer& own = buffers[i];
+        own.data = own.size == 0 ? &kNoBytes : held.view(own.start, own.start + own.size);
+        return own.data != nullptr;
+      });
+      if (are_held) learned[page_] = form->page_of(buffers, num_rows, page.symbols);
+    }
+    unlocked.reset();
+    for (size_t i = 0; i < pages_.size(); ++i)
+      if (learned[i])
+        pages_[i].column->learn(pages_[i].number, std::move(learned[i]), *forms[pages_[i].description]->layers);
+  }
+
   // Page that is being looked at: an error is in it.
   size_t page() const { return page_; }
 
@@ -248,6 +281,28 @@ class NewPages {
     size_t file;
     int64_t start, stop, at;
   };
+
+  using Seen = std::unordered_map<std::string, size_t, TextHash>;  // numbers of descriptions
+
+  void add(size_t table, size_t number, size_t file, Seen& seen) {
+    Page& page = pages_.emplace_back();
+    page.column = tables_[table].get();
+    page.number = number;
+    page.file = file;
+    const std::string_view description = page.column->description(number);
+    if (pages_.size() > 1) {
+      const Page& last = pages_[pages_.size() - 2];
+      if (last.column->description(last.number) == description) {
+        page.description = last.description;
+        page.symbols = last.symbols;
+        return;
+      }
+    }
+    page.symbols = symbols_in(description);
+    const auto [place, is_new] = seen.emplace(without(description, page.symbols), seen.size());
+    if (is_new) descriptions_.push_back(description);
+    page.description = place->second;
+  }
 
   template <typename Is>
   std::vector<size_t> where(const Is& is) const {
@@ -443,6 +498,7 @@ void register_new_pages(nanobind::module_& m) {
       .def(nb::init<std::vector<std::shared_ptr<ColumnPages>>,
                     const std::vector<std::pair<size_t, size_t>>&, const std::vector<size_t>&>(),
            nb::arg("tables"), nb::arg("unknown"), nb::arg("files"))
+      .def(nb::init<const LeafTables&, const std::vector<size_t>&>(), nb::arg("fragment"), nb::arg("leaves"))
       .def_prop_ro("descriptions", &NewPages::descriptions)
       .def_prop_ro("skipped", &NewPages::skipped)
       .def_prop_ro("far", &NewPages::far)
@@ -452,6 +508,7 @@ void register_new_pages(nanobind::module_& m) {
       .def("find", &NewPages::find, nb::arg("forms"), nb::arg("tails"))
       .def("hold", &NewPages::hold, nb::arg("files"))
       .def("num_bytes", &NewPages::num_bytes, nb::arg("number"))
+      .def("learn_held", &NewPages::learn_held, nb::arg("forms"), nb::arg("held"))
       .def("small", &NewPages::small, nb::arg("spans"), nb::arg("most_bytes"))
       .def("rest", &NewPages::rest, nb::arg("numbers"), nb::arg("max_gap_bytes"), nb::arg("max_bytes"))
       .def("guess", &NewPages::guess, nb::arg("number"), nb::arg("rows"))

@@ -86,16 +86,6 @@ class Planner {
     }
   }
 
-  // Add all rows of a page, at least one, of a table of the current column.
-  void add_page(size_t number, RowTable::Entry entry, int64_t num_rows) {
-    add_page(number, std::move(entry), 0, num_rows);
-  }
-  void reserve(size_t num_pages) {
-    plan.hits.reserve(num_pages);
-    plan.parts.reserve(num_pages);
-    plan.pieces.reserve(num_pages);
-  }
-
   void end_column() { plan.columns.push_back(plan.groups.size()); }
 
   RowPlan plan;

@@ -128,6 +128,55 @@ RowPlan plan_spans(const Fragments& fragments, const std::vector<size_t>& leaves
   return std::move(planner.plan);
 }
 
+// Tables of fragments as of one fragment in one file. `begins`: for each leaf of each fragment, leaf by
+// leaf, the beginning of its file in that file.
+std::unique_ptr<LeafTables> joined_tables(const Fragments& fragments, const std::vector<int64_t>& begins) {
+  if (fragments.empty() || begins.size() % fragments.size()) corrupt("joined tables: leaves of other files");
+  std::vector<LeafTables::Listed> tables;
+  for (size_t at = 0; at < begins.size();) {
+    auto table = std::make_shared<ColumnTable>();
+    int64_t times = 1;
+    for (const LeafTables* own : fragments) {
+      const auto column = own->column(at / fragments.size());
+      if (!column) corrupt("joined tables: a leaf without a column");
+      times = column->times();  // of the type: equal in all fragments
+      table->add(column->source(), begins[at++]);
+    }
+    auto pages = std::make_shared<ColumnPages>(std::move(table));
+    pages->set_times(times);
+    tables.emplace_back(std::move(pages), 0, 0);
+  }
+  return std::make_unique<LeafTables>(tables);
+}
+
+// Bytes of the pages of joined tables that are not held, coalesced: (file, start, stop) of each
+// range. `begins`: beginning of each file, ascending; all are farther apart than `max_gap_bytes`.
+nb::list page_spans(const LeafTables& tables, const std::vector<int64_t>& begins, const HeldFile& held,
+                    uint64_t max_gap_bytes) {
+  std::vector<ByteRange> ranges;
+  for (size_t leaf = 0; leaf < tables.count(); ++leaf) {
+    const auto column = tables.column(leaf);
+    if (!column) corrupt("page spans: a leaf without a column");
+    const PageTable& pages = column->table();
+    for (size_t page = 0; page < pages.rows.size(); ++page) {
+      const auto begin = static_cast<size_t>(pages.ends[page]), end = static_cast<size_t>(pages.ends[page + 1]);
+      ByteRange range{INT64_MAX, 0};
+      for (size_t i = begin; i < end; ++i) {
+        range.start = std::min(range.start, pages.starts[i]);
+        range.stop = std::max(range.stop, pages.starts[i] + pages.sizes[i]);
+      }
+      if (range.start < range.stop && !held.holds(range.start, range.stop)) ranges.push_back(range);
+    }
+  }
+  nb::list spans;
+  for (const auto& [start, stop] : coalesce(ranges, {max_gap_bytes}).spans) {
+    const auto above = std::upper_bound(begins.begin(), begins.end(), start);
+    if (above == begins.begin()) corrupt("page spans: pages of no file");
+    spans.append(nb::make_tuple(above - begins.begin() - 1, start, stop));
+  }
+  return spans;
+}
+
 // Pieces of a plan, or places in it, that are not held: end of each file's pieces, starts, stops, coalesced file by
 // file. `files`: for each table of the plan the number of its file among those held.
 nb::tuple missing_of(const RowPlan& plan, const std::vector<const HeldFile*>& held,
@@ -275,4 +324,7 @@ void register_row_table(nanobind::module_& m) {
         nb::arg("ends"), nb::arg("held") = Planner::Files(), nb::arg("is_partial") = false);
   m.def("plan_spans", &plan_spans, nb::arg("fragments"), nb::arg("leaves"), nb::arg("spans"),
         nb::arg("ends"), nb::arg("held") = Planner::Files());
+  m.def("joined_tables", &joined_tables, nb::arg("fragments"), nb::arg("begins"));
+  m.def("page_spans", &page_spans, nb::arg("tables"), nb::arg("begins"), nb::arg("held"),
+        nb::arg("max_gap_bytes"));
 }
