@@ -14,14 +14,17 @@ import pytest
 
 import alance
 from alance.expr import predicate as predicates
+from alance.ops.read import late
+from alance.ops.read import rows as rows_read
 from alance.ops.read.options import ScanOptions
 from alance.ops.read.plan import plan_scan
-from alance.ops.read.rows import RowFilter
 from tests.indices.index_cases import by_pylance, rows
 from tests.reference.served import opened_on
 
 if TYPE_CHECKING:
     from alance.expr.sql.lexical import SqlText
+    from alance.ops.read.rows import ScanPlan
+    from alance.ops.read.taking import PhysicalRows
     from alance.testing.lab import Lab
 
 NUM_ROWS = 60_000
@@ -152,13 +155,13 @@ async def test_rows_of_many_fragments_are_decoded_at_once(
     lance.write_dataset(rows(4_000), path, max_rows_per_file=100)
     dataset = await (await alance.dataset(path)).create_scalar_index("id", "BTREE")
     decoded: list[int] = []
-    run = RowFilter.run
+    passing = rows_read.passing
 
-    def noted(row_filter: RowFilter, task: Any) -> Any:
-        decoded.append(len(row_filter.split.offsets()))
-        return run(row_filter, task)
+    def noted(plan: ScanPlan, rows_of: PhysicalRows, batch: pa.RecordBatch) -> Any:
+        decoded.append(rows_of.num_rows)
+        return passing(plan, rows_of, batch)
 
-    monkeypatch.setattr(RowFilter, "run", noted)
+    monkeypatch.setattr(late, "passing", noted)
     keys = list(range(5, 4_000, 200))
     table = await dataset.to_table(filter=f"id in ({', '.join(map(str, keys))})")
     assert table["id"].to_pylist() == keys

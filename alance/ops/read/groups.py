@@ -14,10 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 import numpy as np
 
 from alance.file.batches import one_array
-from alance.file.rows.fragment import take_rows
 from alance.file.rows.leaves import LeafSet
-from alance.file.rows.placed_rows import fetch_placed
-from alance.file.rows.taken import TakenRows
 from alance.file.rows.whole import FragmentFiles, group_key, read_together, read_whole
 
 if TYPE_CHECKING:
@@ -35,7 +32,7 @@ if TYPE_CHECKING:
     from alance.ops.version.handle import FragmentHandle
 
     # Task that decodes the rows of a split.
-    Task: TypeAlias = FragmentTask | WholeRows | WholeFragments | LocalRows | TakenRows
+    Task: TypeAlias = FragmentTask | WholeRows | WholeFragments | LocalRows
 
 _ENCODED_BYTES, _FILE_BYTES = map(attrgetter, ("encoded_bytes", "file_bytes"))
 # Limits of a small fragment.
@@ -61,7 +58,6 @@ class FragmentGroup(NamedTuple):
         opened: opened fragments with the first columns; empty if whole files are read.
         states: cache for page states.
         spans: spans of rows to read, ascending.
-        rows: live rows to read, ascending, if indices selected them; None for all rows of `spans`.
         is_small: True if all rows are read, without page tables.
         late: opened fragment with the late columns; None if it is opened later.
         eager_stop: all columns of the rows before this row are read at once.
@@ -71,7 +67,6 @@ class FragmentGroup(NamedTuple):
     opened: Sequence[OpenFragment]
     states: States
     spans: Sequence[tuple[int, int]]
-    rows: Int64s | None = None
     is_small: bool = False
     late: OpenFragment | None = None
     eager_stop: int = 0
@@ -154,25 +149,23 @@ class Split(NamedTuple):
 
     Attributes:
         start, stop: range of rows in the group.
-        rows: live rows in the range to read; None for all rows of the range.
     """
 
     group: FragmentGroup
     start: int
     stop: int
-    rows: Int64s | None = None
 
-    def offsets(self) -> Int64s:
-        """Return the rows to read, as row numbers in the group."""
-        return np.arange(self.start, self.stop, dtype=np.int64) if self.rows is None else self.rows
-
-    def offsets_of(self, positions: Int64s) -> Int64s:
-        """Return the row numbers in the group, given positions in `offsets()`."""
-        return positions + self.start if self.rows is None else self.rows[positions]
+    def numbers(self) -> Int64s:
+        """Return the row numbers in the group."""
+        return np.arange(self.start, self.stop, dtype=np.int64)
 
     def live_mask(self) -> Mask | None:
-        """Return the mask of live rows among the rows to read; None if all are live."""
-        return self.group.live_mask(self.start, self.stop) if self.rows is None else None
+        """Return the mask of live rows; None if all are live."""
+        return self.group.live_mask(self.start, self.stop)
+
+    def meta(self, name: str, rows: Int64s) -> pa.Array:
+        """Return a meta column for row numbers in the group."""
+        return self.group.meta(name, rows)
 
     def halves(self) -> list[Split]:
         """Divide the rows into smaller splits.
@@ -181,9 +174,6 @@ class Split(NamedTuple):
         a single row. The fragments of the group must be open.
         """
         group = self.group
-        if self.rows is not None:
-            parts = np.array_split(self.rows, 2) if len(self.rows) > 1 else []
-            return [Split(group, int(rows[0]), int(rows[-1]) + 1, rows) for rows in parts]
         if len(group.handles) > 1:
             pairs = zip(group.handles, group.opened, strict=True)
             counts = [handle.num_physical_rows for handle in group.handles]
@@ -199,45 +189,24 @@ class Split(NamedTuple):
         return [Split(single, *span) for span in pairwise(bounds)]
 
 
-def read_splits(schema: Schema, splits: Sequence[Split], *, guess: bool) -> Plan[Sequence[Task]]:
-    """Plan to read splits of a group, with the fields of a schema.
-
-    Args:
-        guess: True to guess the positions of rows in pages of unknown state, and to read rows and
-            page states in one round.
-    """
+def read_splits(schema: Schema, splits: Sequence[Split]) -> Plan[Sequence[Task]]:
+    """Plan to read splits of a group, with the fields of a schema."""
     group = splits[0].group
-    if group.opened and not group.is_small and group.rows is None:
+    if group.opened and not group.is_small:
         (fragment,) = group.opened
         return (yield from fragment.read_parts(spans_of(splits), group.states))
-    (split,) = splits
     if not group.opened:
         files = [
             FragmentFiles(handle.id, handle.sources, handle.num_physical_rows)
             for handle in group.handles
         ]
         return [(yield from read_whole(schema, files))]
-    if split.rows is None:
-        return [(yield from read_together(group.opened))]
-    return [(yield from _take(schema, group, split.rows, guess=guess))]
+    return [(yield from read_together(group.opened))]
 
 
 def spans_of(splits: Sequence[Split]) -> list[list[tuple[int, int]]]:
     """Return the row range of each split, as a list of one range."""
     return [[(split.start, split.stop)] for split in splits]
-
-
-def _take(schema: Schema, group: FragmentGroup, rows: Int64s, *, guess: bool) -> Plan[TakenRows]:
-    """Plan to take single rows of a group with any number of fragments."""
-    opened = dict(zip(group.handles, group.opened, strict=True))
-    handles, offsets = zip(*group.by_fragment(rows), strict=True)
-    fragments = [opened[handle] for handle in handles]
-    ends = [*accumulate(map(len, offsets))]
-    end_to_end = offsets[0] if len(offsets) == 1 else np.concatenate(offsets)
-    tasks = yield from take_rows(schema, fragments, end_to_end, ends, group.states, guess=guess)
-    taken = TakenRows(schema, tasks)
-    yield from fetch_placed(taken.unread)
-    return taken
 
 
 def cut_span(span: tuple[int, int], part_rows: int) -> list[tuple[int, int]]:

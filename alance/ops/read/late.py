@@ -24,15 +24,21 @@ from alance.file.open.recall import ScanStates
 from alance.file.open.tracing import describe
 from alance.file.rows.fragment import open_fragments
 from alance.file.rows.in_place import LocalRows
-from alance.file.rows.taken import TakenRows
 from alance.file.rows.whole import group_key
 from alance.format.plans import all_read, together
 from alance.io.loop.readahead import Job
 from alance.io.loop.tasks import all_of
 from alance.io.reading.inline import Note
 from alance.ops.read.groups import LATE_BYTES, read_splits, spans_of
-from alance.ops.read.rows import SPARSE_CHUNK_BYTES, FilteredSplit, LateRows, RowFilter
-from alance.ops.read.taking import INLINE_TAKE_BYTES, keep_grown, opened_fragments
+from alance.ops.read.rows import (
+    SPARSE_CHUNK_BYTES,
+    FilteredSplit,
+    LateRows,
+    check_index,
+    passing,
+    with_late,
+)
+from alance.ops.read.taking import keep_grown, opened_fragments, read_rows
 from alance.ops.version.snapshot import TakenColumns
 
 if TYPE_CHECKING:
@@ -45,6 +51,7 @@ if TYPE_CHECKING:
     from alance.format.plans import Reader, T
     from alance.ops.read.groups import FragmentGroup, Split, Task
     from alance.ops.read.rows import LateTask, ScanPlan
+    from alance.ops.read.taking import PhysicalRows
     from alance.ops.version.snapshot import Snapshot
 
     # Function that does the remaining steps of a split.
@@ -193,7 +200,7 @@ class SplitReader:
     async def _alone(self, split: Split) -> Rows:
         """Read a split by itself, from its first columns to its output rows."""
         try:
-            if not split.group.is_small and split.rows is None:
+            if not split.group.is_small:
                 loads = split.group.page_tables([(split.start, split.stop)])
                 await self.snapshot.engine.drive_all(list(loads), "page tables")
             (task,) = await self._first([split])
@@ -227,8 +234,6 @@ class SplitReader:
             return await self._filter_ahead(splits, group.late, reserved, is_eager)
         tasks = await self._first(splits)
         rest = [partial(self._finish, *pair) for pair in zip(splits, tasks, strict=True)]
-        if group.rows is not None:  # few rows, so their late columns are also read ahead
-            return [partial(_ready, await step()) for step in rest]
         if self.plan.late_schema is None:
             return rest
         if self._goes_ahead:
@@ -262,7 +267,6 @@ class SplitReader:
         Open local files are not read here, but during decoding.
         """
         group = splits[0].group
-        schema, is_remote = self.plan.first_schema, self.snapshot.is_remote
         states = group.states
         if isinstance(states, ScanStates) and not (group.is_small or states.is_cold):
             locations = [source.location for source in group.handles[0].sources]
@@ -274,14 +278,43 @@ class SplitReader:
                     LocalRows(group.opened[0], split.start, split.stop, states, files, note)
                     for split in splits
                 ]
-        reading = read_splits(schema, splits, guess=is_remote)
-        if group.rows is not None:
-            tasks = await self.snapshot.engine.drive(reading, "index rows")
-            cache = self.snapshot.engine.cache
-            keep_grown(cache, group.handles, group.opened, self.first_columns)
-            return tasks
+        reading = read_splits(self.plan.first_schema, splits)
         reason = "scan" if group.opened else "compaction"
         return await self.snapshot.engine.drive(reading, reason, bulk=True)
+
+    async def take(self, rows: PhysicalRows) -> Rows:
+        """Return the output rows of rows that indices picked.
+
+        Cost: a take of the first columns, and one of the late columns of rows that pass the filter.
+        """
+        plan, snapshot = self.plan, self.snapshot
+
+        def filtered(batch: pa.RecordBatch) -> tuple[pa.RecordBatch | None, Int64s | None]:
+            passed, chosen = passing(plan, rows, batch)
+            if passed is None or chosen is not None:
+                check_index(plan, rows, batch)
+            return passed, chosen
+
+        try:
+            first, chosen = await read_rows(
+                snapshot,
+                rows,
+                self.first_columns,
+                filtered,
+                reason="index rows",
+                is_quick=self._is_quick,
+            )
+            if first is None or plan.late_schema is None:
+                return first
+            own, finish = (
+                rows if chosen is None else rows.at(chosen),
+                partial(with_late, plan, first),
+            )
+            return await read_rows(snapshot, own, self.late_columns, finish, reason="late columns")
+        except BatchTooLargeError:
+            if rows.num_rows == 1:
+                raise
+            return [partial(self.take, part) for part in rows.ranges(2)]
 
     async def _finish(self, split: Split, task: Task) -> Rows:
         """Return the output rows of a split whose first columns have been read."""
@@ -300,18 +333,19 @@ class SplitReader:
         self, split: Split, task: Task
     ) -> tuple[pa.RecordBatch | None, Int64s | None]:
         """Return the rows that pass, and their row numbers in the group (None for all rows)."""
-        row_filter = RowFilter(self.plan, split)
-        is_little = split.group.is_little
-        if isinstance(task, TakenRows):
-            is_little = task.num_bytes <= INLINE_TAKE_BYTES
-        inline = is_little and self._is_quick
-        filtered = await self._run(lambda: row_filter.run(task), inline=inline)
-        if filtered is None:
-            reading = read_splits(self.plan.first_schema, [split], guess=False)
+
+        def filtered(task: Task) -> tuple[pa.RecordBatch | None, Int64s | None] | None:
+            batch = task.decode()
+            return None if batch is None else passing(self.plan, split, batch)
+
+        inline = split.group.is_little and self._is_quick
+        passed = await self._run(partial(filtered, task), inline=inline)
+        if passed is None:  # bytes of a local file are not in memory
+            reading = read_splits(self.plan.first_schema, [split])
             (read,) = await self.snapshot.engine.drive(reading, "scan", bulk=True)
-            filtered = await self._run(lambda: row_filter.run(read))
-        assert filtered is not None
-        return filtered
+            passed = await self._run(partial(filtered, read))
+        assert passed is not None
+        return passed
 
     async def _late_rows(self, split: Split, rows: Int64s | None) -> list[LateRows]:
         """Return the rows that need late columns, by fragment, with the fragments opened.
@@ -322,7 +356,7 @@ class SplitReader:
             rows: rows that passed the filter; None for all rows of the split.
         """
         engine, group = self.snapshot.engine, split.group
-        parts = group.by_fragment(split.offsets() if rows is None else rows)
+        parts = group.by_fragment(split.numbers() if rows is None else rows)
         handles = [handle for handle, _ in parts]
         opening = opened_fragments(engine.cache, handles, self.late_columns)
         opened = await engine.drive(opening, "open files")
@@ -456,7 +490,7 @@ class SplitReader:
             self._dense.clear()
         if batch is None:
             return None
-        rows = split.offsets() if rows is None else rows
+        rows = split.numbers() if rows is None else rows
         group = split.group
         late_rows = LateRows(group.handles, [late], rows, split.start, split.stop, group.states)
         return FilteredSplit(batch, [late_rows])

@@ -33,9 +33,10 @@ if TYPE_CHECKING:
     from alance.format.plans import Plan, Reader
     from alance.format.row_set import RowSet
     from alance.format.schema import Schema
-    from alance.ops.read.groups import FragmentGroup, Split, Task
+    from alance.ops.read.groups import Split
     from alance.ops.read.options import ScanOptions
     from alance.ops.read.pruning import Pruner
+    from alance.ops.read.taking import PhysicalRows
     from alance.ops.version.projection import Projection
     from alance.ops.version.snapshot import FragmentHandle
 
@@ -109,57 +110,50 @@ def num_rows_of(spans: Sequence[tuple[int, int]]) -> int:
     return sum(stop - start for start, stop in spans)
 
 
-class RowFilter(NamedTuple):
-    """CPU work on a split: decode its first columns, and select the rows that pass the filter."""
+def passing(
+    plan: ScanPlan, rows: Split | PhysicalRows, batch: pa.RecordBatch
+) -> tuple[pa.RecordBatch | None, Int64s | None]:
+    """Return the rows that pass the filter, and their numbers; None for all rows. CPU work.
 
-    plan: ScanPlan
-    split: Split
+    The batch is None if no row passes. Without late columns, it is the output, or the input of
+    computed columns.
 
-    def run(self, task: Task) -> tuple[pa.RecordBatch | None, Int64s | None] | None:
-        """Return the rows that pass the filter; and their row numbers in the group, None for all.
-
-        The batch is None if no row passes. Without late columns, it is the output, or the input of
-        computed columns. Returns None if bytes of a local file are not in memory, so that they have
-        to be fetched.
-
-        Raises:
-            CorruptFileError: the bytes contradict the format, or an index.
-        """
-        plan, split = self.plan, self.split
-        batch = task.decode()
-        if batch is None:
-            return None
-        chosen: Int64s | None = None  # numbers of the selected rows; None for all rows
-        if plan.predicate is not None:
-            filtered_meta = plan.meta.intersection(plan.predicate.columns)
-            if filtered_meta:
-                batch = with_meta(batch, split.group, split.offsets(), filtered_meta)
-            selected = plan.predicate.mask(batch)
-            if selected.true_count < batch.num_rows:
-                chosen = true_rows(selected)
-                if split.rows is not None:
-                    _check_index(plan, split, batch)
-        live = None if plan.options.include_deleted_rows else split.live_mask()
-        if live is not None:
-            chosen = np.flatnonzero(live) if chosen is None else chosen[live[chosen]]
-        if (batch.num_rows if chosen is None else len(chosen)) == 0:
-            return None, None
-        rows_kept = None
-        if chosen is not None and len(chosen) < batch.num_rows:
-            rows_kept = split.offsets_of(chosen)
-            batch = select(plan.projection.needed(batch, plan.meta), chosen)
-        if plan.meta:
-            rows = split.offsets() if rows_kept is None else rows_kept
-            batch = with_meta(batch, split.group, rows, plan.meta)
-        if plan.late_schema is None:
-            return plan.projection.ready(batch), rows_kept
-        return batch, rows_kept
+    Args:
+        rows: the rows of the batch.
+        batch: the first columns.
+    """
+    chosen: Int64s | None = None  # positions of the selected rows; None for all rows
+    if plan.predicate is not None:
+        filtered_meta = plan.meta.intersection(plan.predicate.columns)
+        if filtered_meta:
+            batch = with_meta(batch, rows, rows.numbers(), filtered_meta)
+        selected = plan.predicate.mask(batch)
+        if selected.true_count < batch.num_rows:
+            chosen = true_rows(selected)
+    live = None if plan.options.include_deleted_rows else rows.live_mask()
+    if live is not None:
+        chosen = np.flatnonzero(live) if chosen is None else chosen[live[chosen]]
+    if (batch.num_rows if chosen is None else len(chosen)) == 0:
+        return None, None
+    rows_kept = None
+    if chosen is not None and len(chosen) < batch.num_rows:
+        rows_kept = rows.numbers()[chosen]
+        batch = select(plan.projection.needed(batch, plan.meta), chosen)
+    if plan.meta:
+        batch = with_meta(
+            batch, rows, rows.numbers() if rows_kept is None else rows_kept, plan.meta
+        )
+    if plan.late_schema is None:
+        return plan.projection.ready(batch), rows_kept
+    return batch, rows_kept
 
 
-def _check_index(plan: ScanPlan, split: Split, batch: pa.RecordBatch) -> None:
+def check_index(plan: ScanPlan, rows: PhysicalRows, batch: pa.RecordBatch) -> None:
     """Check that rows from an index match it. If a row does not, other rows may be missing.
 
-    Called only if a row of the batch does not pass the filter.
+    Args:
+        rows: the rows of the batch, of which some do not pass the filter.
+        batch: the first columns.
 
     Raises:
         CorruptFileError: a row does not match the index.
@@ -170,9 +164,9 @@ def _check_index(plan: ScanPlan, split: Split, batch: pa.RecordBatch) -> None:
 
     wrong = np.flatnonzero(~as_mask(broadcast(plan.picked_by.evaluate(batch), batch.num_rows)))
     if len(wrong):
-        ((handle, rows),) = split.group.by_fragment(split.offsets()[wrong[:1]])
+        ((handle, offsets),) = rows.at(wrong[:1]).by_fragment()
         raise CorruptFileError(
-            f"row {rows[0]} of fragment {handle.id} is not what an index says of "
+            f"row {offsets[0]} of fragment {handle.id} is not what an index says of "
             f"it ({'; '.join(plan.index_lines)}): make the index again, or scan with "
             "use_scalar_index=False"
         )
@@ -192,14 +186,14 @@ def select(batch: pa.RecordBatch, offsets: Int64s) -> pa.RecordBatch:
 
 
 def with_meta(
-    batch: pa.RecordBatch, group: FragmentHandle | FragmentGroup, rows: Int64s, meta: frozenset[str]
+    batch: pa.RecordBatch, owner: Split | PhysicalRows, rows: Int64s, meta: frozenset[str]
 ) -> pa.RecordBatch:
-    """Append meta columns to a batch; `rows` are the row numbers of its rows in the group."""
+    """Append meta columns to a batch; `rows` are the numbers of its rows in `owner`."""
     arrays, fields = list(batch.columns), list(batch.schema)
     for name in META:
         if name not in meta or batch.schema.get_field_index(name) >= 0:
             continue
-        arrays.append(group.meta(name, rows))
+        arrays.append(owner.meta(name, rows))
         fields.append(pa.field(name, pa.uint64()))
     return pa.RecordBatch.from_arrays(
         arrays, schema=pa.schema(fields, metadata=batch.schema.metadata)
@@ -332,7 +326,10 @@ class FilteredSplit(NamedTuple):
             tasks: tasks of the late columns, each with the reader of its unread bytes.
         """
         parts = [rows.decode(*task) for rows, task in zip(self.late, tasks, strict=True)]
-        late = one_batch(parts)
-        arrays = [*self.batch.columns, *late.columns]
-        schema = pa.schema([*self.batch.schema, *late.schema])
-        return plan.projection.ready(pa.RecordBatch.from_arrays(arrays, schema=schema))
+        return with_late(plan, self.batch, one_batch(parts))
+
+
+def with_late(plan: ScanPlan, batch: pa.RecordBatch, late: pa.RecordBatch) -> pa.RecordBatch:
+    """Combine first and late columns into the output, or into the input of computed columns."""
+    arrays, schema = [*batch.columns, *late.columns], pa.schema([*batch.schema, *late.schema])
+    return plan.projection.ready(pa.RecordBatch.from_arrays(arrays, schema=schema))

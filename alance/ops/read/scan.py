@@ -5,7 +5,7 @@ fragments. A *span* is fetched at once: splits of one fragment, with as many byt
 store. Splits and spans are in row order. Fragments are opened in *windows*, with a round for
 footers and a round for page tables. The next window is opened while the current one is read.
 
-A scan with a filter reads all rows of a span, or only the rows from indices. A compaction scans
+A scan with a filter reads all rows of a span, or takes the rows from indices. A compaction scans
 without a filter, and reads files of small fragments whole, without opening them.
 """
 
@@ -16,6 +16,7 @@ import itertools
 from collections import deque
 from contextlib import aclosing
 from dataclasses import replace
+from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -28,7 +29,7 @@ from alance.file.open.tracing import describe
 from alance.file.rows.fragment import open_fragments
 from alance.format.layouts.fields import leaf_columns
 from alance.format.plans import joined_spans, together
-from alance.io.loop.readahead import grouped, in_turn, readahead
+from alance.io.loop.readahead import Job, grouped, in_turn, readahead
 from alance.ops.read.groups import (
     FragmentGroup,
     Split,
@@ -40,7 +41,7 @@ from alance.ops.read.groups import (
 )
 from alance.ops.read.late import SplitReader
 from alance.ops.read.plan import at_once, in_large_batches, plan_scan, restricted
-from alance.ops.read.taking import opened_fragments, prepare_take
+from alance.ops.read.taking import PhysicalRows, opened_fragments, prepare_take
 from alance.ops.read.window import RowWindow
 
 if TYPE_CHECKING:
@@ -50,7 +51,6 @@ if TYPE_CHECKING:
 
     from alance.file.rows.fragment import OpenFragment
     from alance.format.plans import Plan
-    from alance.io.loop.readahead import Job
     from alance.io.reading.engine import Engine
     from alance.ops.read.late import Rest, Rows
     from alance.ops.read.options import ScanOptions
@@ -69,8 +69,10 @@ PART_DECODED_BYTES: Final = 32 << 20
 LEAST_SCAN_PART_BYTES: Final = 1 << 20
 PART_ROWS: Final = 128 << 10
 MIN_SCAN_PART_ROWS: Final = 1024
-INDEXED_SPLIT_ROWS: Final = 8192  # rows of a split whose rows are from an index
-INDEXED_SPLIT_BYTES: Final = 8 << 20
+# Limits of a take of rows from an index; fewer rows are one take, whatever their size.
+PICKED_ROWS: Final = 8192
+PICKED_BYTES: Final = 8 << 20
+FEW_PICKED_ROWS: Final = 64
 NARROW_PARTS: Final = 4  # factor for `PART_ROWS` if late columns are narrow
 NARROW_BYTES: Final = 64  # maximum bytes per row of narrow late columns
 # Maximum bytes of page tables that a scan caches, so that the next one saves a round. More would
@@ -123,17 +125,26 @@ async def scan(snapshot: Snapshot, plan: ScanPlan) -> AsyncGenerator[pa.RecordBa
 
 async def _decoded(snapshot: Snapshot, plan: ScanPlan) -> AsyncGenerator[pa.RecordBatch, None]:
     windows = await _windows(snapshot, plan)
-    opening: asyncio.Task[list[FragmentGroup]] | None = None
+    opening: asyncio.Task[AsyncGenerator[Rows, None]] | None = None
     try:
         window = next(windows, None)
         while window is not None:
-            groups = await (opening or _open(*window))
+            outputs = await (opening or _open(*window))
             opening, following = None, next(windows, None)
             if following is not None:
                 opening = asyncio.ensure_future(_open(*following))
-            async with aclosing(_read_window(window[0], groups)) as batches:
-                async for batch in batches:
-                    yield batch
+            async with aclosing(outputs):
+                async for rows in outputs:
+                    # Several steps if the rows do not fit into one batch.
+                    steps: deque[Rows | Rest] = deque([rows])
+                    while steps:
+                        step = steps.popleft()
+                        if isinstance(step, list):
+                            steps.extendleft(reversed(step))
+                        elif callable(step):
+                            steps.appendleft(await step())
+                        elif step is not None:
+                            yield step
             window = following
     finally:
         if opening is not None:
@@ -149,8 +160,6 @@ async def _windows(snapshot: Snapshot, plan: ScanPlan) -> Iterator[Window]:
     because their fragments are not opened.
     """
     at_a_time = _ahead(snapshot, plan) + 1
-    if plan.picked and len(plan.picked) == len(plan.handles):
-        return _cut([(SplitReader(snapshot, plan, at_a_time), plan.handles, False)])
     reader = SplitReader(snapshot, plan, at_a_time)
     if plan.reads_files_whole:
         row_bytes = fixed_row_bytes(plan.first_schema)
@@ -160,7 +169,7 @@ async def _windows(snapshot: Snapshot, plan: ScanPlan) -> Iterator[Window]:
             return [(small, list(run)) for small, run in by_size]
 
         return _cut([(reader, run, small) for small, run in await snapshot.engine.pool.run(runs)])
-    if not plan.picked:
+    if len(plan.picked) in (0, len(plan.handles)):
         return _cut([(reader, plan.handles, False)])
     is_sure = plan.picked_by is not None
     first, late = at_once(plan.first_schema, plan.late_schema, plan.picked, is_sure=is_sure)
@@ -177,11 +186,28 @@ def _cut(runs: Iterable[tuple[SplitReader, Sequence[FragmentHandle], bool]]) -> 
             yield reader, handles[start : start + step]
 
 
-async def _open(reader: SplitReader, handles: Sequence[FragmentHandle]) -> list[FragmentGroup]:
+async def _open(
+    reader: SplitReader, handles: Sequence[FragmentHandle]
+) -> AsyncGenerator[Rows, None]:
+    """Open the fragments of a window, and return its output rows, which are read when iterated.
+
+    Spans are fetched ahead, and splits are decoded ahead. Rows that indices picked are taken ahead.
+    """
+    ahead = partial(
+        readahead,
+        budget_bytes=reader.ahead_bytes,
+        max_jobs=64,
+        ordered=reader.plan.options.scan_in_order,
+    )
+    if handles[0].id in reader.plan.picked:
+        return ahead(await _takes(reader, handles))
+    spans = ahead(_jobs(reader, await _groups(reader, handles)))
+    return in_turn(_finishing(reader, spans), _ahead(reader.snapshot, reader.plan))
+
+
+async def _groups(reader: SplitReader, handles: Sequence[FragmentHandle]) -> list[FragmentGroup]:
     """Open fragments together: first footers and deletion vectors, then page tables."""
     snapshot, plan = reader.snapshot, reader.plan
-    if handles[0].id in plan.picked:
-        return [await _open_picked(reader, handles)]
     engine, row_bytes = snapshot.engine, fixed_row_bytes(plan.first_schema)
     if plan.reads_files_whole and is_small(handles[0], row_bytes):
         return await engine.pool.run(lambda: whole_groups(handles, engine.cache))
@@ -219,21 +245,26 @@ async def _open(reader: SplitReader, handles: Sequence[FragmentHandle]) -> list[
     return groups
 
 
-async def _open_picked(reader: SplitReader, handles: Sequence[FragmentHandle]) -> FragmentGroup:
-    """Open fragments as one group, of which only live rows from indices are read."""
-    snapshot, picked = reader.snapshot, reader.plan.picked
-    cache, columns = snapshot.engine.cache, reader.first_columns
+async def _takes(reader: SplitReader, handles: Sequence[FragmentHandle]) -> list[Job[Rows]]:
+    """Return takes of the live rows that indices picked; a job returns the output rows."""
+    snapshot, columns, picked = reader.snapshot, reader.first_columns, reader.plan.picked
     await snapshot.recall(handles)
     await prepare_take(snapshot, handles, columns.schema)
-    plan = opened_fragments(cache, handles, columns)
-    opened = await snapshot.engine.drive(plan, "open files")
-    first, parts = 0, []
-    for handle in handles:
-        rows = picked[handle.id]
-        parts.append(rows[handle.is_live(rows)] + first)
-        first += handle.num_physical_rows
-    rows = parts[0] if len(parts) == 1 else np.concatenate(parts)
-    return FragmentGroup(handles, opened, cache, [], rows)
+    live = [(own := picked[handle.id])[handle.is_live(own)] for handle in handles]
+    rows = PhysicalRows(handles, np.concatenate(live), [*itertools.accumulate(map(len, live))])
+    count, row_bytes = 1, 0.0
+    if rows.num_rows > FEW_PICKED_ROWS:
+        plan = opened_fragments(snapshot.engine.cache, handles, columns)
+        row_bytes = max(map(_SCAN_ROW_BYTES, await snapshot.engine.drive(plan, "open files")))
+        step = max(1, min(PICKED_ROWS, int(PICKED_BYTES / max(1.0, row_bytes))))
+        count = -(-rows.num_rows // step)
+    jobs = []
+    for part in rows.ranges(count):
+        rest: Rest = partial(reader.take, part)
+        if reader.plan.projection.is_computed:
+            rest = partial(reader.computed, rest)
+        jobs.append(Job(int(row_bytes * part.num_rows), rest))
+    return jobs
 
 
 async def needed_spans(
@@ -261,41 +292,18 @@ async def needed_spans(
     return needed
 
 
-async def _read_window(
-    reader: SplitReader, groups: Sequence[FragmentGroup]
-) -> AsyncGenerator[pa.RecordBatch, None]:
-    """Yield the batches of a window; spans are fetched ahead, and splits are decoded ahead."""
-    snapshot, options = reader.snapshot, reader.plan.options
-    spans = readahead(
-        _jobs(reader, groups),
-        budget_bytes=reader.ahead_bytes,
-        max_jobs=64,
-        ordered=options.scan_in_order,
-    )
-
+async def _finishing(
+    reader: SplitReader, spans: AsyncGenerator[Sequence[Rest], None]
+) -> AsyncGenerator[Awaitable[Rows], None]:
+    """Yield the remaining steps of each split."""
     is_computed = reader.plan.projection.is_computed
-
-    async def finishing() -> AsyncGenerator[Awaitable[Rows], None]:
-        async with aclosing(spans):
-            async for splits in spans:
-                pending = deque(splits)
-                del splits  # so that their bytes do not stay in memory until the next span arrives
-                while pending:
-                    rest = pending.popleft()
-                    yield reader.computed(rest) if is_computed else rest()
-
-    async with aclosing(in_turn(finishing(), _ahead(snapshot, reader.plan))) as outputs:
-        async for rows in outputs:
-            # Several steps if the rows do not fit into one batch.
-            steps: deque[Rows | Rest] = deque([rows])
-            while steps:
-                step = steps.popleft()
-                if isinstance(step, list):
-                    steps.extendleft(reversed(step))
-                elif callable(step):
-                    steps.appendleft(await step())
-                elif step is not None:
-                    yield step
+    async with aclosing(spans):
+        async for splits in spans:
+            pending = deque(splits)
+            del splits  # so that their bytes do not stay in memory until the next span arrives
+            while pending:
+                rest = pending.popleft()
+                yield reader.computed(rest) if is_computed else rest()
 
 
 def _ahead(snapshot: Snapshot, plan: ScanPlan) -> int:
@@ -308,14 +316,6 @@ def _jobs(reader: SplitReader, groups: Sequence[FragmentGroup]) -> Iterator[Job[
     for group in groups:
         if group.is_small:
             yield reader.job([Split(group, *group.spans[0])], group.num_bytes)
-            continue
-        if group.rows is not None:
-            row_bytes = max(map(_SCAN_ROW_BYTES, group.opened))
-            step = max(1, min(INDEXED_SPLIT_ROWS, int(INDEXED_SPLIT_BYTES / max(1.0, row_bytes))))
-            for start in range(0, len(group.rows), step):
-                rows = group.rows[start : start + step]
-                split = Split(group, int(rows[0]), int(rows[-1]) + 1, rows)
-                yield reader.job([split], int(row_bytes * len(rows)))
             continue
         row_bytes = _row_bytes(group)
         for parts in _parts(reader, group):

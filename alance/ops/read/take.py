@@ -221,7 +221,7 @@ async def _take_placed(
 
     def finish(batch: pa.RecordBatch) -> list[pa.Table]:
         if projection.meta:
-            batch = _with_meta(batch, physical_rows, projection)
+            batch = with_meta(batch, physical_rows, physical_rows.numbers(), projection.meta)
         batch = projection.apply(batch)
         if len(counts) == 1:
             return [pa.Table.from_batches([in_order(batch, places_of)])]
@@ -250,18 +250,6 @@ def _check_live(handle: FragmentHandle, rows: Int64s) -> None:
             f"row offset {gone[0]} in fragment {handle.id}: the row is deleted",
             (gone | handle.id << 32).tolist(),
         )
-
-
-def _with_meta(
-    batch: pa.RecordBatch, taken: PhysicalRows, projection: Projection
-) -> pa.RecordBatch:
-    """Append the projection's meta columns to a batch with rows of several fragments."""
-    parts, first = [], 0
-    for handle, rows in taken.by_fragment():
-        part = batch.slice(first, len(rows))
-        parts.append(with_meta(part, handle, rows, projection.meta))
-        first += len(rows)
-    return one_batch(parts)
 
 
 def _nothing(projection: Projection, schema: Schema) -> pa.RecordBatch:

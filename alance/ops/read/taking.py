@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, TypeVar, cast
 
 import numpy as np
 
-from alance.file.batches import in_order, one_batch, side_by_side
+from alance.file.batches import in_order, one_array, one_batch, side_by_side
 from alance.file.open.files import FileOf, open_files
 from alance.file.open.tracing import describe
 from alance.file.rows.fragment import open_fragments
@@ -74,6 +74,24 @@ class PhysicalRows(NamedTuple):
     def num_rows(self) -> int:
         return len(self.offsets)
 
+    def at(self, numbers: Int64s) -> PhysicalRows:
+        """Select rows by ascending numbers; fragments without rows are omitted."""
+        ends = np.searchsorted(numbers, self.ends)
+        places = np.flatnonzero(np.diff(ends, prepend=0)).tolist()
+        handles = [self.handles[place] for place in places]
+        return PhysicalRows(handles, self.offsets[numbers], ends[places].tolist())
+
+    def numbers(self) -> Int64s:
+        return np.arange(len(self.offsets))
+
+    def live_mask(self) -> None:
+        """Return None, because all rows are live."""
+
+    def meta(self, name: str, rows: Int64s) -> pa.Array:
+        """Return a meta column for rows, by their numbers."""
+        parts = self.at(rows).by_fragment()
+        return one_array([handle.meta(name, offsets) for handle, offsets in parts])
+
     def by_fragment(self) -> list[tuple[FragmentHandle, Int64s]]:
         """Return the row offsets of each fragment."""
         bounds = itertools.pairwise([0, *self.ends])
@@ -108,6 +126,8 @@ async def read_rows(
     order: Int64s | None = None,
     callers: int = 1,
     module: str | None = None,
+    reason: str = "take",
+    is_quick: bool = True,
 ) -> T:
     """Read rows of fragments, and return the result of `finish` for them.
 
@@ -119,24 +139,22 @@ async def read_rows(
         order: numbers of the rows to return, in this order; None for all rows in their order.
         callers: number of callers that share the take.
         module: name of a module to import for `finish`; None if it needs none.
+        reason: name of the requests in traces.
+        is_quick: False if `finish` may take long even for a few rows.
 
     Raises:
         TooMuch: there are several callers, and the rows are too many for one take.
     """
     engine = snapshot.engine
     pool, budget = engine.pool, engine.scheduler.budget
-    taking = engine.drive(take_rows(snapshot, rows, choice), "take", takes=callers)
+    taking = engine.drive(take_rows(snapshot, rows, choice), reason, takes=callers)
     taken, opened = await (taking if module is None else beside(engine, module, taking))
     num_bytes = taken.num_bytes
-    is_little = num_bytes <= INLINE_TAKE_BYTES and callers <= FEW_CALLERS
-    if is_little and not choice.projection.is_computed:
-        read = await engine.reader(taken.unread, "take", inline=True, takes=callers)
-        answer = finish(taken.decode(read, order))
-        await pool.share_turn()
-        return answer
     if num_bytes <= SHARED_TAKE_BYTES:
-        read = await engine.reader(taken.unread, "take", takes=callers)
-        return await pool.run(lambda: finish(taken.decode(read, order)))
+        is_little = num_bytes <= INLINE_TAKE_BYTES and callers <= FEW_CALLERS
+        inline = is_little and is_quick and not choice.projection.is_computed
+        read = await engine.reader(taken.unread, reason, inline=inline, takes=callers)
+        return await pool.run(lambda: finish(taken.decode(read, order)), inline=inline)
     most = max(
         budget.num_bytes // 2, SHARED_TAKE_BYTES
     )  # half, so that there is room for other reads
@@ -144,12 +162,14 @@ async def read_rows(
     if callers > 1 and 2 * decoded_bytes > most:
         raise TooMuch
     await asyncio.sleep(0)  # because with thousands of columns, each step takes milliseconds
-    parts, sizes, source = _parts(snapshot, taken)
+    parts, sizes, source = _parts(snapshot, taken, reason)
     await asyncio.sleep(0)
     largest, takes = max(sizes), callers if engine.scheduler.can_keep(sum(sizes)) else 0
     if largest > most and rows.num_rows > 1:
         ranges = rows.ranges(min(rows.num_rows, -(-largest // most)))
-        batches = [await read_rows(snapshot, part, choice, _as_is) for part in ranges]
+        batches = [
+            await read_rows(snapshot, part, choice, _as_is, reason=reason) for part in ranges
+        ]
         return await pool.run(lambda: finish(in_order(one_batch(batches), order)))
     ahead_bytes = max(largest, min(sum(sizes), most))
     decoders: list[Decoder] = [partial(part.decode, order=order) for part in parts]
@@ -158,7 +178,7 @@ async def read_rows(
         decoders = [share.decode for share in shares] or decoders
     async with budget.taken(2 * decoded_bytes + ahead_bytes):
         apart = parts, sizes, source
-        return await _decode_apart(engine, apart, decoders, finish, takes, ahead_bytes)
+        return await _decode_apart(engine, apart, decoders, finish, takes, ahead_bytes, reason)
 
 
 async def _decode_apart(
@@ -168,6 +188,7 @@ async def _decode_apart(
     finish: Callable[[pa.RecordBatch], T],
     takes: int,
     ahead_bytes: int,
+    reason: str,
 ) -> T:
     """Decode the columns of a take in several threads; the last one to end computes the result.
 
@@ -175,6 +196,7 @@ async def _decode_apart(
         apart: result of `_parts`.
         takes: number of callers that share the take.
         ahead_bytes: maximum bytes to read ahead.
+        reason: name of the requests in traces.
     """
     parts, sizes, source = apart
     batches_of: list[pa.RecordBatch | None] = [None] * len(decoders)
@@ -191,7 +213,7 @@ async def _decode_apart(
         read = source
         if read is None:
             pieces = parts[number].unread_pieces
-            read = await engine.hold(pieces, "take", takes=takes) if pieces else all_read
+            read = await engine.hold(pieces, reason, takes=takes) if pieces else all_read
         return await engine.pool.run(partial(decode, number, read))
 
     if source is not None:
@@ -205,7 +227,7 @@ async def _decode_apart(
 
 
 def _parts(
-    snapshot: Snapshot, taken: TakenRows
+    snapshot: Snapshot, taken: TakenRows, reason: str
 ) -> tuple[list[TakenRows], list[int], Reader | None]:
     """Split a large take into parts, each with columns for one thread.
 
@@ -213,7 +235,7 @@ def _parts(
     reader is None if the bytes are read before decoding.
     """
     engine, count = snapshot.engine, snapshot.session.decode_threads
-    source = engine.source(taken.unread, "take")
+    source = engine.source(taken.unread, reason)
     if source is not None:
         parts = taken.split(count)
         return parts, [0] * len(parts), source
