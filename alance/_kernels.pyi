@@ -479,6 +479,8 @@ class PageForm:
         indices: tuple[int, _Numbers, _Numbers, int] | None,
         index_runs: tuple[_Numbers, _Numbers] | None,
     ) -> None: ...
+    # As `set_masks`, of the items of a dictionary.
+    def set_item_masks(self, masks: Sequence[int]) -> None: ...
     # Levels, or items of a dictionary, are numbers or runs.
     def set_coded_levels(
         self, words: tuple[_Numbers | None, tuple[_Numbers, _Numbers] | None], reps: bool

@@ -153,8 +153,9 @@ def set_items(page_form: _kernels.PageForm, codec: BlockCodec, num_items: int) -
     match inner:
         case Flat(bits_per_value=bits) if bits % 8 == 0 and not bits >> 31:
             page_form.set_items(False, bits, num_items, scheme)
-        case FixedSizeList(bits_per_value=bits, is_flat=True) if not bits >> 31:
+        case FixedSizeList(bits_per_item=int(), bits_per_value=bits) if not bits >> 31:
             page_form.set_items(False, bits, num_items, scheme)
+            page_form.set_item_masks(_masks(inner))
         case Variable(bits_per_offset=bits):
             page_form.set_items(True, bits, num_items, scheme)
         case _:

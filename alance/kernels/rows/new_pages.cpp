@@ -477,6 +477,7 @@ void register_new_pages(nanobind::module_& m) {
           }, nb::arg("offsets"))
       .def("set_runs", [](PageForm& form, const DescribedRuns& runs) { form.set_coding({std::nullopt, runs_of(runs)}); },
            nb::arg("runs"))
+      .def("set_item_masks", &PageForm::set_item_masks, nb::arg("masks"))
       .def(
           "set_coded_levels",
           [](PageForm& form, const DescribedWords& words, bool reps) { form.set_coded_levels(words_of(words), reps); },

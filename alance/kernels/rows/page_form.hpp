@@ -175,6 +175,7 @@ class PageForm {
     if (coding.bits() != 16) corrupt("levels of another width");
     (reps ? kind.coded_reps : kind.coded_defs) = std::make_shared<const WordCoding>(std::move(coding));
   }
+  void set_item_masks(std::vector<int64_t> masks) { item_masks_ = std::move(masks); }
   void set_coded_items(WordCoding coding, int64_t count) {
     items_ = {false, coding.bits(), count};
     coded_items_ = std::make_shared<const WordCoding>(std::move(coding));
@@ -332,6 +333,7 @@ class PageForm {
         items.find(buffers[kItems].bytes(), *items_);
       }
       page->set_own_items(std::move(items));
+      if (!item_masks_.empty()) page->set_item_masks(item_masks_);
     }
     return page;
   }
@@ -500,6 +502,7 @@ class PageForm {
   std::shared_ptr<const sparse::Form> sparse_;
   std::optional<ItemsForm> items_;
   std::shared_ptr<const WordCoding> coded_items_;
+  std::vector<int64_t> item_masks_;  // as `masks`, of the items of a dictionary
 };
 
 }  // namespace alance

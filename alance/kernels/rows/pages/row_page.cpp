@@ -143,6 +143,12 @@ void RowPage::set_strings_64(In<int64_t> offsets, Bytes items) {
   keep_strings(PageArray(offsets), PageArray(items));
 }
 
+void RowPage::set_item_masks(std::vector<int64_t> masks) {
+  if (items_kind_ != Items::kFixed || masks.size() > kMostDepths || bytes_of_masks(masks) > item_width_)
+    corrupt("items without room for their validity");
+  masks_ = std::move(masks);
+}
+
 void RowPage::set_own_items(ItemBlock items) {
   items.keep();
   own_items_ = std::make_shared<const ItemBlock>(std::move(items));
@@ -159,7 +165,7 @@ void RowPage::set_own_items(ItemBlock items) {
 }
 
 int64_t RowPage::width() const {
-  if (items_kind_ == Items::kFixed) return item_width_;
+  if (items_kind_ == Items::kFixed) return item_width_ - mask_bytes();
   if (items_kind_ != Items::kNone || is_string(values_)) return 0;
   if (is_zipped()) return length_bytes_ != 0 ? 0 : bits_ / 8 - mask_bytes();
   return value_bytes();  // a bit becomes a byte
@@ -215,7 +221,7 @@ RowPage::Chunk RowPage::open_chunk(int64_t number, Part bytes, Sink::Content* co
     return {number, entries, num_values(number, number + 1), part(cut_.reps), part(cut_.defs), {}, {}};
   }
   const int num_levels = (reps_ != Nulls::none) + (nulls_ != Nulls::none);
-  const auto num_masks = static_cast<int>(masks_.size() - static_cast<size_t>(std::count(masks_.begin(), masks_.end(), 0)));
+  const auto num_masks = has_items() ? 0 : static_cast<int>(masks_.size() - static_cast<size_t>(std::count(masks_.begin(), masks_.end(), 0)));
   const int num_buffers = num_levels + num_masks + num_value_buffers();
   const int64_t width = large_ ? 4 : 2;
   const int64_t header = 2 + 2 * num_levels + width * (num_buffers - num_levels);
@@ -469,7 +475,7 @@ void RowPage::emit_item(uint64_t index, Sink& sink) const {
   if (sink.distinct) return sink.number(sink.distinct->of_item(index, [&] { return item(index); }));
   const std::string_view value = item(index);
   const auto* from = reinterpret_cast<const uint8_t*>(value.data());
-  if (items_kind_ == Items::kFixed) return sink.value(from);
+  if (items_kind_ == Items::kFixed) return emit_masked(masks_, from, sink);
   sink.string(from, static_cast<int64_t>(value.size()));
 }
 

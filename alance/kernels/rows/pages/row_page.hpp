@@ -326,6 +326,8 @@ class RowPage {
   void set_strings_64(In<int64_t> offsets, Bytes items);
   // The same from a block, which is copied unless it is a copy already.
   void set_own_items(ItemBlock items);
+  // Items are lists of one length behind the validity of their own items, as zipped values.
+  void set_item_masks(std::vector<int64_t> masks);
   // Values are descriptions of blobs (BlobLayout): a u64 position and a u64 size. Those of size 0
   // at another position are null, of level `position >> 16`, up to `max_level`.
   void set_blobs(int max_level);

@@ -109,7 +109,7 @@ bool RowPage::holds(int64_t width) const {
   if (is_null_) return true;
   if (is_constant() && width == 0)  // a bit has a byte
     return items_kind_ == Items::kFixed && item_width_ == 1 && items_.data()[0] <= 1;
-  if (items_kind_ == Items::kFixed) return width == item_width_;
+  if (items_kind_ == Items::kFixed) return width == item_width_ - mask_bytes();
   if (items_kind_ != Items::kNone) return width < 0;
   return values_fit(values_, bits_, width);
 }
@@ -175,6 +175,7 @@ bool RowPage::emit_run(const Chunk& chunk, int64_t first, int64_t count, const u
     corrupt("value " + text(first + count - 1) + " of a chunk of " + text(chunk.values));
   if (highest(levels, count) == 0) levels = nullptr;
   if (items_kind_ != Items::kNone) {
+    if (!masks_.empty()) return false;
     emit_items(chunk, first, count, levels, sink);
   } else if (sink.width == 0) {
     if (!(bits_ == 32 ? emit_strings<int32_t>(chunk, first, count, levels, sink)
