@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 from contextlib import aclosing
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -91,12 +93,7 @@ async def info(args: argparse.Namespace) -> OutputFacts:
     """Describe a table."""
     dataset = await opened(args)
     stats = await dataset.stats()
-    reclaimable: dict[str, Any] = {}
-    if args.reclaimable:
-        health = await dataset.health(reclaimable=True)
-        num_bytes = health.num_reclaimable_bytes or 0
-        reclaimable["reclaimable_bytes"] = num_bytes if args.json else human_bytes(num_bytes)
-        reclaimable["reclaimable_files"] = health.num_reclaimable_files
+    upkeep = await _upkeep(args, dataset)
     return OutputFacts(
         {
             "uri": dataset.uri,
@@ -117,9 +114,35 @@ async def info(args: argparse.Namespace) -> OutputFacts:
                 for index in dataset.list_indices()
             ],
             "config": dataset.config,
-            **reclaimable,
+            **upkeep,
         }
     )
+
+
+async def _upkeep(args: argparse.Namespace, dataset: alance.Dataset) -> dict[str, Any]:
+    """Return what `info` shows of a table's maintenance."""
+    try:
+        health = await dataset.health(reclaimable=args.reclaimable)
+    except alance.UnsupportedError:  # a plain HTTP server does not list the versions
+        if args.reclaimable:
+            raise
+        return {}
+    facts: dict[str, Any] = {
+        "unindexed_rows": {index.name: index.num_unindexed_rows for index in health.indices},
+        "last_maintenance": None,
+    }
+    if (run := health.last_run) is not None:
+        age = (datetime.now(UTC) - run.finished_at).total_seconds()
+        facts["last_maintenance"] = (
+            asdict(run) | {"age_seconds": age}
+            if args.json
+            else f"{timedelta(seconds=round(age))} ago, by {run.holder}"
+        )
+    if args.reclaimable:
+        num_bytes = health.num_reclaimable_bytes or 0
+        facts["reclaimable_bytes"] = num_bytes if args.json else human_bytes(num_bytes)
+        facts["reclaimable_files"] = health.num_reclaimable_files
+    return facts
 
 
 async def schema(args: argparse.Namespace) -> OutputRows:

@@ -5,8 +5,8 @@
     ...
     metrics.text()  # what Prometheus scrapes
 
-The log `alance.io` has the same events without an observer: requests, retries and commits at DEBUG,
-and a WARNING when a budget limits work (docs/operations.md).
+The log `alance.io` has the same events without an observer: requests, retries, commits and steps of
+maintenance at DEBUG, and a WARNING when a budget limits work (docs/operations.md).
 """
 
 from typing import TYPE_CHECKING, Final
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from alance.base.deferred import lazy
 from alance.io.events.observing import (
     CommitEnded,
+    MaintenanceStepEnded,
     Observer,
     Reading,
     RequestEnded,
@@ -34,6 +35,7 @@ _OBSERVE_PLACES: Final = {
 
 __all__ = [
     "CommitEnded",
+    "MaintenanceStepEnded",
     "Metrics",
     "Observer",
     "OpenTelemetry",

@@ -16,7 +16,12 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation
     from opentelemetry.trace import TracerProvider
 
-    from alance.io.events.observing import CommitEnded, RequestEnded, RetryDecided
+    from alance.io.events.observing import (
+        CommitEnded,
+        MaintenanceStepEnded,
+        RequestEnded,
+        RetryDecided,
+    )
 
 INSTRUMENTATION_NAME: Final = "alance"
 EXPECTED: Final = ("ok", "cancelled", "AlreadyExistsError", "NotFoundError")  # no faults of a store
@@ -55,7 +60,7 @@ _READINGS: Final = {
 
 
 class OpenTelemetry(Observer):
-    """Observer that creates spans for requests and commits, and metrics for all events.
+    """Observer that creates spans for requests, commits and steps of maintenance, and metrics.
 
         observe.add(observe.OpenTelemetry())
 
@@ -93,6 +98,7 @@ class OpenTelemetry(Observer):
         self._commits = meter.create_counter("alance.commits", "{commit}")
         self._commit_seconds = meter.create_histogram("alance.commit.duration", "s")
         self._commit_retries = meter.create_counter("alance.commit.retries", "{attempt}")
+        self._step_seconds = meter.create_histogram("alance.maintenance.step.duration", "s")
         for name, unit in _READINGS.items():
             make = meter.create_observable_gauge
             plain = name.removesuffix("_total")
@@ -148,8 +154,26 @@ class OpenTelemetry(Observer):
             attributes["version"] = event.version
         self._span("alance commit", event, attributes)
 
+    def on_maintenance_step(self, event: MaintenanceStepEnded) -> None:
+        """Count a step of maintenance, and create its span.
+
+        Args:
+            event: the step.
+        """
+        attributes: dict[str, str | int] = {"table": event.uri, "step": event.kind}
+        self._step_seconds.record(event.seconds, {**attributes, "outcome": event.outcome})
+        attributes |= {"reason": event.reason, "bytes": event.num_bytes}
+        if event.target is not None:
+            attributes["index"] = event.target
+        if event.version is not None:
+            attributes["version"] = event.version
+        self._span("alance maintenance", event, attributes)
+
     def _span(
-        self, name: str, event: RequestEnded | CommitEnded, attributes: dict[str, str | int]
+        self,
+        name: str,
+        event: RequestEnded | CommitEnded | MaintenanceStepEnded,
+        attributes: dict[str, str | int],
     ) -> None:
         if self._tracer is None:
             return

@@ -12,7 +12,12 @@ from alance.io.events.observing import Observer, readings
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from alance.io.events.observing import CommitEnded, RequestEnded, RetryDecided
+    from alance.io.events.observing import (
+        CommitEnded,
+        MaintenanceStepEnded,
+        RequestEnded,
+        RetryDecided,
+    )
 
 # Upper bounds in seconds, for cached answers, near and far stores, and throttling stores.
 BUCKETS: Final = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
@@ -28,6 +33,7 @@ _HELP: Final = {
     "commit_seconds": "How long they took, with the uploads that they waited for.",
     "commit_retries_total": "Attempts lost to other committers.",
     "committed_appends_total": "Appends of callers that versions are made of.",
+    "maintenance_step_seconds": "How long steps of maintenance took.",
 }
 
 
@@ -41,6 +47,7 @@ _LABELS: Final = {
     "commit_seconds": ("table",),
     "commit_retries_total": ("table",),
     "committed_appends_total": ("table",),
+    "maintenance_step_seconds": ("table", "step", "outcome"),
 }
 
 
@@ -109,6 +116,16 @@ class Metrics(Observer):
             self._times["commit_seconds", table].add(event.seconds)
             if event.version is not None and event.operation == "Append":
                 self._counts["committed_appends_total", table] += event.num_appends
+
+    def on_maintenance_step(self, event: MaintenanceStepEnded) -> None:
+        """Count a step of maintenance.
+
+        Args:
+            event: the step.
+        """
+        step = event.uri, event.kind, event.outcome
+        with self._lock:
+            self._times["maintenance_step_seconds", step].add(event.seconds)
 
     def text(self) -> str:
         """Return all metrics as text, to be served with the media type `content_type`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import lance
@@ -62,6 +63,23 @@ def test_health_and_info_show_what_a_cleanup_frees(uri: str, capsys: Shown) -> N
     assert state["num_reclaimable_files"] == facts["reclaimable_files"] == 14
     assert main(["health", uri, "--reclaimable"]) == 0
     assert "KiB" in capsys.readouterr().out
+
+
+def test_info_shows_rows_that_indices_lack_and_the_age_of_the_last_maintenance(
+    uri: str, capsys: Shown
+) -> None:
+    (facts,) = run(capsys, "info", uri)
+    assert (facts["unindexed_rows"], facts["last_maintenance"]) == ({"id_idx": 30}, None)
+    assert main(["maintain", uri, "--rule", "min_small_fragments=3"]) == 0
+    capsys.readouterr()
+    (facts,) = run(capsys, "info", uri)
+    assert facts["unindexed_rows"] == {"id_idx": 0}
+    assert facts["last_maintenance"]["steps"] == ["compact", "index"]
+    assert facts["last_maintenance"]["age_seconds"] >= 0
+    assert main(["info", uri]) == 0
+    shown = capsys.readouterr().out
+    assert re.search(r"unindexed rows +id_idx=0 ", shown)
+    assert re.search(r"last maintenance +\d+:\d\d:\d\d ago, by \S+:\d+ ", shown)
 
 
 def test_maintain_does_what_a_dry_run_shows(uri: str, capsys: Shown) -> None:

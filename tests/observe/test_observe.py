@@ -1,4 +1,4 @@
-"""What observers, Prometheus, OpenTelemetry and the log are told of requests and commits."""
+"""Events of requests, commits and maintenance: for observers, metrics, spans and the log."""
 
 from __future__ import annotations
 
@@ -20,9 +20,11 @@ from alance import observe
 from alance.io.caches.cache import SearchCache
 from alance.io.events import observing
 from alance.io.reading import flights
+from alance.ops.upkeep import compact
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
     from typing import Any
 
     from alance.testing.lab import Lab
@@ -37,6 +39,7 @@ class Notes(observe.Observer):
         self.requests: list[observe.RequestEnded] = []
         self.retries: list[observe.RetryDecided] = []
         self.commits: list[observe.CommitEnded] = []
+        self.steps: list[observe.MaintenanceStepEnded] = []
 
     def on_request(self, event: observe.RequestEnded) -> None:
         self.requests.append(event)
@@ -46,6 +49,9 @@ class Notes(observe.Observer):
 
     def on_commit(self, event: observe.CommitEnded) -> None:
         self.commits.append(event)
+
+    def on_maintenance_step(self, event: observe.MaintenanceStepEnded) -> None:
+        self.steps.append(event)
 
 
 @pytest.fixture
@@ -284,11 +290,95 @@ async def test_without_an_observer_nothing_is_made_of_a_request(
     def refuse(*values: object) -> None:
         raise AssertionError(values)
 
-    for name in ("RequestEnded", "RetryDecided", "CommitEnded"):
+    for name in ("RequestEnded", "RetryDecided", "CommitEnded", "MaintenanceStepEnded"):
         monkeypatch.setattr(observing, name, refuse)
     options = lab.lance_options()
     dataset = await alance.write_dataset({"id": [1, 2]}, uri, storage_options=options)
     assert (await dataset.take([1])).num_rows == 1
+    await dataset.insert({"id": [3, 4]})
+    report = await dataset.maintain(alance.MaintenancePolicy(min_small_fragments=2))
+    assert [step.outcome for step in report.steps] == ["done"]
+
+
+async def indexed_fragments(uri: str) -> alance.Dataset:
+    """A table of four fragments, whose indices lack all but the first."""
+    dataset = await alance.write_dataset({"id": range(10), "text": ["word"] * 10}, uri)
+    dataset = await dataset.create_scalar_index("id", "BTREE")
+    dataset = await dataset.create_scalar_index("text", "INVERTED")
+    for _ in range(3):
+        dataset = await dataset.insert({"id": range(10), "text": ["word"] * 10})
+    return dataset
+
+
+async def test_steps_of_maintenance_are_events_with_their_outcome(
+    tmp_path: Path, notes: Notes, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, "alance.io")
+    dataset = await indexed_fragments(str(tmp_path / "t"))
+    (segment,) = (index for index in dataset.list_indices() if index["name"] == "text_idx")
+    for file in (tmp_path / "t" / "_indices" / segment["uuid"]).iterdir():
+        file.write_bytes(b"damaged")
+    policy = alance.MaintenancePolicy(min_small_fragments=3, older_than=None)
+    assert notes.steps == []
+    await dataset.maintain(policy, dry_run=True)
+    assert notes.steps == []  # only planned
+    report = await dataset.maintain(policy)
+    compact, by_id, by_text = notes.steps
+    assert (compact.kind, compact.target, compact.outcome) == ("compact", None, "ok")
+    assert (by_id.kind, by_id.target, by_id.outcome) == ("index", "id_idx", "ok")
+    assert (by_text.target, by_text.outcome, by_text.version) == (
+        "text_idx", "CorruptFileError", None,
+    )  # fmt: skip
+    assert by_id.uri == dataset.uri
+    for event, step in zip(notes.steps, report.steps, strict=True):
+        assert (event.reason, event.version) == (step.reason, step.version)
+        assert (event.num_bytes, event.num_requests) == (step.num_bytes, step.num_requests)
+        assert 0 < event.seconds < event.ended_at
+    texts = [record.getMessage() for record in caplog.records if record.name == "alance.io"]
+    assert any(f"maintenance of {dataset.uri}: ok, index of id_idx" in text for text in texts)
+
+
+async def test_a_step_of_maintenance_that_is_cancelled_is_an_event(
+    tmp_path: Path, notes: Notes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataset = await indexed_fragments(str(tmp_path / "t"))
+
+    async def wait(*arguments: Any) -> None:
+        task.cancel()
+        await asyncio.sleep(60)
+
+    monkeypatch.setattr(compact, "carry_out", wait)
+    policy = alance.MaintenancePolicy(min_small_fragments=3, older_than=None)
+    task = asyncio.ensure_future(dataset.maintain(policy))
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    (step,) = notes.steps
+    assert (step.kind, step.outcome, step.version) == ("compact", "cancelled", None)
+
+
+async def test_steps_of_maintenance_have_metrics_and_spans(tmp_path: Path) -> None:
+    spans, reader = InMemorySpanExporter(), InMemoryMetricReader()
+    tracers, meters = TracerProvider(), MeterProvider([reader])
+    tracers.add_span_processor(SimpleSpanProcessor(spans))
+    observers = observe.Metrics(), observe.OpenTelemetry(meters, tracers)
+    dataset = await indexed_fragments(str(tmp_path / "t"))
+    for observer in observers:
+        observe.add(observer)
+    try:
+        await dataset.maintain(alance.MaintenancePolicy(min_small_fragments=3, older_than=None))
+    finally:
+        for observer in observers:
+            observe.remove(observer)
+    text, labels = observers[0].text(), f'table="{dataset.uri}",step="index",outcome="ok"'
+    assert f"alance_maintenance_step_seconds_count{{{labels}}} 2" in text
+    steps = [span for span in spans.get_finished_spans() if span.name == "alance maintenance"]
+    attributes = [dict(span.attributes or {}) for span in steps]
+    names = [(values["alance.step"], values.get("alance.index")) for values in attributes]
+    assert names == [("compact", None), ("index", "id_idx"), ("index", "text_idx")]
+    assert all(span.status.is_ok or span.status.is_unset for span in steps)
+    exported = reader.get_metrics_data()
+    assert exported is not None
+    assert "alance.maintenance.step.duration" in exported.to_json()
 
 
 async def test_a_long_wait_for_a_turn_is_a_warning(

@@ -1,8 +1,9 @@
 """Events and readings of a running service, for observers and for the log `alance.io`.
 
-Observers are called when a request, an attempt or a commit ends. A *reading* is the state of a
-queue, a cache or a lag at one moment. Readings are collected only when they are requested, and cost
-nothing otherwise. Without observers and without a log at DEBUG, an event costs one comparison.
+Observers are called when a request, an attempt, a commit or a step of maintenance ends. A *reading*
+is the state of a queue, a cache or a lag at one moment. Readings are collected only when they are
+requested, and cost nothing otherwise. Without observers and without a log at DEBUG, an event costs
+one comparison.
 
 Requests to remote stores are events, reads of local files are not. Retries inside obstore are part
 of one request.
@@ -112,6 +113,36 @@ class CommitEnded:
     ended_at: float
 
 
+@dataclass(frozen=True, slots=True)
+class MaintenanceStepEnded:
+    """A step of a table's maintenance has ended, in a run of `maintain` or in the background.
+
+    Attributes:
+        uri: URI of the table.
+        kind: `remap`, `expire`, `compact`, `index` or `cleanup`; see `Dataset.maintain`.
+        target: name of the index; None: the table.
+        reason: measured value, and the rule that it exceeds.
+        num_bytes: estimated bytes that are read and written.
+        num_requests: estimated requests to a remote store.
+        version: number of the version after the step; None if the step was not done.
+        seconds: duration.
+        outcome: `ok`, `cancelled`, or the name of an error's class: `RetryableConflictError` if
+            other writers changed the same rows, ...
+        ended_at: Unix time in seconds.
+    """
+
+    uri: str
+    kind: str
+    target: str | None
+    reason: str
+    num_bytes: int
+    num_requests: int
+    version: int | None
+    seconds: float
+    outcome: str
+    ended_at: float
+
+
 class Observer:
     """Base class of observers: override the methods of the events that you need.
 
@@ -138,6 +169,13 @@ class Observer:
 
         Args:
             event: the commit.
+        """
+
+    def on_maintenance_step(self, event: MaintenanceStepEnded) -> None:
+        """Handle the end of a step of maintenance, whether or not it was done.
+
+        Args:
+            event: the step.
         """
 
 
@@ -302,6 +340,46 @@ def retry_decided(store: str, failure: StoreError, pause_s: float | None) -> Non
         what = "throttled" if event.is_throttled else "failed"
         _log.debug("%s: tried again in %.2f s, %s: %s", store, pause_s, what, failure)
     _tell(lambda observer: observer.on_retry(event))
+
+
+class MaintenanceStepUnderWay:
+    """A step of maintenance under way, reported to observers at the end of its block.
+
+    Args:
+        estimates: estimated bytes that are read and written, and estimated requests.
+
+    Attributes:
+        version: number of the version after the step; None until there is one.
+    """
+
+    __slots__ = ("_begun", "_facts", "version")
+
+    def __init__(
+        self, uri: str, kind: str, target: str | None, reason: str, estimates: tuple[int, int]
+    ) -> None:
+        self._facts = uri, kind, target, reason, *estimates
+        self._begun = time.perf_counter()
+        self.version: int | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if not is_on():
+            return
+        seconds = time.perf_counter() - self._begun
+        ended = self.version, seconds, _outcome(error), time.time()
+        event = MaintenanceStepEnded(*self._facts, *ended)
+        _log.debug(
+            "maintenance of %s: %s, %s of %s, version %s, %.1f ms",
+            event.uri,
+            event.outcome,
+            event.kind,
+            event.target or "the table",
+            event.version,
+            seconds * 1000,
+        )
+        _tell(lambda observer: observer.on_maintenance_step(event))
 
 
 class CommitUnderWay:

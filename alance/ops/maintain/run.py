@@ -13,6 +13,7 @@ from alance.errors import (
     CommitConflictError,
     RetryableConflictError,
 )
+from alance.io.events.observing import MaintenanceStepUnderWay
 from alance.io.loop.tasks import all_of
 from alance.ops.maintain.health import TableHealth, look
 from alance.ops.maintain.lease import Lease, acquire
@@ -250,9 +251,14 @@ class _Run:
     async def _do(self, step: Due) -> None:
         clock = asyncio.get_running_loop().time
         before, started = self.snapshot, clock()
+        run_tasks = None if self._workers is None else self._workers.run_tasks
+        estimates = step.num_bytes, step.num_requests
         try:
-            workers = self._workers
-            after = await step.work(before, None if workers is None else workers.run_tasks)
+            with MaintenanceStepUnderWay(
+                before.uri, step.kind, step.target, step.reason, estimates
+            ) as event:
+                after = await step.work(before, run_tasks)
+                event.version = after.version
         except (RetryableConflictError, CommitConflictError) as error:
             self._pass(step, "overtaken", str(error))
         except AlanceError as error:
