@@ -47,6 +47,7 @@ from alance.format.numbers import (
     as_mask,
     as_numbers,
     as_scalar,
+    bitmap,
     text_array,
     to_arrow,
     validity_of,
@@ -367,7 +368,7 @@ def _look_up(node: Node, value_set: pa.Array, items: tuple[Literal, ...] | pa.Ar
 class _ValueTable:
     """Hash table of the values of a list, built for the first rows that are looked up.
 
-    A row of 64-bit integers takes 3 to 4 ns for up to 10 000 values, and 16 ns for a million.
+    A row of 64-bit integers takes 1 to 2 ns for up to 10 000 values, and 14 ns for a million.
     Arrow's `is_in` takes 9 to 15 ns and 250 ns: it builds a table for each batch.
     """
 
@@ -392,10 +393,9 @@ class _ValueTable:
 
             seed = secrets.randbits(64)  # so that no data can choose rows that collide
             self._table = _kernels.KeyTable(KeyColumns.of([self._values]).plain(), seed)
-        hits, _ = self._table.find(KeyColumns.of([rows]).plain())
-        is_in = np.zeros(len(rows), np.bool_)
-        is_in[hits] = True
-        return to_arrow(is_in, validity_of(rows))
+        bits = self._table.contains(KeyColumns.of([rows]).plain())
+        buffers = [bitmap(validity_of(rows)), pa.py_buffer(bits)]
+        return pa.Array.from_buffers(pa.bool_(), len(rows), buffers)
 
 
 def _value_set(values: list[pa.Scalar], type_: pa.DataType) -> pa.Array:

@@ -28,6 +28,8 @@ def found_by(table: _kernels.KeyTable, others: _kernels.Keys, count: int) -> lis
     places, numbers = table.find(others)
     assert (np.diff(places) > 0).all()
     result[places] = numbers
+    bits = np.unpackbits(table.contains(others), count=count, bitorder="little")
+    assert ((result >= 0) == bits).all()
     return list(result.tolist())
 
 
@@ -42,7 +44,7 @@ def test_keys_of_any_length_are_found(values: list[bytes], others: list[bytes], 
     assert table.numbers().tolist() == expected[: len(values)]
 
 
-@pytest.mark.parametrize("width", [1, 3, 8, 16, 21])
+@pytest.mark.parametrize("width", [1, 2, 3, 4, 8, 16, 21])
 def test_keys_of_fixed_width_are_found(width: int) -> None:
     rng = np.random.default_rng(width)
     values = [bytes(integer) for integer in rng.integers(0, 3, (5000, width), np.uint8)]
@@ -81,8 +83,9 @@ def test_buffers_that_contradict_themselves() -> None:
     with pytest.raises(ValueError, match="no offsets"):
         _kernels.Keys(np.zeros(0, np.int64), data)
     table = _kernels.KeyTable(fixed([], 8), 1)
-    with pytest.raises(ValueError, match="the table has 8"):
-        table.find(fixed([], 4))
+    for look_up in (table.find, table.contains):
+        with pytest.raises(ValueError, match="the table has 8"):
+            look_up(fixed([], 4))
     table.numbers()
     with pytest.raises(ValueError, match="taken before"):
         table.numbers()

@@ -17,7 +17,7 @@ import numpy as np
 from alance.errors import CommitConflictError, RetryableConflictError
 from alance.file.batches import work_bytes
 from alance.format.keys import KEY_COLUMN, ROW_COLUMN
-from alance.format.numbers import as_numbers
+from alance.format.numbers import as_numbers, ascending
 from alance.format.table.operations import Update
 from alance.io.reading.engine import DECODED_INLINE_BYTES
 from alance.ops.merge.inserted import InsertedKeys, key_hashes
@@ -200,7 +200,7 @@ def _without_deleted(
 ) -> tuple[Int64s, UInt64s, UInt64s]:
     """Return the matched rows that are updated, without those of deleted keys."""
     cut = int(np.searchsorted(rows, source.num_rows))
-    matches.gone.add(np.sort(places[cut:]))
+    matches.gone.add(ascending(places[cut:]))
     matches.num_changed = cut
     matches.matched[source.num_rows :] = True  # a key without a row is not inserted
     return rows[:cut], places[:cut], row_ids[:cut]
@@ -208,7 +208,7 @@ def _without_deleted(
 
 def _deleted(matches: Matches, places: UInt64s) -> dict[int, Int64s]:
     """Return all rows to mark as deleted, as physical offsets by fragment. CPU work."""
-    matches.gone.add(np.sort(places))
+    matches.gone.add(ascending(places))
     return matches.gone.by_fragment()
 
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from alance.base.records import dataclass
 from alance.format.keys import Keys
-from alance.format.numbers import as_mask
+from alance.format.numbers import ascending, to_arrow
 from alance.format.proto import transaction_pb2
 from alance.ops.write.sources import conform
 
@@ -109,7 +109,10 @@ class InsertedKeys:
             hashes: hashes of the keys.
         """
         if self.hashes is not None:
-            distinct = np.unique(np.concatenate([self.hashes, hashes]))
+            ordered = ascending(np.concatenate([self.hashes, hashes]))
+            is_new = np.ones(len(ordered), np.bool_)
+            np.not_equal(ordered[1:], ordered[:-1], out=is_new[1:])
+            distinct = ordered[is_new]
             self.hashes = distinct if len(distinct) <= self.limit else None
 
     def join(self, other: InsertedKeys) -> None:
@@ -151,7 +154,7 @@ def key_hashes(keys: pa.Array, chosen: Mask | None = None) -> UInt64s:
         keys: see `Keys.values`.
         chosen: mask of the rows; None: all rows.
     """
-    mask = np.ones(len(keys), bool) if chosen is None else chosen
-    if keys.null_count:
-        mask = mask & as_mask(keys.is_valid())
-    return np.asarray(Keys(keys).plain().hashes(KEY_FILTER_SEED)[mask])
+    if chosen is not None:
+        keys = keys.filter(to_arrow(chosen))
+    keys = keys.drop_null() if keys.null_count else keys
+    return Keys(keys).plain().hashes(KEY_FILTER_SEED)

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from alance.base.records import dataclass
 from alance.file.batches import one_batch, work_bytes
-from alance.format.numbers import as_numbers, to_arrow
+from alance.format.numbers import as_numbers, ascending, to_arrow
 from alance.format.table.changes.lineage import mark_updated, spilled
 from alance.format.table.operations import REWRITE_COLUMNS, Update
 from alance.format.table.roaring import roaring_bytes
@@ -294,9 +294,9 @@ class _MergedValues(OfLiveRows):
         held = target.append(pa.field(ROW_ADDRESS, pa.uint64()))
         room = max(1, merge.plan.memory_bytes // BUCKET_SHARE)
         count = max(1, min(len(places), -(-source.rows.num_bytes // room)))
-        ordered = await scratch.pool.run(partial(np.sort, places))
+        sorted_places = await scratch.pool.run(partial(ascending, places))
         bounds = np.linspace(0, len(places), count + 1).astype(np.int64)
-        ends = ordered[bounds[1:-1]]
+        ends = sorted_places[bounds[1:-1]]
         buckets = [Spool(scratch, held, None if count == 1 else 1 << 16) for _ in range(count)]
 
         def split(batch: pa.RecordBatch, addresses: UInt64s) -> list[tuple[int, pa.RecordBatch]]:
@@ -311,7 +311,7 @@ class _MergedValues(OfLiveRows):
         async for batch, start, stop in chosen_rows(source, rows):
             for number, part in await scratch.pool.run(partial(split, batch, places[start:stop])):
                 await buckets[number].append(part)
-        return cls(names, target, ordered, bounds, buckets)
+        return cls(names, target, sorted_places, bounds, buckets)
 
     @property
     def in_order(self) -> bool:

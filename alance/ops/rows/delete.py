@@ -14,7 +14,7 @@ import numpy as np
 from alance.base.records import dataclass
 from alance.errors import InvalidInputError
 from alance.file.batches import empty_columns
-from alance.format.numbers import as_mask, as_numbers
+from alance.format.numbers import as_mask, as_numbers, ascending
 from alance.format.proto import copied
 from alance.format.table.operations import Delete
 from alance.ops.read.filters import parsed_predicate
@@ -115,7 +115,10 @@ class DeletedOffsets:
 
         CPU work.
         """
-        return {key: np.sort(np.concatenate(parts)) for key, parts in self._parts.items()}
+        return {
+            key: ascending(np.concatenate(parts).view(np.uint64)).view(np.int64)
+            for key, parts in self._parts.items()
+        }
 
 
 async def matching_rows(snapshot: Snapshot, where: ScanOptions) -> dict[int, Int64s]:
