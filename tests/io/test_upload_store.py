@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from alance.io.cloud.remote import RemoteStore
+from alance.io.cloud.remote import SMALL_PUT_BYTES, RemoteStore
 from alance.io.opening.registry import StoreRegistry
 
 if TYPE_CHECKING:
     from obstore.store import S3Store
+
+    from alance.testing.lab import Lab
 
 KEYS = {"access_key_id": "a", "secret_access_key": "b", "region": "us-east-1"}
 CHEAP = {"unsigned_payload": "true"}
@@ -20,7 +22,7 @@ CHECKED = CHEAP | {"checksum_algorithm": "crc64nvme"}
 def writer(options: dict[str, str]) -> S3Store:
     store, _ = StoreRegistry().open("s3://bucket/table", storage_options=KEYS | options)
     assert isinstance(store, RemoteStore)
-    objects: S3Store = store.open_upload("a")._objects  # type: ignore[assignment]
+    objects: S3Store = store.upload_objects  # type: ignore[assignment]
     assert objects is not store.objects
     return objects
 
@@ -62,3 +64,18 @@ def test_the_sending_of_a_body_is_not_taken_for_silence() -> None:
     assert writer({"read_timeout": "7s"}).client_options["read_timeout"] == "7s"
     assert writer({}).retry_config["max_retries"] == 6
     assert writer({"client_max_retries": "1"}).retry_config["max_retries"] == 1
+
+
+async def test_only_large_bodies_make_a_store_object_for_uploads(lab: Lab) -> None:
+    """It would cost 5 ms of each new session that writes a few rows."""
+    store, path = StoreRegistry().open("s3://lab/bodies", storage_options=lab.lance_options())
+    assert isinstance(store, RemoteStore)
+    await store.put(f"{path}/small", bytes(SMALL_PUT_BYTES))
+    async with store.open_upload(f"{path}/piecewise") as upload:
+        await upload.write(bytes(1000))
+        await upload.finish()
+    assert store._uploads is None
+    await store.put(f"{path}/large", bytes(SMALL_PUT_BYTES + 1))
+    assert store._uploads is not None
+    for name, size in (("small", SMALL_PUT_BYTES), ("piecewise", 1000)):
+        assert await store.size(f"{path}/{name}") == size

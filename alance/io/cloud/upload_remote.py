@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from obstore import AsyncWritableFile
 
-    from alance.io.cloud.remote import ObjectStore, RemoteStore
+    from alance.io.cloud.remote import RemoteStore
 
 MAX_BEGINNINGS: Final = 3  # attempts to begin an upload: obstore does not retry this request
 MAX_PARTS: Final = 10_000  # of S3 and GCS; Azure takes 50 000 blocks
@@ -57,21 +57,17 @@ class RemoteUpload(Upload):
 
     Args:
         store: bucket of the object.
-        objects: the store object for uploads.
         path: path inside the store.
         size_hint: approximate size of the object.
     """
 
-    def __init__(
-        self, store: RemoteStore, objects: ObjectStore, path: str, size_hint: int | None
-    ) -> None:
+    def __init__(self, store: RemoteStore, path: str, size_hint: int | None) -> None:
         super().__init__(store.root + path)
         profile = store.profile
         self.part_bytes = part_size(profile.part_bytes, size_hint)
         # In addition to these, a part is being filled, and a part waits for its turn.
         self.max_parts = max(1, profile.upload_buffer_bytes // self.part_bytes - 2)
         self._store = store
-        self._objects = objects
         self._path = path
         self._writer: AsyncWritableFile | None = None
         self._first: list[memoryview] = []  # pieces sent before the upload is known to have begun
@@ -97,7 +93,7 @@ class RemoteUpload(Upload):
             )
         lifecycle.enter()
         self._writer = obstore.open_writer_async(
-            self._objects,
+            self._store.upload_objects,
             self._path,
             buffer_size=self.part_bytes,
             max_concurrency=self.max_parts,
