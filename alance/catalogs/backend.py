@@ -11,6 +11,7 @@ from alance.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from alance.io.opening.credentials import StorageOptions
+    from alance.versioning.external_store import ExternalStore
 
 # names that identify a namespace; or a table: the names of its namespace, then its own
 Names: TypeAlias = tuple[str, ...]
@@ -21,16 +22,18 @@ DELIMITER: Final = "$"  # between the names of an identifier, in requests and in
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """URI of a table, and the options that open it.
+    """URI of a table, and the arguments that open it.
 
     Attributes:
         uri: URI of the table.
         storage_options: options, or a provider of options that expire; None: options of the
             environment.
+        manifest_store: versions of the table, if the catalog manages them; None if it does not.
     """
 
     uri: str
     storage_options: StorageOptions | None = None
+    manifest_store: ExternalStore | None = None
 
     def __repr__(self) -> str:
         return f"Place({self.uri!r})"  # options contain secrets

@@ -21,6 +21,7 @@ from alance.errors import (
     NotFoundError,
     TableNotFoundError,
 )
+from alance.ops.version.options import MAX_ROWS_PER_FILE
 from alance.session import Session
 from alance.writing import write_dataset
 
@@ -29,8 +30,10 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from alance.catalogs.backend import Backend, Place, TableName
+    from alance.file_version import FileVersion
     from alance.io.opening.credentials import StorageOptions
     from alance.ops.version.options import CommitArguments
+    from alance.ops.write.options import WriteProgress
     from alance.ops.write.sources import Data
 
 ABANDON_S: Final = 60.0  # seconds to undo the beginning of a table
@@ -181,6 +184,9 @@ class Catalog(Hinted):
         exist_ok: bool = False,
         schema: pa.Schema | None = None,
         stable_row_ids: bool = False,
+        data_storage_version: str | FileVersion | None = None,
+        max_rows_per_file: int = MAX_ROWS_PER_FILE,
+        progress: WriteProgress | None = None,
         **commit: Unpack[CommitArguments],
     ) -> Dataset:
         """Write rows as a new table, or to an existing one.
@@ -195,7 +201,8 @@ class Catalog(Hinted):
             mode: `create`: the name must be unused; `overwrite` replaces rows and schema, `append`
                 adds rows; both create the table if it does not exist.
             exist_ok: with `create`: True to open an existing table, without writing anything.
-            schema, stable_row_ids: as for `write_dataset`.
+            schema, stable_row_ids, data_storage_version, max_rows_per_file, progress: as for
+                `write_dataset`.
             commit: see `alance.types.CommitArguments`.
 
         Raises:
@@ -225,7 +232,11 @@ class Catalog(Hinted):
                 mode=mode,
                 schema=schema,
                 stable_row_ids=stable_row_ids,
+                data_storage_version=data_storage_version,
+                max_rows_per_file=max_rows_per_file,
+                progress=progress,
                 storage_options=place.storage_options,
+                manifest_store=place.manifest_store,
                 session=self._session,
                 **commit,
             )
@@ -279,6 +290,7 @@ class Catalog(Hinted):
             follow=follow,
             rests=rests,
             storage_options=place.storage_options,
+            manifest_store=place.manifest_store,
             session=self._session,
         )
 
@@ -301,7 +313,8 @@ class Catalog(Hinted):
         return True
 
     async def place(self, table: TableName) -> Place:
-        """Return the `uri` and the `storage_options` of a table, for functions outside this class.
+        """Return the `uri`, `storage_options` and `manifest_store` of a table, for functions
+        outside this class.
 
         Cost: in a folder a LIST to open `__manifest`, a scan of it if there is one, and a LIST for
         a table of the root; from a server a request.
@@ -325,7 +338,8 @@ class Catalog(Hinted):
         except TableNotFoundError as error:
             hint = ""
             with suppress(AlanceError):
-                hint = did_you_mean(names[-1], await self.list_tables(names[:-1]))
+                others = set(await self.list_tables(names[:-1])) - {names[-1]}
+                hint = did_you_mean(names[-1], others)
             if not hint:
                 raise
             raise TableNotFoundError(f"{error}{hint}", error.uri) from error

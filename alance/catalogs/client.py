@@ -7,13 +7,16 @@ protocol's error codes.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakValueDictionary
 
 from alance.base.extras import missing
 from alance.catalogs.backend import DELIMITER, Place, plain, shown
+from alance.catalogs.versions import TableVersions
 from alance.errors import (
     AccessError,
     AlanceError,
@@ -25,9 +28,10 @@ from alance.errors import (
     StoreError,
     TableNotFoundError,
     UnsupportedError,
+    VersionNotFoundError,
 )
 from alance.io.opening.credentials import CREDENTIALS, apart
-from alance.io.stores.uri import parse_uri
+from alance.io.stores.uri import clean_path, parse_uri
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -50,11 +54,19 @@ _ERRORS: Final[Mapping[int, type[AlanceError]]] = {
     3: InvalidInputError,  # the namespace is not empty
     4: TableNotFoundError,
     5: AlreadyExistsError,
+    11: VersionNotFoundError,
     13: InvalidInputError,
     14: RetryableConflictError,
     15: AccessError,
     16: AccessError,
+    22: VersionNotFoundError,  # no such branch
 }
+_MEANINGS: Final[Mapping[type[AlanceError], str]] = {
+    AlreadyExistsError: "it exists already: ",
+    TableNotFoundError: "no such table: ",
+}
+_OVERLOADED: Final = frozenset({17, 21})  # unavailable, throttled: the same call may succeed later
+_OVERLOADED_STATUS: Final = frozenset({429, 502, 503, 504})
 _BY_STATUS: Final[Mapping[int, type[AlanceError]]] = {
     400: InvalidInputError,
     401: AccessError,
@@ -78,6 +90,9 @@ class ClientBackend:
         self._client = client
         self._uri = uri
         self._options = options
+        self._versions: WeakValueDictionary[tuple[Names, str], TableVersions] = (
+            WeakValueDictionary()
+        )
 
     @property
     def uri(self) -> str:
@@ -96,21 +111,21 @@ class ClientBackend:
         )
 
     async def create_namespace(self, names: Names, properties: Mapping[str, str]) -> None:
-        await self._call(
+        await self.ask(
             "create_namespace", "CreateNamespaceRequest", names, properties=dict(properties)
         )
 
     async def drop_namespace(self, names: Names) -> None:
-        await self._call("drop_namespace", "DropNamespaceRequest", names)
+        await self.ask("drop_namespace", "DropNamespaceRequest", names)
 
     async def find(self, names: Names) -> Place:
-        answer = await self._call(
+        answer = await self.ask(
             "describe_table", "DescribeTableRequest", names, vend_credentials=True
         )
         return self._place(names, answer)
 
     async def begin(self, names: Names) -> Place:
-        answer = await self._call(
+        answer = await self.ask(
             "declare_table", "DeclareTableRequest", names, vend_credentials=True
         )
         return self._place(names, answer)
@@ -120,13 +135,13 @@ class ClientBackend:
 
     async def abandon(self, names: Names, place: Place) -> None:
         with suppress(AlanceError):
-            await self._call("drop_table", "DropTableRequest", names)
+            await self.ask("drop_table", "DropTableRequest", names)
 
     async def drop(self, names: Names) -> None:
-        await self._call("drop_table", "DropTableRequest", names)
+        await self.ask("drop_table", "DropTableRequest", names)
 
     async def rename(self, names: Names, new: Names) -> None:
-        await self._call(
+        await self.ask(
             "rename_table",
             "RenameTableRequest",
             names,
@@ -143,13 +158,25 @@ class ClientBackend:
         uri = answer.location
         if not uri:
             raise StoreError(f"catalog {self.uri}: no location of table {shown(names)!r}")
+        address = parse_uri(uri)
+        versions = None
+        if getattr(answer, "managed_versioning", None):
+            versions = self._versions_of(names, clean_path(address.path))
         vended = plain(answer.storage_options)
         if not vended:
-            return Place(uri, self._options)
-        static, expiring = apart(parse_uri(uri).kind, vended)
+            return Place(uri, self._options, versions)
+        static, expiring = apart(address.kind, vended)
         if not expiring.keys() & {"expires_at", "expires_at_millis"}:
-            return Place(uri, vended)
-        return Place(uri, {**static, CREDENTIALS: Vended(self, names, expiring)})
+            return Place(uri, vended, versions)
+        options = {**static, CREDENTIALS: Vended(self, names, expiring)}
+        return Place(uri, options, versions)
+
+    def _versions_of(self, names: Names, path: str) -> TableVersions:
+        """Return the versions of a table; the same object for all its users, who share a queue."""
+        versions = self._versions.get((names, path))
+        if versions is None:
+            versions = self._versions[names, path] = TableVersions(self, names, path)
+        return versions
 
     async def _all(
         self, method: str, request: str, field: str, names: Names, **fields: Any
@@ -163,7 +190,7 @@ class ClientBackend:
         token: str | None = None
         idle = 0  # consecutive pages without a new name
         while True:
-            answer = await self._call(
+            answer = await self.ask(
                 method, request, names, page_token=token, limit=PAGE_NAMES, **fields
             )
             before = len(result)
@@ -185,7 +212,12 @@ class ClientBackend:
                     f"{len(result)} names so far, none of them in the last {idle} pages"
                 )
 
-    async def _call(self, method: str, request: str, names: Names, **fields: Any) -> Any:
+    async def ask(self, method: str, request: str, names: Names, **fields: Any) -> Any:
+        """Call the client in a thread; errors are as for `call`.
+
+        Raises:
+            StoreError: no answer after `ANSWER_S`.
+        """
         try:
             async with asyncio.timeout(ANSWER_S):
                 return await asyncio.to_thread(self.call, method, request, names, **fields)
@@ -205,7 +237,8 @@ class ClientBackend:
         present = {name: value for name, value in fields.items() if value is not None}
         try:
             message = getattr(models, request)(id=list(names), **present)
-            return getattr(self._client, method)(message)
+            act = getattr(self._client, method)
+            return act(message.to_dict() if _takes_mapping(act) else message)
         except _values_refused() as error:  # the error and its text contain the rejected values
             places = {".".join(map(str, detail["loc"])) for detail in error.errors()}
             what = f"{request} or its answer is not of the protocol: {', '.join(sorted(places))}"
@@ -231,7 +264,12 @@ class ClientBackend:
         elif isinstance(error, NotImplementedError):
             kind = UnsupportedError
         words = method.replace("_", " ")
-        return kind(f"catalog {self.uri}: {words} {shown(names)!r}: {text}")
+        meaning = _MEANINGS.get(kind, "")  # some servers give only a name as the text
+        message = f"catalog {self.uri}: {words} {shown(names)!r}: {meaning}{text}"
+        if kind is StoreError:
+            is_overloaded = code in _OVERLOADED or status in _OVERLOADED_STATUS
+            return StoreError(message, retryable=is_overloaded)
+        return kind(message)
 
 
 class Vended:
@@ -285,6 +323,19 @@ class RestClient:
     def rename_table(self, request: Any) -> Any:
         return self._sent(self._tables.rename_table, request)
 
+    def list_table_versions(self, request: Any) -> Any:
+        more = {"descending": request.descending, "branch": request.branch}
+        return self._listed(self._tables.list_table_versions, request, **more)
+
+    def describe_table_version(self, request: Any) -> Any:
+        return self._sent(self._tables.describe_table_version, request)
+
+    def create_table_version(self, request: Any) -> Any:
+        return self._sent(self._tables.create_table_version, request)
+
+    def batch_delete_table_versions(self, request: Any) -> Any:
+        return self._sent(self._tables.batch_delete_table_versions, request)
+
     def drop_table(self, request: Any) -> Any:
         return self._tables.drop_table(_joined(request), **_OPTIONS)
 
@@ -327,6 +378,15 @@ def rest_client(uri: str, headers: Mapping[str, str]) -> RestClient:
     client = ApiClient(configuration)
     client.default_headers.update(headers)
     return RestClient(TableApi(client), NamespaceApi(client))
+
+
+def _takes_mapping(method: Any) -> bool:
+    """True if a method's request is annotated as a dict, as of versions in pylance's clients."""
+    try:
+        parameters = inspect.signature(method).parameters
+    except (TypeError, ValueError):
+        return False
+    return getattr(parameters.get("request"), "annotation", None) in (dict, "dict")
 
 
 def _is_of_protocol(error: Exception) -> bool:

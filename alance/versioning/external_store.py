@@ -19,7 +19,7 @@ import uuid
 from typing import TYPE_CHECKING, Final, Protocol
 
 from alance.base.records import dataclass
-from alance.errors import AlanceError, NotFoundError
+from alance.errors import AlanceError, CommitConflictError, NotFoundError
 from alance.format.table.naming import VERSIONS, NamingScheme, parse_manifest_name
 from alance.io.loop.tasks import all_of
 from alance.io.stores.store import without_number
@@ -148,6 +148,11 @@ class ExternalManifests(ConditionalManifests):
         self.keep_scheme(location.scheme)
         return location
 
+    async def all(self) -> list[ManifestLocation]:
+        """Return all versions, oldest first. Cost: one call and one LIST."""
+        await self.latest()  # finalises the latest version, so that the LIST contains it
+        return await super().all()
+
     async def version(self, version: int) -> Manifest | None:
         """Return the manifest of a version; None if it is gone. Cost: one call and one GET."""
         entry = None if version >> 63 else await self._external.get(self._key, version)
@@ -161,7 +166,12 @@ class ExternalManifests(ConditionalManifests):
     async def versions_after(self, base: int) -> Sequence[Manifest]:
         """Return the versions after `base`. Cost: one call, then all GETs concurrently."""
         newest = await self.latest()
-        if newest is None or newest.version <= base:
+        # The table was deleted, and perhaps created again.
+        if newest is None or newest.version < base:
+            raise CommitConflictError(
+                gone_text(self._table, base, 0 if newest is None else newest.version)
+            )
+        if newest.version == base:
             return ()
 
         final = super().version
@@ -214,13 +224,17 @@ class ExternalManifests(ConditionalManifests):
             self.patience,
         )
         if settled is Settled.OURS and existing is None:
-            try:
-                await self._finalise(staged, final)
-            except AlanceError as error:
-                _log.info("version %d of %s: left for readers: %s", version, self._key, error)
+            await self._finish(staged, final)
         else:
             await self._delete(staged.path)
         return Created(settled is Settled.OURS, existing)
+
+    async def _finish(self, staged: Entry, final: str) -> None:
+        """Finalise a version that this committer has created; after a failure, readers do it."""
+        try:
+            await self._finalise(staged, final)
+        except AlanceError as error:
+            _log.info("version %d of %s: left for readers: %s", staged.version, self._key, error)
 
     async def _final(self, entry: Entry) -> ManifestLocation:
         """Return the location of a version's final manifest; if it is staged, finalise it first.

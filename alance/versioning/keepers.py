@@ -13,7 +13,7 @@ from alance.base.records import dataclass
 from alance.errors import InvalidInputError, UnsupportedError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from alance.format.table.naming import NamingScheme
     from alance.io.reading.engine import Engine
@@ -61,6 +61,13 @@ class Keeper(Protocol):
             key: path of the folder inside the object store.
         """
 
+    async def forget_versions(self, key: str, versions: Collection[int]) -> None:
+        """Delete the entries of versions whose manifests a cleanup has deleted.
+
+        Args:
+            key: as for `forget`.
+        """
+
 
 @dataclass(frozen=True, slots=True)
 class ExternalKeeper:
@@ -82,6 +89,10 @@ class ExternalKeeper:
         self, engine: Engine, table: Table, scheme: NamingScheme | None = None
     ) -> ManifestStore:
         """Return the manifests of the table; see `Keeper`."""
+        if callable(getattr(self.store, "entries", None)):
+            from alance.versioning.managed import ManagedManifests
+
+            return ManagedManifests(engine, table, self.store, scheme=scheme)
         from alance.versioning.external_store import ExternalManifests
 
         return ExternalManifests(engine, table, self.store, scheme=scheme)
@@ -102,6 +113,12 @@ class ExternalKeeper:
         """Delete the entries of all versions; see `Keeper`."""
         self.check_forgets()
         await self.store.delete_table(key)  # type: ignore[attr-defined]  # see check_forgets
+
+    async def forget_versions(self, key: str, versions: Collection[int]) -> None:
+        """Delete entries, if the store has the method `delete_versions`; see `Keeper`."""
+        delete = getattr(self.store, "delete_versions", None)
+        if callable(delete):
+            await delete(key, versions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +149,9 @@ class LockKeeper:
         """Do nothing, because a lock stores no versions."""
 
     async def forget(self, key: str) -> None:
+        """Do nothing, because a lock stores no versions."""
+
+    async def forget_versions(self, key: str, versions: Collection[int]) -> None:
         """Do nothing, because a lock stores no versions."""
 
 

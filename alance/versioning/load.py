@@ -199,15 +199,19 @@ async def latest_listed(engine: Engine, table: Table) -> ManifestLocation:
 async def list_manifests(engine: Engine, table: Table) -> list[ManifestLocation]:
     """Return the manifests of all versions except detached ones, oldest first. Cost: one LIST.
 
-    With an external store: also one call to it.
+    With an external store: also one call to it; by a catalog that manages versions, only calls.
 
     Raises:
         NotFoundError: there is no dataset.
         CorruptFileError: there are manifests of both naming schemes.
     """
-    if table.keeper is not None and table.keeper.is_asked_by_readers:
-        # Finalise the latest version, so that the LIST below contains it.
-        await latest(engine, table)
+    if table.keeper is None or not table.keeper.is_asked_by_readers:
+        return await all_listed(engine, table)
+    return await table.keeper.manifests(engine, table).all()
+
+
+async def all_listed(engine: Engine, table: Table) -> list[ManifestLocation]:
+    """Return the versions in the listing, oldest first; errors are as for `list_manifests`."""
     locations = await _list(engine, table, stop_at_first=False)
     return sorted(locations, key=lambda location: location.version)
 

@@ -83,6 +83,13 @@ class ManifestStore(Protocol):
     async def latest(self) -> ManifestLocation | None:
         """Return the latest version; None if there is no table."""
 
+    async def all(self) -> list[ManifestLocation]:
+        """Return all versions except detached ones, oldest first.
+
+        Raises:
+            NotFoundError: there is no table.
+        """
+
     async def version(self, version: int) -> Manifest | None:
         """Return the manifest of a version; None if there is no such version."""
 
@@ -203,6 +210,10 @@ class ConditionalManifests:
             return None
         self._scheme = location.scheme
         return location
+
+    async def all(self) -> list[ManifestLocation]:
+        """Return all versions except detached ones, oldest first. Cost: one LIST."""
+        return await load.all_listed(self._engine, self._table)
 
     async def version(self, version: int) -> Manifest | None:
         """Return the manifest of a version; None if there is no such version. Cost: one GET."""

@@ -43,6 +43,7 @@ from alance.versioning.load import (
     MANIFESTS_TOGETHER_BYTES,
     ManifestLocation,
     latest,
+    list_manifests,
     load_manifest,
     read_manifests,
 )
@@ -152,7 +153,8 @@ class _Contents:
     Attributes:
         listed: all files, including manifests.
         manifests: manifests of this table or branch by version, including detached versions.
-        times: time of each of these versions; None if its manifest has none.
+        times: time of each of these versions; None if its manifest has none. Without versions that
+            the table's external store does not list.
         names: files that each of these versions needs, as numbers of `index`.
         of_branches: files that versions of the branches below need, as numbers of `index`.
         branch_versions: numbers of the versions of the branches below, by branch.
@@ -215,6 +217,8 @@ async def cleanup(
     contents = await _look(engine, table, objects)
     plan = await engine.pool.run(lambda: _plan(contents, table.branch, policy, datetime.now(UTC)))
     await deleter.delete(plan.manifests, strict=True)
+    if table.keeper is not None and plan.versions:
+        await table.keeper.forget_versions(table.key, plan.versions)
     needed = await _needed_meanwhile(engine, table, contents)
     others = [file for file in plan.others if _name(file) not in needed]
     failed = await deleter.delete(others)
@@ -268,16 +272,30 @@ async def _look(engine: Engine, table: Table, objects: ObjectsOf | None) -> _Con
     contents.manifests = _manifests(table, own)
     if not any(version >> 63 == 0 for version in contents.manifests):
         raise table.not_there("no version")
+    known = await _known(engine, table)
     places = list(contents.manifests.values())
     needs = await _needs_of_all(engine, places, contents)
     for version, (time, names) in zip(contents.manifests, needs, strict=True):
-        contents.times[version], contents.names[version] = time, names
+        contents.names[version] = names
+        if known is None or version in known or version >> 63:
+            contents.times[version] = time
     for name in _below(table.branch, contents.branches):
         contents.of_branches += await _of_branch(engine, table, name, contents)
     if contents.is_managed and objects is not None:
         # Last, because few tables have any; `_needed_meanwhile` reads later versions.
         contents.listed += await _listed(engine, table, BLOBS)
     return contents
+
+
+async def _known(engine: Engine, table: Table) -> Collection[int] | None:
+    """Return the versions that an external store lists; None without such a store.
+
+    The folder may have manifests of which the store does not know, such as those of a writer that
+    did not use it. They are no versions, so that none is the latest; they are retained.
+    """
+    if table.keeper is None or not table.keeper.is_asked_by_readers:
+        return None
+    return {where.version for where in await list_manifests(engine, table)}
 
 
 def _plan(
