@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import re
+import sys
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 import alance
 from alance import InvalidInputError
+from alance.command.terminal import escaped
+from alance.optimize import parse_duration
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
     from typing import TypeAlias
 
-    from alance import Dataset
+    from alance import Catalog, Dataset
     from alance.command.output import Output
 
     Run: TypeAlias = Callable[[argparse.Namespace], Awaitable[Output | None]]
@@ -20,13 +25,30 @@ if TYPE_CHECKING:
 
 
 MAX_PORT: Final = 65535
+_SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(?:([KMGT])i?B?|B)?", re.IGNORECASE)
 
 
-def add(parsers: Parsers, name: str, run: Run, summary: str) -> argparse.ArgumentParser:
-    """Add a subcommand on a URI, with the options that all subcommands have."""
+def add(
+    parsers: Parsers, name: str, run: Run, summary: str, *, in_catalog: bool = True
+) -> argparse.ArgumentParser:
+    """Add a subcommand on a URI, with the options that all subcommands have.
+
+    Args:
+        in_catalog: True if the first argument may be the name of a table in a catalog.
+    """
     parser = parsers.add_parser(name, help=summary, description=summary[0].upper() + summary[1:])
     parser.set_defaults(run=run)
-    parser.add_argument("uri", help="path, or URI such as s3://bucket/table")
+    what = "path, or URI such as s3://bucket/table"
+    parser.add_argument("uri", help=f"{what}; with --in, a name" if in_catalog else what)
+    if in_catalog:
+        parser.add_argument(
+            "--in",
+            dest="catalog",
+            metavar="CATALOG",
+            help="a folder of tables, or the URI of a catalog server; the first argument is then "
+            "the name of a table in it, such as users or shop/users",
+        )
+        add_header(parser)
     parser.add_argument(
         "--storage",
         action="append",
@@ -44,6 +66,23 @@ def add_version(parser: argparse.ArgumentParser) -> None:
     """Add the options for the version of the table."""
     parser.add_argument("--version", type=version, help="a number or a tag; default: the latest")
     parser.add_argument("--branch", help="a branch; default: main")
+
+
+def add_header(parser: argparse.ArgumentParser) -> None:
+    """Add the option for the headers of a catalog server."""
+    parser.add_argument(
+        "--header",
+        action="append",
+        type=pair,
+        metavar="NAME=VALUE",
+        help="a header for a catalog server; may be repeated",
+    )
+
+
+def add_confirmation(parser: argparse.ArgumentParser, *, what: str = "only show it") -> None:
+    """Add the options of a subcommand that removes for good."""
+    parser.add_argument("--dry-run", action="store_true", help=what)
+    parser.add_argument("--yes", action="store_true", help="do it without a question")
 
 
 def add_reclaimable(parser: argparse.ArgumentParser) -> None:
@@ -87,6 +126,15 @@ def numbers(text: str) -> list[int]:
     return listed
 
 
+def vector(text: str) -> list[float]:
+    """Parse a vector: numbers with commas between, in brackets or not."""
+    try:
+        return [float(part) for part in text.strip("[] ").split(",")]
+    except ValueError:
+        message = f"{text[:40]!r}, expected numbers with commas between, such as 0.1,0.2"
+        raise argparse.ArgumentTypeError(message) from None
+
+
 def port(text: str) -> int:
     """Parse the number of a port."""
     if not text.isdecimal() or int(text) > MAX_PORT:
@@ -97,6 +145,30 @@ def port(text: str) -> int:
 def version(text: str) -> int | str:
     """Parse a version number or a tag."""
     return int(text) if text.isdecimal() else text
+
+
+def duration(text: str) -> timedelta:
+    """Parse a duration such as `90s`, `7d` or `2w`."""
+    try:
+        return parse_duration(text)
+    except InvalidInputError:
+        raise argparse.ArgumentTypeError(f"{text!r}, expected such as 90s, 7d or 2w") from None
+
+
+def age(text: str) -> timedelta:
+    """Parse an age: a duration, or a number of days."""
+    try:
+        return timedelta(days=float(text))
+    except (ValueError, OverflowError):
+        return duration(text)
+
+
+def size(text: str) -> int:
+    """Parse a number of bytes, such as `1000000`, `512MiB` or `1.5G`."""
+    match = _SIZE.fullmatch(text)
+    if match is None:
+        raise argparse.ArgumentTypeError(f"{text!r}, expected bytes, such as 1000000 or 512MiB")
+    return int(float(match[1]) * (1 << 10 * " KMGT".index((match[2] or " ").upper())))
 
 
 def options(pairs: Iterable[tuple[str, str]] | None) -> dict[str, Any]:
@@ -122,6 +194,17 @@ def storage(args: argparse.Namespace) -> dict[str, str] | None:
     return dict(args.storage) if args.storage else None
 
 
+def table_name(text: str) -> tuple[str, ...]:
+    """Parse the name of a table in a catalog; `/` is behind each name of its namespace."""
+    return tuple(text.split("/"))
+
+
+async def connected(args: argparse.Namespace, uri: str) -> Catalog:
+    """Open a catalog."""
+    headers = dict(args.header) if args.header else None
+    return await alance.connect(uri, headers=headers, storage_options=storage(args))
+
+
 async def opened(args: argparse.Namespace) -> Dataset:
     """Open the table at the requested version and branch.
 
@@ -130,9 +213,27 @@ async def opened(args: argparse.Namespace) -> Dataset:
     """
     number = getattr(args, "version", None)
     branch = getattr(args, "branch", None)
-    if branch is None:
-        return await alance.dataset(args.uri, version=number, storage_options=storage(args))
-    if isinstance(number, str):
+    if branch is not None and isinstance(number, str):
         raise InvalidInputError(f"--branch {branch} --version {number}: a tag names its own branch")
-    dataset = await alance.dataset(args.uri, storage_options=storage(args))
-    return await dataset.checkout_branch(branch, number)
+    at = None if branch is not None else number
+    if args.catalog is None:
+        dataset = await alance.dataset(args.uri, version=at, storage_options=storage(args))
+    else:
+        catalog = await connected(args, args.catalog)
+        dataset = await catalog.open_table(table_name(args.uri), version=at)
+    return dataset if branch is None else await dataset.checkout_branch(branch, number)
+
+
+def confirm(args: argparse.Namespace, what: str) -> None:
+    """Ask on a terminal if something is to be removed for good, unless `--yes` is given.
+
+    Raises:
+        InvalidInputError: the answer is no, or nobody can be asked.
+    """
+    if args.yes:
+        return
+    if not sys.stdin.isatty():
+        raise InvalidInputError(f"{what}: nothing was done; add --yes to do it, or --dry-run")
+    print(escaped(f"{what}? [y/N] "), end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise InvalidInputError("nothing was done")

@@ -1,14 +1,26 @@
-"""Commands that write: `write`, `append`, `copy`, `delete`, `compact`, `cleanup`, `index`."""
+"""Commands that write: `write`, `append`, `upsert`, `update`, `delete`, `cleanup`, `index`, ..."""
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import alance
-from alance.command.arguments import add, add_version, names, opened, options, pair, storage
+from alance.command.arguments import (
+    add,
+    add_confirmation,
+    add_version,
+    age,
+    confirm,
+    connected,
+    names,
+    opened,
+    options,
+    pair,
+    storage,
+    table_name,
+)
 from alance.command.files import FORMAT_BY_ENDING, reader_of
-from alance.command.output import OutputFacts, OutputRows, human_bytes
+from alance.command.output import OutputFacts, OutputRows, Size, human_bytes
 from alance.command.terminal import is_terminal
 
 if TYPE_CHECKING:
@@ -18,7 +30,7 @@ if TYPE_CHECKING:
 
     from alance import Dataset
     from alance.command.arguments import Parsers
-    from alance.types import CompactionArguments
+    from alance.types import CleanupStats, CompactionArguments
 
 VECTOR_KINDS = ("IVF_",)
 
@@ -34,12 +46,21 @@ def _add_writes(parsers: Parsers) -> None:
     for name, run, summary in (
         ("write", write, "make a table of files: Parquet, CSV, JSON lines, Arrow IPC"),
         ("append", append, "add the rows of files to a table"),
+        ("upsert", upsert, "update the rows that have the keys of rows of files; add the others"),
     ):
         parser = add(parsers, name, run, summary)
         parser.add_argument(
             "files",
             nargs="+",
-            help="paths of files with the same columns, or of folders of such files",
+            help="paths or URIs of files with the same columns, of folders of such files, or "
+            "patterns in quotes",
+        )
+        parser.add_argument(
+            "--from-storage",
+            action="append",
+            type=pair,
+            metavar="KEY=VALUE",
+            help="an option of the store of the files; default: the environment",
         )
         parser.add_argument(
             "--format", choices=sorted(set(FORMAT_BY_ENDING.values())), help="of the files"
@@ -49,6 +70,11 @@ def _add_writes(parsers: Parsers) -> None:
             action="store_true",
             help="do not make columns of folders named KEY=VALUE",
         )
+        if name == "upsert":
+            parser.add_argument(
+                "--on", type=names, help="key columns; default: the table's primary key"
+            )
+            continue
         parser.add_argument(
             "--max-rows-per-file", type=int, help="begin a new file after so many rows"
         )
@@ -69,16 +95,30 @@ def _add_writes(parsers: Parsers) -> None:
 
 
 def _add_changes(parsers: Parsers) -> None:
+    parser = add(parsers, "update", update, "set columns of rows to new values")
+    parser.add_argument(
+        "--set",
+        action="append",
+        type=pair,
+        required=True,
+        metavar="COLUMN=SQL",
+        help='such as "price=price * 2" or "name=\'ann\'"; may be repeated',
+    )
+    parser.add_argument("--filter", help="a condition in SQL; default: all rows")
+    parser.add_argument("--dry-run", action="store_true", help="only count the rows")
     parser = add(parsers, "delete", delete, "delete the rows for which a condition is true")
     parser.add_argument("filter", help="a condition in SQL")
+    parser.add_argument("--dry-run", action="store_true", help="only count the rows")
     parser = add(
         parsers, "compact", compact, "rewrite fragments that are small or have many deleted rows"
     )
     parser.add_argument("--target-rows", type=int, help="rows of a fragment; default: 1 048 576")
     parser = add(parsers, "cleanup", cleanup, "remove old versions, and files that only they need")
-    parser.add_argument("--older-than", type=float, metavar="DAYS", help="default: 14")
+    parser.add_argument(
+        "--older-than", type=age, metavar="TIME", help="such as 12h, 7d or 2w; default: 14d"
+    )
     parser.add_argument("--keep", type=int, metavar="N", help="keep the last N versions")
-    parser.add_argument("--dry-run", action="store_true", help="count only")
+    add_confirmation(parser, what="count only")
     parser.add_argument(
         "--keep-tagged", action="store_true", help="keep tagged versions, instead of failing"
     )
@@ -118,16 +158,39 @@ async def _written(
 ) -> OutputFacts:
     if args.max_rows_per_file is not None:
         more["max_rows_per_file"] = args.max_rows_per_file
-    dataset = await alance.write_dataset(
-        reader_of(args.files, args.format, types, with_folders=not args.without_folders),
-        args.uri,
-        mode=mode,
-        progress=is_terminal(),
-        storage_options=storage(args),
-        **more,
-    )
+    more |= {"mode": mode, "progress": is_terminal()}
+    data = _reader(args, types)
+    if args.catalog is None:
+        dataset = await alance.write_dataset(data, args.uri, storage_options=storage(args), **more)
+    else:
+        catalog = await connected(args, args.catalog)
+        dataset = await catalog.create_table(table_name(args.uri), data, **more)
     rows = dataset.summary.num_inserted_rows
     return OutputFacts({"uri": dataset.uri, "version": dataset.version, "rows_written": rows})
+
+
+def _reader(args: argparse.Namespace, types: pa.Schema | None) -> pa.RecordBatchReader:
+    return reader_of(
+        args.files,
+        args.format,
+        types,
+        with_folders=not args.without_folders,
+        storage=dict(args.from_storage or ()),
+    )
+
+
+async def upsert(args: argparse.Namespace) -> OutputFacts:
+    """Merge the rows of files into a table by key."""
+    dataset = await opened(args)
+    return _changed(await dataset.upsert(_reader(args, dataset.schema), args.on))
+
+
+async def update(args: argparse.Namespace) -> OutputFacts:
+    """Set columns of the rows for which a condition is true."""
+    dataset = await opened(args)
+    if args.dry_run:
+        return OutputFacts({"rows_to_update": await dataset.count_rows(args.filter)})
+    return _changed(await dataset.update(dict(args.set), args.filter))
 
 
 async def copy(args: argparse.Namespace) -> OutputFacts:
@@ -144,14 +207,17 @@ async def copy(args: argparse.Namespace) -> OutputFacts:
             "version": copied.version,
             "rows": stats.num_rows,
             "data_files": stats.num_data_files,
-            "data_bytes": stats.num_bytes if args.json else human_bytes(stats.num_bytes),
+            "data_bytes": Size(stats.num_bytes),
         }
     )
 
 
 async def delete(args: argparse.Namespace) -> OutputFacts:
     """Delete the rows for which a condition is true."""
-    return _changed(await (await opened(args)).delete(args.filter))
+    dataset = await opened(args)
+    if args.dry_run:
+        return OutputFacts({"rows_to_delete": await dataset.count_rows(args.filter)})
+    return _changed(await dataset.delete(args.filter))
 
 
 async def compact(args: argparse.Namespace) -> OutputFacts:
@@ -173,17 +239,27 @@ def _changed(dataset: Dataset) -> OutputFacts:
 
 
 async def cleanup(args: argparse.Namespace) -> OutputFacts:
-    """Remove old versions."""
-    age = None if args.older_than is None else timedelta(days=args.older_than)
+    """Remove old versions, after a question that counts them."""
     dataset = await opened(args)
-    stats = await dataset.cleanup_old_versions(
-        age,
-        args.keep,
-        error_if_tagged_old_versions=not args.keep_tagged,
-        dry_run=args.dry_run,
-        progress=is_terminal(),
-    )
-    return OutputFacts({name: getattr(stats, name) for name in stats.__dataclass_fields__})
+
+    async def clean(*, dry_run: bool) -> CleanupStats:
+        return await dataset.cleanup_old_versions(
+            args.older_than,
+            args.keep,
+            error_if_tagged_old_versions=not args.keep_tagged,
+            dry_run=dry_run,
+            progress=is_terminal(),
+        )
+
+    if args.dry_run or not args.yes:
+        stats = await clean(dry_run=True)
+        num_bytes = human_bytes(stats.bytes_removed)
+        if not args.dry_run and stats.bytes_removed:
+            confirm(args, f"remove {stats.old_versions} versions of {args.uri}, {num_bytes}")
+    if not args.dry_run:
+        stats = await clean(dry_run=False)
+    facts = {name: getattr(stats, name) for name in stats.__dataclass_fields__}
+    return OutputFacts(facts | {"bytes_removed": Size(stats.bytes_removed)})
 
 
 async def index(args: argparse.Namespace) -> OutputFacts | OutputRows:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import alance
 from alance.command.arguments import add, add_rows, add_version, numbers, opened, storage
-from alance.command.output import Lines, OutputRows, Text, human_bytes
+from alance.command.output import Lines, OutputRows, Size, Text, human_bytes
 from alance.viz.file_page import file_page
 
 if TYPE_CHECKING:
@@ -22,7 +22,11 @@ def add_to(parsers: Parsers) -> None:
     parser = add(parsers, "validate", validate, "check a version against the format")
     add_version(parser)
     parser = add(
-        parsers, "repair", repair, "mend the latest version in a new one, without losing rows"
+        parsers,
+        "repair",
+        repair,
+        "mend the latest version in a new one, without losing rows",
+        in_catalog=False,
     )
     parser.add_argument(
         "--dry-run", action="store_true", help="only say what would be done (the default)"
@@ -43,8 +47,15 @@ def add_to(parsers: Parsers) -> None:
         "check-store",
         check_store,
         "check that a store can do what reads, writes and commits need",
+        in_catalog=False,
     )
-    parser = add(parsers, "inspect", inspect, "columns, pages and encodings of one data file")
+    parser = add(
+        parsers,
+        "inspect",
+        inspect,
+        "columns, pages and encodings of one data file",
+        in_catalog=False,
+    )
     parser.add_argument("--pages", action="store_true", help="a row for each page")
     parser.add_argument("--html", metavar="FILE", help="draw it as a page")
     parser = add(parsers, "trace", trace, "the requests of a read, as text or as a page (--html)")
@@ -115,7 +126,7 @@ def _columns(file: FileDescription, *, as_json: bool) -> OutputRows:
             "column": column.path,
             "type": str(column.type),
             "pages": len(column.pages),
-            "bytes": column.num_bytes if as_json else human_bytes(column.num_bytes),
+            "bytes": Size(column.num_bytes),
             "share": column.num_bytes / total
             if as_json
             else "█" * round(20 * column.num_bytes / total) or "▏",
@@ -138,7 +149,7 @@ def _pages(file: FileDescription) -> OutputRows:
             "page": number,
             "rows": page.num_rows,
             "start": page.start,
-            "bytes": page.num_bytes,
+            "bytes": Size(page.num_bytes),
             "layout": page.layout,
             "encoding": page.encoding,
         }

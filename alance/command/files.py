@@ -9,14 +9,15 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import date
+from io import BufferedReader
 from itertools import chain
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 import pyarrow as pa
 
 from alance import InvalidInputError
+from alance.command.sources import SourceFile, source_files
 from alance.serve.json_columns import parsed, table_of
 
 if TYPE_CHECKING:
@@ -44,11 +45,12 @@ class RowFile:
     """A file with rows.
 
     Attributes:
+        source: the file.
         form: pyarrow's name of the file's format.
         folders: partition values as text, by key; None stands for null.
     """
 
-    path: str
+    source: SourceFile
     form: str
     folders: Mapping[str, str | None]
 
@@ -65,28 +67,45 @@ class RowFile:
 
     def own_schema(self) -> pa.Schema:
         """Return the columns in the file, as pyarrow infers them."""
+        return self.arrow_dataset(None).schema
+
+    def arrow_dataset(self, schema: pa.Schema | None) -> Any:
+        """Return pyarrow's dataset of the file."""
         from pyarrow import dataset
 
-        return dataset.dataset(self.path, format=self.form).schema
+        return dataset.dataset(
+            self.source.path, schema, format=self.form, filesystem=self.source.files
+        )
 
 
 def reader_of(
-    paths: Sequence[str], form: str | None, types: pa.Schema | None, *, with_folders: bool
+    paths: Sequence[str],
+    form: str | None,
+    types: pa.Schema | None,
+    *,
+    with_folders: bool,
+    storage: Mapping[str, str] | None = None,
 ) -> pa.RecordBatchReader:
     """Stream the rows of all files, without holding a whole file in memory.
 
     Args:
-        paths: files, and folders of files.
+        paths: paths or URIs of files, of folders of files, and patterns of both, such as
+            `2024-*/**/*.parquet`.
         form: format of all files; None: the format is that of each file's suffix.
         types: schema of the target table, by which JSON is read, because JSON has few types; None:
             types are inferred from the files.
         with_folders: True to make partition columns of folders named `key=value`.
+        storage: options of the stores of URIs.
 
     Raises:
         InvalidInputError: a file does not exist, cannot be read, is of an unknown format, or has
             columns that differ from those of the first file.
     """
-    files = [file for path in paths for file in _files(Path(path), form, with_folders)]
+    files = [
+        _row_file(source, form, with_folders=with_folders)
+        for path in paths
+        for source in source_files(path, storage or {})
+    ]
     if not files:
         raise InvalidInputError(f"{', '.join(paths)}: expected files, found none")
     try:
@@ -95,8 +114,8 @@ def reader_of(
         for file, schema in zip(files, schemas, strict=True):
             if set(schema.names) != set(schemas[0].names):
                 raise InvalidInputError(
-                    f"{file.path}: columns {', '.join(schema.names)}; "
-                    f"expected those of {files[0].path}: {', '.join(schemas[0].names)}"
+                    f"{file.source.name}: columns {', '.join(schema.names)}; "
+                    f"expected those of {files[0].source.name}: {', '.join(schemas[0].names)}"
                 )
         schema = pa.unify_schemas(schemas, promote_options="permissive")
     except (pa.ArrowException, OSError) as error:
@@ -106,31 +125,16 @@ def reader_of(
     return pa.RecordBatchReader.from_batches(schema, batches)
 
 
-def _files(path: Path, form: str | None, with_folders: bool) -> list[RowFile]:
-    """List a file, or all files below a folder in the order of their names.
-
-    Raises:
-        InvalidInputError: the path does not exist, or a file is of an unknown format.
-    """
-    if not path.exists():
-        raise InvalidInputError(f"{path}: no such file; the table comes before the files")
-    if not path.is_dir():
-        folders = _folders(path) if with_folders else {}
-        return [RowFile(str(path), form or _format_of(path), folders)]
-    below = sorted(child for child in path.iterdir() if not _is_hidden(child.name))
-    return [file for child in below for file in _files(child, form, with_folders)]
+def _row_file(source: SourceFile, form: str | None, *, with_folders: bool) -> RowFile:
+    folders = _folders(source) if with_folders else {}
+    return RowFile(source, form or _format_of(source), folders)
 
 
-def _is_hidden(name: str) -> bool:
-    """True for names of files and folders without data; `_year=2024` is a partition, though."""
-    return name.startswith(".") or (name.startswith("_") and "=" not in name)
-
-
-def _folders(path: Path) -> dict[str, str | None]:
+def _folders(source: SourceFile) -> dict[str, str | None]:
     """Parse the `key=value` folders directly above a file, the outermost first."""
     folders: dict[str, str | None] = {}
-    for folder in path.absolute().parents:
-        key, sign, text = folder.name.partition("=")
+    for name in source.folders:
+        key, sign, text = name.partition("=")
         if not sign or not key:
             break
         folders.setdefault(unquote(key), None if text == HIVE_NULL else unquote(text))
@@ -183,22 +187,23 @@ def _batches(file: RowFile, schema: pa.Schema, *, by_types: bool) -> Iterator[pa
         message = str(error)
         if "unexpected field" in message:
             message += "; a row has a field that the first rows do not have; put such a row first"
-        raise InvalidInputError(f"{file.path}: {message}") from error
+        raise InvalidInputError(f"{file.source.name}: {message}") from error
 
 
 def _own_batches(file: RowFile, schema: pa.Schema, *, by_types: bool) -> Iterator[pa.RecordBatch]:
-    from pyarrow import dataset, json
+    from pyarrow import json
 
     if file.form == "json" and by_types:
-        rows: Iterable[pa.RecordBatch] = _typed_lines(file.path, schema)
+        rows: Iterable[pa.RecordBatch] = _typed_lines(file.source, schema)
     else:
         names = file.own_schema().names if file.folders else schema.names
         own = pa.schema([field for field in schema if field.name in names])
         if file.form == "json":  # a dataset would omit fields that only late rows have
             options = json.ParseOptions(explicit_schema=own, unexpected_field_behavior="error")
-            rows = json.open_json(file.path, parse_options=options)
+            lines = file.source.files.open_input_stream(file.source.path)
+            rows = json.open_json(lines, parse_options=options)
         else:
-            rows = dataset.dataset(file.path, own, file.form).to_batches()
+            rows = file.arrow_dataset(own).to_batches()
     for batch in rows:
         yield _completed(batch, file, schema)
 
@@ -218,13 +223,14 @@ def _completed(batch: pa.RecordBatch, file: RowFile, schema: pa.Schema) -> pa.Re
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _typed_lines(path: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _typed_lines(source: SourceFile, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Read JSON lines by the types of a table. A batch has the columns that its rows name.
 
     Raises:
         InvalidInputError: a line is not a JSON object, or a column cannot represent a value.
     """
-    with Path(path).open("rb") as file:
+    path = source.name
+    with BufferedReader(source.files.open_input_stream(source.path)) as file:
         first = 1
         while lines := file.readlines(JSON_BLOCK_BYTES):
             rows = []
@@ -250,14 +256,14 @@ def _object(path: str, number: int, line: bytes) -> dict[str, Any]:
     return row
 
 
-def _format_of(path: Path) -> str:
+def _format_of(source: SourceFile) -> str:
     """Return pyarrow's name of a file's format.
 
     Raises:
         InvalidInputError: the suffix of the file's name is unknown.
     """
-    form = FORMAT_BY_ENDING.get(path.suffix.lower())
+    form = FORMAT_BY_ENDING.get(source.ending)
     if form is None:
         endings = ", ".join(sorted(FORMAT_BY_ENDING))
-        raise InvalidInputError(f"{path}: unknown ending; expected {endings}, or --format")
+        raise InvalidInputError(f"{source.name}: unknown ending; expected {endings}, or --format")
     return form

@@ -12,6 +12,7 @@ import alance
 from alance import AlanceError
 from alance.blocking import did_you_mean
 from alance.command import (
+    catalogs,
     changing,
     checking,
     completions,
@@ -36,13 +37,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return asyncio.run(_run(args))
     except AlanceError as error:
-        print(escaped(f"alance {args.command}: {error}", allowed="\n\t"), file=sys.stderr)
+        print(escaped(f"alance {args.command}: {_text_of(error)}", allowed="\n\t"), file=sys.stderr)
         return 1
     except (KeyboardInterrupt, asyncio.CancelledError):  # the latter by SIGTERM
         return 130
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # no error at the last flush
         return 0
+
+
+def _text_of(error: AlanceError) -> str:
+    """Return the text of an error, with commands in place of functions."""
+    listing = "list it by `alance ls`, and name a table of it by `NAME --in FOLDER`"
+    return str(error).replace("open it by `alance.connect`", listing)
 
 
 async def _run(args: argparse.Namespace) -> int:
@@ -66,6 +73,9 @@ class _CommandParser(argparse.ArgumentParser):
             hint = did_you_mean(others[0].partition("=")[0], options)
             if others[0].startswith("--where") and "--filter" in options:
                 hint = ", did you mean '--filter'?"
+            if not hint and "--in" in options and len(others) == 1 and others[0][:1] != "-":
+                name = f"{others[0]} --in {getattr(parsed, 'uri', 'CATALOG')}"
+                hint = f"; a table of a catalog is named by `{self.prog} {name}`"
             self.error(f"unrecognized arguments: {' '.join(others)}{hint}")
         return parsed, others
 
@@ -86,6 +96,7 @@ def parser() -> argparse.ArgumentParser:
     )
     whole.add_argument("--version", action="version", version=alance.__version__)
     parsers = whole.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    catalogs.add_to(parsers)
     reading.add_to(parsers)
     versions.add_to(parsers)
     changing.add_to(parsers)

@@ -11,11 +11,20 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import alance
-from alance.command.arguments import add, add_reclaimable, add_version, opened, pair, storage
+from alance.command.arguments import (
+    add,
+    add_reclaimable,
+    add_version,
+    connected,
+    duration,
+    opened,
+    pair,
+    size,
+)
 from alance.command.budget import MaintenanceBudget
-from alance.command.output import OutputFacts, OutputRows, Text, human_bytes
+from alance.command.catalogs import names_below
+from alance.command.output import OutputFacts, OutputRows, Size, Text
 from alance.command.terminal import escaped, is_terminal
-from alance.optimize import parse_duration
 
 if TYPE_CHECKING:
     import argparse
@@ -44,7 +53,7 @@ def add_to(parsers: Parsers) -> None:
         "--dry-run", action="store_true", help="only show what is due, and its cost"
     )
     parser.add_argument(
-        "--every", type=parse_duration, metavar="TIME", help="run again and again, such as 1m or 2h"
+        "--every", type=duration, metavar="TIME", help="run again and again, such as 1m or 2h"
     )
     parser.add_argument(
         "--at-once",
@@ -54,13 +63,6 @@ def add_to(parsers: Parsers) -> None:
         help="tables of a catalog at a time; default: 1",
     )
     _add_budgets(parser)
-    parser.add_argument(
-        "--header",
-        action="append",
-        type=pair,
-        metavar="NAME=VALUE",
-        help="a header for a catalog server; may be repeated",
-    )
     parser.add_argument(
         "--rule",
         action="append",
@@ -74,8 +76,8 @@ def _add_budgets(parser: argparse.ArgumentParser) -> None:
     for name in ("bytes", "requests"):
         parser.add_argument(
             f"--max-{name}",
-            type=int,
-            metavar="N",
+            type=size if name == "bytes" else int,
+            metavar="SIZE" if name == "bytes" else "N",
             help=f"budget of {name} of a run over all tables, by the estimates of the steps",
         )
     parser.add_argument(
@@ -93,10 +95,10 @@ async def health(args: argparse.Namespace) -> OutputFacts:
     values["deleted_share"] = state.deleted_share
     if not args.reclaimable:
         del values["num_reclaimable_bytes"], values["num_reclaimable_files"]
+    else:
+        values["num_reclaimable_bytes"] = Size(state.num_reclaimable_bytes or 0)
+    values["num_bytes"] = Size(state.num_bytes)
     if not args.json:
-        values["num_bytes"] = human_bytes(state.num_bytes)
-        if state.num_reclaimable_bytes is not None:
-            values["num_reclaimable_bytes"] = human_bytes(state.num_reclaimable_bytes)
         values["indices"] = [
             f"{index.name} ({index.index_type}): {index.num_segments} segments, "
             f"{index.num_unindexed_rows:,} rows not indexed"
@@ -195,30 +197,16 @@ async def _opened(args: argparse.Namespace) -> Catalog | Dataset:
     Raises:
         TableNotFoundError: there is neither a table nor a catalog.
     """
-    is_server = str(args.uri).startswith(("http://", "https://"))
-    if not is_server:  # no table can be changed over HTTP
+    is_server = args.uri.startswith(("http://", "https://"))
+    if args.catalog is not None or not is_server:  # no table can be changed over HTTP
         try:
             return await opened(args)
         except alance.TableNotFoundError:
-            catalog = await _catalog(args)
-            if not await _names(catalog, ()):
+            catalog = await connected(args, args.uri)
+            if not await names_below(catalog):
                 raise
             return catalog
-    return await _catalog(args)
-
-
-async def _catalog(args: argparse.Namespace) -> Catalog:
-    headers = dict(args.header) if args.header else None
-    return await alance.connect(args.uri, headers=headers, storage_options=storage(args))
-
-
-async def _names(catalog: Catalog, namespace: tuple[str, ...]) -> list[tuple[str, ...]]:
-    """Return the names of all written tables below a namespace."""
-    tables = await catalog.list_tables(namespace, include_declared=False)
-    names = [(*namespace, table) for table in tables]
-    for below in await catalog.list_namespaces(namespace):
-        names += await _names(catalog, (*namespace, below))
-    return names
+    return await connected(args, args.uri)
 
 
 async def _round(
@@ -239,7 +227,7 @@ async def _round(
         return [result], 0
     catalog = tables
     try:
-        names = await _names(catalog, ())
+        names = await names_below(catalog)
     except alance.AlanceError as error:
         if args.every is None:
             raise

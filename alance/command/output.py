@@ -54,6 +54,10 @@ class Lines:
     texts: Sequence[str]
 
 
+class Size(int):
+    """A number of bytes: with a unit in text, as a number in JSON."""
+
+
 Output: TypeAlias = OutputFacts | OutputRows | Text
 
 
@@ -140,6 +144,8 @@ def _cell(value: Any) -> str:
         return "-"
     if isinstance(value, Lines):
         return "\n".join(map(_cell, value.texts))
+    if isinstance(value, Size):
+        return human_bytes(value)
     if isinstance(value, bytes):
         return f"<{len(value)} bytes>"
     if isinstance(value, float):

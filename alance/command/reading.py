@@ -1,4 +1,4 @@
-"""Commands that read: `info`, `schema`, `head`, `take`, `cat`, `sql`, `count`, `explain`."""
+"""Commands that read: `info`, `schema`, `head`, `take`, `cat`, `sql`, `search`, `count`, ..."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ from alance.command.arguments import (
     options,
     pair,
     storage,
+    vector,
 )
-from alance.command.output import OutputFacts, OutputRows, Text, as_json, human_bytes
+from alance.command.output import OutputFacts, OutputRows, Size, Text, as_json
 from alance.command.terminal import EscapedFile
 from alance.serve.json_rows import is_binary, json_rows, json_values
 from alance.serve.values import dicts
@@ -58,6 +59,7 @@ def add_to(parsers: Parsers) -> None:
     add_version(parser)
     add_rows(parser)
     _add_sql(parsers)
+    _add_search(parsers)
     parser = add(parsers, "count", count, "the number of rows")
     parser.add_argument("--filter", help="a condition in SQL")
     add_version(parser)
@@ -89,6 +91,23 @@ def _add_sql(parsers: Parsers) -> None:
     add_version(parser)
 
 
+def _add_search(parsers: Parsers) -> None:
+    parser = add(
+        parsers, "search", search, "the rows that match words best, or are nearest to a vector"
+    )
+    parser.add_argument("text", nargs="?", help="words, or a phrase: '\"quick fox\"'")
+    parser.add_argument(
+        "--vector", type=vector, metavar="NUMBERS", help="such as [0.1,0.2]; may stand beside words"
+    )
+    parser.add_argument("--on", type=names, metavar="COLUMNS", help="columns of the words")
+    parser.add_argument(
+        "--vector-column", metavar="COLUMN", help="column of vectors; default: the only one"
+    )
+    parser.add_argument("-k", type=int, default=10, help="number of rows; default: 10")
+    add_version(parser)
+    add_rows(parser)
+
+
 async def info(args: argparse.Namespace) -> OutputFacts:
     """Describe a table."""
     dataset = await opened(args)
@@ -105,7 +124,7 @@ async def info(args: argparse.Namespace) -> OutputFacts:
             "fragments": stats.num_fragments,
             "small_fragments": stats.num_small_fragments,
             "data_files": stats.num_data_files,
-            "data_bytes": stats.num_bytes if args.json else human_bytes(stats.num_bytes),
+            "data_bytes": Size(stats.num_bytes),
             "file_version": dataset.data_storage_version.value,
             "stable_row_ids": dataset.has_stable_row_ids,
             "columns": [f"{field.name}: {field.type}" for field in dataset.schema],
@@ -139,8 +158,7 @@ async def _upkeep(args: argparse.Namespace, dataset: alance.Dataset) -> dict[str
             else f"{timedelta(seconds=round(age))} ago, by {run.holder}"
         )
     if args.reclaimable:
-        num_bytes = health.num_reclaimable_bytes or 0
-        facts["reclaimable_bytes"] = num_bytes if args.json else human_bytes(num_bytes)
+        facts["reclaimable_bytes"] = Size(health.num_reclaimable_bytes or 0)
         facts["reclaimable_files"] = health.num_reclaimable_files
     return facts
 
@@ -216,6 +234,36 @@ async def sql(args: argparse.Namespace) -> OutputRows | None:
             async for batch in batches:
                 write.write_batch(batch)
     return None
+
+
+async def search(args: argparse.Namespace) -> OutputRows:
+    """Search by words, by a vector, or by both."""
+    dataset = await opened(args)
+    more: Any = {"columns": args.columns, "filter": args.filter}
+    if args.vector is None:
+        if args.text is None:
+            raise alance.InvalidInputError("search: expected words, or --vector 0.1,0.2,...")
+        return _rows(args, await dataset.search_text(args.text, args.k, on=args.on, **more))
+    if args.text is not None:
+        more |= {"on": args.on, "vector_column": args.vector_column}
+        return _rows(args, await dataset.search(args.text, args.vector, args.k, **more))
+    column = args.vector_column or _vector_column(dataset)
+    return _rows(args, await dataset.nearest(column, args.vector, args.k, **more))
+
+
+def _vector_column(dataset: alance.Dataset) -> str:
+    """Return the name of the only column of vectors.
+
+    Raises:
+        InvalidInputError: there is no such column, or there are several.
+    """
+    vectors = [field.name for field in dataset.schema if pa.types.is_fixed_size_list(field.type)]
+    if len(vectors) != 1:
+        among = f", such as {vectors[0]}" if vectors else f"; columns: {dataset.schema.names}"
+        raise alance.InvalidInputError(
+            f"--vector: the table has {len(vectors)} columns of vectors; add --vector-column{among}"
+        )
+    return str(vectors[0])
 
 
 async def count(args: argparse.Namespace) -> Text:

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from alance import InvalidInputError
 from alance.base.extras import missing
-from alance.command.arguments import pair, port, storage
+from alance.command.arguments import duration, pair, port, storage
 from alance.command.terminal import EscapedFormatter, escaped
-from alance.optimize import parse_duration
 from alance.serve import Bounds, Service
 from alance.serve.service import MAINTAIN_S
 
@@ -85,7 +84,7 @@ def _add_upkeep(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--every",
-        type=parse_duration,
+        type=duration,
         metavar="TIME",
         help="time between runs of --maintain, such as 5m; default: 1m",
     )

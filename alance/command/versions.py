@@ -7,8 +7,8 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 from alance import InvalidInputError
-from alance.command.arguments import add, add_rows, add_version, opened, pair, version
-from alance.command.output import OutputFacts, OutputRows, Text, as_json
+from alance.command.arguments import add, add_rows, add_version, confirm, opened, pair, version
+from alance.command.output import OutputFacts, OutputRows, Size, Text, as_json
 from alance.serve.json_rows import json_rows
 
 if TYPE_CHECKING:
@@ -55,6 +55,8 @@ def add_to(parsers: Parsers) -> None:
         parser.add_argument("--at", type=version, help="a version or tag; default: the latest")
         if name == "tags":
             parser.add_argument("--move", metavar="NAME", help="move a tag to the version --at")
+        else:
+            parser.add_argument("--yes", action="store_true", help="delete without a question")
     parser = add(parsers, "fragments", fragments, "the fragments: rows, deletions, files")
     add_version(parser)
     parser = add(parsers, "files", files, "the data files: fields, rows, bytes")
@@ -83,7 +85,8 @@ def _totals(metadata: Any) -> dict[str, int]:
         "data_files": "total_data_files",
         "bytes": "total_files_size",
     }
-    return {name: int(metadata[key]) for name, key in short.items() if key in metadata}
+    totals = {name: int(metadata[key]) for name, key in short.items() if key in metadata}
+    return totals | {"bytes": Size(totals["bytes"])} if "bytes" in totals else totals
 
 
 async def diff(args: argparse.Namespace) -> OutputFacts:
@@ -185,6 +188,7 @@ async def branches(args: argparse.Namespace) -> OutputRows:
     if args.create:
         await dataset.create_branch(args.create, args.at)
     if args.delete:
+        confirm(args, f"delete branch {args.delete} with all its versions")
         await dataset.branches.delete(args.delete)
     rows = [
         {
@@ -210,7 +214,7 @@ async def fragments(args: argparse.Namespace) -> OutputRows:
             if record.deletion_file is None
             else record.deletion_file.num_deleted_rows or None,
             "files": len(record.files),
-            "bytes": sum(file.num_bytes for file in record.files),
+            "bytes": Size(sum(file.num_bytes for file in record.files)),
         }
         for fragment in dataset.fragments
         for record in [fragment.metadata]
@@ -228,7 +232,7 @@ async def files(args: argparse.Namespace) -> OutputRows:
             "fragment": fragment.fragment_id,
             "path": file.path,
             "version": file.version.value,
-            "bytes": file.num_bytes or None,
+            "bytes": Size(file.num_bytes) if file.num_bytes else None,
             "fields": [paths.get(field, f"dropped {field}") for field in file.columns],
         }
         for fragment in dataset.fragments

@@ -285,9 +285,9 @@ def test_upkeep_and_indices(uri: str, shown: Shown) -> None:
     (stats,) = run(shown, "cleanup", uri, "--older-than", "0", "--dry-run")
     assert stats["old_versions"] == done["version"] - 1
     run(shown, "tags", uri, "--create", "first", "--at", "1")
-    assert main(["cleanup", uri, "--older-than", "0"]) == 1
+    assert main(["cleanup", uri, "--older-than", "0", "--yes"]) == 1
     assert "first" in shown.readouterr().err
-    (stats,) = run(shown, "cleanup", uri, "--older-than", "0", "--keep-tagged")
+    (stats,) = run(shown, "cleanup", uri, "--older-than", "0", "--keep-tagged", "--yes")
     assert stats["old_versions"] == done["version"] - 2
     assert lance.dataset(uri, version="first").count_rows() == 1000
     assert run(shown, "index", uri, "--drop", "id_idx") == []

@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 import datetime
+import functools
 import json
+import re
+import socketserver
+import sys
+import threading
+from http.server import SimpleHTTPRequestHandler
 from typing import TYPE_CHECKING, Any
 
+import obstore
+import obstore.store
 import pyarrow as pa
 import pyarrow.dataset
 import pytest
@@ -17,6 +25,32 @@ from alance.command import main
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    from alance.testing.lab import Lab
+
+
+class RangeHandler(SimpleHTTPRequestHandler):
+    """Serves files whole or by range."""
+
+    def do_GET(self) -> None:
+        span = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("range", ""))
+        try:
+            with open(self.translate_path(self.path), "rb") as file:
+                content = file.read()
+        except OSError:
+            self.send_error(404)
+            return
+        total, start, stop = len(content), 0, len(content)
+        if span is not None:
+            start = int(span[1])
+            stop = min(total, int(span[2]) + 1) if span[2] else total
+        self.send_response(200 if span is None else 206)
+        self.send_header("content-range", f"bytes {start}-{stop - 1}/{total}")
+        self.send_header("content-length", str(stop - start))
+        self.end_headers()
+        self.wfile.write(content[start:stop])
+
+    def log_message(self, *_: object) -> None: ...
 
 
 def write_lines(table: pa.Table, path: Path) -> None:
@@ -161,3 +195,103 @@ def test_folders_without_files_and_other_files_are_errors(
     (tmp_path / "empty" / "notes.txt").touch()
     assert main(["write", str(tmp_path / "t"), str(tmp_path / "empty")]) == 1
     assert "notes.txt: unknown ending" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "pattern", ["hive/**", "hive/*", "hive/*/*/*.parquet", "hive/**/*.parquet", "hive/year=202[01]"]
+)
+def test_patterns_name_the_files_that_match(tmp_path: Path, pattern: str) -> None:
+    hive(tmp_path / "hive")
+    assert main(["write", str(tmp_path / "t"), str(tmp_path / pattern)]) == 0
+    stored = rows_of(tmp_path / "t")
+    assert sorted(row["id"] for row in stored) == list(range(8))
+    assert {row["year"] for row in stored} == {2020, 2021}
+
+
+def test_a_pattern_without_a_match_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["write", str(tmp_path / "t"), str(tmp_path / "*.csv")]) == 1
+    assert capsys.readouterr().err.endswith(
+        "*.csv: no file matches; `**` stands for folders of any depth\n"
+    )
+    (tmp_path / "a[1].csv").write_text("id\n1\n")
+    assert main(["write", str(tmp_path / "t"), str(tmp_path / "a[1].csv")]) == 0
+
+
+def put_all(lab: Lab, folder: Path, prefix: str) -> None:
+    """Copy the files of a folder to the S3 server."""
+    store = obstore.store.from_url("s3://lab", **s3_arguments(lab))
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            obstore.put(store, f"{prefix}/{path.relative_to(folder)}", path.read_bytes())
+
+
+def s3_arguments(lab: Lab) -> dict[str, Any]:
+    options = lab.lance_options()
+    client = {"allow_http": options.pop("allow_http")}
+    return {"config": options, "client_options": client}
+
+
+@pytest.mark.parametrize(
+    ("ending", "pattern"),
+    [*((ending, "") for ending in WRITERS), ("csv", "/**/*.*"), ("csv", "/year=202*/*/part-0.*")],
+)
+def test_files_of_a_store_are_read_like_local_ones(
+    tmp_path: Path, lab: Lab, ending: str, pattern: str
+) -> None:
+    local = hive(tmp_path / "hive", ending)
+    prefix = f"sources-{ending}"
+    put_all(lab, local, prefix)
+    options = [f"--from-storage={key}={value}" for key, value in lab.lance_options().items()]
+    uri = str(tmp_path / "table")
+    assert main(["write", uri, f"s3://lab/{prefix}{pattern}", *options]) == 0
+    assert main(["write", f"{uri}-local", str(local)]) == 0
+    stored = rows_of(tmp_path / "table")
+    assert stored == rows_of(tmp_path / "table-local")
+    assert main(["append", uri, f"s3://lab/{prefix}{pattern}", *options]) == 0
+    assert len(rows_of(tmp_path / "table")) == 2 * len(stored)
+
+
+def test_a_file_of_a_web_server_is_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "web").mkdir()
+    write_lines(pa.table({"id": [1, 2]}), tmp_path / "web" / "rows.jsonl")
+    handler = functools.partial(RangeHandler, directory=str(tmp_path / "web"))
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            host = f"http://127.0.0.1:{server.server_address[1]}"
+            assert main(["write", str(tmp_path / "t"), f"{host}/rows.jsonl"]) == 0
+            assert main(["append", str(tmp_path / "t"), f"{host}/none.jsonl"]) == 1
+        finally:
+            server.shutdown()
+            thread.join()
+    assert rows_of(tmp_path / "t") == [{"id": 1}, {"id": 2}]
+    assert "none.jsonl" in capsys.readouterr().err
+
+
+def test_sources_in_stores_name_the_package_that_they_need(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "obstore.fsspec", None)
+    assert main(["write", str(tmp_path / "t"), "s3://lab/a.csv"]) == 1
+    assert "alance's extra `cli`" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("source", "told"),
+    [
+        ("ftp://host/a.csv", "scheme 'ftp'; expected a path, or one of s3://"),
+        ("s3://lab/nowhere/", "no such file, or no file below it"),
+        ("s3://lab/nowhere/*.csv", "no such file, or no file below it"),
+    ],
+)
+def test_sources_that_are_not_there_are_one_line(
+    tmp_path: Path, lab: Lab, capsys: pytest.CaptureFixture[str], source: str, told: str
+) -> None:
+    options = [f"--from-storage={key}={value}" for key, value in lab.lance_options().items()]
+    assert main(["write", str(tmp_path / "t"), source, *options]) == 1
+    line = capsys.readouterr().err
+    assert told in line
+    assert line.count("\n") == 1

@@ -1,0 +1,141 @@
+"""Commands on catalogs: `ls`, `drop`, `rename`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import alance
+from alance import InvalidInputError
+from alance.command.arguments import (
+    add,
+    add_confirmation,
+    add_header,
+    confirm,
+    connected,
+    opened,
+    storage,
+    table_name,
+)
+from alance.command.output import OutputFacts, OutputRows, Size
+from alance.distributed import move_table
+
+if TYPE_CHECKING:
+    import argparse
+
+    from alance import Catalog
+    from alance.command.arguments import Parsers
+
+
+def add_to(parsers: Parsers) -> None:
+    """Add the subcommands of this module."""
+    parser = add(
+        parsers, "ls", ls, "the tables of a folder or of a catalog server", in_catalog=False
+    )
+    add_header(parser)
+    parser.add_argument("namespace", nargs="?", help="such as shop or shop/eu; default: the root")
+    parser.add_argument("--all", action="store_true", help="also the tables of namespaces below")
+    parser.add_argument("--long", action="store_true", help="open each table: version, rows, bytes")
+    parser = add(parsers, "drop", drop, "delete a table with all its versions")
+    add_confirmation(parser, what="only show what would be deleted")
+    parser = add(parsers, "rename", rename, "rename a table, or move it to another namespace")
+    parser.add_argument("new", help="the new name with --in, else the new path or URI")
+
+
+async def ls(args: argparse.Namespace) -> OutputRows:
+    """List tables and namespaces."""
+    namespace = table_name(args.namespace) if args.namespace else ()
+    catalog = await connected(args, args.uri)
+    tables = [(*namespace, name) for name in await catalog.list_tables(namespace)]
+    below = [(*namespace, name) for name in await catalog.list_namespaces(namespace)]
+    if not tables and not below and not namespace:
+        await _check_catalog(args)
+    if args.all:
+        names = [name for inner in below for name in await names_below(catalog, inner)]
+        rows = [{"table": "/".join(name)} for name in [*tables, *names]]
+    else:
+        rows = [{"table": "/".join(name) + "/"} for name in below]
+        rows += [{"table": "/".join(name)} for name in tables]
+    if not args.long:
+        return OutputRows(rows, ("table",))
+    columns = ("table", "version", "rows", "bytes", "note")
+    rows = [row | await _state(catalog, row["table"]) for row in rows]
+    return OutputRows(rows, columns, right=frozenset(columns[1:4]))
+
+
+async def _check_catalog(args: argparse.Namespace) -> None:
+    """Explain an empty catalog that is no catalog: a table, or a folder that does not exist.
+
+    Raises:
+        InvalidInputError: the place is a table, or does not exist.
+    """
+    if args.uri.startswith(("http://", "https://")):
+        return
+    if "://" not in args.uri and not _is_folder(args.uri):
+        raise InvalidInputError(f"{args.uri}: expected a folder of tables, or a catalog's URI")
+    try:
+        await alance.dataset(args.uri, storage_options=storage(args))
+    except alance.AlanceError:
+        return
+    raise InvalidInputError(f"{args.uri}: is a table; show it by `alance info {args.uri}`")
+
+
+def _is_folder(path: str) -> bool:
+    return Path(path).is_dir()
+
+
+async def _state(catalog: Catalog, name: str) -> dict[str, Any]:
+    """Return version, rows and bytes of a table, or a note why there are none."""
+    if name.endswith("/"):
+        return {"note": "namespace"}
+    try:
+        dataset = await catalog.open_table(table_name(name))
+        stats = await dataset.stats()
+    except alance.TableNotFoundError:
+        return {"note": "declared, not written"}
+    except alance.AlanceError as error:
+        return {"note": str(error)}
+    return {"version": dataset.version, "rows": stats.num_rows, "bytes": Size(stats.num_bytes)}
+
+
+async def names_below(catalog: Catalog, namespace: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+    """Return the names of all written tables in a namespace and in those below it."""
+    tables = await catalog.list_tables(namespace, include_declared=False)
+    names = [(*namespace, table) for table in tables]
+    for below in await catalog.list_namespaces(namespace):
+        names += await names_below(catalog, (*namespace, below))
+    return names
+
+
+async def drop(args: argparse.Namespace) -> OutputFacts:
+    """Delete a table; show it with `--dry-run`."""
+    facts: dict[str, Any] = {"uri": args.uri}
+    try:
+        dataset = await opened(args)
+        stats = await dataset.stats()
+        size = Size(stats.num_bytes)
+        facts |= {"uri": dataset.uri, "version": dataset.version}
+        facts |= {"rows": stats.num_rows, "data_bytes": size}
+    except alance.TableNotFoundError:
+        if args.catalog is None:
+            raise
+        await (await connected(args, args.catalog)).place(table_name(args.uri))
+        facts["note"] = "declared, not written"
+    if args.dry_run:
+        return OutputFacts({"dropped": False, **facts})
+    confirm(args, f"drop {args.uri} with all its versions ({facts.get('rows', 0)} rows)")
+    if args.catalog is None:
+        await alance.drop(args.uri, storage_options=storage(args))
+    else:
+        await (await connected(args, args.catalog)).drop_table(table_name(args.uri))
+    return OutputFacts({"dropped": True, **facts})
+
+
+async def rename(args: argparse.Namespace) -> OutputFacts:
+    """Rename a table in its catalog, or move the folder of a table."""
+    if args.catalog is None:
+        await move_table(args.uri, args.new, storage_options=storage(args))
+    else:
+        catalog = await connected(args, args.catalog)
+        await catalog.rename_table(table_name(args.uri), table_name(args.new))
+    return OutputFacts({"renamed": args.uri, "to": args.new})
