@@ -61,9 +61,13 @@ _ERRORS: Final[Mapping[int, type[AlanceError]]] = {
     16: AccessError,
     22: VersionNotFoundError,  # no such branch
 }
-_MEANINGS: Final[Mapping[type[AlanceError], str]] = {
-    AlreadyExistsError: "it exists already: ",
-    TableNotFoundError: "no such table: ",
+# What a code means, because some servers give only a name as the text.
+_MEANINGS: Final[Mapping[int, str]] = {
+    1: "no such namespace: ",
+    2: "it exists already: ",
+    3: "it is not empty: ",
+    4: "no such table: ",
+    5: "it exists already: ",
 }
 _OVERLOADED: Final = frozenset({17, 21})  # unavailable, throttled: the same call may succeed later
 _OVERLOADED_STATUS: Final = frozenset({429, 502, 503, 504})
@@ -257,14 +261,15 @@ class ClientBackend:
                 answer = json.loads(body)
                 code, text = answer.get("code", code), str(answer.get("error", text))
         kind: type[AlanceError] = StoreError
-        if isinstance(code, int) and int(code) in _ERRORS:
-            kind = _ERRORS[int(code)]
+        code = int(code) if isinstance(code, int) else None
+        if code in _ERRORS:
+            kind = _ERRORS[code]
         elif status in _BY_STATUS:
             kind = _BY_STATUS[status]
         elif isinstance(error, NotImplementedError):
             kind = UnsupportedError
         words = method.replace("_", " ")
-        meaning = _MEANINGS.get(kind, "")  # some servers give only a name as the text
+        meaning = _MEANINGS.get(code or 0, "")
         message = f"catalog {self.uri}: {words} {shown(names)!r}: {meaning}{text}"
         if kind is StoreError:
             is_overloaded = code in _OVERLOADED or status in _OVERLOADED_STATUS

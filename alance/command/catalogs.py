@@ -1,4 +1,4 @@
-"""Commands on catalogs: `ls`, `drop`, `rename`."""
+"""Commands on catalogs: `ls`, `namespaces`, `drop`, `rename`."""
 
 from __future__ import annotations
 
@@ -36,6 +36,16 @@ def add_to(parsers: Parsers) -> None:
     parser.add_argument("namespace", nargs="?", help="such as shop or shop/eu; default: the root")
     parser.add_argument("--all", action="store_true", help="also the tables of namespaces below")
     parser.add_argument("--long", action="store_true", help="open each table: version, rows, bytes")
+    parser = add(
+        parsers,
+        "namespaces",
+        namespaces,
+        "list, make or delete the namespaces of a catalog",
+        in_catalog=False,
+    )
+    add_header(parser)
+    parser.add_argument("--create", metavar="NAME", help="make one, such as shop or shop/eu")
+    parser.add_argument("--delete", metavar="NAME", help="delete one that is empty")
     parser = add(parsers, "drop", drop, "delete a table with all its versions")
     add_confirmation(parser, what="only show what would be deleted")
     parser = add(parsers, "rename", rename, "rename a table, or move it to another namespace")
@@ -58,9 +68,30 @@ async def ls(args: argparse.Namespace) -> OutputRows:
         rows += [{"table": "/".join(name)} for name in tables]
     if not args.long:
         return OutputRows(rows, ("table",))
-    columns = ("table", "version", "rows", "bytes", "note")
     rows = [row | await _state(catalog, row["table"]) for row in rows]
-    return OutputRows(rows, columns, right=frozenset(columns[1:4]))
+    numbers = ("version", "rows", "bytes")
+    notes = ("note",) if any("note" in row for row in rows) else ()
+    return OutputRows(rows, ("table", *numbers, *notes), right=frozenset(numbers))
+
+
+async def namespaces(args: argparse.Namespace) -> OutputRows:
+    """Change namespaces, then list all of them."""
+    catalog = await connected(args, args.uri)
+    if args.create:
+        await catalog.create_namespace(table_name(args.create))
+    if args.delete:
+        await catalog.drop_namespace(table_name(args.delete))
+    rows = [{"namespace": "/".join(name)} for name in await _namespaces_below(catalog)]
+    return OutputRows(rows, ("namespace",))
+
+
+async def _namespaces_below(
+    catalog: Catalog, parent: tuple[str, ...] = ()
+) -> list[tuple[str, ...]]:
+    names: list[tuple[str, ...]] = []
+    for name in await catalog.list_namespaces(parent):
+        names += [(*parent, name), *await _namespaces_below(catalog, (*parent, name))]
+    return names
 
 
 async def _check_catalog(args: argparse.Namespace) -> None:
@@ -100,10 +131,10 @@ async def _state(catalog: Catalog, name: str) -> dict[str, Any]:
 
 async def names_below(catalog: Catalog, namespace: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
     """Return the names of all written tables in a namespace and in those below it."""
-    tables = await catalog.list_tables(namespace, include_declared=False)
-    names = [(*namespace, table) for table in tables]
-    for below in await catalog.list_namespaces(namespace):
-        names += await names_below(catalog, (*namespace, below))
+    names = []
+    for place in [namespace, *await _namespaces_below(catalog, namespace)]:
+        tables = await catalog.list_tables(place, include_declared=False)
+        names += [(*place, table) for table in tables]
     return names
 
 

@@ -190,7 +190,16 @@ async def update(args: argparse.Namespace) -> OutputFacts:
     dataset = await opened(args)
     if args.dry_run:
         return OutputFacts({"rows_to_update": await dataset.count_rows(args.filter)})
-    return _changed(await dataset.update(dict(args.set), args.filter))
+    updates = dict(args.set)
+    try:
+        return _changed(await dataset.update(updates, args.filter))
+    except alance.InvalidInputError as error:
+        words = {"true", "false", "null", *dataset.schema.names}
+        for column, text in updates.items():
+            if text.isidentifier() and text.lower() not in words:
+                hint = f"a text is in quotes: --set \"{column}='{text}'\""
+                raise alance.InvalidInputError(f"{error}; {hint}") from error
+        raise
 
 
 async def copy(args: argparse.Namespace) -> OutputFacts:

@@ -68,6 +68,8 @@ class _CommandParser(argparse.ArgumentParser):
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
         parsed, others = super().parse_known_args(args, namespace)
+        if len(others) == 1 and self._take_late(parsed, others[0]):
+            others = []
         if others:  # here, because the parser of all subcommands knows no option of this one
             options = [name for name in self._option_string_actions if name.startswith("--")]
             hint = did_you_mean(others[0].partition("=")[0], options)
@@ -78,6 +80,18 @@ class _CommandParser(argparse.ArgumentParser):
                 hint = f"; a table of a catalog is named by `{self.prog} {name}`"
             self.error(f"unrecognized arguments: {' '.join(others)}{hint}")
         return parsed, others
+
+    def _take_late(self, parsed: Any, text: str) -> bool:
+        """Store an optional positional argument that stands behind options; False if none is due.
+
+        argparse decides that such an argument is missing when it meets the first option.
+        """
+        for action in self._get_positional_actions():
+            is_due = action.nargs == "?" and getattr(parsed, action.dest, "") is action.default
+            if is_due and not text.startswith("-"):
+                setattr(parsed, action.dest, self._get_values(action, [text]))
+                return True
+        return False
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:

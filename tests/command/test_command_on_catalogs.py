@@ -119,6 +119,15 @@ def test_tables_are_renamed_by_name_or_path(tmp_path: Path, capsys: Shown) -> No
     assert run(capsys, "ls", folder) == [{"table": "c"}]
 
 
+def test_namespaces_are_made_listed_and_deleted(place: str, capsys: Shown) -> None:
+    run(capsys, "namespaces", place, "--create", "eu/north")
+    rows = run(capsys, "namespaces", place, "--create", "us")
+    assert rows == [{"namespace": name} for name in ("eu", "eu/north", "us")]
+    assert run(capsys, "namespaces", place, "--delete", "us") == rows[:2]
+    assert "not empty" in failure(capsys, "namespaces", place, "--delete", "eu")
+    assert run(capsys, "ls", place, "--long", "eu")[1]["table"] == "eu/b"
+
+
 def test_rows_to_change_are_counted_first(uri: str, capsys: Shown) -> None:
     condition = "name = 'two'"
     assert run(capsys, "delete", uri, condition, "--dry-run") == [{"rows_to_delete": 2}]
@@ -131,7 +140,7 @@ def test_rows_to_change_are_counted_first(uri: str, capsys: Shown) -> None:
 
 def test_rows_are_searched_by_words_and_vectors(uri: str, capsys: Shown) -> None:
     run(capsys, "index", uri, "--create", "name", "--type", "INVERTED")
-    rows = run(capsys, "search", uri, "two", "--columns", "id", "-k", "5")
+    rows = run(capsys, "search", uri, "--columns", "id", "-k", "5", "two")
     assert sorted(row["id"] for row in rows) == [2, 3]
     rows = run(capsys, "search", uri, "--vector", "[0,1]", "-k", "1", "--columns", "id")
     assert rows == [{"id": 1, "_distance": 0.0}]
@@ -169,6 +178,7 @@ MISTAKES = [
     (["search", "PLACE/a.lance", "--vector", "near"], "expected numbers with commas between"),
     (["update", "PLACE/a.lance", "--set", "name"], "expected KEY=VALUE"),
     (["update", "PLACE/a.lance"], "required: --set"),
+    (["update", "a", "--in", "PLACE", "--set", "name=y"], """quotes: --set "name='y'\""""),
     (["upsert", "PLACE/a.lance", "PLACE/x.csv", "--on", "id"], "no such file"),
 ]
 
