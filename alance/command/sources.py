@@ -100,8 +100,8 @@ def _local(path: Path) -> list[SourceFile]:
 
 def _remote(text: str, scheme: str, storage: Mapping[str, str]) -> list[SourceFile]:
     if scheme not in SCHEMES:
-        known = ", ".join(f"{name}://" for name in SCHEMES[:-1])
-        raise InvalidInputError(f"{text}: scheme {scheme!r}; expected a path, or one of {known}")
+        schemes = ", ".join(f"{name}://" for name in SCHEMES[:-1])
+        raise InvalidInputError(f"{text}: scheme {scheme!r}; expected a path, or one of {schemes}")
     try:
         from obstore.fsspec import FsspecStore
     except ImportError as error:

@@ -48,9 +48,9 @@ class ManagedManifests(ExternalManifests):
         table from before the catalog managed versions, and the listing counts. Cost: a call per
         page, then one LIST.
         """
-        known = {entry.version for entry in await self._external.entries(self._key)}
+        published = {entry.version for entry in await self._external.entries(self._key)}
         listed = await all_listed(self._engine, self._table)
-        return [where for where in listed if not known or where.version in known]
+        return [where for where in listed if not published or where.version in published]
 
     async def _finish(self, staged: Entry, final: str) -> None:
         """Do nothing: the catalog has moved the staged manifest."""

@@ -272,12 +272,12 @@ async def _look(engine: Engine, table: Table, objects: ObjectsOf | None) -> _Con
     contents.manifests = _manifests(table, own)
     if not any(version >> 63 == 0 for version in contents.manifests):
         raise table.not_there("no version")
-    known = await _known(engine, table)
+    listed = await _listed_versions(engine, table)
     places = list(contents.manifests.values())
     needs = await _needs_of_all(engine, places, contents)
     for version, (time, names) in zip(contents.manifests, needs, strict=True):
         contents.names[version] = names
-        if known is None or version in known or version >> 63:
+        if listed is None or version in listed or version >> 63:
             contents.times[version] = time
     for name in _below(table.branch, contents.branches):
         contents.of_branches += await _of_branch(engine, table, name, contents)
@@ -287,7 +287,7 @@ async def _look(engine: Engine, table: Table, objects: ObjectsOf | None) -> _Con
     return contents
 
 
-async def _known(engine: Engine, table: Table) -> Collection[int] | None:
+async def _listed_versions(engine: Engine, table: Table) -> Collection[int] | None:
     """Return the versions that an external store lists; None without such a store.
 
     The folder may have manifests of which the store does not know, such as those of a writer that
