@@ -347,7 +347,7 @@ def test_without_rich_json_works_and_tables_say_what_is_missing(
     monkeypatch.setitem(sys.modules, "rich.console", None)
     assert run(shown, "count", uri) == [{"rows": 1000}]
     assert main(["info", uri]) == 1
-    assert "pip install 'rich>=13'" in shown.readouterr().err
+    assert "'rich>=13'` (alance's extra `cli`)" in shown.readouterr().err
 
 
 @pytest.mark.parametrize(
