@@ -243,7 +243,7 @@ def _comparison(op: str, left: Column | Literal, right: Column | Literal) -> Imp
 
 
 def _meet(left: pa.DataType, right: pa.DataType) -> bool:
-    """True if Arrow compares values of the two types exactly, hence with the result of alance."""
+    """True if Arrow compares values of the two types exactly, as alance does."""
     if is_text(left) and is_text(right):
         return True
     if pa.types.is_timestamp(left) and pa.types.is_timestamp(right):

@@ -119,9 +119,9 @@ class Ask:
 
     @cached_property
     def of_json(self) -> tuple[Steps, Ask] | None:
-        """Path of the only JSON value that the condition reads, and the question on it.
+        """Path of the single JSON value that the condition reads, and the condition on that value.
 
-        None if the condition reads several values or anything else.
+        None if the condition reads several JSON values, or also something that is no JSON value.
         """
         values: dict[Steps, Column] = {}
         condition = _of_json(self.condition, values)
