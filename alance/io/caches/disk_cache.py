@@ -122,7 +122,7 @@ class DiskCache:
         return None if content is None else memoryview(bytes(content))
 
     def tail(self, location: str) -> memoryview | None:
-        """Return a copy of the longest range at the end of a loaded file; None if there is none."""
+        """Return a copy of the longest range at the end of a recalled file; None without one."""
         held = self._held.get(location)
         if held is None:
             return None
@@ -146,7 +146,7 @@ class DiskCache:
             self._held_bytes -= held.num_bytes
 
     def discard(self, location: str) -> None:
-        """Drop a loaded file from memory and from disk, because its bytes are wrong."""
+        """Drop a recalled file from memory and from disk, because its bytes are wrong."""
         held = self._held.get(location)
         self.forget(location)
         if held is not None:

@@ -1,6 +1,7 @@
 """A folder of byte ranges with a bounded size, shared by independent processes.
 
-There is one file for each object, named by the object's key. It holds all cached ranges of it:
+There is one file for each object, named by the object's key. The file holds all cached ranges of
+the object:
 
       0  8   `ALKEPT1\\n`
       8  32  the object's key

@@ -70,7 +70,7 @@ class TimeLimits:
         return self._options(read=attempt, attempt=attempt)
 
     def _share(self, usual_s: float) -> float:
-        """Return `usual_s` in proportion to a longer `timeout_s`, and capped by a shorter one.
+        """Return `usual_s`, scaled up with a `timeout_s` above the default; at most `timeout_s`.
 
         If `timeout_s` is at most `usual_s`, no time is left for a second attempt.
         """

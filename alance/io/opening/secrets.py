@@ -44,7 +44,10 @@ def portable(options: Mapping[str, object] | None) -> dict[str, object] | None:
 
 
 def _of_base(value: object) -> object:
-    """Remove secrets from an entry for another place: a mapping, its JSON text, or a function."""
+    """Remove secrets from the value of a `base:<uri>` option.
+
+    The value is a mapping, JSON text of a mapping, or a provider of credentials.
+    """
     if isinstance(value, str):
         value = json.loads(value or "{}")
     if is_provider(value):

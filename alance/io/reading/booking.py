@@ -49,8 +49,8 @@ def book(
 ) -> None:
     """Find or create the flights that read the requested ranges of one object.
 
-    Ranges of takes are first answered from the block cache, then ranges join flights under way. The
-    rest is merged into new flights. The flights of each read are added to it.
+    Ranges of takes are first looked up in the block cache. Ranges that are not cached join flights
+    under way. The rest is merged into new flights. Each read then waits for its flights.
 
     Args:
         bulk: True to merge over the wider gaps of scans.

@@ -180,9 +180,10 @@ def _spans_now(
 def sort_out(
     extents: Iterable[Extent], read: Read, registry: StoreRegistry
 ) -> dict[str, ObjectRanges]:
-    """Group the ranges of a read by object.
+    """Group the ranges of a read by object, and start the reads that need no grouping.
 
-    Pieces of local files are not grouped: threads start to read them, each `Pieces` by one call.
+    A `Pieces` whose store has a reader of pieces, as local files have, becomes a job of its own,
+    unless more reads of the same objects follow (`Read.is_part`).
 
     Raises:
         CorruptFileError: a range is invalid.

@@ -156,7 +156,11 @@ class Read(asyncio.Future[Any]):
 
     @property
     def is_watched(self) -> bool:
-        """True if flights must record ranges for a trace: of this read, or of one that may join."""
+        """True if the flights of this read must record its ranges.
+
+        They must if the read is traced. They also must while any trace is active, because a traced
+        read may join the flights.
+        """
         return self.recorder is not None or bool(trace.active)
 
     def wait_for(self, other: asyncio.Future[R], bring: Callable[[R], None]) -> None:
