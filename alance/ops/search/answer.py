@@ -138,7 +138,7 @@ class Hits:
 
 
 def check_queries(search: VectorSearch, way: Way) -> None:
-    """Check the queries against the metric of the path.
+    """Check that the metric of a search is defined for its queries.
 
     Raises:
         InvalidInputError: the metric is cosine, and a query is all zeros.
@@ -301,7 +301,7 @@ def _kernels_of(
     """Return the kernels that collect rows; segments with equal queries share one kernel.
 
     Args:
-        is_bounded: True to also collect k rows below the range of distances.
+        is_bounded: True to also collect k rows just below the range of distances.
     """
     below = k if is_bounded else 0
     if search.is_multi:

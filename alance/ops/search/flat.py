@@ -34,7 +34,8 @@ def kernel_of(
     Args:
         queries: queries in the form for comparisons, one per row; None for the queries of the
             search.
-        below: number of rows to collect below the range of distances.
+        below: number of rows to also collect whose distances are just below the lower bound of the
+            search; their exact distances may be in its range.
     """
     queries = search.queries if queries is None else queries
     width, bounds = queries.shape[1] // search.dim, (search.lower, search.upper)

@@ -78,7 +78,7 @@ class TextPart:
         Args:
             terms: terms of each match and phrase of the query.
             rows: ascending row ids; if given, all matches among these rows are returned instead.
-            times: factor of the token counts.
+            times: weight of the column: word counts and document lengths are multiplied by it.
         """
         documents, mask, only = self.documents, NO_MASK, NO_DOCS
         if rows is None:

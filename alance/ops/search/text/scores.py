@@ -73,7 +73,7 @@ class Collection:
         of_index: True for a partition of an index.
         only: numbers of the documents to score, ascending and all eligible; empty for all
             documents.
-        times: factor of the token counts.
+        times: weight of the column: word counts and document lengths are multiplied by it.
     """
 
     lengths: UInt32s
