@@ -89,8 +89,8 @@ async def dataset(
             background, and each read uses the latest version that is known when it begins; see
             docs/changes.md. Methods that return a dataset return one at a fixed version. None: the
             dataset remains at its version.
-        rests: with `follow`: polling pauses after 12 polls without a read; the next read then uses
-            the version known before. False: poll without a pause.
+        rests: with `follow`: True to pause polling after 12 polls without a read; the next read
+            then uses the version known before. False to poll without a pause.
         store: an obstore store to use instead of opening a new one.
         storage_options: names as in Lance and object_store (`aws_access_key_id`, `endpoint`, ...);
             or a provider of credentials that expire, alone or as `credentials` among the options: a

@@ -377,8 +377,8 @@ class FileWriter:
 
     @property
     def num_bytes(self) -> int:
-        """Size of the file after the block; inside it, bytes written so far and bytes of buffered
-        rows.
+        """Size of the file, once the block has ended; before, the bytes written so far plus those
+        of buffered rows.
         """
         if self._written is not None:
             return self._written.num_bytes

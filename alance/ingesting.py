@@ -161,8 +161,9 @@ def ingest(
 
 
 class Sink:
-    """Accepts batches, or changes, and commits them; see `ingest`. For any number of tasks of its
-    loop.
+    """Accepts batches or changes, and commits them; see `ingest`.
+
+    Any number of tasks of the sink's loop may use it.
 
     Accepted rows are committed later: by interval or size, by `flush`, and at the end of the block.
     An error in the block, a cancellation or an error of the store drops the uncommitted rows, which
@@ -429,7 +430,7 @@ class Sink:
         )
 
     async def _open(self, schema: pa.Schema) -> Ingest:
-        """Create the table with the columns of the first batch."""
+        """Return the running ingest; the first batch creates the table if it does not exist."""
         async with self._opening:
             if self._ingest is None:
                 await self._begin(schema)

@@ -229,8 +229,8 @@ class Optimize(Hinted):
         """Extend indices to all fragments, except indices of kinds that alance does not write.
 
         In each index, a new segment replaces the latest segment (in a vector index, perhaps several
-        of them). It covers their fragments and the fragments that were not covered. If all
-        fragments were covered, no version is committed.
+        of the latest). The new segment covers the fragments of the replaced segments, and the
+        fragments that no segment covered. If all fragments were covered, no version is committed.
 
         - B-trees and bitmap indices: the files of the latest segment are merged with the rows that
           were not covered. Small segments are built again from the column, as are other scalar
@@ -298,7 +298,7 @@ class UpkeepBlock(ABC):
 
     @abstractmethod
     async def _begin(self) -> UpkeepTask:
-        """Return the task of the block."""
+        """Start the background task of the block, and return it."""
 
     @property
     def dataset(self) -> Dataset:

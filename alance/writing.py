@@ -106,7 +106,8 @@ async def write_dataset(
             table, or 2.2. "2.3" is unstable: it is written with a warning, and later releases may
             not read it.
         stable_row_ids: (new tables) rows get ids that compaction and updates keep.
-        v2_manifest_paths: of a new table: names by which one LIST finds the latest version.
+        v2_manifest_paths: (new tables) True to name manifests so that one LIST finds the latest
+            version; False for the names of old releases.
         progress: called with a `Progress` of the rows; True: a bar (docs/progress.md). Or an object
             with pylance's `begin` and `complete`, which are called for each fragment
             (`types.FragmentWriteProgress`).
