@@ -41,7 +41,7 @@ def _escape(character: str) -> str:
 
 
 class EscapedFile:
-    """Binary file that escapes UTF-8 text, except for line ends, on its way to a terminal."""
+    """Binary file of UTF-8 text, whose control characters other than line ends are escaped."""
 
     closed = False
 

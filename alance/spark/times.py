@@ -28,7 +28,8 @@ def with_old_times(old: pa.Array, new: pa.Array) -> pa.Array:
         new: values of the same rows, in Spark's type.
 
     Returns:
-        Times in the table's unit; other values in structs, lists and maps in Spark's types.
+        Timestamps and durations of nanoseconds, which Spark truncates, in the table's type, also
+        inside structs, lists and maps; all other values in Spark's types.
 
     Raises:
         InvalidInputError: a time that the column cannot hold.

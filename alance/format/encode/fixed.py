@@ -89,7 +89,7 @@ class FixedLists:
 
     @property
     def row_bits(self) -> int:
-        """Bits per row with its validity, which has whole bytes."""
+        """Bits per row, including the validity of each level, which is padded to whole bytes."""
         return self.item_bits + sum(
             8 * -(-level.items_per_row // 8) for level in self.levels if level.validity is not None
         )

@@ -183,7 +183,7 @@ def _tight(
 
 
 def _renumbered(definition: UInt16s, own: tuple[Layer, ...], other: tuple[Layer, ...]) -> UInt16s:
-    """Translate levels to other layers, which can represent all levels that occur."""
+    """Translate levels to other layers; these must be able to represent all levels that occur."""
     if own == other:
         return definition
     numbers, level = [0], 0

@@ -269,7 +269,7 @@ def check_inserted(schema: Schema, source_schema: pa.Schema) -> None:
 
 
 def is_whole(source_type: pa.DataType, whole: pa.DataType) -> bool:
-    """True if a struct type has all members, recursively."""
+    """True if a source's struct type has all members of the type `whole`, at every depth."""
     if not pa.types.is_struct(whole) or not pa.types.is_struct(source_type):
         return True
     return source_type.num_fields == whole.num_fields and all(

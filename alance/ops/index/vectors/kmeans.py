@@ -51,7 +51,7 @@ class Clustering:
     on_round: Callable[[int], object] | None = None
 
     async def centroids(self, pool: DecodePool) -> Float32s:
-        """Return the centroids; shape (count, dim). Equal points give equal centroids."""
+        """Return the centroids; shape (count, dim). The same points always give the same result."""
         work = self.points.shape[0] * self.count * self.dim
         pieces = PIECES if work > WORK else 1
         means = await pool.run(partial(self._start, pieces))
