@@ -1,6 +1,6 @@
 """Rows that a filter may keep, found on the driver by indices and statistics.
 
-A task receives them with its split, so it asks no index, and reads no statistics again.
+A task receives these rows with its split, and reads no index or statistics again.
 """
 
 from __future__ import annotations

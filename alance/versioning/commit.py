@@ -381,7 +381,7 @@ class Race:
     async def create(
         self, version: int, content: bytes, transaction_uuid: str, *, named: Objects = ()
     ) -> Created:
-        """Create a version as `ManifestStore.create` does; after a loss, hold newer manifests."""
+        """Create a version as `ManifestStore.create` does; after a loss, retain newer manifests."""
         ahead: asyncio.Task[Manifest | None] | None = None
         listing: asyncio.Task[ManifestLocation | None] | None = None
         begun = asyncio.get_running_loop().time()

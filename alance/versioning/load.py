@@ -71,7 +71,7 @@ def keep_object(engine: Engine, location: str, entity: str | None, content: memo
 async def read_tagged(
     engine: Engine, location: str, e_tag: str | None, read: Callable[[], Awaitable[memoryview]]
 ) -> tuple[memoryview, bool]:
-    """Read an object. Also returns True if the object certainly has this e-tag.
+    """Read an object; also return True if the object certainly has this e-tag.
 
     The e-tag is from a listing, and the object may have been replaced since then. Cost: one GET, or
     two if the object was replaced.

@@ -1,8 +1,8 @@
 """Index section of the next version: prune coverage, drop and replace entries.
 
 An entry's fragment bitmap lists the fragments that the index covers: its answers are right for
-these. A fragment leaves the bitmap when values of an indexed field change in place. It stays there
-when the fragment is removed, since readers only look at live fragments.
+these. A fragment leaves the bitmap when values of an indexed field change in place. A fragment that
+is removed from the table stays in the bitmap, since readers only look at live fragments.
 
 Source: docs/format/table.md, "Index rules" and "Index section".
 """
