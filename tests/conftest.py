@@ -1,4 +1,4 @@
-"""What several parts of the suite use: a lab server, and the golden table on it."""
+"""Fixtures of several folders: a lab server, and the golden table on it."""
 
 from __future__ import annotations
 

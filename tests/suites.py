@@ -48,7 +48,7 @@ FAST: Final = "not soak and not browser and not azure and not torch and not spar
 
 
 def suites() -> list[Suite]:
-    """Those of the project, as far as this machine has what they need."""
+    """Return the suites of the project, with the reason for each that cannot run here."""
     no_spark = "no PySpark" if importlib.util.find_spec("pyspark") is None else None
     no_spark = MISSING if find_java() is None else no_spark
     return [
@@ -103,7 +103,7 @@ def compiled_below(folder: Path) -> dict[str, str]:
 
 
 def counts(results: Path) -> str:
-    """How many tests passed, failed and were skipped, by what pytest has written; and how long."""
+    """Return the numbers of passed, failed and skipped tests in pytest's results, and the time."""
     if not results.exists():
         return "pytest ended without results"
     total: Counter[str] = Counter()

@@ -244,7 +244,7 @@ async def test_the_code_of_a_page_runs(path: Path) -> None:
 
 
 def test_the_first_lines_of_the_readme_run_in_the_console_of_asyncio(place: Path) -> None:
-    """Which ends a statement of several lines at an empty one."""
+    """The console ends a statement of several lines at an empty line."""
     first = next(block for block in blocks(ROOT / "README.md") if block.language == "python")
     program = first.code + "print('rows:', await dataset.count_rows())\n"
     done = subprocess.run(

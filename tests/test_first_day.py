@@ -52,7 +52,7 @@ class Shell:
         )
 
     def run(self, code: str) -> list[str]:
-        """What a block prints, line by line."""
+        """Run a block, and return the lines that it prints."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self.process.stdin.write(f"{code}echo; echo '{END}'\n")

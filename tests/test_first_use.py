@@ -1,4 +1,4 @@
-"""What `import alance` loads, and that the rest is not loaded by the event loop.
+"""Modules that `import alance` loads; the event loop never loads the others.
 
 Each test is a program of its own: what is imported once is there for good.
 """

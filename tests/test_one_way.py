@@ -14,7 +14,7 @@ PACKAGE = Path(alance.__file__).parent
 
 @cache
 def _names() -> dict[str, set[str]]:
-    """What the code of each module of the package names."""
+    """Return the names in the code of each module of the package."""
     return {
         str(path.relative_to(PACKAGE)): {
             node.id if isinstance(node, ast.Name) else node.attr
@@ -54,7 +54,7 @@ def test_no_store_of_a_kind_is_asked_for_by_those_that_read() -> None:
 
 
 def test_a_trace_chooses_no_other_way() -> None:
-    """Who asks whether there is a trace tells it more, and does nothing else."""
+    """Code that checks for a trace only reports more to it."""
     asking = {
         "file/open/tracing.py",
         "io/caches/cache.py",
@@ -91,7 +91,7 @@ def test_small_batches_are_joined_in_one_place() -> None:
 
 
 def test_classes_with_slots_are_made_by_records() -> None:
-    """Those of `dataclasses` compile six functions each while the package is imported."""
+    """Classes of `dataclasses` compile six functions each while the package is imported."""
     by_itself = modules_with(r"^from dataclasses import (.*, )?dataclass\b") - {"records.py"}
     public_modules_alone = ("command/", "serve/", "spark/", "torch/", "huggingface.py")
     within = {path for path in by_itself if not path.startswith(public_modules_alone)}

@@ -1,4 +1,4 @@
-"""What users may import: it is enough for what signatures say, and engines need no more of it."""
+"""Public names: they suffice for all signatures, and engines need no others."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def exported() -> dict[str, Any]:
 
 
 def signatures() -> Iterator[tuple[str, inspect.Signature]]:
-    """Of public functions, and of the public methods and properties of public classes."""
+    """Yield the signatures of public functions, methods and properties."""
     for name, value in exported().items():
         if inspect.isfunction(value):
             yield name, inspect.signature(value)

@@ -197,7 +197,7 @@ def set_first(record: Any) -> object:
 
 
 def outcome(way: Callable[[Any], object], module: ModuleType) -> object:
-    """What a call returns or raises, apart from addresses and the name of the module."""
+    """Return the result or error of a call as text, without addresses and the module's name."""
     try:
         answer = way(module)
     except Exception as error:

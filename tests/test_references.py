@@ -1,4 +1,4 @@
-"""What pages and docstrings refer to is there: pages, headings, files, rules of conflicts."""
+"""References in pages and docstrings: pages, headings, files, rules of conflicts exist."""
 
 from __future__ import annotations
 

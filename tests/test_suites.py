@@ -1,4 +1,4 @@
-"""What `make test` says at its end."""
+"""Last lines of `make test`."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_modules_are_compiled_once_a_run_and_not_beside_the_tests_where_that_is_
 
 
 def test_each_suite_is_run_or_has_a_reason() -> None:
-    """Those that pytest leaves out by a mark are named."""
+    """Suites that pytest excludes by a mark are named."""
     named = " ".join(item.command for item in suites())
     commands = ("test", "test-spark", "test-browser", "test-azure", "test-torch", "soak", "fuzz")
     for command in commands:

@@ -1,4 +1,4 @@
-"""Where credentials go when a table names other places: base paths, and blobs elsewhere."""
+"""Scope of credentials when a table names other places: base paths, and blobs elsewhere."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def by_name() -> dict[str, Any]:
 
 
 def beside(lab: Lab) -> dict[str, Any]:
-    """What does not change of the lab's options."""
+    """Return the lab's options other than its keys."""
     return {
         key: value
         for key, value in lab.lance_options().items()

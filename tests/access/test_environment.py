@@ -1,4 +1,4 @@
-"""What the environment says of stores and their clients, as obstore and pylance have it."""
+"""Options of stores and their clients from the environment, as in obstore and pylance."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Azure's blob storage does with single objects, and what we ask of it."""
+"""Single objects in Azure's blob storage: its behaviour, and the requests that we send."""
 
 from __future__ import annotations
 

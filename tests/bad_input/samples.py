@@ -64,7 +64,7 @@ class Sample:
 
 
 def count_of(version: str) -> int:
-    """How many samples there are."""
+    """Return the number of samples."""
     return COUNTS.get(version, len(GROUPS))
 
 

@@ -36,7 +36,7 @@ except alance.AlanceError as error:
 
 
 def run_limited(act: str) -> str:
-    """What a process with little memory says of a read that is to fail."""
+    """Run a read that has to fail in a process with little memory, and return its output."""
     program = LIMITED.format(act=textwrap.indent(act, "    ").lstrip())
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=100, check=False

@@ -78,7 +78,7 @@ def contents(path: Path, column: str = "b") -> list[bytes | None]:
 
 
 async def check_same(ours: Path, theirs: Path, *columns: str) -> None:
-    """That both tables have the same rows, descriptions, blobs, fields and files."""
+    """Check that both tables have the same rows, descriptions, blobs, fields and files."""
     rows = [plain(lance.dataset(path).to_table().to_pylist()) for path in (ours, theirs)]
     assert rows[0] == rows[1]
     for column in columns:

@@ -40,7 +40,7 @@ def version_1(version: str) -> pa.Table:
 
 
 async def check_bytes(path: Path, **options: Any) -> None:
-    """That a scan gives what pylance's does, in the type that it says beforehand."""
+    """Check that a scan returns what pylance's does, in the type of its projected schema."""
     theirs = lance.dataset(path).scanner(blob_handling="all_binary", **options).to_table()
     scanner = (await alance.dataset(path)).scanner(blob_handling="all_binary", **options)
     ours = await scanner.to_table()

@@ -39,7 +39,7 @@ def unnamed(folder: Path) -> list[Path]:
 
 
 async def check_no_orphans(folder: Path) -> None:
-    """That none is left, once requests that were under way have ended."""
+    """Check that no orphan remains once the requests under way have ended."""
     for _ in range(200):
         if not unnamed(folder):
             return

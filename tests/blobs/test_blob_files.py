@@ -152,7 +152,7 @@ async def test_small_reads_of_a_store_are_read_ahead(lab: Lab) -> None:
 
 
 async def test_payloads_are_not_held(lab: Lab) -> None:
-    """What a writer holds is the batch and what uploads have under way."""
+    """A writer holds only the batch, and the bytes of uploads under way."""
     uri, options = "s3://lab/large", lab.lance_options()
     step = [bytes([number]) * (5 << 20) for number in range(3)]
 

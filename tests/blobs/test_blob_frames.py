@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def opened(value: Any) -> Any:
-    """What a frame holds, with the content of each file in place of it."""
+    """Replace each file in a value of a frame by the file's content."""
     if isinstance(value, lance.BlobFile | alance.sync.BlobFile):
         return "file", value.readall()
     if isinstance(value, dict):

@@ -36,7 +36,7 @@ ROWS = pa.table(
 
 
 async def packed_by_both(tmp_path: Path, blobs: pa.Array) -> tuple[Any, Any]:
-    """What the writers of both give, and are."""
+    """Return the arrays of both libraries' writers, after comparing the writers themselves."""
     ours, theirs = FileSession.open(tmp_path), LanceFileSession(str(tmp_path))
     async with await ours.open_packed_blob_writer("data/ours.lance", 5) as writer:
         await writer.write_blob(b"single")

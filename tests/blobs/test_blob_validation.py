@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 async def findings(table: Path) -> str:
-    """What `validate` says in a session of its own; empty: nothing."""
+    """Return the findings of `validate` in a session of its own; empty if there are none."""
     async with alance.Session() as session:
         dataset = await alance.dataset(table, session=session)
         try:

@@ -342,7 +342,7 @@ async def test_cleanup_scans_each_fragment_once(tmp_path: Path) -> None:
 async def test_a_commit_during_cleanup_keeps_its_objects(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What a version names that is made after the versions were read stays."""
+    """Objects stay if a version made after the versions were read names them."""
     from alance.ops.cleanup import cleanup
 
     with_objects(tmp_path / "t", 8)

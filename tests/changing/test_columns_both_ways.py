@@ -311,7 +311,7 @@ async def test_an_index_keeps_to_its_column(tmp_path: Path) -> None:
 
 
 async def test_pylance_goes_on(twins: Twins) -> None:
-    """What alance leaves, pylance changes again; and the other way round."""
+    """Each library changes columns that the other has changed."""
     ours = await alance.dataset(str(twins.ours))
     ours = await ours.add_columns({"a": "id"})
     ours = await ours.alter_columns({"path": "a", "data_type": pa.int32()})

@@ -55,7 +55,7 @@ def data_of(path: Path) -> set[str]:
 async def test_a_change_sends_few_requests_per_fragment(
     lab: Lab, opened: tuple[alance.Dataset, Path], name: str
 ) -> None:
-    """Of each fragment its end, its page table, a column, and one new object; then the commit."""
+    """Each fragment costs its footer, a page table, a column and one new object."""
     dataset, path = opened
     with lab.recording() as seen:
         result = await CHANGES[name](dataset)

@@ -39,7 +39,7 @@ def expected(path: Path) -> pa.Table:
 
 @pytest.fixture
 def puts(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many files were put together, time by time."""
+    """Record the number of files in each call of `put_many`."""
     numbers: list[int] = []
     put = LocalStore.put_many
 

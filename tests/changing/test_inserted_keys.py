@@ -30,7 +30,7 @@ async def table(path: Path, *, is_primary: bool = False) -> alance.Dataset:
 async def inserted(
     dataset: alance.Dataset, ids: list[Any], on: tuple[str, ...] = ("id",), **columns: Any
 ) -> alance.Dataset:
-    """What two tasks and a driver do: a task a half of the rows, in types of their engine."""
+    """Insert rows as a driver and two tasks do, half of the rows by each task."""
     rows = pa.record_batch({"id": pa.array(ids, pa.int64()), "v": ["new"] * len(ids), **columns})
     begun, records, parts = distributed.inserted_keys(dataset, on), [], []
     for part in (rows.slice(0, len(ids) // 2), rows.slice(len(ids) // 2)):

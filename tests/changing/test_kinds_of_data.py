@@ -1,4 +1,4 @@
-"""What users hand over to be written: rows and columns of Python, models, datasets, scans."""
+"""Kinds of data that users write: Python rows and columns, models, datasets, scans."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @pytest.mark.parametrize("stable", [False, True])
 async def test_two_merges_of_one_version(tmp_path: Path, stable: bool) -> None:
-    """Of the same rows: one after the other; of others: both at once."""
+    """Merges of the same rows follow each other; merges of other rows commit at once."""
     dataset = await new_table(tmp_path, stable_row_ids=stable)
     datas = [rows(4, 8), rows(6, 10), rows(12, 14), rows(30, 33)]
     datas = [

@@ -1,4 +1,4 @@
-"""What a merge tells of itself before it is made is what it then does."""
+"""Explanations of merges, compared with what the merges then do."""
 
 from __future__ import annotations
 

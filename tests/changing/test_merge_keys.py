@@ -193,7 +193,7 @@ async def test_a_primary_key_is_not_inserted_twice(tmp_path: Path) -> None:
 async def test_no_key_is_inserted_twice_by_merges_at_the_same_time(
     tmp_path: Path, on: list[str]
 ) -> None:
-    """Where there is no primary key either: the second one is run again, and finds the row."""
+    """Also without a primary key: the later merge is run again, and finds the row."""
     twins = Twins.make(tmp_path, rows(0, 6))
     ours = await alance.dataset(str(twins.ours))
     data = [source(60, 61 + number) for number in range(4)]

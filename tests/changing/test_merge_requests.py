@@ -1,4 +1,4 @@
-"""What merges ask of an object store: no more than pylance, in few rounds."""
+"""Requests of merges to an object store: no more than pylance's, in few rounds."""
 
 from __future__ import annotations
 

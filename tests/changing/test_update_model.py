@@ -45,7 +45,7 @@ STEP = st.tuples(
 
 @dataclass
 class Model:
-    """What the table should hold: rows in their order, with their origin."""
+    """Expected content of the table: rows in order, with their origin."""
 
     stable: bool
     rows: list[dict[str, Any]] = field(default_factory=list)

@@ -41,7 +41,7 @@ Shown = pytest.CaptureFixture[str]
 
 
 def run(shown: Shown, *arguments: object) -> list[Any]:
-    """What a subcommand prints as JSON."""
+    """Run a subcommand, and return its JSON output."""
     assert main([*map(str, arguments), "--json"]) == 0
     return [json.loads(line) for line in shown.readouterr().out.splitlines()]
 

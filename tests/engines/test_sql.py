@@ -364,7 +364,7 @@ async def test_a_busy_loop_is_not_one_that_waits_for_its_query(
 
 
 def count_queries(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many queries are under way, noted as each begins."""
+    """Record the number of queries under way at the start of each query."""
     under_way: set[object] = set()
     counts = []
     enter, leave = sql._Query.__enter__, sql._Query.__exit__

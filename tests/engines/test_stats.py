@@ -1,4 +1,4 @@
-"""What a version consists of, as numbers and as a notebook shows it."""
+"""Contents of a version as numbers, and as a notebook shows them."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ async def test_filters_keep_the_rows_that_pylance_keeps(uri: Path, text: str) ->
 
 
 def test_blake_of_any_length(tmp_path: Path) -> None:
-    """Of lengths about those of blocks, chunks and trees."""
+    """Lengths are around the sizes of blocks, chunks and trees."""
     lengths = [0, 1, 63, 64, 65, 127, 128, 129, 1023, 1024, 1025, 2048, 2049, 3072, 5000, 8193]
     contents = [bytes(n % 251 for n in range(length)) for length in lengths]
     theirs = lance.write_dataset(pa.table({"x": contents}), tmp_path / "t")

@@ -138,7 +138,7 @@ def test_a_long_chain_of_one_column_is_read_apart(
 
 
 def lists_of(text: str) -> int:
-    """How many lists of a text are read apart."""
+    """Return the number of lists in a text that are parsed separately."""
     source = SqlText(text, "filter")
     source.parse()
     return len(source._lists)
@@ -250,7 +250,7 @@ def test_a_list_of_the_wrong_kind_is_refused() -> None:
 
 @pytest.mark.parametrize("name", ["i64", "f", "q"])
 def test_numbers_of_very_many_digits_are_compared_exactly(name: str) -> None:
-    """Of which a fraction would take minutes, while nothing else runs."""
+    """A fraction of such a number would take minutes, and block all other code."""
     digits = "0" * 300_000
     (rows,) = TABLE.combine_chunks().to_batches()
     for text, as_text in (

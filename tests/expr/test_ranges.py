@@ -51,7 +51,7 @@ def answers(text: str, batch: pa.RecordBatch) -> list[bool | None]:
 def test_ranges_are_three_valued(
     kind: pa.DataType, rows: list[int | None], first: int, terms: list[tuple[str, int]]
 ) -> None:
-    """Of arrays that begin anywhere in their buffers, with nulls; bounds may meet nowhere."""
+    """Arrays begin anywhere in their buffers and have nulls; the range may be empty."""
     batch = pa.record_batch({"n": pa.array(rows, kind)}).slice(first)
     text = " AND ".join(f"n {op} {number}" for op, number in terms)
     expected = [

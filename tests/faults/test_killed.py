@@ -69,7 +69,7 @@ def killer(uri: str, options: dict[str, str], verb: str) -> Iterator[Callable[[i
 
 
 def check(uri: str, options: dict[str, str], verb: str, version: int) -> int:
-    """That pylance reads the old or the new rows, and can go on; gives the version."""
+    """Check that pylance reads the old or the new rows and can write; return the version."""
     table = lance.dataset(uri, storage_options=options or None)
     table.validate()
     values = table.to_table()["x"].to_pylist()

@@ -108,7 +108,7 @@ def columns_of(file: Container, *indices: int) -> list[FileColumn]:
 
 
 def outcome(content: bytes, version: FileVersion, *, by_kernel: bool) -> object:
-    """What is known of a column, or the error."""
+    """Return the parsed metadata of a column, or the error."""
     kernel = _kernels.open_columns
     patch = pytest.MonkeyPatch()
     if not by_kernel:

@@ -121,7 +121,7 @@ async def agree(path: Path, filters: tuple[str, ...] = FILTERS) -> alance.Datase
 
 
 async def plan_of(dataset: alance.Dataset, condition: str) -> ScanPlan:
-    """How a scan with a filter was decided."""
+    """Return the plan of a scan with a filter."""
     from alance.ops.read.options import ScanOptions
     from alance.ops.read.plan import plan_scan
 
@@ -183,7 +183,7 @@ TYPED_FILTERS: Final = {
 
 
 def entries(dataset: lance.LanceDataset) -> list[dict[str, Any]]:
-    """What pylance says of the segments of a table's indices."""
+    """Return pylance's list of the segments of a table's indices."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         return [dict(index) for index in dataset.list_indices()]

@@ -151,7 +151,7 @@ def test_posting_lists_that_are_none_are_refused() -> None:
 
 
 def all_of_a_fragment(kind: str) -> bytes:
-    """What an index stores of a key that all rows have which fragment 0 could ever have."""
+    """Return the stored rows of a key that all rows have which fragment 0 could ever have."""
     rows = BitMap()
     rows.add_range(0, 1 << 32)
     rows.run_optimize()

@@ -146,7 +146,7 @@ async def test_graphs_are_told_as_they_were_asked_for(tmp_path: Path) -> None:
 
 
 def stored_vectors(stored: pa.Table, encoder: Encoder) -> npt.NDArray[np.float64]:
-    """What the rows of a partition stand for."""
+    """Return the vectors that the codes of a partition stand for."""
     codes = np.array(stored[encoder.fields[0].name].to_pylist(), np.float64)
     if isinstance(encoder, ScalarEncoder):
         return codes / 255 * (encoder.high - encoder.low) + encoder.low
@@ -208,7 +208,7 @@ async def test_partitions_may_have_no_rows_or_few(tmp_path: Path) -> None:
 
 
 def finds_itself(path: Path, vectors: np.ndarray, first: int) -> bool:
-    """Whether pylance finds nine of ten vectors as nearest to themselves, by rows from `first`.
+    """True if pylance finds nine of ten vectors as nearest to themselves, by rows from `first`.
 
     Graphs are made by threads that take turns, and codes are of a few bits: some are not found.
     """
@@ -247,7 +247,7 @@ async def test_both_libraries_extend_it(tmp_path: Path, kind: str, stable: bool)
 @pytest.mark.parametrize("writer", ["alance", "pylance"])
 @pytest.mark.parametrize("kind", KINDS)
 async def test_compaction_brings_graphs_along(tmp_path: Path, kind: str, writer: str) -> None:
-    """Those of partitions that lose no row stay as they are."""
+    """Graphs of partitions that lose no row are unchanged."""
     path, values = tmp_path / "t", clustered(3000, 1)
     options = {"ivf_centroids": values[:3], "num_partitions": 3, **KINDS[kind], **FEW}
     lance.write_dataset(table(values), path, max_rows_per_file=700)

@@ -1,4 +1,4 @@
-"""What `ScanStatistics` tells of indices, beside pylance's numbers."""
+"""Counters of indices in `ScanStatistics`, compared with pylance's."""
 
 from __future__ import annotations
 

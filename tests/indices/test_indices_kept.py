@@ -1,4 +1,4 @@
-"""What commits do to the coverage of indices: as pylance does it, and never a wrong answer."""
+"""Coverage of indices after commits: as after pylance's, and never a wrong answer."""
 
 from __future__ import annotations
 

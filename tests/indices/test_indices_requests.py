@@ -1,4 +1,4 @@
-"""What filters by indices ask of an object store, and in how many rounds."""
+"""Requests and rounds of filters by indices on an object store."""
 
 from __future__ import annotations
 

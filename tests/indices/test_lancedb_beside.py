@@ -50,7 +50,7 @@ async def by_lancedb(
 
 
 def share(result: list[list[int]], right: list[list[int]]) -> float:
-    """Of the right rows, those that were found."""
+    """Return the share of the right rows that were found."""
     hits = sum(len({*own} & {*rows}) for own, rows in zip(result, right, strict=True))
     return hits / sum(map(len, right))
 

@@ -106,7 +106,7 @@ async def test_manifests_are_those_of_pylance(
 @pytest.mark.parametrize("rounds", [1, 3])
 @pytest.mark.parametrize("by", ["alance", "pylance"])
 async def test_indices_of_values_go_on(tmp_path: Path, rounds: int, by: str) -> None:
-    """Of each round every answer of both is right; then either brings indices up to date."""
+    """Both libraries answer right after each round; then either brings the indices up to date."""
     path = tmp_path / "t"
     by_pylance(path)
     for number in range(rounds):

@@ -88,7 +88,7 @@ async def test_by_the_same_rotation_the_numbers_are_those_of_pylance(
 async def test_estimates_are_nearer_the_more_bits_there_are(
     tmp_path: Path, bits: int, metric: str
 ) -> None:
-    """What our search reads of the codes, beside the distances themselves."""
+    """Distances that our search estimates from the codes are compared with the exact ones."""
     path, dim = tmp_path / "t", 72
     lance.write_dataset(wide_table(dim), path)
     dataset = await alance.dataset(path)

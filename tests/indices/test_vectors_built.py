@@ -58,13 +58,13 @@ def nearest(dataset: lance.LanceDataset, query: np.ndarray[Any, Any], **options:
 
 @cache
 def exact(metric: str, dtype: str, num_rows: int, count: int) -> list[list[int]]:
-    """Of each query the 10 nearest rows of `clustered(num_rows, 1, dtype)`, by pylance."""
+    """Return the 10 nearest rows of `clustered(num_rows, 1, dtype)` to each query, by pylance."""
     dataset = lance.write_dataset(table(clustered(num_rows, 1, dtype)), "memory://exact")
     return [nearest(dataset, query, metric=metric) for query in clustered(count, 99, dtype)]
 
 
 def recall(path: Path, metric: str, dtype: str, count: int = 60, **options: Any) -> float:
-    """Of the 10 rows nearest to each of `count` queries, the share that pylance finds."""
+    """Return the share of the 10 nearest rows of each of `count` queries that pylance finds."""
     dataset = lance.dataset(path)
     right = exact(metric, dtype, dataset.count_rows(), count)
     hits = 0

@@ -246,7 +246,7 @@ async def test_retraining_suits_the_number_of_partitions_to_the_rows(tmp_path: P
 
 
 async def num_partitions(dataset: alance.Dataset) -> int:
-    """Of the latest segment."""
+    """Return the number of partitions of the latest segment."""
     snapshot = dataset._snapshot
     index = Index.from_protobuf(snapshot.manifest.indices[-1])
     training = await training_of(snapshot, index, snapshot.schema.field("v"))

@@ -528,7 +528,7 @@ async def test_what_does_not_fit_is_refused_before_it_is_accepted(tmp_path: Path
 
 
 async def test_changes_of_one_table_feed_another(tmp_path: Path) -> None:
-    """What `follow` yields can be written as it comes."""
+    """Changes from `follow` can be written as they come."""
     start = rows(dict.fromkeys(range(9), "a"))
     dataset = await alance.write_dataset(start, tmp_path / "a", stable_row_ids=True)
     token = "snapshot"

@@ -28,7 +28,7 @@ def batch(start: int, rows: int = 10) -> pa.RecordBatch:
 
 
 def ids(path: Path) -> list[int]:
-    """What pylance reads, after it has checked the table."""
+    """Let pylance check the table, and return the ids that it reads."""
     table = lance.dataset(str(path))
     table.validate()
     return table.to_table()["id"].to_pylist()

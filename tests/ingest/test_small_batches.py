@@ -30,7 +30,7 @@ def rows(start: int, count: int) -> pa.RecordBatch:
 
 
 def small_batches(num_batches: int = 1000) -> Iterator[pa.RecordBatch]:
-    """Of 100 rows each, views of one batch."""
+    """Return batches of 100 rows each, as views of one batch."""
     whole = rows(0, num_batches * 100)
     return (whole.slice(start, 100) for start in range(0, whole.num_rows, 100))
 

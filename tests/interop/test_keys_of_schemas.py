@@ -1,4 +1,4 @@
-"""What a schema says of keys: primary and clustering keys are kept, sorted maps are refused."""
+"""Keys of schemas: primary and clustering keys are kept, sorted maps are refused."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def rows(schema: pa.Schema, start: int, stop: int) -> pa.Table:
 
 
 async def keys_of(path: Path) -> list[tuple[str, bool, int, int]]:
-    """What the manifest says of each field."""
+    """Return each field's name, and its part in keys by the manifest."""
     manifest = (await alance.dataset(path))._snapshot.manifest
     return [
         (

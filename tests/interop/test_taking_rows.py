@@ -104,7 +104,7 @@ def nested(
 
 
 class Counted:
-    """How often the kernel decoded rows."""
+    """Counter of the kernel's calls that decode rows."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.count = 0

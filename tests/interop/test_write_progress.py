@@ -25,7 +25,7 @@ ROWS = pa.table({"x": range(10)})
 
 
 class Told(lance.progress.FragmentWriteProgress):
-    """What either library told, by a class of pylance."""
+    """Recorder of the fragments that either library reports, as a class of pylance."""
 
     def __init__(self) -> None:
         self.begun: list[Any] = []

@@ -1,4 +1,4 @@
-"""What cancelled calls leave to be done: bounded in time and number, and its callers are free."""
+"""Cleanups of cancelled calls: bounded in time and number; their callers do not wait."""
 
 from __future__ import annotations
 

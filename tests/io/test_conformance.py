@@ -1,4 +1,4 @@
-"""What alance needs of a store, tried on all that are here, and on servers that lack some of it."""
+"""Checks of stores by alance: on all kinds here, and on servers that lack some behaviour."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ async def test_all_are_closed_where_one_fails() -> None:
 
 
 async def turns_during(work: Awaitable[object]) -> int:
-    """How often another task runs meanwhile."""
+    """Return the number of turns of another task during the work."""
     turns, done = 0, False
 
     async def count() -> None:

@@ -1,4 +1,4 @@
-"""Which stores stay open: those that somebody uses, and a few that may be wanted again."""
+"""Stores that stay open: those in use, and a few that may be needed again."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_sessions_share_a_store_of_the_same_options_and_limits() -> None:
 
 
 def test_a_root_means_one_store_as_long_as_its_session_lives() -> None:
-    """What the session remembers of a location is of that store, not of one opened later."""
+    """Facts that the session caches by location never apply to a store opened later."""
     registry = StoreRegistry()
     roots = {opened(registry, token).root for token in range(3 * MAX_OPEN_STORES)}
     assert len(roots) == 3 * MAX_OPEN_STORES

@@ -122,7 +122,7 @@ def test_no_value_is_printed() -> None:
 
 
 def complaint(make: Callable[[], object]) -> str:
-    """What obstore says against a configuration; empty where it is content."""
+    """Return obstore's error for a configuration; empty if there is none."""
     try:
         make()
     except Exception as error:

@@ -31,7 +31,7 @@ def names(folder: Path) -> list[str]:
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
-    """What is synced and renamed, in order."""
+    """Record syncs and renames, in order."""
     tuples: list[tuple[str, str]] = []
     sync, replace = os.fsync, os.replace
 

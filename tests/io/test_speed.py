@@ -1,4 +1,4 @@
-"""What a store's requests tell of its speed."""
+"""Speed of a store, estimated from its requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every kind of store does alike."""
+"""Behaviour that all kinds of stores share."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def open_place(lab: Lab, scheme: str, **options: str) -> Place:
 
 
 def patience(rule: Mapping[str, Any]) -> dict[str, str]:
-    """How long answers are waited for: not long, where a rule keeps some back for good.
+    """Return the time limit of answers: short if a rule withholds some of them for good.
 
     Else a server that is late on a busy machine would be one more fault: what it did is not known.
     """

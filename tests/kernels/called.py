@@ -1,4 +1,4 @@
-"""Which kernels a run calls: `make sanitize` fails where its tests leave some out."""
+"""Kernels that a run calls: `make sanitize` fails if its tests omit any."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _noted_method(name: str, method: Callable[..., Any], names: set[str]) -> Cal
 
 
 def _functions() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
-    """Where each function or method of the kernels is, its name, and what it is."""
+    """Yield the owner, the name and the value of each function or method of the kernels."""
     for owner in (kernels, *[kind for kind in vars(kernels).values() if isinstance(kind, type)]):
         for name, value in list(vars(owner).items()):
             if type(value).__name__ in ("nb_func", "nb_method") and not name.startswith("_"):

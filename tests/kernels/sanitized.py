@@ -33,13 +33,13 @@ note_calls({reports!r})
 
 
 def runtime(name: str) -> str:
-    """Where the compiler has one of its libraries."""
+    """Return the path of a library of the compiler."""
     command = [os.environ.get("CXX", "c++"), f"-print-file-name={name}"]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 
 def environment(folder: Path, log: Path) -> dict[str, str]:
-    """What the run is told by its environment."""
+    """Return the environment of the run."""
     options = {
         "detect_leaks": 1,
         # Errors abort; leaks are looked at afterwards, since Python's own make no difference.

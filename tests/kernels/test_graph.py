@@ -226,7 +226,7 @@ def test_a_graph_of_other_rows_is_refused() -> None:
 
 
 def reached(links: npt.NDArray[np.uint32], starts: npt.NDArray[np.int32], first: int) -> int:
-    """How many rows of level 0 links lead to."""
+    """Count the rows of level 0 that links lead to."""
     seen, waiting = {first}, [first]
     while waiting:
         row = waiting.pop()
@@ -280,7 +280,7 @@ def distances_between(
 def check_distances(
     rows: _kernels.GraphRows, values: npt.NDArray[np.float64], metric: str, tolerance: float
 ) -> None:
-    """Those of all links, which were found by tables or as of two rows."""
+    """Check the distances of all links, which come from tables or from two rows."""
     numbers, starts, links, distances, _, _ = linked(rows, 4, 20)
     for place, row in enumerate(numbers.tolist()):
         own = slice(starts[place], starts[place + 1])

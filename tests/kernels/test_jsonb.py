@@ -148,7 +148,7 @@ def test_damaged_documents_never_crash(value: object, data: st.DataObject) -> No
 
 
 def members(texts: list[bytes], *, plain: bool = True) -> list[tuple[bytes, int]]:
-    """Of each text the member `a`, and its kind."""
+    """Return the member `a` of each text, and its kind."""
     offsets = np.cumsum([0, *map(len, texts)], dtype=np.int64)
     ends, data, kinds = _kernels.json_find(
         offsets,

@@ -93,7 +93,7 @@ def test_buffers_that_contradict_themselves() -> None:
 
 @given(st.lists(st.tuples(st.binary(max_size=3), st.binary(min_size=2, max_size=2), st.binary())))
 def test_equal_rows_alone_have_equal_joined_keys(rows: list[tuple[bytes, bytes, bytes]]) -> None:
-    """Of several columns: the same bytes for the same rows, others for others."""
+    """Keys of several columns: equal rows have equal bytes, different rows different bytes."""
     item, two, three = ([row[place] for row in rows] for place in range(3))
     columns = [plain(item, before=1), fixed(two, 2), plain(three)]
     ends, data = _kernels.joined_keys(columns)

@@ -36,7 +36,7 @@ def collected(rows: list[list[int]]) -> _kernels.TextPostings:
 
 
 def lists_of(rows: list[list[int]]) -> dict[int, list[tuple[int, list[int]]]]:
-    """Of each token the documents and places, in plain Python."""
+    """Return the documents and positions of each token, in plain Python."""
     lists: dict[int, list[tuple[int, list[int]]]] = {}
     for doc, row in enumerate(rows):
         for token in sorted(set(row)):

@@ -241,7 +241,7 @@ def test_nested_fields_of_a_batch_have_the_layers_of_their_pages() -> None:
     chunk = memoryview(b"\0\0\x04\0\0\0\0\0" + bytes([5, 6, 7, 8, 0, 0, 0, 0]))
 
     def rows(trees: list[int], layers: int, rows: list[int]) -> list[object]:
-        """Those of a page with such layers, of so many columns."""
+        """Return rows of a page with such layers, for each of the columns."""
         table = _kernels.RowTable(np.array([0, 4], np.int64))
         table.set(0, page, layers)
         columns = [*range(trees.count(0))]

@@ -80,7 +80,7 @@ def files(folder: Path) -> set[Path]:
 
 
 async def cancelled(lab: Lab, call: Awaitable[object]) -> BaseException | None:
-    """What a call ends with that is cancelled once the store does not answer it."""
+    """Cancel a call once the store stops answering; return the exception with which it ends."""
     since = lab.stats()["requests"]
     task = asyncio.ensure_future(call)
     async with asyncio.timeout(FREE_S):

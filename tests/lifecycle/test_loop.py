@@ -120,7 +120,7 @@ async def test_no_stall_from_a_disk(tmp_path: Path) -> None:
 async def test_what_lies_in_two_requests_is_copied_in_little_pieces(
     lineitem_lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Those copies are made on the loop, whatever a scan fetches at once."""
+    """The copies are made on the loop, however much a scan fetches at once."""
     values = np.random.default_rng(8).random(4_000_000)
     table = pa.table({"x": values, "y": values + 1})
     lance.write_dataset(table, Path(lineitem_lab.root) / "lab" / "long.lance")

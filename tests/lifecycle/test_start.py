@@ -1,4 +1,4 @@
-"""How a service starts: budgets from the environment, and what is warmed up."""
+"""Start of a service: budgets from the environment, and warming up."""
 
 from __future__ import annotations
 

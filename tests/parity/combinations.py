@@ -1,4 +1,4 @@
-"""Which combinations are tried: few that cover much, and for `make soak` all of them."""
+"""Combinations to try: few that cover much; all of them for `make soak`."""
 
 from __future__ import annotations
 
@@ -40,8 +40,9 @@ def _covers(case: Case) -> set[tuple[tuple[int, str], ...]]:
 
 
 def covering(cases: list[Case], seed: int = 0) -> list[Case]:
-    """Some of the cases that have each pair of values of any two dimensions that the cases have,
-    and each version at each size in each place.
+    """Choose few cases that cover all pairs of values of two dimensions.
+
+    They also cover each version at each size in each place.
     """
     rng = random.Random(seed)
     missing = set().union(*map(_covers, cases))
@@ -54,6 +55,6 @@ def covering(cases: list[Case], seed: int = 0) -> list[Case]:
 
 
 def traced(which: str, call: int) -> AbstractContextManager[object]:
-    """What is around a call: a trace, or nothing; `which` calls are traced is one of TRACES."""
+    """Return a trace, or a context that does nothing; `which` is one of TRACES."""
     is_traced = which == "always" or (which != "never" and call % 2)
     return alance.trace() if is_traced else nullcontext()

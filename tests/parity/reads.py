@@ -128,7 +128,7 @@ class Scan:
 
 
 def pick(places: Sequence[int], how: str, rng: random.Random) -> list[int]:
-    """Some of the places."""
+    """Choose some of the places."""
     count = len(places)
     if how == "none":
         return []

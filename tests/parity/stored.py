@@ -69,7 +69,7 @@ class Stored:
 
 
 def first_rows(kind: str, version: str, shape: str) -> pa.Table:
-    """What a table begins with: keys in no order, and the columns of a kind."""
+    """Return the first rows of a table: keys in no order, and the columns of a kind."""
     count = sum(FILES[shape])
     rng = np.random.default_rng(count)
     several = {
@@ -303,7 +303,7 @@ def _lists_of(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _widen(table: pa.Table) -> pa.Table:
-    """What the steps of `_widened` make of rows."""
+    """Apply the steps of `_widened` to rows."""
     names = ["renamed" if name == "number" else name for name in table.column_names]
     table = table.rename_columns(names).drop_columns(["dropped"])
     keys = table["key"].to_numpy()

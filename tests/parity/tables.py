@@ -86,7 +86,7 @@ def _vectors(rng: np.random.Generator, count: int, dimension: int) -> pa.Array:
 
 
 def _unless_old(version: str, holes: Any) -> Any:
-    """Where values are null: 0.1 and 2.0 have no nulls of structs, 0.1 none of lists either."""
+    """Return `holes`; None for 0.1 and 2.0, which have no nulls of structs (0.1: nor of lists)."""
     return None if version in ("0.1", "2.0") else holes
 
 

@@ -1,4 +1,4 @@
-"""What compaction reads is what it writes: the rows that were there, where pylance's puts them."""
+"""Rows before and after a compaction: the same, in the places where pylance's puts them."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ NO_PAGES: Final = "metadata"  # what is damaged, where it is no page
 
 
 class Page(NamedTuple):
-    """Where bytes of a page are, and which column of the table it belongs to.
+    """Range of a page's bytes, and its column of the table.
 
     Attributes:
         stop: the end of the bytes that are certainly the page's.
@@ -165,12 +165,11 @@ async def _pages(reader: alance.FileReader, writer: str) -> list[Page]:
 
 
 class Damage(NamedTuple):
-    """What becomes of a file.
+    """A damaged file.
 
     Attributes:
-        column: the one that is read; None: all.
-        encoding: of the page that is damaged. Other columns are as they were; else any may be
-            damaged.
+        column: name of the column to read; None: all.
+        encoding: encodings of the damaged page; `NO_PAGES` if any column may be damaged.
     """
 
     content: bytes
@@ -242,7 +241,7 @@ class Damaged:
         check(table, ROWS // 50 if self.columns else table.num_rows)
 
     async def takes(self, dataset: alance.Dataset) -> None:
-        """What the first has learned is used by others."""
+        """Take rows three times: later takes use the facts that the first has cached."""
         for _ in range(3):
             places = self.places()
             check(await dataset.take(places, self.columns), len(places))

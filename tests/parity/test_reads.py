@@ -24,7 +24,7 @@ CHOSEN = covering(ALL)
 
 
 class Answers:
-    """What pylance gives, each asked for once."""
+    """Answers of pylance, each requested once."""
 
     def __init__(self, tables: Tables, case: Case) -> None:
         self.table = tables.theirs(tables.path(case.version, case.size, case.history))

@@ -134,7 +134,7 @@ def check_soundness(
 
 
 def fragment_zones(file: Read | None, pruner: Pruner, num_rows: int) -> FragmentZones:
-    """What a file tells of the columns of a filter."""
+    """Return the zones of a file for the columns of a filter."""
     columns: dict[tuple[str, ...], ColumnZones] = {}
     if file is not None:
         assert file.head is not None

@@ -37,7 +37,7 @@ def data_files(path: Path) -> list[Path]:
 
 
 def buffer_of(content: bytes | bytearray) -> tuple[int, int]:
-    """Where the statistics are in a file: its global buffers are named by its footer."""
+    """Return the range of a file's statistics, a global buffer that its footer names."""
     at, count = FOOTER.unpack(content[-FOOTER.size :])[2:4]
     for start, size in struct.iter_unpack("<QQ", content[at : at + 16 * count]):
         if content[start : start + 8] == STATISTICS_MAGIC:

@@ -1,4 +1,4 @@
-"""Whether two tables are the same: schema with metadata, rows in order, NaN equal to itself."""
+"""Comparison of two tables: schema with metadata, rows in order, NaN equal to itself."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def assert_same_values(ours: pa.Table, expected: pa.Table) -> None:
 
 
 def has_floats(arrow: pa.DataType) -> bool:
-    """Whether there are floats among the values, or their parts: for Arrow, 0.0 equals -0.0."""
+    """True if values, or parts of them, are floats: for Arrow, 0.0 equals -0.0."""
     parts = [arrow.field(number).type for number in range(arrow.num_fields)]
     return pa.types.is_floating(arrow) or any(map(has_floats, parts))
 

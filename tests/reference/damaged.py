@@ -72,7 +72,7 @@ def by_pylance(table: pa.Table, version: str) -> tuple[bytes, Schema]:
 
 
 def metadata_start(content: bytes) -> int:
-    """Where a file of 2.0 or later begins to describe its columns, as its footer says."""
+    """Return the start of the column metadata in a file of 2.0 or later, from its footer."""
     return int.from_bytes(content[-40:-32], "little")
 
 

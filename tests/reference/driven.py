@@ -42,5 +42,5 @@ class Nothing:
 
 
 def run(plan: plans.Plan[T], content: bytes) -> T:
-    """What a plan returns."""
+    """Return the result of a plan."""
     return plans.run(plan, content)[0]

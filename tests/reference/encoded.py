@@ -39,7 +39,7 @@ def chunks_of(values: MiniBlockValues) -> list[Chunk]:
 
 
 def check_chunks(values: MiniBlockValues, num_values: int, version: FileVersion) -> None:
-    """That the chunks are what a layout can say."""
+    """Check that a layout can describe the chunks."""
     assert values.sizes.shape == (len(values.buffers), len(values.counts))
     assert values.counts.sum() == num_values
     full = values.counts[:-1]

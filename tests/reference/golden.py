@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def expected(path: Path) -> pa.Table:
-    """What the release of `path`.lance read of it."""
+    """Return the rows that the release of `path`.lance read from it."""
     with pa.ipc.open_file(f"{path}.arrow") as reader:
         return reader.read_all()
 

@@ -28,7 +28,7 @@ def random_type(rng: random.Random, depth: int, leaves: Sequence[pa.DataType]) -
 
 
 def is_list(arrow: pa.DataType) -> bool:
-    """Whether it is a list of any length."""
+    """True for lists of variable length."""
     return pa.types.is_list(arrow) or pa.types.is_large_list(arrow)
 
 

@@ -35,7 +35,7 @@ def on_disk(lab: Lab, name: str) -> Path:
 
 
 def data_bytes(lab: Lab, name: str) -> int:
-    """How many bytes the data files of a table on the lab have."""
+    """Return the total bytes of the data files of a table on the lab."""
     return sum(path.stat().st_size for path in (on_disk(lab, name) / "data").iterdir())
 
 
@@ -59,7 +59,7 @@ def by_pylance(lab: Lab, uri: str) -> lance.LanceDataset:
 
 
 def num_requests(seen: Recording) -> int:
-    """Those that the client made of the store."""
+    """Count the requests that the client sent to the store."""
     return len([record for record in seen.records if "op" in record])
 
 

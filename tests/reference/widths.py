@@ -20,7 +20,7 @@ COMPRESSIONS: Final = (None, "none", "zstd", "lz4", "fsst")
 
 
 def metadata_of(compression: str | None, structure: str | None = None) -> dict[str, str]:
-    """What a field says to ask for these."""
+    """Return the field metadata that requests a compression and a structure."""
     request = {"compression": compression, "structural-encoding": structure}
     return {f"lance-encoding:{key}": text for key, text in request.items() if text is not None}
 

@@ -1,4 +1,4 @@
-"""What a process that knows nothing asks of an object store, with what others left on disk."""
+"""Requests of a new process that uses a disk cache which others have filled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What rows by key ask of an object store: callers that wait together are one."""
+"""Requests of reads by key: callers that wait together share them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a store is asked whether columns have nulls, before a schema forbids them."""
+"""Requests that look for nulls in columns, before a schema forbids nulls."""
 
 from __future__ import annotations
 

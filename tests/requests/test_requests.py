@@ -1,4 +1,4 @@
-"""What is asked of an object store: numbers of requests and rounds, as the server saw them."""
+"""Numbers of requests and rounds on an object store, as the server counts them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def wide_table(rows: int, seed: int) -> pa.Table:
 
 @dataclass
 class Asked:
-    """What the server saw of a piece of code."""
+    """Requests of a piece of code, as the server saw them."""
 
     seen: Recording
     recorder: alance.Recorder

@@ -97,7 +97,7 @@ def queries(kind: str, count: int = 5) -> npt.NDArray[Any]:
 
 
 def theirs(path: Path | str, q: npt.NDArray[Any], **options: Any) -> pa.Table:
-    """What pylance finds; options that its `nearest` has go there."""
+    """Return pylance's result; options that its `nearest` has are passed there."""
     nearest = {"column": "vec", "q": q}
     names = (
         "k", "metric", "nprobes", "minimum_nprobes", "maximum_nprobes", "refine_factor",

@@ -50,7 +50,7 @@ async def test_spoiled_files_give_errors_and_no_crash(tmp_path: Path, which: str
 async def test_an_index_of_rows_that_are_not_there_is_an_error(
     tmp_path: Path, columns: list[str]
 ) -> None:
-    """Whether or not anything is read of these rows."""
+    """The error is raised with and without a read of these rows."""
     for name, max_rows in (("t", 1100), ("other", 5000)):
         lance.write_dataset(table("float32"), tmp_path / name, max_rows_per_file=max_rows)
         lance.dataset(tmp_path / name).create_index("vec", "IVF_FLAT", num_partitions=1)

@@ -30,7 +30,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def searches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many queries went together, of each search."""
+    """Record the number of queries in each search."""
     numbers = []
     find_hits = nearest.find_hits
 

@@ -1,4 +1,4 @@
-"""What searches ask of an object store, and in how many rounds."""
+"""Requests and rounds of searches on an object store."""
 
 from __future__ import annotations
 

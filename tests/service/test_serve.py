@@ -273,7 +273,7 @@ async def test_what_was_not_allowed_is_403_and_a_token_is_asked_for(uri: str) ->
 
 
 async def request(gate: Gate, *, gone: asyncio.Event | None = None, body: bytes = b"") -> list[Any]:
-    """What a gate sends to a caller, who may leave."""
+    """Return the messages that a gate sends to a caller, who may disconnect."""
     sent: list[Any] = []
     messages = [{"type": "http.request", "body": body, "more_body": False}]
 

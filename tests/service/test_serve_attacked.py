@@ -134,7 +134,7 @@ async def test_json_is_not_read_of_a_body_that_says_it_is_arrow(
 
 
 async def test_paths_of_callers_are_no_names_of_metrics(uri: str) -> None:
-    """Of which there would be ever more, by anybody, and lines of the callers' own."""
+    """Otherwise any caller could add metrics without end, and lines of their own."""
     async with Service({"items": uri}, token="secret") as service, client_of(service) as client:
         for number in range(20):
             answer = await client.post(f'/a"{number}%0Aalance_rows 1')

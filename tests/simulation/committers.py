@@ -146,7 +146,7 @@ class Play:
         self._pool = DecodePool(1)
 
     async def run(self) -> None:
-        """From the creation of the table to the check of its end.
+        """Create the table, run the processes, and check the final state.
 
         Raises:
             SimulationError: the table is not what the processes were told.

@@ -1,4 +1,4 @@
-"""What a story of the simulation is like: how many commit, and what goes wrong."""
+"""Settings of a simulated story: the number of committers, and the faults."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Settings:
-    """What a story is like; drawn from its seed where it is not given."""
+    """Settings of a story; drawn from its seed unless given."""
 
     faults: Faults
     num_processes: int = 3

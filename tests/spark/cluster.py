@@ -47,7 +47,7 @@ def spark_home() -> Path:
 
 
 def folder_of(package: str) -> Path:
-    """From which a package is imported."""
+    """Return the folder from which a package is imported."""
     spec = find_spec(package)
     assert spec is not None
     assert spec.origin is not None
@@ -77,7 +77,7 @@ def packed(folder: Path) -> str:
 
 
 def environment(**more: str) -> dict[str, str]:
-    """Of a process of Spark: what this one has, but what it tells of Python's packages."""
+    """Return the environment of a Spark process: this one's, without Python's package paths."""
     by_name = {
         name: value
         for name, value in os.environ.items()

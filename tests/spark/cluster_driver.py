@@ -74,7 +74,7 @@ def ids(frame: DataFrame) -> list[int]:
 
 
 def work(spark: SparkSession, folder: Path) -> dict[str, Any]:
-    """What is done with tables on the executors."""
+    """Run all steps with tables on the executors; return the results."""
     lake = folder / "lake"
     seen: dict[str, Any] = {}
     frame = spark.range(0, 2, 1, 2).mapInArrow(places, "path string")

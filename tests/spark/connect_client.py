@@ -36,7 +36,7 @@ def ids(frame: DataFrame) -> list[int]:
 
 
 def refused(call: Callable[[], object]) -> str:
-    """What an error tells in its first line."""
+    """Return the first line of a call's error."""
     try:
         call()
     except (PySparkException, sync.AlanceError) as error:

@@ -1,4 +1,4 @@
-"""What tests of writes share: the rows of a table, and sinks whose processes die at one place."""
+"""Rows of the tables that tests of writes share, and sinks whose processes die at one place."""
 
 from __future__ import annotations
 

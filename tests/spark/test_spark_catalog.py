@@ -205,7 +205,7 @@ def test_a_table_by_its_path(spark, tmp_path):
 
 
 def test_modes_of_a_writer(spark, tmp_path):
-    """Those that create go to no data source in Python; the connector has them."""
+    """Modes that create a table never reach a Python data source; the connector has them."""
     uri, frame = str(tmp_path / "table"), spark.range(3)
     frame.write.format("alance").option("stable_row_ids", "true").save(uri)
     assert lance.dataset(uri).has_stable_row_ids

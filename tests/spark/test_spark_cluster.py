@@ -25,11 +25,11 @@ pytestmark = pytest.mark.timeout(2 * JOB_S)
 
 @dataclass(frozen=True)
 class Run:
-    """What a driver on a cluster has left.
+    """Result of a driver on a cluster.
 
     Attributes:
-        seen: by it, until it died.
-        lake: the folder of its tables.
+        seen: results that the driver wrote before it died.
+        lake: folder of the driver's tables.
     """
 
     seen: dict[str, Any]
@@ -63,7 +63,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 def expected_ids() -> list[int]:
-    """Of `items`, behind a DELETE and a MERGE."""
+    """Return the ids of `items` after a DELETE and a MERGE."""
     last = [*range(ROWS - 10, ROWS + 10)]
     return sorted({number for number in range(ROWS) if number % 10 != 1} | set(last))
 

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.timeout(2 * JOB_S)
 
 
 def done_by_client(folder: Path, *what: str, has_connector: bool = True) -> dict[str, Any]:
-    """What a client has seen, and in `log` what its log says."""
+    """Return the results of a client, with its log under `log`."""
     with connect_server(folder, has_connector=has_connector) as url:
         done = subprocess.run(
             [sys.executable, "-m", "tests.spark.connect_client", str(folder), *what],

@@ -284,7 +284,7 @@ def test_only_columns_of_the_query_are_read(spark, table):
 
 
 def test_first_rows_are_read_of_the_columns_of_their_order_first(spark, table):
-    """Of 4 MB of a wide column one row is read, by each task."""
+    """Each task reads one row of a wide column of 4 MB."""
     frame = spark.read.format("alance").load(table)
     request = frame.orderBy(F.desc("id")).limit(2)
     assert [row.id for row in request.collect()] == [NUM_ROWS - 1, NUM_ROWS - 2]
@@ -492,6 +492,6 @@ def end_process(path: Path) -> None:
 
 
 def is_in(method: str, context: Any) -> bool:
-    """Whether a thread of Spark's JVM is in a method."""
+    """True if a thread of Spark's JVM is in a method."""
     threads = context._jvm.org.apache.spark.util.Utils.getThreadDump()
     return any(method in thread.toString() for thread in threads)

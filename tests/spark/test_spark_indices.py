@@ -195,7 +195,7 @@ def test_a_driver_that_dies_before_the_commit(spark, uri, tmp_path, monkeypatch)
 
 
 def test_others_compact_meanwhile(spark, uri, tmp_path, monkeypatch):
-    """What they rewrote is read again, and no other fragment."""
+    """Only fragments that others rewrote are read again."""
     ranges, others = indexing.IndexBuild.ranges, list[int]()
 
     async def later(dataset_of_plan, *arguments, **options):

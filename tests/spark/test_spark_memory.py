@@ -22,7 +22,7 @@ def measure():
     """A function that is pickled as it is."""
 
     def measured(batches):
-        """What one task needs above what its process had before: peak and end, in bytes."""
+        """Return the bytes that a task adds to its process: at the peak, and at the end."""
         import os
         from pathlib import Path
 

@@ -325,7 +325,7 @@ class FailingMachine(TableMachine):
         return True
 
     def _has(self, rows: list[Row], columns: Columns) -> bool:
-        """Whether the table has these rows; the invariant tells whether it has the others."""
+        """True if the table has exactly these rows and columns; the invariant checks the rest."""
         table = lance.dataset(self.uri, storage_options=self.options).to_table()
         if table.column_names != list(columns):
             return False

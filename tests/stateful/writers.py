@@ -20,7 +20,7 @@ SMALL = 40  # rows of a fragment that compaction aims at
 
 
 class Writer(Protocol):
-    """What a step of the machine does to the latest version of a table."""
+    """Steps of the machine, each a change of a table's latest version."""
 
     def append(self, rows: pa.Table) -> None: ...
     def overwrite(self, rows: pa.Table) -> None: ...

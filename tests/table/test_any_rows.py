@@ -72,7 +72,7 @@ async def test_any_rows_are_those_of_the_table(table: Path, values: pa.Table, na
 async def test_late_columns_are_those_of_the_table(
     table: Path, values: pa.Table, share: int
 ) -> None:
-    """Of one row in so many."""
+    """The filter passes one row in `share`."""
     bound = float(np.quantile(values["number"].to_numpy(), 1 / share))
     expected = values.filter(pc.less(values["number"], bound))
     async with alance.Session() as session:

@@ -1,4 +1,4 @@
-"""What scans take from the opening of a dataset, and what they tell a callback, as by pylance."""
+"""Defaults of scans from the opening of a dataset, and facts for a callback, as in pylance."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a scan is said to ask for, against what it then asks for."""
+"""Explained requests of a scan, compared with the requests that it sends."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ async def test_it_tells_what_happens(
 
 @dataclass
 class Seen:
-    """What the server sent."""
+    """Requests and bytes that the server counted."""
 
     num_requests: int
     num_bytes: int

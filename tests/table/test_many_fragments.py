@@ -35,7 +35,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Counts:
-    """How many fragments were parsed, and how many got a handle."""
+    """Numbers of parsed fragments, and of fragments with a handle."""
 
     def __init__(self) -> None:
         self.parsed = self.handles = 0

@@ -1,4 +1,4 @@
-"""What is missing is told by the class of its error, and named in an attribute and in the text."""
+"""Errors for missing things: the class, an attribute and the text say which is missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a new session costs in calls of Python: opening, counting, lookups by indices."""
+"""Costs of a new session in calls of Python: opening, counting, lookups by indices."""
 
 from __future__ import annotations
 

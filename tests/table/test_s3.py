@@ -1,4 +1,4 @@
-"""What opening costs on an object store, counted by the server; branches and clones there."""
+"""Requests of opening on an object store, counted by the server; branches and clones there."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def rows_of(values: pa.Table, seed: int) -> list[int]:
 
 
 class Shares:
-    """Who decoded what."""
+    """Recorder of the shares that were decoded."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.numbers: list[int] = []

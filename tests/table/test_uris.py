@@ -1,4 +1,4 @@
-"""Where a dataset may be: paths, URIs, stores of the caller's own."""
+"""Places of datasets: paths, URIs, stores of the caller's own."""
 
 from __future__ import annotations
 

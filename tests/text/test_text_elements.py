@@ -64,7 +64,7 @@ def index(path: Path, **options: Any) -> None:
 
 
 def theirs(path: Path, query: alance.TextQuery, **options: Any) -> pa.Table:
-    """What pylance gives."""
+    """Return pylance's result."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         request = as_theirs(query)

@@ -1,4 +1,4 @@
-"""What building an index of texts holds is what its argument says, whatever the table has."""
+"""Memory of building an index of texts: as its argument says, whatever the table has."""
 
 from __future__ import annotations
 

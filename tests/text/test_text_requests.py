@@ -1,4 +1,4 @@
-"""What searches by words ask of an object store, and in how many rounds."""
+"""Requests and rounds of searches by words on an object store."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ def as_theirs(query: alance.TextQuery) -> Any:
 
 
 def theirs(path: Path, query: alance.TextQuery, **options: Any) -> pa.Table:
-    """What pylance gives."""
+    """Return pylance's result."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return lance.dataset(path).to_table(
@@ -126,7 +126,7 @@ def theirs(path: Path, query: alance.TextQuery, **options: Any) -> pa.Table:
 
 
 async def ours(dataset: alance.Dataset, query: alance.TextQuery, **options: Any) -> pa.Table:
-    """What alance gives to the same question."""
+    """Return alance's result for the same query."""
     return await dataset.scanner(["id"], full_text_query=query, **options).to_table()
 
 

@@ -106,7 +106,7 @@ async def changes(uri: str, data: Data) -> list[VersionInfo]:
 
 
 async def distributed_write(dataset: alance.Dataset, data: Data) -> alance.Dataset:
-    """What an engine does: fragments by many, one commit."""
+    """Append as an engine does: many write fragments, one commits."""
     fragments: list[DataFragment] = await alance.write_fragments(data, dataset)
     properties = distributed.producer_properties("job", 1)
     operation = alance.operations.Append(tuple(fragments))
@@ -131,7 +131,7 @@ def blocking(uri: str) -> pa.Table:
 
 
 async def credentials() -> dict[str, str]:
-    """What a provider gives."""
+    """Return credentials, as a provider."""
     return {"access_key_id": "a", "secret_access_key": "b"}
 
 
@@ -139,7 +139,7 @@ class Lances:
     """A provider as Lance has them."""
 
     def fetch_storage_options(self) -> dict[str, str]:
-        """What it gives."""
+        """Return credentials."""
         return {"access_key_id": "a", "secret_access_key": "b"}
 
 

@@ -34,7 +34,7 @@ def rows(start: int, stop: int) -> pa.RecordBatch:
 
 
 def ids(path: Path) -> list[int]:
-    """What pylance reads, after it has checked the table."""
+    """Let pylance check the table, and return the ids that it reads."""
     table = lance.dataset(str(path))
     table.validate()
     values: list[int] = table.to_table()["id"].to_pylist()

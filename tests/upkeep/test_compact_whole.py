@@ -48,7 +48,7 @@ def write(path: Path, counts: list[int], version: str) -> None:
 
 @pytest.fixture
 def called(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Whether files were found usual."""
+    """Record for each group of fragments if one kernel call can read it."""
     bools: list[bool] = []
     together = WholeFragments._together
 
@@ -84,7 +84,7 @@ async def test_files_compacted_whole_have_the_same_rows(
 
 
 async def outcome(path: Path) -> str:
-    """How compaction of a copy ends."""
+    """Compact a copy; return `compacted`, or the name of the error's class."""
     copy = path.with_name("copy.lance")
     shutil.copytree(path, copy)
     try:

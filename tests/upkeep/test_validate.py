@@ -39,7 +39,7 @@ def make(path: Path) -> None:
 
 
 async def error_of(path: Path) -> str:
-    """What `validate` says."""
+    """Return the findings of `validate`, which must raise."""
     async with alance.Session() as session:
         dataset = await alance.dataset(path, session=session)
         with pytest.raises(CorruptFileError) as error:

@@ -1,4 +1,4 @@
-"""What reads of 0.1 tables ask of an object store: rounds and requests, beside pylance's."""
+"""Requests and rounds of reads of 0.1 tables on an object store, compared with pylance's."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def opened(content: bytes) -> BatchContainer:
 
 
 def rows(content: bytes) -> list[dict[str, Any]]:
-    """What a file holds by its own schema."""
+    """Return the rows of a file, read with the file's own schema."""
     container = opened(content)
     assert container.schema is not None
     source = FileSource("file", len(content), {path.id: 0 for path in container.schema.walk()})

@@ -212,7 +212,7 @@ async def test_deleted_rows_and_late_columns(tmp_path: Path) -> None:
 async def test_values_that_the_version_cannot_hold_are_refused(
     array: pa.Array, error: type[Exception], tmp_path: Path
 ) -> None:
-    """What files of 2.0 cannot hold is told, and nothing is left."""
+    """Values that 2.0 cannot hold raise an error, and no file remains."""
     uri = str(tmp_path / "t")
     with pytest.raises(error):
         await alance.write_dataset(pa.table({"a": array}), uri, data_storage_version="2.0")

@@ -50,7 +50,7 @@ def sparse_table(table: pa.Table) -> pa.Table:
 
 
 def planes(content: bytes) -> Counter[tuple[str | None, str | None]]:
-    """How many pages of a file have which structure and values."""
+    """Count the pages of a file by the codecs of their structure and values."""
     container, _ = run(open_container("memory://1/file", len(content)), content)
     columns, _ = run(container.read_columns(list(range(container.num_columns))), content)
     result: Counter[tuple[str | None, str | None]] = Counter()

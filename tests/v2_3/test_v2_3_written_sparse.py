@@ -72,7 +72,7 @@ async def test_lists_and_fixed_size_lists(tmp_path: Path, seed: int) -> None:
 
 
 def reads_its_own(path: Path, table: pa.Table) -> bool:
-    """Whether pylance reads what it writes: not where members differ in the lists around them."""
+    """True if pylance reads its own file: false if members differ in the lists around them."""
     with LanceFileWriter(str(path), table.schema, version="2.3") as writer:
         for batch in table.combine_chunks().to_batches():
             writer.write_batch(batch)

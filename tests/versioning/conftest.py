@@ -34,7 +34,7 @@ QUICK = Patience(limit_s=5.0, first_pause_s=0.005, max_pause_s=0.05)
 
 @dataclass
 class Committer:
-    """What one process has of a table."""
+    """State of one committing process: its engine, its table and the table's manifests."""
 
     engine: Engine
     table: Table

@@ -1,4 +1,4 @@
-"""What can go wrong with the one request that makes a version, and what is true then.
+"""Faults of the request that makes a version, and the true state after each.
 
 | fault                                   | the client is told | the object                 |
 | --------------------------------------- | ------------------ | -------------------------- |
@@ -74,5 +74,5 @@ READ_FAULTS: Final[tuple[dict[str, Any], ...]] = (
 
 
 def patience(rule: dict[str, Any]) -> str:
-    """How long the client waits for an answer: only where a fault is silence it is to give up."""
+    """Return the client's time limit: short only for faults in which the server is silent."""
     return "250ms" if rule.get("action") in SILENT else "60s"

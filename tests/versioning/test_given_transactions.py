@@ -76,7 +76,7 @@ async def test_rows_that_do_not_fit_the_table_are_refused(tmp_path: Path) -> Non
 
 
 async def test_columns_have_the_ids_of_the_table(tmp_path: Path) -> None:
-    """Of a table whose ids are not those of its columns' places."""
+    """The ids of the table's fields differ from the positions of its columns."""
     dataset = await alance.write_dataset(ROWS, tmp_path / "t")
     dataset = await dataset.add_columns({"n": "id * 2"})
     dataset = await dataset.drop_columns(["text"])

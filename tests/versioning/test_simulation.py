@@ -53,7 +53,7 @@ async def _believe(
     *,
     at_once: bool = False,
 ) -> Settled:
-    """What a committer would do that believes every answer."""
+    """Put once and believe the answer, as a faulty committer would."""
     try:
         await put()
     except AlreadyExistsError:

@@ -1,4 +1,4 @@
-"""What producers note in transactions."""
+"""Notes of producers in transactions."""
 
 from __future__ import annotations
 

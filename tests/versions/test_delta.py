@@ -1,4 +1,4 @@
-"""What changed between two versions, as pylance tells it; versions and transactions in lists."""
+"""Changes between two versions, as in pylance; lists of versions and transactions."""
 
 from __future__ import annotations
 

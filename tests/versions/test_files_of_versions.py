@@ -1,4 +1,4 @@
-"""Which files versions name, and which are there: as pylance tells it, whoever wrote them."""
+"""Files that versions name, and files that exist: as in pylance, whoever wrote them."""
 
 from __future__ import annotations
 

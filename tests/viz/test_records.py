@@ -1,4 +1,4 @@
-"""What a trace knows of the requests of real reads."""
+"""Facts that a trace has about the requests of real reads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is legal in which place, and descriptions that contradict themselves."""
+"""Codecs that are legal in each place, and descriptions that contradict themselves."""
 
 from __future__ import annotations
 

@@ -220,7 +220,7 @@ CONSTANT = pb.CompressiveEncoding(constant=pb.Constant(value=b"xy"))
 
 @pytest.mark.parametrize("nulls", [False, True])
 def test_values_that_are_all_the_same_take_no_bytes(nulls: bool) -> None:
-    """Where some are null, the control words are there alone."""
+    """With nulls, only the control words are stored."""
     message = pb.FullZipLayout(
         bits_def=1 if nulls else 0,
         bits_per_value=0,

@@ -116,7 +116,7 @@ def test_a_row_that_does_not_begin_is_refused() -> None:
 def layer_of(
     rep: list[int], definition: list[int], child: int, slot: int, empty: int
 ) -> tuple[list[int], list[bool], list[int], list[int]]:
-    """What `list_layer` gives, the slow way."""
+    """Compute the result of `list_layer` in plain Python."""
     offsets, valid, outer_rep, outer_def, children = [], [], [], [], 0
     for begins, level in zip(rep, definition, strict=True):
         if begins and level <= slot:

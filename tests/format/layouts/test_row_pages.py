@@ -1,4 +1,4 @@
-"""Which codecs the kernel takes single rows of, in one call, and which go chunk by chunk.
+"""Codecs whose single rows the kernel reads in one call, and codecs read chunk by chunk.
 
 A codec that is not in `row_pages.py` is read all the same, only slower, and nothing would tell: so
 every codec is in one of the lists below. See `CONTRIBUTING.md`, "A codec".

@@ -142,7 +142,7 @@ def test_a_manifest_with_overwritten_bytes_is_used_or_refused(
 
 
 def use_all(manifest: Manifest) -> None:
-    """What readers look at, each part of which may be refused on its own."""
+    """Read every part of a manifest that readers use; each may be refused separately."""
     assert manifest.timestamp is None or manifest.timestamp.tzinfo is UTC
     assert manifest.num_bytes > 0
     for fragment in manifest.fragments:

@@ -132,7 +132,7 @@ def test_what_is_unusual_is_parsed_as_a_whole(fragment: table_pb2.DataFragment) 
 
 
 def outcome(content: bytes, parse: Any) -> Any:
-    """What a manifest says, or the error."""
+    """Return the content of a manifest, or the error."""
     try:
         result: Manifest = parse(content)
         return result.message, tuple(result.fragments), result.fragments.num_rows.tolist()

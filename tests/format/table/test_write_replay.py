@@ -1,4 +1,4 @@
-"""What pylance commits, made again of the version before: field by field the same."""
+"""Commits of pylance, rebuilt from the version before: equal field by field."""
 
 from __future__ import annotations
 

@@ -139,7 +139,7 @@ def plain(table: pa.Table) -> list:
 
 
 def good_columns(table: pa.Table, folder: Path) -> list[str]:
-    """Those that this release writes and reads."""
+    """Return the columns that this release writes and reads."""
     good = []
     for column in table.column_names:
         path = folder / "one.lance"

@@ -20,7 +20,7 @@ VERSIONS: Final = ("2.1", "2.2")
 
 
 def rows() -> pa.Table:
-    """What is in the files."""
+    """Return the rows of the files."""
     texts = [f"row {row} " + "the quick brown fox " * 16 if row % 5 else None for row in range(200)]
     metadata = {"lance-encoding:compression": "zstd"}
     field = pa.field("text", pa.large_string(), metadata=metadata)

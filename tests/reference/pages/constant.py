@@ -59,7 +59,7 @@ def constant_page(values: PageValues, hints: Hints) -> EncodedPage | None:
 
 
 def present_of(values: PageValues) -> Mask | None:
-    """Which visible entries have a value, shape (num_values,); None: all."""
+    """Return the mask of visible entries with a value, shape (num_values,); None: all."""
     definition = values.definition
     if definition is None:
         return None
@@ -70,7 +70,7 @@ def present_of(values: PageValues) -> Mask | None:
 
 
 def _is_smaller_in_chunks(values: PageValues, value: FixedWidth | VariableWidth) -> bool:
-    """Whether a mini-block page is smaller: run lengths for the values, and compressed levels."""
+    """True if a mini-block page is smaller: run lengths for values, and compressed levels."""
     raw = sum(levels.nbytes for levels in (values.rep, values.definition) if levels is not None)
     if raw <= MAX_RAW_LEVELS:
         return False

@@ -108,7 +108,7 @@ def _split_chunks(values: FixedWidth) -> MiniBlockValues:
 
 
 def _splits(values: FixedWidth, options: FieldOptions) -> bool:
-    """Whether the bytes of values compress better one significance after the other."""
+    """True if values compress better as byte planes, one significance after the other."""
     if values.bits_per_value not in SPLIT_VALUES or options.scheme is None:
         return False
     if options.split == "auto":

@@ -68,7 +68,7 @@ def octets(content: bytes) -> Bytes:
 
 
 def run_starts(values: Unsigned) -> Int64s:
-    """Where runs of equal values begin."""
+    """Return the starts of runs of equal values."""
     changes = np.flatnonzero(values[1:] != values[:-1]) + 1
     return np.concatenate([[0], changes])[: len(values)].astype(np.int64)
 

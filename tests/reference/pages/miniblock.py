@@ -124,7 +124,7 @@ def _padded(content: bytes) -> bytes:
 
 
 def _entry_ends(values: PageValues, ends: Int64s) -> Int64s:
-    """How many entries there are up to the end of each chunk, from how many values there are."""
+    """Convert the end of each chunk from a number of values to a number of entries."""
     definition = values.definition
     visible = max_visible(values.layers)
     if definition is None:
