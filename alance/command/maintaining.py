@@ -136,7 +136,7 @@ async def maintain(args: argparse.Namespace) -> OutputRows | Text | None:
 def _ended_by_sigterm() -> Iterator[None]:
     """Cancel this task at SIGTERM: a step under way is dropped, and the lease is released.
 
-    SIGINT is no model for that: a shell lets commands in the background ignore it.
+    SIGINT would not do, because a shell starts background commands with SIGINT ignored.
     """
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None

@@ -125,9 +125,11 @@ async def remove_folder(uri: str, names: tuple[str, ...], **place: Unpack[OpenAr
 async def move_table(uri: str, target: str, **place: Unpack[OpenArguments]) -> None:
     """Move a table to another place in the same store, with all versions, branches and tags.
 
-    On a local disk the folder is renamed. On other stores all objects are copied, the manifests
-    last, and then deleted. Nobody may write to the table meanwhile. After an interrupted move the
-    table is at its old place, and the objects at the new place are not a table.
+    On a local disk the folder is renamed. On other stores all objects are copied and then deleted,
+    both with the manifests last. Nobody may write to the table meanwhile. If the copy is
+    interrupted, the table is still at its old place: remove the objects at the new place before the
+    next call. If the deletion is interrupted, the table is at its new place: call `drop` for the
+    old place.
 
     Cost: on other stores a LIST, a COPY per object, and the cost of `drop`.
 

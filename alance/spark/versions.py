@@ -31,7 +31,7 @@ def access(options: TableOptions) -> TableAccess:
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """A version of a table without its fragments: schema, settings, base paths. Pickles small."""
+    """A version of a table without its fragments, for a small pickle: schema, settings, bases."""
 
     options: TableOptions
     record: bytes

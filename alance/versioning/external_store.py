@@ -139,7 +139,8 @@ class ExternalManifests(ConditionalManifests):
     async def latest(self) -> ManifestLocation | None:
         """Return the latest version; None if there is no table.
 
-        Cost: one call; if the external store lacks the table, also one LIST.
+        Cost: one call; also one LIST if the external store lacks the table, or the steps that
+        finalise a version that is still staged.
         """
         entry = await self._external.get_latest(self._key)
         if entry is None:

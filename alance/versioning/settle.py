@@ -190,7 +190,11 @@ class _Puts:
                     seen(put)
 
     async def next_failure(self) -> Exception | None:
-        """Send another put, and return the first failure. Returns None if a put succeeded."""
+        """Send another put, and return a failure that leaves open who owns the object.
+
+        No answer within `quiet_s` is such a failure, too. Other failures are raised. Returns None
+        if a put succeeded.
+        """
         if self._quiet_s == math.inf:  # send one put at a time
             try:
                 await self._put()

@@ -78,7 +78,7 @@ class ExtensionResult:
 
     Attributes:
         added: record of the new segment; None: there was nothing to do.
-        replaced: records of the segments that it replaces.
+        replaced: records of the segments that the new segment replaces.
         warning: reason why the index cannot be extended; None if it can.
     """
 

@@ -362,10 +362,11 @@ async def carry_out(
     commit_options: CommitOptions,
     run_tasks: RunCompactions | None = None,
 ) -> Snapshot:
-    """Execute a plan of a version, and commit. On failure all new files are removed.
+    """Execute a plan of a version, and commit. On failure the new files are removed.
 
     Args:
-        run_tasks: runs the tasks elsewhere, and returns their results in order; None: here.
+        run_tasks: runs the tasks elsewhere, and returns their results in order; if it fails, a
+            cleanup removes the files of the tasks that succeeded. None: the tasks run here.
     """
     at_once = min(options.num_threads or TASKS_AT_ONCE, max(1, len(todo.tasks)))
     done: list[RewriteResult] = []

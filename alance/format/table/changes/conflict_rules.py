@@ -43,7 +43,10 @@ if TYPE_CHECKING:
 
 
 def nulls_of_theirs(case: Case) -> Found:
-    """Rule 1: ours writes rows while theirs changes the schema, which may forbid nulls."""
+    """Rule 1: ours writes rows while theirs changes the schema, which may forbid nulls.
+
+    An append is also a conflict if it writes a field that got a new id.
+    """
     if not keeps_nulls(case.theirs):
         return case.retry("it may have forbidden nulls")
     if isinstance(case.ours, Append) and isinstance(case.theirs, Merge):

@@ -111,7 +111,7 @@ class NewGraphs:
     async def linked(
         self, batches: AsyncGenerator[pa.RecordBatch, None], lengths: Int64s
     ) -> AsyncGenerator[tuple[Graph, pa.RecordBatch | None], None]:
-        """Yield the graph of each non-empty partition; a batch comes with its last graph.
+        """Yield the graph of each non-empty partition; the last one of a batch with the batch.
 
         Memory: about 24 * m bytes for each row of the partitions being linked (one partition per
         thread), plus the batches.
