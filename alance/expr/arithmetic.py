@@ -83,7 +83,9 @@ def arithmetic(op: str, left: Node, right: Node) -> Node:
 
 
 def fitted(literal: Literal, type_: pa.DataType) -> Literal:
-    """Return a numeric literal in a column's type if it fits exactly, else as is.
+    """Return a numeric literal in a column's type, unless that changes its value.
+
+    Only a float type may round it. A literal that does not fit exactly is returned as is.
 
     Used only if a computed column consists of a column, an operator and a literal. Everywhere else
     a literal has a type of its own, so that `i8 * 2` is an int64.

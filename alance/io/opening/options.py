@@ -94,7 +94,11 @@ def parse_options(kind: Kind, options: Mapping[str, object] | None) -> StoreOpti
 
 
 def _renewed(kind: Kind, provider: object, config: Mapping[str, str]) -> Renewed | None:
-    """Return the credentials of a provider; None if there is none or the kind needs none."""
+    """Return the credentials of a provider; None if there is none or the kind needs none.
+
+    Raises:
+        InvalidInputError: the options also have secrets, or the value is not a provider.
+    """
     if provider is None or kind in ("local", "memory"):
         return None
     renewed = Renewed.of(kind, provider)

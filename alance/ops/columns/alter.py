@@ -149,7 +149,7 @@ def altered(base: Snapshot, changes: Sequence[ColumnChange]) -> Altered:
 
     Raises:
         InvalidInputError: a field does not exist; a name is taken; a column cannot be cast; or a
-            column is cast while it or another column is made non-nullable.
+            column is cast while a field in it is changed, or while any column is made non-nullable.
     """
     schema = shapes = base.schema
     tightened, cast = [], []

@@ -64,7 +64,11 @@ def merge(draft: Draft, change: Merge) -> None:
 def _split(
     fragments: Iterable[table_pb2.DataFragment], before: dict[int, table_pb2.DataFragment]
 ) -> tuple[list[table_pb2.DataFragment], list[table_pb2.DataFragment]]:
-    """Split fragments into existing and new ones. Id 0 is either a real id or means "no id yet"."""
+    """Split fragments into existing and new ones. Id 0 is either a real id or means "no id yet".
+
+    Raises:
+        InvalidInputError: an existing fragment occurs twice.
+    """
     existing: dict[int, table_pb2.DataFragment] = {}
     new = []
     for fragment in fragments:
