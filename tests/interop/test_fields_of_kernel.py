@@ -215,7 +215,7 @@ PACKED_MEMBERS: Final[Mapping[str, tuple[pa.DataType, Make]]] = {
                 )
             ]
         ),
-        structs(p=some(lambda n: {"a": n % 100, "v": vectors(quarters, 3)(n)})),
+        structs(p=or_null(lambda n: {"a": n % 100, "v": vectors(quarters, 3)(n)})),
     ),
     "packed vectors of nulls": (
         pa.struct(
@@ -227,7 +227,9 @@ PACKED_MEMBERS: Final[Mapping[str, tuple[pa.DataType, Make]]] = {
                 )
             ]
         ),
-        lambda n: {"p": {"v": vectors(some(vectors(some(number), 3), 5), 2)(n), "t": word(n)}},
+        lambda n: {
+            "p": {"v": vectors(or_null(vectors(or_null(number), 3), 5), 2)(n), "t": word(n)}
+        },
     ),
 }
 # Lists of structs of one length, which files of 2.1 have not.
@@ -235,16 +237,16 @@ STRUCTS: Final = pa.struct([("a", pa.int32()), ("b", pa.string())])
 LISTS_OF_STRUCTS: Final[Mapping[str, tuple[pa.DataType, Make]]] = {
     "pairs": (
         vector(STRUCTS, 2),
-        some(vectors(some(lambda n: {"a": n, "b": some(word)(n)}, 5), 2)),
+        or_null(vectors(or_null(lambda n: {"a": n, "b": or_null(word)(n)}, 5), 2)),
     ),
     "full pairs": (vector(STRUCTS, 2), vectors(lambda n: {"a": n, "b": word(n)}, 2)),
     "pairs of triples": (
         vector(pa.struct([("v", vector(STRUCTS, 3)), ("d", pa.json_())]), 2),
-        some(
+        or_null(
             vectors(
                 lambda n: {
-                    "v": some(vectors(some(lambda m: {"a": m, "b": few(m)}, 5), 3))(n),
-                    "d": some(lambda m: f'{{"n":{m}}}')(n),
+                    "v": or_null(vectors(or_null(lambda m: {"a": m, "b": few(m)}, 5), 3))(n),
+                    "d": or_null(lambda m: f'{{"n":{m}}}')(n),
                 },
                 2,
             )
@@ -252,7 +254,7 @@ LISTS_OF_STRUCTS: Final[Mapping[str, tuple[pa.DataType, Make]]] = {
     ),
     "pairs in structs": (
         pa.struct([("n", pa.int8()), ("v", vector(pa.struct([("x", pa.bool_())]), 3))]),
-        structs(n=lambda n: n % 5, v=some(vectors(lambda n: {"x": some(flag)(n)}, 3))),
+        structs(n=lambda n: n % 5, v=or_null(vectors(lambda n: {"x": or_null(flag)(n)}, 3))),
     ),
 }
 # The same with lists inside, which alance does not write in files of 2.2.
@@ -261,9 +263,15 @@ LISTS_IN_STRUCTS: Final[Mapping[str, tuple[pa.DataType, Make]]] = {
         vector(
             pa.struct([("l", pa.list_(pa.int32())), ("m", pa.map_(pa.string(), pa.bool_()))]), 2
         ),
-        some(
+        or_null(
             vectors(
-                some(lambda n: {"l": lists(some(number))(n), "m": entries(word, some(flag))(n)}, 5),
+                or_null(
+                    lambda n: {
+                        "l": lists(or_null(number))(n),
+                        "m": entries(word, or_null(flag))(n),
+                    },
+                    5,
+                ),
                 2,
             )
         ),
@@ -537,7 +545,7 @@ def deep(make: Make, depth: int) -> tuple[pa.DataType, Make]:
         else:
             arrow, make = (
                 pa.list_(arrow),
-                some(lambda n, own=make: [own(n + i) for i in range(1 + n % 2)], 19),
+                or_null(lambda n, own=make: [own(n + i) for i in range(1 + n % 2)], 19),
             )
     return arrow, make
 
@@ -547,7 +555,7 @@ def deep(make: Make, depth: int) -> tuple[pa.DataType, Make]:
 async def test_the_kernel_builds_fields_of_any_depth(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: Any, writer: str
 ) -> None:
-    types = {f"of depth {depth}": deep(some(number), depth) for depth in (15, 16, 17, 24)}
+    types = {f"of depth {depth}": deep(or_null(number), depth) for depth in (15, 16, 17, 24)}
     table, uri = table_of_types(version, types), str(tmp_path / "table")
     await write(table, uri, version, writer)
     monkeypatch.setattr(FragmentTask, "column", refuse)
@@ -560,12 +568,12 @@ async def test_the_kernel_builds_lists_of_one_bit_and_many_lists_of_one_length(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: Any, writer: str
 ) -> None:
     types = {
-        "one bit": (vector(pa.bool_(), 1), some(vectors(flag, 1))),
-        "one bit or null": (vector(pa.bool_(), 1), some(vectors(some(flag), 1))),
-        "one bit of one": (vector(pa.bool_(), 1, 1), some(vectors(vectors(flag, 1), 1))),
+        "one bit": (vector(pa.bool_(), 1), or_null(vectors(flag, 1))),
+        "one bit or null": (vector(pa.bool_(), 1), or_null(vectors(or_null(flag), 1))),
+        "one bit of one": (vector(pa.bool_(), 1, 1), or_null(vectors(vectors(flag, 1), 1))),
         "twelve lists": (
             vector(pa.int16(), *[1] * 11, 2),
-            some(_nested(vectors(some(number), 2), 11)),
+            or_null(_nested(vectors(or_null(number), 2), 11)),
         ),
     }
     table, uri = table_of_types(version, types), str(tmp_path / "table")
@@ -611,14 +619,14 @@ async def test_an_index_of_rows_may_stay_in_the_file(
 async def test_the_kernel_decodes_dictionaries_of_any_encoding(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: Any
 ) -> None:
-    few_numbers = some(lambda n: n * 31 % 17 * 1000)
+    few_numbers = or_null(lambda n: n * 31 % 17 * 1000)
     types = {
         "numbers": (pa.int64(), few_numbers),
-        "halves": (pa.int64(), some(lambda n: n * 31 % 40 // 20 * (1 << 40))),
-        "decimals": (pa.decimal128(30, 2), some(lambda n: Decimal(n * 31 % 17 * 10**20))),
-        "texts": (pa.string(), some(lambda n: few(n) * 9)),
-        "large bytes": (pa.large_binary(), some(lambda n: few(n).encode() * 9)),
-        "vectors": (vector(pa.int32(), 6), some(vectors(lambda n: n // 6 % 5, 6))),
+        "halves": (pa.int64(), or_null(lambda n: n * 31 % 40 // 20 * (1 << 40))),
+        "decimals": (pa.decimal128(30, 2), or_null(lambda n: Decimal(n * 31 % 17 * 10**20))),
+        "texts": (pa.string(), or_null(lambda n: few(n) * 9)),
+        "large bytes": (pa.large_binary(), or_null(lambda n: few(n).encode() * 9)),
+        "vectors": (vector(pa.int32(), 6), or_null(vectors(lambda n: n // 6 % 5, 6))),
         "numbers of a type": (few_of(pa.int16(), pa.int32()), few_numbers),
     }
     table = table_of(
