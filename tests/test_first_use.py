@@ -177,6 +177,7 @@ format.encode.encodings format.encode.fixed format.encode.fullzip format.encode.
 format.encode.levels format.encode.options format.encode.page_inputs format.encode.pages
 format.encode.planar format.encode.rows format.encode.small_file format.encode.statistics
 format.encode.strings format.encode.values
+format.layouts.repdef format.layouts.selection
 format.proto.encodings_v2_0_pb2 format.proto.encodings_v2_3_pb2
 format.statistics
 format.table.changes format.table.changes.apply format.table.changes.apply_columns

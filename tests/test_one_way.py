@@ -70,9 +70,8 @@ def test_footers_and_small_files_are_read_in_one_place() -> None:
     assert modules_that_name("whole_tables") == {"file/rows/whole.py"}
 
 
-def test_pages_are_decoded_by_one_kernel_and_by_codecs() -> None:
+def test_pages_are_decoded_by_one_kernel() -> None:
     assert modules_that_name("RowBatch") == {"file/rows/placed_columns.py"}
-    assert modules_that_name("page_layout") == {"file/open/columns.py"}
 
 
 def test_containers_and_statistics_are_written_in_one_place() -> None:

@@ -301,7 +301,7 @@ async def test_a_pickled_dataset_reads_without_its_catalog(uri: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "told"),
+    ("version", "message"),
     [
         ({"version": 1, "manifest_path": "elsewhere/_versions/1.manifest"}, "expected one in"),
         ({"version": 2, "manifest_path": "t.lance/_versions/1.manifest"}, "version 2 is at"),
@@ -309,7 +309,7 @@ async def test_a_pickled_dataset_reads_without_its_catalog(uri: str) -> None:
         ({"manifest_path": "t.lance/_versions/1.manifest"}, "expected a version"),
     ],
 )
-async def test_wrong_answers_are_errors(version: dict[str, Any], told: str) -> None:
+async def test_wrong_answers_are_errors(version: dict[str, Any], message: str) -> None:
     class Wrong:
         uri = "wrong"
 
@@ -317,7 +317,7 @@ async def test_wrong_answers_are_errors(version: dict[str, Any], told: str) -> N
             return {"versions": [version], "version": version, "page_token": None}
 
     versions = TableVersions(Wrong(), ("t",), "lake/t.lance")  # type: ignore[arg-type]
-    with pytest.raises(StoreError, match=told):
+    with pytest.raises(StoreError, match=message):
         await versions.get_latest("lake/t.lance")
 
 

@@ -102,8 +102,8 @@ def test_a_terminal_is_asked(uri: str, capsys: Shown, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(sys, "stdin", Terminal("n\n"))
     assert main(["drop", uri]) == 1
-    asked = f"drop {uri} with all its versions (3 rows)? [y/N] "
-    assert capsys.readouterr().err == f"{asked}alance drop: nothing was done\n"
+    question = f"drop {uri} with all its versions (3 rows)? [y/N] "
+    assert capsys.readouterr().err == f"{question}alance drop: nothing was done\n"
     monkeypatch.setattr(sys, "stdin", Terminal("y\n"))
     assert main(["drop", uri]) == 0
     with pytest.raises(alance.TableNotFoundError):
@@ -183,11 +183,11 @@ MISTAKES = [
 ]
 
 
-@pytest.mark.parametrize(("arguments", "told"), MISTAKES)
+@pytest.mark.parametrize(("arguments", "message"), MISTAKES)
 def test_a_mistake_gives_a_line_that_says_what_to_write(
-    tmp_path: Path, capsys: Shown, arguments: list[str], told: str
+    tmp_path: Path, capsys: Shown, arguments: list[str], message: str
 ) -> None:
     folder = str(tmp_path / "shop")
     alance.sync.connect(folder).create_table("a", {"id": [1], "name": ["x"]})
     line = failure(capsys, *(text.replace("PLACE", folder) for text in arguments))
-    assert told.replace("PLACE", folder) in line
+    assert message.replace("PLACE", folder) in line

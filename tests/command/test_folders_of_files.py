@@ -280,7 +280,7 @@ def test_sources_in_stores_name_the_package_that_they_need(
 
 
 @pytest.mark.parametrize(
-    ("source", "told"),
+    ("source", "message"),
     [
         ("ftp://host/a.csv", "scheme 'ftp'; expected a path, or one of s3://"),
         ("s3://lab/nowhere/", "no such file, or no file below it"),
@@ -288,10 +288,10 @@ def test_sources_in_stores_name_the_package_that_they_need(
     ],
 )
 def test_sources_that_are_not_there_are_one_line(
-    tmp_path: Path, lab: Lab, capsys: pytest.CaptureFixture[str], source: str, told: str
+    tmp_path: Path, lab: Lab, capsys: pytest.CaptureFixture[str], source: str, message: str
 ) -> None:
     options = [f"--from-storage={key}={value}" for key, value in lab.lance_options().items()]
     assert main(["write", str(tmp_path / "t"), source, *options]) == 1
     line = capsys.readouterr().err
-    assert told in line
+    assert message in line
     assert line.count("\n") == 1

@@ -35,3 +35,10 @@ def form(num_items: int) -> _kernels.PageForm:
     flat = _kernels.PageForm((0, 8, 0, 0, 0, False), None, num_items, False)
     flat.set_layers(1)
     return flat
+
+
+def unknown_of(pages: _kernels.ColumnPages) -> list[int]:
+    """The numbers of the pages that are not known."""
+    tables = _kernels.LeafTables([(pages, 0, 0)])
+    plan = _kernels.plan_spans([tables], [0], [(0, pages.num_rows)], [1])
+    return [page for _, page in plan.unknown]

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alance import _kernels
-from tests.kernels.page_columns import column, form
+from tests.kernels.page_columns import column, form, unknown_of
 from tests.reference.planned import plan_rows
 
 if TYPE_CHECKING:
@@ -40,10 +40,9 @@ def test_new_pages_are_read_in_order_and_known_in_their_tables() -> None:
     before = first.num_bytes
     ((file, num_bytes),) = pages.learn(memoryview(b"\0\0"), True)
     assert (file, first.num_bytes) == (0, before + num_bytes)
-    chunks = first.chunks(1)
-    assert chunks is not None
-    assert chunks.first_rows.tolist() == [0, 4]
-    assert (first.chunks(0), second.chunks(0)) == (None, None)
+    assert 1 not in unknown_of(first)
+    assert 0 in unknown_of(first)
+    assert 0 in unknown_of(second)
     assert pages.far == []
     assert pages.learn(memoryview(b""), True) == []  # it is known
     pages.find([form(4)], [1 << 20, 1 << 20])
@@ -60,15 +59,15 @@ def test_a_page_with_a_dictionary_is_known_with_its_items() -> None:
     pages = _kernels.NewPages([single], [(0, 0)], [0])
     with_items = _kernels.PageForm((0, 8, 0, 0, 0, False), None, 4, True)
     with_items.set_layers(1)
-    pages.find([with_items], [1 << 20])
-    assert pages.skipped == [0]  # nothing is known of the items
-    with_items.set_items(0, 8, 4)
+    with pytest.raises(ValueError, match="a dictionary without a form"):
+        pages.find([with_items], [1 << 20])
+    with_items.set_items(False, 8, 4)
     pages.find([with_items], [1 << 20])
     with pytest.raises(ValueError, match="3 bytes for 4 items of 8 bits"):
         pages.learn(memoryview(b"\x10\0abc"), True)
-    with_items.set_items(0, 8, 3)
+    with_items.set_items(False, 8, 3)
     ((file, num_bytes),) = pages.learn(memoryview(b"\x10\0abc"), True)
-    assert (file, num_bytes > 0, single.chunks(0)) == (0, True, None)
+    assert (file, num_bytes > 0) == (0, True)
     plan = plan_rows([[single]], np.array([1, 3], np.int64), [2])
     batch = _kernels.RowBatch([0], [0], [1], [False])
     batch.decode(plan, memoryview(b"\0\0\x04\0\0\0\0\0\0\2\0\1\0\0\0\0"))
@@ -91,7 +90,8 @@ def test_new_pages_that_share_bytes_are_read_once() -> None:
     pages = _kernels.NewPages(tables, unknown[:2] + unknown[3:], [0, 0, 0])
     pages.find([form(4)], [1 << 20])
     pages.learn(memoryview(b"\0\0\0\0"), True)
-    assert None not in (first.chunks(0), second.chunks(0), second.chunks(1))
+    assert 0 not in unknown_of(first)
+    assert unknown_of(second) == []
 
 
 def test_held_pages_are_near() -> None:
@@ -101,7 +101,7 @@ def test_held_pages_are_near() -> None:
     pages.hold([_kernels.HeldFile([128], [memoryview(b"\0\0")])])
     assert (pages.far, pages.spans(far=False)[2].tolist()) == ([0], [128])
     pages.learn(memoryview(b"\0\0"), False)
-    assert (single.chunks(0), single.chunks(1) is None) == (None, False)
+    assert unknown_of(single) == [0]
     with pytest.raises(ValueError, match="no such file"):
         pages.hold([])
 

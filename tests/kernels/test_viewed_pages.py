@@ -81,9 +81,9 @@ def test_neighbours_of_a_page_are_a_view_that_keeps_the_bytes() -> None:
     gc.collect()
     assert rows.flatten().to_pylist() == values(2, 5)
     assert sys.getrefcount(buffer) > before
-    kept = [rows]
+    arrays = [rows]
     del rows
-    thread = threading.Thread(target=kept.clear)  # any thread may release the array
+    thread = threading.Thread(target=arrays.clear)  # any thread may release the array
     thread.start()
     thread.join()
     gc.collect()

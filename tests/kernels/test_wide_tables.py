@@ -15,7 +15,7 @@ from alance import _kernels
 from alance.errors import AlanceError
 from alance.format.proto import file_pb2, table_pb2
 from alance.format.schema import Schema
-from tests.kernels.page_columns import column, form
+from tests.kernels.page_columns import column, form, unknown_of
 from tests.reference.planned import plan_rows, plan_spans
 
 if TYPE_CHECKING:
@@ -83,22 +83,16 @@ def copy_of(pages: _kernels.ColumnPages) -> _kernels.ColumnPages:
 
 def test_copies_of_columns_learn_for_themselves() -> None:
     single = column([4, 4], 8)
-    single.set_state(0, "state", 100)
     copy = copy_of(single)
-    assert (copy.state(0), copy.state(1)) == ("state", None)
     pages = _kernels.NewPages([copy], [(0, 1)], [0])
     pages.find([form(4)], [1 << 20])
     pages.learn(memoryview(b"\0\0"), True)
-    assert copy.set_state(1, "other", 10) == 10
-    assert copy.set_state(1, "other", 10) == 0
-    assert single.chunks(1) is None
-    assert single.state(1) is None
+    assert (unknown_of(single), unknown_of(copy)) == ([0, 1], [0])
     recognized = copy_of(copy)
-    assert (recognized.chunks(1) is None, recognized.state(1)) == (False, "other")
+    assert unknown_of(recognized) == [0]
     assert recognized.num_bytes == copy.num_bytes > single.num_bytes
-    for ask in (single.state, single.chunks, single.page):
-        with pytest.raises(IndexError, match="no such page"):
-            ask(2)
+    with pytest.raises(IndexError, match="no such page"):
+        single.page(2)
 
 
 def test_a_file_has_its_open_columns() -> None:
@@ -115,8 +109,6 @@ def test_a_file_has_its_open_columns() -> None:
     copy = file.copy()
     copy.grow(7)
     assert copy.num_bytes == file.num_bytes + 7
-    copy.column(2).set_state(0, "state", 1)
-    assert file.column(2).state(0) is None
     for number in (-1, 3):
         for ask in (file.span, file.column, lambda column: file.absent([column])):
             with pytest.raises(IndexError, match="column"):
@@ -138,14 +130,14 @@ def test_leaves_are_in_the_last_file_that_has_them() -> None:
     for number in range(3):
         files[0].add(number, column([4, 4], 8))
         files[1].add(number, column([8], 16))
-    columns, usable = [[0, 1, None, None], [None, 2, 0, None]], [True] * 4
-    tables = _kernels.LeafTables(files, columns, usable, [1] * 4)
+    columns = [[0, 1, None, None], [None, 2, 0, None]]
+    tables = _kernels.LeafTables(files, columns, [1] * 4)
     assert (len(tables), tables.leaves, tables.files) == (3, [0, 1, 2], [0, 1, 1])
     assert [tables.number(at) for at in range(3)] == [0, 2, 0]
     assert tables.sizes == [20, 18, 18]
     assert tables.row_bytes(2, [1, 20, 3]) == 10 + 20 + 9
     assert tables.misfit(8) is None
-    assert _kernels.LeafTables(files, columns, usable, [2, 2, 1, 1]).misfit(4) == (2, 8)
+    assert _kernels.LeafTables(files, columns, [2, 2, 1, 1]).misfit(4) == (2, 8)
     assert tables.placed == [0, 1, 2]
     tables.drop(1)
     assert (tables.placed, tables.usable(1)) == ([0, 2], None)

@@ -10,14 +10,10 @@ import pyarrow as pa
 import pytest
 
 import alance
-from alance.file.rows import fragment
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
 
-    from alance.format.field import Field
-    from alance.format.layouts.base import PageValues
 
 POINT = pa.struct([("x", pa.int32()), ("is", pa.bool_()), ("name", pa.string())])
 DEEP = pa.list_(pa.struct([("tags", pa.large_list(pa.large_binary())), ("at", POINT)]))
@@ -72,38 +68,21 @@ def nested(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return path
 
 
-@pytest.fixture
-def assembled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names of the fields that are put together one by one."""
-    names: list[str] = []
-    assemble = fragment.assemble
-
-    def noted(field: Field, leaves: Mapping[int, list[PageValues]], num_rows: int) -> pa.Array:
-        names.append(field.name)
-        return assemble(field, leaves, num_rows)
-
-    monkeypatch.setattr(fragment, "assemble", noted)
-    return names
-
-
 @pytest.mark.parametrize(
     "rows", [[0], [5, 3, 3, 699], [*range(ROWS)], [*range(ROWS - 1, -1, -7)], []], ids=len
 )
-async def test_nested_fields_are_taken_in_one_call(
-    nested: Path, rows: list[int], assembled: list[str]
-) -> None:
+async def test_nested_fields_are_taken_in_one_call(nested: Path, rows: list[int]) -> None:
     dataset = await alance.dataset(nested)
     expected = lance.dataset(nested).take(rows)
     for columns in (None, ["points"], ["id", "wrapped"], ["deep", "lists", "numbers"]):
         taken = await dataset.take(rows, columns)
         taken.validate(full=True)
         assert taken.equals(expected if columns is None else expected.select(columns))
-    assert assembled == []
 
 
 @pytest.mark.parametrize("nulls", [(0.0, 0.3), (0.3, 0.0), (0.2, 0.6)])
 async def test_pages_of_other_layers_become_one_array(
-    tmp_path: Path, nulls: tuple[float, float], assembled: list[str]
+    tmp_path: Path, nulls: tuple[float, float]
 ) -> None:
     """A fragment whose pages have no nulls says less of its levels than one with nulls."""
     schema = SCHEMA.remove(0)
@@ -115,12 +94,9 @@ async def test_pages_of_other_layers_become_one_array(
         taken = await dataset.take(rows)
         taken.validate(full=True)
         assert taken.equals(lance.dataset(tmp_path / "t").take(rows))
-    assert assembled == []
 
 
-async def test_fields_that_the_kernel_does_not_make_are_taken_beside(
-    tmp_path: Path, assembled: list[str]
-) -> None:
+async def test_lists_of_structs_of_one_length_are_taken(tmp_path: Path) -> None:
     fields = [pa.field("points", pa.list_(POINT)), KEPT_APART, pa.field("id", pa.int64())]
     schema = pa.schema(fields)
     points = rows_of(pa.schema({"points": pa.list_(POINT), "id": pa.int64()}), 0.1)
@@ -132,12 +108,10 @@ async def test_fields_that_the_kernel_does_not_make_are_taken_beside(
     for rows in ([699, 0, 3], [3]):
         taken = await dataset.take(rows)
         assert taken.to_pydict() == table.take(rows).to_pydict()
-    assert "points" not in assembled
-    assert "pairs" in assembled
 
 
 @pytest.mark.parametrize("nested", [0.1], indirect=True)
-async def test_some_members_are_taken_alone(nested: Path, assembled: list[str]) -> None:
+async def test_some_members_are_taken_alone(nested: Path) -> None:
     columns = ["point.name", "wrapped.only"]
     taken = await (await alance.dataset(nested)).take([4, 2], columns)
     whole = lance.dataset(nested).take([4, 2])
@@ -146,4 +120,3 @@ async def test_some_members_are_taken_alone(nested: Path, assembled: list[str]) 
         "point": [point and {"name": point["name"]} for point in points],
         "wrapped": [around and {"only": around["only"]} for around in wrapped],
     }
-    assert assembled == []

@@ -15,10 +15,8 @@ from alance.errors import CorruptFileError
 from alance.file.rows.whole import WholeRows
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
-    from alance.format.field import Field
 
 ROWS = 2000
 
@@ -106,23 +104,16 @@ async def test_fragments_of_other_columns_between(tmp_path: Path) -> None:
     assert (await (await alance.dataset(where)).to_table()).equals(lance.dataset(where).to_table())
 
 
-async def test_no_column_of_usual_types_needs_the_codecs(
+async def test_no_column_of_usual_types_is_read_fragment_by_fragment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nested columns, pages with dictionaries and of one value are decoded by one call, too."""
     rows = table().drop_columns(["coded"])
     where = written(tmp_path / "t", rows, "2.1", 37)
-    decoded: list[str] = []
-    by_codecs = WholeRows._leaves
-
-    def noted(whole: WholeRows, fields: Sequence[Field]) -> object:
-        decoded.extend(field.name for field in fields)
-        return by_codecs(whole, fields)
-
-    monkeypatch.setattr(WholeRows, "_leaves", noted)
+    monkeypatch.setattr(WholeRows, "_one_by_one", lambda _: pytest.fail("one by one"))
     assert (await (await alance.dataset(where)).to_table()).equals(rows)
     dataset = await (await alance.dataset(where)).optimize.compact_files()
-    assert (len(dataset.fragments), decoded) == (1, [])
+    assert len(dataset.fragments) == 1
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import field as attribute
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from alance import _kernels
 from alance.base.records import dataclass
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from alance.base.arrays import Int64s
-    from alance.file.open.columns import OpenColumn, States
+    from alance.file.open.columns import OpenColumn
     from alance.format.column_metadata import Page
     from alance.format.container import Container
     from alance.format.field import Field
@@ -46,7 +46,7 @@ class ArrayColumn:
         Raises:
             CorruptFileError, UnsupportedError: the page's description is malformed or unknown.
         """
-        pages: list[Any] = self.opened.layouts
+        pages = self.opened.parsed
         parsed: ArrayPage | None = pages[number]
         if parsed is None:
             page, column = self.opened.page(number), self.opened
@@ -130,7 +130,7 @@ class FieldColumn:
         """Total bytes of all page buffers."""
         return self.column.buffer_bytes
 
-    def take(self, rows: Int64s, states: States, *, guess: bool = True) -> Plan[FieldRows]:
+    def take(self, rows: Int64s) -> Plan[FieldRows]:
         """Plan single rows: one round, plus one for strings and for each level of lists.
 
         Args:
@@ -138,14 +138,14 @@ class FieldColumn:
         """
         return FieldRows(self.field, (yield from self.node.plan(Spans.of_rows(rows))))
 
-    def read(self, start: int, stop: int, states: States) -> Plan[FieldRows]:
+    def read(self, start: int, stop: int) -> Plan[FieldRows]:
         """Plan the rows from `start` to `stop`, in as many rounds as `take`."""
         return FieldRows(self.field, (yield from self.node.plan(Spans.of_range(start, stop))))
 
-    def load(self, start: int, stop: int, states: States) -> Plan[None]:
-        """Do nothing, because reading rows needs no page states."""
-        return
-        yield
+    def spans(self) -> list[tuple[int, int]]:
+        """Return the start and stop of each buffer."""
+        buffers = [buffer for page in self.column.pages for buffer in page.buffers]
+        return [(start, start + size) for start, size in buffers]
 
     def row_table(self) -> _kernels.RowTable | None:
         """Return the pages' table for the kernel; None if the kernel cannot take their rows."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from alance.errors import CorruptFileError, UnsupportedError
 from alance.file.older.v2_0 import BYTE_ITEM_TYPE, ArrayColumn, FieldColumn, FieldPages
 from alance.file.open.files import open_columns
+from alance.file.rows.leaves import OpenLeaf
 from alance.format.field import Field
 from alance.format.layouts.fields import leaf_columns
 from alance.format.proto import file_pb2
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from alance.file.open.columns import OpenColumn, States
-    from alance.file.rows.leaves import OpenLeaf
     from alance.format.container import Container
     from alance.format.plans import Plan
 
@@ -119,7 +119,7 @@ def _node(
     return ListNode(field, column, _node(field.children[0], columns, opened, used))
 
 
-def refuse_mixed(fields: Sequence[Field], leaves: Mapping[int, OpenLeaf]) -> None:
+def refuse_mixed(fields: Sequence[Field], leaves: Mapping[int, object]) -> None:
     """Refuse structs with members both in 2.0 files and in later files, which no writer makes.
 
     Raises:
@@ -127,12 +127,8 @@ def refuse_mixed(fields: Sequence[Field], leaves: Mapping[int, OpenLeaf]) -> Non
     """
     for field in fields:
         opened = leaves.get(field.id)
-        if (
-            opened is not None
-            and isinstance(opened.column, FieldColumn)
-            and any(
-                leaf.field.id in leaves and leaf.field is not field for leaf in leaf_columns(field)
-            )
+        if isinstance(opened, OpenLeaf) and any(
+            leaf.field.id in leaves and leaf.field is not field for leaf in leaf_columns(field)
         ):
             raise UnsupportedError(
                 f"field {field.name!r}: members in files of version 2.0 and of a later one"

@@ -1,14 +1,13 @@
 """Batch loading of page states that page tables lack, over many columns and files.
 
 One kernel call lists the bytes to read, and another call parses them into the page tables. The
-bytes come from the files' tails, from the disk cache, or from a round of reads. Leaves with pages
-that the kernel cannot build are left to the codecs.
+bytes come from the files' tails, from the disk cache, or from a round of reads.
 """
 
 from __future__ import annotations
 
 from operator import attrgetter, itemgetter
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 from alance import _kernels
 from alance.errors import AlanceError, CorruptFileError
@@ -16,6 +15,7 @@ from alance.file.open.columns import SMALL_BYTES, keep_grown
 from alance.file.open.files import bytes_at_hand
 from alance.file.open.recall import kept_by
 from alance.format.layouts import page_form
+from alance.format.layouts.fields import leaf_columns
 from alance.format.layouts.place import PagePlace
 from alance.format.plans import ByteRange, Pieces
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from alance.base.arrays import Int64s
-    from alance.file.older.v2_0 import FieldColumn
     from alance.file.open.columns import States
     from alance.file.open.recall import Kept
     from alance.file.rows.fragment import OpenFragment
@@ -40,8 +39,8 @@ CONSTANT_CONTENT: Final = memoryview(b"")  # constant pages have their value in 
 class NewPages:
     """Pages of unknown state, to load together.
 
-    A page is near if the bytes of its state are in memory, else far. The leaves of pages that the
-    kernel cannot build are dropped from their fragments.
+    A page is near if the bytes of its state are in memory, else far. The leaves of pages of 2.0
+    that the kernel cannot build are dropped from their fragments.
 
     Args:
         owners: leaves as pairs of a place and the fragment that has the leaf.
@@ -69,11 +68,12 @@ class NewPages:
         tables: Sequence[Any] = [own.tables.usable(at) for at, own in owners]
         containers = [own.containers[at] for at, own in owners]
         self.unknown = unknown
+        self.has_dropped = False
         if {*map(type, tables)} != {_kernels.ColumnPages}:
             columns = [own if isinstance(own, _kernels.ColumnPages) else None for own in tables]
             for owner, number in unknown:
                 if columns[owner] is None and tables[owner] is not None:
-                    _fill_older(*owners[owner], number)
+                    self.has_dropped |= not _fill_older(*owners[owner], number)
             self.unknown = [page for page in unknown if columns[page[0]] is not None]
             tables = columns
         paths = [*map(_CONTAINER_PATH, containers)]
@@ -86,13 +86,9 @@ class NewPages:
             self._kernel.find(self._forms(), [*map(_CONTENT_START, self._files)])
         except ValueError as error:
             raise self._corrupt(error) from None
-        self.has_dropped = bool(self._kernel.skipped)
-        for number in self._kernel.skipped:
-            at, fragment = owners[self.unknown[number][0]]
-            fragment.drop([at])
 
-    def _forms(self) -> list[_kernels.PageForm | None]:
-        forms: list[_kernels.PageForm | None] = []
+    def _forms(self) -> list[_kernels.PageForm]:
+        forms: list[_kernels.PageForm] = []
         for number, description in enumerate(self._kernel.descriptions):
             try:
                 forms.append(page_form(description))
@@ -254,24 +250,30 @@ class NewPages:
         at, fragment = self._owners[owner]
         column, path = fragment.tables.number(at), fragment.containers[at].path
         error.add_note(f"in page {page} of column {column} of {path}")
-        error.add_note(f"in field {fragment.own.columns[at].field.name!r}")
+        own = fragment.own.ids[at]
+        for field in fragment.schema.fields:
+            if any(leaf.field.id == own for leaf in leaf_columns(field)):
+                error.add_note(f"in field {field.name!r}")
 
 
-def _fill_older(at: int, fragment: OpenFragment, number: int) -> None:
+def _fill_older(at: int, fragment: OpenFragment, number: int) -> bool:
     """Put a page of 2.0 into its table, or drop the table if the kernel cannot take its rows.
+
+    Returns False if the table was dropped.
 
     Raises:
         CorruptFileError: the page's description contradicts the format.
         UnsupportedError: the page has an unknown encoding.
     """
-    column = cast("FieldColumn", fragment.leaf(at).column)
-    table = fragment.tables.usable(at)
+    leaf, table = fragment.older(at), fragment.tables.usable(at)
+    assert leaf is not None
     if table is None:
-        return
-    page = column.row_page(number)
+        return True
+    fragment.has_grown = True
+    page = leaf.column.row_page(number)
     if page is None:
         fragment.drop([at])
-    else:
-        inner, outer = page.layers
-        table.set(number, page.kernel, inner, page.start, outer)
-    fragment.has_grown = True
+        return False
+    inner, outer = page.layers
+    table.set(number, page.kernel, inner, page.start, outer)
+    return True

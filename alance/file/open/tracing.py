@@ -5,14 +5,11 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from alance.file.open.columns import OpenColumn
-from alance.file_version import FileVersion
 from alance.io.events import trace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from alance.file.older.v2_0 import FieldColumn
     from alance.file.rows.fragment import OpenFragment
     from alance.format.field import Field
 
@@ -23,9 +20,9 @@ def describe(fragments: Iterable[OpenFragment]) -> None:
         return
     for fragment in fragments:
         names = dict(_names(fragment.schema.fields, ""))
-        for leaf in fragment.leaves:
-            name = names[leaf.leaf.field.id]
-            trace.describe(leaf.column.container.path, name, partial(_spans, leaf.column))
+        for at, leaf in enumerate(fragment.own.columns):
+            path, name = fragment.containers[at].path, names[leaf.field.id]
+            trace.describe(path, name, partial(_spans, fragment, at))
 
 
 def _names(fields: Sequence[Field], prefix: str) -> Iterator[tuple[int, str]]:
@@ -35,11 +32,10 @@ def _names(fields: Sequence[Field], prefix: str) -> Iterator[tuple[int, str]]:
         yield from _names(field.children, f"{prefix}{field.name}.")
 
 
-def _spans(column: OpenColumn | FieldColumn) -> list[tuple[int, int]]:
-    if column.container.version is FileVersion.V0_1:
-        from alance.file.older.v0_1 import BatchedColumn
-
-        if isinstance(column, BatchedColumn):
-            return column.spans()
-    pages = column.pages if isinstance(column, OpenColumn) else column.column.pages
-    return [(start, start + size) for page in pages for start, size in page.buffers]
+def _spans(fragment: OpenFragment, at: int) -> list[tuple[int, int]]:
+    older, pages = fragment.older(at), fragment.tables.column(at)
+    if older is not None:
+        return older.column.spans()
+    assert pages is not None
+    buffers = [buffer for number in range(len(pages)) for buffer in pages.page(number)[0]]
+    return [(start, start + size) for start, size in buffers]

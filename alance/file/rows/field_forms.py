@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import chain, compress
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
 from alance.errors import AlanceError
-from alance.file.rows.kernel_arrays import NO_FORM, LeafForm, converted, kernel_type, leaf_form
+from alance.file.rows.kernel_arrays import LeafForm, converted, kernel_type, leaf_form
 from alance.format.layouts.fields import dimension_of, owns_column
 from alance.format.layouts.place import PagePlace
 from alance.format.numbers import storage_type
@@ -23,7 +24,6 @@ LEAF_NODE, LIST_NODE, LARGE_LIST_NODE = 0, -1, -2  # node numbers in the kernel
 _Shape: TypeAlias = (
     "tuple[tuple[int, ...], tuple[int, ...], tuple[LeafForm, ...], pa.DataType | None]"
 )
-_UNKNOWN: Final[_Shape] = ((), (), (), None)
 
 
 class FieldForm(NamedTuple):
@@ -140,9 +140,9 @@ class FieldForms(NamedTuple):
 
 
 def forms_of(fields: Iterable[Field], own_ids: Iterable[int]) -> FieldForms:
-    """Return the forms of the fields that the kernel can build.
+    """Return the forms of the fields of which the fragment has a leaf.
 
-    Omits fields with a leaf that the fragment lacks.
+    If it lacks some leaves of a field, the form is that of the field without these members.
 
     Args:
         own_ids: ids of the leaves that the fragment has.
@@ -151,10 +151,23 @@ def forms_of(fields: Iterable[Field], own_ids: Iterable[int]) -> FieldForms:
     forms = []
     for field in fields:
         tree, ids, values, arrow = field.derive("form", _shape)
-        if tree and all(map(numbers.__contains__, ids)):
-            of_leaves = [*map(numbers.__getitem__, ids)]
-            forms.append(FieldForm(field, tree, of_leaves, values, arrow))
+        if not all(map(numbers.__contains__, ids)):
+            part = _part(field, numbers)
+            if part is None:
+                continue
+            tree, ids, values, arrow = _shape(part)
+            arrow = arrow or storage_type(part.to_arrow().type)
+        of_leaves = [*map(numbers.__getitem__, ids)]
+        forms.append(FieldForm(field, tree, of_leaves, values, arrow))
     return FieldForms.of(forms)
+
+
+def _part(field: Field, ids: Collection[int]) -> Field | None:
+    """Return a field without the members that have no leaf in `ids`; None if none has."""
+    if owns_column(field):
+        return field if field.id in ids else None
+    children = [part for child in field.children if (part := _part(child, ids)) is not None]
+    return replace(field, children=tuple(children)) if children else None
 
 
 def with_tables(forms: FieldForms, leaves: Collection[int]) -> FieldForms:
@@ -165,26 +178,19 @@ def with_tables(forms: FieldForms, leaves: Collection[int]) -> FieldForms:
 
 
 def _shape(field: Field) -> _Shape:
-    """Describe a field for the kernel: nodes, leaf ids, leaf forms and built type.
-
-    Returns `_UNKNOWN` if the kernel cannot build the field.
-    """
+    """Describe a field for the kernel: nodes, leaf ids, leaf forms and built type."""
     if owns_column(field):  # a shortcut, because nearly all fields of wide tables own a column
         form = leaf_form(field)
-        return (
-            _UNKNOWN if form.width == NO_FORM else ((LEAF_NODE,), (field.id,), (form,), form.arrow)
-        )
+        return (LEAF_NODE,), (field.id,), (form,), form.arrow
     nodes = [*_nodes(field)]
-    tree = tuple([node for node, _ in nodes if node is not None])
     leaves = [leaf for _, leaf in nodes if leaf is not None]
     forms = tuple([leaf_form(leaf) for leaf in leaves])
-    if len(tree) < len(nodes) or any(form.width == NO_FORM for form in forms):
-        return _UNKNOWN
-    return tree, tuple([leaf.id for leaf in leaves]), forms, kernel_type(field)
+    tree, ids = tuple([node for node, _ in nodes]), tuple([leaf.id for leaf in leaves])
+    return tree, ids, forms, kernel_type(field)
 
 
-def _nodes(field: Field) -> Iterator[tuple[int | None, Field | None]]:
-    """Yield the nodes of a field depth-first, leaves with their field; None for an unknown node."""
+def _nodes(field: Field) -> Iterator[tuple[int, Field | None]]:
+    """Yield the nodes of a field depth-first, leaves with their field."""
     arrow = storage_type(field.to_arrow().type)
     if owns_column(field):
         yield LEAF_NODE, field
@@ -196,6 +202,6 @@ def _nodes(field: Field) -> Iterator[tuple[int | None, Field | None]]:
     elif length := dimension_of(field):
         yield LARGE_LIST_NODE - length, None
     else:
-        yield (LARGE_LIST_NODE if pa.types.is_large_list(arrow) else None), None
+        yield LARGE_LIST_NODE, None
     for child in field.children:
         yield from _nodes(child)

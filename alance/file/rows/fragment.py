@@ -10,24 +10,23 @@ import threading
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
+import pyarrow as pa
+
 from alance import _kernels
 from alance.errors import AlanceError, CorruptFileError
 from alance.file.batches import completed, empty_columns, in_order, one_array
 from alance.file.older.entry import is_older, open_older
-from alance.file.open.columns import OpenColumn
 from alance.file.open.files import FileOf, open_columns_of, open_files
 from alance.file.open.recall import ScanStates
 from alance.file.rows.field_forms import with_tables
 from alance.file.rows.leaves import LeafSet, OpenLeaf, Parts
 from alance.file.rows.placed_rows import fetch_placed, placed_rows
 from alance.file.rows.ranged import loads_of_range, read_ranges
-from alance.format.layouts.fields import assemble, leaf_columns
-from alance.format.plans import PLANS_A_TURN, TURN, all_read, joined_spans, together
+from alance.format.layouts.fields import leaf_columns
+from alance.format.plans import PLANS_A_TURN, TURN, all_read, together
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-
-    import pyarrow as pa
 
     from alance.base.arrays import Int64s
     from alance.file.older.v2_0 import FieldRows
@@ -36,12 +35,11 @@ if TYPE_CHECKING:
     from alance.file.rows.placed_columns import PlacedColumns, PlacedRows
     from alance.format.container import Container
     from alance.format.field import Field
-    from alance.format.layouts.base import DecodeTask, PageValues
     from alance.format.layouts.fields import LeafColumn
     from alance.format.plans import Pieces, Plan, Reader
     from alance.format.schema import Schema
 
-    Found: TypeAlias = list[DecodeTask] | FieldRows | Parts
+    Found: TypeAlias = FieldRows | Parts
     _Part: TypeAlias = tuple[Container, Sequence[int | None], int | None]
 
 _CONTENT_START, _COLUMNS = map(attrgetter, ("content_start", "columns"))
@@ -128,44 +126,28 @@ class FragmentTask(NamedTuple):
         return sizes
 
     def column(self, field: Field) -> pa.Array:
-        """Decode a field whose array the kernel cannot build."""
+        """Decode a field of a file of 2.0 or 0.1; a field that no file has is null."""
+        rows = self.leaves.get(field.id)
+        if rows is None:
+            return pa.nulls(self.num_rows, field.to_arrow().type)
         try:
-            arrays = [
-                part.decode()
-                for part in _parts(self.leaves.get(field.id, []))
-                if not isinstance(part, list | Parts)
-            ]
-            if arrays:
-                return one_array(arrays)
-            pages = {
-                leaf.field.id: [
-                    page for part in _parts(self.leaves[leaf.field.id]) for page in _pages(part)
-                ]
-                for leaf in leaf_columns(field)
-                if leaf.field.id in self.leaves
-            }
-            return assemble(field, pages, self.num_rows)
+            return one_array([part.decode() for part in _parts(rows)])
         except AlanceError as error:
             error.add_note(f"in field {field.name!r}")
             raise
 
 
-def _parts(rows: Found) -> Sequence[Found]:
-    return rows.parts if isinstance(rows, Parts) else (rows,)
-
-
-def _pages(rows: Found) -> list[PageValues]:
-    assert isinstance(rows, list)
-    return [task.decode() for task in rows]
+def _parts(rows: Found) -> Iterator[FieldRows]:
+    if isinstance(rows, Parts):
+        for part in rows.parts:
+            yield from _parts(part)
+    else:
+        yield rows
 
 
 def encoded_bytes(rows: Found) -> int:
     """Return the encoded bytes of a leaf's rows."""
-    if isinstance(rows, Parts):
-        return sum(map(encoded_bytes, rows.parts))
-    if isinstance(rows, list):
-        return sum(task.num_bytes for task in rows)
-    return rows.num_bytes
+    return sum([part.num_bytes for part in _parts(rows)])
 
 
 class OpenFragment:
@@ -179,7 +161,7 @@ class OpenFragment:
         is_own: True if the tables are copies of which no cache knows.
         placed: places of the leaves whose table is usable.
         whole: True for each leaf whose file is in memory whole; a single bool if all leaves agree.
-        kinds: class of each leaf that is no `OpenColumn`; None if there are none.
+        kinds: class of each column in a file of 2.0 or 0.1, by the place of its leaf.
         encoded_bytes: bytes of all pages of the projection.
         row_bytes: estimated memory of a decoded row: of each leaf the larger of its encoded and
             fixed-width bytes, because a constant page has no encoded bytes.
@@ -188,7 +170,7 @@ class OpenFragment:
     """
 
     __slots__ = (
-        "_opened",
+        "_older",
         "_ranged",
         "containers",
         "encoded_bytes",
@@ -226,38 +208,26 @@ class OpenFragment:
         self.whole: bool | Sequence[bool] = not any(map(_CONTENT_START, containers))
         if not (self.whole or all(map(_CONTENT_START, containers))):
             self.whole = [container.is_whole for container in containers]
-        self._opened: dict[int, OpenLeaf] = {**opened} if opened else {}
-        self.kinds = [type(leaf.column) for leaf in opened.values()] if opened else None
+        self._older = opened or {}
+        self.kinds = {at: type(leaf.column) for at, leaf in self._older.items()}
         self.encoded_bytes = sum(tables.sizes)
         self.row_bytes = tables.row_bytes(num_rows, own.row_bytes)
         self.has_grown = True
         self.lock = threading.Lock()
         self._ranged: FieldForms | None = None
 
-    def leaf(self, at: int) -> OpenLeaf:
-        """Leaf for the codecs, made when it is first needed.
+    def older(self, at: int) -> OpenLeaf | None:
+        """Return the leaf of a file of 2.0 or 0.1; None if its file is newer.
 
         Args:
             at: its place among the leaves.
         """
-        leaf = self._opened.get(at)
-        if leaf is None:
-            tables = self.tables
-            column = tables.column(at)
-            assert column is not None
-            opened = OpenColumn(self.containers[at], tables.number(at), column, self.is_own)
-            leaf = self._opened[at] = OpenLeaf(self.own.columns[at], opened)
-        return leaf
-
-    @property
-    def leaves(self) -> list[OpenLeaf]:
-        """All leaves for the codecs."""
-        return [*map(self.leaf, range(len(self.own.ids)))]
+        return self._older.get(at)
 
     @property
     def is_listed(self) -> bool:
         """True if all leaves have columns of their own, as in files of 2.1 and later."""
-        return self.kinds is None or {*self.kinds} == {OpenColumn}
+        return not self._older
 
     def drop(self, places: Iterable[int]) -> None:
         """Make tables of leaves unusable, because the kernel cannot take rows from them."""
@@ -340,17 +310,17 @@ class OpenFragment:
         if beside := self.leaves_beside():
             plans: list[Plan[Any]] = [
                 read_ranges(self, parts, states),
-                *[self._read(beside, spans, states) for spans in parts],
+                *[self._read(beside, spans) for spans in parts],
             ]
             ranged, *leaves = yield from together(plans)
         else:
             ranged = yield from read_ranges(self, parts, states)
-        # Loading page states may have shown that the kernel cannot take more of the columns.
+        # Pages may have shown that the kernel cannot take more of the columns of 2.0.
         ids = {leaf.leaf.field.id for leaf in beside}
         numbers = ranged[0].fields.leaves if ranged else ()
         others = [leaf for leaf in self._others(numbers) if leaf.leaf.field.id not in ids]
         if others:
-            more = yield from together([self._read(others, spans, states) for spans in parts])
+            more = yield from together([self._read(others, spans) for spans in parts])
             leaves = [{**own, **later} for own, later in zip(leaves, more, strict=True)]
         columns = [(own,) for own in ranged] if ranged else [()] * len(parts)
         return [
@@ -359,26 +329,23 @@ class OpenFragment:
         ]
 
     def leaves_of(self, ids: Iterable[int]) -> list[OpenLeaf]:
-        """Return the leaves with these field ids; ids without a leaf are skipped."""
-        places = self.own.places
-        return [self.leaf(places[field_id]) for field_id in ids if field_id in places]
+        """Return the leaves with these field ids that are in files of 2.0 or 0.1."""
+        places = [self.own.places.get(field_id, -1) for field_id in ids]
+        return [self._older[at] for at in places if at in self._older]
 
     def leaves_beside(self) -> list[OpenLeaf]:
         """Return the leaves whose ranges of rows are decoded without the kernel."""
         return self._others(self.ranged.leaves)
 
     def _others(self, places: Collection[int]) -> list[OpenLeaf]:
-        if len(places) == len(self.own.ids):
-            return []
-        others = {*range(len(self.own.ids))}.difference(places)
-        return [*map(self.leaf, sorted(others))]
+        return [leaf for at, leaf in self._older.items() if at not in places]
 
     def _read(
-        self, leaves: Sequence[OpenLeaf], spans: Sequence[tuple[int, int]], states: States
+        self, leaves: Sequence[OpenLeaf], spans: Sequence[tuple[int, int]]
     ) -> Plan[dict[int, Found]]:
         """Plan ranges of rows of leaves, by field id."""
         spans = spans or [(0, 0)]
-        plans = [leaf.read(*span, states) for leaf in leaves for span in spans]
+        plans = [leaf.read(*span) for leaf in leaves for span in spans]
         tasks = yield from together(plans)
         count = len(spans)
         parts = [tasks[at : at + count] for at in range(0, len(tasks), count)]
@@ -397,10 +364,6 @@ class OpenFragment:
             parts: ranges of physical rows, ascending, not empty.
         """
         yield from loads_of_range(self, parts, states)
-        runs = joined_spans(parts)
-        for leaf in self.leaves_beside():
-            for run in runs:
-                yield leaf.load(*run, states)
 
 
 def take_rows(
@@ -507,7 +470,7 @@ def _of_columns(
     """
     num_rows, states = fragment[1:]
     files, columns, _ = zip(*parts, strict=True) if parts else [()] * 3
-    tables = _kernels.LeafTables([*map(_COLUMNS, files)], columns, every.usable, every.times)
+    tables = _kernels.LeafTables([*map(_COLUMNS, files)], columns, every.times)
     own = every
     if len(tables) < len(every.ids):
         own = LeafSet.of_columns(schema, [*map(every.columns.__getitem__, tables.leaves)])
@@ -536,23 +499,25 @@ def _with_older(
     """
     from alance.file.older.v2_0_open import merged, refuse_mixed
 
-    by_field: dict[int, OpenLeaf] = {}
+    by_field: dict[int, OpenLeaf | _NewerLeaf] = {}
     for container, columns, number in parts:
         own = [
-            OpenLeaf(leaf, OpenColumn(container, index, container.columns.column(index)))
+            _NewerLeaf(leaf, container, container.columns.column(index))
             for leaf, index in zip(every.columns, columns, strict=True)
             if number is None and index is not None
         ]
         for leaf in own if number is None else older[number]:
             twin = by_field.get(leaf.leaf.field.id)
-            by_field[leaf.leaf.field.id] = leaf if twin is None else merged(twin, leaf)
+            if isinstance(leaf, OpenLeaf) and isinstance(twin, OpenLeaf):
+                leaf = merged(twin, leaf)
+            by_field[leaf.leaf.field.id] = leaf
     if len(parts) > 1:
         refuse_mixed(schema.fields, by_field)
     ids = dict.fromkeys([*every.ids, *[field.id for field in schema.fields]])
     leaves = [by_field[field_id] for field_id in ids if field_id in by_field]
     for leaf in leaves:
-        if leaf.column.num_rows != num_rows * leaf.leaf.multiplier:
-            raise _other_rows(leaf.leaf, leaf.column.container, leaf.column.num_rows, num_rows)
+        if leaf.num_rows != num_rows * leaf.leaf.multiplier:
+            raise _other_rows(leaf.leaf, leaf.container, leaf.num_rows, num_rows)
     leaf_set = LeafSet.of_columns(schema, [leaf.leaf for leaf in leaves])
     tables = _kernels.LeafTables(
         [
@@ -560,10 +525,26 @@ def _with_older(
             for leaf, is_usable in zip(leaves, leaf_set.usable, strict=True)
         ]
     )
-    containers = [leaf.column.container for leaf in leaves]
-    return OpenFragment(
-        schema, num_rows, leaf_set, containers, tables, opened=dict(enumerate(leaves))
-    )
+    containers = [leaf.container for leaf in leaves]
+    opened = {at: leaf for at, leaf in enumerate(leaves) if isinstance(leaf, OpenLeaf)}
+    return OpenFragment(schema, num_rows, leaf_set, containers, tables, opened=opened)
+
+
+class _NewerLeaf(NamedTuple):
+    """Leaf in a file of 2.1 or later, of a fragment that has older files, too."""
+
+    leaf: LeafColumn
+    container: Container
+    pages: _kernels.ColumnPages
+
+    @property
+    def num_rows(self) -> int:
+        return self.pages.num_rows
+
+    def listed(self, *, is_usable: bool) -> tuple[_kernels.RowTable, int, int]:
+        """Return what `OpenLeaf.listed` does; the table is always usable."""
+        self.pages.set_times(self.leaf.multiplier)
+        return self.pages, self.pages.buffer_bytes, self.pages.num_bytes
 
 
 def _other_rows(

@@ -104,9 +104,7 @@ class LocalRows:
         leaves: dict[int, Found] = {}
         try:
             for leaf in self.fragment.leaves_of(ids):
-                leaves[leaf.leaf.field.id] = answered(
-                    leaf.read(self.start, self.stop, OwnStates()), self._read
-                )
+                leaves[leaf.leaf.field.id] = answered(leaf.read(self.start, self.stop), self._read)
         except NotAtHand:
             return None
         except AlanceError as error:

@@ -1,7 +1,8 @@
 """Arrays of types that the kernel cannot build: it builds a simpler type, which is converted.
 
-The kernel builds JSON as its stored bytes, arrays of the null type as null bytes, and maps as lists
-of entries. Structs and lists around them are rebuilt over the same memory.
+The kernel builds JSON as its stored bytes, arrays of the null type as null bytes, vectors of nulls
+as vectors of bytes, and maps as lists of entries. Structs and lists around them are rebuilt over
+the same memory. Members of structs that a fragment lacks are added as nulls.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class LeafForm(NamedTuple):
 
     Attributes:
         width: bytes of a value; 0 for a bit; -4 or -8 for strings and binary with offsets of so
-            many bytes; -8 for packed structs with such members; or `NO_FORM`.
+            many bytes; -8 for packed structs with such members.
         is_text: True if values are UTF-8.
         arrow: type of the array; None if it is the field's type.
         shape: empty for plain values. For dictionaries the bytes of an index, negative if it is
@@ -54,9 +55,8 @@ class LeafForm(NamedTuple):
     shape: tuple[int, ...] = ()
 
 
-NO_FORM: Final = -1  # the kernel cannot build an array of such values
-UNKNOWN_FORM: Final = LeafForm(NO_FORM)
 JSONB: Final = LeafForm(-8, arrow=pa.large_binary())
+# Form of the null type, and of types whose values no writer stores: all values are null.
 NULL_LEAF_FORM: Final = LeafForm(1, arrow=pa.int8())
 NO_FIELDS: Final = LeafForm(1, shape=(0,))
 
@@ -78,9 +78,10 @@ def leaf_form(field: Field) -> LeafForm:
     return JSONB if field.is_json else _form(storage_type(field.to_arrow().type))
 
 
-def is_built(field: Field) -> bool:
-    """True if the kernel can build arrays of a field that owns a column."""
-    return field.derive("is_built", lambda own: leaf_form(own).width != NO_FORM)
+def has_values(field: Field) -> bool:
+    """True if writers store values of a field that owns a column; else all of it is null."""
+    form = field.derive("leaf_form", leaf_form)
+    return form != NULL_LEAF_FORM or field.arrow_type.id == pa.int8().id
 
 
 @lru_cache(maxsize=256)
@@ -89,7 +90,7 @@ def _form_of_type(logical_type: str) -> LeafForm:
     if logical_type == "struct":
         return NO_FIELDS  # a struct with fields owns no column
     if is_nested(logical_type):
-        return UNKNOWN_FORM
+        return NULL_LEAF_FORM
     return JSONB if logical_type == "json" else _form(leaf_type(logical_type))
 
 
@@ -100,48 +101,50 @@ def _form(storage: pa.DataType) -> LeafForm:
         return _form_of_lists(storage)
     if pa.types.is_dictionary(storage):
         values, indices = _form(storage_type(storage.value_type)), storage.index_type
-        if values.width == NO_FORM or values.shape:
-            return UNKNOWN_FORM
+        if values.arrow is not None or values.shape:
+            return NULL_LEAF_FORM
         size = indices.bit_width // 8
         return values._replace(shape=(-size if pa.types.is_signed_integer(indices) else size,))
-    if pa.types.is_null(storage):
+    if pa.types.is_null(storage) or pa.types.is_nested(storage):
         return NULL_LEAF_FORM
-    if pa.types.is_nested(storage):
-        return UNKNOWN_FORM
     if pa.types.is_boolean(storage):
         return LeafForm(0)
     try:
         return LeafForm(int(storage.bit_width // 8))
     except ValueError:
-        return UNKNOWN_FORM
+        return NULL_LEAF_FORM
 
 
 def _form_of_lists(storage: pa.DataType) -> LeafForm:
     """Return the form of fixed-size lists, which may be nested."""
-    lengths = []
+    lengths, arrow = [], None
     while pa.types.is_fixed_size_list(storage):
         lengths.append(int(storage.list_size))
         storage = storage_type(storage.value_type)
+    if pa.types.is_null(storage):
+        storage = arrow = pa.int8()
+        for length in reversed(lengths):
+            arrow = pa.list_(arrow, length)
     try:
         item_bits = int(storage.bit_width)
     except ValueError:
-        return UNKNOWN_FORM
+        return NULL_LEAF_FORM
     bits = prod(lengths) * item_bits
     if bits < 1 or len(lengths) > MOST_LENGTHS or bits > MAX_BITS_PER_VALUE:
-        return UNKNOWN_FORM
-    return LeafForm(-(-bits // 8), shape=(item_bits, *lengths))
+        return NULL_LEAF_FORM
+    return LeafForm(-(-bits // 8), arrow=arrow, shape=(item_bits, *lengths))
 
 
 def _form_of_packed(arrow: pa.DataType) -> LeafForm:
     """Return the form of packed structs, which may have structs of fixed width as members."""
     if not pa.types.is_struct(arrow):
-        return UNKNOWN_FORM
+        return NULL_LEAF_FORM
     forms = [
         _form_of_packed(own) if pa.types.is_struct(own) else _form(own)
         for own in [storage_type(member.type) for member in arrow]
     ]
     if any(map(_is_no_member, forms)):
-        return UNKNOWN_FORM
+        return NULL_LEAF_FORM
     # Rows with lists or structs inside have lengths, even if all members have a fixed width.
     are_fixed = all(form.width >= 0 and not form.shape for form in forms)
     shape = chain.from_iterable(
@@ -157,12 +160,7 @@ def _form_of_packed(arrow: pa.DataType) -> LeafForm:
 def _is_no_member(form: LeafForm) -> bool:
     """True if packed structs cannot have members of a form: dictionaries, nulls, other structs."""
     is_variable_struct = form.width < 0 and form.shape[:1] == (0,)
-    return (
-        form.width == NO_FORM
-        or form.arrow is not None
-        or len(form.shape) == 1
-        or is_variable_struct
-    )
+    return form.arrow is not None or len(form.shape) == 1 or is_variable_struct
 
 
 def kernel_type(field: Field) -> pa.DataType | None:
@@ -193,6 +191,7 @@ def converted(array: pa.Array, field: Field, arrow: pa.DataType) -> pa.Array:
 
     Raises:
         CorruptFileError: a JSON value is invalid, or a map has null entries or keys.
+        UnsupportedError: there are values of a type whose values no writer stores.
     """
     if isinstance(arrow, pa.BaseExtensionType):
         return wrapped(converted(array, field, arrow.storage_type), arrow)
@@ -200,14 +199,15 @@ def converted(array: pa.Array, field: Field, arrow: pa.DataType) -> pa.Array:
     if field.is_json:
         content = VariableWidth(*contents_of(array))
         return values_array(field, arrow, content, validity_of(array))
-    if pa.types.is_null(arrow):
-        return pa.nulls(count)
     if owns_column(field):
-        return array
+        return _converted_leaf(array, field, arrow)
     if pa.types.is_struct(arrow):
+        places = [*map(array.type.get_field_index, arrow.names)]
         children = [
-            converted(array.field(at), child, arrow.field(at).type)
-            for at, child in enumerate(field.children)
+            pa.nulls(count, member.type)
+            if place < 0
+            else converted(array.field(place), child, member.type)
+            for place, child, member in zip(places, field.children, arrow, strict=True)
         ]
         return pa.Array.from_buffers(arrow, count, array.buffers()[:1], nulls, children=children)
     (child,) = field.children
@@ -218,3 +218,20 @@ def converted(array: pa.Array, field: Field, arrow: pa.DataType) -> pa.Array:
         raise CorruptFileError(f"map {field.name!r}: null entries or keys")
     buffers = array.buffers()[: 1 if pa.types.is_fixed_size_list(arrow) else 2]
     return pa.Array.from_buffers(arrow, count, buffers, nulls, children=[items])
+
+
+def _converted_leaf(array: pa.Array, field: Field, arrow: pa.DataType) -> pa.Array:
+    if array.type == arrow:
+        return array
+    count, nulls = len(array), array.null_count
+    if array.type == NULL_LEAF_FORM.arrow and arrow != NULL_LEAF_FORM.arrow:
+        if nulls < count:
+            raise UnsupportedError(f"field {field.name!r}: values of type {arrow}: expected nulls")
+        return pa.nulls(count, arrow)
+    if pa.types.is_fixed_size_list(arrow) and pa.types.is_fixed_size_list(array.type):
+        items = pa.nulls(count * arrow.list_size, arrow.value_type)
+        inner = storage_type(arrow.value_type)
+        if pa.types.is_fixed_size_list(inner):
+            items = _converted_leaf(array.values, field, inner)
+        return pa.Array.from_buffers(arrow, count, array.buffers()[:1], nulls, children=[items])
+    return array

@@ -5,14 +5,11 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-
 from alance.base.records import dataclass
 from alance.file.batches import leaf_bytes
-from alance.file.open.columns import OpenColumn
 from alance.file.open.files import from_content
 from alance.file.rows.field_forms import FieldForms, forms_of
-from alance.file.rows.kernel_arrays import is_built
+from alance.file.rows.kernel_arrays import has_values
 from alance.format.layouts.fields import leaf_columns
 
 if TYPE_CHECKING:
@@ -20,9 +17,9 @@ if TYPE_CHECKING:
 
     from alance._kernels import RowTable
     from alance.base.arrays import Int64s
-    from alance.file.older.v2_0 import FieldColumn
-    from alance.file.open.columns import States
+    from alance.file.older.v2_0 import FieldColumn, FieldRows
     from alance.file.rows.fragment import Found
+    from alance.format.container import Container
     from alance.format.layouts.fields import LeafColumn
     from alance.format.plans import Plan
     from alance.format.schema import Schema
@@ -35,7 +32,7 @@ class LeafSet:
         ids: field id of each leaf.
         times: number of rows of each leaf's column per row of the table.
         places: place of each leaf by its field id.
-        usable: True for each leaf whose arrays the kernel builds.
+        usable: True for each leaf with values that the kernel builds, if its file is of 2.0.
         packed: ids of fixed-size lists of structs; only in files of 2.0, they have a column.
     """
 
@@ -45,7 +42,7 @@ class LeafSet:
         self.ids = tuple([column.field.id for column in columns])
         self.times = [column.multiplier for column in columns]
         self.places = {field_id: place for place, field_id in enumerate(self.ids)}
-        self.usable = [is_built(column.field) for column in columns]
+        self.usable = [has_values(column.field) for column in columns]
         self.packed = frozenset(
             [
                 member.id
@@ -83,37 +80,32 @@ class LeafSet:
 
 @dataclass(slots=True)  # not frozen, because that would triple the time to create it
 class OpenLeaf:
-    """Leaf field with its open column. A row of the table is `multiplier` rows of the column."""
+    """Field of a file of 2.0 or 0.1 with its open columns."""
 
     leaf: LeafColumn
-    column: OpenColumn | FieldColumn
+    column: FieldColumn
+
+    @property
+    def container(self) -> Container:
+        """File of the field's first column."""
+        return self.column.container
+
+    @property
+    def num_rows(self) -> int:
+        return self.column.num_rows
 
     def listed(self, *, is_usable: bool) -> tuple[RowTable | None, int, int]:
         """Return the page table, its encoded bytes and its memory, as `LeafTables` takes them."""
-        column = self.column
-        if isinstance(column, OpenColumn):
-            kernel = column.kernel
-            return kernel if is_usable else None, kernel.buffer_bytes, kernel.num_bytes
-        table = column.row_table() if is_usable else None
-        return table, column.encoded_bytes, column.column.num_bytes
+        table = self.column.row_table() if is_usable else None
+        return table, self.column.encoded_bytes, self.column.column.num_bytes
 
-    def rows(self, rows: Int64s) -> Int64s:
-        """Convert row numbers of the table to row numbers of the column."""
-        if (dimension := self.leaf.multiplier) == 1:
-            return rows
-        return (rows[:, None] * dimension + np.arange(dimension)).reshape(-1)
+    def read(self, start: int, stop: int) -> Plan[FieldRows]:
+        """Plan the rows from `start` to `stop`."""
+        return from_content(self.column.read(start, stop), self.column.container)
 
-    def read(self, start: int, stop: int, states: States) -> Plan[Found]:
-        """Plan the rows of the table from `start` to `stop`."""
-        times = self.leaf.multiplier
-        reading: Plan[Found] = self.column.read(start * times, stop * times, states)
-        return from_content(reading, self.column.container)
-
-    def load(self, start: int, stop: int, states: States) -> Plan[None]:
-        """Plan the page states that a range of rows needs, in at most one round."""
-        times = self.leaf.multiplier
-        loading = self.column.load(start * times, stop * times, states)
-        return from_content(loading, self.column.container)
+    def take(self, rows: Int64s) -> Plan[FieldRows]:
+        """Plan single rows."""
+        return from_content(self.column.take(rows), self.column.container)
 
 
 class Parts(NamedTuple):

@@ -17,7 +17,7 @@ import numpy as np
 
 from alance import _kernels
 from alance.errors import CorruptFileError
-from alance.file.open.files import bytes_at_hand, from_content
+from alance.file.open.files import bytes_at_hand
 from alance.file.open.new_pages import NewPages
 from alance.file.rows.field_forms import FieldForms, with_tables
 from alance.file.rows.leaves import Parts
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from alance.base.arrays import Int64s
     from alance.file.open.columns import States
     from alance.file.rows.fragment import Found, OpenFragment
-    from alance.file.rows.leaves import OpenLeaf
     from alance.format.container import Container
     from alance.format.plans import Plan
 
@@ -271,10 +270,7 @@ def _rows_of(request: _RowRequest, states: States, guess: bool) -> Plan[list[Fou
         else _read_ahead(batches, ahead)
     ]
     if any(beside):
-        reading += [
-            _read_leaves(run, others, states, guess)
-            for run, others in zip(runs, beside, strict=True)
-        ]
+        reading += [_read_leaves(run, others) for run, others in zip(runs, beside, strict=True)]
     placed, *leaves = yield from together(reading)
     columns: dict[int, list[PlacedColumns]] = {run.first: [] for run in runs}
     for batch, own in zip(batches, placed, strict=True):
@@ -354,28 +350,21 @@ def _read_ahead(batches: Sequence[_Batch], pages: NewPages) -> Plan[list[PlacedC
     return columns
 
 
-def _read_leaves(
-    run: _FragmentRun, numbers: Sequence[int], states: States, guess: bool
-) -> Plan[dict[int, Found]]:
-    """Plan the rows of leaves that the kernel cannot decode, by field id."""
+def _read_leaves(run: _FragmentRun, numbers: Sequence[int]) -> Plan[dict[int, Found]]:
+    """Plan the rows of leaves in files of 2.0 and 0.1, by field id."""
     ids = run.fragments[0].own.ids
     spans = [
         (fragment, run.rows[first:last])
         for fragment, (first, last) in zip(run.fragments, pairwise([0, *run.ends]), strict=True)
         if first < last
     ]
-    plans = [_taken(own.leaf(at), rows, states, guess) for at in numbers for own, rows in spans]
+    taken = [(own.older(at), rows) for at in numbers for own, rows in spans]
+    plans = [leaf.take(rows) for leaf, rows in taken if leaf is not None]
     pieces, rows_of, count = (yield from together(plans)), {}, len(spans)
     for first, at in enumerate(numbers):
         parts = pieces[first * count : (first + 1) * count]
         rows_of[ids[at]] = parts[0] if count == 1 else Parts(parts)
     return rows_of
-
-
-def _taken(leaf: OpenLeaf, rows: Int64s, states: States, guess: bool) -> Plan[Found]:
-    """Plan a take from a leaf without a page table."""
-    taking: Plan[Found] = leaf.column.take(leaf.rows(rows), states, guess=guess)
-    return from_content(taking, leaf.column.container)
 
 
 def fetch_placed(placed: Sequence[PlacedRows]) -> Plan[None]:

@@ -1,4 +1,4 @@
-"""Interfaces of structural encodings: plans over a page, and tasks that decode the page's rows.
+"""Layers of a page, and levels with values as the writer has them.
 
 Source: encodings_v2_1.proto, PageLayout and RepDefLayer; docs/format/file.md, "Overview".
 """
@@ -7,13 +7,11 @@ from __future__ import annotations
 
 from enum import IntEnum
 from itertools import takewhile
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from alance.base.arrays import Int64s, UInt16s
+    from alance.base.arrays import UInt16s
     from alance.format.blocks import Block
-    from alance.format.layouts.repdef import Structure
-    from alance.format.plans import Plan
 
 
 class Layer(IntEnum):
@@ -70,64 +68,3 @@ class PageValues(NamedTuple):
     definition: UInt16s | None  # shape (num_entries,); None if all levels are 0
     values: Block  # one slot per visible entry
     num_rows: int
-    structure: Structure | None = None  # structure of a sparse page, which has no levels; else None
-
-
-class DecodeTask(Protocol):
-    """Bytes that were read, and how to decode them; runs in the pool and never waits."""
-
-    @property
-    def num_bytes(self) -> int:
-        """Number of bytes of the input."""
-        ...
-
-    def decode(self) -> PageValues:
-        """Decode the planned rows.
-
-        Raises:
-            CorruptFileError: the bytes contradict the page's description.
-        """
-        ...
-
-
-class PageState(Protocol):
-    """Small buffers of a page, parsed to locate its rows; the search cache stores them."""
-
-    @property
-    def num_bytes(self) -> int:
-        """Memory of the state in bytes."""
-        ...
-
-
-class PageLayout(Protocol):
-    """Page of a column, with plans that read its rows.
-
-    Rows are given as offsets in the page. A plan that needs no bytes returns before its first
-    `yield`.
-    """
-
-    @property
-    def num_rows(self) -> int:
-        """Rows of the page, multiplied by the dimensions of fixed-size lists of structs."""
-        ...
-
-    def load(self) -> Plan[PageState]:
-        """Plan the page state, in at most one round."""
-        ...
-
-    def take(self, state: PageState, rows: Int64s) -> Plan[DecodeTask]:
-        """Plan single rows, in at most one round; two if the state does not hold the page's index.
-
-        Args:
-            state: result of `load`.
-            rows: sorted and unique row offsets, shape (n,).
-        """
-        ...
-
-    def read(self, state: PageState, start: int, stop: int) -> Plan[DecodeTask]:
-        """Plan a range of rows, in as many rounds as `take`."""
-        ...
-
-    def read_page(self) -> Plan[DecodeTask]:
-        """Plan the whole page in one round."""
-        ...

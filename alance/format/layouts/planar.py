@@ -7,7 +7,7 @@ Pages with dense structure are pages of 2.2 with another description:
     constant  a constant page without levels or buffers
     none      a page of one layer, all null
 
-`sparse.py` has the pages with sparse structure.
+`sparse_form.py` has the pages with sparse structure.
 
 Source: encodings_v2_3.proto, PlanarLayout; docs/format/file.md, "Planar pages".
 """
@@ -18,41 +18,17 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from alance.errors import CorruptFileError
 from alance.format.layouts.base import Layer
-from alance.format.layouts.constant import ConstantPage
-from alance.format.layouts.fullzip import FullZipPage
-from alance.format.layouts.miniblock import MiniBlockPage
-from alance.format.layouts.place import PagePlace
-from alance.format.layouts.planar_values import as_full_zip, as_mini_block
-from alance.format.layouts.sparse import SparsePage
 from alance.format.proto import encodings_v2_1_pb2 as pb
-from alance.format.proto import encodings_v2_3_pb2 as pb3
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from alance.format.layouts.base import PageLayout
+    from alance.format.proto import encodings_v2_3_pb2 as pb3
 
     Layers = list[pb.RepDefLayer]
     DenseLayout: TypeAlias = pb.MiniBlockLayout | pb.FullZipLayout | pb.ConstantLayout
 
-
-def planar_page(content: bytes, place: PagePlace) -> PageLayout:
-    """Parse the layout of a page from a serialized `PlanarLayout`.
-
-    Raises:
-        CorruptFileError: the description is inconsistent, or contradicts the buffers.
-        UnsupportedError: a codec is unknown, or not allowed here.
-        DecodeError: the bytes are not a `PlanarLayout`.
-    """
-    message = pb3.PlanarLayout.FromString(content)
-    if message.structure.WhichOneof("codec") == "sparse" and message.values.WhichOneof("codec"):
-        return SparsePage.from_proto(message.structure.sparse, message.values, place)
-    layout = dense_layout(message)
-    if isinstance(layout, pb.MiniBlockLayout):
-        return MiniBlockPage.from_proto(layout, place)
-    if isinstance(layout, pb.FullZipLayout):
-        return FullZipPage.from_proto(layout, place)
-    return ConstantPage.from_proto(layout, PagePlace(place.path, (), place.num_rows))
+MAX_COUNT: Final = (1 << 32) - 1  # maximum entries of a zipped page
 
 
 def dense_layout(message: pb3.PlanarLayout) -> DenseLayout:
@@ -95,6 +71,50 @@ def _none(layers: Layers, message: pb3.NoValues) -> pb.ConstantLayout:
     if [int(layer) for layer in layers] != [Layer.NULLABLE_ITEM]:
         raise CorruptFileError(f"planar: no values under dense layers {layers[:20]}")
     return pb.ConstantLayout(layers=layers)
+
+
+def as_mini_block(layers: Layers, message: pb3.ChunkedValues, num_items: int) -> pb.MiniBlockLayout:
+    """Convert a description of chunked values to the layout of 2.1."""
+    levels = message.levels
+    page = pb.MiniBlockLayout(
+        value_compression=message.compression,
+        layers=layers,
+        num_buffers=message.num_buffers,
+        repetition_index_depth=levels.repetition_index_depth,
+        num_items=num_items,
+        num_dictionary_items=message.num_dictionary_items,
+        has_large_chunk=True,
+    )
+    if levels.HasField("repetition"):
+        page.rep_compression.CopyFrom(levels.repetition)
+    if levels.HasField("definition"):
+        page.def_compression.CopyFrom(levels.definition)
+    if message.HasField("dictionary"):
+        page.dictionary.CopyFrom(message.dictionary)
+    return page
+
+
+def as_full_zip(layers: Layers, message: pb3.ZippedValues) -> pb.FullZipLayout:
+    """Convert a description of zipped values to the layout of 2.1.
+
+    Raises:
+        CorruptFileError: a number is too large.
+    """
+    addressing = message.WhichOneof("addressing")
+    bits = 0 if addressing is None else getattr(message, addressing)
+    if max(message.num_items, message.num_visible_items, bits) > MAX_COUNT:
+        raise CorruptFileError(f"zipped: {message.num_items} entries of {bits} bits")
+    page = pb.FullZipLayout(
+        bits_rep=message.levels.bits_repetition,
+        bits_def=message.levels.bits_definition,
+        num_items=message.num_items,
+        num_visible_items=message.num_visible_items,
+        value_compression=message.compression,
+        layers=layers,
+    )
+    if addressing is not None:
+        setattr(page, addressing, bits)
+    return page
 
 
 DENSE: Final[Mapping[str, Callable[[Layers, Any], DenseLayout]]] = {

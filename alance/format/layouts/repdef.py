@@ -59,8 +59,6 @@ def unravel(page: PageValues, *, own_nulls: bool = True) -> Structure:
     Raises:
         CorruptFileError: the levels contradict the layers.
     """
-    if page.structure is not None:
-        return page.structure
     definition = page.definition
     if page.rep is None:
         num_slots = page.values.num_values if definition is None else len(definition)
@@ -120,40 +118,6 @@ def list_layer(
     offsets = np.append(children[:-1][is_list], children[-1])
     lists = Lists(offsets, None if valid.all() else valid)
     return lists, rep[begins] - np.uint16(1), definition[begins]
-
-
-def joined(parts: Sequence[Structure]) -> Structure:
-    """Concatenate the structures of consecutive pages.
-
-    Raises:
-        CorruptFileError: the structures have different layers.
-    """
-    if len(parts) == 1:
-        return parts[0]
-    shapes = {tuple(type(layer) for layer in part) for part in parts}
-    if len(shapes) != 1:
-        raise CorruptFileError("pages of one column have layers of different kinds")
-    return tuple(_join(layers) for layers in zip(*parts, strict=True))
-
-
-def join_masks(masks: Sequence[Mask | None], counts: Sequence[int]) -> Mask | None:
-    """Concatenate validity masks. None means all valid, also for the result."""
-    if all(mask is None for mask in masks):
-        return None
-    return np.concatenate(
-        [
-            np.ones(count, np.bool_) if mask is None else mask
-            for mask, count in zip(masks, counts, strict=True)
-        ]
-    )
-
-
-def _join(layers: Sequence[Items | Lists]) -> Items | Lists:
-    valid = join_masks([layer.valid for layer in layers], [layer.num_slots for layer in layers])
-    if isinstance(layers[0], Items):
-        return Items(sum(layer.num_slots for layer in layers), valid)
-    sizes = [np.diff(layer.offsets) for layer in layers if isinstance(layer, Lists)]
-    return Lists(offsets_of(np.concatenate(sizes)), valid)
 
 
 def _until_list(layers: Sequence[Layer]) -> Sequence[Layer]:

@@ -1,9 +1,8 @@
-"""Kernel pages: the kernel finds and decodes their rows in one call.
+"""Descriptions of pages in the form of the kernel, which finds and decodes their rows.
 
 These are constant pages, zipped rows, and chunks with flat, bit-packed, run-length,
 byte-stream-split or string values, or with indices into a dictionary. Values may be compressed, and
-in lists. Other pages are decoded chunk by chunk (`miniblock_task`), which is slower and gives the
-same result.
+in lists.
 """
 
 from __future__ import annotations
@@ -42,7 +41,8 @@ if TYPE_CHECKING:
     from alance.format.codecs.words import KernelNumbers
     from alance.format.layouts.fullzip import ZipForm
     from alance.format.layouts.levels import Shape
-    from alance.format.layouts.miniblock_task import ChunkForm
+    from alance.format.layouts.miniblock import ChunkForm
+    from alance.format.proto import encodings_v2_1_pb2 as pb
 
     KernelWords: TypeAlias = tuple[KernelNumbers | None, tuple[KernelNumbers, KernelNumbers] | None]
     # Symbols and their lengths (None without symbols), and the kernel's number of the compression.
@@ -103,67 +103,75 @@ INDEX_BITS = (8, 16, 32, 64)  # the kernel reads an index as a single word
 _kernels.set_zstd(decompress_zstd)
 
 
-def row_form(form: ChunkForm, num_items: int, *, has_items: bool) -> _kernels.PageForm | None:
-    """Return the kernel's form of a mini-block page; None if the kernel cannot decode such pages.
+def chunked_form(form: ChunkForm, message: pb.MiniBlockLayout) -> _kernels.PageForm:
+    """Return the kernel's form of a mini-block page.
 
     Args:
-        num_items: number of values of the page.
-        has_items: True if the page has a dictionary.
+        message: description of the page.
 
     Raises:
-        CorruptFileError: the values are no indices into a dictionary.
+        CorruptFileError: the description is inconsistent.
+        UnsupportedError: a codec is not allowed here.
     """
-    shape, codec, scheme = form.shape, form.values, 0
+    shape, codec, scheme, items = form.shape, form.values, 0, form.items
     if isinstance(form.values, GeneralMiniBlock):
         codec, scheme = form.values.inner, int(form.values.scheme)
-    values, nulls, reps = _values(codec), _any_levels(form.definition), _any_levels(form.rep)
-    if values is None or nulls is None or reps is None:
-        return None
+    kind, bits = _values(codec)
+    nulls, reps = _any_levels(form.definition), _any_levels(form.rep)
     if shape.has_lists != (form.rep is not None) or (form.definition is not None) > shape.max_def:
-        return None
-    kind, bits = values
-    if bits >> 31:
-        return None  # of values of 256 MiB
-    if has_items and (kind not in INDEX_FORMS or bits not in INDEX_BITS):
+        raise CorruptFileError("mini-block: levels that the layers do not have")
+    if items is not None and (kind not in INDEX_FORMS or bits not in INDEX_BITS):
         raise CorruptFileError("mini-block: dictionary indices have 8, 16, 32 or 64 bits")
     lists = (*reps, shape.max_rep, shape.max_visible) if shape.has_lists else None
     page_form = _kernels.PageForm(
-        (kind, bits, *nulls, shape.max_def, form.is_large), lists, num_items, has_items
+        (kind, bits, *nulls, shape.max_def, form.is_large),
+        lists,
+        message.num_items,
+        items is not None,
     )
     page_form.set_layers(*shape.code)
     page_form.set_masks(_masks(codec))
     page_form.set_scheme(scheme)
     for levels, are_reps in ((form.definition, False), (form.rep, True)):
         if levels is not None and _levels(levels) is None:
-            page_form.set_coded_levels(words_form(levels) or (None, None), are_reps)
+            page_form.set_coded_levels(words_form(levels), are_reps)
     if isinstance(codec, SequenceVariable):
         page_form.set_offsets(codec.offsets.form)
     if isinstance(codec, Rle) and not codec.is_plain:
         page_form.set_runs(codec.form)
     if isinstance(codec, Fsst) and codec.table is not None:
         page_form.set_symbols(codec.table.symbols, codec.table.lengths)
+    if items is not None:
+        _set_items(page_form, items, message.num_dictionary_items)
     return page_form
 
 
-def set_items(page_form: _kernels.PageForm, codec: BlockCodec, num_items: int) -> bool:
-    """Set the form of the items of a dictionary; return False if the kernel lacks their codec."""
+def _set_items(page_form: _kernels.PageForm, codec: BlockCodec, num_items: int) -> None:
+    """Set the form of the items of a dictionary."""
     scheme, inner = 0, codec
     if isinstance(codec, GeneralBlock):
         scheme, inner = int(codec.scheme), codec.inner
     match inner:
-        case Flat(bits_per_value=bits) if bits % 8 == 0 and not bits >> 31:
-            page_form.set_items(False, bits, num_items, scheme)
-        case FixedSizeList(bits_per_item=int(), bits_per_value=bits) if not bits >> 31:
-            page_form.set_items(False, bits, num_items, scheme)
+        case Flat(bits_per_value=bits) if bits % 8 == 0:
+            page_form.set_items(False, _checked(bits), num_items, scheme)
+        case FixedSizeList(bits_per_item=int(), bits_per_value=bits):
+            page_form.set_items(False, _checked(bits), num_items, scheme)
             page_form.set_item_masks(_masks(inner))
         case Variable(bits_per_offset=bits):
             page_form.set_items(True, bits, num_items, scheme)
         case _:
-            words = words_form(codec)
-            if words is None:
-                return False
-            page_form.set_coded_items(words, num_items)
-    return True
+            page_form.set_coded_items(words_form(codec), num_items)
+
+
+def _checked(bits: int) -> int:
+    """Return the bits of a value.
+
+    Raises:
+        UnsupportedError: a value has 256 MiB or more.
+    """
+    if bits >> 31:
+        raise UnsupportedError(f"values of {bits} bits: at most {(1 << 31) - 1}")
+    return bits
 
 
 def constant_form(
@@ -171,8 +179,8 @@ def constant_form(
     reps: tuple[BlockCodec | None, int],
     definitions: tuple[BlockCodec | None, int],
     value: bytes | None,
-) -> _kernels.PageForm | None:
-    """Return the kernel's form of constant pages; None if the kernel cannot decode such pages.
+) -> _kernels.PageForm:
+    """Return the kernel's form of constant pages.
 
     Args:
         reps, definitions: codec (None for raw u16) and number of the levels. The number is unused
@@ -180,7 +188,8 @@ def constant_form(
         value: inline value of the description; None if it has none.
 
     Raises:
-        CorruptFileError: the number of levels is impossible.
+        CorruptFileError: the number or the width of levels is impossible.
+        UnsupportedError: the codec of levels is not allowed here.
     """
     forms: list[tuple[int, int, int] | None] = []
     for codec, count in (reps, definitions):
@@ -188,7 +197,8 @@ def constant_form(
             raise CorruptFileError(f"constant: a block of {count} levels")
         form = None if codec is None else _levels(codec)
         if codec is not None and form is None:
-            return None
+            _check_level_bits(codec)
+            raise UnsupportedError(f"constant: levels of {_name_of(codec)}")
         forms.append(None if form is None else (*form, count))
     null_level = int(shape.layers[0] is Layer.NULLABLE_ITEM)
     maxima = shape.max_rep, shape.max_def, shape.max_visible
@@ -199,16 +209,19 @@ def constant_form(
 
 def zipped_form(
     form: ZipForm, num_items: int, most_index_bytes: int = MAX_INDEX_BYTES
-) -> _kernels.PageForm | None:
-    """Return the kernel's form of full-zip pages; None if the kernel does not know such pages.
+) -> _kernels.PageForm:
+    """Return the kernel's form of full-zip pages.
 
     Args:
         most_index_bytes: maximum bytes of an index that the kernel keeps.
+
+    Raises:
+        UnsupportedError: the codec is not allowed here.
     """
     if form.row_bytes is None:
         return _indexed_form(form, num_items, most_index_bytes)
-    if not _has_equal_rows(form):
-        return None
+    if not (form.width and not form.bits_rep and _is_zipped(form.codec)):
+        raise UnsupportedError(f"full-zip: values of {_name_of(form.codec)}")
     kind = (ValuesForm.ZIPPED, 8 * form.width, LevelsForm.NONE, form.control_bytes)
     page_form = _kernels.PageForm((*kind, form.shape.max_def, False), None, num_items, False)
     page_form.set_layers(*form.shape.code)
@@ -218,25 +231,14 @@ def zipped_form(
     return page_form
 
 
-def _has_equal_rows(form: ZipForm) -> bool:
-    """True if all rows have the same length, and the kernel can decode the values."""
-    has_length = form.row_bytes is not None and form.width > 0 and not form.bits_rep
-    return has_length and _is_zipped(form.codec)
-
-
-def _indexed_form(form: ZipForm, num_items: int, most_index_bytes: int) -> _kernels.PageForm | None:
-    """Return the kernel's form of full-zip pages with an index; None for unknown codecs."""
+def _indexed_form(form: ZipForm, num_items: int, most_index_bytes: int) -> _kernels.PageForm:
+    """Return the kernel's form of full-zip pages with an index."""
     codec, members = form.codec, []
-    strings: _Strings | None = None, 0
+    strings: _Strings = None, 0
     if isinstance(codec, VariablePackedStruct):
-        parts = [_member(child) for child in codec.parts]
-        members = [member for member in parts if member is not None]
-        if len(members) < len(parts):
-            return None
+        members = [_member(child) for child in codec.parts]
     elif not (form.width and _is_zipped(codec)):
         strings = _strings(codec)
-    if strings is None:
-        return None
     page_form = _kernels.PageForm.zipped(
         form.width if form.is_fixed else -form.width,
         (form.bits_rep, form.bits_def),
@@ -253,8 +255,8 @@ def _indexed_form(form: ZipForm, num_items: int, most_index_bytes: int) -> _kern
     return page_form
 
 
-def _strings(codec: PerValueCodec) -> _Strings | None:
-    """Return symbols and compression scheme of zipped strings; None for codecs of other values."""
+def _strings(codec: PerValueCodec) -> _Strings:
+    """Return symbols and compression scheme of zipped strings."""
     match codec:
         case Fsst(table=table):
             return (None if table is None else (table.symbols, table.lengths)), 0
@@ -262,21 +264,18 @@ def _strings(codec: PerValueCodec) -> _Strings | None:
             return None, int(scheme)
         case Variable():
             return None, 0
-    return None
+    raise UnsupportedError(f"full-zip: values of {_name_of(codec)}")
 
 
-def _member(child: Child) -> tuple[int, _Strings, list[int]] | None:
-    """Return width, strings and masks of a packed struct's child.
-
-    Returns None if the kernel does not know such children.
-    """
+def _member(child: Child) -> tuple[int, _Strings, list[int]]:
+    """Return width, strings and masks of a packed struct's child."""
     codec = child.codec
-    if child.bits_per_length is None:
-        width = (codec.bits_per_value or 0) // 8
-        is_known = _is_zipped(codec) and not _has_null_items(codec)
-        return (width, (None, 0), _masks(codec)) if width and is_known else None
-    strings = _strings(codec)
-    return None if strings is None else (-(child.bits_per_length // 8), strings, [])
+    if child.bits_per_length is not None:
+        return -(child.bits_per_length // 8), _strings(codec), []
+    width = (codec.bits_per_value or 0) // 8
+    if not (width and _is_zipped(codec)) or _has_null_items(codec):
+        raise UnsupportedError(f"packed struct: a member of {_name_of(codec)}")
+    return width, (None, 0), _masks(codec)
 
 
 def _is_zipped(codec: PerValueCodec) -> bool:
@@ -303,14 +302,19 @@ def _masks(codec: object) -> list[int]:
     return [level.items_per_row if level.has_validity else 0 for level in codec.levels]
 
 
-def _values(codec: MiniBlockCodec) -> tuple[ValuesForm, int] | None:
+def _name_of(codec: object) -> str:
+    """Return the name of a codec for errors."""
+    return type(codec).__name__
+
+
+def _values(codec: MiniBlockCodec) -> tuple[ValuesForm, int]:
     match codec:
         case Flat(bits_per_value=bits) if bits == 1 or bits % 8 == 0:
-            return ValuesForm.FLAT, bits
+            return ValuesForm.FLAT, _checked(bits)
         case FixedSizeList(item_bits=bits, levels=levels) if len(levels) <= MOST_LENGTHS:
-            return ValuesForm.FLAT, bits
+            return ValuesForm.FLAT, _checked(bits)
         case PackedStruct(bits_per_value=bits):
-            return ValuesForm.FLAT, bits
+            return ValuesForm.FLAT, _checked(bits)
         case InlineBitpacking(bits_per_value=bits):
             return ValuesForm.PACKED, bits
         case Rle(bits_per_value=bits, is_plain=is_plain):
@@ -323,27 +327,39 @@ def _values(codec: MiniBlockCodec) -> tuple[ValuesForm, int] | None:
             return ValuesForm.STRINGS, bits
         case Fsst(table=table, inner=inner):
             return ValuesForm.STRINGS if table is None else ValuesForm.FSST, inner.bits_per_offset
-    return None
+    raise UnsupportedError(f"mini-block: values of {_name_of(codec)}")
 
 
-def words_form(codec: BlockCodec) -> KernelWords | None:
-    """Return a codec of words in the kernel's form: numbers, or runs of them. None for others."""
-    if isinstance(codec, Rle):
-        return None, codec.form
-    try:
-        return numbers_form(codec), None
-    except UnsupportedError:
-        return None
+def words_form(codec: BlockCodec) -> KernelWords:
+    """Return a codec of words in the kernel's form: numbers, or runs of them.
+
+    Raises:
+        UnsupportedError: the codec is not one of words.
+    """
+    return (None, codec.form) if isinstance(codec, Rle) else (numbers_form(codec), None)
 
 
-def _any_levels(codec: BlockCodec | None) -> tuple[LevelsForm, int] | None:
+def _any_levels(codec: BlockCodec | None) -> tuple[LevelsForm, int]:
     """Return the form of levels as `_levels`, also of coded levels, which become flat."""
     form = _levels(codec)
-    if form is None and codec is not None and (words := words_form(codec)) is not None:
-        numbers, runs = words
-        bits = (runs[0] if runs is not None else numbers or NO_NUMBERS)[1]
-        return (LevelsForm.FLAT, 0) if bits == LEVEL_BITS else None
-    return form
+    if form is not None:
+        return form
+    assert codec is not None
+    _check_level_bits(codec)
+    return LevelsForm.FLAT, 0
+
+
+def _check_level_bits(codec: BlockCodec) -> None:
+    """Check the width of coded levels.
+
+    Raises:
+        CorruptFileError: it is not 16 bits.
+        UnsupportedError: the codec is not one of words.
+    """
+    numbers, runs = words_form(codec)
+    bits = (runs[0] if runs is not None else numbers or NO_NUMBERS)[1]
+    if bits != LEVEL_BITS:
+        raise CorruptFileError(f"levels of {bits} bits, expected levels of {LEVEL_BITS} bits")
 
 
 def _levels(codec: BlockCodec | None) -> tuple[LevelsForm, int] | None:

@@ -35,9 +35,9 @@ from alance.format.codecs.words import NO_NUMBERS, numbers_form
 from alance.format.layouts.base import Layer
 from alance.format.layouts.fullzip import ZipForm
 from alance.format.layouts.levels import code_of
-from alance.format.layouts.miniblock import MiniBlockPage
-from alance.format.layouts.planar_values import as_full_zip, as_mini_block
-from alance.format.layouts.row_pages import zipped_form
+from alance.format.layouts.miniblock import ChunkForm
+from alance.format.layouts.planar import as_full_zip, as_mini_block
+from alance.format.layouts.row_pages import chunked_form, zipped_form
 from alance.format.proto import encodings_v2_1_pb2 as pb
 from alance.format.proto import encodings_v2_3_pb2 as pb3
 
@@ -67,15 +67,14 @@ EACH, VALID, INDEXED = 0, 1, 2  # numbers in the kernel of the slots that have v
 NO_SET: Final = (EMPTY_SEQUENCE, 0)
 
 
-def sparse_form(message: pb3.SparseStructure, values: pb3.ValuePlane) -> _kernels.PageForm | None:
-    """Parse a description into the kernel's form; None if the kernel cannot decode such pages.
+def sparse_form(message: pb3.SparseStructure, values: pb3.ValuePlane) -> _kernels.PageForm:
+    """Parse a description into the kernel's form.
 
     Raises:
         CorruptFileError: the description is inconsistent.
         UnsupportedError: a layer or codec is unknown, or not allowed here.
     """
     layers = _layers(message)
-    form: _kernels.PageForm | None
     indices: _Indices = None, None
     kind, num_buffers = EACH, 0
     match values.WhichOneof("codec"):
@@ -103,21 +102,19 @@ def sparse_form(message: pb3.SparseStructure, values: pb3.ValuePlane) -> _kernel
             form = _kernels.PageForm.constant(None, (0, 1, 0), 1, None, None)
         case _:
             raise CorruptFileError("planar: structure sparse, values None: both are needed")
-    if form is None:
-        return None
     form.set_sparse(layers, kind, num_buffers, *indices)
     form.set_layers(*_code(layers))
     return form
 
 
-def _chunked(message: pb3.ChunkedValues) -> _kernels.PageForm | None:
+def _chunked(message: pb3.ChunkedValues) -> _kernels.PageForm:
     if message.HasField("levels") or message.num_items:
         raise CorruptFileError("sparse: chunks that describe levels or count items")
-    page = MiniBlockPage.described(as_mini_block(LEAF_LAYERS, message, 0))
-    return page.description.rows
+    layout = as_mini_block(LEAF_LAYERS, message, 0)
+    return chunked_form(ChunkForm.from_proto(layout), layout)
 
 
-def _zipped(message: pb3.ZippedValues) -> _kernels.PageForm | None:
+def _zipped(message: pb3.ZippedValues) -> _kernels.PageForm:
     if message.HasField("levels") or message.num_items != message.num_visible_items:
         raise CorruptFileError("sparse: zipped values that describe levels")
     form = ZipForm.from_proto(as_full_zip(LEAF_LAYERS, message))

@@ -68,10 +68,7 @@ void register_column_metadata(nanobind::module_& m) {
       .def("__len__", &ColumnPages::count)
       .def("page", &ColumnPages::page, nb::arg("number"))
       .def("first_rows", &first_rows)
-      .def("state", &ColumnPages::state, nb::arg("number"))
-      .def("set_state", &ColumnPages::set_state, nb::arg("number"), nb::arg("state"),
-           nb::arg("num_bytes"))
-      .def("chunks", &ColumnPages::chunks, nb::arg("number"))
+      .def("set_times", &ColumnPages::set_times, nb::arg("times"))
       .def_prop_ro("num_rows", &ColumnPages::num_rows)
       .def_prop_ro("buffer_bytes", &ColumnPages::buffer_bytes)
       .def_prop_ro("num_bytes", &ColumnPages::num_bytes);
@@ -93,9 +90,8 @@ void register_column_metadata(nanobind::module_& m) {
   m.def("open_columns", &open_columns, nb::arg("files"), nb::arg("columns"), nb::arg("held"));
   nb::class_<LeafTables>(m, "LeafTables")
       .def(nb::init<const std::vector<std::shared_ptr<FileColumns>>&,
-                    const std::vector<LeafTables::Columns>&, const std::vector<bool>&,
-                    const std::vector<int64_t>&>(),
-           nb::arg("files"), nb::arg("columns"), nb::arg("usable"), nb::arg("times"))
+                    const std::vector<LeafTables::Columns>&, const std::vector<int64_t>&>(),
+           nb::arg("files"), nb::arg("columns"), nb::arg("times"))
       .def(nb::init<const std::vector<LeafTables::Listed>&>(), nb::arg("tables"))
       .def("__len__", &LeafTables::count)
       .def_prop_ro("leaves", &LeafTables::leaves)

@@ -176,35 +176,12 @@ class ColumnPages : public RowTable {
     return num_bytes;
   }
 
-  // State that plans in Python keep for a page; None if there is none.
-  nb::object state(size_t number) const {
-    check(number);
-    return has_state(number) ? states_[number] : nb::none();
-  }
-  bool has_state(size_t number) const { return number < states_.size() && states_[number].is_valid(); }
-  // Returns the bytes of memory that the state takes.
-  int64_t set_state(size_t number, nb::object state, int64_t num_bytes) {
-    check(number);
-    if (states_.empty()) states_.resize(count());
-    if (has_state(number)) num_bytes = 0;
-    states_[number] = std::move(state);
-    learned_ += num_bytes;
-    return num_bytes;
-  }
-  // Chunks of a page that is known and has no dictionary, else null.
-  std::shared_ptr<ChunkTable> chunks(size_t number) const {
-    check(number);
-    const Entry* known = entry(number);
-    return known != nullptr && !known->kernel->has_items() && !known->kernel->slots() ? known->kernel->table() : nullptr;
-  }
-
  private:
   void check(size_t number) const {
     if (number >= count()) throw nb::index_error("no such page");
   }
 
   std::shared_ptr<const ColumnTable> table_;
-  std::vector<nb::object> states_;
   int64_t learned_ = 0;  // bytes
 };
 

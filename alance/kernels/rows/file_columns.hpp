@@ -103,16 +103,15 @@ class LeafTables {
   // Leaf i is in the last file that has it, with `times[i]` rows of its column a row. A leaf
   // without a file is left out.
   LeafTables(const std::vector<std::shared_ptr<FileColumns>>& files, const std::vector<Columns>& columns,
-             const std::vector<bool>& usable, const std::vector<int64_t>& times) {
-    if (files.size() != columns.size() || times.size() != usable.size())
-      corrupt("leaf tables: columns of other files");
-    leaves_.reserve(usable.size());
-    for (size_t i = 0; i < usable.size(); ++i)
+             const std::vector<int64_t>& times) {
+    if (files.size() != columns.size()) corrupt("leaf tables: columns of other files");
+    leaves_.reserve(times.size());
+    for (size_t i = 0; i < times.size(); ++i)
       for (size_t file = files.size(); file-- > 0;) {
-        if (columns[file].size() != usable.size()) corrupt("leaf tables: columns of other leaves");
+        if (columns[file].size() != times.size()) corrupt("leaf tables: columns of other leaves");
         if (!columns[file][i]) continue;
         const int64_t column = *columns[file][i];
-        leaves_.push_back({files[file]->column(column), i, file, usable[i], column});
+        leaves_.push_back({files[file]->column(column), i, file, true, column});
         leaves_.back().table->set_times(times[i]);
         break;
       }

@@ -82,7 +82,8 @@ class NewPages {
       if (page.file >= tails.size()) corrupt("new pages: no such file");
       page.form = forms_[page.description].get();
       page.state = State::kSkipped;
-      if (page.form == nullptr || !page.form->layers || !add(page_)) continue;
+      if (page.form == nullptr || !page.form->layers) continue;
+      add(page_);
       set_state(page, [&](const Span& span) { return span.start >= tails[page.file]; });
     }
     sorted_.resize(spans_.size());
@@ -240,9 +241,9 @@ class NewPages {
       const PageTable& pages = page.column->table();
       page_buffers(pages, page.number, buffers);
       const int64_t num_rows = pages.rows[page.number];
-      const auto needed = form != nullptr && form->layers ? form->needed(buffers, num_rows) : std::nullopt;
-      if (!needed) continue;
-      const bool are_held = std::all_of(needed->begin(), needed->end(), [&](size_t i) {
+      if (form == nullptr || !form->layers) continue;
+      const Needed needed = form->needed(buffers, num_rows);
+      const bool are_held = std::all_of(needed.begin(), needed.end(), [&](size_t i) {
         PageBuffer& own = buffers[i];
         own.data = own.size == 0 ? &kNoBytes : held.view(own.start, own.start + own.size);
         return own.data != nullptr;
@@ -314,21 +315,19 @@ class NewPages {
 
   size_t file_of(size_t span) const { return pages_[spans_[span].page].file; }
 
-  // Add the spans of a page; false if the kernel does not know such pages.
-  bool add(size_t number) {
+  // Add the spans of a page.
+  void add(size_t number) {
     Page& page = pages_[number];
     const PageTable& table = page.column->table();
     PageBuffers buffers;
     page_buffers(table, page.number, buffers);
     const RowTable::Entry* known = page.column->entry(page.number);
     page.lacks_items = known != nullptr && sparse::lacks_items(*known->kernel);
-    const auto needed = page.lacks_items ? std::optional(page.form->needed_items())
-                                         : page.form->needed(buffers, table.rows[page.number]);
-    if (!needed) return false;
+    const Needed needed =
+        page.lacks_items ? page.form->needed_items() : page.form->needed(buffers, table.rows[page.number]);
     page.first = spans_.size();
-    for (const size_t i : *needed) spans_.push_back({number, i, buffers[i].start, buffers[i].size});
+    for (const size_t i : needed) spans_.push_back({number, i, buffers[i].start, buffers[i].size});
     page.last = spans_.size();
-    return true;
   }
 
   // A page is near if all of its spans are.

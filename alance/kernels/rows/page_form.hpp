@@ -187,16 +187,17 @@ class PageForm {
   // Values are descriptions of blobs, as in `RowPage::set_blobs`.
   void set_blobs(int max_level) { max_blob_level_ = max_level; }
 
-  // Buffers whose bytes tell where rows of a page are; nothing if the kernel does not know such
-  // pages. ValueError: the page contradicts its description.
-  std::optional<Needed> needed(const PageBuffers& buffers, int64_t num_rows) const {
+  // Buffers whose bytes tell where rows of a page are. ValueError: the page contradicts its
+  // description.
+  Needed needed(const PageBuffers& buffers, int64_t num_rows) const {
     Needed needed;
-    if (sparse_ && has_items && !items_) return std::nullopt;
+    if (has_items && !items_) corrupt("a dictionary without a form");
     if (sparse_) return needed_of_sparse(buffers);
     if (is_constant()) {
       const size_t count = has_buffers_ ? buffers.size() : 0;
       check_constant(count);
-      if (num_rows > kMostRows) return std::nullopt;
+      if (num_rows > kMostRows)
+        corrupt("constant: " + std::to_string(num_rows) + " rows, at most " + std::to_string(kMostRows));
       for (size_t i = 0; i < count; ++i)
         if (buffers[i].size != 0) needed.push_back(i);
       return needed;
@@ -216,7 +217,6 @@ class PageForm {
       return needed;
     }
     check_count(buffers, size_t{2} + has_items + has_lists(), "a mini-block page");
-    if (has_items && !items_) return std::nullopt;
     needed.push_back(kWords);
     if (has_items) needed.push_back(kItems);
     if (has_lists()) needed.push_back(kItems + has_items);

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from itertools import chain, pairwise
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from alance.base.records import dataclass
-from alance.file.open.columns import OpenColumn
 from alance.file.open.files import open_file
 from alance.file.open.plain import open_plain
 from alance.file.rows.fragment import open_fragment
@@ -140,18 +139,7 @@ def read_storage_head(
 
 def page_states(opened: OpenFragment, states: Any) -> Plan[None]:
     """Plan to load all page tables that are needed to read single rows: one round."""
-    plans = loads_of_all(opened, states)
-    for leaf in opened.leaves_beside():
-        if not isinstance(leaf.column, OpenColumn):
-            continue  # pages of 2.0 files have no tables
-        cuts = leaf.column.first_rows.tolist()
-        # All rows except one, because reading all rows of a small page loads no table.
-        plans += [
-            leaf.column.load(first, last - 1, states)
-            for first, last in pairwise(cuts)
-            if last - first > 1
-        ]
-    yield from together(plans)
+    yield from together(loads_of_all(opened, states))
 
 
 def few_states(fragments: Sequence[OpenFragment], states: Any) -> Plan[None]:

@@ -17,9 +17,10 @@ from alance.format.encode.base import Hints
 from alance.format.encode.pages import encode_page
 from alance.format.encode.rows import cut_entries, join, split, values_bytes
 from alance.format.layouts.base import Layer, PageValues, max_definition
-from alance.format.layouts.fields import assemble, leaf_columns
+from alance.format.layouts.fields import leaf_columns
 from alance.format.schema import Schema
 from tests.reference import types
+from tests.reference.assembled import assemble
 
 if TYPE_CHECKING:
     from alance.format.field import Field

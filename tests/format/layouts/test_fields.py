@@ -19,9 +19,10 @@ from alance.file.open.recall import ScanStates
 from alance.file.rows.fragment import FileSource, open_fragment
 from alance.format.blocks import FixedWidth
 from alance.format.layouts.base import Layer, PageValues
-from alance.format.layouts.fields import assemble, leaf_columns
+from alance.format.layouts.fields import leaf_columns
 from alance.format.layouts.repdef import Lists, unravel
 from alance.format.schema import Schema
+from tests.reference.assembled import assemble
 from tests.reference.driven import Nothing, run
 from tests.reference.types import CASES, column
 

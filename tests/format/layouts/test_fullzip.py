@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alance.errors import AlanceError, CorruptFileError
+from alance.errors import AlanceError, CorruptFileError, UnsupportedError
 from alance.format.proto import encodings_v2_1_pb2 as pb
 from tests.reference.built_pages import PageBytes, ReadFile, built_file
 from tests.reference.driven import Known
@@ -215,38 +215,16 @@ def test_nine_nested_lists_have_control_words_of_two_bytes() -> None:
         assert rows == [None]
 
 
-CONSTANT = pb.CompressiveEncoding(constant=pb.Constant(value=b"xy"))
-
-
-@pytest.mark.parametrize("nulls", [False, True])
-def test_values_that_are_all_the_same_take_no_bytes(nulls: bool) -> None:
-    """With nulls, only the control words are stored."""
-    message = pb.FullZipLayout(
-        bits_def=1 if nulls else 0,
-        bits_per_value=0,
-        num_items=5,
-        num_visible_items=5,
-        value_compression=CONSTANT,
-        layers=[3 if nulls else 1],
-    )
-    content = bytes([0, 1, 0, 0, 1]) if nulls else b""
-    file = file_of(pa.binary(2), message, [content], 5)
-    values = [b"xy", None, b"xy", b"xy", None] if nulls else [b"xy"] * 5
-    for numbers in ([0], [1, 2], [0, 2, 4], list(range(5))):
-        for rows in file.ways(numbers):
-            assert rows == [values[number] for number in numbers]
-    assert file.all_rows() == values
-
-
-@pytest.mark.parametrize("content", [b"\0\1\0\0", b"\0\1\0\0\1\0", b"\0\1\0\0\7"])
-def test_control_words_alone_that_contradict_the_page_are_refused(content: bytes) -> None:
+def test_zipped_constants_are_not_supported() -> None:
+    """No known writer makes such pages."""
+    constant = pb.CompressiveEncoding(constant=pb.Constant(value=b"xy"))
     message = pb.FullZipLayout(
         bits_def=1,
         bits_per_value=0,
         num_items=5,
         num_visible_items=5,
-        value_compression=CONSTANT,
+        value_compression=constant,
         layers=[3],
     )
-    with pytest.raises(CorruptFileError):
-        file_of(pa.binary(2), message, [content], 5).all_rows()
+    with pytest.raises(UnsupportedError, match="full-zip: values of Constant"):
+        file_of(pa.binary(2), message, [bytes([0, 1, 0, 0, 1])], 5).all_rows()

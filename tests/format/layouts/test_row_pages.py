@@ -1,7 +1,6 @@
-"""Codecs whose single rows the kernel reads in one call, and codecs read chunk by chunk.
+"""The kernel's forms of all codecs: each codec is in one of the lists below.
 
-A codec that is not in `row_pages.py` is read all the same, only slower, and nothing would tell: so
-every codec is in one of the lists below. See `CONTRIBUTING.md`, "A codec".
+See `CONTRIBUTING.md`, "A codec".
 """
 
 from __future__ import annotations
@@ -12,16 +11,15 @@ import numpy as np
 import pytest
 
 from alance import _kernels
+from alance._kernels import PageForm
 from alance.errors import CorruptFileError
-from alance.format.codecs import BLOCK, MINI_BLOCK, PER_VALUE, block_codec, mini_block_codec
+from alance.format.codecs import BLOCK, MINI_BLOCK, PER_VALUE, mini_block_codec
 from alance.format.codecs.general import Scheme
 from alance.format.encode import encodings
 from alance.format.layouts.base import Layer
 from alance.format.layouts.fullzip import ZipForm
-from alance.format.layouts.levels import Shape
-from alance.format.layouts.miniblock_task import ChunkForm
-from alance.format.layouts.place import PagePlace
-from alance.format.layouts.row_pages import row_form, zipped_form
+from alance.format.layouts.miniblock import ChunkForm
+from alance.format.layouts.row_pages import chunked_form, zipped_form
 from alance.format.proto import encodings_v2_1_pb2 as pb
 from tests.reference import fsst
 from tests.reference.encodings import byte_stream_split, inline_bitpacking, rle
@@ -29,7 +27,6 @@ from tests.reference.encodings import byte_stream_split, inline_bitpacking, rle
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-PLACE: Final = PagePlace("a.lance", ((64, 4096), (4160, 4096)), 10)
 WIDE: Final = pb.Flat(bits_per_value=32)
 LISTS: Final = encodings.fixed_size_list(3, False, encodings.flat(32))
 CODED: Final = pb.CompressiveEncoding(
@@ -73,9 +70,18 @@ CODED_LEVELS: Final = {
 NO_LEVELS: Final = {"variable", "fixed_size_list", "constant"}  # of dictionaries
 
 
-def chunk_form(values: pb.CompressiveEncoding) -> ChunkForm:
-    shape = Shape.from_proto([Layer.ALL_VALID_ITEM])
-    return ChunkForm(PLACE, shape, None, None, mini_block_codec(values), is_large=True)
+def chunked(values: pb.CompressiveEncoding, **fields: pb.CompressiveEncoding) -> PageForm:
+    """The kernel's form of chunks of values without nulls; `fields` adds to the description."""
+    layers = [Layer.NULLABLE_ITEM if "def_compression" in fields else Layer.ALL_VALID_ITEM]
+    message = pb.MiniBlockLayout(
+        value_compression=values,
+        num_buffers=mini_block_codec(values).num_buffers,
+        num_items=1,
+        layers=layers,
+        has_large_chunk=True,
+        **fields,
+    )
+    return chunked_form(ChunkForm.from_proto(message), message)
 
 
 def packed(members: Sequence[pb.CompressiveEncoding]) -> pb.CompressiveEncoding:
@@ -102,17 +108,17 @@ def test_every_codec_is_in_one_of_the_lists() -> None:
 
 @pytest.mark.parametrize("name", BY_ROWS)
 def test_the_kernel_takes_rows_of_these_mini_blocks(name: str) -> None:
-    assert row_form(chunk_form(BY_ROWS[name]), 1, has_items=False) is not None
+    assert isinstance(chunked(BY_ROWS[name]), PageForm)
 
 
 @pytest.mark.parametrize(("bits", "has_validity"), [(8, True), (1, False)])
 def test_the_kernel_takes_lists_with_nulls_or_of_bits(bits: int, has_validity: bool) -> None:
     lists = encodings.fixed_size_list(3, has_validity, encodings.flat(bits))
-    assert row_form(chunk_form(lists), 1, has_items=False) is not None
+    assert isinstance(chunked(lists), PageForm)
 
 
 def test_the_kernel_takes_runs_of_wide_lengths() -> None:
-    assert row_form(chunk_form(CODED), 1, has_items=False) is not None
+    assert isinstance(chunked(CODED), PageForm)
 
 
 @pytest.mark.parametrize("name", BY_ROWS)
@@ -125,18 +131,16 @@ def test_indices_of_a_dictionary_are_taken_by_rows_where_they_are_words(name: st
         "general",
     )
     if is_word:
-        assert row_form(chunk_form(BY_ROWS[name]), 1, has_items=True) is not None
+        assert isinstance(chunked(BY_ROWS[name], dictionary=encodings.flat(64)), PageForm)
     else:
         with pytest.raises(CorruptFileError, match="8, 16, 32 or 64 bits"):
-            row_form(chunk_form(BY_ROWS[name]), 1, has_items=True)
+            chunked(BY_ROWS[name], dictionary=encodings.flat(64))
 
 
 @pytest.mark.parametrize("name", [*LEVELS_BY_ROWS, *CODED_LEVELS])
 def test_the_kernel_takes_rows_with_these_levels(name: str) -> None:
-    levels = block_codec((LEVELS_BY_ROWS | CODED_LEVELS)[name])
-    shape = Shape.from_proto([Layer.NULLABLE_ITEM])
-    form = chunk_form(encodings.flat(32))._replace(shape=shape, definition=levels)
-    assert row_form(form, 1, has_items=False) is not None
+    levels = (LEVELS_BY_ROWS | CODED_LEVELS)[name]
+    assert isinstance(chunked(encodings.flat(32), def_compression=levels), PageForm)
 
 
 @pytest.mark.parametrize(
@@ -157,7 +161,7 @@ def test_the_kernel_takes_zipped_rows_of_equal_length(
         value_compression=values,
         layers=[pb.REPDEF_ALL_VALID_ITEM],
     )
-    assert zipped_form(ZipForm.from_proto(message), 10) is not None
+    assert isinstance(zipped_form(ZipForm.from_proto(message), 10), PageForm)
 
 
 @pytest.mark.parametrize(
@@ -180,7 +184,6 @@ def test_zipped_strings_are_taken_by_their_index(values: pb.CompressiveEncoding)
         layers=[pb.REPDEF_ALL_VALID_ITEM],
     )
     form = zipped_form(ZipForm.from_proto(message), 10)
-    assert form is not None
     assert _kernels.RowPage.zipped(np.arange(11), (64, 10), 10, form) is not None
     with pytest.raises(ValueError, match="another form"):
         _kernels.RowPage.zipped(None, (64, 10), 10, form)
@@ -191,4 +194,4 @@ def test_packed_structs_have_members_of_any_fixed_width(member: pb.CompressiveEn
     values = packed([member, encodings.variable(32)])
     message = pb.FullZipLayout(bits_per_offset=32, value_compression=values)
     message.layers.append(pb.REPDEF_ALL_VALID_ITEM)
-    assert zipped_form(ZipForm.from_proto(message), 10) is not None
+    assert isinstance(zipped_form(ZipForm.from_proto(message), 10), PageForm)
