@@ -145,7 +145,11 @@ class All:
 
 @dataclass(frozen=True, slots=True)
 class Is:
-    """IS TRUE, IS FALSE or, if the answer is None, IS NULL of a condition; never null."""
+    """Test that a condition is true, false or null; the test itself is never null.
+
+    Attributes:
+        answer: True for IS TRUE, False for IS FALSE, None for IS NULL.
+    """
 
     of: Check
     answer: bool | None

@@ -251,7 +251,7 @@ def _may_be_empty(regex: str) -> bool:
 
 
 def _regrouped(regex: str, group: int) -> tuple[str, int]:
-    """Make only one group of a pattern capture, under the name `m`.
+    """Name one group of a pattern `m`, and make all other groups non-capturing.
 
     Args:
         regex: pattern in RE2's syntax.
