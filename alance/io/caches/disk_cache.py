@@ -6,7 +6,7 @@ lost write costs a later read one more request, and nothing else.
 
 Two kinds of bytes are cached. Ranges of data files have the file's name and size as their key,
 because names are unique and files never change. Whole objects (manifests, deletion files) can be
-replaced, so the entity that was read is part of their key.
+replaced, so their key also has the entity tag of the object that was read.
 """
 
 from __future__ import annotations

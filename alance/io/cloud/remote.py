@@ -58,8 +58,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 SINGLE_PUT_BYTES: Final = 64 << 20  # larger bodies are uploaded in parts
-# Bodies that are written by the store object for reads: they are sent within its `SILENCE_S`. The
-# one for uploads spares their SHA-256, 0.2 ms; to make it costs 5 ms, most of it certificates.
+# Bodies up to this size are sent by the store object for reads, within its `SILENCE_S`. The one for
+# uploads would save their SHA-256 (0.2 ms), but takes 5 ms to create, mostly for certificates.
 SMALL_PUT_BYTES: Final = 256 << 10
 DELETE_BYTES: Final = 4096  # counted for the time limit: a second for 16 deleted objects
 

@@ -84,10 +84,13 @@ async def drive_all(
 async def _to_next_round(
     plan: Plan[T], buffers: Sequence[memoryview] | None, begun: float
 ) -> tuple[Sequence[Extent] | Done[T], float]:
-    """Run a plan to its next round, with pauses at its turns.
+    """Run a plan until it requests extents or ends. Lets other callers run at the plan's `TURN`s.
+
+    Args:
+        begun: time of the last pause.
 
     Returns:
-        The requested extents or the end of the plan, and the time of the last pause.
+        The requested extents or the end of the plan, and the new time of the last pause.
     """
     outcome = step(plan, buffers)
     begun = await _pause(begun)
