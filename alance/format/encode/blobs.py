@@ -223,10 +223,10 @@ def _limit(field: Field, key: str, default: int, at_least: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class PlacedBlobs:
-    """Descriptions of blobs that the caller has stored; each array has shape (n,).
+    """Descriptions of blobs, some of which the caller has stored; each array has shape (n,).
 
     Attributes:
-        kinds: kind of each blob; INLINE also for a payload that is not stored yet, or a null.
+        kinds: kind of each blob; INLINE for nulls, and for payloads that the writer has to store.
         positions, sizes, blob_ids: fields of the description of a stored blob; for
             `MANAGED_ELSEWHERE`, `blob_ids` has the id of the base path.
         uris: paths of managed objects, by slot number.

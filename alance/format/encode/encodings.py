@@ -65,5 +65,5 @@ def packed_struct(child_bits: Sequence[int]) -> Encoding:
 
 
 def empty_constant() -> Encoding:
-    """Describe items that are all null, or an empty set of numbers."""
+    """Describe items that are all null; in a sparse page, also a set without numbers."""
     return Encoding(constant=pb.Constant())

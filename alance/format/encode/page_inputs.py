@@ -74,8 +74,8 @@ def page_input(
     """Build the kernel's input for rows; the kernel chooses the layout.
 
     Args:
-        is_sparse: True to encode only constant pages.
-        zip_bits: refuse the page if a value has at least this many bits.
+        is_sparse: True if the kernel encodes the page only if it is constant.
+        zip_bits: the kernel does not encode the page if a value has at least this many bits.
     """
     block = values.values
     if isinstance(block, DictionaryBlock):

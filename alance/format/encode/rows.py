@@ -213,12 +213,12 @@ def _has_empty(layer: Layer) -> bool:
 
 
 def _kind(null: bool, empty: bool, like: Layer) -> Layer:
-    """Return the kind of a list layer or an item layer.
+    """Return the kind of a layer by its contents.
 
     Args:
         null: True if the layer has nulls.
         empty: True if the layer has empty lists; ignored for items.
-        like: a list layer for the kind of a list, else an item layer.
+        like: any kind of list layer if the result is for lists; any item layer if it is for items.
     """
     if not like.is_list:
         return Layer.NULLABLE_ITEM if null else Layer.ALL_VALID_ITEM
