@@ -152,7 +152,11 @@ def _added(results: Sequence[ExtensionResult]) -> list[table_pb2.IndexMetadata]:
 
 
 async def _extended(base: Snapshot, task: ExtensionTask) -> ExtensionResult:
-    """Write the files of a new segment, if there is something to do."""
+    """Write the files of an index's new segment.
+
+    The result is empty if the index covers all fragments, and has a warning if alance does not
+    write indices of this kind.
+    """
     refuse_reuse(base)
     segments = segments_of_name(base, task.name)
     builder: NewSegment | None

@@ -82,7 +82,9 @@ async def create_text_index(
 async def texts_like(
     base: Snapshot, segments: Sequence[table_pb2.IndexMetadata]
 ) -> TextSegmentBuilder | None:
-    """Return a builder like an index's latest segment; None if it cannot be written.
+    """Return a builder with the options of an index's latest segment.
+
+    Returns None if alance cannot write a segment of this form.
 
     Raises:
         CorruptFileError, NotFoundError: files cannot be read.

@@ -148,10 +148,11 @@ async def _chained(
 async def carrying(
     builder: SegmentBuilder, replaced: Sequence[table_pb2.IndexMetadata]
 ) -> SegmentBuilder:
-    """Return a builder that carries over the rows of replaced segments where possible.
+    """Return a builder that copies rows from the files of replaced segments where possible.
 
-    Some segments are read again from the table: small ones, zones of another size, and segments
-    with covering columns, which are not written here.
+    The fragments of other segments are scanned again: of small segments; of segments with another
+    size of zones, another type of values or other row numbers than the new segment; and of segments
+    with covering columns, which alance does not write.
     """
     snapshot, kind, options = builder.snapshot, builder.kind, builder.options
     counts = (await snapshot.live_counts()).tolist()

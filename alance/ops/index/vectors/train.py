@@ -82,8 +82,8 @@ class Training:
     def suited_partitions(self, num_rows: int) -> int:
         """Return the number of partitions for `num_rows` rows.
 
-        It is the current number until the mean size of a partition exceeds `GROWN` times
-        `partition_rows`.
+        The current number is returned unless partitions would have more than `GROWN` times
+        `partition_rows` rows on average; then there is a partition for each `partition_rows` rows.
         """
         count = len(self.centroids)
         is_grown = num_rows > GROWN * self.partition_rows * count
