@@ -153,8 +153,8 @@ class _Contents:
     Attributes:
         listed: all files, including manifests.
         manifests: manifests of this table or branch by version, including detached versions.
-        times: time of each of these versions; None if its manifest has none. Without versions that
-            the table's external store does not list.
+        times: time of each of these versions; None if its manifest has none. Versions that
+            the table's external store does not list are omitted.
         names: files that each of these versions needs, as numbers of `index`.
         of_branches: files that versions of the branches below need, as numbers of `index`.
         branch_versions: numbers of the versions of the branches below, by branch.
@@ -290,8 +290,8 @@ async def _look(engine: Engine, table: Table, objects: ObjectsOf | None) -> _Con
 async def _listed_versions(engine: Engine, table: Table) -> Collection[int] | None:
     """Return the versions that an external store lists; None without such a store.
 
-    The folder may have manifests of which the store does not know, such as those of a writer that
-    did not use it. They are no versions, so that none is the latest; they are retained.
+    The folder may have other manifests, such as those of a writer that did not use the store. They
+    do not count as versions, so none of them is the latest; a cleanup retains them.
     """
     if table.keeper is None or not table.keeper.is_asked_by_readers:
         return None

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 async def explain_merge(
     snapshot: Snapshot, plan: MergePlan, schema: pa.Schema | None
 ) -> Explanation:
-    """Explain the scan that finds the matches of a merge, and the most that is read after it.
+    """Explain the scan that finds the matches of a merge, with upper bounds of the reads after it.
 
     See `alance.MergeInsert.explain`.
 

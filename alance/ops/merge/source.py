@@ -52,7 +52,7 @@ class HeldSource:
 
     @property
     def num_keys(self) -> int:
-        """Number of the rows and of the keys to delete."""
+        """Sum of the numbers of rows and of keys to delete."""
         return self.keys.num_rows
 
     async def key_of(self, merge: RowMerge, row: int) -> str:

@@ -296,7 +296,7 @@ async def _moves(
 async def _reserved(
     base: Snapshot, results: Sequence[RewriteResult], options: CommitOptions
 ) -> tuple[RewriteGroup, ...]:
-    """Return the groups of a rewrite, with reserved ids in the new fragments."""
+    """Reserve ids of new fragments by a commit; return the groups of a rewrite with these ids."""
     count = sum(len(result.new_fragments) for result in results)
     next_id = 0
     if count:

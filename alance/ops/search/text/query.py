@@ -340,10 +340,10 @@ def changed(query: TextQuery, change: Callable[[TextQuery], TextQuery]) -> TextQ
 
 
 def _placed(query: TextQuery, columns: Sequence[str]) -> TextQuery:
-    """Return a part with a column: its own, or the only one of `columns`.
+    """Return a query; a match or phrase without a column gets the only item of `columns`.
 
     Raises:
-        InvalidInputError: the part has no column, and `columns` does not have exactly one.
+        InvalidInputError: the query needs a column, and `columns` does not have exactly one item.
     """
     if not isinstance(query, MatchQuery | PhraseQuery) or query.column is not None:
         return query
