@@ -373,8 +373,9 @@ class Scanner(Hinted):
 
         The result also has the columns that are read first and late. `print` shows it as text.
 
-        Cost: a read of uncached footers, page tables and deletion files, which are not cached; and
-        of the parts of indices by which the scan would find its rows, which are cached.
+        Cost: a read of footers, page tables and deletion files that are not in the cache, which
+        does not put them there; and a read of the parts of indices by which the scan would find its
+        rows, which are then cached.
 
         Raises:
             InvalidInputError: an unknown column, a bad filter or option.

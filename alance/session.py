@@ -438,9 +438,9 @@ def followers_of(session: Session) -> WeakSet[Follower] | None:
 
 
 def _here(session: Session) -> Session:
-    """Return a session as is, unless it is another loop's own session.
+    """Return a session as is, except another loop's own session.
 
-    Then return the running loop's own session.
+    For that, return the running loop's own session.
     """
     is_elsewhere = session._is_own and session._loop is not asyncio.get_running_loop()
     return Session.of_loop() if is_elsewhere else session

@@ -72,8 +72,8 @@ class Gate:
         app: the application behind the gate.
         bounds: limits of requests.
         token: token that requests must have; None: all requests are allowed.
-        hosts: host names with which requests may call the service; empty: any name. Names exclude
-            web pages whose own domain resolves to this machine (DNS rebinding).
+        hosts: host names with which requests may call the service; empty: any name. The
+            check stops web pages whose own domain resolves to this machine (DNS rebinding).
 
     Attributes:
         is_draining: True to add `Connection: close` to every answer.

@@ -78,7 +78,7 @@ class UnchangedColumns:
         dataset: Callable[[Sequence[bytes]], Dataset],
         batches: AsyncGenerator[pa.RecordBatch, None],
     ) -> AsyncGenerator[pa.RecordBatch, None]:
-        """Yield updated rows, completed with values of the old rows that Spark cannot hold.
+        """Yield updated rows; values that Spark cannot hold are copied from the replaced rows.
 
         Args:
             dataset: opens the version whose rows are replaced, with some of its fragments.
@@ -86,7 +86,8 @@ class UnchangedColumns:
 
         Raises:
             UnsupportedError: a column's values cannot be restored.
-            InvalidInputError: a blob of another row; a time that a column cannot hold.
+            InvalidInputError: a row has the blob of another row, or a time that the column cannot
+                hold.
         """
         if self.gaps is None:
             raise UnsupportedError(
