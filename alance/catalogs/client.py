@@ -386,7 +386,7 @@ def rest_client(uri: str, headers: Mapping[str, str]) -> RestClient:
 
 
 def _takes_mapping(method: Any) -> bool:
-    """True if a method's request is annotated as a dict, as of versions in pylance's clients."""
+    """True if a method's request is annotated as a dict, as in pylance for calls about versions."""
     try:
         parameters = inspect.signature(method).parameters
     except (TypeError, ValueError):

@@ -40,8 +40,8 @@ class TableVersions:
     The catalog moves a staged manifest to its final name when it creates the version. So nothing is
     left to finalise.
 
-    A pickle contains no client, which may hold secrets. So an unpickled dataset reads its version,
-    and knows no other.
+    A pickle does not contain the client, because clients may hold secrets. So an unpickled dataset
+    can read its own version, but no other.
 
     Args:
         backend: client of the catalog; None after unpickling.
@@ -105,7 +105,7 @@ class TableVersions:
     async def delete_versions(self, table: str, versions: Collection[int]) -> None:
         """Remove versions whose manifests were deleted, if the catalog still lists them.
 
-        A failure is logged: reads pass over versions without a manifest.
+        A failure is only logged, because reads skip versions without a manifest.
         """
         try:
             listed = {entry.version for entry in await self.entries(table)}
@@ -116,7 +116,7 @@ class TableVersions:
             _log.warning("%r: versions that were cleaned up stay listed: %s", self, error)
 
     async def _delete(self, table: str, ranges: Iterable[tuple[int, int]]) -> None:
-        """Remove ranges of versions; their ends are exclusive, -1 stands for all."""
+        """Remove ranges of versions. The end of a range is exclusive; -1 means no end."""
         parts = [{"start_version": start, "end_version": stop} for start, stop in ranges]
         with suppress(NotFoundError):
             await self._call("batch_delete_table_versions", table, ranges=parts)
@@ -169,12 +169,12 @@ class TableVersions:
         return below.removeprefix(f"{TREE}/") or None
 
     def _entry(self, table: str, version: Any) -> Entry:
-        """Check a version of an answer, and return it with the path inside alance's store.
+        """Check a version in an answer, and return its entry with the path inside alance's store.
 
         Clients may see the store below another root, so only the end of the path counts.
 
         Raises:
-            StoreError: the version is not of the protocol, or its manifest is elsewhere.
+            StoreError: the answer does not follow the protocol, or the manifest is elsewhere.
         """
         number, path = field_of(version, "version"), field_of(version, "manifest_path")
         size = field_of(version, "manifest_size")
@@ -196,7 +196,7 @@ class TableVersions:
 
 
 def field_of(answer: Any, name: str) -> Any:
-    """Return a field of an answer, which is a message or a mapping; None if it is missing."""
+    """Return a field of an answer (a message or a mapping); None if it has no such field."""
     if isinstance(answer, Mapping):
         return answer.get(name)
     return getattr(answer, name, None)

@@ -80,7 +80,7 @@ def add_header(parser: argparse.ArgumentParser) -> None:
 
 
 def add_confirmation(parser: argparse.ArgumentParser, *, what: str = "only show it") -> None:
-    """Add the options of a subcommand that removes for good."""
+    """Add the options of a subcommand that deletes permanently."""
     parser.add_argument("--dry-run", action="store_true", help=what)
     parser.add_argument("--yes", action="store_true", help="do it without a question")
 
@@ -195,7 +195,7 @@ def storage(args: argparse.Namespace) -> dict[str, str] | None:
 
 
 def table_name(text: str) -> tuple[str, ...]:
-    """Parse the name of a table in a catalog; `/` is behind each name of its namespace."""
+    """Parse the name of a table in a catalog, such as `namespace/table`."""
     return tuple(text.split("/"))
 
 
@@ -225,10 +225,10 @@ async def opened(args: argparse.Namespace) -> Dataset:
 
 
 def confirm(args: argparse.Namespace, what: str) -> None:
-    """Ask on a terminal if something is to be removed for good, unless `--yes` is given.
+    """Ask the user to confirm a permanent deletion; `--yes` confirms it without a question.
 
     Raises:
-        InvalidInputError: the answer is no, or nobody can be asked.
+        InvalidInputError: the answer is no, or there is no terminal to ask on.
     """
     if args.yes:
         return

@@ -95,7 +95,7 @@ async def _namespaces_below(
 
 
 async def _check_catalog(args: argparse.Namespace) -> None:
-    """Explain an empty catalog that is no catalog: a table, or a folder that does not exist.
+    """Check that a place without tables can be a catalog.
 
     Raises:
         InvalidInputError: the place is a table, or does not exist.

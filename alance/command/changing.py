@@ -248,7 +248,7 @@ def _changed(dataset: Dataset) -> OutputFacts:
 
 
 async def cleanup(args: argparse.Namespace) -> OutputFacts:
-    """Remove old versions, after a question that counts them."""
+    """Remove old versions; the question for confirmation has their number and bytes."""
     dataset = await opened(args)
 
     async def clean(*, dry_run: bool) -> CleanupStats:

@@ -82,7 +82,7 @@ class _CommandParser(argparse.ArgumentParser):
         return parsed, others
 
     def _take_late(self, parsed: Any, text: str) -> bool:
-        """Store an optional positional argument that stands behind options; False if none is due.
+        """Store an optional positional argument that follows options; False if none is expected.
 
         argparse decides that such an argument is missing when it meets the first option.
         """

@@ -41,14 +41,14 @@ class SourceFile:
 
     @property
     def ending(self) -> str:
-        """Suffix of the file's name, in small letters."""
+        """Suffix of the file's name, in lower case."""
         return PurePosixPath(self.path).suffix.lower()
 
 
 def source_files(text: str, storage: Mapping[str, str]) -> list[SourceFile]:
     """Return the files that a path or URI names: a file, all files of a folder, or matches.
 
-    A shell replaces patterns itself, unless they are in quotes or match too much for its line.
+    A shell expands patterns itself, unless they are in quotes.
 
     Args:
         storage: options of the store of a URI.
@@ -112,7 +112,7 @@ def _remote(text: str, scheme: str, storage: Mapping[str, str]) -> list[SourceFi
     client: dict[str, Any] = {k: v for k, v in storage.items() if k in CLIENT_OPTIONS}
     if scheme == "http":
         client["allow_http"] = "true"
-    open_store: Any = FsspecStore  # its overloads know each kind of store by itself
+    open_store: Any = FsspecStore  # its overloads accept only a literal scheme
     store = open_store(scheme, config=config or None, client_options=client or None)
     files = fs.PyFileSystem(fs.FSSpecHandler(store))
     return [
