@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 Span = tuple[int, int]
-# Number of the buffer with the values, by layout, and by the values of a page of 2.3.
+# Number of the buffer with a page's values, by the layout, or in planar pages (2.3) by the kind of
+# values.
 VALUE_BUFFERS: Final[Mapping[str | None, int]] = {
     "mini_block_layout": 1,
     "full_zip_layout": 0,

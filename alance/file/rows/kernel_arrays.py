@@ -38,8 +38,8 @@ class LeafForm(NamedTuple):
     """Form of a leaf's values in the array that the kernel builds.
 
     Attributes:
-        width: bytes of a value; 0 for a bit; -4 or -8 for strings and binary with offsets of so
-            many bytes; -8 for packed structs with such members.
+        width: bytes of a value; 0 for a bit; -4 or -8 for strings and binary with offsets of 4
+            or 8 bytes; -8 also for packed structs of varying length.
         is_text: True if values are UTF-8.
         arrow: type of the array; None if it is the field's type.
         shape: empty for plain values. For dictionaries the bytes of an index, negative if it is
@@ -145,7 +145,7 @@ def _form_of_packed(arrow: pa.DataType) -> LeafForm:
     ]
     if any(map(_is_no_member, forms)):
         return NULL_LEAF_FORM
-    # Rows with lists or structs inside have lengths, even if all members have a fixed width.
+    # A row with a list or a struct inside begins with its length, even if its width is fixed.
     are_fixed = all(form.width >= 0 and not form.shape for form in forms)
     shape = chain.from_iterable(
         (form.width, 2 + len(form.shape), *form.shape)

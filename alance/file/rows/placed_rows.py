@@ -51,10 +51,9 @@ def placed_rows(
 ) -> Plan[list[FoundRows]]:
     """Plan single rows, with one result per group of similar consecutive fragments.
 
-    Cost: no round if page states are known, else one, or two for some kinds of pages; and one if an
-    index stays in its file. The bytes of
-    the results' `columns` are not read, except with `guess` if leaves without a page table have to
-    be read.
+    Cost: no round if page states are known, else one, or two for some kinds of pages; and one more
+    if a page's index is too large to hold in memory. The bytes of the results' `columns` are not
+    read, except with `guess` if leaves without a page table have to be read.
 
     Args:
         rows: physical row offsets of all fragments, concatenated; sorted and unique in each
@@ -198,7 +197,7 @@ class _Batch(NamedTuple):
         """Place the rows. The plan's `unknown` has the pages of unknown state.
 
         Args:
-            content: bytes read so far, among them numbers of indices; None if there are none.
+            content: bytes read so far, including entries of pages' indices; None if there are none.
             is_partial: True to place the rows of known pages even if there are unknown ones.
         """
         run, leaves = self.run, self.fields.leaves
@@ -315,7 +314,7 @@ def _page_bytes(batches: Sequence[_Batch]) -> PageBytes:
 def _read_places(
     batches: Sequence[_Batch], plans: Sequence[_kernels.RowPlan], content: PageBytes
 ) -> Plan[None]:
-    """Plan the numbers of indices that plans lack: one round."""
+    """Plan the reading of the entries of pages' indices that row plans lack; one round."""
     reading = [
         content.read_rows(plan, batch.paths, places=True)
         for batch, plan in zip(batches, plans, strict=True)
@@ -327,7 +326,7 @@ def _read_ahead(batches: Sequence[_Batch], pages: NewPages) -> Plan[list[PlacedC
     """Plan the states of unknown pages and all rows: one round, or two if a guess misses.
 
     Rows of known pages are read where they are, rows of unknown pages where they probably are. If
-    an index stays in its file, there is a round for its numbers.
+    an index is too large to hold in memory, its entries take another round.
     """
     content = _page_bytes(batches)
     rows: dict[tuple[int, int], Int64s] = {}

@@ -65,7 +65,7 @@ class PageBytes:
 
         Args:
             paths: file of each table of the row plan.
-            places: True for the numbers of indices that the row plan lacks, not for its rows.
+            places: True to read the index entries that the row plan lacks, instead of its rows.
         """
         numbers = dict(zip(self._files, range(len(self._files)), strict=True))
         files = [*map(numbers.__getitem__, paths)]
@@ -103,7 +103,7 @@ def _placed(
         content: bytes read so far.
 
     Raises:
-        CorruptFileError: the pages contradict each other, or their fields.
+        CorruptFileError: the pages contradict each other or their fields.
     """
     if not (spans and (fields := fragment.ranged).forms):
         return None

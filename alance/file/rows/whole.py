@@ -116,7 +116,7 @@ def read_together(fragments: Sequence[OpenFragment]) -> Plan[WholeRows]:
 
 
 def _begins(paths: Iterable[str], sizes: Iterable[int]) -> dict[str, int]:
-    """Return for each file where it begins, if all files are regarded as parts of one file."""
+    """Return the start of each file in the imaginary file that all files form together."""
     return dict(zip(paths, accumulate(map(APART_BYTES.__add__, sizes), initial=0), strict=False))
 
 
@@ -127,8 +127,8 @@ class WholeRows(NamedTuple):
 
     Attributes:
         ids: field ids of the leaves.
-        tables: page tables of the leaves, in which the decoding learns pages.
-        begins: where each file begins, by path.
+        tables: page tables of the leaves; decoding adds the pages' states.
+        begins: start of each file in the imaginary file, by path.
         held: bytes of the pages.
         opened: opens the fragments, to read them one by one.
     """
@@ -146,7 +146,7 @@ class WholeRows(NamedTuple):
         return []
 
     def decode(self, read: Reader = all_read, order: Int64s | None = None) -> pa.RecordBatch:
-        """Decode the rows. CPU work. Arguments and errors are those of `FragmentTask.decode`."""
+        """Decode the rows. CPU work. Arguments and errors are as for `FragmentTask.decode`."""
         try:
             task = self._placed()
             if task is not None:

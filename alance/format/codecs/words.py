@@ -1,4 +1,4 @@
-"""Whole words as blocks: the form in which the kernel knows their encodings."""
+"""Encodings of blocks of whole words, in the form that the kernel takes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from alance.format.codecs.general import GeneralBlock
 if TYPE_CHECKING:
     from alance.format.codecs.base import BlockCodec
 
-# Encoding, bits of a word, start or packed width, step, whether the description has no number,
+# Encoding, bits of a word, start or packed width, step, True if the description has no number,
 # compression.
 KernelNumbers: TypeAlias = "tuple[int, int, int, int, bool, int]"
 NO_NUMBERS: Final[KernelNumbers] = (0, 32, 0, 0, True, 0)

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 
 NO_LEVELS: Final = np.empty(0, np.uint16)
-LAYERS_OF_CODE: Final = 16  # layers of a page that are four bits of a number in the kernel
+# Layers that the kernel takes as four bits of an integer; further layers are bytes.
+LAYERS_OF_CODE: Final = 16
 NOT_CHECKED: Final = np.empty(0, np.int64)
 
 
@@ -39,7 +40,7 @@ class Shape:
     max_rep: int
     max_def: int
     max_visible: int
-    code: tuple[int, bytes]  # layers in the kernels' form, see `code_of`
+    code: tuple[int, bytes]  # layers in the kernels' form; see `code_of`
 
     @classmethod
     def from_proto(cls, layers: Iterable[int]) -> Shape:
@@ -77,7 +78,9 @@ def _shape(numbers: tuple[int, ...]) -> Shape:
 
 
 def code_of(layers: Sequence[Layer]) -> tuple[int, bytes]:
-    """Return layers in the kernels' form: four bits for each of the first, a byte for the others.
+    """Return layers in the kernels' form.
+
+    The first `LAYERS_OF_CODE` layers are four bits each of an integer, the others a byte each.
 
     Args:
         layers: inner-most first.

@@ -32,7 +32,7 @@ MAX_COUNT: Final = (1 << 32) - 1  # maximum entries of a zipped page
 
 
 def dense_layout(message: pb3.PlanarLayout) -> DenseLayout:
-    """Convert the description of a dense page to the layout of 2.2 that it is.
+    """Convert the description of a dense page to the equal layout of 2.2.
 
     Raises:
         CorruptFileError: the description is inconsistent, or the page is not dense.

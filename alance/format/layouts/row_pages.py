@@ -56,7 +56,7 @@ MAX_ROW_PAGE_ROWS: Final = (
 # Bytes; an index of full-zip rows up to this size is loaded and kept. That is a quarter of a
 # million rows of 1 KB, and to read it once costs more than a second round.
 MAX_INDEX_BYTES: Final = 1 << 20
-MOST_LENGTHS: Final = 64  # of lists of one length in each other
+MOST_LENGTHS: Final = 64  # maximum depth of nested fixed-size lists
 
 
 class ValuesForm(IntEnum):
@@ -340,7 +340,7 @@ def words_form(codec: BlockCodec) -> KernelWords:
 
 
 def _any_levels(codec: BlockCodec | None) -> tuple[LevelsForm, int]:
-    """Return the form of levels as `_levels`, also of coded levels, which become flat."""
+    """Return the form of levels like `_levels`; levels that are decoded first count as flat."""
     form = _levels(codec)
     if form is not None:
         return form

@@ -13,7 +13,7 @@ words, indices and dictionary. With it, a read of rows takes one round. Values a
     indexed   an index for every slot, nulls included, into distinct strings: indices, one block of
               u32; the items, each after its length; their offsets
 
-Items up to 1 MiB are read with the indices, larger ones when a read covers many slots. The kernel
+Items of up to 1 MiB in all are read with the indices, larger ones when a read covers many slots. The kernel
 decodes all of it (`kernels/rows/pages/sparse.hpp`).
 
 Source: encodings_v2_3.proto, SparseStructure, ValuePlane and IndexedValues; docs/format/file.md,
@@ -47,8 +47,8 @@ if TYPE_CHECKING:
 
     # Sequence and its count.
     _Set: TypeAlias = tuple[KernelSequence, int]
-    # Whether the listed slots are valid; these slots; dimension; number of children, -1 without
-    # lists; slots with children; their counts.
+    # True if the listed slots are valid, False if they are null; the listed slots; dimension;
+    # number of children, -1 if the layer is not a list; slots with children; their counts.
     _LayerForm: TypeAlias = tuple[bool, _Set, int, int, _Set, _Set]
     # Indices of slots: a sequence, or runs.
     _Indices: TypeAlias = tuple[KernelSequence | None, tuple[KernelNumbers, KernelNumbers] | None]
@@ -63,7 +63,7 @@ MEANINGS: Final = (
     pb3.SparseValiditySet.VALID_POSITIONS,
 )
 SEQUENCE_CODECS: Final = frozenset(["constant", "range", "delta", "dictionary"])
-EACH, VALID, INDEXED = 0, 1, 2  # numbers in the kernel of the slots that have values
+EACH, VALID, INDEXED = 0, 1, 2  # slots that have values, by the kernel's number
 NO_SET: Final = (EMPTY_SEQUENCE, 0)
 
 

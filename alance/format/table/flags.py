@@ -175,7 +175,7 @@ def flags_of(
 def correct_file_version(
     message: table_pb2.Manifest, forms: Iterable[table_pb2.DataFragment]
 ) -> None:
-    """Correct a default file version of 0.1, which an old release recorded for other files."""
+    """Correct a default file version of 0.1 that an old release recorded for newer files."""
     if not is_perhaps_wrong(message):
         return
     numbers = _file_numbers(forms)
