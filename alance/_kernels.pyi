@@ -214,7 +214,7 @@ def read_pieces(
 # Bytes of a file in memory: buffer i holds those from `begins[i]` on.
 class HeldFile:
     def __init__(self, begins: Sequence[int], buffers: Sequence[memoryview]) -> None: ...
-    # `kept_bytes`: of the memory of which the buffer is a part.
+    # `kept_bytes`: size of the memory block that the buffer is a part of.
     def add(self, begin: int, buffer: memoryview, kept_bytes: int = 0) -> None: ...
     def cut(self, start: int, stop: int) -> npt.NDArray[np.uint8]: ...
     # `buffer` has the bytes of the pieces, one after the other.
@@ -340,7 +340,8 @@ def open_columns(
 
 # Page tables of the leaves of a fragment; `usable`: the kernel can take their rows.
 class LeafTables:
-    # Leaf i is column `columns[f][i]` of the last file f that has it, with `times[i]` rows a row.
+    # Leaf i is column `columns[f][i]` of the last file f that has the leaf. The column has
+    # `times[i]` rows for each row of the fragment.
     @overload
     def __init__(
         self,
@@ -400,7 +401,7 @@ def chunk_table(
 
 # --- new_pages.cpp ---
 
-# Encoding, bits, start or packed width, step, whether there is no number, compression.
+# Encoding, bits, start or packed width, step, True if the description has no number, compression.
 _Numbers: TypeAlias = tuple[int, int, int, int, bool, int]
 _Set: TypeAlias = tuple[tuple[int, _Numbers, _Numbers, int], int]
 
@@ -420,10 +421,10 @@ class PageForm:
         reps: tuple[int, int, int] | None,
         defs: tuple[int, int, int] | None,
     ) -> PageForm: ...
-    # Zipped rows of any length. `width`: bytes of a value, or, below 0, of the length in front of
-    # it; `bits`: of levels in a control word; `strings`: symbols and their lengths, and the scheme;
-    # `members`: of packed structs of any length, the width of each, the same of its strings, and
-    # its masks.
+    # Zipped rows of any length. `width`: bytes of a value, or minus the bytes of the length before
+    # it; `bits`: bits of the repetition and definition level in a control word; `strings`: symbols
+    # with their lengths, and compression scheme; `members`: for each member of packed structs of
+    # any length its width, its strings in the same form, and its masks.
     @staticmethod
     def zipped(
         width: int,
@@ -442,31 +443,31 @@ class PageForm:
         most_index_bytes: int,
     ) -> PageForm: ...
     def ignore_buffers(self) -> None: ...
-    # Layers from the inside: sixteen by four bits of a number, then a byte for each other.
+    # Layers, innermost first: the first sixteen as four bits each of `inner`, the others as bytes.
     def set_layers(self, inner: int, outer: bytes = b"") -> None: ...
-    # Values are lists of one length: how many items a value has at each depth, from the outside,
-    # where it has their validity, too; else 0.
+    # Values are fixed-size lists. `masks`: number of items of a value at each depth, outermost
+    # first; 0 at a depth without validity.
     def set_masks(self, masks: Sequence[int]) -> None: ...
-    # All items of lists of one length are null, and rows have no bytes of them.
+    # All items of fixed-size lists are null, so rows have no bytes for them.
     def set_null_items(self) -> None: ...
     # The first buffer of values of each chunk is compressed; 0: it is not, 1: LZ4, 2: ZSTD.
     def set_scheme(self, scheme: int) -> None: ...
     def set_symbols(
         self, symbols: npt.NDArray[np.uint64], lengths: npt.NDArray[np.uint8]
     ) -> None: ...
-    # As of `RowPage`.
+    # As `RowPage.set_blobs`.
     def set_blobs(self, max_level: int) -> None: ...
-    # `bits`: of an item, or of an offset of strings; `scheme`: 1 for LZ4, 2 for ZSTD.
+    # `bits`: bits of an item, or of an offset of strings; `scheme`: 1 for LZ4, 2 for ZSTD.
     def set_items(self, strings: bool, bits: int, count: int, scheme: int = 0) -> None: ...
     # The offsets of strings in chunks are a sequence: encoding, items or values, indices or
     # lengths, base or number of items.
     def set_offsets(self, offsets: tuple[int, _Numbers, _Numbers, int]) -> None: ...
-    # Chunks have coded runs: values and lengths.
+    # Chunks have runs. `runs`: encodings of their values and of their lengths.
     def set_runs(self, runs: tuple[_Numbers, _Numbers]) -> None: ...
-    # The pages are sparse, and this is the form of their values: 0: one for each slot, 1: for each
-    # valid slot, 2: strings that slots have indices of. `layers`, outermost first: whether the
-    # listed slots are valid; these slots; dimension; number of children, or -1; slots with
-    # children; their counts. A set is a sequence and its count.
+    # The pages are sparse, and this is the form of their values. `values`: 0: one for each slot, 1:
+    # one for each valid slot, 2: distinct strings, to which slots have indices. `layers`: outermost
+    # first, for each: True if the listed slots are valid; the listed slots; dimension; number of
+    # children, or -1; slots with children; their counts. A set is a sequence and its count.
     def set_sparse(
         self,
         layers: Sequence[tuple[bool, _Set, int, int, _Set, _Set]],
@@ -475,9 +476,9 @@ class PageForm:
         indices: tuple[int, _Numbers, _Numbers, int] | None,
         index_runs: tuple[_Numbers, _Numbers] | None,
     ) -> None: ...
-    # As `set_masks`, of the items of a dictionary.
+    # As `set_masks`, for the items of a dictionary.
     def set_item_masks(self, masks: Sequence[int]) -> None: ...
-    # Levels, or items of a dictionary, are numbers or runs.
+    # Levels, or items of a dictionary, are encoded as numbers or as runs.
     def set_coded_levels(
         self, words: tuple[_Numbers | None, tuple[_Numbers, _Numbers] | None], reps: bool
     ) -> None: ...
@@ -494,12 +495,12 @@ class NewPages:
         unknown: Sequence[tuple[int, int]],
         files: Sequence[int],
     ) -> None: ...
-    # All unknown pages of leaves of a fragment in one file.
+    # All unknown pages of some leaves of a fragment, which count as pages of file 0.
     @overload
     def __init__(self, fragment: LeafTables, leaves: Sequence[int]) -> None: ...
     @property
     def descriptions(self) -> list[bytes]: ...
-    # The first page with a description.
+    # Number of the first page with this description.
     def described_by(self, description: int) -> int: ...
     @property
     def skipped(self) -> list[int]: ...
@@ -512,19 +513,19 @@ class NewPages:
     ) -> tuple[list[int], list[int], npt.NDArray[np.int64], npt.NDArray[np.int64], int]: ...
     def find(self, forms: Sequence[PageForm | None], tails: Sequence[int]) -> None: ...
     def hold(self, files: Sequence[HeldFile]) -> None: ...
-    # Bytes to know of a page.
+    # Number of bytes that are needed to learn a page.
     def num_bytes(self, number: int) -> int: ...
-    # (start, stop) of bytes that probably have rows of a far page.
+    # Ranges (start, stop) that probably hold rows of a far page.
     def guess(self, number: int, rows: npt.NDArray[np.int64]) -> list[tuple[int, int]]: ...
-    # Learn all pages of one file whose bytes are in memory.
+    # Learn all pages whose needed bytes are held.
     def learn_held(self, forms: Sequence[PageForm | None], held: HeldFile) -> None: ...
-    # Far pages inside of ascending spans of rows, of at most so many bytes each.
+    # Far pages inside of ascending spans of rows, of at most `most_bytes` bytes each.
     def small(self, spans: Sequence[tuple[int, int]], most_bytes: int) -> list[int]: ...
-    # (file, start, stop) of the bytes of pages beside those to know.
+    # Ranges (file, start, stop) of the other bytes of pages, which learning does not need.
     def rest(
         self, numbers: Sequence[int], max_gap_bytes: int, max_bytes: int
     ) -> list[tuple[int, int, int]]: ...
-    # Files of which more is known, and bytes of memory of that.
+    # (file, bytes of memory) for each file with learned pages.
     def learn(self, content: memoryview, far: bool) -> list[tuple[int, int]]: ...
 
 class RowPage:
@@ -586,7 +587,7 @@ def place_rows(
 
 class RowTable:
     def __init__(self, first_rows: npt.NDArray[np.int64]) -> None: ...
-    # `layers` and `outer`: as of `PageForm.set_layers`.
+    # `layers` and `outer`: as `inner` and `outer` of `PageForm.set_layers`.
     def set(
         self, number: int, kernel: RowPage, layers: int, start: int = 0, outer: bytes = b""
     ) -> None: ...
@@ -598,17 +599,17 @@ class RowPlan:
     def num_rows(self) -> int: ...
     @property
     def unknown(self) -> list[tuple[int, int]]: ...
-    # Rows of a page of `unknown`, counted from its first row.
+    # Rows of a page of `unknown`, counted from the page's first row.
     def unknown_rows(self, number: int) -> npt.NDArray[np.int64]: ...
     @property
     def num_groups(self) -> int: ...
-    # True if numbers of indices must be read, and held when the plan is made again.
+    # True if entries of pages' indices must be read; then the rows are planned again.
     @property
     def lacks_places(self) -> bool: ...
     @property
     def column_bytes(self) -> list[int]: ...
-    # A leaf, a page and what is wrong: the page's values are not those of the leaf's field. None if
-    # all are.
+    # First page whose values do not fit its field: leaf, page, and what is wrong. None if all pages
+    # fit.
     def misfit(
         self,
         trees: Sequence[int],
@@ -623,8 +624,9 @@ class RowPlan:
         self, first: int, last: int, /
     ) -> tuple[list[int], list[int], npt.NDArray[np.int64], npt.NDArray[np.int64], int]: ...
     def num_bytes(self, first: int, last: int, /) -> int: ...
-    # Where the pieces of each file end, and these: what is not held of the plan, or of the numbers
-    # that it lacks. `files`: of each table of the plan, the number of its file among those held.
+    # Pieces of the plan that are not held, or with `places` the index entries that it lacks: the
+    # end of each file's pieces, starts, stops. `files`: for each table of the plan, the number of
+    # its file in `held`.
     def missing(
         self,
         held: Sequence[HeldFile],
@@ -633,8 +635,9 @@ class RowPlan:
         places: bool = False,
     ) -> tuple[list[int], npt.NDArray[np.int64], npt.NDArray[np.int64]]: ...
 
-# The rows of fragment f end at `ends[f]`. The plan has a table for each leaf of each fragment;
-# `held`: bytes of the file of each table, or none.
+# The rows of fragment f end at `ends[f]`. The plan has a table for each leaf of each fragment.
+# `held`: held bytes of the file of each table, or none. `is_partial`: also plan the rows of known
+# pages that follow an unknown page.
 def plan_rows(
     fragments: Sequence[LeafTables],
     leaves: Sequence[int],
@@ -653,12 +656,12 @@ def plan_spans(
     held: Sequence[HeldFile] = (),
 ) -> RowPlan: ...
 
-# Tables of fragments as of one fragment in one file. `begins`: for each leaf of each fragment, leaf
-# by leaf, the beginning of its file in that file.
+# Join the tables of fragments, as if these were one fragment in one file. `begins`: for each leaf
+# of each fragment, leaf by leaf, where its file begins in the joined file.
 def joined_tables(fragments: Sequence[LeafTables], begins: Sequence[int]) -> LeafTables: ...
 
-# (file, start, stop) of the bytes of the pages of joined tables that are not held, coalesced.
-# `begins`: beginning of each file, ascending.
+# Ranges (file, start, stop) of the pages of joined tables that are not held, coalesced. `begins`:
+# start of each file, ascending.
 def page_spans(
     tables: LeafTables, begins: Sequence[int], held: HeldFile, max_gap_bytes: int
 ) -> list[tuple[int, int, int]]: ...
@@ -1060,9 +1063,10 @@ def file_ends(
     ]
 ]: ...
 
-# Tables of fragments whose files are completely in memory, as of one fragment in one file, of which
-# file i begins at `begins[i]`. Files are ordered by set; a set has a file of each fragment.
-# `owners`: set and column of each leaf. None: open the files one by one.
+# Tables of fragments whose files are completely in memory, as if they were one fragment in one
+# file, in which file i begins at `begins[i]`. Files are ordered by set; a set has a file of each
+# fragment. `owners`: set and column of each leaf. `times`: for each leaf, rows of its column per
+# row. None: the files must be opened one by one.
 def whole_tables(
     contents: list[memoryview],
     begins: Sequence[int],

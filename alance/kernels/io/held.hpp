@@ -19,7 +19,7 @@ class HeldFile {
     settle();
   }
 
-  // Add the file's bytes from `begin` on. `kept_bytes`: of the memory of which they are a part.
+  // Add the file's bytes from `begin` on. `kept_bytes`: size of the memory block that they are a part of.
   void add(int64_t begin, const Bytes& buffer, int64_t kept_bytes = 0) {
     buffers_.push_back({buffer, std::max(kept_bytes, size(buffer))});
     put(begin, buffer.data(), size(buffer));
@@ -64,7 +64,7 @@ class HeldFile {
     if (span == spans_.end() || span->end < stop) return nullptr;
     return span->data + (start - span->begin);
   }
-  // The same with its owner; null, too, if these bytes are a small part of what is kept with them.
+  // Bytes [start, stop) with their owner; null also if the owner keeps over `kMostKept` times as many bytes.
   HeldBytes hold(int64_t start, int64_t stop) const {
     const auto span = reaching(start);
     if (span == spans_.end() || span->end < stop) return {};
@@ -74,7 +74,7 @@ class HeldFile {
   }
 
  private:
-  static constexpr int64_t kMostKept = 4;  // bytes kept in memory for a byte in use
+  static constexpr int64_t kMostKept = 4;  // bytes that may be kept in memory for each byte in use
 
   struct Buffer {
     Bytes bytes;

@@ -29,8 +29,8 @@ class Source {
   virtual ~Source() = default;
   // Pointer to the bytes of a piece, valid as long as the source; null if they must be read.
   virtual const uint8_t* view(const Piece&) { return nullptr; }
-  // The same with an owner of the bytes, for as long as it lives; null, too, if the owner keeps far
-  // more bytes in memory.
+  // Bytes of a piece with their owner, valid as long as the owner lives; null also if the owner keeps
+  // far more bytes in memory than these.
   virtual HeldBytes hold(const Piece&) { return {}; }
   // Copy the bytes of pieces, which have `num_bytes` in all, one after the other; false on failure.
   virtual bool copy(const Piece* pieces, size_t count, int64_t num_bytes, uint8_t* out) = 0;

@@ -32,7 +32,7 @@ class Order {
     size_ = static_cast<int64_t>(own_.size());
     if (rows_ == nullptr) rows_ = &kNone;
   }
-  // Items of lists of one length, in the order of `lists`.
+  // Items of fixed-size lists, in the order of `lists`.
   Order(const Order& lists, int64_t length) : size_(product(lists.size(), length, "row batch: lists")) {
     if (lists.is_as_decoded()) return;
     own_.reserve(static_cast<size_t>(size_));
@@ -253,7 +253,7 @@ class Column {
     }
   }
 
-  // Items of lists of one length, and their validity.
+  // Items of fixed-size lists, and their validity.
   void add_items(arrow::Column& column) {
     std::vector<const void*> valid;
     for (size_t depth = 0; depth < form_.dims.size(); ++depth)

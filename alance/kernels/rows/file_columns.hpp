@@ -100,8 +100,8 @@ class LeafTables {
   // A table of any kind: bytes of its pages, and memory. Null: it is not usable.
   using Listed = std::tuple<std::shared_ptr<RowTable>, int64_t, int64_t>;
 
-  // Leaf i is in the last file that has it, with `times[i]` rows of its column a row. A leaf
-  // without a file is left out.
+  // Take each leaf from the last file that has it; leaves without a file are left out. For each row
+  // of the fragment, the column of leaf i has `times[i]` rows.
   LeafTables(const std::vector<std::shared_ptr<FileColumns>>& files, const std::vector<Columns>& columns,
              const std::vector<int64_t>& times) {
     if (files.size() != columns.size()) corrupt("leaf tables: columns of other files");
@@ -151,7 +151,8 @@ class LeafTables {
     return copied;
   }
 
-  // Place and rows of the first leaf whose column does not have `num_rows` times its `times` rows.
+  // First leaf whose column does not have `num_rows * times` rows: the leaf's place, and the rows of
+  // its column.
   std::optional<std::pair<size_t, int64_t>> misfit(int64_t num_rows) const {
     for (size_t at = 0; at < count(); ++at) {
       const ColumnPages* pages = leaves_[at].pages();

@@ -105,10 +105,11 @@ nb::list file_ends(const nb::list& tails, const In<int64_t>& file_bytes) {
 
 using Owner = std::pair<size_t, int64_t>;  // set of files, and column in each
 
-// Tables of fragments whose files are completely in memory, as of one fragment in one file: file i
-// begins at `begins[i]` of it. The files are ordered by set; a set has a file of each fragment. Leaf
-// l is in the column `owners[l]`, with `times[l]` as many rows as its fragment. Nothing if a file is
-// unusual, or has other rows: who opens the files one by one learns what is wrong.
+// Tables of fragments whose files are completely in memory, as if they were one fragment in one
+// file, in which file i begins at `begins[i]`. The files are ordered by set; a set has a file of each
+// fragment. Leaf l is the column `owners[l]`, which has `times[l]` rows for each row of its fragment.
+// Nothing if a file is unusual or has another number of rows: opening the files one by one then
+// gives the right error.
 std::optional<std::shared_ptr<LeafTables>> whole_tables(
     const nb::list& contents, const std::vector<int64_t>& begins, const std::vector<Owner>& owners,
     const std::vector<int64_t>& times, const std::vector<int64_t>& num_rows) {

@@ -18,9 +18,9 @@ class Groups {
   virtual const uint8_t* bring(const RowPlan& plan, size_t group) = 0;
   // Copy the pieces of a group; false if they cannot be read.
   virtual bool copy(const RowPlan& plan, size_t group, uint8_t* out) = 0;
-  // Bytes of a group of one piece, and their owner; null if they must be copied.
+  // Bytes of a group that is a single piece, with their owner; null if they must be copied.
   virtual HeldBytes hold(const RowPlan& plan, size_t group) = 0;
-  // Pieces of a group one by one, wherever they are; false if they cannot be read.
+  // Pieces of a group, which need not be contiguous in memory; false if they cannot be read.
   virtual bool bring_pieces(const RowPlan& plan, size_t group, std::vector<Part>& parts) {
     const uint8_t* bytes = bring(plan, group);
     parts.clear();

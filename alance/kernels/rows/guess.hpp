@@ -5,7 +5,7 @@
 // bit-packed chunks and text chunks nearly so. The offset of a row is the sum of the lengths of the
 // rows before it. If lengths vary at random, with a standard deviation of c times their mean m, the
 // offset of the row at the fraction p of a page of B bytes deviates by c * sqrt(B * m * p * (1 - p))
-// from p * B. A guess has so many bytes, and a margin, on both sides of a row.
+// from p * B. A guess includes this deviation and a margin on both sides of a row.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -15,7 +15,7 @@
 
 namespace alance::guesses {
 
-// Bytes: two chunks of the usual 8 KiB, that of the row and one more.
+// Bytes: two chunks of the usual 8 KiB, the row's own and one more.
 constexpr int64_t kMargin = 16 << 10;
 // Chunks on each side of a row, which may be at either end of its chunk.
 constexpr double kChunksBeside = 1.5;
@@ -33,8 +33,8 @@ struct Buffer {
   double margin, spread;
 };
 
-// Byte ranges that probably hold rows of the `num_rows` of a page, ascending and disjoint. Empty if
-// they would have too many bytes, or if rows are too long for a good guess.
+// Byte ranges that probably hold `rows` of a page with `num_rows` rows, ascending and disjoint. Empty
+// if they would have too many bytes, or if rows are too long for a good guess.
 inline std::vector<ByteRange> spans(const Buffer& buffer, const int64_t* rows, size_t count, int64_t num_rows) {
   const auto size = static_cast<double>(buffer.size);
   const double row_bytes = size / static_cast<double>(std::max<int64_t>(1, num_rows));

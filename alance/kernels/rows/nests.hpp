@@ -15,8 +15,8 @@ namespace alance::nests {
 constexpr size_t kMostLayers = 1024;  // of a field
 enum Layer : uint64_t { kAllValidItem = 1, kAllValidList, kNullableItem, kNullableList, kEmptyableList, kNullAndEmptyList };
 
-// Layers of a page, the innermost first, numbered as `RepDefLayer`: sixteen by four bits, the
-// innermost lowest; then, if there are more, those around in bytes, which pages share.
+// Layers of a page, innermost first, numbered as `RepDefLayer`. The first sixteen are four bits each
+// of an integer, the innermost lowest. Further layers are bytes of a string that pages share.
 class Layers {
  public:
   Layers(uint64_t inner = 0) : inner_(inner) {}
@@ -25,7 +25,7 @@ class Layers {
   }
 
   uint64_t innermost() const { return inner_ & 15; }
-  // The layers around the innermost.
+  // All layers but the innermost.
   Layers around() const {
     Layers own = *this;
     own.inner_ >>= 4;
@@ -38,7 +38,7 @@ class Layers {
 
  private:
   uint64_t inner_;
-  size_t next_ = 0;  // of the outer
+  size_t next_ = 0;  // first byte of `outer_` that is not in `inner_`
   std::shared_ptr<const std::string> outer_;
 };
 
@@ -58,12 +58,12 @@ inline int item_levels(Layers layers) {
 }
 inline bool is_plain(const Layers& layers) { return layers.is(kAllValidItem) || layers.is(kNullableItem); }
 
-// Nodes of fields, depth-first: a leaf, a list, a struct with its number of members, or a list of
-// one length, of structs: `kLargeList - length`.
+// Nodes of fields, depth-first: `kLeaf`, `kList`, `kLargeList`, the number of members of a struct, or
+// `kLargeList - length` for fixed-size lists of structs.
 using Trees = std::vector<int>;
 constexpr int kLeaf = 0, kList = -1, kLargeList = -2;
 
-// Length of the lists of a node; 0: they have none, or another one each.
+// Length of a node's fixed-size lists; 0 for other nodes.
 inline int64_t length_of(int node) { return node < kLargeList ? int64_t{kLargeList} - node : 0; }
 inline bool has_offsets(int node) { return node == kList || node == kLargeList; }
 inline size_t num_children(int node) { return node < 0 ? 1 : static_cast<size_t>(node); }
@@ -113,7 +113,7 @@ class Depth {
     if (is_open_) valid_.fill(count, 1);
     count_ += static_cast<int64_t>(count);
   }
-  // Append slots of sparse pages, each `repeats` times. `valid`: a byte a slot; empty: all are valid.
+  // Append slots of sparse pages, each `repeats` times. `valid`: a byte for each slot; empty: all are valid.
   void add_slots(const std::vector<uint8_t>& valid, size_t count, size_t repeats) {
     if (valid.empty()) return add_valid(count * repeats);
     const size_t before = static_cast<size_t>(count_);
@@ -125,7 +125,7 @@ class Depth {
     }
     close(before, count * repeats, num_valid);
   }
-  // The same for lists of so many items.
+  // Append slots of lists of sparse pages with these numbers of items. `valid`: as for `add_slots`.
   void add_sizes(const std::vector<int64_t>& sizes, const std::vector<uint8_t>& valid) {
     for (const int64_t size : sizes) offsets_.push_back(offsets_.back() + size);
     add_slots(valid, sizes.size(), 1);

@@ -1,5 +1,5 @@
-// Pages of many columns, learned in one call: the bytes that tell where their chunks lie, and the
-// pages that are made of these bytes.
+// Learning of unknown pages of many columns in one call: which bytes tell where the chunks of a page
+// lie, and the `RowPage` that is made of these bytes.
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
@@ -26,7 +26,7 @@ namespace {
 
 constexpr uint8_t kNoBytes = 0;  // for buffers without bytes
 
-// Unknown pages, and what must be read to know them. A page is near if the bytes that it needs are in
+// Unknown pages, and the bytes that are needed to learn them. A page is near if these bytes are in
 // memory, else far.
 class NewPages {
  public:
@@ -43,7 +43,7 @@ class NewPages {
     }
   }
 
-  // All unknown pages of leaves of a fragment in one file.
+  // All unknown pages of some leaves of a fragment, which count as pages of file 0.
   NewPages(const LeafTables& fragment, const std::vector<size_t>& leaves) {
     Seen seen;
     for (const size_t leaf : leaves) {
@@ -56,13 +56,13 @@ class NewPages {
     }
   }
 
-  // Distinct descriptions; of those that differ in symbols alone the first.
+  // Distinct descriptions. Of descriptions that differ only in their symbols, the first.
   nb::list descriptions() const {
     nb::list all;
     for (const std::string_view& text : descriptions_) all.append(nb::bytes(text.data(), text.size()));
     return all;
   }
-  // First page with a description.
+  // First page with this description.
   size_t described_by(size_t description) const {
     const auto is_own = [=](const Page& page) { return page.description == description; };
     const auto first = std::find_if(pages_.begin(), pages_.end(), is_own);
@@ -70,9 +70,9 @@ class NewPages {
     return static_cast<size_t>(first - pages_.begin());
   }
 
-  // Find the bytes that must be known of the pages. `forms`: of each description; None: its pages
-  // are not learned here. `tails`: position from which on a file's bytes are at hand. ValueError: a
-  // page contradicts its description.
+  // Find the bytes that are needed to learn the pages. `forms`: form of each description; None: its
+  // pages are skipped. `tails`: for each file, the position from which on its bytes are in memory.
+  // ValueError: a page contradicts its description.
   void find(std::vector<std::shared_ptr<PageForm>> forms, const std::vector<int64_t>& tails) {
     if (forms.size() != descriptions_.size()) corrupt("new pages: forms of other descriptions");
     forms_ = std::move(forms);
@@ -92,7 +92,7 @@ class NewPages {
       return std::pair(file_of(a), spans_[a].start) < std::pair(file_of(b), spans_[b].start);
     });
   }
-  // Pages that are not known are near if their bytes are held. `files`: bytes of each file.
+  // Mark pages as near if the bytes that they need are held, else as far. `files`: bytes of each file.
   void hold(const std::vector<const HeldFile*>& files) {
     for (Page& page : pages_) {
       if (page.state != State::kFar && page.state != State::kNear) continue;
@@ -103,24 +103,24 @@ class NewPages {
     }
   }
 
-  // Pages that are not learned here.
+  // Pages that the kernel cannot learn.
   std::vector<size_t> skipped() const {
     return where([](const Page& page) { return page.state == State::kSkipped; });
   }
-  // Unknown pages whose bytes must be read.
+  // Unknown pages whose needed bytes must be read.
   std::vector<size_t> far() const {
     return where([](const Page& page) { return page.state == State::kFar; });
   }
 
-  // Bytes to know of a page.
+  // Number of bytes that are needed to learn a page.
   int64_t num_bytes(size_t number) const {
     if (number >= pages_.size()) corrupt("new pages: no such page");
-    int64_t sum = 0;  // those of all pages fit
+    int64_t sum = 0;  // cannot overflow: the sum over all pages fits
     for (size_t i = pages_[number].first; i < pages_[number].last; ++i) sum += spans_[i].size;
     return sum;
   }
 
-  // Far pages inside of ascending spans of rows, whose buffers have at most so many bytes.
+  // Far pages inside of ascending spans of rows, if a page's buffers have at most `most_bytes` bytes.
   std::vector<size_t> small(const std::vector<std::pair<int64_t, int64_t>>& spans, int64_t most_bytes) const {
     return where([&](const Page& page) {
       if (page.state != State::kFar) return false;
@@ -130,14 +130,14 @@ class NewPages {
       const auto above = std::upper_bound(spans.begin(), spans.end(), std::pair{first, INT64_MAX});
       if (above == spans.begin() || std::prev(above)->second < last) return false;
       const PageTable& table = page.column->table();
-      int64_t num_bytes = 0;  // those of all pages fit
+      int64_t num_bytes = 0;  // cannot overflow: the sum over all pages fits
       for (int64_t i = table.ends[page.number]; i < table.ends[page.number + 1]; ++i)
         num_bytes += table.sizes[static_cast<size_t>(i)];
       return num_bytes <= most_bytes;
     });
   }
 
-  // Bytes of pages beside those to know, coalesced: (file, start, stop) of each range.
+  // Ranges of the other bytes of pages, which learning does not need, coalesced: (file, start, stop).
   nb::list rest(const std::vector<size_t>& numbers, uint64_t max_gap_bytes, uint64_t max_bytes) const {
     std::map<size_t, std::vector<ByteRange>> ranges;  // by file
     PageBuffers buffers;
@@ -156,7 +156,7 @@ class NewPages {
     return all;
   }
 
-  // Bytes that probably hold rows of a far page, beside those to know: (start, stop) of each range.
+  // Ranges (start, stop) that probably hold rows of a far page, without the bytes for learning it.
   // `rows`: ascending, counted from the first row of the page.
   nb::list guess(size_t number, const In<int64_t>& rows) const {
     if (number >= pages_.size() || pages_[number].state != State::kFar) corrupt("new pages: no such page");
@@ -167,7 +167,7 @@ class NewPages {
     const auto spread = page.form->spread(buffers);
     if (!spread) return all;
     const auto& [at, buffer] = *spread;
-    int64_t num_bytes = 0;  // those of all pages fit
+    int64_t num_bytes = 0;  // cannot overflow: the sum over all pages fits
     for (const PageBuffer& own : buffers) num_bytes += own.size;
     const std::vector<ByteRange> ranges =
         num_bytes <= guesses::kWholeBytes
@@ -178,8 +178,8 @@ class NewPages {
     return all;
   }
 
-  // Bytes to know of far pages, or of near ones: files, end of each file's spans, starts, stops,
-  // total size.
+  // Spans of the bytes that are needed to learn all far pages (or all near ones): files, end of each
+  // file's spans, starts, stops, total size.
   nb::tuple spans(bool far) const {
     nb::list files, ends;
     std::vector<int64_t> starts, stops;
@@ -196,8 +196,8 @@ class NewPages {
     return nb::make_tuple(files, ends, numpy_of(starts), numpy_of(stops), total);
   }
 
-  // Learn pages from the bytes of `spans`, one after the other; returns (file, bytes of memory) for
-  // each file of which more is known. ValueError: bytes contradict their page; none is learned.
+  // Learn pages. `content`: the concatenated bytes of `spans`. Returns (file, bytes of memory) for
+  // each file with learned pages. ValueError: bytes contradict their page; then no page is learned.
   nb::list learn(const Bytes& content, bool far) {
     std::vector<int64_t> places(spans_.size());
     const std::vector<Run> runs = runs_of(far, &places);
@@ -229,7 +229,7 @@ class NewPages {
     return files;
   }
 
-  // Learn all pages of a file whose bytes are in memory. `forms`: as above.
+  // Learn all pages whose needed bytes are held. `forms`: as in `find`.
   void learn_held(const std::vector<std::shared_ptr<PageForm>>& forms, const HeldFile& held) {
     if (forms.size() != descriptions_.size()) corrupt("new pages: forms of other descriptions");
     std::vector<std::shared_ptr<RowPage>> learned(pages_.size());
@@ -256,7 +256,7 @@ class NewPages {
         pages_[i].column->learn(pages_[i].number, std::move(learned[i]), *forms[pages_[i].description]->layers);
   }
 
-  // Page that is being looked at: an error is in it.
+  // After an error, the number of the page that caused it.
   size_t page() const { return page_; }
 
  private:
@@ -264,20 +264,20 @@ class NewPages {
   struct Page {
     ColumnPages* column = nullptr;
     size_t number = 0, file = 0, description = 0;
-    std::string_view symbols;        // of its own; may be empty
-    const PageForm* form = nullptr;  // null: not learned here
+    std::string_view symbols;        // in its own description; may be empty
+    const PageForm* form = nullptr;  // null: the page is skipped
     State state = State::kSkipped;
-    bool lacks_items = false;  // of a page that is known but for its items
+    bool lacks_items = false;  // true: the page is known, except for its items
     size_t first = 0, last = 0;      // its spans
 
     bool is(bool far) const { return state == (far ? State::kFar : State::kNear); }
   };
-  // Bytes to know of a page: a buffer.
+  // Buffer whose bytes are needed to learn a page.
   struct Span {
     size_t page, buffer;
     int64_t start, size;
   };
-  // Bytes of spans that overlap, or of one, and their place among all.
+  // Range of a file: the union of overlapping spans. `at`: its place in the concatenated ranges.
   struct Run {
     size_t file;
     int64_t start, stop, at;
@@ -339,8 +339,8 @@ class NewPages {
     page.state = near ? State::kNear : State::kFar;
   }
 
-  // Bytes of the spans of far pages, or of near ones, by file and position, each byte once; stores
-  // the place of each span among them.
+  // Unions of the spans of far pages (or of near ones), by file and position. `places`: receives the
+  // place of each span in the concatenated ranges.
   std::vector<Run> runs_of(bool far, std::vector<int64_t>* places) const {
     std::vector<Run> runs;
     int64_t size = 0;
@@ -378,7 +378,7 @@ class NewPages {
   size_t page_ = 0;
 };
 
-// Symbols of compressed strings and their lengths, and the scheme, as in `PageKind`.
+// Symbols of compressed strings with their lengths, and the scheme as in `PageKind`.
 using StringForm = std::tuple<std::optional<std::tuple<In<uint64_t>, Bytes>>, int>;
 
 std::shared_ptr<const Symbols> symbols_of(const StringForm& form) {
@@ -387,7 +387,7 @@ std::shared_ptr<const Symbols> symbols_of(const StringForm& form) {
   return std::make_shared<const Symbols>(std::get<0>(*symbols), std::get<1>(*symbols));
 }
 
-// `members`: width, form and masks of each.
+// `members`: for each its width, the form of its strings, and its masks.
 std::shared_ptr<PageForm> zipped_form(int64_t width, std::pair<int, int> bits,
                                       const std::tuple<int, int, int>& maxima, std::vector<int64_t> masks,
                                       const StringForm& strings,
@@ -402,10 +402,10 @@ std::shared_ptr<PageForm> zipped_form(int64_t width, std::pair<int, int> bits,
   return form;
 }
 
-// Values of runs, and their lengths.
+// Encodings of the values and of the lengths of runs.
 using DescribedRuns = std::pair<sequences::Described, sequences::Described>;
 
-// Words of a block: numbers, or runs of them.
+// Words of a block, encoded as numbers or as runs.
 using DescribedWords = std::pair<std::optional<sequences::Described>, std::optional<DescribedRuns>>;
 
 sequences::CodedRuns runs_of(const DescribedRuns& runs) {

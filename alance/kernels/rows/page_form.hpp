@@ -32,7 +32,7 @@ inline const char* only(std::string_view message, uint32_t field, std::string_vi
   return wire.ok && count == 1 ? part.data() : nullptr;
 }
 
-// Part of a message by the path of its fields, the only one each; empty if there is none.
+// Part of a message at a path of field numbers; empty if a field of the path is missing or repeated.
 inline std::string_view part_at(std::string_view part, std::initializer_list<uint32_t> path) {
   for (const uint32_t field : path)
     if (only(part, field, part) == nullptr) return {};
@@ -83,10 +83,10 @@ inline void page_buffers(const PageTable& pages, size_t number, PageBuffers& buf
   }
 }
 
-// Numbers of some buffers of a page: few, or those of the sets of a sparse page.
+// Numbers of the buffers that are needed to learn a page: few, except for sparse pages with many sets.
 struct Needed {
   std::array<size_t, 8> few{};
-  std::vector<size_t> many;  // all of them, if there are more
+  std::vector<size_t> many;  // all numbers, if they are more than fit into `few`
   size_t count = 0;
 
   void push_back(size_t number) {
@@ -139,9 +139,8 @@ class PageForm {
     return form;
   }
 
-  // Form of pages of zipped rows of any length. An index of more than `most_bytes` bytes stays in
-  // the file.
-  // `maxima` as above.
+  // Form of pages of zipped rows of any length. An index of more than `most_bytes` bytes stays in the
+  // file. `maxima`: as in `constant`.
   static std::shared_ptr<PageForm> of_rows(const ZippedForm& rows, const std::tuple<int, int, int>& maxima,
                                            std::shared_ptr<const Symbols> symbols, uint64_t num_items,
                                            int64_t most_bytes) {
@@ -155,7 +154,7 @@ class PageForm {
     return form;
   }
 
-  // All is in the description: buffers of a constant page are not read.
+  // Ignore the buffers of a constant page, because its description has everything.
   void ignore_buffers() { has_buffers_ = false; }
 
   // Layers of the pages; pages without layers are not kept in tables.
@@ -166,11 +165,12 @@ class PageForm {
   // Form of a dictionary's items; without it, pages with a dictionary are not known here.
   void set_items(const ItemsForm& of_pages) { items_ = of_pages; }
 
-  // Values are lists of one length with validity of their items, as in `PageKind`.
+  // Values are fixed-size lists whose items have validity; `masks`: as in `PageKind`.
   void set_masks(std::vector<int64_t> masks) { kind.masks = std::move(masks); }
   void set_null_items() { kind.null_items = true; }
   void set_scheme(int scheme) { kind.scheme = scheme; }
-  // Levels are coded words, which are flat once they are decoded; so are items of a dictionary.
+  // Levels are encoded as words that are decoded first, and are flat from then on; `set_coded_items`
+  // is the same for the items of a dictionary.
   void set_coded_levels(WordCoding coding, bool reps) {
     if (coding.bits() != 16) corrupt("levels of another width");
     (reps ? kind.coded_reps : kind.coded_defs) = std::make_shared<const WordCoding>(std::move(coding));
@@ -180,9 +180,9 @@ class PageForm {
     items_ = {false, coding.bits(), count};
     coded_items_ = std::make_shared<const WordCoding>(std::move(coding));
   }
-  // Chunks have strings with a sequence of offsets, or coded runs of values.
+  // Chunks have strings whose offsets are a sequence, or encoded runs of values.
   void set_coding(ChunkCoding coding) { kind.coding = std::make_shared<const ChunkCoding>(std::move(coding)); }
-  // Pages are sparse; this is the form of their values, which have no layers.
+  // Pages are sparse: this object is then the form of their values, and `form` has the layers.
   void set_sparse(sparse::Form form) { sparse_ = std::make_shared<const sparse::Form>(std::move(form)); }
   // Values are descriptions of blobs, as in `RowPage::set_blobs`.
   void set_blobs(int max_level) { max_blob_level_ = max_level; }
@@ -223,8 +223,8 @@ class PageForm {
     return needed;
   }
 
-  // Number of the buffer over which the rows of a page are spread, and how; nothing if no other
-  // bytes than those of `needed` are read of it, or positions are known without.
+  // Number of the buffer over which the rows of a page are spread, and how they are spread. Nothing
+  // for sparse pages, and for constant pages and rows of equal length, which need no guess.
   std::optional<std::pair<size_t, guesses::Buffer>> spread(const PageBuffers& buffers) const {
     if (sparse_ || is_constant() || kind.values == static_cast<int>(Values::zipped)) return std::nullopt;
     if (zipped) return std::pair{size_t{0}, guesses::Buffer{buffers[0].size, guesses::kMargin, guesses::kSpread}};
@@ -237,7 +237,7 @@ class PageForm {
                                               is_string ? guesses::kSpread : guesses::kFixedSpread}};
   }
 
-  // Buffer of a known page that more rows need at once: all items of a sparse page.
+  // Buffer to load of a known sparse page when many rows are read: all its items.
   Needed needed_items() const {
     Needed needed;
     needed.push_back(kSparseItems);
@@ -265,9 +265,9 @@ class PageForm {
 
  private:
   static constexpr size_t kWords = 0, kChunks = 1, kItems = 2;  // buffers
-  static constexpr size_t kIndex = 1;  // of zipped rows
-  static constexpr size_t kSparseItems = 1;  // that slots have indices of; their index is behind
-  static constexpr int64_t kMostItemBytes = int64_t{1} << 20;  // that are read with the indices
+  static constexpr size_t kIndex = 1;  // buffer of the index of zipped rows
+  static constexpr size_t kSparseItems = 1;  // buffer of indexed items; the next has their offsets
+  static constexpr int64_t kMostItemBytes = int64_t{1} << 20;  // items and offsets to read with the indices
   static constexpr int64_t kMostRows = int64_t{1} << 34;  // of one value: their pieces have 8 MiB
 
   static void check_count(const PageBuffers& buffers, size_t count, const char* what) {
@@ -284,7 +284,7 @@ class PageForm {
               " bytes in a buffer of " + std::to_string(size));
   }
 
-  // Check that a constant page with so many buffers has all that it needs.
+  // Check that a constant page with `count` buffers has a value, and levels if it needs them.
   void check_constant(size_t count) const {
     if (count > 3 || (value_ && count % 2 != 0))
       corrupt("constant: " + std::to_string(count) + " buffers " + (value_ ? "with" : "without") +
@@ -338,7 +338,7 @@ class PageForm {
     return page;
   }
 
-  // Values, index of zipped rows, words or items of chunks, and the sets.
+  // Indices and items, offsets of zipped rows, or words and items of chunks; then the buffers of the sets.
   Needed needed_of_sparse(const PageBuffers& buffers) const {
     Needed needed;
     const size_t num_values = sparse_->num_value_buffers;
@@ -357,7 +357,7 @@ class PageForm {
       if (i < buffers.size() && buffers[i].size != 0) stored.push_back(i);
     return stored;
   }
-  // Buffer of the values of sparse pages without indices.
+  // Buffer of a sparse page's values, which only rows need; for pages without indices.
   size_t data_buffer() const { return is_zipped() ? 0 : kChunks; }
   bool is_zipped() const { return zipped || kind.values == static_cast<int>(Values::zipped); }
 
@@ -389,9 +389,9 @@ class PageForm {
     return page;
   }
 
-  // Zipped values, whose number the description has.
+  // Page of zipped values, as many as the description says.
   std::shared_ptr<RowPage> sparse_values(const PageBuffer& rows, Part index) const {
-    const auto count = static_cast<int64_t>(num_items);  // of 32 bits
+    const auto count = static_cast<int64_t>(num_items);  // below 2^32
     if (!zipped) return std::make_shared<RowPage>(rows.start, rows.size, count, kind);
     if (index_width(index.size, count) == 0)
       corrupt("index of " + std::to_string(index.size) + " bytes for " + std::to_string(count) + " zipped values");
@@ -494,7 +494,7 @@ class PageForm {
   }
 
   std::optional<std::string> value_;  // of a constant page; empty: in its buffer, or all are null
-  bool has_buffers_ = true;  // of a constant page
+  bool has_buffers_ = true;  // false: the buffers of a constant page are ignored
   int64_t most_index_bytes_ = 0;
   int null_level_ = 0;
   int max_blob_level_ = -1;  // -1: values are no descriptions of blobs
@@ -502,7 +502,7 @@ class PageForm {
   std::shared_ptr<const sparse::Form> sparse_;
   std::optional<ItemsForm> items_;
   std::shared_ptr<const WordCoding> coded_items_;
-  std::vector<int64_t> item_masks_;  // as `masks`, of the items of a dictionary
+  std::vector<int64_t> item_masks_;  // as `PageKind::masks`, for the items of a dictionary
 };
 
 }  // namespace alance

@@ -16,11 +16,11 @@ class Planner {
   // Rows [first, last).
   using Span = std::pair<int64_t, int64_t>;
 
-  // Bytes of the file of each table that were read so far, among them numbers of indices.
+  // Bytes of the file of each table that were read so far, including entries of pages' indices.
   using Files = std::vector<const HeldFile*>;
 
-  // Plan of single rows, column by column. `held`: empty if nothing was read. With `is_partial` the
-  // plan goes on behind unknown pages.
+  // Plan of single rows, column by column. `held`: empty if nothing was read. `is_partial`: also plan
+  // the rows of known pages that follow an unknown page.
   Planner(int64_t count, size_t num_column_rows, Files held, bool is_partial)
       : held_(std::move(held)), is_partial_(is_partial) {
     plan.num_rows = count;
@@ -44,7 +44,7 @@ class Planner {
       if (last == row) continue;  // a page without rows
       const RowTable::Entry* entry = table.entry(page);
       if (entry == nullptr || sparse::wants_items(*entry->kernel, {nullptr, row - bounds[page], last - row})) {
-        const RowPlan::Unknown hole{number, page};  // maybe that of the previous span
+        const RowPlan::Unknown hole{number, page};  // the previous span may have added it
         if (plan.unknown.empty() || plan.unknown.back() != hole) plan.unknown.push_back(hole);
       } else {
         add_page(number, *entry, row - bounds[page], last - bounds[page]);
@@ -53,7 +53,7 @@ class Planner {
     }
   }
 
-  // Begin a column of single rows, of all tables.
+  // Begin a column of single rows. `rows`: those of all tables.
   void begin_column(const int64_t* rows, int64_t count) {
     rows_ = rows;
     base_ = static_cast<int64_t>(plan.rows.size());
@@ -77,7 +77,7 @@ class Planner {
       } else {
         entry->kernel->check_rows(in_page + i, next - i);  // ascending, and rows of the page
         const RowTable::Entry own = placed(number, *entry, {in_page + i, 0, next - i});
-        if (plan.places.empty() && (is_partial_ || plan.unknown.empty())) {  // else the plan is made again
+        if (plan.places.empty() && (is_partial_ || plan.unknown.empty())) {  // else the rows are planned again
           add_hit(number, own);
           add_pieces(number, *own.kernel, base + i, base + next);
         }
@@ -95,8 +95,8 @@ class Planner {
     plan.hits.push_back({number, std::move(entry.kernel), entry.layers, entry.start});
   }
 
-  // Page of some of its rows alone, if the index of a page stays in the file. If its numbers were
-  // not read, they are added to the plan's `places`.
+  // The page of an entry. If its index stays in the file, a page of these rows alone; index entries
+  // that were not read are added to the plan's `places`.
   RowTable::Entry placed(size_t number, const RowTable::Entry& entry, const Rows& rows) {
     const FileIndex* index = entry.kernel->file_index();
     if (index == nullptr) return entry;
@@ -111,13 +111,13 @@ class Planner {
     return entry;
   }
 
-  // Position of a row, or the end of the rows, by the index in the file.
+  // Position of a row (or the end of the last row), from the entries of the index that were read.
   int64_t place_of(size_t number, const RowTable::Entry& entry, int64_t row) {
     const auto& [start, width] = *entry.kernel->file_index();
     if (row == 0) return 0;
     if (row == entry.kernel->num_rows()) return entry.kernel->size();
     const Piece piece{number, start + row * width, start + (row + 1) * width};
-    uint8_t bytes[8] = {};  // little-endian; the page refuses what is negative
+    uint8_t bytes[8] = {};  // little-endian; the page refuses negative positions
     if (number < held_.size() && held_[number]->copy(piece.start, piece.stop, bytes)) return load<int64_t>(bytes);
     if (!plan.places.empty() && plan.places.back().table == number && piece.start >= plan.places.back().start &&
         piece.start <= plan.places.back().stop + kPlaceGap)
@@ -129,7 +129,7 @@ class Planner {
 
   void add_page(size_t number, RowTable::Entry entry, int64_t first, int64_t last) {
     entry = placed(number, entry, {nullptr, first, last - first});
-    if (entry.kernel->file_index() != nullptr) return;  // the plan is made again
+    if (entry.kernel->file_index() != nullptr) return;  // the rows are planned again
     const RowPage& page = *entry.kernel;
     if (plan.groups.size() == plan.first_group(plan.columns.size())) begin_group();
     plan.parts.push_back({plan.hits.size(), first, last});
@@ -196,11 +196,11 @@ class Planner {
 
   // Approximate bytes of a group: they are decoded while they are in the processor's cache.
   static constexpr int64_t kGroupBytes = 160 << 10;
-  static constexpr int64_t kPlaceGap = 4 << 10;  // bytes between numbers that are read together
+  static constexpr int64_t kPlaceGap = 4 << 10;  // bytes between index entries that are read together
 
   Files held_;
-  const int64_t* rows_ = nullptr;  // of the current column
-  int64_t base_ = 0;               // of its rows in those of the plan
+  const int64_t* rows_ = nullptr;  // rows of the current column
+  int64_t base_ = 0;               // position of these rows in `plan.rows`
   bool is_partial_ = false;
 };
 

@@ -23,7 +23,7 @@ class Nested {
     RangeForm form{};
     Sink sink{};
     std::vector<nests::Depth> depths;  // innermost first
-    int64_t times = 1;  // structs a row, by the lists of one length above it
+    int64_t times = 1;  // structs per row, because of the fixed-size lists above the leaf
 
     // Check a decoded leaf: it must have a value for each slot.
     void check() const {
@@ -34,8 +34,8 @@ class Nested {
     }
     // Depth counted from the outside.
     const nests::Depth& at(size_t depth) const { return depths[depths.size() - 1 - depth]; }
-    // Slots of a depth for each of `num_slots` slots of the field there. Dense pages repeat all that
-    // is above a list of one length for each struct in it.
+    // Number of slots at a depth for each of the field's `num_slots` slots there. Dense pages repeat
+    // what is above a fixed-size list for each struct in the list.
     int64_t stride(size_t depth, int64_t num_slots) const {
       const int64_t own = at(depth).count();
       if (own == num_slots) return 1;
@@ -153,10 +153,10 @@ class RowBatch : public arrow::Exported {
   enum State : int { kFailed, kGoesOn, kDone };
 
   // `trees`: fields, whose leaves are `columns` of the plan and fit `widths` (`RowPlan.misfit`);
-  // `texts`: true for UTF-8. `order`: numbers of rows of the plan, if these are single rows;
-  // without it all rows, in the order of the plan. `shares`: parts of the groups of each column,
-  // each decoded by a thread; 1 for nested fields, indices and ranges of rows. `shapes`: of each
-  // column, as in `RangeForm`; without it all are plain.
+  // `texts`: true for UTF-8. `order`: numbers of the rows to return, for a plan of single rows;
+  // without it all rows in the order of the plan. `shares`: number of threads among which the groups
+  // of each column are divided; 1 for nested fields, indices and ranges of rows. `shapes`: shape of
+  // each column, as in `RangeForm`; without it all are plain.
   RowBatch(nests::Trees trees, std::vector<size_t> columns, const std::vector<int64_t>& widths,
            const std::vector<bool>& texts, std::optional<In<int64_t>> order, size_t shares,
            const std::optional<std::vector<std::vector<int64_t>>>& shapes)
@@ -320,8 +320,8 @@ class RowBatch : public arrow::Exported {
     return kDone;
   }
 
-  // Bytes of a part of a group of ranges, which are its next pieces; a sparse page may have several,
-  // which `joined` keeps.
+  // Bytes of the next part of a group of ranges. They are its next piece, or several pieces of a sparse
+  // page, whose concatenation is stored in `joined`.
   static Part bytes_of(const RowPlan& plan, const RowPlan::Part& part, const std::vector<Part>& pieces, size_t& next,
                        std::vector<uint8_t>& joined) {
     const RowPage& page = *plan.hits[part.hit].kernel;
@@ -347,7 +347,7 @@ class RowBatch : public arrow::Exported {
     return plan.is_simple(columns_[number], forms_[number]);
   }
 
-  // True if the values of a column lie in its pages as they do in memory, and nothing else does.
+  // True if the pages of a column have only values, in their form in memory.
   bool is_raw(const RowPlan& plan, size_t number) const {
     const size_t column = columns_[number], group = plan.first_group(column);
     if (!is_simple(plan, number) || forms_[number].is_string() || plan.columns[column] != group + 1) return false;
@@ -356,7 +356,7 @@ class RowBatch : public arrow::Exported {
     return true;
   }
 
-  // Column of such values: a view of their bytes if they are in memory in one piece, else a copy.
+  // Column for which `is_raw` is true: a view of bytes that are in memory in one piece, else a copy.
   // Nothing if the bytes cannot be read.
   std::optional<arrow::Column> raw_column(const RowPlan& plan, Groups& groups, Share& share, arrow::Batch& batch) const {
     const RangeForm& form = forms_[share.column];
@@ -381,7 +381,7 @@ class RowBatch : public arrow::Exported {
     return own;
   }
 
-  // Alignment of values, or of the items of lists; other sizes than powers of two are bytes.
+  // Alignment of values, or of the items of lists: 1 if the size is no power of two.
   static uintptr_t alignment_of(const RangeForm& form) {
     const auto size = static_cast<uint64_t>(form.is_list() ? form.item_bits / 8 : form.width);
     return std::has_single_bit(size) ? std::min<uintptr_t>(size, 8) : 1;
@@ -433,7 +433,7 @@ class RowBatch : public arrow::Exported {
       sink.bytes.reserve(static_cast<size_t>(plan.first_byte(last) - plan.first_byte(first)));
     }
     sink.with_levels = depths != nullptr;
-    size_t num_known = 0;  // rows whose validity is that of the page
+    size_t num_known = 0;  // rows whose validity is final
     const auto done = [&](const RowPlan::Part& part) {
       const RowPage& page = *plan.hits[part.hit].kernel;
       if (depths && page.slots()) {
@@ -441,7 +441,7 @@ class RowBatch : public arrow::Exported {
         page.slots()->structure.add_to(plan.rows_of(part), *depths, page.is_null() && !form.is_empty);
       } else if (depths) {
         nests::unravel(plan.hits[part.hit].layers, sink.rep, sink.def, *depths, form.is_empty);
-      } else if (form.is_empty) {  // all are marked as null, because they have no values
+      } else if (form.is_empty) {  // dense pages mark all such structs as null
         std::fill(sink.valid.data() + num_known, sink.valid.end(), uint8_t{1});
         const std::vector<uint8_t> valid = page.slots() ? page.slots()->structure.valid(plan.rows_of(part)) : std::vector<uint8_t>();
         std::copy(valid.begin(), valid.end(), sink.valid.data() + num_known);

@@ -47,9 +47,10 @@ class RowPlan {
   std::vector<Piece> pieces;
   std::vector<Group> groups;
   std::vector<size_t> columns;  // end of each column's groups
-  // Pages that groups lack; groups of single rows end at the first, unless others are asked for.
+  // Unknown pages, whose rows are in no group. In a plan of single rows that is not partial, groups end
+  // before the first unknown page.
   std::vector<Unknown> unknown;
-  // Numbers to read of indices that stay in their files; with them the plan is made again.
+  // Entries to read of pages' indices that stay in the files; then the rows are planned again.
   std::vector<Piece> places;
 
   size_t first_group(size_t column) const { return column ? columns[column - 1] : 0; }
@@ -60,9 +61,8 @@ class RowPlan {
   Rows rows_of(const Part& part) const {
     return {is_ranges ? nullptr : rows.data() + part.first, part.first, part.last - part.first};
   }
-  // First page of a column whose values do not have a form: its number, and what is wrong; nothing if
-  // all have. In a field that is not nested, a row is a value, or null for no other reason than its
-  // own.
+  // First page of a column whose values do not have a form: its number, and a text that says what is
+  // wrong; nothing if all pages have the form. `is_nested`: pages may have lists or structs.
   std::optional<std::pair<size_t, std::string>> misfit(size_t column, const RangeForm& form, bool is_nested) const {
     if (column >= columns.size()) corrupt("row plan: no such column");
     for (size_t i = first_part(first_group(column)); i < first_part(columns[column]); ++i) {

@@ -36,7 +36,7 @@ std::vector<std::shared_ptr<RowTable>> tables_of(const Fragments& fragments, con
   return tables;
 }
 
-// Rows of the column of each leaf a row, by the tables of `count` fragments.
+// For each leaf, rows of its column per row; the tables are those of `count` fragments, leaf by leaf.
 std::vector<int64_t> times_of(const std::vector<std::shared_ptr<RowTable>>& tables, size_t num_leaves,
                               size_t count) {
   std::vector<int64_t> times(num_leaves, 1);
@@ -47,7 +47,7 @@ std::vector<int64_t> times_of(const std::vector<std::shared_ptr<RowTable>>& tabl
   return times;
 }
 
-// Rows of a column that has `times` rows a row.
+// Rows of a column that has `times` rows for each of these rows.
 std::vector<int64_t> multiples_of(const In<int64_t>& rows, int64_t times) {
   std::vector<int64_t> multiples;
   multiples.reserve(rows.size() * static_cast<size_t>(times));
@@ -58,10 +58,10 @@ std::vector<int64_t> multiples_of(const In<int64_t>& rows, int64_t times) {
   return multiples;
 }
 
-// Plan the same rows of several leaves of fragments: the rows of fragment t end at `ends[t]` in
-// `rows`, ascending and distinct. A leaf is a column of the plan, which numbers the tables of all
-// columns, column by column. `held`: of each table, bytes of its file; empty if there are none.
-// `is_partial`: the plan has the known pages, even if others are unknown.
+// Plan the same rows of several leaves of fragments. The rows of fragment t end at `ends[t]` in
+// `rows`; those of a fragment are ascending and distinct. Each leaf is a column of the plan. Tables
+// are numbered column by column. `held`: held bytes of each table's file; empty if there are none.
+// `is_partial`: also plan the rows of known pages that follow an unknown page.
 RowPlan plan_rows(const Fragments& fragments, const std::vector<size_t>& leaves, const In<int64_t>& rows,
                   const std::vector<int64_t>& ends, Planner::Files held, bool is_partial) {
   const int64_t count = static_cast<int64_t>(rows.size());
@@ -128,8 +128,8 @@ RowPlan plan_spans(const Fragments& fragments, const std::vector<size_t>& leaves
   return std::move(planner.plan);
 }
 
-// Tables of fragments as of one fragment in one file. `begins`: for each leaf of each fragment, leaf by
-// leaf, the beginning of its file in that file.
+// Join the tables of fragments, as if these were one fragment in one file. `begins`: for each leaf of
+// each fragment, leaf by leaf, where its file begins in the joined file.
 std::unique_ptr<LeafTables> joined_tables(const Fragments& fragments, const std::vector<int64_t>& begins) {
   if (fragments.empty() || begins.size() % fragments.size()) corrupt("joined tables: leaves of other files");
   std::vector<LeafTables::Listed> tables;
@@ -139,7 +139,7 @@ std::unique_ptr<LeafTables> joined_tables(const Fragments& fragments, const std:
     for (const LeafTables* own : fragments) {
       const auto column = own->column(at / fragments.size());
       if (!column) corrupt("joined tables: a leaf without a column");
-      times = column->times();  // of the type: equal in all fragments
+      times = column->times();  // depends on the type alone, so it is equal in all fragments
       table->add(column->source(), begins[at++]);
     }
     auto pages = std::make_shared<ColumnPages>(std::move(table));
@@ -149,8 +149,8 @@ std::unique_ptr<LeafTables> joined_tables(const Fragments& fragments, const std:
   return std::make_unique<LeafTables>(tables);
 }
 
-// Bytes of the pages of joined tables that are not held, coalesced: (file, start, stop) of each
-// range. `begins`: beginning of each file, ascending; all are farther apart than `max_gap_bytes`.
+// Ranges (file, start, stop) of the pages of joined tables that are not held, coalesced. `begins`: start
+// of each file, ascending; the gaps between files are wider than `max_gap_bytes`.
 nb::list page_spans(const LeafTables& tables, const std::vector<int64_t>& begins, const HeldFile& held,
                     uint64_t max_gap_bytes) {
   std::vector<ByteRange> ranges;
@@ -177,8 +177,9 @@ nb::list page_spans(const LeafTables& tables, const std::vector<int64_t>& begins
   return spans;
 }
 
-// Pieces of a plan, or places in it, that are not held: end of each file's pieces, starts, stops, coalesced file by
-// file. `files`: for each table of the plan the number of its file among those held.
+// Pieces of a plan that are not held, or with `places` the index entries that it lacks, coalesced: the
+// end of each file's ranges, starts, stops. `files`: for each table of the plan, the number of its
+// file in `held`.
 nb::tuple missing_of(const RowPlan& plan, const std::vector<const HeldFile*>& held,
                      const std::vector<size_t>& files, uint64_t max_gap_bytes, bool places) {
   std::vector<std::vector<ByteRange>> pieces(held.size());
@@ -237,7 +238,7 @@ nb::list unknown_of(const RowPlan& plan) {
   return holes;
 }
 
-// Rows of an unknown page, counted from its first row; of plans of single rows.
+// Rows of an unknown page of a plan of single rows, counted from the page's first row.
 Numpy<int64_t> unknown_rows(const RowPlan& plan, size_t number) {
   if (number >= plan.unknown.size()) corrupt("row plan: no such page");
   const RowPlan::Unknown& page = plan.unknown[number];
@@ -250,9 +251,9 @@ int64_t bytes_of(const RowPlan& plan, size_t first, size_t last) {
   return plan.first_byte(last) - plan.first_byte(first);
 }
 
-// First page whose values are not those of its field: number of the leaf, number of the page in the
-// plan's list, what is wrong; None if there is none. The leaves of fields are these columns, with
-// values of these widths and shapes, as in `RangeForm`.
+// First page whose values do not fit its field: number of the leaf, number of the page in `plan.hits`,
+// and what is wrong; None if all pages fit. `columns`: the leaves of the fields. `widths`, `shapes`:
+// form of each leaf's values, as in `RangeForm`.
 std::optional<std::tuple<size_t, size_t, std::string>> misfit(
     const RowPlan& plan, const nests::Trees& trees, const std::vector<size_t>& columns,
     const std::vector<int64_t>& widths, const std::optional<std::vector<std::vector<int64_t>>>& shapes) {

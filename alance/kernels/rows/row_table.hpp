@@ -53,7 +53,7 @@ class RowTable {
 
   size_t count() const { return first_rows_->size() - 1; }
   const std::vector<int64_t>& first_rows() const { return *first_rows_; }
-  // Rows of the column a row of its fields: more than one below lists of one length.
+  // Rows of the column for each row of the field: more than one if fixed-size lists are around the leaf.
   int64_t times() const { return times_; }
   void set_times(int64_t times) {
     if (times < 1) corrupt("row table: a column without rows");

@@ -4,12 +4,12 @@
 
 namespace alance::sparse {
 
-// As Python describes them: a sequence and its count; true if the listed slots are valid, these
-// slots, dimension, number of children (below 0: no list), slots with children, their counts.
+// A set as Python describes it: a sequence and its count. A layer: true if the listed slots are valid,
+// the listed slots, dimension, number of children (below 0: no list), slots with children, their counts.
 using DescribedSet = std::pair<sequences::DescribedSequence, int64_t>;
 using DescribedLayer = std::tuple<bool, DescribedSet, int64_t, int64_t, DescribedSet, DescribedSet>;
 
-// Indices of slots: a sequence, or runs.
+// Encoding of the indices of slots: a sequence, or runs.
 struct IndexForm {
   std::optional<sequences::Sequence> sequence;
   std::optional<sequences::CodedRuns> runs;
@@ -19,7 +19,7 @@ struct IndexForm {
     std::vector<uint32_t> indices;
     if (sequence) {
       const std::vector<int64_t> numbers = sequence->decode(bytes, count);
-      indices.assign(numbers.begin(), numbers.end());  // they have 32 bits
+      indices.assign(numbers.begin(), numbers.end());  // the encoding has 32 bits
     } else {
       const auto [values, lengths] = sequences::two_parts(bytes, "rle");
       indices.resize(static_cast<size_t>(count));

@@ -1,15 +1,15 @@
-// Rows of sparse pages: the bytes of their values, and decoding. A row has neighbouring slots of the
-// leaf, so its bytes are one range; items that slots have indices of are read one by one.
+// Rows of sparse pages: which bytes have their values, and how these are decoded. A row has neighbouring
+// slots of the leaf, so its bytes are one range. Indexed items are read one by one, unless all are held.
 #pragma once
 #include "rows/pages/sparse.hpp"
 #include "rows/row_needs.hpp"
 
 namespace alance::sparse {
 
-// A read of at least one in so many slots brings all items, because the next rows need them, too.
+// A read of a 16th of the slots or more loads all items, because later reads probably need them too.
 constexpr int64_t kAllItems = 16;
 
-// Slots of rows with their levels: 1 for nulls, else 0.
+// Slots of the leaf for some rows, with their levels: 1 for nulls, else 0.
 struct Leaf {
   Runs runs;
   std::vector<uint16_t> levels;  // empty: all are valid
@@ -26,7 +26,7 @@ struct Leaf {
   }
 };
 
-// Items that the valid slots have, ascending and distinct.
+// Numbers of the items of valid slots, ascending and distinct.
 inline std::vector<int64_t> items_of(const RowPage& page, const Leaf& leaf) {
   const std::vector<uint32_t>& indices = page.slots()->indices;
   std::vector<int64_t> items;
@@ -38,20 +38,20 @@ inline std::vector<int64_t> items_of(const RowPage& page, const Leaf& leaf) {
   return items;
 }
 
-// True for a page whose items are not known.
+// True for a page with indexed items that are not in memory.
 inline bool lacks_items(const RowPage& page) {
   const Slots* slots = page.slots();
   return slots != nullptr && slots->values == Slots::kIndexed && slots->items() == nullptr;
 }
-// True if rows need so many of these items that all are to be loaded.
+// True if the rows have so many slots that all items are to be loaded.
 inline bool wants_items(const RowPage& page, const Rows& rows) {
   if (!lacks_items(page)) return false;
   const Slots* slots = page.slots();
   return count_of(slots->structure.leaf_slots(rows)) * kAllItems >= slots->structure.leaf().num_slots;
 }
 
-// Rows in runs whose bytes are read together, as `needs::runs_of`. Runs without rows are further
-// pieces of the run before them.
+// Split rows into runs whose bytes are read together, like `needs::runs_of`. A run without rows is a
+// further piece of the run before it.
 inline std::vector<needs::Run> runs_of(const RowPage& page, const Rows& rows, int64_t most_bytes) {
   const Slots& slots = *page.slots();
   const Structure& structure = slots.structure;
@@ -68,7 +68,7 @@ inline std::vector<needs::Run> runs_of(const RowPage& page, const Rows& rows, in
     }
     return runs;
   }
-  // Bytes of slots from `first` to `last`; `from`: a chunk at or before theirs.
+  // Bytes of slots from `first` to `last`. `from`: a chunk at or before the first one; it is moved there.
   const auto bytes_of = [&](int64_t first, int64_t last, int64_t& from) -> ByteRange {
     if (slots.values == Slots::kValid) {
       first = structure.leaf().valid_before(first);
@@ -97,14 +97,14 @@ inline std::vector<needs::Run> runs_of(const RowPage& page, const Rows& rows, in
   return runs;
 }
 
-// Number of pieces of neighbouring rows.
+// Number of byte ranges that neighbouring rows need.
 inline size_t num_pieces(const RowPage& page, const Rows& rows) {
   size_t count = 0;
   for (const needs::Run& run : runs_of(page, rows, INT64_MAX)) count += run.bytes.size() != 0;
   return count;
 }
 
-// Decode chunk by chunk, or zipped value by value, from bytes that end before `end`.
+// Decodes chunks, or single zipped values, from bytes that follow each other and end before `end`.
 class Bytes {
  public:
   Bytes(const RowPage& page, const uint8_t*& at, const uint8_t* end) : page_(page), at_(at), end_(end) {}
@@ -122,7 +122,7 @@ class Bytes {
   const uint8_t* end_;
 };
 
-// Append the values of slots that have indices of items, which are strings.
+// Append the values of slots with indices of items; the items are strings.
 inline void take_items(const RowPage& page, const Leaf& leaf, const uint8_t*& at, const uint8_t* end, Sink& sink) {
   const Slots& slots = *page.slots();
   const std::vector<int64_t> numbers = items_of(page, leaf);
@@ -146,7 +146,7 @@ inline void take_items(const RowPage& page, const Leaf& leaf, const uint8_t*& at
   });
 }
 
-// Append the values of rows, from their bytes; moves `at` behind these.
+// Append the values of rows from the bytes at `at`, and move `at` to the end of these bytes.
 inline void take(const RowPage& page, const Rows& rows, const uint8_t*& at, const uint8_t* end, Sink& sink) {
   const Slots& slots = *page.slots();
   const Leaf leaf(slots.structure, rows);

@@ -1,6 +1,6 @@
-// Hash table of row keys with numbers, by open addressing with linear probing: the inner loops of a
-// hash join. A bitmap of hashes, cheaper ones for keys that are words, rejects most missing keys
-// before the table is probed.
+// Hash table that numbers row keys, by open addressing with linear probing: the inner loops of a hash
+// join. Before the table is probed, a bitmap of hashes rejects most missing keys. For keys that are
+// words, its hashes are cheaper than those of the table.
 #include <algorithm>
 #include <bit>
 
@@ -17,7 +17,7 @@ constexpr uint64_t kCachedFilterBits = 32;
 constexpr uint64_t kMaxCachedBits = uint64_t{1} << 21;
 constexpr int64_t kMaxKeys = UINT32_MAX - 1;
 
-// Filter of one bit a hash, by its high bits: rejects most hashes that were not added.
+// Filter with one bit per hash, chosen by its high bits. It rejects most hashes that were not added.
 class Filter {
  public:
   void resize(int64_t count) {
@@ -207,7 +207,7 @@ class KeyTable {
   }
 
   // Positions in a block of the keys that pass the filter, and their hashes; returns their number.
-  // Words pass by a product alone: 1 ns a key, a third of what their hash would take.
+  // Words are filtered by a single product, which takes 1 ns per key, a third of the time of a hash.
   template <bool Word>
   int64_t candidates(const Keys& keys, int64_t start, int64_t count, uint32_t* places,
                      uint64_t* hashes) const {

@@ -1,5 +1,5 @@
-// Chunks of 2.3 whose values are recoded before single values are looked up: strings with a sequence
-// of offsets become strings with plain offsets, and coded runs become flat values.
+// Chunks of 2.3 that are decoded as a whole before single values are looked up: strings whose offsets
+// are a sequence become strings with plain offsets, and encoded runs become flat values.
 #pragma once
 #include <optional>
 
@@ -7,7 +7,7 @@
 
 namespace alance {
 
-// Words of a block, of a kind that is not looked up value by value: compressed, or coded runs.
+// Encoding of a block of words that is decoded as a whole: compressed numbers, or encoded runs.
 struct WordCoding {
   std::optional<sequences::Numbers> numbers;
   std::optional<sequences::CodedRuns> runs;
@@ -29,7 +29,7 @@ struct WordCoding {
 
  private:
   static constexpr int64_t kMostWords = int64_t{1} << 27;
-  static constexpr int64_t kMostZeros = int64_t{1} << 24;  // that take no bytes
+  static constexpr int64_t kMostZeros = int64_t{1} << 24;  // words in a block of width 0, which has no bytes
 };
 
 struct ChunkCoding {
@@ -38,13 +38,13 @@ struct ChunkCoding {
 
   int num_buffers() const { return runs ? 2 : 1 + offsets->has_payload(); }
 
-  // Words of `count` values.
+  // Decode the words of `count` values.
   std::vector<uint8_t> flat(cells::Part values, cells::Part lengths, int64_t count) const {
     std::vector<uint8_t> words(static_cast<size_t>(product(count, runs->values.word(), "chunk")));
     runs->expand(values, lengths, count, words.data());
     return words;
   }
-  // Plain offsets from the start of the result, and the bytes of `count` strings.
+  // Decode `count` strings: offsets from the start of the result, then the bytes.
   std::vector<uint8_t> strings(cells::Part payload, cells::Part bytes, int64_t count) const {
     const std::vector<int64_t> ends = offsets->decode(payload, count + 1);
     if (ends.front() != 0 || ends.back() != bytes.size || !std::is_sorted(ends.begin(), ends.end()))

@@ -1,6 +1,6 @@
-// Dictionaries of pages: one block of values of whole bytes or of strings, perhaps compressed as a
-// whole. See format/codecs/strings.py for the format of strings; coded words are decoded before
-// (`WordCoding`).
+// Dictionaries of pages: a block of values of whole bytes or of strings, perhaps compressed as a whole.
+// format/codecs/strings.py has the format of strings. Items of other encodings are decoded to such a
+// block first (`WordCoding`).
 #pragma once
 #include <vector>
 
@@ -8,8 +8,8 @@
 
 namespace alance {
 
-// Form of the items: `bits` of a value, or of an offset of strings; `scheme`: 0, or of the
-// compression of the block (units.hpp).
+// Form of the items. `bits`: bits of a value, or of an offset of strings; `scheme`: compression of the
+// block (units.hpp), or 0.
 struct ItemsForm {
   bool strings;
   int bits;
@@ -26,8 +26,8 @@ struct ItemBlock {
   std::vector<uint8_t> plain;  // the block, unless it lies in the file's bytes
   const uint8_t* block = nullptr;
   int64_t size = 0;
-  int64_t offsets_start = 0;  // of strings, in the block
-  int64_t data_start = 0, data_size = 0;  // of the values, in the block
+  int64_t offsets_start = 0;  // position of the strings' offsets in the block
+  int64_t data_start = 0, data_size = 0;  // position and bytes of the values in the block
   ItemsForm form{};
 
   // Copy the block, unless it is a copy already.

@@ -17,14 +17,14 @@ struct RangeForm {
   int64_t width;
   bool is_text = false;  // UTF-8
   int64_t index = 0;  // bytes of an index into the distinct values; negative: signed
-  int64_t item_bits = 0;  // bits of an item, if values are lists of one length
-  std::vector<int64_t> dims{};  // items of a list, outermost first; empty: no lists
+  int64_t item_bits = 0;  // bits of an item of fixed-size lists
+  std::vector<int64_t> dims{};  // lengths of fixed-size lists, outermost first; empty: no lists
   bool is_empty = false;  // structs without fields: their values are not used
   std::vector<RangeForm> members{};  // of packed structs, side by side in a value
 
-  // `shape`: empty; or an index as above; or bits of an item, and the lengths of lists; or for
-  // structs a 0, and of each member its width and 1 if it is UTF-8; or its width, 2 plus the size of
-  // its own shape, and that shape.
+  // `shape`: empty for plain values; `index` for dictionaries; `item_bits` and `dims` for fixed-size
+  // lists. For structs 0, then for each member its width and 1 if it is UTF-8, else 0; or, if the member
+  // has a shape, its width, 2 plus the size of the shape, and the shape.
   static RangeForm of(int64_t width, bool is_text, const std::vector<int64_t>& shape) {
     RangeForm form{width, is_text};
     if (shape.empty()) return form;
@@ -76,7 +76,7 @@ struct RangeForm {
         if (size == 0 || size > shape.size() - i) corrupt("row batch: members of no shape");
         const auto from = shape.begin() + static_cast<int64_t>(i);
         members.push_back(of(own, false, {from, from + static_cast<int64_t>(size)}));
-        // Rows of structs with lists or structs inside have lengths, although all members have one width.
+        // A row with a list or a struct inside begins with its length, even if its width is fixed.
         if (own < 0 || members.back().index != 0) corrupt("row batch: members of another shape");
         i += size;
       } else {

@@ -1,6 +1,6 @@
-// Pages whose values are all one item: their levels are decoded, and cut into pieces, which are the
-// chunks of the page. Many levels are decoded when rows are decoded first, by a thread for such
-// work.
+// Pages whose values are all one item. Their levels are decoded and cut into pieces, which are the
+// chunks of the page. Many levels are decoded later, by the thread that first decodes rows of the
+// page.
 #include <algorithm>
 
 #include "rows/pages/row_page.hpp"
@@ -11,10 +11,10 @@ using namespace cells;
 
 namespace {
 
-constexpr int64_t kPiece = 4096;  // levels in a piece: the most in a chunk
+constexpr int64_t kPiece = 4096;  // approximate levels in a piece: the maximum of a chunk
 constexpr int64_t kPieceRows = 1 << 16;  // rows in a piece without levels
-constexpr int64_t kFewLevels = int64_t{1} << 22;  // decoding these takes 3 ms
-constexpr int64_t kMostPerByte = 256;  // levels; runs of two bytes have up to 255
+constexpr int64_t kFewLevels = int64_t{1} << 22;  // up to so many levels are decoded when the page is learned, in 3 ms
+constexpr int64_t kMostPerByte = 256;  // levels of an encoded byte; a run of two bytes has up to 255
 
 }  // namespace
 
@@ -56,7 +56,7 @@ std::unique_ptr<RowPage> RowPage::constant(int64_t num_rows, const EncodedLevels
 }
 
 void RowPage::free_later(Later* later) { delete later; }
-int64_t RowPage::later_bytes() const {  // encoded and decoded
+int64_t RowPage::later_bytes() const {  // of the encoded levels, and of the decoded ones
   if (!later_) return 0;
   const int64_t count = std::max(later_->reps.count, later_->defs.count);
   return later_->reps.bytes.size + later_->defs.bytes.size + 4 * count;
@@ -64,7 +64,7 @@ int64_t RowPage::later_bytes() const {  // encoded and decoded
 
 void RowPage::prepare() const {
   if (!later_) return;
-  // The levels are read once, before any thread looks at them.
+  // The first caller decodes the levels; other threads wait for it.
   std::call_once(later_->once, [this] {
     const_cast<RowPage*>(this)->read_levels_of_all(later_->reps, later_->defs);
   });
@@ -84,7 +84,7 @@ void RowPage::read_levels_of_all(const EncodedLevels& reps, const EncodedLevels&
   cut_ = {};
   decoded(reps, max_rep_, cut_.reps);
   decoded(defs, max_level_, cut_.defs);
-  if (is_null_) {  // items marked valid are null for want of a value
+  if (is_null_) {  // the page has no value, so entries without a null level are null
     std::vector<uint16_t>& levels = cut_.defs;
     if (count != 0 && levels.empty()) levels.resize(static_cast<size_t>(count));
     const bool is_any = levels.empty() ? num_rows_ != 0 : *std::min_element(levels.begin(), levels.end()) == 0;
@@ -108,7 +108,7 @@ void RowPage::cut_levels(int64_t num_entries) {
     cut.bytes.push_back(0);
   };
   close(0);
-  if (num_entries == 0 || !has_lists) {  // a row is an entry
+  if (num_entries == 0 || !has_lists) {  // each row is one entry
     const int64_t piece = num_entries == 0 ? kPieceRows : kPiece;
     if (num_entries != 0 && num_entries != num_rows_) corrupt(text(num_entries) + " levels of " + text(num_rows_) + " rows");
     for (; rows < num_rows_ - piece; close(rows)) values = rows += piece;
@@ -125,7 +125,7 @@ void RowPage::cut_levels(int64_t num_entries) {
     }
     if (rows != num_rows_) corrupt(text(rows) + " rows begin in its levels, expected " + text(num_rows_));
   }
-  close(num_entries != 0 ? num_entries : num_rows_);  // without levels a row is an entry
+  close(num_entries != 0 ? num_entries : num_rows_);  // without levels each row is one entry
   first_rows_ = Positions(cut.rows);
   first_bytes_ = Positions(cut.bytes);
   if (has_lists) first_values_ = Positions(cut.values);

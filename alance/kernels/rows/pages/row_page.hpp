@@ -24,7 +24,7 @@ namespace alance {
 enum class Values : int { flat, packed, runs, split, strings, fsst, zipped, constant, rows };
 
 inline bool is_string(Values values) { return values == Values::strings || values == Values::fsst; }
-// True if such values of a chunk have a width as in `RangeForm`; strings may have offsets of another.
+// True if values of this kind have a width as in `RangeForm`. Offsets of strings may differ in width.
 inline bool values_fit(Values values, int bits, int64_t width) {
   if (is_string(values)) return width < 0;
   return bits == 1 ? width == 0 : width == bytes_of_bits(bits);
@@ -45,8 +45,8 @@ using cells::Part;
 // Rows of a page in ascending order: a list of numbers, or neighbours.
 struct Rows {
   const int64_t* numbers;  // null: neighbours
-  int64_t first, count;  // `first` of the neighbours
-  const uint16_t* levels = nullptr;  // of the rows, if their page has none: 1 for nulls, else 0
+  int64_t first, count;  // `first`: number of the first row, for neighbours
+  const uint16_t* levels = nullptr;  // levels of the rows if the page has none: 1 for nulls, else 0
 
   int64_t operator[](int64_t i) const { return numbers ? numbers[i] : first + i; }
   // End of the neighbours that begin at `i`.
@@ -75,7 +75,7 @@ struct Sink {
   Growing<uint8_t> valid;  // 1: valid
   Growing<uint16_t> rep, def;
   std::vector<uint16_t> chunk_rep, chunk_def, visible;  // of the current chunk
-  // Of the current chunk: decompressed values, and decoded levels.
+  // Decompressed values and decoded levels of the current chunk.
   struct Content {
     std::vector<uint8_t> values, reps, defs;
   } content;
@@ -194,7 +194,7 @@ struct Slots;
 template <typename Offset>
 struct RangeStrings;
 
-constexpr size_t kMostDepths = 64;  // of lists of one length in each other
+constexpr size_t kMostDepths = 64;  // of nested fixed-size lists
 
 // Numbers of a page: an array that it owns, or a view of what it keeps elsewhere.
 template <typename T>
@@ -221,13 +221,13 @@ struct PageKind {
   int values, bits, nulls, level_bits, max_level;
   bool large;
   int reps = 0, rep_bits = 0, max_rep = 0, max_visible = 0;  // 0: no lists
-  // For values that are lists of one length: number of items of a value at each depth, outermost
-  // first, if the items have validity, else 0. Empty: no items have.
+  // For fixed-size lists: number of items of a value at each depth, outermost first; 0 at a depth
+  // without validity. Empty if no depth has validity.
   std::vector<int64_t> masks{};
   int scheme = 0;  // 1: LZ4, 2: ZSTD; of the first buffer of values, or of each zipped string
-  bool null_items = false;  // all items of zipped lists of one length are null, and have no bytes
-  std::shared_ptr<const ChunkCoding> coding{};  // of chunks that are recoded first; null: none are
-  std::shared_ptr<const WordCoding> coded_reps{}, coded_defs{};  // of levels that are then flat
+  bool null_items = false;  // true: items of zipped fixed-size lists are all null, without bytes
+  std::shared_ptr<const ChunkCoding> coding{};  // of chunks that are decoded as a whole; null: they are not
+  std::shared_ptr<const WordCoding> coded_reps{}, coded_defs{};  // of levels that are decoded as a whole; null: none
 };
 
 // Symbols of a page's strings, which pages of one description share.
@@ -243,8 +243,8 @@ struct Symbols {
   uint64_t num_codes;
 };
 
-// Member of packed structs in zipped rows: bytes of a value, or minus the bytes of the length in
-// front of it; its symbols, if it is of compressed strings; the scheme and masks as in `PageKind`.
+// Member of packed structs in zipped rows. `width`: bytes of a value, or minus the bytes of the length
+// before it; `symbols`: for compressed strings, else null; `scheme` and `masks`: as in `PageKind`.
 struct PackedMember {
   int64_t width;
   std::shared_ptr<const Symbols> symbols;
@@ -260,9 +260,9 @@ struct ZippedForm {
   std::vector<PackedMember> members;
 };
 
-// Index of zipped rows that stays in the file: its position, and the bytes of a number in it.
+// Index of zipped rows that stays in the file: its position, and the bytes of an entry.
 struct FileIndex {
-  int64_t start = 0, width = 0;  // 0: none
+  int64_t start = 0, width = 0;  // width 0: no such index
 };
 
 // Encoded levels of a page.
@@ -307,17 +307,17 @@ class RowPage {
                                          int64_t num_rows, const ZippedForm& form,
                                          const PageKind& kind, std::shared_ptr<const Symbols> symbols) {
     auto page = zipped(Positions(ends), start, size, num_rows, form, kind, std::move(symbols));
-    page->cut_.bytes = std::move(ends);  // its numbers stay in their place
+    page->cut_.bytes = std::move(ends);  // the move keeps the array that the page views
     return page;
   }
-  // The same whose index stays in the file: only pages of some of its rows can be decoded.
+  // Zipped rows whose index stays in the file. Rows are decoded only from the result of `of_runs`.
   static std::unique_ptr<RowPage> zipped(const FileIndex& index, int64_t start, int64_t size,
                                          int64_t num_rows, const ZippedForm& form,
                                          const PageKind& kind, std::shared_ptr<const Symbols> symbols);
   // Index that stays in the file; null if there is none.
   const FileIndex* file_index() const { return unplaced_ ? &unplaced_->index : nullptr; }
-  // Page of runs of rows of a page with such an index, in ascending order: the first row of each,
-  // the row behind it, and where its bytes begin and end.
+  // Page of some runs of rows of a page with such an index; runs ascend. `firsts`, `lasts`: first and
+  // end row of each run; `bytes`: start and end of its bytes.
   std::shared_ptr<const RowPage> of_runs(std::vector<int64_t> firsts, std::vector<int64_t> lasts,
                                          std::vector<int64_t> bytes) const;
 
@@ -326,13 +326,13 @@ class RowPage {
   void set_strings_64(In<int64_t> offsets, Bytes items);
   // The same from a block, which is copied unless it is a copy already.
   void set_own_items(ItemBlock items);
-  // Items are lists of one length behind the validity of their own items, as zipped values.
+  // Items are fixed-size lists that follow the validity of their own items, as in zipped rows.
   void set_item_masks(std::vector<int64_t> masks);
   // Values are descriptions of blobs (BlobLayout): a u64 position and a u64 size. Those of size 0
   // at another position are null, of level `position >> 16`, up to `max_level`.
   void set_blobs(int max_level);
 
-  // Rows are slots of a sparse structure, whose valid ones have the values of this page.
+  // Make this a sparse page: `slots` has its structure, and this page has the values of the slots.
   void set_slots(std::shared_ptr<const sparse::Slots> slots);
   const sparse::Slots* slots() const { return slots_.get(); }
   // True if all values are null.
@@ -356,13 +356,13 @@ class RowPage {
   bool gives(int64_t width) const { return is_null_ || null_items_ || this->width() == width; }
   // True if rows are decoded without bytes of the file.
   bool is_constant() const { return values_ == Values::constant; }
-  // Call before chunks of the page are looked at, except to plan rows of a constant page.
+  // Call before any use of the page's chunks; planning rows of a constant page does not use them.
   void prepare() const;
   int64_t start() const { return start_; }
   int64_t size() const { return size_; }
   int64_t num_rows() const { return num_rows_; }
   int64_t num_chunks() const { return num_chunks_; }
-  // Number of the chunk, or of the zipped row or run of rows, that holds a row; it is at least `from`.
+  // Number of the chunk (or zipped row, or run of rows) that holds a row. The search begins at `from`.
   int64_t chunk_of(int64_t row, int64_t from) const;
   // True if a chunk begins inside a row.
   bool carries(int64_t chunk) const {
@@ -418,7 +418,7 @@ class RowPage {
            values_ != Values::rows && (bits_ == 1 || bits_ % 8 == 0) && !(values_ == Values::zipped && width == 0) &&
            !(is_string(values_) && !has_items() && width != -(bits_ / 8));
   }
-  // True if the bytes of neighbouring rows are their values, and nothing else.
+  // True if the bytes of neighbouring rows are exactly their values.
   bool is_raw() const { return values_ == Values::zipped && level_bits_ == 0 && masks_.empty() && !null_items_ && max_blob_level_ < 0; }
   bool has_nulls() const { return max_level_ != 0; }
   // Call before rows of this page are decoded behind those of another page.
@@ -522,14 +522,15 @@ class RowPage {
           int64_t num_rows, const PageKind& kind);
   void keep_lists(Positions first_values, const PageKind& kind);
 
-  // Decoded levels of a constant page, cut into pieces that are its chunks. Of zipped rows only
-  // their own `bytes`; of runs of them the first `rows`, their ends in `entries`, and two `bytes` each.
+  // Decoded levels of a constant page, cut into pieces that are its chunks. For zipped rows, `bytes`
+  // has their positions. For runs of zipped rows: `rows` has the first row of each run, `entries` its
+  // end row, `bytes` the start and end of its bytes.
   struct Cut {
     std::vector<uint16_t> reps, defs;
-    std::vector<int64_t> rows, entries, values, bytes;  // before each piece, and behind the last
+    std::vector<int64_t> rows, entries, values, bytes;  // counts before each piece, and in all
   };
 
-  // Of zipped rows whose index stays in the file.
+  // Form of zipped rows whose index stays in the file.
   struct Unplaced {
     FileIndex index;
     ZippedForm form;
@@ -542,7 +543,7 @@ class RowPage {
 
   std::shared_ptr<ChunkTable> table_;
   Cut cut_;
-  std::unique_ptr<Later, FreeLater> later_;  // null: levels are decoded
+  std::unique_ptr<Later, FreeLater> later_;  // null: the levels are already decoded
   bool has_runs_ = false;  // a chunk is a run of zipped rows
   std::unique_ptr<const Unplaced> unplaced_;
   bool is_null_ = false;

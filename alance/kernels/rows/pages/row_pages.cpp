@@ -35,8 +35,8 @@ std::unique_ptr<RowPage> constant_page(int64_t num_rows, const Levels& reps, con
   return RowPage::constant(num_rows, encoded(reps), encoded(defs), kind, null_level, is_null);
 }
 
-// `ends` of rows of any length, or the position and the width of the `index` that has them; without
-// both all have one length.
+// Page of zipped rows. `ends`: positions of rows of any length; `index`: instead, start and entry width
+// of the index in the file. Without both, all rows have the same length.
 std::unique_ptr<RowPage> zipped_page(const std::optional<In<int64_t>>& ends,
                                      std::pair<int64_t, int64_t> place, int64_t num_rows,
                                      const PageForm& form,

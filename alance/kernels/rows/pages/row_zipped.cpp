@@ -1,4 +1,4 @@
-// Zipped rows, of values of one width or of any length, each behind its levels.
+// Zipped rows: each is its levels, then a value of fixed or variable width.
 #include <algorithm>
 
 #include "rows/pages/range_sink.hpp"
@@ -17,7 +17,7 @@ void RowPage::decode_zipped(Part bytes, Sink& sink) const {
   emit_zipped(bytes.data + level_bits_, sink);
 }
 
-// Append a value of one width.
+// Append a value of fixed width.
 void RowPage::emit_zipped(const uint8_t* from, Sink& sink) const {
   if (!null_items_) return emit_masked(masks_, from, sink);
   std::fill_n(sink.begin_run(1), sink.width, uint8_t{0});
@@ -34,7 +34,7 @@ void RowPage::emit_zipped(const uint8_t* from, Sink& sink) const {
   }
 }
 
-// Append a value of one width, which follows the validity of its items.
+// Append a value of fixed width, which follows the validity of its items.
 void RowPage::emit_masked(const std::vector<int64_t>& masks, const uint8_t* from, Sink& sink) {
   sink.value(from + bytes_of_masks(masks));
   for (size_t depth = 0; depth < masks.size(); ++depth) {
@@ -46,7 +46,7 @@ void RowPage::emit_masked(const std::vector<int64_t>& masks, const uint8_t* from
 
 namespace {
 
-// Rows have at least a byte.
+// Check that positions ascend within the buffer; each row has at least one byte.
 void check_ends(const Positions& ends, int64_t size) {
   for (size_t i = 0; i < ends.size(); ++i)
     if (const int64_t end = ends.data()[i]; end < (i ? ends.data()[i - 1] + 1 : 0) || end > size)
@@ -90,7 +90,7 @@ std::shared_ptr<const RowPage> RowPage::of_runs(std::vector<int64_t> firsts, std
   cut.bytes = std::move(bytes);
   std::shared_ptr<RowPage> page = of_zipped(Positions(cut.rows), Positions(cut.bytes), start_, size_, num_rows_,
                                             unplaced_->form, unplaced_->kind, symbols_);
-  page->cut_ = std::move(cut);  // its numbers stay in their place
+  page->cut_ = std::move(cut);  // the move keeps the arrays that the page views
   page->has_runs_ = true;
   page->max_blob_level_ = max_blob_level_;
   return page;
@@ -125,7 +125,7 @@ std::unique_ptr<RowPage> RowPage::of_zipped(Positions rows, Positions bytes, int
   return page;
 }
 
-// Decode the entries of rows, which fill these bytes.
+// Decode the entries of `count` rows, which take exactly these bytes.
 void RowPage::decode_run(Part bytes, int64_t count, Sink& sink) const {
   const uint8_t *at = bytes.data, *const end = bytes.data + bytes.size;
   const auto take = [&](int64_t size, const char* what) {

@@ -1,5 +1,5 @@
-// Sequences (2.3): unsigned numbers whose count is stored elsewhere. format/codecs/sequence.py has
-// the encodings, format/codecs/rle.py those of coded runs.
+// Sequences (2.3): unsigned numbers whose count is stored elsewhere. format/codecs/sequence.py
+// describes the encodings of sequences, format/codecs/rle.py those of encoded runs.
 #pragma once
 #include <algorithm>
 #include <optional>
@@ -14,20 +14,20 @@ namespace alance::sequences {
 using cells::Part;
 using cells::text;
 
-// Numbers as Python describes them: kind, bits, start or packed width, step, whether there are none,
-// compression.
+// Numbers as Python describes them: kind, bits, start or packed width, step, true if the description has
+// no number, compression.
 using Described = std::tuple<int, int, uint64_t, uint64_t, bool, int>;
-// A sequence: kind, the numbers of `Sequence`, its base or number of items.
+// A sequence as Python describes it: kind, `first`, `second` and `number` of `Sequence`.
 using DescribedSequence = std::tuple<int, Described, Described, uint64_t>;
 
-// Numbers that are equally spaced, and have no bytes; or a block.
+// Encoding of numbers: equally spaced numbers, which have no bytes, or a block.
 struct Numbers {
   enum Kind : int { kArithmetic, kFlat, kPacked, kBlocks };
 
   int kind = kArithmetic, bits = 64;
-  uint64_t start = 0, step = 0;  // of blocks, `start` is the packed width
+  uint64_t start = 0, step = 0;  // kBlocks: `start` is the packed width
   bool is_empty = false;         // the description has no number
-  int scheme = 0;                // of the compression around the block; 0: none
+  int scheme = 0;                // compression of the block; 0: none
 
   static Numbers of(const Described& from) {
     Numbers own;
@@ -41,7 +41,7 @@ struct Numbers {
   bool has_payload() const { return kind != kArithmetic; }
   int64_t word() const { return bits / 8; }
 
-  // Check that there may be so many equally spaced numbers.
+  // Check that `count` equally spaced numbers fit into their type.
   void check(int64_t count) const {
     if (is_empty && count != 0) corrupt("sequence: " + text(count) + " numbers, the description has none");
     uint64_t last = 0;
@@ -51,7 +51,7 @@ struct Numbers {
       corrupt("sequence: numbers from " + std::to_string(start) + " beyond " + std::to_string(most));
   }
 
-  // Bytes of at most `count` numbers without their compression; `content` keeps them.
+  // Decompressed bytes of at most `count` numbers; they are stored in `content` if they were compressed.
   Part plain(Part payload, int64_t count, std::vector<uint8_t>& content) const {
     if (scheme == 0) return payload;
     int64_t size = 0;
@@ -122,7 +122,7 @@ struct Numbers {
     std::vector<int64_t> numbers(static_cast<size_t>(count));
     auto* words = reinterpret_cast<uint8_t*>(numbers.data());
     read(block, count, words);
-    for (int64_t i = count; bits != 64 && i-- > 0;)  // widen in place, the last first
+    for (int64_t i = count; bits != 64 && i-- > 0;)  // widen in place, from the last number to the first
       numbers[static_cast<size_t>(i)] = static_cast<int64_t>(cells::load_bits(words + i * word(), bits));
     for (const int64_t number : numbers)
       if (number < 0) corrupt("sequence: a number that is not below 2^63");
@@ -130,7 +130,7 @@ struct Numbers {
   }
 };
 
-// Two parts of a payload: u64 size of the first, both parts.
+// Split a payload into its two parts: a u64 size of the first part, then both parts.
 inline std::pair<Part, Part> two_parts(Part payload, const char* what) {
   const int64_t rest = payload.size - 8;
   if (rest < 0) corrupt(std::string(what) + ": a block of " + text(payload.size) + " bytes");
@@ -171,13 +171,13 @@ struct CodedRuns {
 };
 
 struct Sequence {
-  // `first`: of runs the values, with lengths in `second`; of distinct numbers the items, with
-  // indices in `second`.
+  // kRuns: `first` has the values of the runs, `second` their lengths. kDistinct: `first` has the
+  // distinct items, `second` the indices.
   enum Kind : int { kPlain, kDelta, kRuns, kDistinct };
 
   int kind = kPlain;
   Numbers first, second;
-  uint64_t number = 0;  // base of deltas; number of distinct items
+  uint64_t number = 0;  // kDelta: first number; kDistinct: number of distinct items
 
   static Sequence of(const DescribedSequence& from) {
     Sequence own{std::get<0>(from), Numbers::of(std::get<1>(from)), Numbers::of(std::get<2>(from)), std::get<3>(from)};
@@ -238,7 +238,7 @@ struct Sequence {
     return numbers;
   }
 
-  // Number of runs, which follows from the size of a payload, or from lengths without a payload.
+  // Number of runs: from the size of a payload, or from equally spaced lengths that add up to `count`.
   int64_t runs_in(int64_t count, int64_t value_bytes, int64_t length_bytes) const {
     if (second.has_payload())
       return first.kind == Numbers::kFlat && first.scheme == 0 ? value_bytes / first.word() : length_bytes / second.word();

@@ -5,8 +5,8 @@
 //                       the next layer are the children
 //     fixed-size list   the next layer has `dimension` times as many slots
 //
-// Each layer lists its null slots, or its valid ones. Sets of slots, and counts, are ascending
-// numbers. Rows are translated to slots of the next layer by rank, layer by layer.
+// Each layer lists its null slots, or its valid ones. A set of slots is in memory as ascending numbers,
+// counts as their running sums. Rows are translated to slots layer by layer, by rank in these arrays.
 #pragma once
 #include <atomic>
 
@@ -19,9 +19,9 @@ namespace alance::sparse {
 using cells::Part;
 using cells::text;
 
-constexpr int64_t kMostSlots = int64_t{1} << 48;    // of a page; sums of slots fit 64 bits
+constexpr int64_t kMostSlots = int64_t{1} << 48;    // slots of a page; sums of slots fit into 64 bits
 constexpr int64_t kMostRead = int64_t{1} << 28;     // slots that are decoded at once
-constexpr int64_t kMostNumbers = int64_t{1} << 27;  // of a set in memory: 1 GiB
+constexpr int64_t kMostNumbers = int64_t{1} << 27;  // numbers of a set in memory: 1 GiB
 
 // Slots [first, last) of a layer.
 using Run = std::pair<int64_t, int64_t>;
@@ -45,7 +45,7 @@ class Numbers {
 
   int64_t count() const { return count_; }
   int64_t operator[](int64_t i) const { return values_.empty() ? start_ + step_ * i : values_[static_cast<size_t>(i)]; }
-  // Number of those below a bound.
+  // Number of these numbers that are below a bound.
   int64_t rank(int64_t bound) const {
     if (!values_.empty()) return std::lower_bound(values_.begin(), values_.end(), bound) - values_.begin();
     return bound <= start_ ? 0 : std::min(count_, (bound - start_ - 1) / step_ + 1);
@@ -57,12 +57,12 @@ class Numbers {
   int64_t start_ = 0, step_ = 1, count_ = 0;
 };
 
-// Stored set of numbers.
+// Encoding of a set of numbers, and their count.
 struct SetForm {
   sequences::Sequence codec;
   int64_t count = 0;
 
-  // Decode slots, which ascend below `num_slots`.
+  // Decode slot numbers, and check that they ascend and are below `num_slots`.
   Numbers slots(Part payload, int64_t num_slots) const {
     if (count > num_slots) corrupt("sparse: " + text(count) + " slots listed of " + text(num_slots));
     if (codec.is_arithmetic()) {
@@ -112,11 +112,11 @@ struct SetForm {
 };
 
 struct LayerForm {
-  bool means_valid;   // the listed slots are valid, else null
+  bool means_valid;   // true: the listed slots are valid; false: they are null
   SetForm listed;
-  int64_t dimension;  // of fixed-size lists, else 1
+  int64_t dimension;  // length of fixed-size lists, else 1
   bool is_list;
-  int64_t num_children;         // of all lists
+  int64_t num_children;           // sum over all lists
   SetForm non_empty{}, counts{};  // slots with children, and how many each has
 };
 
@@ -128,7 +128,7 @@ struct Layer {
   int64_t num_valid() const { return means_valid ? listed.count() : num_slots - listed.count(); }
   // Number of valid slots before a slot.
   int64_t valid_before(int64_t slot) const { return means_valid ? listed.rank(slot) : slot - listed.rank(slot); }
-  // First slot of the next layer that belongs to a slot or a later one.
+  // First slot of the next layer that belongs to this slot or to a later one.
   int64_t below(int64_t slot) const { return is_list ? ends[non_empty.rank(slot)] : slot * dimension; }
   Runs below(const Runs& runs) const {
     Runs next;
@@ -137,8 +137,8 @@ struct Layer {
     return next;
   }
 
-  // Call `of(ordinal, place)` for the numbers of a set that are slots of runs; `place`: position
-  // among these slots.
+  // Call `of(ordinal, place)` for each number of a set that is a slot of the runs. `ordinal`: position
+  // in the set; `place`: position among the slots of the runs.
   template <typename Of>
   static void each(const Numbers& numbers, const Runs& runs, const Of& of) {
     int64_t before = 0;
@@ -150,7 +150,7 @@ struct Layer {
     }
   }
 
-  // Marks of all slots of runs, `valid` or `null`; empty if no slot of the layer is null.
+  // For each slot of the runs, `valid` or `null`. Empty if no slot of the layer is null.
   template <typename T>
   std::vector<T> marks(const Runs& runs, T valid, T null) const {
     std::vector<T> all;
@@ -165,8 +165,8 @@ struct Layer {
 
 class Structure {
  public:
-  // `payloads`: of the sets that have some, layer by layer; of a list the positions, counts and
-  // validity.
+  // `payloads`: buffers of the sets that have one, layer by layer; for a list in the order: slots with
+  // children, counts, validity.
   Structure(const std::vector<LayerForm>& forms, int64_t page_rows, const std::vector<Part>& payloads) {
     for (const LayerForm& form : forms)
       if (__builtin_mul_overflow(multiplier_, form.dimension, &multiplier_)) multiplier_ = 0;
@@ -195,7 +195,7 @@ class Structure {
   }
 
   int64_t num_rows() const { return num_rows_; }
-  // Rows of the page for each slot of the first layer.
+  // Number of rows of the page for each slot of the first layer.
   int64_t multiplier() const { return multiplier_; }
   const Layer& leaf() const { return layers_.back(); }
   int64_t num_bytes() const {
@@ -204,15 +204,15 @@ class Structure {
     return sum;
   }
 
-  // First slot of the leaf of a row or a later one. Slots of the rows of an outermost slot are the
-  // same, so `row` is the first of them.
+  // First slot of the leaf that belongs to a row or to a later one. `row`: first row of a slot of the
+  // first layer.
   int64_t leaf_slot(int64_t row) const {
     int64_t slot = row / multiplier_;
     for (size_t i = 0; i + 1 < layers_.size(); ++i) slot = layers_[i].below(slot);
     return slot;
   }
 
-  // Slots of rows in the first layer, and in the leaf.
+  // Slots of rows in the first layer; `leaf_slots`: in the leaf.
   Runs outer_slots(const Rows& rows) const {
     Runs runs;
     if (rows.numbers == nullptr) return {{rows.first / multiplier_, (rows.first + rows.count) / multiplier_}};
@@ -231,12 +231,12 @@ class Structure {
     return runs;
   }
 
-  // Validity of the leaf's slots of rows, a byte each; empty if all slots of the page are valid.
+  // Validity of the rows' slots in the leaf, a byte each; empty if all slots of the page are valid.
   std::vector<uint8_t> valid(const Rows& rows) const { return leaf().marks<uint8_t>(leaf_slots(rows), 1, 0); }
 
   // Append the slots of rows to the depths of a leaf, innermost first. `all_null`: the leaf has no
-  // values. As in other pages, a slot outside of lists comes once for each item of the fixed-size
-  // lists at or below it.
+  // values. A slot outside of lists is repeated for each item of the fixed-size lists at or below it,
+  // as in dense pages.
   void add_to(const Rows& rows, std::vector<nests::Depth>& depths, bool all_null) const {
     if (depths.size() != layers_.size()) corrupt("pages of other layers than the schema has");
     std::vector<int64_t> repeats(layers_.size(), 1);
@@ -271,20 +271,20 @@ class Structure {
   int64_t multiplier_ = 1, num_rows_ = 0;
 };
 
-// Slots of a page, and which of them have values.
+// Slots of a sparse page, and which of them have values.
 struct Slots {
-  // A value for each slot; one for each valid slot; one for each index that slots have.
+  // The page has a value for each slot, for each valid slot, or for each distinct index.
   enum Values : int { kEach, kValid, kIndexed };
 
   Structure structure;
   Values values;
-  std::vector<uint32_t> indices{};  // of each slot
+  std::vector<uint32_t> indices{};  // kIndexed: index of each slot
 
   Slots(Structure of_page, Values kind) : structure(std::move(of_page)), values(kind) {}
   ~Slots() { delete items_.load(); }
   Slots(const Slots&) = delete;
 
-  // Set the index of each slot; those of valid slots are below `num_items`.
+  // Set the index of each slot; check that those of valid slots are below `num_items`.
   void set_indices(std::vector<uint32_t> own, uint64_t num_items) {
     indices = std::move(own);
     const std::vector<uint8_t> valid = structure.leaf().marks<uint8_t>({{0, structure.leaf().num_slots}}, 1, 0);
@@ -293,9 +293,9 @@ struct Slots {
         corrupt("index " + std::to_string(indices[i]) + " of " + std::to_string(num_items) + " items");
   }
 
-  // Bytes of all items, once they are known, else null.
+  // Bytes of all items; null if they were not read yet.
   const std::vector<uint8_t>* items() const { return items_.load(std::memory_order_acquire); }
-  // Keep the bytes of all items; returns their number, or 0 if they were known.
+  // Keep the bytes of all items; returns their number, or 0 if they were kept before.
   int64_t keep_items(Part bytes) const {
     auto own = std::make_unique<const std::vector<uint8_t>>(bytes.data, bytes.data + bytes.size);
     const std::vector<uint8_t>* none = nullptr;
