@@ -450,7 +450,8 @@ class MergeInsert(Hinted):
         The cost is in requests, bytes and rounds; `print` shows it as text. Matches are not
         computed, so the number of rows to write is unknown.
 
-        Cost: a read of uncached footers, page tables and deletion files, which are not cached.
+        Cost: a read of footers, page tables and deletion files that are not in the cache, which
+        does not put them there.
 
         Args:
             schema: schema of the data; None: the table's schema.

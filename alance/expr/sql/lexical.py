@@ -62,7 +62,7 @@ _LIST_PATTERN: Final = rf"""(?sx){_TEXT} | "[^"]*+" | --[^\n]*+ | /\*.*?\*/
 
 @dataclass(frozen=True, slots=True)
 class SqlText:
-    """A SQL text and, once parsed, its parameters and the long lists of its IN conditions.
+    """A SQL text and, once parsed, its parameters and its long lists (IN, or equal columns in OR).
 
     Attributes:
         text: the SQL.

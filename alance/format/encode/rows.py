@@ -71,13 +71,12 @@ def join(parts: Sequence[PageValues]) -> PageValues:
 
 
 def split(page: PageValues, max_bytes: int, *, multiple: int = 1) -> list[PageValues]:
-    """Cut rows into pieces of about `max_bytes`, but at least one row; views if possible.
+    """Cut rows into pieces of about equal bytes, which are views if possible.
 
     Args:
         page: any rows.
-        max_bytes: maximum bytes of levels and values; a larger row is a piece of its own.
-        multiple: the number of rows of each piece is a multiple of this: the `multiplier` of a
-            `LeafColumn`.
+        max_bytes: maximum bytes of levels and values of a piece, except a piece of `multiple` rows.
+        multiple: pieces have a multiple of this number of rows; see `LeafColumn.multiplier`.
     """
     if values_bytes(page) <= max_bytes or page.num_rows <= multiple:
         return [page]
@@ -132,7 +131,13 @@ def _bytes_before(block: Block, place: int) -> int:
 
 
 def _bounds(before: Callable[[int], int], num_rows: int, target: int, multiple: int) -> list[int]:
-    """Return the row numbers at which to cut, from 0 to the number of rows."""
+    """Return the row numbers at which to cut, from 0 to the number of rows.
+
+    Args:
+        before: returns the bytes before a row.
+        target: maximum bytes of a piece, except a piece of `multiple` rows.
+        multiple: pieces have a multiple of this number of rows.
+    """
     bounds = [0]
     while bounds[-1] < num_rows:
         start = bounds[-1]

@@ -116,9 +116,10 @@ class ReuseIndex:
     def _others(
         self, indices: Sequence[table_pb2.IndexMetadata], compactions: Sequence[PastCompaction]
     ) -> tuple[list[table_pb2.IndexMetadata], bool]:
-        """Return the other entries, and True if any of them covers a group of the compaction.
+        """Return the entries of all indices but the fragment-reuse index.
 
-        The coverage of the entries is translated to the new fragments of earlier compactions.
+        Also returns True if an index covers a group of the compaction. The coverage of the entries
+        is translated to the new fragments of earlier compactions.
         """
         others, is_needed = [], False
         for index in indices:

@@ -220,7 +220,7 @@ def index_of_keys(base: Snapshot, merge: RowMerge) -> str | None:
 
 
 def fewest_rows(base: Snapshot) -> int:
-    """Return the number of table rows per key from which on an index is used to find the keys."""
+    """Return the minimum number of table rows per key for a look-up by an index, not a scan."""
     return FEWEST_REMOTE_ROWS if base.is_remote else FEWEST_ROWS
 
 

@@ -48,7 +48,7 @@ async def moved_vectors(snapshot: Snapshot, index: Index, moves: Moves, new: Seg
 
     Raises:
         CorruptFileError: the files contradict each other.
-        UnsupportedError: graphs over codes that cannot be written here.
+        UnsupportedError: the graphs are over codes that alance does not write.
     """
     head = await StoredFile.open(snapshot, index, ivf.INDEX_FILE)
     content = await head.buffer(ivf.buffer_number(head.metadata))
@@ -111,7 +111,7 @@ class _OldGraphs:
             book: buffer of the quantizer, such as a codebook; None if it needs none.
 
         Raises:
-            UnsupportedError: graphs over codes that cannot be written here.
+            UnsupportedError: the graphs are over codes that alance does not write.
         """
         metadata, centroids = self._storage.metadata, self._centroids
         type_ = VectorType.of(schema.types[-1])
