@@ -153,11 +153,11 @@ def test_leaves_are_in_the_last_file_that_has_them() -> None:
     with pytest.raises(ValueError, match="other leaves"):
         tables.row_bytes(2, [1])
     with pytest.raises(ValueError, match="other leaves"):
-        _kernels.LeafTables(files, [[0], [0]], [True] * 2, [1, 1])
+        _kernels.LeafTables(files, [[0], [0]], [1, 1])
     with pytest.raises(ValueError, match="other files"):
-        _kernels.LeafTables(files, [[0]], [True], [1])
+        _kernels.LeafTables(files, [[0]], [1])
     with pytest.raises(ValueError, match="without rows"):
-        _kernels.LeafTables(files, [[0], [0]], [True], [0])
+        _kernels.LeafTables(files, [[0], [0]], [0])
 
 
 def test_columns_of_listed_pages_are_checked() -> None:
