@@ -1,4 +1,4 @@
-"""Rows taken in one call of the kernel, from files and from memory, and chunk by chunk."""
+"""Rows taken in one call of the kernel, from files and from memory."""
 
 from __future__ import annotations
 
@@ -14,9 +14,7 @@ import pytest
 
 import alance
 from alance.errors import AlanceError, CorruptFileError
-from alance.file.rows.leaves import LeafSet
 from alance.file.rows.placed_columns import ColumnsShare
-from alance.format.layouts.fields import leaf_columns
 from alance.io.reading.scheduler import Scheduler
 from tests.reference.compare import assert_same
 
@@ -25,7 +23,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from alance.format.plans import Reader
-    from alance.format.schema import Schema
 
 ROWS = 5000
 HINTS: list[dict[str, str]] = [
@@ -117,17 +114,10 @@ class Counted:
         monkeypatch.setattr(ColumnsShare, "decode", counting)
 
 
-def for_codecs(schema: Schema) -> LeafSet:
-    """Leaves of which the kernel builds none."""
-    leaves = LeafSet(schema, [leaf for field in schema.fields for leaf in leaf_columns(field)])
-    leaves.usable = [False] * len(leaves.ids)
-    return leaves
-
-
 @pytest.mark.parametrize("version", ["2.1", "2.2"])
 @pytest.mark.parametrize("number", range(len(HINTS)))
 @pytest.mark.parametrize("nulls", [0.0, 0.3])
-async def test_every_way_gives_the_same(
+async def test_files_and_memory_give_the_same_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, version: str, nulls: float
 ) -> None:
     metadata = {f"lance-encoding:{key}": value for key, value in HINTS[number].items()}
@@ -152,13 +142,6 @@ async def test_every_way_gives_the_same(
             with monkeypatch.context() as patched:
                 patched.setattr(Scheduler, "reader", lambda *_: None)
                 assert_same(await ds.take(rows), expected)
-            with monkeypatch.context() as patched:
-                patched.setattr(LeafSet, "of_schema", for_codecs)
-                before = counted.count
-                async with alance.Session() as fresh:  # sessions share no open files
-                    other = await alance.dataset(uri, session=fresh)
-                    assert_same(await other.take(rows), expected)
-                assert counted.count == before
 
 
 async def test_with_meta_columns_and_nested_fields_beside(tmp_path: Path) -> None:

@@ -50,9 +50,6 @@ if TYPE_CHECKING:
 
 NO_CHUNKS = np.empty(0, np.int64)
 NO_LEVEL_BYTES = np.empty(0, np.uint8)
-MAX_ROW_PAGE_ROWS: Final = (
-    1 << 34
-)  # of such a page: the kernel cuts them into pieces of 8 MiB in all
 # Bytes; an index of full-zip rows up to this size is loaded and kept. That is a quarter of a
 # million rows of 1 KB, and to read it once costs more than a second round.
 MAX_INDEX_BYTES: Final = 1 << 20

@@ -196,8 +196,6 @@ class PageForm {
     if (is_constant()) {
       const size_t count = has_buffers_ ? buffers.size() : 0;
       check_constant(count);
-      if (num_rows > kMostRows)
-        corrupt("constant: " + std::to_string(num_rows) + " rows, at most " + std::to_string(kMostRows));
       for (size_t i = 0; i < count; ++i)
         if (buffers[i].size != 0) needed.push_back(i);
       return needed;
@@ -268,7 +266,6 @@ class PageForm {
   static constexpr size_t kIndex = 1;  // buffer of the index of zipped rows
   static constexpr size_t kSparseItems = 1;  // buffer of indexed items; the next has their offsets
   static constexpr int64_t kMostItemBytes = int64_t{1} << 20;  // items and offsets to read with the indices
-  static constexpr int64_t kMostRows = int64_t{1} << 34;  // of one value: their pieces have 8 MiB
 
   static void check_count(const PageBuffers& buffers, size_t count, const char* what) {
     if (buffers.size() < count)
@@ -371,7 +368,6 @@ class PageForm {
     const int64_t num_slots = slots->structure.leaf().num_slots, num_valid = slots->structure.leaf().num_valid();
     std::shared_ptr<RowPage> page;
     if (slots->values == sparse::Slots::kEach) {
-      if (is_constant() && num_slots > kMostRows) corrupt("sparse: " + std::to_string(num_slots) + " slots of one value");
       page = is_constant() ? constant_page({}, num_slots)
                            : chunked_page(buffers, num_slots, static_cast<uint64_t>(num_slots), own_symbols);
     } else {

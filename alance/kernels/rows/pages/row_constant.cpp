@@ -12,7 +12,8 @@ using namespace cells;
 namespace {
 
 constexpr int64_t kPiece = 4096;  // approximate levels in a piece: the maximum of a chunk
-constexpr int64_t kPieceRows = 1 << 16;  // rows in a piece without levels
+constexpr int64_t kPieceRows = 1 << 16;  // minimum rows in a piece without levels
+constexpr int64_t kMostPieces = 1 << 18;  // of a page without levels; they have 8 MiB
 constexpr int64_t kFewLevels = int64_t{1} << 22;  // up to so many levels are decoded when the page is learned, in 3 ms
 constexpr int64_t kMostPerByte = 256;  // levels of an encoded byte; a run of two bytes has up to 255
 
@@ -109,7 +110,7 @@ void RowPage::cut_levels(int64_t num_entries) {
   };
   close(0);
   if (num_entries == 0 || !has_lists) {  // each row is one entry
-    const int64_t piece = num_entries == 0 ? kPieceRows : kPiece;
+    const int64_t piece = num_entries == 0 ? std::max(kPieceRows, num_rows_ / kMostPieces + 1) : kPiece;
     if (num_entries != 0 && num_entries != num_rows_) corrupt(text(num_entries) + " levels of " + text(num_rows_) + " rows");
     for (; rows < num_rows_ - piece; close(rows)) values = rows += piece;
     values = rows = num_rows_;
