@@ -1,4 +1,4 @@
-"""Zipped rows of packed structs with members of any length, beside the codec that reads them."""
+"""Zipped rows of packed structs with members of any length, beside a decoder in numpy."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from alance.format.codecs.fixed import Flat
 from alance.format.codecs.strings import Variable
 from alance.format.codecs.structs import Child, VariablePackedStruct
 from alance.format.layouts.arrays import array_of
+from tests.reference.decoders import decode_values
 from tests.reference.planned import plan_rows, plan_spans
 
 if TYPE_CHECKING:
@@ -81,12 +82,12 @@ def decoded(values: Sequence[bytes | None], rows: Sequence[int] | None = None) -
 
 
 def by_codec(values: Sequence[bytes | None]) -> pa.Array:
-    """The same by the codec in numpy; nulls have values of no bytes."""
+    """The same decoded in numpy; nulls have values of no bytes."""
     filled = [packed(0, b"", b"") if value is None else value for value in values]
     offsets = np.cumsum([0, *map(len, filled)])
     data = np.frombuffer(b"".join(filled), np.uint8)
     valid = np.array([value is not None for value in values], np.bool_)
-    return array_of(CODEC.decode_values(VariableWidth(offsets, data)), MEMBERS, valid)
+    return array_of(decode_values(CODEC, VariableWidth(offsets, data)), MEMBERS, valid)
 
 
 VALUES: Final = st.none() | st.builds(

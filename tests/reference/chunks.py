@@ -9,6 +9,7 @@ import numpy as np
 
 from alance.format.blocks import ConstantBlock, FixedWidth, VariableWidth, joined_values
 from alance.format.codecs.general import GeneralMiniBlock
+from tests.reference.decoders import decode_block, decode_chunk
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,12 +47,12 @@ def decode_chunks(codec: MiniBlockCodec, chunks: Sequence[Chunk]) -> Block:
         while isinstance(codec, GeneralMiniBlock):
             codec = codec.inner
         chunks = [Chunk([np.empty(0, np.uint8)] * codec.num_buffers, 0)]
-    return end_to_end([codec.decode_chunk(*chunk) for chunk in chunks])
+    return end_to_end([decode_chunk(codec, *chunk) for chunk in chunks])
 
 
 def decode_blocks(codec: BlockCodec, chunks: Sequence[Chunk]) -> Block:
     """The values of blocks, each of which is the only buffer of a chunk."""
-    return end_to_end([codec.decode_block(chunk.buffers[0], chunk.count) for chunk in chunks])
+    return end_to_end([decode_block(codec, chunk.buffers[0], chunk.count) for chunk in chunks])
 
 
 def end_to_end(blocks: Sequence[Block]) -> Block:

@@ -13,6 +13,7 @@ from alance.format.codecs import block_codec, mini_block_codec
 from alance.format.codecs.sequence import sequence_codec
 from alance.format.proto import encodings_v2_1_pb2 as pb
 from tests.reference.chunks import chunked, decode_chunks, fixed, strings
+from tests.reference.decoders import decode_block, decode_sequence
 from tests.reference.encodings import encoding_of
 from tests.reference.fastlanes import pack
 
@@ -53,8 +54,8 @@ def test_offsets_of_strings(name: str) -> None:
 
 
 def numbers(codec: pb.CompressiveEncoding, payload: bytes, count: int, **options: int) -> list[int]:
-    result = sequence_codec(codec, **options)
-    return result.decode(np.frombuffer(payload, np.uint8), count).tolist()
+    data = np.frombuffer(payload, np.uint8)
+    return decode_sequence(sequence_codec(codec, **options), data, count).tolist()
 
 
 def test_indices_of_a_dictionary_are_decoded() -> None:
@@ -217,7 +218,7 @@ def test_runs_of_levels() -> None:
     content: Any = np.frombuffer(
         bytes.fromhex("06000000000000000000010000000a0086012c01"), np.uint8
     )
-    block = codec.decode_block(content, 700)
+    block = decode_block(codec, content, 700)
     assert fixed(block, "<u2") == [0] * 10 + [1] * 390 + [0] * 300
 
 

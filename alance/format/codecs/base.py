@@ -1,32 +1,43 @@
-"""Interfaces of codecs, one for each use, and functions that parse descriptions.
+"""Parsed codecs, a type for each use, and functions that parse descriptions.
 
-The kernel decodes nearly all pages. These codecs decode the other pages, chunk by chunk, and raise
-precise errors for damaged bytes. A description is checked once, when a page is opened.
+A description is parsed and checked once, when a page is opened. The kernel decodes all pages, from
+the form that `layouts/row_pages.py` makes of the parsed codecs.
 
 Source: encodings_v2_1.proto, CompressiveEncoding; docs/format/encodings.md, "Overview".
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Literal, Protocol
+from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
 
 from google.protobuf.unknown_fields import UnknownFieldSet
 
 from alance.errors import CorruptFileError, UnsupportedError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection
 
-    from alance.base.arrays import Bytes
-    from alance.format.blocks import Block, FixedWidth, VariableWidth
+    from alance.format.codecs.fixed import (
+        Constant,
+        FixedSizeList,
+        Flat,
+        InlineBitpacking,
+        OutOfLineBitpacking,
+    )
+    from alance.format.codecs.general import GeneralBlock
+    from alance.format.codecs.rle import Rle
+    from alance.format.codecs.strings import Variable
     from alance.format.proto import encodings_v2_1_pb2 as pb
 
 # Maximum bits of a fixed-size value, 16 GiB. No type has larger values, and products with counts
 # fit into int64.
 MAX_BITS_PER_VALUE: Final = 1 << 37
 
-
-MAX_REPEATED: Final = 1 << 30  # maximum values of a block without bytes, such as a constant
+# Codec for values in a single buffer: the levels of a chunk, or a dictionary.
+BlockCodec: TypeAlias = (
+    "Constant | FixedSizeList | Flat | GeneralBlock | InlineBitpacking | OutOfLineBitpacking | Rle"
+    " | Variable"
+)
 
 
 class MiniBlockCodec(Protocol):
@@ -35,38 +46,6 @@ class MiniBlockCodec(Protocol):
     @property
     def num_buffers(self) -> int:
         """Number of buffers of each chunk."""
-        ...
-
-    def decode_chunk(self, buffers: Sequence[Bytes], num_values: int) -> Block:
-        """Decode a chunk into new arrays, which are not views of the buffers.
-
-        Raises:
-            CorruptFileError: the bytes contradict the description or the number of values.
-        """
-        ...
-
-    def max_bytes(self, num_values: int) -> int | None:
-        """Return an upper bound for the size of buffer 0 of a chunk with `num_values` values.
-
-        Larger buffers are refused. Returns None if there is no bound.
-        """
-        ...
-
-
-class BlockCodec(Protocol):
-    """Codec for values in a single buffer: the levels of a chunk, or a dictionary."""
-
-    def decode_block(self, data: Bytes, num_values: int) -> Block:
-        """Decode a block into new arrays, which are not views of `data`.
-
-        Raises:
-            CorruptFileError: the bytes contradict the description or the number of values.
-            UnsupportedError: the block has too many values to be decoded at once.
-        """
-        ...
-
-    def max_bytes(self, num_values: int) -> int | None:
-        """Return an upper bound for the size of a block; None if there is no bound."""
         ...
 
 
@@ -81,18 +60,6 @@ class PerValueCodec(Protocol):
     @property
     def bits_per_value(self) -> int | None:
         """Bits per encoded value; None if sizes vary."""
-        ...
-
-    def decode_values(self, values: FixedWidth | VariableWidth) -> Block:
-        """Decode values that were unzipped from rows; the result may be a view of them.
-
-        Args:
-            values: `FixedWidth` with `bits_per_value`, or `VariableWidth` with offsets of any type.
-
-        Raises:
-            BatchTooLargeError: strings have more bytes than 32-bit offsets can address.
-            CorruptFileError: a value contradicts the description.
-        """
         ...
 
 

@@ -25,13 +25,10 @@ import zstandard
 from alance import _kernels
 from alance.base.records import dataclass
 from alance.errors import CorruptFileError, UnsupportedError, kernel_errors
-from alance.format.blocks import Block, FixedWidth, VariableWidth
-from alance.format.codecs.strings import Variable, check_variable
+from alance.format.codecs.strings import Variable
 from alance.format.numbers import offsets_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from alance.base.arrays import Bytes, Int64s
     from alance.format.codecs.base import BlockCodec, MiniBlockCodec
     from alance.format.proto import encodings_v2_1_pb2 as pb
@@ -84,51 +81,30 @@ def compress(scheme: Scheme, level: int | None, data: Bytes, sizes: Int64s) -> t
     return np.frombuffer(b"".join(units), np.uint8), np.array([*map(len, units)], np.int64)
 
 
-def decompress(
-    scheme: Scheme, data: Bytes, starts: Int64s, sizes: Int64s, limits: Int64s | None = None
-) -> tuple[Int64s, Bytes]:
+def decompress(scheme: Scheme, data: Bytes, starts: Int64s, sizes: Int64s) -> tuple[Int64s, Bytes]:
     """Decompress units at arbitrary positions in `data`.
 
     Args:
         starts: start of each unit, shape (n,).
         sizes: compressed size of each unit, shape (n,).
-        limits: upper bound of each unit's content in bytes, shape (n,); None for 2 GiB.
 
     Returns:
         The offsets of the contents, shape (n + 1,), and the concatenated contents.
 
     Raises:
-        CorruptFileError: a unit is damaged, or its content is larger than its limit.
+        CorruptFileError: a unit is damaged, or its content is larger than `MAX_UNIT_BYTES`.
     """
-    most = np.full(len(starts), MAX_UNIT_BYTES, np.int64)
-    if limits is not None:
-        most = np.minimum(most, limits)
     if scheme is Scheme.LZ4:
+        most = np.full(len(starts), MAX_UNIT_BYTES, np.int64)
         with kernel_errors:
             return _kernels.decode_lz4(data, starts, sizes, most)
-    units = zip(starts.tolist(), sizes.tolist(), most.tolist(), strict=True)
     decompressor = zstandard.ZstdDecompressor()
     contents = [
-        _decompress_zstd(decompressor, _unit(data, start, size), limit)
-        for start, size, limit in units
+        _decompress_zstd(decompressor, _unit(data, start, size), MAX_UNIT_BYTES)
+        for start, size in zip(starts.tolist(), sizes.tolist(), strict=True)
     ]
     offsets = offsets_of([len(content) for content in contents])
     return offsets, np.frombuffer(b"".join(contents), np.uint8)
-
-
-def content_of(scheme: Scheme, unit: Bytes, limit: int | None = None) -> Bytes:
-    """Decompress a unit.
-
-    Raises:
-        CorruptFileError: the unit is damaged, or its content is larger than `limit` bytes.
-    """
-    most = MAX_UNIT_BYTES if limit is None else min(limit, MAX_UNIT_BYTES)
-    if scheme is Scheme.ZSTD:
-        content = _decompress_zstd(zstandard.ZstdDecompressor(), unit.data, most)
-        return np.frombuffer(content, np.uint8)
-    span = np.array([0, len(unit), most], np.int64)
-    with kernel_errors:
-        return _kernels.decode_lz4(unit, span[:1], span[1:2], span[2:])[1]
 
 
 def _unit(data: Bytes, start: int, size: int) -> memoryview:
@@ -212,13 +188,6 @@ class GeneralMiniBlock(NamedTuple):
     def num_buffers(self) -> int:
         return self.inner.num_buffers
 
-    def decode_chunk(self, buffers: Sequence[Bytes], num_values: int) -> Block:
-        plain = content_of(self.scheme, buffers[0], self.inner.max_bytes(num_values))
-        return self.inner.decode_chunk([plain, *buffers[1:]], num_values)
-
-    def max_bytes(self, num_values: int) -> None:
-        return None
-
 
 class GeneralBlock(NamedTuple):
     """Codec for blocks that are compressed as a whole."""
@@ -229,13 +198,6 @@ class GeneralBlock(NamedTuple):
     @classmethod
     def from_proto(cls, message: pb.General, inner: BlockCodec) -> GeneralBlock:
         return cls(Scheme.from_proto(message.compression), inner)
-
-    def decode_block(self, data: Bytes, num_values: int) -> Block:
-        plain = content_of(self.scheme, data, self.inner.max_bytes(num_values))
-        return self.inner.decode_block(plain, num_values)
-
-    def max_bytes(self, num_values: int) -> None:
-        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,9 +216,3 @@ class GeneralPerValue:
         return cls(
             Scheme.from_proto(message.compression), Variable.from_proto(message.values.variable)
         )
-
-    def decode_values(self, values: FixedWidth | VariableWidth) -> VariableWidth:
-        units = check_variable(values)
-        bounds = units.offsets.astype(np.int64, copy=False)
-        offsets, data = decompress(self.scheme, units.data, bounds[:-1], np.diff(bounds))
-        return self.inner.decode_values(VariableWidth(offsets, data))

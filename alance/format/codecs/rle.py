@@ -22,46 +22,20 @@ Source: encodings_v2_1.proto, message Rle; docs/format/encodings.md, "Rle".
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
-
-import numpy as np
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from alance.base.records import dataclass
-from alance.errors import CorruptFileError, UnsupportedError
-from alance.format.blocks import FixedWidth
+from alance.errors import UnsupportedError
 from alance.format.codecs.base import expect, variant
 from alance.format.codecs.fixed import Flat, OutOfLineBitpacking
-from alance.format.codecs.general import Scheme, content_of
+from alance.format.codecs.general import Scheme
 from alance.format.codecs.words import numbers_form
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection
 
-    import numpy.typing as npt
-
-    from alance.base.arrays import Bytes
     from alance.format.codecs.words import KernelNumbers
     from alance.format.proto import encodings_v2_1_pb2 as pb
-
-PREFIX_BYTES: Final = 8  # bytes of the size at the start of a block
-# Maximum values of a block, because a few wide lengths could claim any number.
-MAX_VALUES: Final = 1 << 27
-
-
-def split_payload(data: Bytes, what: str = "rle") -> tuple[Bytes, Bytes]:
-    """Split a block, which begins with the size of its first part, into its two parts.
-
-    Raises:
-        CorruptFileError: the block has no size, or the size is larger than the block.
-    """
-    rest = len(data) - PREFIX_BYTES
-    if rest < 0:
-        raise CorruptFileError(f"{what}: a block of {len(data)} bytes")
-    num_bytes = int.from_bytes(data[:PREFIX_BYTES].tobytes(), "little")
-    if num_bytes > rest:
-        raise CorruptFileError(f"{what}: {num_bytes} bytes of values in a block with {rest}")
-    values = PREFIX_BYTES + num_bytes
-    return data[PREFIX_BYTES:values], data[values:]
 
 
 class RunNumbers(NamedTuple):
@@ -91,18 +65,6 @@ class RunNumbers(NamedTuple):
     def is_flat(self) -> bool:
         """True if the number of runs follows from the number of bytes."""
         return isinstance(self.codec, Flat)
-
-    def raw(self, data: Bytes, count: int) -> Bytes:
-        """Decompress the bytes of at most `count` numbers."""
-        if self.scheme is None:
-            return data
-        bits = self.codec.bits_per_value
-        return content_of(self.scheme, data, count * (bits // 8) + 128 * bits)
-
-    def numbers(self, raw: Bytes, runs: int) -> npt.NDArray[np.unsignedinteger]:
-        """Decode `runs` numbers."""
-        block = self.codec.decode_block(raw, runs)
-        return block.data.view(f"<u{self.codec.bits_per_value // 8}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,31 +102,3 @@ class Rle:
             numbers_form(self.values.codec, int(self.values.scheme or 0)),
             numbers_form(self.lengths.codec, int(self.lengths.scheme or 0)),
         )
-
-    def decode_block(self, data: Bytes, num_values: int) -> FixedWidth:
-        if num_values > MAX_VALUES and not self.is_plain:
-            raise UnsupportedError(f"rle: a block of {num_values} values")
-        return self.decode_chunk(split_payload(data), num_values)
-
-    def decode_chunk(self, buffers: Sequence[Bytes], num_values: int) -> FixedWidth:
-        values = self.values.raw(buffers[0], num_values)
-        lengths = self.lengths.raw(buffers[1], num_values)
-        flat, stored = (self.values, values) if self.values.is_flat else (self.lengths, lengths)
-        runs = len(stored) // (flat.codec.bits_per_value // 8)
-        if runs > num_values or (runs == 0 and num_values):
-            raise CorruptFileError(f"rle: {runs} runs in {num_values} values")
-        repeats = self.lengths.numbers(lengths, runs).astype(np.int64)
-        items = self.values.numbers(values, runs)
-        if (repeats == 0).any():
-            raise CorruptFileError("rle: a run of length 0")
-        total = int(repeats.sum())
-        if total < num_values or (runs and total - int(repeats[-1]) >= num_values):
-            raise CorruptFileError(f"rle: runs hold {total} values, the chunk has {num_values}")
-        repeats[-1:] -= total - num_values
-        data = np.repeat(items, repeats).view(np.uint8)
-        return FixedWidth(self.bits_per_value, num_values, data)
-
-    def max_bytes(self, num_values: int) -> int:
-        """Return an upper bound for the buffer of values, or for a block."""
-        bits = self.bits_per_value
-        return num_values * (bits // 8 + 4) + 128 * bits + 8

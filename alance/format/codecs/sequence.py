@@ -24,14 +24,10 @@ docs/format/encodings.md, "Sequences and metadata-only codecs" and "Mini-block, 
 from __future__ import annotations
 
 from enum import IntEnum
-from math import isqrt
 from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple, Protocol, TypeAlias
-
-import numpy as np
 
 from alance.base.records import dataclass
 from alance.errors import CorruptFileError, UnsupportedError
-from alance.format.blocks import FixedWidth, VariableWidth
 from alance.format.codecs.base import (
     MiniBlockCodec,
     expect,
@@ -40,15 +36,12 @@ from alance.format.codecs.base import (
 )
 from alance.format.codecs.fixed import Flat, InlineBitpacking, OutOfLineBitpacking
 from alance.format.codecs.general import GeneralBlock
-from alance.format.codecs.rle import split_payload
 from alance.format.codecs.strings import Variable
 from alance.format.codecs.words import NO_NUMBERS, NumbersForm, numbers_form
-from alance.format.numbers import offsets_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection
 
-    from alance.base.arrays import Bytes, Int64s
     from alance.format.codecs.base import BlockCodec
     from alance.format.codecs.words import KernelNumbers
     from alance.format.proto import encodings_v2_1_pb2 as pb
@@ -86,17 +79,6 @@ class SequenceCodec(Protocol):
     @property
     def has_payload(self) -> bool:
         """True if the sequence has a buffer."""
-        ...
-
-    def decode(self, payload: Bytes, count: int) -> Int64s:
-        """Decode a sequence of `count` numbers.
-
-        Args:
-            payload: empty if the codec has no payload.
-
-        Raises:
-            CorruptFileError: the bytes contradict the description or the count.
-        """
         ...
 
 
@@ -146,10 +128,6 @@ class Arithmetic:
     def form(self) -> KernelSequence:
         return SequenceForm.PLAIN, self.kernel, NO_NUMBERS, 0
 
-    def decode(self, payload: Bytes, count: int) -> Int64s:
-        self.check(count)
-        return self.start + self.step * np.arange(count, dtype=np.int64)
-
 
 @dataclass(frozen=True, slots=True)
 class Stored:
@@ -167,17 +145,6 @@ class Stored:
     @property
     def form(self) -> KernelSequence:
         return SequenceForm.PLAIN, self.kernel, NO_NUMBERS, 0
-
-    def decode(self, payload: Bytes, count: int) -> Int64s:
-        block = self.codec.decode_block(payload, count)
-        if not isinstance(block, FixedWidth) or block.bits_per_value != self.bits:
-            raise CorruptFileError(f"sequence: numbers of {self.bits} bits expected")
-        # Read 64-bit numbers as signed, so that numbers from 2^63 on become negative.
-        raw = block.data.view("<i8" if self.bits == 64 else "<u4")
-        numbers = raw.astype(np.int64, copy=not raw.flags.aligned)
-        if self.bits == 64 and (numbers < 0).any():
-            raise CorruptFileError("sequence: a number that is not below 2^63")
-        return numbers
 
 
 def arithmetic_or_stored(
@@ -275,16 +242,6 @@ class Delta(NamedTuple):
     def form(self) -> KernelSequence:
         return SequenceForm.DELTA, self.deltas.kernel, NO_NUMBERS, self.base
 
-    def decode(self, payload: Bytes, count: int) -> Int64s:
-        if count == 0:
-            raise CorruptFileError("delta: a sequence without numbers")
-        numbers = offsets_of(self.deltas.decode(payload, count - 1)) + self.base
-        limit = MAX_NUMBER if self.bits == 64 else (1 << 32) - 1
-        # The first sum above 63 bits overflows, so it is smaller than the sum before.
-        if (numbers[1:] < numbers[:-1]).any() or not 0 <= numbers[-1] <= limit:
-            raise CorruptFileError(f"delta: numbers beyond {limit}")
-        return numbers
-
 
 class NumberRuns(NamedTuple):
     """Run-length codec for a sequence."""
@@ -310,30 +267,6 @@ class NumberRuns(NamedTuple):
     @property
     def form(self) -> KernelSequence:
         return SequenceForm.RUNS, self.values.kernel, self.lengths.kernel, 0
-
-    def decode(self, payload: Bytes, count: int) -> Int64s:
-        value_part = length_part = payload
-        if self.has_payload:
-            value_part, length_part = split_payload(payload)
-        runs = self._num_runs(count, len(value_part), len(length_part))
-        if runs > count:
-            raise CorruptFileError(f"runs: {runs} of them in {count} numbers")
-        lengths = self.lengths.decode(length_part, runs)
-        if (lengths == 0).any() or int(lengths.sum()) != count:
-            raise CorruptFileError(f"runs: lengths of together {lengths.sum()} in {count} numbers")
-        numbers: Int64s = np.repeat(self.values.decode(value_part, runs), lengths)
-        return numbers
-
-    def _num_runs(self, count: int, value_bytes: int, length_bytes: int) -> int:
-        """Return the number of runs, which is not stored, from the size of a payload."""
-        lengths = self.lengths
-        if isinstance(lengths, Arithmetic) and lengths.step == 0:
-            return count // max(lengths.start, 1)
-        if isinstance(lengths, Arithmetic):
-            most = isqrt(2 * count // lengths.step + 1) + 2
-            sums = np.cumsum(lengths.start + lengths.step * np.arange(most, dtype=np.float64))
-            return int(np.searchsorted(sums, count)) + 1 if count else 0
-        return value_bytes // (self.bits // 8) if _is_flat(self.values) else length_bytes // 4
 
 
 class Distinct(NamedTuple):
@@ -365,29 +298,9 @@ class Distinct(NamedTuple):
     def form(self) -> KernelSequence:
         return SequenceForm.DISTINCT, self.items.kernel, self.indices.kernel, self.num_items
 
-    def decode(self, payload: Bytes, count: int) -> Int64s:
-        index_part = item_part = payload
-        if self.has_payload:
-            index_part, item_part = _two_payloads(payload)
-        indices = self.indices.decode(index_part, count)
-        if len(indices) and int(indices.max()) >= self.num_items:
-            raise CorruptFileError(f"index {indices.max()} into {self.num_items} distinct numbers")
-        numbers: Int64s = self.items.decode(item_part, self.num_items)[indices]
-        return numbers
-
 
 def _is_flat(codec: Arithmetic | Stored) -> bool:
     return isinstance(codec, Stored) and isinstance(codec.codec, Flat)
-
-
-def _two_payloads(data: Bytes) -> tuple[Bytes, Bytes]:
-    """Split a buffer into its two payloads, which follow their sizes."""
-    if len(data) < 16:
-        raise CorruptFileError("sequence: a dictionary outside of its bytes")
-    first, second = (int(size) for size in data[:16].view("<u8"))
-    if 16 + first + second > len(data):
-        raise CorruptFileError("sequence: a dictionary with parts outside of its bytes")
-    return data[16 : 16 + first], data[16 + first : 16 + first + second]
 
 
 def variable_codec(message: pb.Variable) -> MiniBlockCodec:
@@ -417,15 +330,3 @@ class SequenceVariable(NamedTuple):
     @property
     def num_buffers(self) -> int:
         return 1 + self.offsets.has_payload
-
-    def decode_chunk(self, buffers: Sequence[Bytes], num_values: int) -> VariableWidth:
-        data = buffers[-1]
-        payload = buffers[0] if self.offsets.has_payload else data[:0]
-        offsets = self.offsets.decode(payload, num_values + 1)
-        if offsets[0] or offsets[-1] != len(data) or (offsets[1:] < offsets[:-1]).any():
-            raise CorruptFileError("variable: offsets do not rise from 0 to the end of the bytes")
-        strings = VariableWidth(offsets, data.copy())
-        return VariableWidth(Variable(self.offsets.bits).offsets_of(strings), strings.data)
-
-    def max_bytes(self, num_values: int) -> None:
-        return None

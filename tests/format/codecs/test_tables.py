@@ -5,12 +5,10 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pytest
 
 from alance.errors import AlanceError, CorruptFileError, UnsupportedError
 from alance.file_version import FileVersion
-from alance.format.blocks import FixedWidth
 from alance.format.codecs import block_codec, mini_block_codec, per_value_codec
 from alance.format.proto import encodings_v2_1_pb2 as pb
 from tests.reference import fsst
@@ -244,13 +242,3 @@ def check_damaged(message: bytes) -> None:
     for place in PLACES:
         with contextlib.suppress(AlanceError):
             place(encoding)
-
-
-def test_constant_blocks_have_no_bytes() -> None:
-    codec = block_codec(CE(constant=pb.Constant(value=b"\x02\x01")))
-    block = codec.decode_block(np.empty(0, np.uint8), 3)
-    assert isinstance(block, FixedWidth)
-    assert (block.bits_per_value, block.num_values) == (16, 3)
-    assert block.data.tobytes() == b"\x02\x01" * 3
-    with pytest.raises(CorruptFileError, match="1 bytes, the description has the value"):
-        codec.decode_block(np.zeros(1, np.uint8), 3)
