@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 NO_LEVELS: Final = np.empty(0, np.uint16)
 # Layers that the kernel takes as four bits of an integer; further layers are bytes.
 LAYERS_OF_CODE: Final = 16
-NOT_CHECKED: Final = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)

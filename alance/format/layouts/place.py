@@ -15,7 +15,7 @@ from alance.format.plans import ByteRange, Pieces, answered, cut
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from alance.base.arrays import Bytes, Int64s, UInt16s
+    from alance.base.arrays import Bytes, Int64s
     from alance.format.plans import Extent, Plan, T
 
 Spans: TypeAlias = "Sequence[tuple[int, int]]"  # half-open byte ranges of one buffer, ascending
@@ -161,12 +161,6 @@ def unpinned(piece: memoryview) -> Bytes:
     """
     data = np.frombuffer(piece, np.uint8)
     return data.copy() if memoryview(piece.obj).nbytes > 4 * len(piece) else data
-
-
-def levels_view(data: Bytes) -> UInt16s:
-    """View bytes as u16 levels; a copy if the bytes are not aligned."""
-    levels = data.view("<u2")
-    return levels if levels.flags.aligned else levels.copy()
 
 
 def at_once(place: PagePlace, plan: Plan[T]) -> Plan[T]:

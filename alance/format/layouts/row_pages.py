@@ -49,7 +49,6 @@ if TYPE_CHECKING:
     _Strings: TypeAlias = tuple[tuple[UInt64s, Bytes] | None, int]
 
 NO_CHUNKS = np.empty(0, np.int64)
-NO_LEVEL_BYTES = np.empty(0, np.uint8)
 # Bytes; an index of full-zip rows up to this size is loaded and kept. That is a quarter of a
 # million rows of 1 KB, and to read it once costs more than a second round.
 MAX_INDEX_BYTES: Final = 1 << 20

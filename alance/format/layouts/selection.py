@@ -15,7 +15,7 @@ from alance.format.blocks import (
     VariableWidth,
     gather,
 )
-from alance.format.numbers import bits_of, positions_of
+from alance.format.numbers import bits_of
 
 if TYPE_CHECKING:
     from alance.base.arrays import Bytes, Int64s, Mask
@@ -27,15 +27,6 @@ if TYPE_CHECKING:
 def is_all(selection: Selection, num_values: int) -> bool:
     """True for a slice of all values."""
     return isinstance(selection, slice) and selection == slice(0, num_values)
-
-
-def selection_of_spans(starts: Int64s, stops: Int64s) -> slice | Int64s:
-    """Return the positions in half-open, ascending spans; a slice if the spans touch."""
-    if len(starts) == 0:
-        return slice(0, 0)
-    if np.array_equal(starts[1:], stops[:-1]):
-        return slice(int(starts[0]), int(stops[-1]))
-    return positions_of(starts, stops - starts)
 
 
 def select(block: Block, selection: Selection) -> Block:

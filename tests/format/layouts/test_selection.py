@@ -18,7 +18,7 @@ from alance.format.blocks import (
     StructBlock,
     VariableWidth,
 )
-from alance.format.layouts.selection import block_bytes, select, selection_of_spans, spread
+from alance.format.layouts.selection import block_bytes, select, spread
 
 
 def fixed(bits: int, count: int) -> FixedWidth:
@@ -123,22 +123,3 @@ def test_nothing_can_be_spread(name: str) -> None:
 def test_the_memory_of_a_block_is_that_of_its_arrays() -> None:
     assert block_bytes(BLOCKS["structs"]) == COUNT * 4 + (COUNT + 1) * 4 + len(strings(COUNT).data)
     assert block_bytes(ConstantBlock(1 << 60, None)) == 0
-
-
-@given(
-    lengths=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 5)), max_size=10),
-)
-def test_spans_become_their_positions(lengths: list[tuple[int, int]]) -> None:
-    spans, at = [], 0
-    for gap, length in lengths:
-        spans.append((at + gap, at + gap + length))
-        at += gap + length
-    starts, stops = (
-        (np.array(span, np.int64) for span in zip(*spans, strict=True))
-        if spans
-        else (np.empty((2, 0), np.int64))
-    )
-    result = selection_of_spans(starts, stops)
-    positions = [position for start, stop in spans for position in range(start, stop)]
-    places = range(result.start, result.stop) if isinstance(result, slice) else result.tolist()
-    assert list(places) == positions
