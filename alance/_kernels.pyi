@@ -455,7 +455,7 @@ class PageForm:
     def set_symbols(
         self, symbols: npt.NDArray[np.uint64], lengths: npt.NDArray[np.uint8]
     ) -> None: ...
-    # As `RowPage.set_blobs`.
+    # Values are descriptions of blobs, of 16 bytes; nulls among them have levels up to this one.
     def set_blobs(self, max_level: int) -> None: ...
     # `bits`: bits of an item, or of an offset of strings; `scheme`: 1 for LZ4, 2 for ZSTD.
     def set_items(self, strings: bool, bits: int, count: int, scheme: int = 0) -> None: ...
@@ -544,34 +544,6 @@ class RowPage:
         large: bool,
         masks: Sequence[int] = (),
     ) -> None: ...
-    @staticmethod
-    def constant(
-        num_rows: int,
-        reps: tuple[int, int, int, npt.NDArray[np.uint8]],
-        defs: tuple[int, int, int, npt.NDArray[np.uint8]],
-        maxima: tuple[int, int, int],
-        null_level: int,
-        is_null: bool,
-    ) -> RowPage: ...
-    # Zipped rows: row i is from `ends[i]` to `ends[i + 1]` of the page's buffer. None for rows of
-    # equal length.
-    @staticmethod
-    def zipped(
-        ends: npt.NDArray[np.int64] | None,
-        place: tuple[int, int],
-        num_rows: int,
-        form: PageForm,
-        index: tuple[int, int] | None = None,
-    ) -> RowPage: ...
-    def set_items(self, items: npt.NDArray[np.uint8], width: int, /) -> None: ...
-    def set_strings_32(
-        self, offsets: npt.NDArray[np.int32], items: npt.NDArray[np.uint8], /
-    ) -> None: ...
-    def set_strings_64(
-        self, offsets: npt.NDArray[np.int64], items: npt.NDArray[np.uint8], /
-    ) -> None: ...
-    # Values are descriptions of blobs, of 16 bytes; nulls among them have levels up to this one.
-    def set_blobs(self, max_level: int) -> None: ...
     @property
     def width(self) -> int: ...
 

@@ -37,6 +37,23 @@ def form(num_items: int) -> _kernels.PageForm:
     return flat
 
 
+def learned(
+    form: _kernels.PageForm, sizes: Sequence[int], num_rows: int, content: bytes
+) -> _kernels.ColumnPages:
+    """A column of one page, which is learned.
+
+    Args:
+        sizes: bytes of each buffer; the first begins at 0.
+        content: the bytes of the buffers from which such a page is learned.
+    """
+    places = tuple((1024 * number, size) for number, size in enumerate(sizes))
+    pages = _kernels.ColumnPages([(places, num_rows, b"page")])
+    new = _kernels.NewPages([pages], [(0, 0)], [0])
+    new.find([form], [0])
+    new.learn(memoryview(content), False)
+    return pages
+
+
 def unknown_of(pages: _kernels.ColumnPages) -> list[int]:
     """The numbers of the pages that are not known."""
     tables = _kernels.LeafTables([(pages, 0, 0)])

@@ -18,6 +18,7 @@ from alance.format.codecs.fixed import Flat
 from alance.format.codecs.strings import Variable
 from alance.format.codecs.structs import Child, VariablePackedStruct
 from alance.format.layouts.arrays import array_of
+from tests.kernels.page_columns import learned
 from tests.reference.decoders import decode_values
 from tests.reference.planned import plan_rows, plan_spans
 
@@ -59,14 +60,16 @@ def zipped(values: Sequence[bytes | None]) -> tuple[bytes, list[int]]:
     return b"".join(rows), np.cumsum([0, *map(len, rows)]).tolist()
 
 
+def learned_rows(ends: Sequence[int], form: _kernels.PageForm) -> _kernels.ColumnPages:
+    """A page of rows with these ends."""
+    index = np.array(ends, "<u8").tobytes()
+    return learned(form, [ends[-1], len(index)], len(ends) - 1, index)
+
+
 def decoded(values: Sequence[bytes | None], rows: Sequence[int] | None = None) -> pa.Array:
     """Rows of a page by the kernel: single rows, or all as a range."""
     content, ends = zipped(values)
-    page = _kernels.RowPage.zipped(
-        np.array(ends, np.int64), (0, len(content)), len(values), form_of(len(values))
-    )
-    table = _kernels.RowTable(np.array([0, len(values)], np.int64))
-    table.set(0, page, 3)
+    table = learned_rows(ends, form_of(len(values)))
     if rows is None:
         plan = plan_spans([[table]], [(0, len(values))], [1])
     else:
@@ -124,9 +127,7 @@ def test_damaged_packed_structs_are_refused_as_by_the_codec(data: st.DataObject)
     "shape", [(0, 2, 0, -4, 1), (0, 3, 0, -4, 1, -8, 0), (0, -4, 0, -4, 1, -8, 0), ()]
 )
 def test_pages_of_other_members_fit_no_field(shape: tuple[int, ...]) -> None:
-    page = _kernels.RowPage.zipped(np.array([0, 1], np.int64), (0, 1), 1, form_of(1))
-    table = _kernels.RowTable(np.array([0, 1], np.int64))
-    table.set(0, page, 3)
+    table = learned_rows([0, 1], form_of(1))
     plan = plan_rows([[table]], np.array([0], np.int64), [1])
     assert plan.misfit([0], [0], [-8], [shape]) == (0, 0, "a page of structs of 3 members")
     batch = _kernels.RowBatch([0], [0], [-8], [False], shapes=[shape])
@@ -137,7 +138,7 @@ def test_pages_of_other_members_fit_no_field(shape: tuple[int, ...]) -> None:
 def test_members_of_no_form_are_refused() -> None:
     for width in (0, -2, 1 << 40):
         with pytest.raises(ValueError, match="unknown form"):
-            _kernels.RowPage.zipped(np.array([0, 1], np.int64), (0, 1), 1, form_of(1, [width]))
+            learned_rows([0, 1], form_of(1, [width]))
     for width, shape in ((-8, [0, 0, 0]), (-8, [0, 2]), (-8, [0, 2, 0]), (4, [0, -4, 0])):
         with pytest.raises(ValueError, match="row batch"):
             _kernels.RowBatch([0], [0], [width], [False], shapes=[shape])

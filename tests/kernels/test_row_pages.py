@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -10,36 +10,35 @@ import pytest
 
 from alance import _kernels
 from alance.format.layouts.row_pages import LevelsForm, ValuesForm
+from tests.kernels.page_columns import learned
 from tests.reference.planned import plan_rows, plan_spans
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import numpy.typing as npt
-
 NO_CHUNKS = np.empty(0, np.int64)
-FIXED = np.zeros(16, np.uint8)
 
 
-def page_of(values: ValuesForm, bits: int) -> _kernels.RowPage:
-    """A page of four rows; its chunk is made of its header and its values."""
-    if values is ValuesForm.ZIPPED:
-        return _kernels.RowPage(
-            NO_CHUNKS, NO_CHUNKS, 0, 4 * bits // 8, 4, values, bits, 0, 0, 0, False
-        )
-    rows, size = np.array([0, 4]), np.array([0, 8 + 4 * bits // 8])
-    return _kernels.RowPage(rows, size, 0, int(size[-1]), 4, values, bits, 0, 0, 0, False)
+def with_items(
+    values: ValuesForm, bits: int, items: bytes, *, strings: bool = False
+) -> _kernels.ColumnPages:
+    """A page of four indices into items of 16 bits, or into two strings."""
+    form = _kernels.PageForm((values, bits, 0, 0, 0, False), None, 4, True)
+    form.set_layers(1)
+    form.set_items(strings, 32 if strings else 16, 2 if strings else len(items) // 2)
+    size = len(chunk_of(bits))
+    words = (size // 8 - 1 << 4).to_bytes(2, "little")
+    return learned(form, [2, size, len(items)], 4, words + items)
 
 
-@pytest.mark.parametrize(
-    "give_items",
-    [
-        lambda page: page.set_items(FIXED, 8),
-        lambda page: page.set_strings_32(np.array([0, 4, 8], np.int32), FIXED),
-        lambda page: page.set_strings_64(np.array([0, 4, 8], np.int64), FIXED),
-    ],
-    ids=["fixed", "strings of 32 bits", "strings of 64 bits"],
-)
+def chunk_of(bits: int) -> bytes:
+    """A chunk of four indices: 3, 0, 1, 2."""
+    indices = b"".join(n.to_bytes(-(-bits // 8), "little") for n in (3, 0, 1, 2))
+    chunk = b"\0\0" + len(indices).to_bytes(2, "little") + bytes(4) + indices
+    return chunk + bytes(-len(chunk) % 8)
+
+
+STRINGS = np.array([32, 20, 0, 1, 2], "<u4").tobytes() + b"ab"
+
+
+@pytest.mark.parametrize("strings", [False, True])
 @pytest.mark.parametrize(
     ("values", "bits"),
     [
@@ -47,33 +46,18 @@ def page_of(values: ValuesForm, bits: int) -> _kernels.RowPage:
         (ValuesForm.FLAT, 128),
         (ValuesForm.FLAT, 1),  # an item would be read from the one byte of a bit
         (ValuesForm.STRINGS, 32),
-        (ValuesForm.ZIPPED, 16),
     ],
 )
-def test_only_words_are_indices(
-    values: ValuesForm, bits: int, give_items: Callable[[_kernels.RowPage], None]
-) -> None:
+def test_only_words_are_indices(values: ValuesForm, bits: int, strings: bool) -> None:
     with pytest.raises(ValueError, match="no indices"):
-        give_items(page_of(values, bits))
+        with_items(values, bits, STRINGS if strings else bytes(4), strings=strings)
 
 
 @pytest.mark.parametrize("bits", [8, 16, 32, 64])
 def test_words_are_indices(bits: int) -> None:
-    page = page_of(ValuesForm.FLAT, bits)
-    page.set_items(np.arange(8, dtype=np.uint8), 2)
-    indices = np.array([3, 0, 1, 2], f"<u{bits // 8}").tobytes()
-    header = len(indices).to_bytes(2, "little")
-    chunk = memoryview(b"\0\0" + header + bytes(4) + indices)
-    assert values_of(plan_of(page, [0, 3]), pa.uint16(), chunk) == [0x0706, 0x0504]
-
-
-def plan_of(
-    page: _kernels.RowPage, rows: list[int], layers: int = 1, count: int = 4
-) -> _kernels.RowPlan:
-    """Rows of a page of four, or of so many."""
-    table = _kernels.RowTable(np.array([0, count], np.int64))
-    table.set(0, page, layers)
-    return plan_rows([[table]], np.array(rows, np.int64), [len(rows)])
+    table = with_items(ValuesForm.FLAT, bits, bytes(range(8)))
+    plan = plan_rows([[table]], np.array([0, 3]), [2])
+    assert values_of(plan, pa.uint16(), memoryview(chunk_of(bits))) == [0x0706, 0x0504]
 
 
 def values_of(
@@ -91,7 +75,10 @@ def values_of(
 
 
 def test_a_batch_knows_its_bounds() -> None:
-    plan, content = plan_of(page_of(ValuesForm.ZIPPED, 16), [1, 3]), memoryview(bytes(range(4)))
+    page = _kernels.RowPage(NO_CHUNKS, NO_CHUNKS, 0, 8, 4, ValuesForm.ZIPPED, 16, 0, 0, 0, False)
+    table = _kernels.RowTable(np.array([0, 4]))
+    table.set(0, page, 1)
+    plan, content = plan_rows([[table]], np.array([1, 3]), [2]), memoryview(bytes(range(4)))
     assert values_of(plan, pa.uint16(), content) == [0x0100, 0x0302]
     with pytest.raises(ValueError, match="row batch"):
         values_of(plan, pa.uint16(), content[:3])
@@ -103,15 +90,21 @@ def blobs(*places: tuple[int, int]) -> memoryview:
     return memoryview(np.array(places, "<u8").tobytes())
 
 
+def blob_plan(rows: list[int], layers: int = 1) -> _kernels.RowPlan:
+    """Rows of a page of four descriptions of blobs."""
+    form = _kernels.PageForm((ValuesForm.ZIPPED, 128, 0, 0, 0, False), None, 4, False)
+    form.set_layers(layers)
+    form.set_blobs(2)
+    return plan_rows([[learned(form, [64], 4, b"")]], np.array(rows, np.int64), [len(rows)])
+
+
 def test_descriptions_of_blobs_say_which_are_null() -> None:
-    page = page_of(ValuesForm.ZIPPED, 128)
-    page.set_blobs(2)
     content = blobs((0, 0), (1 << 16, 0), (64, 7), (2 << 16, 0))
-    values = values_of(plan_of(page, [0, 1, 2, 3]), pa.binary(16), content)
+    values = values_of(blob_plan([0, 1, 2, 3]), pa.binary(16), content)
     assert [value is None for value in values] == [False, True, False, True]
     assert values[2] == bytes(blobs((64, 7)))
     batch = _kernels.RowBatch([1, 0], [0], [16], [False])
-    batch.decode(plan_of(page, [0, 1, 2, 3], layers=0x33), content)
+    batch.decode(blob_plan([0, 1, 2, 3], layers=0x33), content)
     arrow = pa.schema([("s", pa.struct([("b", pa.binary(16))]))])
     structs = pa.RecordBatch._import_from_c(batch.address, arrow).column(0)
     structs.validate(full=True)
@@ -119,88 +112,121 @@ def test_descriptions_of_blobs_say_which_are_null() -> None:
     assert structs.flatten()[0].is_null().to_pylist() == [False, True, False, True]
     for place in (1, (1 << 16) + 1, 3 << 16, 1 << 63):
         with pytest.raises(ValueError, match="no level up to 2"):
-            values_of(plan_of(page, [1]), pa.binary(16), blobs((place, 0)))
+            values_of(blob_plan([1]), pa.binary(16), blobs((place, 0)))
 
 
-def test_only_descriptions_are_blobs() -> None:
-    for values, bits in ((ValuesForm.ZIPPED, 64), (ValuesForm.STRINGS, 32), (ValuesForm.FLAT, 8)):
-        with pytest.raises(ValueError, match="blobs of another form"):
-            page_of(values, bits).set_blobs(1)
-    for level in (-1, 1 << 16):
-        with pytest.raises(ValueError, match="blobs of another form"):
-            page_of(ValuesForm.FLAT, 128).set_blobs(level)
-    page = page_of(ValuesForm.FLAT, 64)
-    page.set_items(FIXED, 16)
+@pytest.mark.parametrize(
+    ("values", "bits", "level"),
+    [(ValuesForm.ZIPPED, 64, 1), (ValuesForm.ZIPPED, 8, 1), (ValuesForm.ZIPPED, 128, 1 << 16)],
+)
+def test_only_descriptions_are_blobs(values: ValuesForm, bits: int, level: int) -> None:
+    form = _kernels.PageForm((values, bits, 0, 0, 0, False), None, 4, False)
+    form.set_layers(1)
+    form.set_blobs(level)
     with pytest.raises(ValueError, match="blobs of another form"):
-        page.set_blobs(1)
+        learned(form, [4 * bits // 8], 4, b"")
 
 
 def test_structs_without_fields_are_never_null_by_themselves() -> None:
-    page = _kernels.RowPage.constant(4, NO_LEVELS, levels(0, 1, 2, 0), (0, 2, 2), 1, True)
-    plan = plan_of(page, [0, 1, 3], layers=0x33)  # in a struct, whose null is level 2
+    # In a struct, whose null is level 2.
+    table = constant_page(b"", levels(0, 1, 2, 0), (0, 2, 2), 1, layers=0x33)
     empty = pa.struct([])
-    rows = built(plan, [1, 0], pa.struct([("e", empty)]))
+    rows = built(table, [0, 1, 3], [1, 0], pa.struct([("e", empty)]))
     assert rows.null_count == 0  # of row 2, which was not read
     assert rows.to_pylist() == [{"e": {}}] * 3
-    rows = built(plan_of(page, [1, 2], layers=0x33), [1, 0], pa.struct([("e", empty)]))
+    rows = built(table, [1, 2], [1, 0], pa.struct([("e", empty)]))
     assert rows.to_pylist() == [{"e": {}}, None]
-    single = plan_of(_kernels.RowPage.constant(4, NO_LEVELS, NO_LEVELS, (0, 1, 0), 1, True), [0, 3])
-    assert built(single, [0], empty).to_pylist() == [{}, {}]
-    assert built(single, [1, 0], pa.struct([("e", empty)])).to_pylist() == [{"e": {}}] * 2
+    single = constant_page(b"", b"", (0, 1, 0), 1)
+    assert built(single, [0, 3], [0], empty).to_pylist() == [{}, {}]
+    structs = built(single, [0, 3], [1, 0], pa.struct([("e", empty)]))
+    assert structs.to_pylist() == [{"e": {}}] * 2
     with pytest.raises(ValueError, match="fewer layers"):
-        built(single, [-1, 0], pa.list_(empty))
+        built(single, [0, 3], [-1, 0], pa.list_(empty))
     with pytest.raises(ValueError, match="another width"):
         _kernels.RowBatch([0], [0], [2], [False], shapes=[[0]])
 
 
-def built(plan: _kernels.RowPlan, tree: list[int], arrow: pa.DataType) -> pa.Array:
-    """The rows of a plan, as a field with one leaf, a struct without fields."""
+def built(
+    table: _kernels.RowTable, rows: list[int], tree: list[int], arrow: pa.DataType
+) -> pa.Array:
+    """Rows of a page, as a field with one leaf, a struct without fields."""
+    plan = plan_rows([[table]], np.array(rows, np.int64), [len(rows)])
     batch = _kernels.RowBatch(tree, [0], [1], [False], shapes=[[0]])
     batch.decode(plan, memoryview(b""))
-    rows = pa.RecordBatch._import_from_c(batch.address, pa.schema([pa.field("column", arrow)]))
-    rows.validate(full=True)
-    return rows.column(0)
+    fields = pa.RecordBatch._import_from_c(batch.address, pa.schema([pa.field("column", arrow)]))
+    fields.validate(full=True)
+    return fields.column(0)
 
 
-NO_LEVELS = LevelsForm.NONE, 0, 0, np.empty(0, np.uint8)
+def levels(*numbers: int) -> bytes:
+    return np.array(numbers, "<u2").tobytes()
 
 
-def levels(*numbers: int) -> tuple[int, int, int, npt.NDArray[np.uint8]]:
-    return LevelsForm.FLAT, 0, len(numbers), np.array(numbers, "<u2").view(np.uint8)
+def constant_page(
+    reps: bytes,
+    definitions: bytes,
+    maxima: tuple[int, int, int],
+    null_level: int = 0,
+    *,
+    value: bytes | None = None,
+    forms: tuple[tuple[int, int, int] | None, tuple[int, int, int] | None] = (None, None),
+    num_rows: int = 4,
+    layers: int = 1,
+) -> _kernels.ColumnPages:
+    """A page of nulls, or of one value of fixed width; `forms`: those of coded levels."""
+    form = _kernels.PageForm.constant(value, maxima, null_level, *forms)
+    form.set_layers(layers)
+    sizes = [len(reps), len(definitions)]
+    return learned(form, sizes, num_rows, reps + definitions)
+
+
+def constants(
+    table: _kernels.RowTable, rows: list[int], arrow: pa.DataType, width: int | None = None
+) -> list[Any]:
+    plan = plan_rows([[table]], np.array(rows, np.int64), [len(rows)])
+    assert plan.num_bytes(0, plan.num_groups) == 0
+    assert plan.pieces(0, plan.num_groups)[:2] == ([], [])
+    return values_of(plan, arrow, memoryview(b""), width)
 
 
 def test_a_constant_page_needs_no_bytes() -> None:
-    page = _kernels.RowPage.constant(4, NO_LEVELS, levels(0, 1, 0, 0), (0, 1, 0), 1, False)
-    page.set_strings_32(np.array([0, 2], np.int32), np.frombuffer(b"ab", np.uint8))
-    plan = plan_of(page, [0, 1, 3])
-    assert plan.num_bytes(0, plan.num_groups) == 0
-    assert plan.pieces(0, plan.num_groups)[:2] == ([], [])
-    assert values_of(plan, pa.string(), memoryview(b""), -4) == ["ab", None, "ab"]
-    nothing = _kernels.RowPage.constant(4, NO_LEVELS, NO_LEVELS, (0, 1, 0), 1, True)
+    form = _kernels.PageForm.constant(None, (0, 1, 0), 1, None, None)
+    form.set_layers(1)
+    value = np.array([2, 8, 2, 0, 2], "<u4").tobytes() + b"ab"
+    table = learned(form, [len(value), 0, 8], 4, value + levels(0, 1, 0, 0))
+    assert constants(table, [0, 1, 3], pa.string(), -4) == ["ab", None, "ab"]
+    nothing = constant_page(b"", b"", (0, 1, 0), 1)
     for arrow, width in ((pa.string(), -4), (pa.bool_(), 0), (pa.int64(), 8)):
-        assert values_of(plan_of(nothing, [2, 3]), arrow, memoryview(b""), width) == [None, None]
+        assert constants(nothing, [2, 3], arrow, width) == [None, None]
+
+
+FLAT = LevelsForm.FLAT, 0, 4
 
 
 @pytest.mark.parametrize(
-    ("reps", "definitions", "maxima", "wrong"),
+    ("reps", "definitions", "maxima", "form", "wrong"),
     [
-        (NO_LEVELS, levels(0, 2, 0, 0), (0, 1, 0), "level 2"),
-        (NO_LEVELS, levels(0, 0, 0), (0, 1, 0), "3 levels of 4 rows"),
-        (NO_LEVELS, NO_LEVELS, (1, 1, 0), "lists without"),
-        (levels(1, 1, 1), NO_LEVELS, (1, 0, 0), "3 rows begin"),
-        (levels(0, 1, 1, 1, 1), NO_LEVELS, (1, 0, 0), "inside a row"),
-        (levels(1, 1, 1, 1), levels(0, 0), (1, 1, 0), "2 levels of a kind"),
-        (levels(1, 1, 2, 1), NO_LEVELS, (1, 0, 0), "level 2"),
-        ((LevelsForm.FLAT, 0, 4, np.zeros(3, np.uint8)), NO_LEVELS, (1, 0, 0), "4 levels"),
-        ((9, 0, 4, np.zeros(8, np.uint8)), NO_LEVELS, (1, 0, 0), "unknown form"),
-        ((LevelsForm.BLOCKS, 16, 4, np.zeros(8, np.uint8)), NO_LEVELS, (1, 0, 0), "unknown form"),
+        (b"", levels(0, 2, 0, 0), (0, 1, 0), None, "level 2"),
+        (b"", levels(0, 0, 0), (0, 1, 0), None, "3 levels of 4 rows"),
+        (b"", b"", (1, 1, 0), None, "lists without"),
+        (levels(1, 1, 1), b"", (1, 0, 0), None, "3 rows begin"),
+        (levels(0, 1, 1, 1, 1), b"", (1, 0, 0), None, "inside a row"),
+        (levels(1, 1, 1, 1), levels(0, 0), (1, 1, 0), None, "2 levels of a kind"),
+        (levels(1, 1, 2, 1), b"", (1, 0, 0), None, "level 2"),
+        (bytes(3), b"", (1, 0, 0), FLAT, "4 levels"),
+        (bytes(8), b"", (1, 0, 0), (9, 0, 4), "unknown form"),
+        (bytes(8), b"", (1, 0, 0), (LevelsForm.BLOCKS, 16, 4), "unknown form"),
     ],
 )
 def test_levels_of_a_constant_page_are_checked(
-    reps: Any, definitions: Any, maxima: tuple[int, int, int], wrong: str
+    reps: bytes,
+    definitions: bytes,
+    maxima: tuple[int, int, int],
+    form: tuple[int, int, int] | None,
+    wrong: str,
 ) -> None:
     with pytest.raises(ValueError, match=wrong):
-        _kernels.RowPage.constant(4, reps, definitions, maxima, 0, False)
+        constant_page(reps, definitions, maxima, value=b"\7", forms=(form, None))
 
 
 def test_many_levels_of_a_constant_page_are_decoded_with_its_rows() -> None:
@@ -208,36 +234,27 @@ def test_many_levels_of_a_constant_page_are_decoded_with_its_rows() -> None:
     defs = np.zeros(count, "<u2")
     defs[::1000] = 1
 
-    def page_of(defs: npt.NDArray[np.uint16]) -> _kernels.RowPage:
-        many = LevelsForm.FLAT, 0, count, defs.view(np.uint8)
-        page = _kernels.RowPage.constant(count, NO_LEVELS, many, (0, 1, 0), 1, False)
-        page.set_items(np.array([7], np.uint8), 1)
-        return page
+    def page_of(defs: bytes, form: tuple[int, int, int] | None = None) -> _kernels.ColumnPages:
+        forms = None, form
+        return constant_page(b"", defs, (0, 1, 0), 1, value=b"\7", forms=forms, num_rows=count)
 
     rows = [0, 1, 5000, count - 1]
-    plan = plan_of(page_of(defs), rows, count=count)
-    assert values_of(plan, pa.uint8(), memoryview(b"")) == [None, 7, None, 7]
+    assert constants(page_of(defs.tobytes()), rows, pa.uint8()) == [None, 7, None, 7]
     defs[-1] = 2
-    plan = plan_of(page_of(defs), rows, count=count)
+    table = page_of(defs.tobytes())
     with pytest.raises(ValueError, match="level 2"):
-        values_of(plan, pa.uint8(), memoryview(b""))
-    many = LevelsForm.BLOCKS, 0, 1 << 40, np.empty(0, np.uint8)
-    with pytest.raises(ValueError, match="levels in 0 bytes"):
-        _kernels.RowPage.constant(count, NO_LEVELS, many, (0, 1, 0), 1, False)
+        constants(table, rows, pa.uint8())
+    with pytest.raises(ValueError, match="levels in 1 bytes"):
+        page_of(b"\0", (LevelsForm.BLOCKS, 0, 1 << 40))
 
 
 def test_a_constant_page_has_one_value() -> None:
     with pytest.raises(ValueError, match="none can be null"):
-        _kernels.RowPage.constant(4, NO_LEVELS, NO_LEVELS, (0, 1, 0), 0, True)
-    page = _kernels.RowPage.constant(4, NO_LEVELS, NO_LEVELS, (0, 0, 0), 0, False)
-    with pytest.raises(ValueError, match="one value"):
-        page.set_items(FIXED, 8)
-    with pytest.raises(ValueError, match="one value"):
-        page.set_strings_32(np.array([0, 4, 8], np.int32), FIXED)
-    page.set_items(FIXED[:1] + np.uint8(2), 1)
-    plan = plan_of(page, [1])
+        constant_page(b"", b"", (0, 1, 0), 0)
+    table = constant_page(b"", b"", (0, 0, 0), 0, value=b"\2")
+    plan = plan_rows([[table]], np.array([1]), [1])
     assert plan.misfit([0], [0], [0]) is not None, "2 is no bool"
-    assert values_of(plan, pa.uint8(), memoryview(b"")) == [2]
+    assert constants(table, [1], pa.uint8()) == [2]
 
 
 MASK = (1 << 64) - 1

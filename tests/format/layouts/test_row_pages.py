@@ -7,10 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
 import pytest
 
-from alance import _kernels
 from alance._kernels import PageForm
 from alance.errors import CorruptFileError
 from alance.format.codecs import BLOCK, MINI_BLOCK, PER_VALUE, mini_block_codec
@@ -21,6 +19,7 @@ from alance.format.layouts.fullzip import ZipForm
 from alance.format.layouts.miniblock import ChunkForm
 from alance.format.layouts.row_pages import chunked_form, zipped_form
 from alance.format.proto import encodings_v2_1_pb2 as pb
+from tests.kernels.page_columns import learned, unknown_of
 from tests.reference import fsst
 from tests.reference.encodings import byte_stream_split, inline_bitpacking, rle
 
@@ -184,9 +183,7 @@ def test_zipped_strings_are_taken_by_their_index(values: pb.CompressiveEncoding)
         layers=[pb.REPDEF_ALL_VALID_ITEM],
     )
     form = zipped_form(ZipForm.from_proto(message), 10)
-    assert _kernels.RowPage.zipped(np.arange(11), (64, 10), 10, form) is not None
-    with pytest.raises(ValueError, match="another form"):
-        _kernels.RowPage.zipped(None, (64, 10), 10, form)
+    assert unknown_of(learned(form, [10, 11], 10, bytes(range(11)))) == []
 
 
 @pytest.mark.parametrize("member", [LISTS, encodings.packed_struct([32, 64])])

@@ -99,10 +99,6 @@ void RowPage::check_indices() const {
     corrupt("a dictionary for values of " + text(bits_) + " bits that are no indices");
 }
 
-void RowPage::check_items() const {
-  if (is_constant() && num_items_ != 1) corrupt("a page of one value with " + text(num_items_));
-}
-
 void RowPage::keep_items(PageArray<uint8_t> items, int64_t width) {
   check_indices();
   if (width < 1 || static_cast<int64_t>(items.size()) % width) corrupt("items of no whole width");
@@ -110,7 +106,6 @@ void RowPage::keep_items(PageArray<uint8_t> items, int64_t width) {
   item_width_ = width;
   num_items_ = static_cast<int64_t>(items.size()) / width;
   items_kind_ = Items::kFixed;
-  check_items();
 }
 
 template <typename T>
@@ -130,17 +125,6 @@ void RowPage::keep_strings(PageArray<T> offsets, PageArray<uint8_t> items) {
     offsets_64_ = offsets;
     items_kind_ = Items::kStrings64;
   }
-  check_items();
-}
-
-void RowPage::set_items(Bytes items, int64_t width) { keep_items(PageArray(items), width); }
-
-void RowPage::set_strings_32(In<int32_t> offsets, Bytes items) {
-  keep_strings(PageArray(offsets), PageArray(items));
-}
-
-void RowPage::set_strings_64(In<int64_t> offsets, Bytes items) {
-  keep_strings(PageArray(offsets), PageArray(items));
 }
 
 void RowPage::set_item_masks(std::vector<int64_t> masks) {

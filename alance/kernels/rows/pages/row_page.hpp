@@ -321,10 +321,8 @@ class RowPage {
   std::shared_ptr<const RowPage> of_runs(std::vector<int64_t> firsts, std::vector<int64_t> lasts,
                                          std::vector<int64_t> bytes) const;
 
-  void set_items(Bytes items, int64_t width);
-  void set_strings_32(In<int32_t> offsets, Bytes items);
-  void set_strings_64(In<int64_t> offsets, Bytes items);
-  // The same from a block, which is copied unless it is a copy already.
+  // Set the items of a dictionary, or the value of a constant page. They are copied unless they are a
+  // copy already.
   void set_own_items(ItemBlock items);
   // Items are fixed-size lists that follow the validity of their own items, as in zipped rows.
   void set_item_masks(std::vector<int64_t> masks);
@@ -475,7 +473,6 @@ class RowPage {
   int64_t later_bytes() const;
   void read_levels_of_all(const EncodedLevels& reps, const EncodedLevels& defs);
   void cut_levels(int64_t num_entries);
-  void check_items() const;
   void check_indices() const;
   // `content`: buffers for decompressed bytes.
   Chunk open_chunk(int64_t number, Part bytes, Sink::Content* content = nullptr) const;
