@@ -34,6 +34,7 @@ class Slow:
     def __init__(self, profile: StoreProfile = PROFILE) -> None:
         self.profile = profile
         self.calls: list[tuple[str, list[tuple[int, int]], asyncio.Future]] = []
+        self.landed: list[tuple[int, int]] = []  # spans of the requests that ended
         self.now = False
 
     def get_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> asyncio.Future:
@@ -50,6 +51,7 @@ class Slow:
 
     def land(self, number: int = 0) -> None:
         _, spans, future = self.calls.pop(number)
+        self.landed += spans
         future.set_result([memoryview(CONTENT)[a:b] for a, b in spans])
 
     async def land_all(self) -> None:
