@@ -56,28 +56,6 @@ def gather_strings(
     indices: npt.NDArray[np.int64],
 ) -> tuple[npt.NDArray[np.int32] | npt.NDArray[np.int64], npt.NDArray[np.uint8]]: ...
 
-# --- fullzip.cpp ---
-
-# Split full-zip rows: repetition levels, definition levels, then start and size of each value that
-# has bytes. Piece i of the data ends at `stops[i]` and has `rows[i]` rows.
-def zipped_entries(
-    data: npt.NDArray[np.uint8],
-    stops: npt.NDArray[np.int64],
-    rows: npt.NDArray[np.int64],
-    control_bytes: int,
-    bits_def: int,
-    max_rep: int,
-    max_def: int,
-    max_visible: int,
-    width: int,
-    fixed: bool,
-) -> tuple[
-    npt.NDArray[np.uint16],
-    npt.NDArray[np.uint16],
-    npt.NDArray[np.int64],
-    npt.NDArray[np.int64],
-]: ...
-
 # --- utf8.cpp ---
 
 # Number of the first string that is not UTF-8, or -1; `valid` has a byte a string, or none.

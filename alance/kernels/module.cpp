@@ -49,7 +49,6 @@ void register_place_rows(nb::module_& m);
 void register_utf8(nb::module_& m);
 void register_jsonb(nb::module_& m);
 void register_json_find(nb::module_& m);
-void register_fullzip(nb::module_& m);
 void register_pages_levels(nb::module_& m);
 void register_pages_chunks(nb::module_& m);
 void register_pages_zip(nb::module_& m);
@@ -119,7 +118,6 @@ NB_MODULE(_alance_kernels, m) {
   register_utf8(m);
   register_jsonb(m);
   register_json_find(m);
-  register_fullzip(m);
   register_pages_levels(m);
   register_pages_chunks(m);
   register_pages_zip(m);

@@ -46,6 +46,22 @@ def file_of(
     return built_file(arrow, [PageBytes(layout.SerializeToString(), buffers, num_rows)])
 
 
+def lists_of(
+    rows: list[bytes], length_bytes: int = 4, bits_def: int = 2, bits_rep: int = 1
+) -> ReadFile:
+    """A page of lists of strings, of the zipped bytes of its rows."""
+    message = pb.FullZipLayout(
+        bits_rep=bits_rep,
+        bits_def=bits_def,
+        bits_per_offset=8 * length_bytes,
+        value_compression=VARIABLE,
+        layers=[3, 6],
+    )
+    starts = np.cumsum([0, *map(len, rows)])
+    buffers = [b"".join(rows), starts.astype("<i4").tobytes()]
+    return file_of(pa.list_(BYTES), message, buffers, len(rows))
+
+
 STRINGS = [b"ab", None, b"", b"xyz", b"q" * 9, None, b"r"]
 
 
@@ -228,3 +244,62 @@ def test_zipped_constants_are_not_supported() -> None:
     )
     with pytest.raises(UnsupportedError, match="full-zip: values of Constant"):
         file_of(pa.binary(2), message, [bytes([0, 1, 0, 0, 1])], 5).all_rows()
+
+
+@given(
+    rows=st.lists(
+        st.none() | st.lists(st.none() | st.binary(max_size=9), max_size=4), min_size=1, max_size=9
+    ),
+    bits_def=st.sampled_from([2, 9, 16]),  # control words of 1, 2 and 4 bytes
+    length_bytes=st.sampled_from([4, 8]),
+)
+def test_lists_are_read_as_they_were_zipped(
+    rows: list[list[bytes | None] | None], bits_def: int, length_bytes: int
+) -> None:
+    control_bytes = {2: 1, 9: 2, 16: 4}[bits_def]
+
+    def entry(rep: int, definition: int, value: bytes | None = None) -> bytes:
+        word = (rep << bits_def | definition).to_bytes(control_bytes, "little")
+        return word if value is None else word + len(value).to_bytes(length_bytes, "little") + value
+
+    def zipped(row: list[bytes | None] | None) -> bytes:
+        if not row:
+            return entry(1, 2 if row is None else 3)
+        return b"".join(
+            entry(number == 0, value is None, value) for number, value in enumerate(row)
+        )
+
+    file = lists_of([*map(zipped, rows)], length_bytes, bits_def)
+    assert file.all_rows() == rows
+    for result in file.ways([len(rows) - 1]):
+        assert result == rows[-1:]
+
+
+@pytest.mark.parametrize(
+    ("row", "text"),
+    [
+        (b"\x04\x02\0\0\0a", "a value of 2 bytes"),
+        (b"\x04\x02\0\0", "a row ends inside of a length"),
+        (b"\x04\xff\xff\xff\xff", "a value of 4294967295 bytes"),
+        (b"\x00\0\0\0\0", "a row of repetition level 0"),
+        (b"\x08", "levels 2 and 0"),
+        (b"\x05\x05", "a row of repetition level 1"),
+        (b"", "row 1 begins at 0 of 0"),
+    ],
+)
+def test_broken_rows_are_refused(row: bytes, text: str) -> None:
+    file = lists_of([row])
+    with pytest.raises(CorruptFileError, match=text):
+        file.all_rows()
+    with pytest.raises(CorruptFileError, match=text):
+        file.taken([0])
+
+
+def test_a_control_word_that_ends_behind_its_row_is_refused() -> None:
+    with pytest.raises(CorruptFileError, match="a row ends inside of levels"):
+        lists_of([b"\x01\x02\x05"], bits_def=9).all_rows()
+
+
+def test_a_64_bit_length_cannot_wrap_around() -> None:
+    with pytest.raises(CorruptFileError, match="a value of 18446744073709551615 bytes"):
+        lists_of([b"\x04" + b"\xff" * 8 + b"abc"], length_bytes=8).all_rows()
