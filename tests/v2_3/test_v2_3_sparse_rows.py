@@ -55,6 +55,21 @@ def test_pages_of_other_layouts_stand_beside_each_other(chain: str) -> None:
     check(file, [row for own in several for row in own.rows], rng)
 
 
+@pytest.mark.parametrize("chain", ["", "l"])
+def test_items_in_memory_stand_beside_items_that_are_read(chain: str) -> None:
+    rng = np.random.default_rng(9)
+    names = ("indexed", "large items", "indexed", "large items")
+    several = [sparse_page(rng, chain, name, 40, 0.2) for name in names]
+    file = PageFile(
+        pa.field("x", several[0].arrow), [(own.description, own.buffers, 40) for own in several]
+    )
+    rows = [row for own in several for row in own.rows]
+    for few in ([1, 41], [5, 6, 44, 81, 130], [row for row in range(160) if row % 17 == 3]):
+        for is_known in (False, True):
+            assert file.take(few, is_known=is_known) == [rows[row] for row in few]
+    check(file, rows, rng)
+
+
 def test_dense_pages_stand_beside_sparse_ones() -> None:
     rng = np.random.default_rng(6)
     sparse = sparse_page(rng, "", "numbers", 20, 0.3)

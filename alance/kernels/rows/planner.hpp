@@ -150,7 +150,12 @@ class Planner {
 
   // Add a piece to the last group, with rows of its last part.
   void add_piece(const Piece& piece, int64_t num_rows) {
-    if (piece.stop > piece.start) plan.pieces.push_back(piece);  // pages of one value have none
+    RowPlan::Part& part = plan.parts.back();
+    part.num_bytes += piece.stop - piece.start;
+    if (piece.stop > piece.start) {  // pages of one value have none
+      plan.pieces.push_back(piece);
+      ++part.num_pieces;
+    }
     RowPlan::Group& group = plan.groups.back();
     group.parts_end = plan.parts.size();
     group.pieces_end = plan.pieces.size();

@@ -277,6 +277,7 @@ class RowBatch : public arrow::Exported {
     columns.allocate();
     const Order order(order_, plan.num_rows);
     std::vector<Part> bytes;
+    std::vector<uint8_t> joined;
     share.column = 0;
     for (size_t node = 0, end = 0; node < trees_.size(); node = end) {
       end = nests::end_of(trees_, node);
@@ -308,9 +309,8 @@ class RowBatch : public arrow::Exported {
         if (!groups.bring_pieces(plan, group, bytes)) return kFailed;
         for (size_t i = first, piece = 0; i < plan.groups[group].parts_end; ++i) {
           const RowPlan::Part& part = plan.parts[i];
-          const RowPage& page = *plan.hits[part.hit].kernel;
           share.page = part.hit;
-          page.decode_range(part.first, part.last, piece_of(page, bytes, piece), sink);
+          plan.hits[part.hit].kernel->decode_range(part.first, part.last, bytes_of(part, bytes, piece, joined), sink);
         }
       }
       columns.add(sink);
@@ -322,25 +322,17 @@ class RowBatch : public arrow::Exported {
 
   // Bytes of the next part of a group of ranges. They are its next piece, or several pieces of a sparse
   // page, whose concatenation is stored in `joined`.
-  static Part bytes_of(const RowPlan& plan, const RowPlan::Part& part, const std::vector<Part>& pieces, size_t& next,
+  static Part bytes_of(const RowPlan::Part& part, const std::vector<Part>& pieces, size_t& next,
                        std::vector<uint8_t>& joined) {
-    const RowPage& page = *plan.hits[part.hit].kernel;
-    const size_t count = page.slots() ? sparse::num_pieces(page, plan.rows_of(part)) : 1;
-    if (count == 0) return {&kNoBytes, 0};
-    if (count == 1) return piece_of(page, pieces, next);
+    if (part.num_pieces == 0) return {&kNoBytes, 0};
+    if (part.num_pieces > pieces.size() - next) corrupt("row batch: a page without bytes");
+    if (part.num_pieces == 1) return pieces[next++];
     joined.clear();
-    for (size_t i = 0; i < count; ++i) {
-      const Part own = piece_of(page, pieces, next);
+    for (size_t i = 0; i < part.num_pieces; ++i) {
+      const Part& own = pieces[next++];
       joined.insert(joined.end(), own.data, own.data + own.size);
     }
     return {joined.data(), static_cast<int64_t>(joined.size())};
-  }
-
-  // Next piece of a group of ranges; a page of one value has none.
-  static Part piece_of(const RowPage& page, const std::vector<Part>& pieces, size_t& next) {
-    if (page.is_constant()) return {&kNoBytes, 0};
-    if (next == pieces.size()) corrupt("row batch: a page without bytes");
-    return pieces[next++];
   }
 
   bool is_simple(const RowPlan& plan, size_t number) const {
@@ -461,9 +453,7 @@ class RowBatch : public arrow::Exported {
       for (size_t i = plan.first_part(group), piece = 0; i < plan.groups[group].parts_end; ++i) {
         const RowPlan::Part& part = plan.parts[i];
         share.page = part.hit;
-        const Part own = bytes_of(plan, part, pieces, piece, joined);
-        const uint8_t* bytes = own.data;
-        take_part(plan, part, bytes, bytes + own.size, sink, done);
+        take_part(plan, part, bytes_of(part, pieces, piece, joined), sink, done);
       }
     }
     if (sink.distinct) num_probes_ += sink.distinct->num_probes();

@@ -15,10 +15,12 @@ namespace alance {
 class RowPlan {
  public:
   // Rows of a page: for single rows, positions in the list of all rows; for ranges, neighbours in
-  // the page.
+  // the page. The next `num_pieces` pieces of the group, of `num_bytes` bytes in all, are their values.
   struct Part {
     size_t hit;
     int64_t first, last;
+    size_t num_pieces = 0;
+    int64_t num_bytes = 0;
   };
   // Unit of reading and decoding; its pages are of one column.
   struct Group {

@@ -6,17 +6,16 @@
 
 namespace alance {
 
-// Decode the rows of a part from its bytes, which end before `end`; moves `bytes` behind them.
-// Calls `done` after each chunk.
+// Decode the rows of a part from its bytes. Calls `done` after each chunk.
 template <typename Done>
-void take_part(const RowPlan& plan, const RowPlan::Part& part, const uint8_t*& bytes,
-               const uint8_t* end, Sink& sink, const Done& done) {
+void take_part(const RowPlan& plan, const RowPlan::Part& part, cells::Part own, Sink& sink, const Done& done) {
   const RowPage& page = *plan.hits[part.hit].kernel;
   if (!page.gives(sink.distinct ? sink.distinct->width : sink.width))
     corrupt("row sink: pages of different width");
   const Rows rows = plan.rows_of(part);
   page.prepare();
   page.enter(sink, rows.count);
+  const uint8_t *bytes = own.data, *const end = own.data + own.size;
   if (page.slots() != nullptr) {
     sparse::take(page, rows, bytes, end, sink);
     return done(part);
@@ -30,18 +29,18 @@ void take_part(const RowPlan& plan, const RowPlan::Part& part, const uint8_t*& b
   }
 }
 
-// Append the rows of a group, whose bytes begin at `bytes`, which moves behind them. `page` is the
-// number, in the plan's list, of the page that is being decoded: an error is in it.
+// Append the rows of a group, whose bytes begin at `bytes`. `page` is the number, in the plan's list,
+// of the page that is being decoded: an error is in it.
 template <typename Done>
-void take_group(const RowPlan& plan, size_t number, const uint8_t*& bytes, Sink& sink, size_t& page,
+void take_group(const RowPlan& plan, size_t number, const uint8_t* bytes, Sink& sink, size_t& page,
                 const Done& done) {
   const RowPlan::Group& group = plan.groups[number];
-  const uint8_t* end = bytes + (group.bytes_end - plan.first_byte(number));
   for (size_t i = plan.first_part(number); i < group.parts_end; ++i) {
-    page = plan.parts[i].hit;
-    take_part(plan, plan.parts[i], bytes, end, sink, done);
+    const RowPlan::Part& part = plan.parts[i];
+    page = part.hit;
+    take_part(plan, part, {bytes, part.num_bytes}, sink, done);
+    bytes += part.num_bytes;
   }
-  bytes = end;
 }
 
 }  // namespace alance

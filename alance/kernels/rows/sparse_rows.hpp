@@ -97,43 +97,36 @@ inline std::vector<needs::Run> runs_of(const RowPage& page, const Rows& rows, in
   return runs;
 }
 
-// Number of byte ranges that neighbouring rows need.
-inline size_t num_pieces(const RowPage& page, const Rows& rows) {
-  size_t count = 0;
-  for (const needs::Run& run : runs_of(page, rows, INT64_MAX)) count += run.bytes.size() != 0;
-  return count;
-}
-
 // Decodes chunks, or single zipped values, from bytes that follow each other and end before `end`.
 class Bytes {
  public:
-  Bytes(const RowPage& page, const uint8_t*& at, const uint8_t* end) : page_(page), at_(at), end_(end) {}
+  Bytes(const RowPage& page, const uint8_t* at, const uint8_t* end) : page_(&page), at_(at), end_(end) {}
 
   void decode(int64_t chunk, const Rows& rows, Sink& sink) {
-    const int64_t size = page_.begin_of(chunk + 1) - page_.begin_of(chunk);
+    const int64_t size = page_->begin_of(chunk + 1) - page_->begin_of(chunk);
     check_span(0, size, end_ - at_, "chunk");
-    page_.decode(chunk, {at_, size}, rows, false, sink);
+    page_->decode(chunk, {at_, size}, rows, false, sink);
     at_ += size;
   }
 
  private:
-  const RowPage& page_;
-  const uint8_t*& at_;
+  const RowPage* page_;
+  const uint8_t* at_;
   const uint8_t* end_;
 };
 
 // Append the values of slots with indices of items; the items are strings.
-inline void take_items(const RowPage& page, const Leaf& leaf, const uint8_t*& at, const uint8_t* end, Sink& sink) {
+inline void take_items(const RowPage& page, const Leaf& leaf, const uint8_t* at, const uint8_t* end, Sink& sink) {
   const Slots& slots = *page.slots();
   const std::vector<int64_t> numbers = items_of(page, leaf);
   Sink items;
   items.clear(0, 0);
+  // The items may have been loaded since the rows were planned: then `at` has some, which are not used.
+  const std::vector<uint8_t>* all = slots.items();
+  Bytes bytes(page, at, end);
   for (const int64_t number : numbers) {
-    if (const std::vector<uint8_t>* all = slots.items()) {
-      at = all->data() + page.begin_of(number);
-      end = all->data() + all->size();
-    }
-    Bytes(page, at, end).decode(number, {nullptr, number, 1}, items);
+    if (all != nullptr) bytes = Bytes(page, all->data() + page.begin_of(number), all->data() + all->size());
+    bytes.decode(number, {nullptr, number, 1}, items);
   }
   leaf.each([&](int64_t slot, bool is_valid) {
     if (!is_valid) return sink.null();
@@ -146,8 +139,8 @@ inline void take_items(const RowPage& page, const Leaf& leaf, const uint8_t*& at
   });
 }
 
-// Append the values of rows from the bytes at `at`, and move `at` to the end of these bytes.
-inline void take(const RowPage& page, const Rows& rows, const uint8_t*& at, const uint8_t* end, Sink& sink) {
+// Append the values of rows from the bytes from `at` to `end`.
+inline void take(const RowPage& page, const Rows& rows, const uint8_t* at, const uint8_t* end, Sink& sink) {
   const Slots& slots = *page.slots();
   const Leaf leaf(slots.structure, rows);
   if (slots.values == Slots::kIndexed) return take_items(page, leaf, at, end, sink);
