@@ -197,16 +197,17 @@ async def _opened(args: argparse.Namespace) -> Catalog | Dataset:
     Raises:
         TableNotFoundError: there is neither a table nor a catalog.
     """
-    is_server = args.uri.startswith(("http://", "https://"))
-    if args.catalog is not None or not is_server:  # no table can be changed over HTTP
-        try:
-            return await opened(args)
-        except alance.TableNotFoundError:
-            catalog = await connected(args, args.uri)
-            if not await names_below(catalog):
-                raise
-            return catalog
-    return await connected(args, args.uri)
+    if args.catalog is not None:  # the URI is the name of a table
+        return await opened(args)
+    if args.uri.startswith(("http://", "https://")):  # no table can be changed over HTTP
+        return await connected(args, args.uri)
+    try:
+        return await opened(args)
+    except alance.TableNotFoundError:
+        catalog = await connected(args, args.uri)
+        if not await names_below(catalog):
+            raise
+        return catalog
 
 
 async def _round(

@@ -66,6 +66,15 @@ def test_each_table_is_maintained_and_a_dry_run_shows_it(folder: Path, capsys: S
     assert run(capsys, "maintain", str(folder), *RULES) == []
 
 
+def test_a_table_that_its_catalog_lacks_is_no_folder(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Shown
+) -> None:
+    monkeypatch.chdir(folder.parent)
+    assert main(["maintain", folder.name, "--in", str(folder.parent / "other"), *RULES]) == 1
+    assert "no table" in capsys.readouterr().err
+    assert num_fragments(folder) == dict.fromkeys(NAMES, 4)
+
+
 def test_a_broken_table_is_reported_and_does_not_stop_the_others(
     folder: Path, capsys: Shown
 ) -> None:
