@@ -103,35 +103,28 @@ class ClientBackend:
         return self._uri
 
     async def list_namespaces(self, parent: Names) -> list[str]:
-        return await self._all("list_namespaces", "ListNamespacesRequest", "namespaces", parent)
+        return await self._all("list_namespaces", "namespaces", parent)
 
     async def list_tables(self, namespace: Names, *, include_declared: bool) -> list[str]:
         return await self._all(
             "list_tables",
-            "ListTablesRequest",
             "tables",
             namespace,
             include_declared=include_declared,
         )
 
     async def create_namespace(self, names: Names, properties: Mapping[str, str]) -> None:
-        await self.ask(
-            "create_namespace", "CreateNamespaceRequest", names, properties=dict(properties)
-        )
+        await self.ask("create_namespace", names, properties=dict(properties))
 
     async def drop_namespace(self, names: Names) -> None:
-        await self.ask("drop_namespace", "DropNamespaceRequest", names)
+        await self.ask("drop_namespace", names)
 
     async def find(self, names: Names) -> Place:
-        answer = await self.ask(
-            "describe_table", "DescribeTableRequest", names, vend_credentials=True
-        )
+        answer = await self.ask("describe_table", names, vend_credentials=True)
         return self._place(names, answer)
 
     async def begin(self, names: Names) -> Place:
-        answer = await self.ask(
-            "declare_table", "DeclareTableRequest", names, vend_credentials=True
-        )
+        answer = await self.ask("declare_table", names, vend_credentials=True)
         return self._place(names, answer)
 
     async def finish(self, names: Names, place: Place) -> None:
@@ -139,15 +132,14 @@ class ClientBackend:
 
     async def abandon(self, names: Names, place: Place) -> None:
         with suppress(AlanceError):
-            await self.ask("drop_table", "DropTableRequest", names)
+            await self.ask("drop_table", names)
 
     async def drop(self, names: Names) -> None:
-        await self.ask("drop_table", "DropTableRequest", names)
+        await self.ask("drop_table", names)
 
     async def rename(self, names: Names, new: Names) -> None:
         await self.ask(
             "rename_table",
-            "RenameTableRequest",
             names,
             new_table_name=new[-1],
             new_namespace_id=list(new[:-1]),
@@ -182,9 +174,7 @@ class ClientBackend:
             versions = self._versions[names, path] = TableVersions(self, names, path)
         return versions
 
-    async def _all(
-        self, method: str, request: str, field: str, names: Names, **fields: Any
-    ) -> list[str]:
+    async def _all(self, method: str, field: str, names: Names, **fields: Any) -> list[str]:
         """Return the names of all pages of an answer.
 
         Raises:
@@ -194,9 +184,7 @@ class ClientBackend:
         token: str | None = None
         idle = 0  # consecutive pages without a new name
         while True:
-            answer = await self.ask(
-                method, request, names, page_token=token, limit=PAGE_NAMES, **fields
-            )
+            answer = await self.ask(method, names, page_token=token, limit=PAGE_NAMES, **fields)
             before = len(result)
             page = getattr(answer, field, None)
             if not isinstance(page, list | tuple | set | frozenset):
@@ -216,7 +204,7 @@ class ClientBackend:
                     f"{len(result)} names so far, none of them in the last {idle} pages"
                 )
 
-    async def ask(self, method: str, request: str, names: Names, **fields: Any) -> Any:
+    async def ask(self, method: str, names: Names, **fields: Any) -> Any:
         """Call the client in a thread; errors are as for `call`.
 
         Raises:
@@ -224,20 +212,21 @@ class ClientBackend:
         """
         try:
             async with asyncio.timeout(ANSWER_S):
-                return await asyncio.to_thread(self.call, method, request, names, **fields)
+                return await asyncio.to_thread(self.call, method, names, **fields)
         except TimeoutError as error:
             words = method.replace("_", " ")
             raise StoreError(
                 f"catalog {self.uri}: {words} {shown(names)!r}: no answer after {ANSWER_S} s"
             ) from error
 
-    def call(self, method: str, request: str, names: Names, **fields: Any) -> Any:
+    def call(self, method: str, names: Names, **fields: Any) -> Any:
         """Call the client. Blocks.
 
         Raises:
             AlanceError: the error for the code of the client's error.
         """
         models = _models()
+        request = "".join(word.capitalize() for word in method.split("_")) + "Request"
         present = {name: value for name, value in fields.items() if value is not None}
         try:
             message = getattr(models, request)(id=list(names), **present)
@@ -293,9 +282,7 @@ class Vended:
         first, self._first = self._first, None
         if first is not None:
             return first
-        answer = self._backend.call(
-            "describe_table", "DescribeTableRequest", self._names, vend_credentials=True
-        )
+        answer = self._backend.call("describe_table", self._names, vend_credentials=True)
         return apart(parse_uri(answer.location).kind, plain(answer.storage_options))[1]
 
 

@@ -18,7 +18,7 @@ from alance.errors import (
     UnsupportedError,
 )
 from alance.format.table.naming import TREE, VERSIONS, NamingScheme, parse_manifest_name
-from alance.versioning.external_store import Entry
+from alance.versioning.external_store import STAGED_MARK, Entry
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Iterable
@@ -30,7 +30,6 @@ PAGE_VERSIONS: Final = 1000  # versions in one answer
 MAX_VERSION_PAGES: Final = 10_000  # answers for one table
 READS: Final = 3  # attempts to read versions while the catalog is overloaded
 FIRST_PAUSE_S: Final = 0.2  # pause after the first failed read; it doubles
-STAGED_MARK: Final = 37  # characters behind the name of a staged manifest: "-" and a uuid
 _log: Final = logging.getLogger(__name__)
 
 
@@ -154,14 +153,13 @@ class TableVersions:
         return await self._call(method, table, **fields)
 
     async def _call(self, method: str, table: str, **fields: Any) -> Any:
-        request = "".join(word.capitalize() for word in method.split("_")) + "Request"
         if self._backend is None:
             raise UnsupportedError(
                 f"versions of {shown(self._names)!r}: a pickled dataset does not have its catalog; "
                 f"open the table in this process by `alance.connect(...)`"
             )
         branch = self._branch(table)
-        return await self._backend.ask(method, request, self._names, branch=branch, **fields)
+        return await self._backend.ask(method, self._names, branch=branch, **fields)
 
     def _branch(self, table: str) -> str | None:
         """Return the branch whose folder has this path; None for main."""

@@ -141,6 +141,7 @@ async def names_below(catalog: Catalog, namespace: tuple[str, ...] = ()) -> list
 async def drop(args: argparse.Namespace) -> OutputFacts:
     """Delete a table; show it with `--dry-run`."""
     facts: dict[str, Any] = {"uri": args.uri}
+    catalog = None if args.catalog is None else await connected(args, args.catalog)
     try:
         dataset = await opened(args)
         stats = await dataset.stats()
@@ -148,17 +149,17 @@ async def drop(args: argparse.Namespace) -> OutputFacts:
         facts |= {"uri": dataset.uri, "version": dataset.version}
         facts |= {"rows": stats.num_rows, "data_bytes": size}
     except alance.TableNotFoundError:
-        if args.catalog is None:
+        if catalog is None:
             raise
-        await (await connected(args, args.catalog)).place(table_name(args.uri))
+        await catalog.place(table_name(args.uri))
         facts["note"] = "declared, not written"
     if args.dry_run:
         return OutputFacts({"dropped": False, **facts})
     confirm(args, f"drop {args.uri} with all its versions ({facts.get('rows', 0)} rows)")
-    if args.catalog is None:
+    if catalog is None:
         await alance.drop(args.uri, storage_options=storage(args))
     else:
-        await (await connected(args, args.catalog)).drop_table(table_name(args.uri))
+        await catalog.drop_table(table_name(args.uri))
     return OutputFacts({"dropped": True, **facts})
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import date
+from functools import cached_property
 from io import BufferedReader
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -40,7 +41,7 @@ _INTEGER = re.compile(r"-?\d{1,18}", re.ASCII)
 _PARTITION_DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots, for the cached schema
 class RowFile:
     """A file with rows.
 
@@ -62,11 +63,12 @@ class RowFile:
             types: schema of the target table, by which JSON files are read; None: types are
                 inferred.
         """
-        own = types if types is not None and self.form == "json" else self.own_schema()
+        own = types if types is not None and self.form == "json" else self.own_schema
         return pa.schema([*own, *(f for f in partitions if f.name not in own.names)])
 
+    @cached_property
     def own_schema(self) -> pa.Schema:
-        """Return the columns in the file, as pyarrow infers them."""
+        """The columns in the file, as pyarrow infers them."""
         return self.arrow_dataset(None).schema
 
     def arrow_dataset(self, schema: pa.Schema | None) -> Any:
@@ -196,7 +198,7 @@ def _own_batches(file: RowFile, schema: pa.Schema, *, by_types: bool) -> Iterato
     if file.form == "json" and by_types:
         rows: Iterable[pa.RecordBatch] = _typed_lines(file.source, schema)
     else:
-        names = file.own_schema().names if file.folders else schema.names
+        names = file.own_schema.names if file.folders else schema.names
         own = pa.schema([field for field in schema if field.name in names])
         if file.form == "json":  # a dataset would omit fields that only late rows have
             options = json.ParseOptions(explicit_schema=own, unexpected_field_behavior="error")

@@ -77,13 +77,15 @@ def _matching(paths: list[Path], text: str) -> list[Path]:
         InvalidInputError: there is no match.
     """
     whole = {path for path in paths if path.is_dir()}
-    chosen = [path for path in paths if not is_hidden(path.name) and whole.isdisjoint(path.parents)]
+    chosen = [
+        path for path in paths if not _is_hidden(path.name) and whole.isdisjoint(path.parents)
+    ]
     if not chosen:
         raise InvalidInputError(f"{text}: no file matches; `**` stands for folders of any depth")
     return sorted(chosen)
 
 
-def is_hidden(name: str) -> bool:
+def _is_hidden(name: str) -> bool:
     """True for names of files and folders without data; `_year=2024` is a partition, though."""
     return name.startswith(".") or (name.startswith("_") and "=" not in name)
 
@@ -94,7 +96,7 @@ def _local(path: Path) -> list[SourceFile]:
 
     if not path.is_dir():
         return [SourceFile(path.absolute().as_posix(), fs.LocalFileSystem(), str(path))]
-    below = sorted(child for child in path.iterdir() if not is_hidden(child.name))
+    below = sorted(child for child in path.iterdir() if not _is_hidden(child.name))
     return [file for child in below for file in _local(child)]
 
 
@@ -142,7 +144,7 @@ def _remote_paths(store: Any, text: str, scheme: str) -> list[str]:
     shown = [
         path
         for path in paths
-        if not any(is_hidden(part) for part in PurePosixPath(path).parts[start:])
+        if not any(_is_hidden(part) for part in PurePosixPath(path).parts[start:])
     ]
     if not shown:
         raise InvalidInputError(f"{text}: no such file, or no file below it")

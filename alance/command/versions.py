@@ -85,8 +85,11 @@ def _totals(metadata: Any) -> dict[str, int]:
         "data_files": "total_data_files",
         "bytes": "total_files_size",
     }
-    totals = {name: int(metadata[key]) for name, key in short.items() if key in metadata}
-    return totals | {"bytes": Size(totals["bytes"])} if "bytes" in totals else totals
+    return {
+        name: (Size if name == "bytes" else int)(metadata[key])
+        for name, key in short.items()
+        if key in metadata
+    }
 
 
 async def diff(args: argparse.Namespace) -> OutputFacts:

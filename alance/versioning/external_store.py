@@ -19,7 +19,7 @@ import uuid
 from typing import TYPE_CHECKING, Final, Protocol
 
 from alance.base.records import dataclass
-from alance.errors import AlanceError, CommitConflictError, NotFoundError
+from alance.errors import AlanceError, NotFoundError
 from alance.format.table.naming import VERSIONS, NamingScheme, parse_manifest_name
 from alance.io.loop.tasks import all_of
 from alance.io.stores.store import without_number
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from alance.versioning.settle import Patience
     from alance.versioning.table import Table
 
+STAGED_MARK: Final = 37  # characters behind the name of a staged manifest: "-" and a uuid
 _log: Final = logging.getLogger(__name__)
 
 
@@ -164,17 +165,7 @@ class ExternalManifests(ConditionalManifests):
         except NotFoundError:
             return None  # cleaned up
 
-    async def versions_after(self, base: int) -> Sequence[Manifest]:
-        """Return the versions after `base`. Cost: one call, then all GETs concurrently."""
-        newest = await self.latest()
-        # The table was deleted, and perhaps created again.
-        if newest is None or newest.version < base:
-            raise CommitConflictError(
-                gone_text(self._table, base, 0 if newest is None else newest.version)
-            )
-        if newest.version == base:
-            return ()
-
+    async def _load_after(self, base: int, newest: ManifestLocation) -> Sequence[Manifest]:
         final = super().version
 
         async def manifest_of(version: int) -> Manifest:
@@ -246,7 +237,7 @@ class ExternalManifests(ConditionalManifests):
         name = entry.path.rpartition(f"{VERSIONS}/")[2]
         parsed = parse_manifest_name(name)
         if parsed is None:
-            final = entry.path[:-37]  # remove "-" and the uuid
+            final = entry.path[:-STAGED_MARK]
             parsed = parse_manifest_name(final.rpartition(f"{VERSIONS}/")[2])
             if parsed is None:
                 raise NotFoundError(f"{entry.path!r} in the external store is no manifest")

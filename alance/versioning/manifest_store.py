@@ -233,6 +233,10 @@ class ConditionalManifests:
             )
         if newest.version == base:
             return ()
+        return await self._load_after(base, newest)
+
+    async def _load_after(self, base: int, newest: ManifestLocation) -> Sequence[Manifest]:
+        """Load the versions after `base` up to the newest one, all concurrently."""
         return await load_all(self._engine, self._table, base + 1, newest, self.scheme)
 
     async def create(
