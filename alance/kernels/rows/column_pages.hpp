@@ -111,8 +111,7 @@ class ColumnTable {
   std::string content_;  // distinct descriptions, one after the other
 };
 
-// Pages of one column, and what the kernels and plans in Python have learned of them. A copy learns
-// for itself.
+// Pages of one column, and what was learned of them. A copy learns for itself.
 class ColumnPages : public RowTable {
  public:
   explicit ColumnPages(std::shared_ptr<const ColumnTable> table)

@@ -360,8 +360,7 @@ class PageForm {
 
   std::shared_ptr<RowPage> sparse_page(const PageBuffers& buffers, int64_t num_rows, std::string_view own_symbols) const {
     const size_t num_values = sparse_->num_value_buffers, count = num_values + sparse_->num_payloads();
-    if (buffers.size() < count)
-      corrupt("a sparse page needs " + std::to_string(count) + " buffers, the page has " + std::to_string(buffers.size()));
+    check_count(buffers, count, "a sparse page");
     std::vector<Part> sets;
     for (size_t i = num_values; i < count; ++i) sets.push_back(buffers[i].bytes());
     auto slots = std::make_shared<sparse::Slots>(sparse_->structure(num_rows, sets), sparse_->values);

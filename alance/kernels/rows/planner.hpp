@@ -76,10 +76,11 @@ class Planner {
         plan.unknown.push_back({number, page, base + i, base + next});
       } else {
         entry->kernel->check_rows(in_page + i, next - i);  // ascending, and rows of the page
-        const RowTable::Entry own = placed(number, *entry, {in_page + i, 0, next - i});
+        RowTable::Entry own = placed(number, *entry, {in_page + i, 0, next - i});
         if (plan.places.empty() && (is_partial_ || plan.unknown.empty())) {  // else the rows are planned again
-          add_hit(number, own);
-          add_pieces(number, *own.kernel, base + i, base + next);
+          const RowPage& of_rows = *own.kernel;  // the hit keeps it
+          add_hit(number, std::move(own));
+          add_pieces(number, of_rows, base + i, base + next);
         }
       }
       i = next;
@@ -92,7 +93,7 @@ class Planner {
 
  private:
   void add_hit(size_t number, RowTable::Entry entry) {
-    plan.hits.push_back({number, std::move(entry.kernel), entry.layers, entry.start});
+    plan.hits.push_back({number, std::move(entry.kernel), std::move(entry.layers), entry.start});
   }
 
   // The page of an entry. If its index stays in the file, a page of these rows alone; index entries

@@ -61,14 +61,9 @@ struct ItemBlock {
   }
 
   void decompress(cells::Part content) {
-    std::vector<uint8_t> bytes;
-    int64_t num_bytes = 0;
-    units::decompress(form.scheme, content, units::kMostUnit, [&](int64_t count) {
-      num_bytes = count;
-      bytes.resize(static_cast<size_t>(count + lz4::kBurst));
-      return bytes.data();
-    });
-    own(std::move(bytes), num_bytes);
+    const cells::Part own = units::decompressed(form.scheme, content, units::kMostUnit, plain);
+    block = own.data;
+    size = own.size;
   }
 
   // Block of strings: bits of an offset, start of the bytes, offsets ascending from 0, bytes. Early

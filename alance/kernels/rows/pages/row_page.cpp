@@ -229,16 +229,8 @@ RowPage::Chunk RowPage::open_chunk(int64_t number, Part bytes, Sink::Content* co
     fail(text(entries) + " levels, expected " + text(values));
   const int nulls = reps_ != Nulls::none ? 1 : 0;
   if ((scheme_ != 0 || coding_ || coded_reps_ || coded_defs_) && content == nullptr) corrupt("a compressed chunk");
-  if (scheme_ != 0) {
-    content->values.clear();
-    int64_t size = 0;
-    units::decompress(scheme_, parts[num_levels], most_bytes(values), [&](int64_t num_bytes) {
-      size = num_bytes;
-      content->values.resize(static_cast<size_t>(size + lz4::kBurst));
-      return content->values.data();
-    });
-    parts[num_levels] = {content->values.data(), size};
-  }
+  if (scheme_ != 0)
+    parts[num_levels] = units::decompressed(scheme_, parts[num_levels], most_bytes(values), content->values);
   Chunk chunk{number,       entries,           values, parts[0], parts[nulls],
               parts[num_levels + num_masks], parts[num_buffers - 1]};
   chunk.masks.assign(parts + num_levels, parts + num_levels + num_masks);

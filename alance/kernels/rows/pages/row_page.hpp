@@ -461,7 +461,6 @@ class RowPage {
   template <typename Offset>
   void check_text(RangeStrings<Offset>& strings, const RangeSink& sink) const;
   bool has_text_items() const;
-  bool is_strings() const { return values_ == Values::strings || values_ == Values::fsst; }
   void zipped_range(int64_t first, int64_t last, Part bytes, RangeSink& sink) const;
   void null_range(int64_t count, RangeSink& sink) const;
 

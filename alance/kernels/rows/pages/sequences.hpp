@@ -54,13 +54,7 @@ struct Numbers {
   // Decompressed bytes of at most `count` numbers; they are stored in `content` if they were compressed.
   Part plain(Part payload, int64_t count, std::vector<uint8_t>& content) const {
     if (scheme == 0) return payload;
-    int64_t size = 0;
-    units::decompress(scheme, payload, product(count, word(), "sequence") + 128 * bits, [&](int64_t num_bytes) {
-      size = num_bytes;
-      content.resize(static_cast<size_t>(size + lz4::kBurst));
-      return content.data();
-    });
-    return {content.data(), size};
+    return units::decompressed(scheme, payload, product(count, word(), "sequence") + 128 * bits, content);
   }
 
   // Check that a block holds `count` numbers.

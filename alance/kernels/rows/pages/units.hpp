@@ -2,6 +2,7 @@
 #pragma once
 #include <algorithm>
 #include <string>
+#include <vector>
 
 #include "codecs/lz4.hpp"
 #include "rows/pages/cells.hpp"
@@ -46,6 +47,18 @@ void decompress(int scheme, Part unit, int64_t most, const Extend& extend) {
     if (!error.matches(PyExc_ValueError)) throw;
     corrupt(nb::str(error.value()).c_str());
   }
+}
+
+// Content of a unit; it is stored in `content`, with room behind it for LZ4.
+inline Part decompressed(int scheme, Part unit, int64_t most, std::vector<uint8_t>& content) {
+  int64_t size = 0;
+  content.clear();
+  decompress(scheme, unit, most, [&](int64_t num_bytes) {
+    size = num_bytes;
+    content.resize(static_cast<size_t>(size + lz4::kBurst));
+    return content.data();
+  });
+  return {content.data(), size};
 }
 
 }  // namespace alance::units
