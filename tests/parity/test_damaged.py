@@ -401,7 +401,7 @@ def test_damaged_sparse_pages_are_read_or_refused(values: str) -> None:
             description = with_other_field(rng, description)
         with noting(f"try {number}"), suppress(alance.AlanceError, DecodeError):
             message = encodings_v2_3_pb2.PlanarLayout.FromString(description)
-            file = PageFile(pa.field("x", own.arrow), [(message, buffers, 40)], is_damaged=True)
+            file = PageFile(pa.field("x", own.arrow), [(message, buffers, 40)])
             for read in (partial(file.read, 3, 40), partial(file.take, [1, 7, 39]), file.whole):
                 with suppress(alance.AlanceError):
                     read()

@@ -6,15 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from alance.file.rows.fragment import FileSource, open_fragment
 from alance.file.rows.whole import FragmentFiles, read_whole
 from alance.file_version import FileVersion
-from alance.format import plans
-from alance.format.encode.base import EncodedPage
-from alance.format.encode.container import FileBuilder
-from alance.format.layouts.fields import leaf_columns
-from alance.format.schema import Schema
-from tests.reference.damaged import LOCATION
+from tests.reference.built_pages import PageBytes, ReadFile, built_file, values_of
 from tests.reference.driven import Known
 
 if TYPE_CHECKING:
@@ -22,64 +16,45 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from alance.file.rows.fragment import FragmentTask
+    from alance.file.rows.fragment import FragmentTask, OpenFragment
     from alance.format.proto import encodings_v2_3_pb2 as pb3
 
 
-class PageFile:
-    """A file of 2.3 in memory.
+class PageFile(ReadFile):
+    """A file of 2.3 in memory, whose reads remember what they learned.
 
     Args:
         pages: description, buffers and rows of each page.
-        is_damaged: True if a page may contradict itself.
     """
 
     def __init__(
         self,
         field: pa.Field,
         pages: Sequence[tuple[pb3.PlanarLayout, Sequence[bytes], int]],
-        *,
-        is_damaged: bool = False,
     ) -> None:
-        self.is_damaged = is_damaged
-        self.schema = Schema.from_arrow(pa_schema(field))
-        (own,) = self.schema.fields
-        (leaf,) = leaf_columns(own)
-        builder = FileBuilder(self.schema, FileVersion.V2_3, 0)
-        chunks: list[Any] = []
-        for description, buffers, rows in pages:
-            content = tuple(np.frombuffer(buffer, np.uint8) for buffer in buffers)
-            chunks += builder.add_page(0, EncodedPage.of(description, content, rows))
-        chunks += builder.finish()
-        self.content = b"".join(np.ascontiguousarray(chunk).tobytes() for chunk in chunks)
-        self.num_rows = sum(rows for _, _, rows in pages) // leaf.multiplier
-        self.source = FileSource(LOCATION, len(self.content), {leaf.field.id: 0})
+        contents = [
+            PageBytes(description.SerializeToString(), buffers, rows)
+            for description, buffers, rows in pages
+        ]
+        own = built_file(field, contents, FileVersion.V2_3)
+        super().__init__(own.schema, own.num_rows, own.content)
         self.states = Known()
-        self.num_read = 0  # bytes of the last read
 
-    def run(self, plan: plans.Plan[Any]) -> Any:
-        """What a plan returns."""
-        result, rounds = plans.run(plan, self.content)
-        self.num_read = sum(
-            part.stop - part.start
-            for ranges in rounds
-            for entry in ranges
-            for part in ([entry] if isinstance(entry, plans.ByteRange) else entry.ranges())
-        )
-        return result
+    @property
+    def num_read(self) -> int:
+        """Bytes of the last read."""
+        return sum(part.stop - part.start for part in self.ranges)
 
-    def opened(self, *, is_known: bool) -> Any:
+    def opened(self, *, is_known: bool) -> OpenFragment:
         """The fragment; with what earlier reads have learned, or nothing of it."""
         if not is_known:
             self.states = Known()
-        return self.run(open_fragment(self.schema, [self.source], self.num_rows, self.states))
+        return self.open(self.states, is_far=False)
 
     def rows(self, task: FragmentTask) -> list[Any]:
-        """The values of a task, which the kernel decodes unless the page may be damaged."""
-        assert self.is_damaged or not task.leaves
-        batch = task.decode()
-        batch.validate(full=True)
-        return batch.column(0).to_pylist()
+        """The values of a task, which the kernel decodes."""
+        assert not task.leaves
+        return values_of(task)
 
     def take(self, rows: Sequence[int], *, is_known: bool = False) -> list[Any]:
         """The values of single rows."""
@@ -93,12 +68,5 @@ class PageFile:
 
     def whole(self) -> list[Any]:
         """The values of all rows of the file in memory."""
-        files = FragmentFiles(None, [self.source], self.num_rows)
+        files = FragmentFiles(None, [self._source], self.num_rows)
         return self.run(read_whole(self.schema, [files])).decode().column(0).to_pylist()
-
-
-def pa_schema(field: pa.Field) -> pa.Schema:
-    """A schema of one field."""
-    import pyarrow as pa
-
-    return pa.schema([field])

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     Numbers = npt.NDArray[np.int64]
     Coded = tuple[pb.CompressiveEncoding, bytes | None]
 
-SCHEMES = {Scheme.LZ4: 1, Scheme.ZSTD: 2}
-
 
 class Page(NamedTuple):
     """A page, and what its rows are."""
