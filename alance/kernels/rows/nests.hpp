@@ -2,6 +2,7 @@
 // (Dremel; see encode/pages_levels.cpp). format/layouts/repdef.py explains the numbering of levels.
 #pragma once
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -9,6 +10,7 @@
 
 #include "base/bounds.hpp"
 #include "base/growing.hpp"
+#include "codecs/spans.hpp"
 
 namespace alance::nests {
 
@@ -97,14 +99,17 @@ class Depth {
   // Append slots of entries by their definition levels. Entries above `slot_max` have no slot;
   // entries of at most `base` are valid.
   void add_items(const Growing<uint16_t>& def, int slot_max, int base) {
+    const auto num_up_to = [&](int most) {
+      return static_cast<size_t>(std::count_if(def.data(), def.data() + def.size(), [=](uint16_t level) { return level <= most; }));
+    };
+    const size_t num_valid = num_up_to(base), num_slots = num_up_to(slot_max);
+    if (num_valid == num_slots) return add_valid(num_slots);
     const size_t before = static_cast<size_t>(count_);
     uint8_t* valid = open(def.size());
-    size_t slot = 0, num_valid = 0;
+    size_t slot = 0;
     for (size_t i = 0; i < def.size(); ++i) {
-      const bool is_valid = def[i] <= base, has_slot = def[i] <= slot_max;
-      valid[slot] = is_valid;
-      slot += has_slot;
-      num_valid += is_valid;
+      valid[slot] = def[i] <= base;
+      slot += def[i] <= slot_max;
     }
     close(before, slot, num_valid);
   }
@@ -131,28 +136,31 @@ class Depth {
     add_slots(valid, sizes.size(), 1);
   }
   // The same for lists. Keeps the levels of the entries that begin a list, for the layer around.
+  // Entries without items begin a list, so the others of a list need not be looked at.
   void add_lists(Growing<uint16_t>& rep, Growing<uint16_t>& def, int slot_max, int base, int empty) {
     const size_t before = static_cast<size_t>(count_), size = def.size();
-    int64_t children = offsets_.back();
+    const int64_t first = offsets_.back();
     offsets_.shrink(before);
     int64_t* offsets = offsets_.extend(size + 1);
     uint8_t* valid = open(size);
     uint16_t *reps = rep.data(), *defs = def.data();
     size_t slot = 0, begun = 0, num_valid = 0;
-    for (size_t i = 0; i < size; ++i) {
-      const uint16_t level = defs[i];
-      const bool begins = reps[i] != 0, has_slot = begins && level <= slot_max;
-      const bool is_valid = level <= base || level == empty;
-      offsets[slot] = children;
-      valid[slot] = is_valid;
-      slot += has_slot;
-      num_valid += has_slot && is_valid;
-      reps[begun] = static_cast<uint16_t>(reps[i] - 1);
-      defs[begun] = level;
-      begun += begins;
-      children += level <= base;
+    int64_t num_without = 0;  // entries without items
+    for (size_t at = 0; at < size; at += 64) {
+      for (uint64_t bits = nonzero(reps + at, std::min<size_t>(size - at, 64)); bits != 0; bits &= bits - 1) {
+        const size_t i = at + static_cast<size_t>(std::countr_zero(bits));
+        const uint16_t level = defs[i];
+        const bool has_slot = level <= slot_max, is_valid = level <= base || level == empty;
+        offsets[slot] = first + static_cast<int64_t>(i) - num_without;
+        valid[slot] = is_valid;
+        slot += has_slot;
+        num_valid += has_slot && is_valid;
+        reps[begun] = static_cast<uint16_t>(reps[i] - 1);
+        defs[begun++] = level;
+        num_without += level > base;
+      }
     }
-    offsets[slot] = children;
+    offsets[slot] = first + static_cast<int64_t>(size) - num_without;
     offsets_.shrink(before + slot + 1);
     rep.shrink(begun);
     def.shrink(begun);
@@ -160,6 +168,18 @@ class Depth {
   }
 
  private:
+  // Bits of the first `count` (at most 64) levels that are not 0.
+  static uint64_t nonzero(const uint16_t* levels, size_t count) {
+    uint8_t flags[64] = {};
+    if (count == 64)  // vectorized
+      for (size_t i = 0; i < 64; ++i) flags[i] = levels[i] != 0;
+    else
+      for (size_t i = 0; i < count; ++i) flags[i] = levels[i] != 0;
+    uint64_t bits = 0;
+    for (size_t i = 0; i < 64; i += 8)  // gathers the lowest bits of eight bytes
+      bits |= (load<uint64_t>(flags + i) * 0x0102040810204080u >> 56) << i;
+    return bits;
+  }
   // Room for the validity of more slots.
   uint8_t* open(size_t count) {
     if (!is_open_) valid_.fill(static_cast<size_t>(count_), 1);
