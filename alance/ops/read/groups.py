@@ -155,8 +155,10 @@ class Split(NamedTuple):
     start: int
     stop: int
 
-    def numbers(self) -> Int64s:
-        """Return the row numbers in the group."""
+    def numbers(self, chosen: Int64s | None = None) -> Int64s:
+        """Return the row numbers in the group, of all rows or of those at these positions."""
+        if chosen is not None:
+            return chosen + self.start
         return np.arange(self.start, self.stop, dtype=np.int64)
 
     def live_mask(self) -> Mask | None:

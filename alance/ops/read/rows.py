@@ -137,7 +137,7 @@ def passing(
         return None, None
     rows_kept = None
     if chosen is not None and len(chosen) < batch.num_rows:
-        rows_kept = rows.numbers()[chosen]
+        rows_kept = rows.numbers(chosen)
         batch = select(plan.projection.needed(batch, plan.meta), chosen)
     if plan.meta:
         batch = with_meta(

@@ -81,8 +81,9 @@ class PhysicalRows(NamedTuple):
         handles = [self.handles[place] for place in places]
         return PhysicalRows(handles, self.offsets[numbers], ends[places].tolist())
 
-    def numbers(self) -> Int64s:
-        return np.arange(len(self.offsets))
+    def numbers(self, chosen: Int64s | None = None) -> Int64s:
+        """Return the row numbers, of all rows or of those at these positions."""
+        return np.arange(len(self.offsets)) if chosen is None else chosen
 
     def live_mask(self) -> None:
         """Return None, because all rows are live."""
