@@ -41,7 +41,7 @@ class FileColumn:
 
     Args:
         index: number of the column in the file.
-        kernel: pages as flat tables, with a memo of values derived from them.
+        kernel: pages as flat tables.
     """
 
     __slots__ = ("_first_rows", "index", "kernel")

@@ -121,19 +121,6 @@ class Container:
         except DecodeError as error:
             raise CorruptFileError(f"schema of {self.path}: {error}") from error
 
-    def held(self, extent: ByteRange) -> memoryview | None:
-        """Return bytes of the file as a view of `content`; None if they are not inside it.
-
-        Raises:
-            CorruptFileError: the bytes are an entry of the search-cache buffer, with a wrong
-                checksum.
-        """
-        if extent.start < self.content_start or extent.stop > self.file_bytes:
-            return None
-        content = self._slice(extent.start, extent.stop)
-        self.check(extent.start, content)
-        return content
-
     def check(self, start: int, content: memoryview) -> None:
         """Verify bytes of the file from `start` on, if the search-cache buffer has their checksum.
 

@@ -197,6 +197,17 @@ def ascending(numbers: UInt64s) -> UInt64s:
     return _kernels.order_of(numbers)[0]
 
 
+def is_first(ordered: npt.NDArray[Any]) -> Mask:
+    """Return the mask of the values that differ from the one before; shape (n,).
+
+    Args:
+        ordered: values in ascending order.
+    """
+    is_new = np.ones(len(ordered), np.bool_)
+    np.not_equal(ordered[1:], ordered[:-1], out=is_new[1:])
+    return is_new
+
+
 def distinct(values: Int64s) -> tuple[Int64s, Int64s]:
     """Return the distinct values, ascending, and the index of each value among them; shape (n,).
 
@@ -205,9 +216,7 @@ def distinct(values: Int64s) -> tuple[Int64s, Int64s]:
     """
     order = values.argsort()
     ordered = values[order]
-    is_new = np.empty(len(values), np.bool_)
-    is_new[:1] = True
-    np.not_equal(ordered[1:], ordered[:-1], out=is_new[1:])
+    is_new = is_first(ordered)
     places = np.empty(len(values), np.int64)
     places[order] = is_new.cumsum() - 1
     return ordered[is_new], places

@@ -112,7 +112,7 @@ class FieldPages:
 
 @dataclass(frozen=True, slots=True)
 class FieldColumn:
-    """Field of the schema with all its columns: the counterpart of `OpenColumn` for 2.0."""
+    """Field of the schema with all its columns."""
 
     field: Field
     node: FieldNode

@@ -138,15 +138,12 @@ def refuse_mixed(fields: Sequence[Field], leaves: Mapping[int, object]) -> None:
 def merged(leaf: OpenLeaf, twin: OpenLeaf) -> OpenLeaf:
     """Merge the leaves of a field that two files of a fragment have.
 
-    If both files are 2.0 or 0.1, the members of structs are combined; see also `FIRST_COUNTS`.
-    Otherwise returns `twin`, the leaf of the later file.
+    The members of structs are combined; see also `FIRST_COUNTS`.
 
     Raises:
         UnsupportedError: both files have values of a field or member that is not a struct.
     """
     own, other = leaf.column, twin.column
-    if not isinstance(own, FieldColumn) or not isinstance(other, FieldColumn):
-        return twin
     node = _merged(own.field, own.node, other.node)
     pages = (*own.column.pages, *other.column.pages)
     column = replace(own.column, pages=pages)

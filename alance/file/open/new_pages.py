@@ -130,7 +130,7 @@ class NewPages:
                 held[path].add(start, content)
         while True:
             try:
-                self.learn_from([*held.values()])
+                self._learn_held([*held.values()])
             except CorruptFileError:
                 path = self._place().path
                 disk.discard(path)
@@ -198,11 +198,11 @@ class NewPages:
         paths = [*self._containers]
         return Pieces([*map(paths.__getitem__, files)], ends, starts, stops, num_bytes)
 
-    def learn_from(self, held: Sequence[_kernels.HeldFile]) -> None:
+    def _learn_held(self, held: Sequence[_kernels.HeldFile]) -> None:
         """Learn the far pages whose bytes are held.
 
         Args:
-            held: bytes of each file, in the order of `paths`.
+            held: bytes of each file, in the order of `_containers`.
 
         Raises:
             CorruptFileError: a page's state contradicts the format.

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from alance._kernels import LeafTables
     from alance.file.open.columns import States
-    from alance.format.container import Container
     from alance.format.plans import Extent, Plan
 
 
@@ -47,12 +46,7 @@ def recalled(plan: Callable[[], Plan[T]], path: str, disk: Kept | None) -> T | N
     if disk is None:
         return None
     try:
-        return answered(
-            plan(),
-            _looked_up(
-                lambda byte_range: disk.get(byte_range.path, byte_range.start, byte_range.stop)
-            ),
-        )
+        return answered(plan(), _looked_up(disk))
     except CorruptFileError:
         disk.discard(path)
         return None
@@ -60,32 +54,16 @@ def recalled(plan: Callable[[], Plan[T]], path: str, disk: Kept | None) -> T | N
         return None
 
 
-def held(plan: Plan[T], container: Container) -> T | None:
-    """Run a plan over one file with the bytes of its tail alone.
+def _looked_up(disk: Kept) -> Callable[[Sequence[Extent]], Sequence[memoryview]]:
+    """Return a function that looks up each range of a round in the disk cache.
 
-    Returns None if the tail lacks a range.
-
-    Raises:
-        CorruptFileError: the bytes contradict the format, or their checksum is wrong.
-    """
-    try:
-        return answered(plan, _looked_up(container.held))
-    except NotAtHand:
-        return None
-
-
-def _looked_up(
-    look_up: Callable[[ByteRange], memoryview | None],
-) -> Callable[[Sequence[Extent]], Sequence[memoryview]]:
-    """Return a function that looks up each range of a round.
-
-    The function raises `NotAtHand` if a range is missing.
+    It raises `NotAtHand` if the cache lacks a range.
     """
 
     def answer(ranges: Sequence[Extent]) -> Sequence[memoryview]:
         buffers = []
         for extent in ranges:
-            content = look_up(extent) if isinstance(extent, ByteRange) else None
+            content = disk.get(*extent) if isinstance(extent, ByteRange) else None
             if content is None:
                 raise NotAtHand
             buffers.append(content)

@@ -519,12 +519,7 @@ def _with_older(
         if leaf.num_rows != num_rows * leaf.leaf.multiplier:
             raise _other_rows(leaf.leaf, leaf.container, leaf.num_rows, num_rows)
     leaf_set = LeafSet.of_columns(schema, [leaf.leaf for leaf in leaves])
-    tables = _kernels.LeafTables(
-        [
-            leaf.listed(is_usable=is_usable)
-            for leaf, is_usable in zip(leaves, leaf_set.usable, strict=True)
-        ]
-    )
+    tables = _kernels.LeafTables([leaf.listed() for leaf in leaves])
     containers = [leaf.container for leaf in leaves]
     opened = {at: leaf for at, leaf in enumerate(leaves) if isinstance(leaf, OpenLeaf)}
     return OpenFragment(schema, num_rows, leaf_set, containers, tables, opened=opened)
@@ -541,8 +536,8 @@ class _NewerLeaf(NamedTuple):
     def num_rows(self) -> int:
         return self.pages.num_rows
 
-    def listed(self, *, is_usable: bool) -> tuple[_kernels.RowTable, int, int]:
-        """Return what `OpenLeaf.listed` does; the table is always usable."""
+    def listed(self) -> tuple[_kernels.RowTable, int, int]:
+        """Return what `OpenLeaf.listed` does."""
         self.pages.set_times(self.leaf.multiplier)
         return self.pages, self.pages.buffer_bytes, self.pages.num_bytes
 

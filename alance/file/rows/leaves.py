@@ -32,7 +32,6 @@ class LeafSet:
         ids: field id of each leaf.
         times: number of rows of each leaf's column per row of the table.
         places: place of each leaf by its field id.
-        usable: True for each leaf with values that the kernel builds, if its file is of 2.0.
         packed: ids of fixed-size lists of structs; only in files of 2.0, they have a column.
     """
 
@@ -42,7 +41,6 @@ class LeafSet:
         self.ids = tuple([column.field.id for column in columns])
         self.times = [column.multiplier for column in columns]
         self.places = {field_id: place for place, field_id in enumerate(self.ids)}
-        self.usable = [has_values(column.field) for column in columns]
         self.packed = frozenset(
             [
                 member.id
@@ -94,9 +92,9 @@ class OpenLeaf:
     def num_rows(self) -> int:
         return self.column.num_rows
 
-    def listed(self, *, is_usable: bool) -> tuple[RowTable | None, int, int]:
+    def listed(self) -> tuple[RowTable | None, int, int]:
         """Return the page table, its encoded bytes and its memory, as `LeafTables` takes them."""
-        table = self.column.row_table() if is_usable else None
+        table = self.column.row_table() if has_values(self.leaf.field) else None
         return table, self.column.encoded_bytes, self.column.column.num_bytes
 
     def read(self, start: int, stop: int) -> Plan[FieldRows]:

@@ -2,8 +2,8 @@
 
 A scan reads a fragment in parts, and a lookup reads some pages of an index. One kernel call lists
 the bytes that a part needs, and another call decodes them into a record batch. So the Python work
-per part does not depend on the number of columns. Leaves that the kernel cannot decode (large
-values, some kinds of pages) are planned and decoded separately, column by column.
+per part does not depend on the number of columns. Fields of 2.0 and
+0.1 that the kernel cannot decode are planned and decoded separately.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ another turn of the event loop.
 All files are regarded as parts of one file, and all fragments as one. One kernel call builds the
 page tables of files that were not opened (`whole_tables`), or joins those of open files. Then the
 pages are learned (`NewPages`), all rows are planned (`plan_spans`), and decoded (`RowBatch`), as in
-any other read. There are no Python objects per column or page. If the kernel cannot build a column,
-or finds an error, the rows are read fragment by fragment, so that the error names the page.
+any other read. There are no Python objects per column or page. If bytes are missing, or the kernel
+finds an error, the rows are read fragment by fragment, so that the error names the page.
 """
 
 from __future__ import annotations
@@ -156,12 +156,10 @@ class WholeRows(NamedTuple):
         return self._one_by_one().decode(read, order)
 
     def _placed(self) -> FragmentTask | None:
-        """Place all rows. Returns None if the kernel cannot build a column."""
+        """Place all rows. Returns None if bytes of a page are not held."""
         schema, tables = self.schema, self.tables
         forms = schema.remember((forms_of, self.ids), lambda: forms_of(schema.fields, self.ids))
         leaves, numbers = forms.leaves, range(len(forms.leaves))
-        if len(leaves) < len(self.ids):
-            return None
         if not leaves:
             return FragmentTask(schema, self.num_rows, {})
         pages = _kernels.NewPages(tables, leaves)

@@ -57,10 +57,10 @@ def max_visible(layers: tuple[Layer, ...]) -> int:
 
 
 class PageValues(NamedTuple):
-    """Decoded rows of a page: levels of all entries, and a value for each visible entry.
+    """Rows of a page to encode: levels of all entries, and a value for each visible entry.
 
     An entry is visible if it has a value slot. The value of a slot with a definition level above 0
-    is arbitrary. Arrays may be views of the buffers that were read.
+    is arbitrary. Arrays may be views of the caller's.
     """
 
     layers: tuple[Layer, ...]  # inner-most first

@@ -54,11 +54,6 @@ class Shape:
     def has_lists(self) -> bool:
         return self.max_rep > 0
 
-    @property
-    def is_plain(self) -> bool:
-        """True if the page has a single layer that is not a list: each row is one value or null."""
-        return len(self.layers) == 1 and not self.has_lists
-
 
 @lru_cache(maxsize=1024)
 def _shape(numbers: tuple[int, ...]) -> Shape:

@@ -2,62 +2,32 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from alance.base.records import dataclass
 from alance.errors import AlanceError, CorruptFileError
-from alance.format.plans import ByteRange, Pieces, answered, cut
+from alance.format.plans import ByteRange, Pieces
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from alance.base.arrays import Bytes, Int64s
-    from alance.format.plans import Extent, Plan, T
+    from alance.format.plans import Plan
 
-Spans: TypeAlias = "Sequence[tuple[int, int]]"  # half-open byte ranges of one buffer, ascending
 # Type URL in files of version 2.3, see `planar`.
 PLANAR_LAYOUT: Final = "/lance.encodings23.PlanarLayout"
 
 
-class ReportedPlace(ABC):
-    """Location of a page, for error messages."""
-
-    __slots__ = ()
-
-    @abstractmethod
-    def corrupt(self, what: str) -> CorruptFileError:
-        """Build an error that names the page and says what is wrong."""
-
-    @contextmanager
-    def checking(self) -> Iterator[None]:
-        """Add the page's location to errors of kernels and codecs.
-
-        `ValueError` becomes `corrupt`.
-        """
-        try:
-            yield
-        except AlanceError as error:
-            error.add_note(str(self.corrupt("while its values were decoded")))
-            raise
-        except ValueError as error:
-            raise self.corrupt(str(error)) from error
-
-
 @dataclass(frozen=True, slots=True)
-class PagePlace(ReportedPlace):
+class PagePlace:
     """Buffers of a page in its file, and its number of rows."""
 
     path: str
     buffers: tuple[tuple[int, int], ...]  # (absolute offset, size) of each buffer
     num_rows: int
-
-    @property
-    def num_bytes(self) -> int:
-        return sum(size for _, size in self.buffers)
 
     @property
     def start(self) -> int:
@@ -90,6 +60,20 @@ class PagePlace(ReportedPlace):
         """
         if len(self.buffers) < count:
             raise self.corrupt(f"{what} needs {count} buffers, the page has {len(self.buffers)}")
+
+    @contextmanager
+    def checking(self) -> Iterator[None]:
+        """Add the page's location to errors of kernels and codecs.
+
+        `ValueError` becomes `corrupt`.
+        """
+        try:
+            yield
+        except AlanceError as error:
+            error.add_note(str(self.corrupt("while its values were decoded")))
+            raise
+        except ValueError as error:
+            raise self.corrupt(str(error)) from error
 
     def corrupt(self, what: str) -> CorruptFileError:
         """Build an error that names the page and says what is wrong."""
@@ -148,12 +132,6 @@ def fetch_pieces(place: PagePlace, buffer: int, starts: Int64s, stops: Int64s) -
     return content
 
 
-def joined(pieces: Sequence[memoryview]) -> Bytes:
-    """Concatenate pieces; a view if there is only one, else a copy."""
-    content = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-    return np.frombuffer(content, np.uint8)
-
-
 def unpinned(piece: memoryview) -> Bytes:
     """Return the bytes of a piece: a view, or a copy if a view would keep far more bytes in memory.
 
@@ -161,20 +139,3 @@ def unpinned(piece: memoryview) -> Bytes:
     """
     data = np.frombuffer(piece, np.uint8)
     return data.copy() if memoryview(piece.obj).nbytes > 4 * len(piece) else data
-
-
-def at_once(place: PagePlace, plan: Plan[T]) -> Plan[T]:
-    """Plan all buffers of a page in one round, and run a plan over them."""
-    buffers = [place.whole(buffer) for buffer in range(len(place.buffers))]
-    contents = yield from fetch(buffers)
-    return answered(plan, lambda ranges: [_cut(extent, buffers, contents) for extent in ranges])
-
-
-def _cut(
-    extent: Extent, buffers: Sequence[ByteRange], contents: Sequence[memoryview]
-) -> memoryview:
-    """Cut a range out of the buffer that contains it."""
-    for buffer, content in zip(buffers, contents, strict=True):
-        if buffer.start <= extent.start and extent.stop <= buffer.stop:
-            return cut(extent, content, buffer.start)
-    raise CorruptFileError(f"bytes {extent.start} to {extent.stop} in no buffer of the page")

@@ -53,7 +53,7 @@ def unravel(page: PageValues, *, own_nulls: bool = True) -> Structure:
     """Convert the levels of a page to its structure.
 
     Args:
-        page: decoded, complete rows.
+        page: complete rows.
         own_nulls: False to ignore nulls of the leaf itself, for empty structs.
 
     Raises:

@@ -1,9 +1,4 @@
-"""Descriptions of pages in the form of the kernel, which finds and decodes their rows.
-
-These are constant pages, zipped rows, and chunks with flat, bit-packed, run-length,
-byte-stream-split or string values, or with indices into a dictionary. Values may be compressed, and
-in lists.
-"""
+"""Descriptions of pages in the form of the kernel, which finds and decodes their rows."""
 
 from __future__ import annotations
 
@@ -361,7 +356,7 @@ def _check_level_bits(codec: BlockCodec) -> None:
 def _levels(codec: BlockCodec | None) -> tuple[LevelsForm, int] | None:
     """Return the kernel's number of a codec of levels, and the width of bit-packed levels or 0.
 
-    Returns None if the kernel lacks the codec.
+    Returns None for other codecs, whose levels are words; see `words_form`.
     """
     match codec:
         case None:

@@ -13,9 +13,8 @@ words, indices and dictionary. With it, a read of rows takes one round. Values a
     indexed   an index for every slot, nulls included, into distinct strings: indices, one block of
               u32; the items, each after its length; their offsets
 
-Items of up to 1 MiB in all are read with the indices, larger ones when a read covers many
-slots. The kernel
-decodes all of it (`kernels/rows/pages/sparse.hpp`).
+Items of up to 1 MiB in all are read with the indices, larger ones when a read covers many slots.
+The kernel decodes all of it (`kernels/rows/pages/sparse.hpp`).
 
 Source: encodings_v2_3.proto, SparseStructure, ValuePlane and IndexedValues; docs/format/file.md,
 "Sparse structure" and "Sparse values".

@@ -33,9 +33,9 @@ from alance.format.blocks import (
 )
 from alance.format.layouts.fields import values_array
 from alance.format.layouts.place import fetch, unpinned
-from alance.format.numbers import offsets_of, storage_type
+from alance.format.numbers import is_first, offsets_of, storage_type
 from alance.format.plans import together
-from alance.format.v0_1.pages import distinct, fetch_range
+from alance.format.v0_1.pages import fetch_range
 from alance.format.v2_0.fields import FieldPiece
 from alance.format.v2_0.strings import WIDE_BYTES, decode_ends
 
@@ -208,7 +208,7 @@ class TextNode:
                 if rows is not None:
                     return rows
         elif self.begins is not None and len(parts.batches):
-            hit = distinct(parts.batches)
+            hit = parts.batches[is_first(parts.batches)]
             begins, ends = self.begins[hit], self.pages.positions[hit]
             first_rows = self.pages.first_rows
             size = int((ends - begins).sum())

@@ -124,11 +124,3 @@ def fetch_range(place: PagePlace, starts: Int64s, stops: Int64s) -> Plan[memoryv
         return content
     spans = Spans.of(starts, stops)
     return (yield from fetch_pieces(place, 0, spans.starts, spans.stops))
-
-
-def distinct(ascending: Int64s) -> Int64s:
-    """Remove duplicates from ascending numbers."""
-    if len(ascending) < 2:
-        return ascending
-    numbers: Int64s = ascending[np.concatenate([[True], ascending[1:] != ascending[:-1]])]
-    return numbers

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from alance.base.records import dataclass
 from alance.format.keys import Keys
-from alance.format.numbers import ascending, to_arrow
+from alance.format.numbers import ascending, is_first, to_arrow
 from alance.format.proto import transaction_pb2
 from alance.ops.write.sources import conform
 
@@ -110,9 +110,7 @@ class InsertedKeys:
         """
         if self.hashes is not None:
             ordered = ascending(np.concatenate([self.hashes, hashes]))
-            is_new = np.ones(len(ordered), np.bool_)
-            np.not_equal(ordered[1:], ordered[:-1], out=is_new[1:])
-            distinct = ordered[is_new]
+            distinct = ordered[is_first(ordered)]
             self.hashes = distinct if len(distinct) <= self.limit else None
 
     def join(self, other: InsertedKeys) -> None:
