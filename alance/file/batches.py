@@ -22,7 +22,7 @@ RowsT = TypeVar("RowsT", pa.Array, pa.RecordBatch)
 
 
 def empty_batch(schema: pa.Schema) -> pa.RecordBatch:
-    """Return a batch without rows; its types may be or contain extension types."""
+    """Return a batch without rows; fields may have extension types at any depth."""
     arrays = [pa.nulls(0, field.type) for field in schema]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 

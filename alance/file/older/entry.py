@@ -43,7 +43,7 @@ def holds_older(tail: memoryview) -> bool:
 def open_older(
     fields: Sequence[Field], columns: Mapping[int, int], container: Container, states: States
 ) -> Plan[list[OpenLeaf]]:
-    """Plan the opening of fields; omits fields of which the file has no part.
+    """Plan the opening of fields; fields that the file lacks are omitted.
 
     See `v0_1` and `v2_0_open`.
     """

@@ -39,14 +39,14 @@ class BatchedColumn(FieldColumn):
         return sum(int((stops - starts).sum()) for starts, stops in self._pages())
 
     def spans(self) -> list[tuple[int, int]]:
-        """Return the start and stop of each page."""
+        """Return the byte range of each page in the file."""
         pages = self._pages()
         return [
             span for run in pages for span in zip(*(part.tolist() for part in run), strict=True)
         ]
 
     def _pages(self) -> Iterator[tuple[Int64s, Int64s]]:
-        """Yield the starts and ends of the pages of the field and of each descendant."""
+        """Yield the start and end offsets of the pages of the field and of each descendant."""
         for field in self.field.walk():
             run = self.tree.runs.get(field.id)
             if run is not None and page_bits(field) is not None:
@@ -57,7 +57,7 @@ class BatchedColumn(FieldColumn):
 def open_batch_fields(
     fields: Sequence[Field], columns: Mapping[int, int], container: BatchContainer, states: States
 ) -> Plan[list[FieldColumn]]:
-    """Plan the opening of fields; omits fields of which the file has no part.
+    """Plan the opening of fields; fields that the file lacks are omitted.
 
     Cost: no round if the file's tail or a cache has the page table.
 
@@ -136,7 +136,11 @@ def _open_runs(
 def _open_items(
     fields: Sequence[Field], own_ids: Mapping[int, int], container: BatchContainer, states: States
 ) -> Plan[dict[int, DictionaryItems]]:
-    """Plan the values of dictionaries; they are read from the file if the table has none."""
+    """Plan the dictionary values of fields, by field id: from the table, a cache, or the file.
+
+    Raises:
+        CorruptFileError: neither the table nor the file has the values of a field.
+    """
     by_id: dict[int, DictionaryItems] = {}
     missing = {}
     for field in fields:

@@ -143,7 +143,7 @@ class FieldColumn:
         return FieldRows(self.field, (yield from self.node.plan(Spans.of_range(start, stop))))
 
     def spans(self) -> list[tuple[int, int]]:
-        """Return the start and stop of each buffer."""
+        """Return the byte range of each buffer in the file."""
         buffers = [buffer for page in self.column.pages for buffer in page.buffers]
         return [(start, start + size) for start, size in buffers]
 

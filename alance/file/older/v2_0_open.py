@@ -32,7 +32,7 @@ FIRST_COUNTS: Final = (v0_1.ListReader, PlainNode, TextNode)
 def open_fields(
     fields: Sequence[Field], columns: Mapping[int, int], container: Container, states: States
 ) -> Plan[list[FieldColumn]]:
-    """Plan the opening of fields; omits fields of which the file has no part.
+    """Plan the opening of fields; fields that the file lacks are omitted.
 
     Cost: no round if the file's tail or a cache has the metadata of the columns.
 

@@ -1,6 +1,6 @@
-"""Columns of open files, and the cache for what is learned of their pages.
+"""Columns of open files, and the cache of their page states.
 
-Learned page states are kept with the columns of their file, as one entry of the session's search
+Page states are kept with the columns of their file, as one entry of the session's search
 cache. A scan works on a copy of the columns if its page states would only fill the cache.
 """
 
@@ -20,7 +20,7 @@ SMALL_BYTES: Final = 256 << 10  # a scan reads a page up to this size whole, in 
 
 
 class States(Protocol):
-    """Cache of what plans know about files, such as opened columns."""
+    """Cache of facts about files, such as opened columns."""
 
     def peek(self, key: Hashable) -> Any | None: ...
 

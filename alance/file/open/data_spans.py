@@ -154,7 +154,6 @@ class Needed:
         self._longest = 0
 
     def add(self, path: str, span: Span) -> None:
-        """Add a range."""
         spans = self._spans.setdefault(path, [])
         at = bisect_left(spans, span)
         if spans[at : at + 1] != [span]:

@@ -45,8 +45,8 @@ class NewPages:
     Args:
         owners: leaves as pairs of a place and the fragment that has the leaf.
         unknown: pages as pairs of a number in `owners` and a page number.
-        states: cache for what is learned. If there is a disk cache behind it, the bytes of states
-            are looked up and stored there.
+        states: cache for page states. If it has a disk cache, the bytes of states are looked up
+            and stored there.
 
     Attributes:
         has_dropped: True if leaves were dropped.
@@ -191,7 +191,7 @@ class NewPages:
         ]
 
     def _pieces(self, *, far: bool) -> Pieces | None:
-        """Return the byte ranges of the states of far or near pages; None if there are none."""
+        """Return the byte ranges of the states of all far or all near pages; None if empty."""
         files, ends, starts, stops, num_bytes = self._kernel.spans(far)
         if not files:
             return None

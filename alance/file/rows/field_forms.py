@@ -85,7 +85,7 @@ class FieldForms(NamedTuple):
         return len(self.trees) == len(self.leaves) and not any([*are_indices, *are_packed])
 
     def field_of(self, place: int) -> Field:
-        """Return the field of the leaf with an index in `leaves`."""
+        """Return the field that owns leaf number `place` of the concatenated `leaves`."""
         owners = chain.from_iterable([form.field] * len(form.leaves) for form in self.forms)
         return [*owners][place]
 
@@ -140,9 +140,9 @@ class FieldForms(NamedTuple):
 
 
 def forms_of(fields: Iterable[Field], own_ids: Iterable[int]) -> FieldForms:
-    """Return the forms of the fields of which the fragment has a leaf.
+    """Return the forms of the fields that have at least one leaf in the fragment.
 
-    If it lacks some leaves of a field, the form is that of the field without these members.
+    Members of a field whose leaves are missing are omitted from its form.
 
     Args:
         own_ids: ids of the leaves that the fragment has.
@@ -190,7 +190,7 @@ def _shape(field: Field) -> _Shape:
 
 
 def _nodes(field: Field) -> Iterator[tuple[int, Field | None]]:
-    """Yield the nodes of a field depth-first, leaves with their field."""
+    """Yield the nodes of a field depth-first, each leaf with its field, other nodes with None."""
     arrow = storage_type(field.to_arrow().type)
     if owns_column(field):
         yield LEAF_NODE, field

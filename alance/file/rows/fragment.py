@@ -355,7 +355,7 @@ class OpenFragment:
         }
 
     def loads(self, parts: Sequence[tuple[int, int]], states: States) -> Iterator[Plan[None]]:
-        """Yield plans for the unknown page states that a read of parts of the rows needs.
+        """Yield plans that load the unknown page states for a read of ranges of rows.
 
         Together, the plans take at most one round. Each plan is short, so that other tasks can run
         in between.
@@ -537,7 +537,7 @@ class _NewerLeaf(NamedTuple):
         return self.pages.num_rows
 
     def listed(self) -> tuple[_kernels.RowTable, int, int]:
-        """Return what `OpenLeaf.listed` does."""
+        """Return the same facts as `OpenLeaf.listed`."""
         self.pages.set_times(self.leaf.multiplier)
         return self.pages, self.pages.buffer_bytes, self.pages.num_bytes
 

@@ -32,7 +32,7 @@ class LeafSet:
         ids: field id of each leaf.
         times: number of rows of each leaf's column per row of the table.
         places: place of each leaf by its field id.
-        packed: ids of fixed-size lists of structs; only in files of 2.0, they have a column.
+        packed: ids of fixed-size lists of structs, which own a column only in files of 2.0.
     """
 
     def __init__(self, schema: Schema, columns: Sequence[LeafColumn]) -> None:
@@ -93,7 +93,10 @@ class OpenLeaf:
         return self.column.num_rows
 
     def listed(self) -> tuple[RowTable | None, int, int]:
-        """Return the page table, its encoded bytes and its memory, as `LeafTables` takes them."""
+        """Return the page table, its encoded bytes and its memory, as `LeafTables` takes them.
+
+        The table is None if the kernel cannot take rows from the pages.
+        """
         table = self.column.row_table() if has_values(self.leaf.field) else None
         return table, self.column.encoded_bytes, self.column.column.num_bytes
 

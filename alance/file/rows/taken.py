@@ -41,7 +41,7 @@ class TakenRows(NamedTuple):
     def split(self, count: int) -> list[TakenRows]:
         """Split the fields into at most `count` parts: consecutive fields, and about equal bytes.
 
-        The columns of all parts' batches are the columns of the whole batch.
+        The batches of all parts together have the columns of the whole batch.
         """
         if count <= 1 or len(self.schema.fields) <= 1:
             return [self]
