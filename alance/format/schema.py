@@ -69,7 +69,7 @@ def check_not_reserved(names: Iterable[str]) -> None:
 
 
 def check_null_characters(name: str) -> None:
-    """Check that the name of a new field, at any depth, has no null character; pylance would abort.
+    """Refuse null characters in the name of a new field, because they would make pylance abort.
 
     Raises:
         InvalidInputError: the name has a null character.

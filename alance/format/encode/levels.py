@@ -69,6 +69,8 @@ def levels_of(
 ) -> tuple[tuple[Layer, ...], UInt16s | None, UInt16s | None]:
     """Return the layers of a leaf, innermost first, and its repetition and definition levels.
 
+    Repetition levels are None without lists, definition levels without nulls and empty lists.
+
     Args:
         path: structure from the row to the leaf.
         num_rows: number of slots of the first layer.

@@ -108,7 +108,7 @@ class FieldOptions:
 
     @property
     def numbers(self) -> tuple[int | float | None, ...]:
-        """Options in the kernel's form (kernels/encode/encode_page.hpp)."""
+        """Options in the kernel's form (kernels/encode/encode_page.hpp); None for unset options."""
         return _numbers(self)
 
     @property

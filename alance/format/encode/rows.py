@@ -163,7 +163,10 @@ def _cut(page: PageValues, entries: Places, slots: Places, bounds: list[int]) ->
 def _tight(
     layers: tuple[Layer, ...], definition: UInt16s
 ) -> tuple[tuple[Layer, ...], UInt16s | None]:
-    """Return the smallest layers that can represent these levels, and the renumbered levels."""
+    """Return the smallest layers that can represent these levels, and the renumbered levels.
+
+    The levels are None if the layers need none.
+    """
     occurs = [level in definition for level in range(max_definition(layers) + 1)]
     kinds: list[Layer] = []
     last_list = min((n for n, layer in enumerate(layers) if layer.is_list), default=len(layers))

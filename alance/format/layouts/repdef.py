@@ -97,7 +97,8 @@ def list_layer(
     """Return the innermost list layer, and the remaining levels for the layers around it.
 
     An entry has a child if its definition level is at most `child_max`. It starts a list slot if
-    its repetition level is above 0 and its definition level is at most `slot_max`.
+    its repetition level is above 0 and its definition level is at most `slot_max`. Without
+    definition levels, each entry has a child, and the remaining definition levels are None.
 
     Args:
         empty_level: definition level of an empty list; -1 if lists are never empty.

@@ -331,7 +331,7 @@ def words_form(codec: BlockCodec) -> KernelWords:
 
 
 def _any_levels(codec: BlockCodec | None) -> tuple[LevelsForm, int]:
-    """Return the form of levels like `_levels`; levels that are decoded first count as flat."""
+    """Return the form of levels of any codec: `FLAT` for words, which are decoded before use."""
     form = _levels(codec)
     if form is not None:
         return form

@@ -220,7 +220,7 @@ class TextNode:
         return (yield from self._by_offsets(parts))
 
     def _whole_of_one_part(self, parts: PageParts, begin: int, end: int) -> Plan[FieldPiece | None]:
-        """Do the same as `_whole` for a single part, without the arrays of the general case."""
+        """Plan like `_whole`, but for a single part, without the arrays of the general case."""
         start = end + 8 * int(parts.starts[0])
         stop = start + 8 * (int(parts.counts[0]) + 1)
         place = self.pages.place

@@ -99,7 +99,7 @@ def fetch_values(place: PagePlace, buffer: int, spans: Spans, width: int) -> Pla
 
 @dataclass(frozen=True, slots=True)
 class BitPiece:
-    """Bits of rows, somewhere in the bytes that were read."""
+    """Fetched bytes, and the positions of the rows' bits in them."""
 
     content: memoryview
     first_bit: int  # bit of the first row, if the rows are a single span

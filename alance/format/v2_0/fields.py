@@ -221,7 +221,7 @@ class ListNode:
 
 
 def _joined(pages: Sequence[Ends]) -> tuple[Int64s, Mask | None]:
-    """Join the offsets and the validity of all pages."""
+    """Join the offsets and the validity of all pages; the validity is None without nulls."""
     if len(pages) == 1:
         return pages[0].offsets.astype(np.int64, copy=False), pages[0].valid
     offsets = [np.zeros(1, np.int64)]

@@ -41,8 +41,8 @@ class Postings:
     """Concatenated posting lists.
 
     Attributes:
-        starts: first document of each list, then the number of documents; shape (lists + 1,).
-        docs: rows of the documents in the partition, ascending in each list; uint32.
+        starts: position in `docs` at which each list starts, then the total; shape (lists + 1,).
+        docs: number of each document in the partition, ascending in each list; uint32.
         frequencies: number of occurrences of the token in each document; uint32.
         positions: positions of the token in each document, concatenated; None if they were not
             read.

@@ -88,7 +88,7 @@ def moved_fields(before: table_pb2.DataFragment, now: table_pb2.DataFragment) ->
 
 
 def _paths(fragment: table_pb2.DataFragment) -> dict[int, tuple[int | None, str]]:
-    """Map each field of a fragment to the base and path of its file."""
+    """Map each field to its file's base (None for the table's folder) and path."""
     return {
         field: (file.base_id if file.HasField("base_id") else None, file.path)
         for file in fragment.files

@@ -116,10 +116,11 @@ def retain(
     field_ids: Set[int],
     fragment_ids: Set[int],
 ) -> list[table_pb2.IndexMetadata]:
-    """Return the entries whose fields exist and whose coverage is useful.
+    """Drop entries of removed fields, and segments that cover no live fragment.
 
-    Drops entries of removed fields. If an index has several segments, also drops those
-    that cover no live fragment, but keeps the oldest if no segment covers one.
+    The last segment of an index is never dropped for its coverage: if no segment of the index
+    covers a live fragment, the oldest one remains. With a fragment-reuse index, all segments
+    remain.
     """
     retained = [
         index for index in indices if index.name in SYSTEM or field_ids >= set(index.fields)
