@@ -389,7 +389,7 @@ class RemoteStore:
         return None if getattr(self.objects, "prefix", None) else self.uri + path
 
     def lasting_name(self) -> str | None:
-        """Return the store's name in the disk cache: its root and the identity of its server."""
+        """Return the store's name in the disk cache; see `endpoints.lasting_name`."""
         return lasting_name(self.root, self.profile, self.objects)
 
     def heeds_conditions(self) -> bool:

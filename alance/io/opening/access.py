@@ -91,7 +91,7 @@ class Access:
         return cls.of(store.profile.kind, home, storage_options)
 
     def others(self) -> dict[str, object] | None:
-        """Return the storage options that are entries for other places; None if there are none."""
+        """Return the entries `base:<uri>` of the storage options; None if there are none."""
         return {
             key: value for key, value in (self.storage_options or {}).items() if is_for_base(key)
         } or None

@@ -66,7 +66,13 @@ _EXPIRY: Final = ("expires_at", "expires_at_millis")
 
 
 def as_mapping(options: StorageOptions | None) -> Mapping[str, Any] | None:
-    """Return storage options as a mapping; a provider becomes the option `credentials`."""
+    """Return storage options as a mapping; a provider becomes the option `credentials`.
+
+    Returns None for None.
+
+    Raises:
+        InvalidInputError: a text or list instead of a mapping or provider.
+    """
     if options is None or isinstance(options, Mapping):
         return options
     if isinstance(options, str | list | tuple):

@@ -141,7 +141,7 @@ class Read(asyncio.Future[Any]):
         self._objects.setdefault(location, []).extend(spans)
 
     def expect(self, flight: Flight) -> None:
-        """Wait for a flight that reads some of the bytes."""
+        """Register a flight that reads some of the bytes; the read ends only after it."""
         if self.recorder is not None:
             flight.is_traced = True
         if flight.readers:
@@ -164,7 +164,10 @@ class Read(asyncio.Future[Any]):
         return self.recorder is not None or bool(trace.active)
 
     def wait_for(self, other: asyncio.Future[R], bring: Callable[[R], None]) -> None:
-        """Wait for another future, which is cancelled with this one; `bring` gets its result."""
+        """Register another future that this one needs; `bring` gets its result.
+
+        Its failure is the failure of this read, and both are cancelled together.
+        """
         self._others.add(other)
 
         def ended(done: asyncio.Future[R]) -> None:

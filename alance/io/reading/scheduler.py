@@ -183,7 +183,7 @@ class Scheduler:
         return self._started(read, pieces, bulk=False)
 
     def can_keep(self, num_bytes: int) -> bool:
-        """True if the block cache is large enough for a take of `num_bytes`."""
+        """True if the block cache can hold a take of `num_bytes`; False for an empty take."""
         return 0 < num_bytes <= self.blocks.max_bytes
 
     def _started(self, read: Read, extents: Sequence[Extent], *, bulk: bool) -> Read:
