@@ -269,7 +269,7 @@ async def read_blobs(
     row_ids: Sequence[int] | None = None,
     addresses: Sequence[int] | None = None,
 ) -> list[tuple[int, bytes | None]]:
-    """Return the row address and the bytes of each blob, in order.
+    """Return the row address and the bytes (None for a null) of each blob, in the requested order.
 
     Errors are as for `take_blobs`.
     """
@@ -343,7 +343,7 @@ async def _places(
     row_ids: Sequence[int] | None,
     addresses: Sequence[int] | None,
 ) -> tuple[list[int], list[BlobPlace | None]]:
-    """Return the addresses of rows, and the locations of their blobs."""
+    """Return the addresses of rows, and the locations of their blobs; None for a null blob."""
     field = snapshot.schema.field(column)
     if not (field.is_blob_v1 or field.is_blob_v2):
         raise InvalidInputError(

@@ -229,6 +229,8 @@ def delta(
 async def recent_transactions(snapshot: Snapshot, recent: int) -> list[Transaction | None]:
     """Return the transactions of the latest `recent` versions up to this one, newest first.
 
+    An entry is None if the version's transaction is not recorded.
+
     Raises:
         InvalidInputError: `recent` is negative or not an integer.
     """

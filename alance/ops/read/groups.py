@@ -57,10 +57,10 @@ class FragmentGroup(NamedTuple):
     Attributes:
         opened: opened fragments with the first columns; empty if whole files are read.
         states: cache for page states.
-        spans: spans of rows to read, ascending.
+        spans: ranges of rows to read, ascending.
         is_small: True if all rows are read, without page tables.
         late: opened fragment with the late columns; None if it is opened later.
-        eager_stop: all columns of the rows before this row are read at once.
+        eager_stop: for rows below this number, late columns are read together with the first ones.
     """
 
     handles: Sequence[FragmentHandle]

@@ -147,7 +147,7 @@ class SplitReader:
         return with_late
 
     def _guess(self, spans: Sequence[tuple[int, int]], late: OpenFragment) -> int:
-        """Return the row before which all columns are read at once."""
+        """Return the row below which late columns are read together with the first ones."""
         if not _is_dense(late, KEPT_SHARE):  # a guess would waste most of its bytes
             self._guess_left = 0
         per_row = late.encoded_bytes / max(1, late.num_rows)
@@ -525,7 +525,7 @@ def _is_dense(late: OpenFragment, kept_share: float) -> bool:
 
 
 def _as_one(fragments: Sequence[OpenFragment]) -> bool:
-    """Return True if the late columns of small fragments are read together, and for all rows."""
+    """Return True if late columns are so small that fragments are read together, with all rows."""
     keys = {group_key(fragment) for fragment in fragments}
     if len(fragments) == 1 or len(keys) > 1 or None in keys:
         return False

@@ -1,4 +1,4 @@
-"""Objects that the blobs of a version refer to, by a scan of the blob descriptions.
+"""Scan of blob descriptions for the objects that the blobs of a version refer to.
 
 Source: docs/format/file.md, "Blobs".
 """

@@ -350,7 +350,7 @@ def restricted(plan: ScanPlan, rows: ChosenRows) -> ScanPlan:
 def at_once(
     first: Schema, late: Schema | None, picked: Mapping[int, Int64s], *, is_sure: bool
 ) -> tuple[Schema, Schema | None]:
-    """Return the first and late fields; for few rows, all fields are first.
+    """Return the first and late fields; for few rows, all fields are first and late is None.
 
     Args:
         picked: rows from indices, as in `ScanPlan`.

@@ -280,7 +280,11 @@ def spans_of_mask(mask: Mask, edges: Int64s, span: tuple[int, int]) -> Spans:
 
 
 def _field_id(schema: Schema, column: Column) -> int:
-    """Return the id of a column's field; `NO_FIELD` if there is none, or it has another type."""
+    """Return the id of a column's leaf field that statistics describe, else `NO_FIELD`.
+
+    Statistics do not describe JSON, blobs of version 1, and columns that are read in another type
+    than the table's.
+    """
     fields: Sequence[Field] = schema.fields
     leaf = None
     for name in column.path:

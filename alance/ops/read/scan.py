@@ -335,15 +335,15 @@ def _parts(reader: SplitReader, group: FragmentGroup) -> Iterator[list[tuple[int
 
 
 def _fetched(reader: SplitReader, group: FragmentGroup) -> list[tuple[int, int]]:
-    """Return the spans of rows to fetch from an open fragment, with adjacent parts joined."""
+    """Return the ranges of rows to fetch from an open fragment; adjacent parts are joined."""
     return [span for parts in _parts(reader, group) for span in joined_spans(parts)]
 
 
 def _fetched_rows(reader: SplitReader, group: FragmentGroup, part_rows: int) -> int:
-    """Return the number of rows per span, which has one part or several.
+    """Return the number of rows to fetch at once: a multiple of `part_rows`, or whole pages.
 
-    A part with many columns has few bytes of each column. So that requests are worth their cost, a
-    span then has more rows: up to half of the read-ahead, or complete pages if they are small.
+    A part with many columns has few bytes of each column. So that requests are worth their cost,
+    more rows are fetched then: up to half of the read-ahead, or complete pages if they are small.
     """
     (fragment,), profile = group.opened, reader.snapshot.table.store.profile
     row_bytes, ahead_bytes = max(_row_bytes(group), 1e-9), reader.ahead_bytes
