@@ -329,7 +329,9 @@ class _VersionReader:
     async def rows(
         self, diff: VersionDiff
     ) -> AsyncGenerator[tuple[Kind, pa.RecordBatch, pa.RecordBatch | None], None]:
-        """Yield deleted rows, then updated rows, then inserted rows.
+        """Yield deleted rows, then updated rows, then inserted rows: kind, rows, and rows before.
+
+        The rows before are None, except for updates with the option `before`.
 
         With a filter, the changes are those of the filtered rows: an update after which a row
         matches is an insertion, and an update after which it no longer matches is a deletion.

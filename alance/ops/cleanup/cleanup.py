@@ -418,7 +418,7 @@ def _parsed_needs(
 async def _needs(
     engine: Engine, where: ManifestLocation, contents: _Contents
 ) -> tuple[datetime | None, Int32s]:
-    """Return the time and the needed files of a version; no files if the version is gone."""
+    """Return the time and the needed files of a version; None and no files if it is gone."""
     named: Collection[str] = ()
     try:
         manifest = await load_manifest(engine, where, keep=False)

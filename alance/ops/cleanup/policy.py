@@ -239,7 +239,7 @@ def clones_without_version(
 
 
 def _before(now: datetime, age: timedelta) -> datetime:
-    """Return the time `age` before `now`, or the earliest possible time."""
+    """Return the time `age` before `now`, limited to the times that Python can represent."""
     try:
         return now - age
     except OverflowError:

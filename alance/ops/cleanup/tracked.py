@@ -142,7 +142,7 @@ def _batch(
 def _files(
     manifest: Manifest, listed: Mapping[str, list[str]]
 ) -> Iterator[tuple[int | None, str, int]]:
-    """Yield the base, the path and the kind's number of each file."""
+    """Yield the base (None for the table's folder), the path and the kind's number of each file."""
     if manifest.head.transaction_file:
         yield None, f"{TRANSACTIONS}/{manifest.head.transaction_file}", 3
     for message in manifest.fragments.records:

@@ -74,7 +74,11 @@ async def analyze_merge(
 
 
 def _late(merge: RowMerge) -> tuple[str, ...]:
-    """Return the columns that are read only for matched rows: columns that the data lacks."""
+    """Return the table columns that an update reads only for fragments or rows that match.
+
+    To rewrite columns, these are the columns to write; to rewrite rows, the columns that the data
+    lacks in whole or in part. Empty if matched rows are not updated.
+    """
     if merge.rewrites_columns:
         return tuple(field.name for field in merge.written.fields)
     if merge.plan.when_matched != "update":

@@ -217,7 +217,13 @@ def _is_whole(schema: Schema, source_schema: pa.Schema, name: str) -> bool:
 
 
 def _condition(condition: str | Bound, schema: Schema, source_schema: pa.Schema) -> Predicate:
-    """Parse the condition on matched rows, over the structs of both sides."""
+    """Parse the condition on matched rows, in which `source` and `target` are structs.
+
+    Columns that only the target has may also be named without `target`.
+
+    Raises:
+        InvalidInputError: the condition is no text, or its SQL is invalid.
+    """
     if not isinstance(condition, str | Bound):
         raise InvalidInputError(f"condition: expected SQL text, found {type(condition).__name__}")
     target = [root.to_arrow() for root in schema.fields]

@@ -48,12 +48,12 @@ class MergeChunk(Chunk):
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of the rows and keys, which count for the size at which a commit is due."""
+        """Bytes of the rows and keys; a commit is due at `commit_bytes`."""
         return self._num_bytes
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of the rows and keys, all of which are in memory until the commit ends."""
+        """Same as `num_bytes`: all rows and keys stay in memory until the commit ends."""
         return self._num_bytes
 
     async def _add(self, item: Item) -> None:

@@ -102,7 +102,10 @@ async def findings(snapshot: Snapshot) -> list[str]:
 async def _fragment(
     snapshot: Snapshot, handle: FragmentHandle, limit: asyncio.Semaphore
 ) -> tuple[list[str], DeletionVector | None]:
-    """Return findings in the files and deleted rows of a fragment, and its deletion vector."""
+    """Return findings in a fragment's files, and its deletion vector.
+
+    The vector is None if the fragment has no deletion file, or if the file cannot be read.
+    """
     async with limit:
         texts: list[str] = []
         rows = handle.num_physical_rows
@@ -251,7 +254,7 @@ async def deletions_of(snapshot: Snapshot, handle: FragmentHandle, rows: int) ->
 
 
 async def _row_ids(snapshot: Snapshot, vectors: dict[int, DeletionVector]) -> list[str]:
-    """Return findings in row ids of several fragments together, and in row ids in files."""
+    """Return findings in row ids that files store, and row ids that several live rows have."""
     lineages: dict[int, Lineage] = {}
     texts: list[str] = []
     for handle in snapshot.handles:

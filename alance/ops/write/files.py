@@ -197,7 +197,7 @@ class DataFiles:
         return [(file.location, content) for file, content in small]
 
     def before(self) -> tuple[Awaitable[object] | None, Sequence[tuple[str, bytes]]]:
-        """Return the arguments `data` and `named` for the commit of the sealed files."""
+        """Return `data` and `named` for the commit of the sealed files; see `PendingCommit`."""
         return (None, self.handed()) if self.is_waiting else (self.publish(), ())
 
     async def publish(self) -> None:

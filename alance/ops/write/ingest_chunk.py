@@ -81,7 +81,7 @@ class Chunk(ABC):
     @property
     @abstractmethod
     def num_bytes(self) -> int:
-        """Number of bytes that counts for the size at which a commit is due."""
+        """Bytes of the chunk so far; a commit is due at `commit_bytes`."""
 
     @property
     def held_bytes(self) -> int:
