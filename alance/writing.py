@@ -390,7 +390,7 @@ async def commit_batch(
 def _place(
     dataset_or_uri: Dataset | str | os.PathLike[str], **place: Unpack[TableArguments]
 ) -> tuple[Session, Table, Manifest | None]:
-    """Return the session and the table, and the manifest if an open dataset was passed."""
+    """Return session and table, and the manifest of an open dataset; None for a URI."""
     if isinstance(dataset_or_uri, Dataset):
         if any(option is not None for option in place.values()):
             raise InvalidInputError(

@@ -119,9 +119,10 @@ class CommitQueue:
         other appends; see `outcome.may_be_visible`.
 
         Args:
-            data: work that must end before the version is visible; it is started immediately. Other
-                appends of the version wait for it as long as their own data took, at least `LAG_S`.
-                None without such work.
+            data: work that must end before the version is visible; it is started immediately. If
+                other appends are ready first, they wait for it as long again as their own data
+                took, but at least `LAG_S`; then this append moves to a later version. None without
+                such work.
             named: small objects to write before the manifest; see `PendingCommit`.
 
         Raises:

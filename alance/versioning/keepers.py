@@ -198,7 +198,7 @@ def open_dynamodb(uri: str, storage_options: Mapping[str, object] | None) -> tup
 
 
 def without_endpoint(options: Mapping[str, object] | None) -> Mapping[str, object] | None:
-    """Return the options without the endpoint of DynamoDB."""
+    """Return the options without the endpoint of DynamoDB; None for None."""
     if not options or ENDPOINT not in options:
         return options
     return {name: value for name, value in options.items() if name != ENDPOINT}

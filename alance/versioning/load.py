@@ -199,7 +199,8 @@ async def latest_listed(engine: Engine, table: Table) -> ManifestLocation:
 async def list_manifests(engine: Engine, table: Table) -> list[ManifestLocation]:
     """Return the manifests of all versions except detached ones, oldest first. Cost: one LIST.
 
-    With an external store: also one call to it; by a catalog that manages versions, only calls.
+    With an external store, also one call to it; with a catalog that manages versions, a call per
+    page of its versions.
 
     Raises:
         NotFoundError: there is no dataset.

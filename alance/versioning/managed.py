@@ -44,9 +44,9 @@ class ManagedManifests(ExternalManifests):
     async def all(self) -> list[ManifestLocation]:
         """Return the versions that the catalog lists, oldest first.
 
-        Versions whose manifests were cleaned up are left out. If the catalog lists none, it is a
-        table from before the catalog managed versions, and the listing counts. Cost: a call per
-        page, then one LIST.
+        Versions whose manifests were cleaned up are omitted. If the catalog lists none, the table
+        was made before the catalog managed versions, and all versions in the folder are returned.
+        Cost: a call per page, then one LIST.
         """
         published = {entry.version for entry in await self._external.entries(self._key)}
         listed = await all_listed(self._engine, self._table)

@@ -86,7 +86,7 @@ async def read_record(
 
 
 async def _names_beside(engine: Engine, location: str) -> list[str]:
-    """Return the names of the tags or branches beside a missing one. Cost: one LIST."""
+    """Return the names of the tags or branches beside a missing one; empty if the LIST fails."""
     folder = location.rpartition("/")[0]
     try:
         _, files = await engine.scheduler.list_level(folder, reason="similar names")

@@ -33,7 +33,7 @@ NO_LENGTHS: Final = np.empty(0, np.uint32)
 
 
 class RowValues(NamedTuple):
-    """Numbers of a fragment's physical rows, as runs in which they grow by `step` per row."""
+    """A number for each physical row of a fragment, as runs that grow by `step` per row."""
 
     starts: Int64s  # shape (runs,): first row of each run; empty if `values` has all rows
     values: UInt64s  # shape (runs,): number of the first row of each run

@@ -129,7 +129,10 @@ async def _settled(
     *,
     at_once: bool,
 ) -> Settled:
-    """Put until the owner is known. When this returns, no local put is running."""
+    """Repeat the put until it is known whose object exists; see `put_settled`.
+
+    When this returns, no local put is running.
+    """
     clock = asyncio.get_running_loop().time
     deadline = clock() + patience.limit_s
     attempts = 0

@@ -264,7 +264,7 @@ class Table:
         return self._in_root(inside(path, "object"))
 
     def opened(self, uri: str) -> str:
-        """Return the location of a caller's URI; opens its store if that is another store.
+        """Return the location of an object that the caller names; opens its store if needed.
 
         Raises:
             AccessError: neither the options nor the environment have credentials for the account.
