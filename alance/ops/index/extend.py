@@ -193,7 +193,11 @@ async def _extended(base: Snapshot, task: ExtensionTask) -> ExtensionResult:
 async def _builder_like(
     base: Snapshot, segments: Sequence[table_pb2.IndexMetadata]
 ) -> SegmentBuilder | None:
-    """Return a builder of a segment like existing ones; None if the kind cannot be written here."""
+    """Return a builder of a segment like existing ones; None if there can be none.
+
+    There is none if alance cannot write the kind, if the segments differ in kind, columns or JSON
+    path, or if the indexed column is gone.
+    """
     indices = [Index.from_protobuf(message) for message in segments]
     targets = [json_target(index.message) for index in indices if index.kind == JSON_KIND]
     kinds = {(index.kind, index.files_kind, index.fields) for index in indices}

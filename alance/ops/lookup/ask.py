@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 async def ask_segment(snapshot: Snapshot, segment: Segment, ask: Ask) -> Asked:
-    """Find the pages or keys for a question.
+    """Find the pages or keys of a segment that may answer a question, without their rows.
 
     Cost: a round, once; two for a large page table.
 

@@ -192,7 +192,7 @@ async def carrying(
 
 
 def _has_same_numbers(snapshot: Snapshot, kind: IndexKind, index: Index) -> bool:
-    """Return True if a segment numbers rows as a new one does."""
+    """True if a segment stores row ids or addresses as a new segment would."""
     message = index.message
     has_ids = snapshot.has_stable_row_ids and holds_row_ids(message)
     return message.index_version in kind.versions and not (kind.has_addresses and has_ids)

@@ -111,7 +111,9 @@ class NewGraphs:
     async def linked(
         self, batches: AsyncGenerator[pa.RecordBatch, None], lengths: Int64s
     ) -> AsyncGenerator[tuple[Graph, pa.RecordBatch | None], None]:
-        """Yield the graph of each non-empty partition; the last one of a batch with the batch.
+        """Yield a pair for each non-empty partition: its graph, and a batch or None.
+
+        The batch comes with the last of its partitions; the other pairs have None.
 
         Memory: about 24 * m bytes for each row of the partitions being linked (one partition per
         thread), plus the batches.

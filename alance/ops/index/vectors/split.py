@@ -39,7 +39,7 @@ class PartedSegments:
     Attributes:
         training: training with the centroids of the split partitions; codes are unchanged.
         carried: the segments without the rows of split partitions.
-        ids: ids of these rows, ascending.
+        ids: ids of the rows of split partitions, ascending.
     """
 
     training: Training

@@ -174,7 +174,7 @@ class IndexKind(ABC):
 
     @abstractmethod
     async def ask(self, snapshot: Snapshot, segment: Segment, ask: Ask) -> Asked:
-        """Find the pages or keys of a question; see `ask_segment`."""
+        """Find the pages or keys that may answer a question; see `ask_segment`."""
 
     @abstractmethod
     async def parts(self, snapshot: Snapshot, files: IndexFiles) -> list[PartLoader]:
