@@ -116,7 +116,10 @@ async def _of_index(
 async def _of_partitions(
     snapshot: Snapshot, search: VectorSearch, opened: Sequence[Ivf]
 ) -> tuple[list[str], Step | None]:
-    """Explain the partitions that are searched in any case, and the requests for them."""
+    """Explain the partitions that each search reads, and their requests (None if all are cached).
+
+    Further partitions, which a search reads if it finds too few rows, are not counted.
+    """
     engine, store = snapshot.engine, snapshot.table.store
     ef = search.probing.width(search.num_probed)
     lines: list[str] = []

@@ -206,7 +206,7 @@ async def _read(
 
 @dataclass(frozen=True, slots=True)
 class _WholeFile:
-    """The content of a whole file."""
+    """Path and content of a file that is completely in memory."""
 
     path: str
     content: memoryview

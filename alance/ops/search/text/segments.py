@@ -119,6 +119,9 @@ def _others(snapshot: Snapshot, leaf: Field, of_elements: bool) -> list[Index]:
     """Return the readable segments of a column's text indices, sorted by index name, Z to A.
 
     The segments of an index stay in the order of the manifest.
+
+    Raises:
+        UnsupportedError: there are text indices, but none is readable.
     """
     indices = [
         index
