@@ -133,7 +133,7 @@ def _row_file(source: SourceFile, form: str | None, *, with_folders: bool) -> Ro
 
 
 def _folders(source: SourceFile) -> dict[str, str | None]:
-    """Parse the `key=value` folders directly above a file, the outermost first."""
+    """Parse the `key=value` folders directly above a file, outermost first; None means null."""
     folders: dict[str, str | None] = {}
     for name in source.folders:
         key, sign, text = name.partition("=")

@@ -215,7 +215,7 @@ async def cat(args: argparse.Namespace) -> None:
 
 
 async def sql(args: argparse.Namespace) -> OutputRows | None:
-    """Run a query; return its result as a table, or stream it if a format is requested."""
+    """Run a query; return its result as a table, or stream it in `--format` and return None."""
     dataset = await opened(args)
     others = {
         name: await alance.dataset(uri, storage_options=storage(args))

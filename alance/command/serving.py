@@ -237,7 +237,7 @@ def _tables(texts: list[str]) -> dict[str, str]:
 
 
 def _keys(texts: list[str] | None) -> str | dict[str, str] | None:
-    """Parse the key of all tables, or keys by table."""
+    """Parse the key column of all tables, or a key column by table; None for no option."""
     if texts is None:
         return None
     if len(texts) == 1 and "=" not in texts[0]:

@@ -166,7 +166,7 @@ def exact_value(literal: Literal, type_: pa.DataType) -> Fraction | float | None
 
 
 def number_value(literal: Literal) -> Fraction | float | None:
-    """Return the exact value of a numeric literal, as `exact_value` does for numbers."""
+    """Return the exact value of a literal like `exact_value`; None if it is not a number."""
     if literal.digits is not None:
         return _fraction(Decimal(literal.digits))
     value = literal.value

@@ -176,7 +176,11 @@ async def commit_rows(
 async def _replace(
     target: WriteTarget, fragments: tuple[DataFragment, ...], properties: dict[str, str]
 ) -> Dataset | None:
-    """Create the table, or replace its rows."""
+    """Create the table, or replace its rows; append if another writer has created it meanwhile.
+
+    Raises:
+        AlreadyExistsError: another writer has created it, and the rows cannot be appended.
+    """
     operation = replace(new_table(target.schema, fragments), config_upsert_values=target.config)
     try:
         return await _commit(target, operation, target.base_version, properties)

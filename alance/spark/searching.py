@@ -189,7 +189,10 @@ class _SearchedTable:
             yield from zip(*columns, strict=True)
 
     def matches(self, text: str, vector: Any, **keywords: Any) -> Iterator[tuple[Any, ...]]:
-        """Search by text; if the columns have a relevance, also by vector."""
+        """Search by text; if the result has `_relevance_score`, also by vector.
+
+        There are no rows if `vector` is then None.
+        """
         names = self.names
         if RELEVANCE_COLUMN not in self.schema.names:
             return self.rows(lambda dataset: dataset.search_text(text, columns=names, **keywords))

@@ -268,7 +268,10 @@ def _moment(value: np.datetime64 | np.timedelta64) -> Literal:
 
 
 def _decimal(value: Decimal) -> Literal | None:
-    """Convert a decimal to a literal of its own scale, which compares exactly with any scale."""
+    """Convert a decimal to a literal of its own scale, which compares exactly with any scale.
+
+    Returns None for NaN and infinity.
+    """
     sign, digits, exponent = value.as_tuple()
     if not isinstance(exponent, int):  # NaN or infinity
         return None

@@ -80,7 +80,10 @@ class Save:
     keys: InsertedKeys | None = None
 
     def of_batch(self, batch: int | None) -> tuple[str, tuple[str, int] | None]:
-        """Return the name of a batch's commit, and the producer and number that identify it."""
+        """Return the name of a batch's commit, and the producer and number that identify it.
+
+        Both together are None if neither a streaming query nor the options name a producer.
+        """
         if self.query is not None and batch is not None:
             return job_of(self.query, batch), (self.query, batch)
         return self.job, None if self.target is None else producer_of(self.target.options)

@@ -109,7 +109,10 @@ def export(
 
 
 def _laid_out(frame: DataFrame, sort_by: Sequence[str], target_bytes: int) -> DataFrame:
-    """Repartition rows into about as many partitions as there will be files of `target_bytes`."""
+    """Repartition rows into about one partition per file of `target_bytes`, sorted by `sort_by`.
+
+    Without an estimate of the size, Spark chooses the number of partitions.
+    """
     size = _estimate(frame)
     num_files = None if size is None else max(1, -(-size // target_bytes))
     if sort_by:
