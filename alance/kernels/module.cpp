@@ -84,7 +84,8 @@ void register_text_index(nb::module_& m);
 
 NB_MODULE(_alance_kernels, m) {
 #ifdef NDEBUG
-  // Daemon threads that the exiting interpreter ends never free their objects: no news for users.
+  // Daemon threads that the exiting interpreter ends never free their objects, so a warning of them
+  // would say nothing of a leak.
   nb::set_leak_warnings(false);
 #endif
   m.attr("INTERFACE") = ALANCE_INTERFACE;

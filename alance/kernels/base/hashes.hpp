@@ -7,13 +7,13 @@
 
 namespace alance::hashes {
 
-// The halves of a product, which has twice as many bits, as one number.
+// Fold the 128-bit product of two words to one word: the exclusive or of its halves.
 inline uint64_t folded(uint64_t a, uint64_t b) {
   const auto wide = static_cast<unsigned __int128>(a) * b;
   return static_cast<uint64_t>(wide) ^ static_cast<uint64_t>(wide >> 64);
 }
 
-// The hash of a word behind others, the same in each process.
+// Extend a hash by a word; the result is the same in each process.
 inline uint64_t mixed(uint64_t hash, uint64_t word) {
   return folded(hash ^ word ^ 0x9E3779B97F4A7C15, 0xD6E8FEB86659FD93);
 }
@@ -27,8 +27,8 @@ inline uint64_t last_word(const uint8_t* at, int64_t remaining) {
   return word;
 }
 
-// Numbers that nobody outside of the process knows. Else values could be made whose hashes are
-// equal, and to look each up would take as many steps as there are values.
+// Random numbers of this process. Without them, values could be crafted whose hashes are equal, so
+// that each look-up would take as many steps as there are values.
 struct Secret {
   uint64_t start, factor;
 

@@ -36,7 +36,7 @@ void settle(Index* indices, int64_t count, int64_t num_items, const Valid& is_va
   }
 }
 
-// Copy items of `width` bytes; the indices are settled.
+// Copy items of `width` bytes; all indices are in range.
 template <typename Index>
 void gather(const uint8_t* items, int64_t width, const Index* indices, int64_t count,
             uint8_t* out) {
@@ -61,7 +61,7 @@ class Strings {
   Strings(const Item* offsets, int64_t num_items, const uint8_t* bytes, int64_t num_bytes)
       : offsets_(offsets), num_items_(num_items), bytes_(bytes), bytes_end_(bytes + num_bytes) {}
 
-  // Strings of settled indices, one after the other, with offsets from 0; nulls are empty.
+  // Strings of indices that are all in range, concatenated, with offsets from 0; nulls are empty.
   template <typename Offset, typename Index, typename Valid>
   std::pair<Owned<Offset>, Owned<uint8_t>> expand(const Index* indices, int64_t count,
                                                   const Valid& is_valid) const {

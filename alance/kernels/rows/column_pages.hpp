@@ -1,4 +1,4 @@
-// Pages of one column as flat tables, and what was learned of them, kept while the file is known.
+// Pages of one column as flat tables, and their states, kept as long as the file is open.
 #pragma once
 #include <string>
 
@@ -111,7 +111,7 @@ class ColumnTable {
   std::string content_;  // distinct descriptions, one after the other
 };
 
-// Pages of one column, and what was learned of them. A copy learns for itself.
+// Pages of one column, and their states. States that are loaded later are not shared with a copy.
 class ColumnPages : public RowTable {
  public:
   explicit ColumnPages(std::shared_ptr<const ColumnTable> table)
@@ -136,7 +136,7 @@ class ColumnPages : public RowTable {
 
   int64_t num_rows() const { return first_rows().back(); }
   int64_t buffer_bytes() const { return table().buffer_bytes; }
-  // Approximate memory to know all pages: two numbers for each chunk word of two bytes. In pages of
+  // Approximate memory of the states of all pages: two numbers for each chunk word of two bytes. In pages of
   // zipped rows the second buffer is an index, and the smaller one.
   int64_t state_bytes() const {
     const PageTable& pages = table();

@@ -69,7 +69,7 @@ inline Owned<uint8_t> packed(const uint8_t* bytes, int64_t count) {
   return bits;
 }
 
-// Decoded rows of a column: those of some sinks, one after the other.
+// Decoded rows of a column: the rows of some sinks, concatenated.
 class Decoded {
  public:
   // `rows`: expected number of rows.

@@ -67,7 +67,7 @@ class FileColumns {
     return numbers;
   }
 
-  std::shared_ptr<FileColumns> copy() const {  // whose columns learn for themselves
+  std::shared_ptr<FileColumns> copy() const {  // which does not share later page states
     auto copied = std::make_shared<FileColumns>(*this);
     for (auto& [number, pages] : copied->columns_) pages = std::make_shared<ColumnPages>(*pages);
     return copied;
@@ -144,7 +144,7 @@ class LeafTables {
     leaves_[at].usable = false;
   }
 
-  std::shared_ptr<LeafTables> copy() const {  // whose tables learn for themselves
+  std::shared_ptr<LeafTables> copy() const {  // which does not share later page states
     auto copied = std::make_shared<LeafTables>(*this);
     for (Leaf& leaf : copied->leaves_)
       if (const ColumnPages* pages = leaf.pages()) leaf.table = std::make_shared<ColumnPages>(*pages);
@@ -180,14 +180,14 @@ class LeafTables {
       sum += std::max(static_cast<double>(own[at]) / static_cast<double>(std::max<int64_t>(1, num_rows)), fixed[at]);
     return sum;
   }
-  // Approximate memory to know all pages.
+  // Approximate memory of the states of all pages.
   int64_t state_bytes() const {
     int64_t sum = 0;
     for (const Leaf& leaf : leaves_)
       if (const ColumnPages* pages = leaf.pages()) sum += pages->state_bytes();
     return sum;
   }
-  // Memory of the pages, and of what was learned of them.
+  // Memory of the pages and their states.
   int64_t num_bytes() const {
     int64_t sum = static_cast<int64_t>(sizeof(*this) + leaves_.capacity() * sizeof(Leaf));
     for (const Leaf& leaf : leaves_) {

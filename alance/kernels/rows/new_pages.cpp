@@ -1,5 +1,5 @@
-// Learning of unknown pages of many columns in one call: which bytes tell where the chunks of a page
-// lie, and the `RowPage` that is made of these bytes.
+// Loading of unknown pages of many columns in one call: lists the bytes that locate the chunks of
+// each page (its state), and builds a `RowPage` from these bytes.
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>

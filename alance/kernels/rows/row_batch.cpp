@@ -34,8 +34,8 @@ class Nested {
     }
     // Depth counted from the outside.
     const nests::Depth& at(size_t depth) const { return depths[depths.size() - 1 - depth]; }
-    // Number of slots at a depth for each of the field's `num_slots` slots there. Dense pages repeat
-    // what is above a fixed-size list for each struct in the list.
+    // Number of the leaf's slots at a depth for each of the field's `num_slots` slots there. It is
+    // above 1 in dense pages: they repeat a slot for each item of the fixed-size lists below it.
     int64_t stride(size_t depth, int64_t num_slots) const {
       const int64_t own = at(depth).count();
       if (own == num_slots) return 1;

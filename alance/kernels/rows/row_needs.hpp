@@ -30,8 +30,8 @@ inline std::vector<Need> needs_of(const RowPage& page, const Rows& rows) {
     const int64_t behind = page.rows_until(chunk);
     const int64_t next = rows.reaching(behind, i);
     needs.push_back({chunk, i, next, open});
-    // A row may end in a later chunk only if no other row begins behind it in this one. That is the
-    // last requested row that begins here, or the open row if no row begins here.
+    // Only the last row of a chunk can continue in the next chunk: the last requested row that
+    // begins here, if no other row begins after it; or the open row, if no row begins here.
     const bool goes_on = next > i ? rows[next - 1] + 1 == behind
                                   : open && behind == page.rows_from(chunk);
     open = goes_on && chunk + 1 < page.num_chunks() && page.carries(chunk + 1);

@@ -1,5 +1,5 @@
-// Pages of a column that are known so far, to find rows in them. An unknown page is a hole: who
-// meets it learns the page, and sets it here for all later takes.
+// Table of the known pages of a column, to locate rows. A reader that needs an unknown page loads
+// its state, and stores the page here for all later takes.
 #pragma once
 #include <algorithm>
 #include <atomic>
@@ -29,7 +29,7 @@ class RowTable {
       corrupt("row table: first rows");
     entries_ = std::make_unique<std::atomic<const Entry*>[]>(count());
   }
-  // Copies what is known so far; then both learn for themselves.
+  // Copies the known pages; pages that become known later are not shared.
   RowTable(const RowTable& other)
       : times_(other.times_),
         first_rows_(other.first_rows_),

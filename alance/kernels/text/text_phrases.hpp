@@ -20,9 +20,9 @@ struct Slot {
   }
 };
 
-// True if each token stands behind the one before it, with at most `slop` positions in between. All
-// tokens move forward at once to where the first misfit may end: so some arrangements with a slop
-// are missed, as in pylance's indices.
+// True if each token stands after the one before it, with at most `slop` positions in between. When
+// two tokens do not fit, all tokens move forward to the next position at which these may fit. With
+// a slop, this misses some arrangements, as in pylance's indices.
 inline bool is_phrase_of_index(std::vector<Slot>& slots, int64_t slop) {
   for (;;) {
     int64_t least = INT64_MIN;
@@ -41,7 +41,7 @@ inline bool is_phrase_of_index(std::vector<Slot>& slots, int64_t slop) {
   }
 }
 
-// The same without a miss, as in texts that pylance searches without an index.
+// The same, but finds all arrangements, as pylance does in texts that it searches without an index.
 inline bool is_phrase(const std::vector<Slot>& slots, int64_t slop) {
   std::vector<int64_t> ends, next;  // positions at which the tokens so far may end
   for (size_t i = 0; i < slots.size(); ++i) {

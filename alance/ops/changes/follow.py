@@ -211,7 +211,7 @@ async def _newest(snapshot: Snapshot, token: ChangeToken) -> int:
 
 
 def _place(version: Snapshot, token: ChangeToken) -> ChangeToken:
-    """Return the position in a version after those of its changes that were already read."""
+    """Return the position in a version after the changes that were already read."""
     num_read = token.num_read if version.version == token.version else 0
     return ChangeToken(version.version, maker_of(version.manifest), num_read)
 

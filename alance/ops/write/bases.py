@@ -1,4 +1,4 @@
-"""Base paths for writers: those of new and existing tables, and those for new files.
+"""Base paths of new and existing tables, and the choice of base paths for new files.
 
 A data file of a base path is in its folder `data/`, or directly in the base path if that is not a
 dataset's folder. Deletion files, indices and manifests are always in the table's own folder.
