@@ -50,7 +50,7 @@ def open_file(
 def open_files(
     files: Sequence[FileOf], states: States, tail_bytes: int = TAIL_BYTES
 ) -> Plan[list[Container]]:
-    """Plan the containers of files: no round if all are in the cache, else one.
+    """Plan the containers of files: no round if all are cached, else one, rarely two.
 
     A file of at most 64 KiB is read completely; its pages are then read from memory.
 

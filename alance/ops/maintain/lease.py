@@ -205,7 +205,9 @@ async def acquire(snapshot: Snapshot) -> Lease | str:
 
 
 async def last_run(snapshot: Snapshot) -> LastRun | None:
-    """Return the last run of a table's maintenance that finished a step; None if none is recorded.
+    """Return the last run of a table's maintenance that finished a step.
+
+    Returns None if no run is recorded, or if the record is damaged.
 
     Cost: a LIST; a GET of the newest record, if there is one.
 
