@@ -51,9 +51,21 @@ class Backend(Protocol):
 
     async def create_namespace(self, names: Names, properties: Mapping[str, str]) -> None: ...
 
+    async def describe_namespace(self, names: Names) -> dict[str, str]: ...
+
+    async def update_namespace(
+        self, names: Names, properties: Mapping[str, str | None], *, replace: bool
+    ) -> dict[str, str]:
+        """Set properties of a namespace, and remove those of None; return all of them."""
+        ...
+
     async def drop_namespace(self, names: Names) -> None: ...
 
-    async def list_tables(self, namespace: Names, *, include_declared: bool) -> list[str]: ...
+    async def list_tables(
+        self, namespace: Names, *, include_declared: bool, check_hidden: bool = True
+    ) -> list[str]:
+        """Return names of tables; `check_hidden` False may include tables that are deregistered."""
+        ...
 
     async def find(self, names: Names) -> Place:
         """Return the place of a table.
@@ -82,6 +94,12 @@ class Backend(Protocol):
     async def drop(self, names: Names) -> None: ...
 
     async def rename(self, names: Names, new: Names) -> None: ...
+
+    async def register(self, names: Names, location: str) -> None: ...
+
+    async def deregister(self, names: Names) -> str | None:
+        """Forget a name; return the URI of its table, or None if the backend does not say it."""
+        ...
 
 
 def names_of(name: TableName, what: str) -> Names:
@@ -120,6 +138,31 @@ def namespace_names(name: TableName) -> Names:
         InvalidInputError: a name is invalid.
     """
     return names_of(name, "namespace")
+
+
+def properties_of(
+    properties: Mapping[str, str | None] | None, *, removes: bool = False
+) -> dict[str, str | None]:
+    """Check the properties of a namespace, and copy them.
+
+    Args:
+        properties: texts by key; None: no properties.
+        removes: True to allow None as a value.
+
+    Raises:
+        InvalidInputError: not a mapping, or a key or value is not text.
+    """
+    check_type("properties", properties, Mapping | None, "texts by key")
+    for key, value in (properties or {}).items():
+        check_text("property", key)
+        if value is not None or not removes:
+            check_text(f"property {key!r}:", value)
+    return dict(properties or {})
+
+
+def changed(properties: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[str, str]:
+    """Return properties with changes; a change to None removes the property."""
+    return {key: text for key, text in {**properties, **changes}.items() if text is not None}
 
 
 def shown(names: Names) -> str:

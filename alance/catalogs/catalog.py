@@ -9,9 +9,15 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import pyarrow as pa
 
-from alance.base.checks import Hinted, check_choice, did_you_mean
+from alance.base.checks import Hinted, check_choice, check_text, check_type, did_you_mean
 from alance.base.signatures import expanded
-from alance.catalogs.backend import namespace_names, shown, table_names
+from alance.catalogs.backend import (
+    changed,
+    namespace_names,
+    properties_of,
+    shown,
+    table_names,
+)
 from alance.datasets import Dataset, dataset
 from alance.errors import (
     AlanceError,
@@ -113,7 +119,8 @@ class Catalog(Hinted):
         """Return the sorted names of the tables of a namespace.
 
         Cost: in a folder a LIST to open `__manifest`, a scan of it if there is one, and for the
-        root one LIST per thousand tables; from a server a request per page.
+        root one LIST per thousand tables and one HEAD per table, to omit those that are
+        deregistered; from a server a request per page.
 
         Args:
             namespace: default: the root.
@@ -158,7 +165,52 @@ class Catalog(Hinted):
             InvalidInputError: a bad name, or the root.
         """
         names = _not_root(namespace)
-        await self._backend.create_namespace(names, dict(properties or {}))
+        await self._backend.create_namespace(names, changed({}, properties_of(properties)))
+
+    async def describe_namespace(self, namespace: TableName) -> dict[str, str]:
+        """Return the properties of a namespace: texts by key.
+
+        Cost: in a folder a LIST and a GET to open `__manifest`, and a scan of it; from a server a
+        request.
+
+        Args:
+            namespace: names of the enclosing namespaces, then its own name.
+
+        Raises:
+            NotFoundError: no such namespace.
+            InvalidInputError: a bad name, or the root.
+            UnsupportedError: the client has no such call.
+        """
+        return await self._backend.describe_namespace(_not_root(namespace))
+
+    async def update_namespace(
+        self,
+        namespace: TableName,
+        properties: Mapping[str, str | None],
+        *,
+        replace: bool = False,
+    ) -> dict[str, str]:
+        """Change properties of a namespace in a folder, and return all of its properties.
+
+        Changes of other properties at the same time are kept. Servers have no call for this: their
+        namespaces get properties only by `create_namespace`.
+
+        Cost: as `describe_namespace`, and an update of `__manifest`; again for each change that
+        somebody else makes at the same time.
+
+        Args:
+            namespace: names of the enclosing namespaces, then its own name.
+            properties: new texts by key; None removes a key.
+            replace: True to remove all other keys.
+
+        Raises:
+            NotFoundError: no such namespace.
+            InvalidInputError: a bad name, the root, or a key or value that is not text.
+            UnsupportedError: the catalog is a server or client.
+            RetryableConflictError: others change the properties all the time.
+        """
+        names, changes = _not_root(namespace), properties_of(properties, removes=True)
+        return await self._backend.update_namespace(names, changes, replace=replace)
 
     async def drop_namespace(self, namespace: TableName) -> None:
         """Remove an empty namespace.
@@ -332,14 +384,16 @@ class Catalog(Hinted):
 
     @asynccontextmanager
     async def _suggesting(self, names: tuple[str, ...]) -> AsyncIterator[None]:
-        """Add similar names to the error for a missing table, at the cost of `list_tables`."""
+        """Add similar names to the error for a missing table, at the cost of listing names."""
         try:
             yield
         except TableNotFoundError as error:
             hint = ""
             with suppress(AlanceError):
-                others = set(await self.list_tables(names[:-1])) - {names[-1]}
-                hint = did_you_mean(names[-1], others)
+                others = await self._backend.list_tables(
+                    names[:-1], include_declared=True, check_hidden=False
+                )
+                hint = did_you_mean(names[-1], set(others) - {names[-1]})
             if not hint:
                 raise
             raise TableNotFoundError(f"{error}{hint}", error.uri) from error
@@ -381,6 +435,59 @@ class Catalog(Hinted):
         """
         async with self._suggesting(table_names(table)):
             await self._backend.drop(table_names(table))
+
+    async def register_table(self, table: TableName, location: str | os.PathLike[str]) -> None:
+        """Give a name to a table that is already written.
+
+        In a folder, `__manifest` gets a row. A table `name.lance` of the root that was deregistered
+        gets its name back. A table may have several names; `drop_table` of any deletes its data. A
+        server may accept a location without looking for a table there.
+
+        Cost: in a folder as `place`, a LIST to see the table, and an append to `__manifest`, or a
+        DELETE for a table of the root that was deregistered; from a server a request.
+
+        Args:
+            table: its name; the namespace must exist.
+            location: in a folder, the path or URI of the table's folder below it, or the path
+                relative to it; for a server, as it expects it.
+
+        Raises:
+            AlreadyExistsError: the name is in use.
+            TableNotFoundError: there is no table at the location.
+            NotFoundError: no such namespace.
+            InvalidInputError: a bad name, or a location outside the folder.
+            UnsupportedError: the server or client cannot register tables.
+            StoreError: the store or server failed; if the answer of a server was lost, the table
+                may be registered.
+        """
+        names = table_names(table)
+        check_type("location", location, str | os.PathLike, "the path or URI of a table's folder")
+        text = os.fspath(location)
+        check_text("location", text)
+        await self._backend.register(names, text)
+
+    async def deregister_table(self, table: TableName) -> str | None:
+        """Remove the name of a table, and keep its data.
+
+        In a folder, the table's row in `__manifest` is deleted. A table `name.lance` of the root
+        is hidden by the object `.lance-deregistered` in its folder, until it is registered again.
+
+        Cost: in a folder as `place`, and a delete from `__manifest`, or a LIST and a PUT for a
+        table of the root; from a server a request.
+
+        Args:
+            table: its name.
+
+        Returns:
+            The path or URI of the table's folder; None if a server does not say it.
+
+        Raises:
+            TableNotFoundError: no table of that name, or its name is only declared.
+            InvalidInputError: a bad name.
+            UnsupportedError: the server or client cannot deregister tables.
+        """
+        async with self._suggesting(table_names(table)):
+            return await self._backend.deregister(table_names(table))
 
 
 def _not_root(namespace: TableName) -> tuple[str, ...]:

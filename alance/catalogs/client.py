@@ -69,6 +69,14 @@ _MEANINGS: Final[Mapping[int, str]] = {
     4: "no such table: ",
     5: "it exists already: ",
 }
+# What to do instead of calls that not all catalogs have.
+_INSTEAD: Final[Mapping[str, str]] = {
+    "register_table": "write the table by create_table; folders and pylance's servers over folders "
+    "with a manifest can register tables",
+    "deregister_table": "drop_table deletes a table with its data; folders and pylance's servers "
+    "over folders can deregister tables",
+    "describe_namespace": "folders and pylance's servers have properties of namespaces",
+}
 _OVERLOADED: Final = frozenset({17, 21})  # unavailable, throttled: the same call may succeed later
 _OVERLOADED_STATUS: Final = frozenset({429, 502, 503, 504})
 _BY_STATUS: Final[Mapping[int, type[AlanceError]]] = {
@@ -105,7 +113,9 @@ class ClientBackend:
     async def list_namespaces(self, parent: Names) -> list[str]:
         return await self._all("list_namespaces", "namespaces", parent)
 
-    async def list_tables(self, namespace: Names, *, include_declared: bool) -> list[str]:
+    async def list_tables(
+        self, namespace: Names, *, include_declared: bool, check_hidden: bool = True
+    ) -> list[str]:
         return await self._all(
             "list_tables",
             "tables",
@@ -115,6 +125,19 @@ class ClientBackend:
 
     async def create_namespace(self, names: Names, properties: Mapping[str, str]) -> None:
         await self.ask("create_namespace", names, properties=dict(properties))
+
+    async def describe_namespace(self, names: Names) -> dict[str, str]:
+        answer = await self.ask("describe_namespace", names)
+        return plain(answer.properties)
+
+    async def update_namespace(
+        self, names: Names, properties: Mapping[str, str | None], *, replace: bool
+    ) -> dict[str, str]:
+        raise UnsupportedError(
+            f"catalog {self.uri}: properties of {shown(names)!r}: the protocol of Lance namespaces "
+            f"sets them only by create_namespace. Change them in the server's own way, or in a "
+            f"folder by alance.connect(folder)"
+        )
 
     async def drop_namespace(self, names: Names) -> None:
         await self.ask("drop_namespace", names)
@@ -144,6 +167,13 @@ class ClientBackend:
             new_table_name=new[-1],
             new_namespace_id=list(new[:-1]),
         )
+
+    async def register(self, names: Names, location: str) -> None:
+        await self.ask("register_table", names, location=location)
+
+    async def deregister(self, names: Names) -> str | None:
+        answer = await self.ask("deregister_table", names)
+        return getattr(answer, "location", None) or None
 
     def _place(self, names: Names, answer: Any) -> Place:
         """Return the place of a table from the server's answer.
@@ -228,9 +258,12 @@ class ClientBackend:
         models = _models()
         request = "".join(word.capitalize() for word in method.split("_")) + "Request"
         present = {name: value for name, value in fields.items() if value is not None}
+        act = getattr(self._client, method, None)
+        if act is None:
+            error = NotImplementedError(f"{type(self._client).__name__} has no such method")
+            raise self._error_of(error, method, names)
         try:
             message = getattr(models, request)(id=list(names), **present)
-            act = getattr(self._client, method)
             return act(message.to_dict() if _takes_mapping(act) else message)
         except _values_refused() as error:  # the error and its text contain the rejected values
             places = {".".join(map(str, detail["loc"])) for detail in error.errors()}
@@ -260,6 +293,8 @@ class ClientBackend:
         words = method.replace("_", " ")
         meaning = _MEANINGS.get(code or 0, "")
         message = f"catalog {self.uri}: {words} {shown(names)!r}: {meaning}{text}"
+        if kind is UnsupportedError and method in _INSTEAD:
+            message += f"; {_INSTEAD[method]}"
         if kind is StoreError:
             is_overloaded = code in _OVERLOADED or status in _OVERLOADED_STATUS
             return StoreError(message, retryable=is_overloaded)
@@ -303,6 +338,9 @@ class RestClient:
     def create_namespace(self, request: Any) -> Any:
         return self._sent(self._namespaces.create_namespace, request)
 
+    def describe_namespace(self, request: Any) -> Any:
+        return self._sent(self._namespaces.describe_namespace, request)
+
     def drop_namespace(self, request: Any) -> Any:
         return self._sent(self._namespaces.drop_namespace, request)
 
@@ -311,6 +349,12 @@ class RestClient:
 
     def declare_table(self, request: Any) -> Any:
         return self._sent(self._tables.declare_table, request)
+
+    def register_table(self, request: Any) -> Any:
+        return self._sent(self._tables.register_table, request)
+
+    def deregister_table(self, request: Any) -> Any:
+        return self._sent(self._tables.deregister_table, request)
 
     def rename_table(self, request: Any) -> Any:
         return self._sent(self._tables.rename_table, request)

@@ -5,11 +5,18 @@ joined by `$`; `object_type` is `namespace` or `table`; `location` is a table's 
 catalog's. A table in the root is identified by its folder, and may have a row. A table in a
 namespace is identified only by its row, which is written after the data and deleted before it. So a
 name always stands for a complete table.
+
+`register` adds a row for a table that is already below the catalog. `deregister` removes the row.
+The table `name.lance` in the root needs no row, so `deregister` puts the object
+`.lance-deregistered` in its folder, which hides it. pylance reads and writes the same object.
+
+Source: directory namespace catalog specification of lance-namespace.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import posixpath
 import uuid
 from contextlib import suppress
@@ -18,17 +25,27 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from alance.base.records import dataclass
-from alance.catalogs.backend import DELIMITER, Place, shown
+from alance.catalogs.backend import DELIMITER, Place, changed, plain, shown
 from alance.datasets import dataset
-from alance.distributed.folders import TABLE_SUFFIX, list_folders, move_table, tables_among
+from alance.distributed.folders import (
+    CHECKED_AT_ONCE,
+    TABLE_SUFFIX,
+    is_table,
+    list_folders,
+    move_table,
+    tables_among,
+)
 from alance.errors import (
     AlreadyExistsError,
     CorruptFileError,
     InvalidInputError,
     NotFoundError,
+    RetryableConflictError,
     TableNotFoundError,
 )
+from alance.io.loop.tasks import each
 from alance.ops.upkeep.place import drop
+from alance.session import open_store
 from alance.writing import write_dataset
 
 if TYPE_CHECKING:
@@ -37,9 +54,12 @@ if TYPE_CHECKING:
     from alance.catalogs.backend import Names
     from alance.datasets import Dataset
     from alance.io.opening.credentials import StorageOptions
+    from alance.io.stores.store import Store
     from alance.session import Session
 
 MANIFEST: Final = "__manifest"
+DEREGISTERED: Final = ".lance-deregistered"  # object that hides the folder `name.lance`
+MAX_UPDATES: Final = 20  # attempts to change properties that others change at the same time
 OBJECT_ID_METADATA: Final = {"lance-schema:unenforced-primary-key:position": "0"}
 CATALOG_SCHEMA: Final = pa.schema(
     [
@@ -73,9 +93,13 @@ class DirectoryBackend:
         return Place(posixpath.join(self._uri, name) + self._query, self._options)
 
     def _folder(self, place: Place) -> str:
-        """Return the folder name of a place directly below the catalog."""
-        name = posixpath.basename(place.uri.removesuffix(self._query))
+        """Return the folder of a place, relative to the catalog's folder."""
+        name = place.uri.removesuffix(self._query).removeprefix(self._uri).lstrip("/")
         return name if self._is_path else name.replace("%25", "%")
+
+    def _open(self, uri: str) -> tuple[Store, str]:
+        """Return the store of a URI, and the path in it."""
+        return open_store(uri, storage_options=self._options, session=self._session)[1:]
 
     async def _manifest(self) -> _CatalogManifest:
         """Open the latest version of `__manifest`; each call of the catalog opens it once."""
@@ -131,6 +155,23 @@ class DirectoryBackend:
         metadata = json.dumps(dict(properties)) if properties else None
         await self._add(manifest, names, "namespace", metadata=metadata)
 
+    async def describe_namespace(self, names: Names) -> dict[str, str]:
+        return _properties(await (await self._manifest()).metadata(names), names)
+
+    async def update_namespace(
+        self, names: Names, properties: Mapping[str, str | None], *, replace: bool
+    ) -> dict[str, str]:
+        for _ in range(MAX_UPDATES):
+            manifest = await self._manifest()
+            old = await manifest.metadata(names)
+            new = changed({} if replace else _properties(old, names), properties)
+            if await manifest.set_metadata(names, old, json.dumps(new)):
+                return new
+        raise RetryableConflictError(
+            f"catalog {self.uri!r}: others have changed the properties of {shown(names)!r} during "
+            f"{MAX_UPDATES} attempts"
+        )
+
     async def drop_namespace(self, names: Names) -> None:
         manifest = await self._manifest()
         if inside := await manifest.below(names, "table", "namespace"):
@@ -140,7 +181,9 @@ class DirectoryBackend:
             )
         await manifest.forget(names)
 
-    async def list_tables(self, namespace: Names, *, include_declared: bool) -> list[str]:
+    async def list_tables(
+        self, namespace: Names, *, include_declared: bool, check_hidden: bool = True
+    ) -> list[str]:
         rows = await (await self._manifest()).below(namespace, "table")
         if not namespace:
             folders = await self._folders(self.uri)
@@ -150,6 +193,8 @@ class DirectoryBackend:
                 if name.endswith(TABLE_SUFFIX)
             }
             rows = own | rows
+            for name in await self._hidden(rows) if check_hidden else ():
+                del rows[name]
         if include_declared:
             return list(rows)
         places = [self._place(_checked(rows[name], (*namespace, name))) for name in rows]
@@ -165,15 +210,48 @@ class DirectoryBackend:
 
     async def _find(self, manifest: _CatalogManifest, names: Names) -> Place:
         row = _row(await manifest.rows(names), names, "table")
-        if row is not None:
-            return self._place(_checked(row["location"], names))
-        if len(names) == 1 and await self._is_in_root(names[0]):
-            return self._place(names[0] + TABLE_SUFFIX)
-        raise TableNotFoundError(f"catalog {self.uri!r}: no table {shown(names)!r}")
+        folder = None if row is None else _checked(row["location"], names)
+        own = _own_folder(names)
+        if own is not None and folder in (None, own):
+            is_there, is_hidden = await self._state_in_root(names[0])
+            if is_hidden:
+                raise TableNotFoundError(f"catalog {self.uri!r}: {_restorable(names[0])}")
+            folder = folder or (own if is_there else None)
+        if folder is None:
+            raise TableNotFoundError(f"catalog {self.uri!r}: no table {shown(names)!r}")
+        return self._place(folder)
 
-    async def _is_in_root(self, name: str) -> bool:
-        """True if the folder `name.lance` has subfolders, as every table's folder has."""
-        return bool(await self._folders(self._place(name + TABLE_SUFFIX).uri))
+    async def _state_in_root(self, name: str) -> tuple[bool, bool]:
+        """Return two booleans about the folder `name.lance`.
+
+        The first is True if it has subfolders, as every table's folder has. The second is True if
+        the table is deregistered.
+        """
+        store, path = self._open(self._place(name + TABLE_SUFFIX).uri)
+        try:
+            folders, objects = await store.list_level(path)
+        except NotFoundError:
+            return False, False
+        return bool(folders), f"{path}/{DEREGISTERED}" in objects
+
+    async def _hidden(self, folders: Mapping[str, Any]) -> list[str]:
+        """Return the names of the root's tables that are deregistered; a HEAD per table."""
+
+        async def is_hidden(name: str) -> bool:
+            store, path = self._open(self._mark(name).uri)
+            try:
+                await store.size(path)
+            except NotFoundError:
+                return False
+            return True
+
+        names = [name for name, folder in folders.items() if folder == name + TABLE_SUFFIX]
+        hidden = await each(is_hidden, names, at_once=CHECKED_AT_ONCE)
+        return [name for name, flag in zip(names, hidden, strict=True) if flag]
+
+    def _mark(self, name: str) -> Place:
+        """Return the place of the object that hides a table of the root."""
+        return self._place(f"{name}{TABLE_SUFFIX}/{DEREGISTERED}")
 
     async def begin(self, names: Names) -> Place:
         return await self._begin(await self._manifest(), names)
@@ -183,12 +261,24 @@ class DirectoryBackend:
         rows = await manifest.rows(names, namespace)
         if namespace:
             manifest.check_namespace(rows, namespace)
-        if _row(rows, names, "table") or (not namespace and await self._is_in_root(name)):
+        if _row(rows, names, "table"):
             raise _taken(self.uri, names, "table")
         if not namespace:  # the folder reserves the name: the write fails if it exists
+            self._check_free(names, *await self._state_in_root(name))
             return self._place(name + TABLE_SUFFIX)
         # A unique folder, independent of other attempts.
         return self._place(f"{uuid.uuid4().hex[:8]}_{DELIMITER.join(names)}")
+
+    def _check_free(self, names: Names, is_there: bool, is_hidden: bool) -> None:
+        """Check that there is no table in the folder of a name in the root.
+
+        Raises:
+            AlreadyExistsError: there is one, which may be deregistered.
+        """
+        if is_hidden:
+            raise AlreadyExistsError(f"catalog {self.uri!r}: {_restorable(names[0])}")
+        if is_there:
+            raise _taken(self.uri, names, "table")
 
     async def finish(self, names: Names, place: Place) -> None:
         if len(names) > 1:
@@ -210,12 +300,85 @@ class DirectoryBackend:
         manifest = await self._manifest()
         old = await self._find(manifest, names)
         place = await self._begin(manifest, new)
-        if names[0] + TABLE_SUFFIX != self._folder(old):
+        if self._folder(old) != _own_folder(names):
             await manifest.rename(names, new)
             return
         await move_table(old.uri, place.uri, storage_options=self._options, session=self._session)
         await manifest.forget(names)
+        await manifest.move(self._folder(old), self._folder(place))
         await self.finish(new, place)
+
+    async def register(self, names: Names, location: str) -> None:
+        folder = self._below(location)
+        namespace, own = names[:-1], _own_folder(names)
+        manifest = await self._manifest()
+        rows = await manifest.rows(names, namespace)
+        if namespace:
+            manifest.check_namespace(rows, namespace)
+        row = _row(rows, names, "table")
+        if row is not None and (folder, row["location"]) != (own, own):
+            raise _taken(self.uri, names, "table")
+        place = self._place(folder)
+        if not await is_table(place.uri, storage_options=self._options, session=self._session):
+            raise TableNotFoundError(
+                f"catalog {self.uri!r}: location {location!r}: there is no table in {place.uri!r}; "
+                f"a location is relative to the catalog's folder"
+            )
+        if not namespace:
+            is_there, is_hidden = await self._state_in_root(names[0])
+            if is_hidden and folder == own:
+                store, path = self._open(self._mark(names[0]).uri)
+                await store.delete([path])
+                return
+            self._check_free(names, is_there, is_hidden)
+        await self._add(manifest, names, "table", location=folder)
+
+    def _below(self, location: str) -> str:
+        """Return a location relative to the catalog's folder.
+
+        Raises:
+            InvalidInputError: the location is not below the folder.
+        """
+        text = location
+        if "://" in text or os.path.isabs(text):
+            (store, path), (own, root) = self._open(text), self._open(self._uri + self._query)
+            root = f"{root}/" if root else ""
+            is_below = store.root == own.root and path.startswith(root)
+            text = path.removeprefix(root) if is_below else ""
+        folder = _inside(text)
+        if folder is None or folder.split("/")[0] == MANIFEST:
+            raise InvalidInputError(
+                f"catalog {self.uri!r}: location {location!r}: expected a table's folder below the "
+                f"catalog's, such as 'users.lance'; move the table there by "
+                f"alance.distributed.move_table, or open it by its URI"
+            )
+        return folder
+
+    async def deregister(self, names: Names) -> str:
+        manifest = await self._manifest()
+        place = await self._find(manifest, names)
+        if self._folder(place) == _own_folder(names):
+            await self._hide(names[0])
+        await manifest.forget(names)
+        return self._absolute(place)
+
+    def _absolute(self, place: Place) -> str:
+        """Return the URI of a place that does not depend on the working directory."""
+        return os.path.abspath(place.uri) if self._is_path else place.uri
+
+    async def _hide(self, name: str) -> None:
+        """Put the object that hides a table of the root.
+
+        Raises:
+            TableNotFoundError: the table is not yet written.
+        """
+        is_there, _ = await self._state_in_root(name)
+        if not is_there:
+            raise TableNotFoundError(
+                f"catalog {self.uri!r}: table {name!r} is declared, not written; drop it instead"
+            )
+        store, path = self._open(self._mark(name).uri)
+        await store.put(path, b"")  # without a condition, so that it is repeated if it fails
 
     async def _drop(self, place: Place) -> None:
         await drop(place.uri, storage_options=place.storage_options, session=self._session)
@@ -233,10 +396,12 @@ class _CatalogManifest:
     uri: str
     table: Dataset | None
 
-    async def _rows(self, condition: str, params: list[str]) -> list[dict[str, Any]]:
+    async def _rows(
+        self, condition: str, params: list[str], column: str = "location"
+    ) -> list[dict[str, Any]]:
         if self.table is None:
             return []
-        columns = ["object_id", "object_type", "location"]
+        columns = ["object_id", "object_type", column]
         rows = await self.table.to_table(columns, filter=condition, params=params)
         return rows.to_pylist()  # type: ignore[no-any-return]
 
@@ -244,6 +409,30 @@ class _CatalogManifest:
         """Return the rows of tables and namespaces with one of these names, by one scan."""
         condition = f"object_id IN ({', '.join('?' * len(objects))})"
         return await self._rows(condition, [DELIMITER.join(names) for names in objects])
+
+    async def metadata(self, names: Names) -> str | None:
+        """Return the text with a namespace's properties; None if it has none.
+
+        Raises:
+            NotFoundError: no such namespace.
+        """
+        rows = await self._rows("object_id = ?", [DELIMITER.join(names)], "metadata")
+        self.check_namespace(rows, names)
+        row = _row(rows, names, "namespace")
+        assert row is not None
+        return row["metadata"]  # type: ignore[no-any-return]
+
+    async def set_metadata(self, names: Names, old: str | None, new: str) -> bool:
+        """Replace the text with a namespace's properties; return False if it was not `old`."""
+        assert self.table is not None
+        is_old = "metadata IS NULL" if old is None else "metadata = ?"
+        params = [new, DELIMITER.join(names), *([] if old is None else [old])]
+        after = await self.table.update(
+            {"metadata": "?"},
+            f"object_id = ? AND object_type = 'namespace' AND {is_old}",
+            params=params,
+        )
+        return bool(after.summary["num_updated_rows"])
 
     async def below(self, namespace: Names, *kinds: str) -> dict[str, Any]:
         """Return the last names and the locations of a namespace's direct children, by one scan.
@@ -300,6 +489,12 @@ class _CatalogManifest:
             params=[DELIMITER.join(new), DELIMITER.join(names)],
         )
 
+    async def move(self, old: str, new: str) -> None:
+        """Change the location of all rows of a table whose folder was moved."""
+        if await self._rows("location = ?", [old]):
+            assert self.table is not None
+            await self.table.update({"location": "?"}, "location = ?", params=[new, old])
+
     async def forget(self, names: Names) -> None:
         """Delete the row with these names, if it exists."""
         if self.table is not None and await self.rows(names):
@@ -316,15 +511,53 @@ def _taken(uri: str, names: Names, kind: str) -> AlreadyExistsError:
     return AlreadyExistsError(f"catalog {uri!r}: there is a {kind} {shown(names)!r} already")
 
 
+def _own_folder(names: Names) -> str | None:
+    """Return the folder that needs no row for a name in the root; None for other names."""
+    return names[0] + TABLE_SUFFIX if len(names) == 1 else None
+
+
+def _restorable(name: str) -> str:
+    own = name + TABLE_SUFFIX
+    return (
+        f"table {name!r} is deregistered, and its data is still in {own!r}; restore it by "
+        f"register_table({name!r}, {own!r}), or delete the data by alance.drop"
+    )
+
+
+def _properties(text: str | None, names: Names) -> dict[str, str]:
+    """Parse the properties of a namespace.
+
+    Raises:
+        CorruptFileError: the text is not an object in JSON.
+    """
+    try:
+        value = json.loads(text or "{}")
+    except ValueError:
+        value = None
+    if not isinstance(value, dict):
+        raise CorruptFileError(
+            f"{MANIFEST}: namespace {shown(names)!r} has the metadata {text!r}; expected an object "
+            f"in JSON"
+        )
+    return plain(value)
+
+
+def _inside(location: str) -> str | None:
+    """Return a normal path below the catalog's folder; None if it is not below."""
+    path = posixpath.normpath(location)
+    if not location or "://" in location or path.startswith(("/", "..")) or path == ".":
+        return None
+    return path
+
+
 def _checked(location: Any, names: Names) -> str:
     """Check that the folder of a table is below the catalog's folder, and return it.
 
     Raises:
         CorruptFileError: the folder is outside the catalog.
     """
-    text = str(location or "")
-    path = posixpath.normpath(text)
-    if not text or "://" in text or path.startswith(("/", "..")) or path == ".":
+    path = _inside(str(location or ""))
+    if path is None:
         raise CorruptFileError(
             f"{MANIFEST}: table {shown(names)!r} is at {location!r}; expected a folder below"
         )
