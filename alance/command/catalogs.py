@@ -1,4 +1,4 @@
-"""Commands on catalogs: `ls`, `namespaces`, `drop`, `rename`."""
+"""Commands on catalogs: `ls`, `namespaces`, `drop`, `rename`, `register`, `deregister`."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from alance.command.arguments import (
     confirm,
     connected,
     opened,
+    pair,
     storage,
     table_name,
 )
@@ -40,16 +41,33 @@ def add_to(parsers: Parsers) -> None:
         parsers,
         "namespaces",
         namespaces,
-        "list, make or delete the namespaces of a catalog",
+        "list, make, change or delete the namespaces of a catalog",
         in_catalog=False,
     )
     add_header(parser)
     parser.add_argument("--create", metavar="NAME", help="make one, such as shop or shop/eu")
     parser.add_argument("--delete", metavar="NAME", help="delete one that is empty")
+    parser.add_argument("--change", metavar="NAME", help="change properties of one in a folder")
+    parser.add_argument(
+        "--set",
+        action="append",
+        type=pair,
+        metavar="KEY=VALUE",
+        help="a property, with --create or --change; may be repeated",
+    )
+    parser.add_argument(
+        "--unset", action="append", metavar="KEY", help="a property to remove, with --change"
+    )
+    parser.add_argument("--long", action="store_true", help="show the properties of each")
     parser = add(parsers, "drop", drop, "delete a table with all its versions")
     add_confirmation(parser, what="only show what would be deleted")
     parser = add(parsers, "rename", rename, "rename a table, or move it to another namespace")
     parser.add_argument("new", help="the new name with --in, else the new path or URI")
+    parser = add(parsers, "register", register, "give a name in a catalog to a table")
+    parser.add_argument(
+        "location", help="the table's folder; a relative path begins at the catalog"
+    )
+    add(parsers, "deregister", deregister, "remove a name from a catalog, and keep the data")
 
 
 async def ls(args: argparse.Namespace) -> OutputRows:
@@ -76,13 +94,24 @@ async def ls(args: argparse.Namespace) -> OutputRows:
 
 async def namespaces(args: argparse.Namespace) -> OutputRows:
     """Change namespaces, then list all of them."""
+    properties = dict(args.set or ())
+    if (properties and not (args.create or args.change)) or (args.unset and not args.change):
+        raise InvalidInputError("--set, --unset: of which namespace? Add --change NAME")
     catalog = await connected(args, args.uri)
     if args.create:
-        await catalog.create_namespace(table_name(args.create))
+        await catalog.create_namespace(table_name(args.create), properties=properties)
+    if args.change:
+        changes = properties | dict.fromkeys(args.unset or ())
+        await catalog.update_namespace(table_name(args.change), changes)
     if args.delete:
         await catalog.drop_namespace(table_name(args.delete))
-    rows = [{"namespace": "/".join(name)} for name in await _namespaces_below(catalog)]
-    return OutputRows(rows, ("namespace",))
+    listed = await _namespaces_below(catalog)
+    rows: list[dict[str, Any]] = [{"namespace": "/".join(name)} for name in listed]
+    if not args.long:
+        return OutputRows(rows, ("namespace",))
+    for row, name in zip(rows, listed, strict=True):
+        row["properties"] = await catalog.describe_namespace(name)
+    return OutputRows(rows, ("namespace", "properties"))
 
 
 async def _namespaces_below(
@@ -171,3 +200,28 @@ async def rename(args: argparse.Namespace) -> OutputFacts:
         catalog = await connected(args, args.catalog)
         await catalog.rename_table(table_name(args.uri), table_name(args.new))
     return OutputFacts({"renamed": args.uri, "to": args.new})
+
+
+async def register(args: argparse.Namespace) -> OutputFacts:
+    """Give a name in a catalog to a table that is already written."""
+    catalog = await _named_catalog(args, f"alance register NAME {args.location} --in FOLDER")
+    await catalog.register_table(table_name(args.uri), args.location)
+    return OutputFacts({"registered": args.uri, "location": args.location})
+
+
+async def deregister(args: argparse.Namespace) -> OutputFacts:
+    """Remove a name from its catalog; its table stays."""
+    catalog = await _named_catalog(args, "alance deregister NAME --in FOLDER")
+    location = await catalog.deregister_table(table_name(args.uri))
+    return OutputFacts({"deregistered": args.uri, "location": location})
+
+
+async def _named_catalog(args: argparse.Namespace, usage: str) -> Catalog:
+    """Open the catalog of `--in`.
+
+    Raises:
+        InvalidInputError: there is no `--in`.
+    """
+    if args.catalog is None:
+        raise InvalidInputError(f"a name is of a catalog: {usage}")
+    return await connected(args, args.catalog)

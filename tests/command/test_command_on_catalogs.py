@@ -128,6 +128,27 @@ def test_namespaces_are_made_listed_and_deleted(place: str, capsys: Shown) -> No
     assert run(capsys, "ls", place, "--long", "eu")[1]["table"] == "eu/b"
 
 
+def test_namespaces_have_properties(place: str, capsys: Shown) -> None:
+    create = ("namespaces", place, "--create", "us", "--set", "owner=ann", "--set", "tier=")
+    rows = run(capsys, *create, "--long")
+    assert rows[1] == {"namespace": "us", "properties": {"owner": "ann", "tier": ""}}
+    change = ("namespaces", place, "--change", "us", "--set", "owner=bob", "--unset", "tier")
+    if place.startswith("http"):
+        assert "only by create_namespace" in failure(capsys, *change)
+        return
+    assert run(capsys, *change, "--long")[1]["properties"] == {"owner": "bob"}
+    assert main(["namespaces", place, "--long"]) == 0
+    assert "owner" in capsys.readouterr().out
+
+
+def test_names_are_registered_and_deregistered(place: str, capsys: Shown) -> None:
+    run(capsys, "register", "eu/c", "a.lance", "--in", place)
+    assert run(capsys, "count", "eu/c", "--in", place) == [{"rows": 3}]
+    (done,) = run(capsys, "deregister", "eu/c", "--in", place)
+    assert done["location"].endswith("shop/a.lance")
+    assert run(capsys, "ls", place, "--all") == [{"table": "a"}, {"table": "eu/b"}]
+
+
 def test_rows_to_change_are_counted_first(uri: str, capsys: Shown) -> None:
     condition = "name = 'two'"
     assert run(capsys, "delete", uri, condition, "--dry-run") == [{"rows_to_delete": 2}]
@@ -170,6 +191,11 @@ MISTAKES = [
     (["ls", "PLACE/none"], "expected a folder of tables, or a catalog's URI"),
     (["ls", "PLACE", "us"], "no namespace 'us'"),
     (["rename", "b", "c", "--in", "PLACE"], "no table 'b'"),
+    (["register", "PLACE/b.lance", "a.lance"], "alance register NAME a.lance --in FOLDER"),
+    (["register", "b", "c.lance", "--in", "PLACE"], "there is no table in 'PLACE/c.lance'"),
+    (["deregister", "PLACE/a.lance"], "a name is of a catalog: alance deregister NAME --in"),
+    (["deregister", "b", "--in", "PLACE"], "no table 'b'"),
+    (["namespaces", "PLACE", "--set", "a=b"], "of which namespace? Add --change NAME"),
     (["cleanup", "PLACE/a.lance", "--older-than", "7 dogs"], "expected such as 90s, 7d or 2w"),
     (["maintain", "PLACE", "--every", "often"], "expected such as 90s, 7d or 2w"),
     (["maintain", "PLACE", "--max-bytes", "much"], "expected bytes, such as 1000000 or 512MiB"),
