@@ -167,6 +167,23 @@ async def put_once(uri: str, content: bytes, **place: Unpack[OpenArguments]) -> 
     return content
 
 
+async def put_object(uri: str, content: bytes, **place: Unpack[OpenArguments]) -> None:
+    """Write a small object, and replace an existing one.
+
+    Cost: one PUT.
+
+    Args:
+        uri: URI of the object.
+        content: content of the object.
+        place: `storage_options` and `session`, as for `dataset`.
+
+    Raises:
+        StoreError: the store failed.
+    """
+    _, store, path = open_store(uri, **place)
+    await store.put(path, content)
+
+
 async def get_object(uri: str, **place: Unpack[OpenArguments]) -> bytes | None:
     """Return the content of a small object, such as one written by `put_once`.
 

@@ -74,6 +74,31 @@ def test_tables_are_made_listed_moved_and_dropped(spark, lake):
         spark.sql("CREATE TABLE lance.nowhere.t (id BIGINT)")
 
 
+def test_namespaces_have_properties(spark, lake):
+    spark.sql("CREATE NAMESPACE lance.plain")
+    assert (lake / "plain" / ".namespace").read_bytes() == b""
+    spark.sql("CREATE NAMESPACE lance.eu COMMENT 'west' WITH DBPROPERTIES (team='x', tier='ü')")
+    described = dict(rows_of(spark, "DESCRIBE NAMESPACE EXTENDED lance.eu"))
+    assert described["Comment"] == "west"
+    assert described["Location"] == str(lake / "eu")
+    assert described["Properties"] == "((team,x), (tier,ü))"
+    spark.sql("ALTER NAMESPACE lance.eu SET PROPERTIES (team='y', more='z')")
+    spark.sql("ALTER NAMESPACE lance.eu UNSET PROPERTIES (tier)")
+    described = dict(rows_of(spark, "DESCRIBE NAMESPACE EXTENDED lance.eu"))
+    assert described["Properties"] == "((more,z), (team,y))"
+    spark.sql("ALTER NAMESPACE lance.plain SET PROPERTIES (a='b')")
+    spark.sql("ALTER NAMESPACE lance.plain UNSET PROPERTIES (a)")
+    assert (lake / "plain" / ".namespace").read_bytes() == b""
+    with pytest.raises(AnalysisException, match="SCHEMA_NOT_FOUND"):
+        spark.sql("ALTER NAMESPACE lance.none SET PROPERTIES (a='b')")
+    for statement in ("CREATE NAMESPACE lance.far", "ALTER NAMESPACE lance.eu SET"):
+        with pytest.raises(Exception, match="the place of a namespace is its folder"):
+            spark.sql(f"{statement} LOCATION '/x'")
+    (lake / "plain" / ".namespace").write_bytes(b"[]")
+    with pytest.raises(Exception, match=r"plain/.namespace: expected properties"):
+        spark.sql("DESCRIBE NAMESPACE lance.plain")
+
+
 def test_what_a_table_cannot_be_is_refused(spark, lake):
     lake.mkdir(exist_ok=True)
     with pytest.raises(Exception, match="not partitioned"):

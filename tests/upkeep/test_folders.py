@@ -13,10 +13,12 @@ import alance
 from alance import AlanceError, AlreadyExistsError, InvalidInputError, NotFoundError
 from alance.distributed import (
     folders,
+    get_object,
     is_table,
     list_folders,
     list_tables,
     move_table,
+    put_object,
     put_once,
     remove_folder,
 )
@@ -37,7 +39,10 @@ async def test_folders_are_listed_by_their_names(folder):
     assert await list_folders(folder) == []
     for name in ("b.lance", "a.lance"):
         await alance.write_dataset({"id": [1]}, f"{folder}/{name}")
-    await put_once(f"{folder}/c/mark", b"")
+    assert await put_once(f"{folder}/c/mark", b"first") == b"first"
+    assert await put_once(f"{folder}/c/mark", b"late") == b"first"
+    await put_object(f"{folder}/c/mark", b"new")
+    assert await get_object(f"{folder}/c/mark") == b"new"
     assert await list_folders(folder) == ["a.lance", "b.lance", "c"]
     assert await is_table(f"{folder}/a.lance")
     assert not await is_table(f"{folder}/c")

@@ -1,7 +1,8 @@
 """The connector's catalog: folders of tables below a folder, the warehouse.
 
   warehouse/items.lance            the table `items`
-  warehouse/sales/.namespace       an empty object that marks the namespace `sales`, also if empty
+  warehouse/sales/.namespace       marks the namespace `sales`, also if it is empty; contains its
+                                   properties as JSON, nothing if it has none
   warehouse/sales/day.lance        the table `sales.day`
 
 A name that contains `/` and has no namespace is the path or URI of a table. The catalog stores
@@ -10,6 +11,7 @@ nothing else about a table.
 
 from __future__ import annotations
 
+import json
 import re
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
@@ -17,12 +19,20 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark import cloudpickle
 
 import alance
-from alance import InvalidInputError, TableNotFoundError, UnsupportedError, VersionNotFoundError
+from alance import (
+    CorruptFileError,
+    InvalidInputError,
+    TableNotFoundError,
+    UnsupportedError,
+    VersionNotFoundError,
+)
 from alance.distributed import (
+    get_object,
     is_table,
     list_folders,
     list_tables,
     move_table,
+    put_object,
     put_once,
     remove_folder,
 )
@@ -148,18 +158,54 @@ class SparkCatalog:
         return {"names": await self._children(request, request["namespace"])}
 
     async def _namespace(self, request: Mapping[str, Any]) -> object:
+        return {"there": await self._has_namespace(request, request["namespace"])}
+
+    async def _describe_namespace(self, request: Mapping[str, Any]) -> object:
+        """Return the properties of a namespace, and its folder as `location`."""
         namespace = request["namespace"]
-        is_there = await self._has_namespace(request, namespace)
-        return {"there": is_there, "location": folder_of(request, namespace) if is_there else None}
+        if not await self._has_namespace(request, namespace):
+            return {"missing": True}
+        folder = folder_of(request, namespace)
+        return {**await self._properties(request, folder), "location": folder}
 
     async def _create_namespace(self, request: Mapping[str, Any]) -> object:
         namespace = request["namespace"]
+        properties = _placed(request["properties"])
+        properties = {key: properties[key] for key in properties.keys() - SPARK_PROPERTIES}
         if await self._has_namespace(request, namespace):
             return {"there": True}
         for depth in range(1, len(namespace) + 1):
             folder = folder_of(request, namespace[:depth])
-            await put_once(f"{folder}/{MARK}", b"", **access(self._options(request, folder)))
+            content = _as_mark(properties if depth == len(namespace) else {})
+            await put_once(f"{folder}/{MARK}", content, **access(self._options(request, folder)))
         return {}
+
+    async def _alter_namespace(self, request: Mapping[str, Any]) -> object:
+        """Set properties of a namespace, and remove those that are None; the last writer wins."""
+        namespace = request["namespace"]
+        if not await self._has_namespace(request, namespace):
+            return {"missing": True}
+        folder = folder_of(request, namespace)
+        after = {**await self._properties(request, folder), **_placed(request["properties"])}
+        content = _as_mark({key: text for key, text in after.items() if text is not None})
+        await put_object(f"{folder}/{MARK}", content, **access(self._options(request, folder)))
+        return {}
+
+    async def _properties(self, request: Mapping[str, Any], folder: str) -> dict[str, str]:
+        """Return the properties of a namespace.
+
+        Raises:
+            CorruptFileError: the object with them is not an object in JSON.
+        """
+        uri = f"{folder}/{MARK}"
+        content = await get_object(uri, **access(self._options(request, folder)))
+        try:
+            properties = json.loads(content or b"{}")
+        except ValueError:
+            properties = None
+        if not isinstance(properties, dict):
+            raise CorruptFileError(f"{uri}: expected properties of a namespace in JSON")
+        return properties
 
     async def _drop_namespace(self, request: Mapping[str, Any]) -> object:
         namespace = request["namespace"]
@@ -254,6 +300,21 @@ def folder_of(request: Mapping[str, Any], namespace: Sequence[str]) -> str:
             f"{request['catalog']}.`/path/of/table`"
         )
     return "/".join([warehouse.rstrip("/"), *map(_checked, namespace)])
+
+
+def _placed(properties: Mapping[str, str | None]) -> Mapping[str, str | None]:
+    """Check that properties of a namespace say nothing about its place, and return them.
+
+    Raises:
+        UnsupportedError: there is a location.
+    """
+    if "location" in properties:
+        raise UnsupportedError("LOCATION: the place of a namespace is its folder in the warehouse")
+    return properties
+
+
+def _as_mark(properties: Mapping[str, str | None]) -> bytes:
+    return json.dumps(properties, sort_keys=True).encode() if properties else b""
 
 
 def _checked(name: str) -> str:

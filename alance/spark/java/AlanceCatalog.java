@@ -260,24 +260,35 @@ public final class AlanceCatalog
   @Override
   public Map<String, String> loadNamespaceMetadata(String[] namespace)
       throws NoSuchNamespaceException {
-    JsonNode answer = ask(request("namespace", namespace));
-    if (!answer.get("there").asBoolean()) {
-      throw new NoSuchNamespaceException(namespace);
-    }
-    return Map.of(SupportsNamespaces.PROP_LOCATION, answer.get("location").asText());
+    JsonNode properties = found(ask(request("describe_namespace", namespace)), namespace);
+    Map<String, String> texts = new java.util.HashMap<>();
+    properties.fields().forEachRemaining(entry -> texts.put(entry.getKey(), entry.getValue().asText()));
+    return texts;
   }
 
   @Override
   public void createNamespace(String[] namespace, Map<String, String> properties)
       throws NamespaceAlreadyExistsException {
-    if (ask(request("create_namespace", namespace)).has("there")) {
+    ObjectNode request = request("create_namespace", namespace);
+    properties.forEach(request.putObject("properties")::put);
+    if (ask(request).has("there")) {
       throw new NamespaceAlreadyExistsException(namespace);
     }
   }
 
   @Override
-  public void alterNamespace(String[] namespace, NamespaceChange... changes) {
-    throw new UnsupportedOperationException("a namespace is a folder, and has no properties");
+  public void alterNamespace(String[] namespace, NamespaceChange... changes)
+      throws NoSuchNamespaceException {
+    ObjectNode request = request("alter_namespace", namespace);
+    ObjectNode properties = request.putObject("properties");
+    for (NamespaceChange change : changes) {
+      if (change instanceof NamespaceChange.SetProperty set) {
+        properties.put(set.property(), set.value());
+      } else {
+        properties.putNull(((NamespaceChange.RemoveProperty) change).property());
+      }
+    }
+    found(ask(request), namespace);
   }
 
   @Override
