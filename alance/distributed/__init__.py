@@ -15,7 +15,8 @@ or added meanwhile: `ColumnsAcross`;
 will name: `remove_data_files`;
 - records of data files that were written singly: `create_data_file`, and
 `DatasetFragment.create_from_file`;
-- new columns, one task per fragment: `ColumnBackfill`;
+- new columns, one task per fragment: `ColumnBackfill`, and `BackfillNotes` to continue after an
+interruption;
 - rows selected on executors, to delete or replace in one commit: `delete_rows`, `replace_rows`,
 `RowUpdate`, `SourceGaps`; keys that concurrent merges must insert only once: `inserted_keys`; row
 ids of rows that a custom transaction moves: `with_row_ids`, `row_ids_of`;
@@ -38,6 +39,7 @@ from alance.distributed.folders import (
     remove_folder,
 )
 from alance.distributed.maintaining import maintain
+from alance.distributed.notes import BackfillNotes
 from alance.distributed.row_ids import row_ids_of, with_row_ids
 from alance.distributed.selecting import SelectedRows, select_rows
 from alance.distributed.splits import (
@@ -86,6 +88,7 @@ __all__ = [
     "ROW_ADDRESS",
     "ROW_ID",
     "Added",
+    "BackfillNotes",
     "ColumnBackfill",
     "ColumnsAcross",
     "ExtensionResult",

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from alance import BatchUdf, InvalidInputError, RetryableConflictError
-from alance.distributed import ColumnBackfill, fragments_of, get_object, put_once
+from alance.distributed import BackfillNotes, ColumnBackfill, fragments_of
 from alance.spark.jobs.base import Watch, place, spread
 from alance.spark.types import arrow_schema, nullable
 from alance.spark.versions import Version, access, open_version
@@ -22,35 +20,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from alance import Dataset, DatasetFragment
     from alance.spark.jobs.base import OnProgress, Summary
-    from alance.spark.options import SparkWriteOptions
-
-
-@dataclass(frozen=True, slots=True)
-class BackfillWork:
-    """Work of a backfill that all tasks share. Pickled once.
-
-    Attributes:
-        columns: expressions of the new columns.
-        checkpoint: folder with a note of each finished file; None: no notes.
-    """
-
-    options: SparkWriteOptions
-    columns: ColumnBackfill
-    checkpoint: str | None
-
-    def note(self, fragment_id: int, source: str) -> str:
-        """Return the path of the note about the new file of a fragment."""
-        name = hashlib.sha256(f"{source}|{self.key()}".encode()).hexdigest()[:24]
-        return f"{(self.checkpoint or '').rstrip('/')}/{fragment_id}-{name}"
-
-    def key(self) -> str:
-        """Return a key of the computation: its SQL expressions or its function's result schema."""
-        transforms: Any = self.columns.transforms
-        if isinstance(transforms, Mapping):
-            return repr(sorted(transforms.items()))
-        return str(transforms.output_schema)
 
 
 def backfill(
@@ -88,19 +58,19 @@ def backfill(
     where = place(spark, uri, storage_options)
     read = None if read_columns is None else tuple(read_columns)
     new = ColumnBackfill(_transforms(columns, schema), read, batch_size)
-    work = BackfillWork(where, new, checkpoint)
+    notes = BackfillNotes(new, checkpoint)
     done: dict[int, tuple[str, bytes]] = {}
     resumed = rounds = 0
     with Watch(spark, "backfill", on_progress) as watch:
         while True:
             dataset = run(open_version(where))
             run(new.check(dataset))
-            resumed += run(_recall(dataset, work, done))
-            todo = [fragment for fragment in dataset.fragments if not _is_done(fragment, done)]
+            resumed += run(notes.recall(dataset, done, **access(where)))
+            todo = notes.remaining(dataset, done)
             watch.step, rounds = f"round {rounds + 1}: {len(todo)} fragments", rounds + 1
             items = [fragment.metadata.message.SerializeToString() for fragment in todo]
             version = Version.of(dataset, where)
-            for number, source, record in spread(spark, items, partial(_execute, work, version)):
+            for number, source, record in spread(spark, items, partial(_execute, notes, version)):
                 done[number] = (source, record)
             try:
                 files = {number: record for number, (_, record) in done.items()}
@@ -137,38 +107,11 @@ def _transforms(columns: Any, schema: str | pa.Schema | None) -> Any:
     return columns if schema is None else BatchUdf(columns, schema)
 
 
-def _is_done(fragment: DatasetFragment, done: Mapping[int, tuple[str, bytes]]) -> bool:
-    number = fragment.fragment_id
-    return number in done and done[number][0] == ColumnBackfill.source(fragment)
-
-
-async def _recall(dataset: Dataset, work: BackfillWork, done: dict[int, tuple[str, bytes]]) -> int:
-    """Load the checkpoint's notes for a version's fragments; return the number of notes."""
-    if work.checkpoint is None:
-        return 0
-    count = 0
-    for fragment in dataset.fragments:
-        if _is_done(fragment, done):
-            continue
-        number, source = fragment.fragment_id, ColumnBackfill.source(fragment)
-        record = await get_object(work.note(number, source), **access(work.options))
-        if record is not None:
-            done[number] = (source, record)
-            count += 1
-    return count
-
-
-def _execute(work: BackfillWork, version: Version, item: bytes) -> tuple[int, str, bytes]:
+def _execute(notes: BackfillNotes, version: Version, item: bytes) -> tuple[int, str, bytes]:
     """Compute the new file of one fragment, on an executor."""
 
     async def compute() -> tuple[int, str, bytes]:
         (fragment,) = version.dataset([item]).fragments
-        source, record = await work.columns.execute(fragment)
-        number = fragment.fragment_id
-        if work.checkpoint is not None:
-            # If another attempt of this task was first, that attempt's file is used.
-            note = work.note(number, source)
-            record = await put_once(note, record, **access(work.options))
-        return number, source, record
+        return await notes.execute(fragment, **access(version.options))
 
     return run(compute())
