@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo demo-spark test test-oldest test-oldest-spark chaos test-azure test-browser test-spark test-torch lint format protos kernels bench bench-quick bench-spark bench-training docs fuzz sanitize soak wheel clean
+.PHONY: demo demo-spark test test-oldest test-oldest-spark chaos test-azure test-browser test-ray test-spark test-torch lint format protos kernels bench bench-quick bench-spark bench-training docs fuzz sanitize soak wheel clean
 
 # The package, with what the demo needs: all that is compiled, and few packages.
 $(VENV)/.demo: pyproject.toml alance/_kernels.pyi $(wildcard alance/kernels/* alance/kernels/*/* alance/kernels/*/*/*)
@@ -86,6 +86,11 @@ test-spark: $(VENV)/.ready
 	$(BIN)/python -m alance.spark.java
 	$(MAKE) $(VENV)/.spark
 	$(BIN)/pytest -m "spark and not soak" tests/spark
+
+# A cluster of two processors on this machine.
+test-ray: $(VENV)/.ready
+	$(PIP) --group ray
+	$(BIN)/pytest -m ray tests/ray
 
 # PyTorch is some hundreds of megabytes.
 test-torch: $(VENV)/.ready

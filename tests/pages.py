@@ -72,10 +72,10 @@ async def run_page(path: Path, names: dict[str, Any]) -> None:
             await run_block(block, names)
 
 
-def run_example(name: str, folder: Path) -> str:
+def run_example(name: str, folder: Path, warnings: str = "error") -> str:
     """Run an example as a process of its own in a folder, which has to go well; what it prints."""
     done = subprocess.run(
-        [sys.executable, "-W", "error", ROOT / "examples" / f"{name}.py"],
+        [sys.executable, "-W", warnings, ROOT / "examples" / f"{name}.py"],
         capture_output=True,
         text=True,
         cwd=folder,

@@ -44,7 +44,7 @@ class Suite:
     absent: str | None = None
 
 
-FAST: Final = "not soak and not browser and not azure and not torch and not spark"
+FAST: Final = "not soak and not browser and not azure and not ray and not torch and not spark"
 
 
 def suites() -> list[Suite]:
@@ -61,6 +61,7 @@ def suites() -> list[Suite]:
             absent="the page of a trace in a real browser: needs a Chromium",
         ),
         Suite("Azure", "make test-azure", absent="Azurite, an emulator: needs node and npm"),
+        Suite("Ray", "make test-ray", absent="Ray is large, and starts a cluster"),
         Suite("PyTorch", "make test-torch", absent="PyTorch is large"),
         Suite("soak", "make soak, make fuzz", absent="long runs"),
     ]

@@ -138,6 +138,7 @@ else:
         ("duckdb", "list(dataset.sql_batches('select 1'))", "sql"),
         ("polars", "dataset.to_polars()", ""),
         ("polars", "dataset.to_polars_lazy()", ""),
+        ("ray", "import alance.ray", "ray"),
         ("torch", "import alance.torch", "torch"),
         ("datasets", "import alance.huggingface", "huggingface"),
         ("opentelemetry", "alance.observe.OpenTelemetry()", "otel"),

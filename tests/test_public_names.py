@@ -34,6 +34,7 @@ MODULES = [import_module(f"alance{name}") for name in PUBLIC]
 OWN = (
     "alance.base.extras",
     "alance.huggingface",
+    "alance.ray",
     "alance.serve",
     "alance.spark",
     "alance.sync",
@@ -125,6 +126,7 @@ def imports(path: Path) -> Iterator[str]:
     "path",
     [
         *(ROOT / "alance").glob("sync.py*"),
+        *sorted((ROOT / "alance" / "ray").rglob("*.py")),
         *sorted((ROOT / "alance" / "serve").rglob("*.py")),
         *sorted((ROOT / "alance" / "spark").rglob("*.py")),
         *sorted((ROOT / "alance" / "torch").rglob("*.py")),

@@ -250,7 +250,7 @@ import alance
 
 lines = []
 for module in pkgutil.walk_packages(alance.__path__, "alance."):
-    if module.name.startswith(("alance.spark", "alance.torch", "alance.huggingface")):
+    if module.name.startswith(("alance.ray", "alance.spark", "alance.torch", "alance.huggingface")):
         continue
     if not module.name.endswith("__main__"):
         importlib.import_module(module.name)

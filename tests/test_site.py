@@ -23,7 +23,7 @@ def test_each_public_name_is_in_the_reference() -> None:
     names = {name.removeprefix("alance.") for name in _reference()}
     assert modules >= {"distributed", "indexing", "observe", "operations", "optimize"}
     assert names >= {name for name in alance.__all__ if name[0] != "_"}
-    assert names >= {"types", "spark", "torch", "testing.lab"}
+    assert names >= {"types", "ray", "spark", "torch", "testing.lab"}
 
 
 def test_links_lead_to_pages_of_the_site() -> None:

@@ -4,9 +4,9 @@
     python -m tools.oldest spark
 
 `make test-oldest` installs these versions, so that a bound that is too low fails. The extras
-`torch` and `huggingface` are omitted: their packages need newer versions than alance itself. The
-extra `spark` is listed separately: PySpark is hundreds of megabytes, and is installed only where
-there is a Java.
+`torch`, `ray` and `huggingface` are omitted: their packages need newer versions than alance itself.
+The extra `spark` is listed separately: PySpark is hundreds of megabytes, and is installed only
+where there is a Java.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 PROJECT: Final = Path(__file__).parents[1] / "pyproject.toml"
-OMITTED: Final = ("torch", "huggingface", "spark")
+OMITTED: Final = ("torch", "ray", "huggingface", "spark")
 _REQUIREMENT: Final = re.compile(r"([\w.-]+(?:\[[\w,-]+\])?)>=([\w.]+)(?:,<[\w.]+)?")
 
 
