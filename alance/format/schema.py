@@ -388,11 +388,14 @@ class Schema:
             candidates = field.children
         return join_path(names)
 
-    def project(self, paths: Iterable[str]) -> Schema:
+    def project(self, paths: Iterable[str], *, is_stored: bool = True) -> Schema:
         """Return the schema with only the fields at `paths`, and their ancestors.
 
         Top-level fields are in the order of their first path; children keep their order. The
         projection is memoized.
+
+        Args:
+            is_stored: True to keep all members of packed structs, because they share a column.
 
         Raises:
             ColumnNotFoundError: there is no such field.
@@ -402,9 +405,10 @@ class Schema:
         is_all = len(named) == len(own) == len(self.by_name) if own else False
         if is_all and named == tuple([field.name for field in own]):
             return self
-        return self.remember((Schema.project, named), lambda: self._project(named))
+        key = (Schema.project, named, is_stored)
+        return self.remember(key, lambda: self._project(named, is_stored))
 
-    def _project(self, paths: Sequence[str]) -> Schema:
+    def _project(self, paths: Sequence[str], is_stored: bool) -> Schema:
         tails_of: dict[str, list[list[str]]] = {}
         for path in paths:
             self.field(path)
@@ -412,8 +416,8 @@ class Schema:
             tails_of.setdefault(top, []).append(rest)
         tops = [(self.top(name), tails) for name, tails in tails_of.items()]
         # `field` has checked that all exist
-        fields = tuple([_prune(top, tails) for top, tails in tops if top is not None])
-        return Schema(fields, self.metadata)
+        fields = [_prune(top, tails, is_stored=is_stored) for top, tails in tops if top is not None]
+        return Schema(tuple(fields), self.metadata)
 
 
 def _paths(
@@ -425,14 +429,14 @@ def _paths(
         yield from _paths(field.children, path)
 
 
-def _prune(field: Field, tails: list[list[str]]) -> Field:
-    if any(not tail for tail in tails):
+def _prune(field: Field, tails: list[list[str]], *, is_stored: bool) -> Field:
+    if (is_stored and field.is_packed) or any(not tail for tail in tails):
         return field
     retained = []
     for child in field.children:
         below = [tail[1:] for tail in tails if tail[0] == child.name]
         if below:
-            retained.append(_prune(child, below))
+            retained.append(_prune(child, below, is_stored=is_stored))
     return replace(field, children=tuple(retained))
 
 

@@ -143,7 +143,8 @@ class ColumnVerbs(Handle):
             commit: see `alance.types.CommitArguments`.
 
         Raises:
-            InvalidInputError: no such column, or no column would remain.
+            InvalidInputError: no such column, a member of a packed struct, or no column would
+                remain.
             CommitConflictError: a concurrent commit rules this one out.
         """
         await self._load(columns_alter)

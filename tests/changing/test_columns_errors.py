@@ -80,6 +80,21 @@ async def test_what_add_columns_refuses(path: Path, transforms: Any, match: str)
     await refused(path, "add_columns", transforms, match=match)
 
 
+async def test_members_of_packed_structs_are_not_changed_alone(tmp_path: Path) -> None:
+    kind = pa.struct([("a", pa.int32()), ("b", pa.int32())])
+    field = pa.field("p", kind, metadata={"lance-encoding:packed": "true"})
+    rows = pa.table(
+        [pa.array([{"a": 1, "b": 2}], kind), [3]], pa.schema([field, pa.field("x", pa.int8())])
+    )
+    path = tmp_path / "packed"
+    await alance.write_dataset(rows, path)
+    await refused(path, "drop_columns", ["p.a"], match="drop all of it")
+    cast = {"path": "p.a", "data_type": pa.int64()}
+    await refused(path, "alter_columns", cast, match="'p.a': members of a packed struct")
+    dataset = await (await alance.dataset(path)).drop_columns(["p.a", "p.b"])
+    assert dataset.schema.names == ["x"]
+
+
 async def test_arguments_that_do_not_apply_are_refused(path: Path) -> None:
     await refused(path, "add_columns", {"x": "id"}, read_columns=["id"], match="only of a function")
     await refused(path, "add_columns", short, read_columns=["nope"], match="'nope'")

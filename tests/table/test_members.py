@@ -120,6 +120,29 @@ async def test_other_members_are_not_read(tmp_path: Path) -> None:
     assert (await read(dataset, retained)).column("s").to_pylist()[-1] == {"x": 399}
 
 
+@pytest.mark.filterwarnings("ignore:file version 2.3")
+@pytest.mark.parametrize("version", ["2.0", "2.1", "2.2", "2.3"])
+async def test_members_of_packed_structs_are_read_by_name(tmp_path: Path, version: str) -> None:
+    several = pa.array(range(9), pa.int32()), pa.array(range(10, 19), pa.int64())
+    packed = pa.field(
+        "p", pa.struct([("a", pa.int32()), ("b", pa.int64())]), metadata={"packed": "true"}
+    )
+    values = pa.StructArray.from_arrays(several, fields=[*packed.type])
+    outer = pa.StructArray.from_arrays(
+        [values, several[1]], fields=[packed, pa.field("x", pa.int64())]
+    )
+    schema = pa.schema([packed, pa.field("s", outer.type)])
+    table = pa.table([values, outer], schema)
+    dataset = await alance.write_dataset(table, tmp_path / "t", data_storage_version=version)
+    for name, first in (("p.a", 0), ("p.b", 10), ("s.p.b", 10)):
+        scan = await dataset.to_table([name], filter="p.b > 12")
+        assert scan[name].to_pylist() == [*range(first + 3, first + 9)]
+    taken = await dataset.take([8, 1], ["p.b", "s.p.a", "s.x"])
+    rows = [{"p": {"b": n + 10}, "s": {"p": {"a": n}, "x": n + 10}} for n in (8, 1)]
+    assert taken.to_pylist() == rows
+    assert (await dataset.take([], ["p.b", "s.p.a", "s.x"])).schema == taken.schema
+
+
 def test_paths_of_odd_names_and_of_whole_structs() -> None:
     retained = SCHEMA.field("s").type
     assert member_paths(SCHEMA, pa.schema({"s": retained, "_rowid": pa.uint64()})) == [

@@ -208,6 +208,10 @@ def _check_cast(base: Snapshot, path: str, field: Field) -> None:
         )
     if field.is_blob_v1 or field.is_blob_v2 or field.is_packed or field.is_json:
         raise InvalidInputError(f"column {path!r}: {field.logical_type} columns are not cast")
+    if any(outer.is_packed for outer in above):
+        raise InvalidInputError(
+            f"column {path!r}: members of a packed struct are stored together, and are not cast"
+        )
 
 
 def _check_indices(base: Snapshot, cast: Sequence[tuple[str, int]]) -> None:

@@ -137,7 +137,8 @@ def dropped(schema: Schema, paths: Collection[str]) -> Schema:
     """Return the schema without some fields; a parent is dropped with its last child.
 
     Raises:
-        InvalidInputError: a field does not exist, or no field would remain.
+        InvalidInputError: a field does not exist, no field would remain, or a field is one of
+            several members of a packed struct.
     """
     if isinstance(paths, str) or not paths:
         hint = list_hint("columns", paths)
@@ -157,6 +158,10 @@ def _without(field: Field, gone: Collection[int]) -> Field | None:
     children = tuple(
         rest for child in field.children if (rest := _without(child, gone)) is not None
     )
+    if field.is_packed and 0 < len(children) < len(field.children):
+        raise InvalidInputError(
+            f"column {field.name!r}: members of a packed struct are stored together; drop all of it"
+        )
     return replace(field, children=children) if children else None
 
 

@@ -36,11 +36,17 @@ Columns: TypeAlias = Sequence[str] | Mapping[str, str] | None
 
 
 class Output(NamedTuple):
-    """Output column: a field by its path, a meta column, or a computed value."""
+    """Output column: a field by its path, a meta column, or a computed value.
+
+    Attributes:
+        part: field with the requested members of packed structs, which are read whole; None if
+            the output has all members that are read.
+    """
 
     name: str
     path: tuple[str, ...] = ()
     computed: Computed | None = None
+    part: pa.Field | None = None
 
     @property
     def is_meta(self) -> bool:
@@ -51,9 +57,9 @@ class Output(NamedTuple):
         if self.computed is not None:
             return self.computed.evaluate(batch)
         array = batch.column(self.path[0])
-        if len(self.path) > 1:
-            array = _member(array, self.path[1:])
-        return array
+        if self.part is not None:
+            return _part_of(array, self.part.type)
+        return _member(array, self.path[1:]) if len(self.path) > 1 else array
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +79,10 @@ class Projection:
     is_computed: bool = attribute(init=False)  # True if an output is computed
 
     def __post_init__(self) -> None:
-        plain = [output.computed is None and len(output.path) == 1 for output in self.outputs]
+        plain = [
+            output.computed is None and len(output.path) == 1 and output.part is None
+            for output in self.outputs
+        ]
         object.__setattr__(self, "is_plain", False not in plain)
         computed = [output.computed is not None for output in self.outputs]
         object.__setattr__(self, "is_computed", True in computed)
@@ -137,7 +146,9 @@ class Projection:
         for output in self.outputs:
             array = output.of(batch)
             arrays.append(array)
-            if output.computed is None and len(output.path) == 1:
+            if output.part is not None:
+                fields.append(output.part)
+            elif output.computed is None and len(output.path) == 1:
                 fields.append(batch.schema.field(output.path[0]))
             else:
                 fields.append(pa.field(output.name, array.type))
@@ -178,11 +189,13 @@ def project(
             outputs.append(Output(name, (name,)))
     fields: list[str] = []
     meta: set[str] = set()
-    for output in outputs:
+    for place, output in enumerate(outputs):
         needed = output.computed.columns if output.computed else (join_path(output.path),)
         if columns is not None and not isinstance(columns, Mapping) and not flat:
             needed = tuple(name for name in columns if schema.names_of(name)[0] == output.name)
             needed = needed or (output.name,)
+            if not output.is_meta:
+                outputs[place] = output._replace(part=_part_field(schema, needed))
         for name in needed:
             (meta.add if name in META else fields.append)(name)
     return Projection(tuple(dict.fromkeys(fields)), tuple(outputs), frozenset(meta))
@@ -203,6 +216,24 @@ def _member(array: pa.Array, path: tuple[str, ...]) -> pa.Array:
             raise InvalidInputError(f"column {name!r}: {array.type} has no such member")
         array = array.flatten()[index]
     return array
+
+
+def _part_field(schema: Schema, paths: tuple[str, ...]) -> pa.Field | None:
+    """Return the field with the members at `paths`; None if a read returns no others."""
+    (field,) = schema.project(paths, is_stored=False).fields
+    return None if schema.project(paths).fields == (field,) else field.to_arrow()
+
+
+def _part_of(array: pa.Array, arrow: pa.DataType) -> pa.Array:
+    """Return a struct with the members that its type `arrow` has."""
+    if array.type == arrow:
+        return array
+    members = [
+        _part_of(array.field(array.type.get_field_index(member.name)), member.type)
+        for member in arrow
+    ]
+    mask = array.is_null() if array.null_count else None
+    return pa.StructArray.from_arrays(members, fields=[*arrow], mask=mask)
 
 
 def _stored_path(schema: Schema, name: object) -> tuple[str, ...]:
