@@ -19,7 +19,7 @@ CHAINS: Final = ("", "s", "l", "sls", "lsl", "ll")
 
 
 def check(file: PageFile, rows: list[object], rng: np.random.Generator) -> None:
-    """All rows, ranges, and single rows; of pages that are known or not."""
+    """All rows, ranges, and single rows; of pages that are known or not, or are guessed."""
     count = len(rows)
     assert file.whole() == rows
     assert file.read(0, count) == rows
@@ -31,6 +31,8 @@ def check(file: PageFile, rows: list[object], rng: np.random.Generator) -> None:
         assert file.take(few, is_known=is_known) == [rows[row] for row in few]
     most = np.flatnonzero(rng.random(count) < 0.8).tolist()
     assert file.take(most) == [rows[row] for row in most]
+    for taken in (most, few):
+        assert file.taken(taken, guess=True) == [rows[row] for row in taken]
 
 
 @pytest.mark.parametrize(("chain", "values"), [*product(CHAINS, VALUES)])

@@ -266,7 +266,7 @@ def _rows_of(request: _RowRequest, states: States, guess: bool) -> Plan[list[Fou
     reading: list[Plan[Any]] = [
         _placed(batches, plans, is_read=guess and any(beside))
         if ahead is None
-        else _read_ahead(batches, ahead)
+        else _read_ahead(batches, ahead, states)
     ]
     if any(beside):
         reading += [_read_leaves(run, others) for run, others in zip(runs, beside, strict=True)]
@@ -322,11 +322,14 @@ def _read_places(
     yield from together(reading)
 
 
-def _read_ahead(batches: Sequence[_Batch], pages: NewPages) -> Plan[list[PlacedColumns]]:
+def _read_ahead(
+    batches: Sequence[_Batch], pages: NewPages, states: States
+) -> Plan[list[PlacedColumns]]:
     """Plan the states of unknown pages and all rows: one round, or two if a guess misses.
 
     Rows of known pages are read where they are, rows of unknown pages where they probably are. If
-    an index is too large to hold in memory, its entries take another round.
+    an index is too large to hold in memory, its entries take another round, as do the items of a
+    sparse page of which many rows are read.
     """
     content = _page_bytes(batches)
     rows: dict[tuple[int, int], Int64s] = {}
@@ -340,13 +343,26 @@ def _read_ahead(batches: Sequence[_Batch], pages: NewPages) -> Plan[list[PlacedC
     if guesses := pages.guesses(rows):
         loads.append(content.read(guesses))
     yield from together(loads)
-    plans = [batch.place(content) for batch in batches]
-    if any(plan.lacks_places for plan in plans):
-        yield from _read_places(batches, plans, content)
-        plans = [batch.place(content) for batch in batches]
+    plans = yield from _completed(batches, content, states)
     columns = [batch.placed(plan, content) for batch, plan in zip(batches, plans, strict=True)]
     yield from together([content.read_rows(own.placed.plan, own.placed.paths) for own in columns])
     return columns
+
+
+def _completed(
+    batches: Sequence[_Batch], content: PageBytes, states: States
+) -> Plan[list[_kernels.RowPlan]]:
+    """Place all rows of batches; a page that was just learned may want its items, too."""
+    while True:
+        plans = [batch.place(content) for batch in batches]
+        if any([plan.unknown for plan in plans]):
+            pages = _new_pages(batches, plans, states)
+            if pages.fill_known():
+                yield from pages.learn()
+        elif any([plan.lacks_places for plan in plans]):
+            yield from _read_places(batches, plans, content)
+        else:
+            return plans
 
 
 def _read_leaves(run: _FragmentRun, numbers: Sequence[int]) -> Plan[dict[int, Found]]:

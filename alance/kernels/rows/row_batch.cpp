@@ -39,7 +39,8 @@ class Nested {
     int64_t stride(size_t depth, int64_t num_slots) const {
       const int64_t own = at(depth).count();
       if (own == num_slots) return 1;
-      if (num_slots == 0 || at(depth).is_list() || own % num_slots || times % (own / num_slots))
+      if (num_slots == 0 || own < num_slots || at(depth).is_list() || own % num_slots ||
+          times % (own / num_slots))
         corrupt(std::to_string(own) + " slots, expected " + std::to_string(num_slots));
       return own / num_slots;
     }
@@ -220,6 +221,7 @@ class RowBatch : public arrow::Exported {
     if (share_of(number).is_begun && shares_.size() > 1) corrupt("row batch: a share again");
     for (size_t i = 0; i < columns_.size(); ++i)
       if (plan.misfit(columns_[i], forms_[i], is_nested_[i])) corrupt("row batch: rows of another form");
+    if (!plan.unknown.empty() || !plan.places.empty()) corrupt("row batch: rows of unknown pages");
     Share& share = shares_[number];
     share.is_begun = true;
     if (plan.is_ranges && (order_ || shares_.size() > 1)) corrupt("row batch: ranges in another order");
