@@ -147,6 +147,13 @@ def release_memory(num_bytes: int) -> None: ...
 # Free cached blocks until at most `num_bytes` remain; the limit stays.
 def trim_memory(num_bytes: int) -> None: ...
 
+# Error: a call would exceed the thread's allowance.
+class OverAllowance(Exception): ...
+
+# Limit the memory that calls in this thread take for their results from now on, in all; negative:
+# no limit.
+def set_allowance(num_bytes: int) -> None: ...
+
 # --- pieces.cpp ---
 
 # Source of the bytes of files while they are decoded; kernels do not know what it reads.

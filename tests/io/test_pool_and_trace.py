@@ -8,15 +8,17 @@ import subprocess
 import sys
 import threading
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 
+from alance import _kernels
 from alance.errors import CorruptFileError, InvalidInputError, StoreError
 from alance.format.plans import ByteRange, Plan, together
 from alance.io.events import trace
 from alance.io.reading.drive import drive
-from alance.io.reading.pool import LOOP_TURN_S, DecodePool
+from alance.io.reading.pool import INLINE_OUTPUT_BYTES, LOOP_TURN_S, DecodePool
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,6 +37,21 @@ async def test_work_runs_in_threads_of_the_pool() -> None:
     await pool.aclose()
     with pytest.raises(InvalidInputError, match="closed"):
         await pool.run(int)
+
+
+async def test_decoding_that_takes_much_memory_leaves_the_loop() -> None:
+    pool = DecodePool(1)
+    seen: list[threading.Thread] = []
+
+    def work(num_bytes: int) -> int:
+        seen.append(threading.current_thread())
+        return len(_kernels.blank(num_bytes // 2)) + len(_kernels.blank(num_bytes // 2))
+
+    for num_bytes in (INLINE_OUTPUT_BYTES, INLINE_OUTPUT_BYTES + 2):
+        assert await pool.run(partial(work, num_bytes), inline=True, is_decoding=True) == num_bytes
+    assert [thread is threading.main_thread() for thread in seen] == [True, True, False]
+    assert len(_kernels.blank(2 * INLINE_OUTPUT_BYTES)) == 2 * INLINE_OUTPUT_BYTES
+    await pool.aclose()
 
 
 async def test_the_next_pool_has_the_threads_of_one_that_was_closed() -> None:

@@ -17,12 +17,15 @@ from hypothesis import strategies as st
 import alance
 from alance.format.plans import Pieces
 from alance.io.reading.budget import Budget
+from alance.io.reading.pool import DecodePool
 from alance.io.reading.scheduler import Scheduler
 from alance.ops.read.taking import PhysicalRows
 from alance.testing.stalls import Stalls
 from tests.reference.waiting import until
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from alance.io.reading.reads import Held
     from alance.testing.lab import Lab
 
@@ -197,3 +200,37 @@ def test_bytes_over_small_gaps_count_and_those_between_objects_do_not() -> None:
     starts, stops = np.array([0, 15, 100, 5]), np.array([10, 20, 130, 9])
     pieces = Pieces(["a", "b"], [3, 4], starts, stops, 49)
     assert [pieces.bytes_over(gap) for gap in (0, 4, 5, 80)] == [49, 49, 54, 134]
+
+
+GROWING = {
+    "zstd": (["ab" * (1 << 19)] * 4, {"compression": "zstd"}, range(4)),
+    "lz4": (["ab" * (1 << 18)] * 8, {"compression": "lz4"}, range(8)),
+    "few texts": ([("red" * 400, "green" * 300)[n % 2] for n in range(4000)], {}, range(4000)),
+    "repeated": (["ab" * 500] * 9, {"compression": "none"}, [0, 4] * 2000),
+    "lists": ([[n] * 2_000 for n in range(9)], {}, [2, 8] * 200),
+}
+
+
+@pytest.mark.parametrize("kind", GROWING)
+async def test_values_larger_than_their_bytes_leave_the_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    values, hints, places = GROWING[kind]
+    metadata = {f"lance-encoding:{key}": text for key, text in hints.items()}
+    rows = pa.array(values)
+    table = pa.table([rows], pa.schema([pa.field("x", rows.type, metadata=metadata)]))
+    await alance.write_dataset(table, tmp_path / "t", data_storage_version="2.1")
+    jobs: list[object] = []
+    in_thread = DecodePool._in_thread
+
+    async def noted(self: DecodePool, work: Any) -> Any:
+        jobs.append(work)
+        return await in_thread(self, work)
+
+    async with alance.Session() as session:
+        dataset = await alance.dataset(tmp_path / "t", session=session)
+        await dataset.take([0])  # imports, and the pages' states
+        monkeypatch.setattr(DecodePool, "_in_thread", noted)
+        taken = await dataset.take([*places])
+        assert len(jobs) == 1
+    assert taken["x"].combine_chunks().equals(rows.take(pa.array(places, pa.int64())))

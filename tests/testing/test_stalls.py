@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from alance.testing.stalls import Stalls
+from alance.testing.stalls import Queues, Stalls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -43,6 +43,14 @@ async def longest(callback: Callable[[], object]) -> tuple[float, str]:
         for _ in range(10):
             await asyncio.sleep(0.001)
     return stalls.longest_callback, stalls.slowest
+
+
+def test_a_closed_meter_of_queues_opens_no_file() -> None:
+    queues = Queues()
+    assert queues.waited() >= 0.0
+    queues.close()
+    assert queues.waited() == 0.0
+    assert not queues._files
 
 
 # In a process without other threads: what these wait for a processor counts as the loop's waiting,

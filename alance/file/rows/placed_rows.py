@@ -355,11 +355,11 @@ def _completed(
     """Place all rows of batches; a page that was just learned may want its items, too."""
     while True:
         plans = [batch.place(content) for batch in batches]
-        if any([plan.unknown for plan in plans]):
+        if any(plan.unknown for plan in plans):
             pages = _new_pages(batches, plans, states)
             if pages.fill_known():
                 yield from pages.learn()
-        elif any([plan.lacks_places for plan in plans]):
+        elif any(plan.lacks_places for plan in plans):
             yield from _read_places(batches, plans, content)
         else:
             return plans

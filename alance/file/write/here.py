@@ -23,7 +23,9 @@ class Here(DecodePool):
     def __init__(self) -> None:
         super().__init__(1)
 
-    async def run(self, work: Callable[[], T], *, inline: bool = True) -> T:
+    async def run(
+        self, work: Callable[[], T], *, inline: bool = True, is_decoding: bool = False
+    ) -> T:
         return work()
 
     async def share_turn(self) -> None:

@@ -19,6 +19,7 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from alance import _kernels
 from alance.errors import InvalidInputError
 from alance.io.events import trace
 from alance.io.loop import lifecycle, system
@@ -33,6 +34,9 @@ T = TypeVar("T")
 
 LOOP_TURN_S: Final = 0.002  # seconds of work on the loop before others run; a turn costs 30 us
 MAX_CALLERS_PER_TURN: Final = 16  # callers that continue in one turn
+# Memory that decoding on the loop may take, in a millisecond or two. Compressed and repeated values
+# may be any number of times larger than their encoded bytes.
+INLINE_OUTPUT_BYTES: Final = 2 << 20
 CROWD_CALLERS: Final = 8  # waiting callers that make a crowd; fewer gain little from a batch
 
 # Held while a thread of a pool imports. A fork waits for it: otherwise the child would inherit the
@@ -122,12 +126,16 @@ class DecodePool:
         """True if so many callers wait for a turn that batching them is worthwhile."""
         return len(self._turns) >= CROWD_CALLERS
 
-    async def run(self, work: Callable[[], T], *, inline: bool = False) -> T:
+    async def run(
+        self, work: Callable[[], T], *, inline: bool = False, is_decoding: bool = False
+    ) -> T:
         """Run `work` in a thread and return its result. Cancellation drops work that has not begun.
 
         Args:
             inline: True to run the work on the loop, because it takes less time than a hop to a
                 thread.
+            is_decoding: True if the work can be repeated, and its result may be large. It is then
+                repeated in a thread if it needs more than `INLINE_OUTPUT_BYTES` on the loop.
 
         Raises:
             InvalidInputError: the pool is closed.
@@ -137,7 +145,15 @@ class DecodePool:
             work = trace.timed(work, recorder)
         if inline:
             await self.share_turn()
-            return work()
+            if not is_decoding:
+                return work()
+            _kernels.set_allowance(INLINE_OUTPUT_BYTES)
+            try:
+                return work()
+            except _kernels.OverAllowance:
+                pass
+            finally:
+                _kernels.set_allowance(-1)
         return await self._in_thread(work)
 
     async def load(self, *modules: str | ModuleType) -> None:

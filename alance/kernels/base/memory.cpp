@@ -36,6 +36,9 @@ void trim_memory(int64_t num_bytes) {
   keep_memory(cache_limit);
 }
 
+// Limit the memory that this thread takes for results from now on; negative: no limit.
+void set_allowance(int64_t num_bytes) { allowance() = num_bytes < 0 ? kNoAllowance : num_bytes; }
+
 }  // namespace
 }  // namespace alance
 
@@ -43,4 +46,6 @@ void register_memory(nanobind::module_& m) {
   m.def("blank", &alance::blank);
   m.def("release_memory", &alance::release_memory);
   m.def("trim_memory", &alance::trim_memory);
+  nanobind::exception<alance::OverAllowance>(m, "OverAllowance");
+  m.def("set_allowance", &alance::set_allowance);
 }

@@ -5,6 +5,7 @@
 #include <new>
 #include <utility>
 
+#include "base/allowance.hpp"
 #include "base/bounds.hpp"
 #include "base/recycler.hpp"
 
@@ -19,6 +20,7 @@ class Owned {
  public:
   explicit Owned(int64_t size, size_t slack = 0) : size_(static_cast<size_t>(size)) {
     if (size < 0 || size_ > (SIZE_MAX / 4 - slack) / sizeof(T)) throw std::bad_alloc();
+    spend(size * static_cast<int64_t>(sizeof(T)));
     const Memory block = take_memory(size_ * sizeof(T) + slack);
     data_ = {static_cast<T*>(block.data), Free{block.num_bytes}};
   }

@@ -143,7 +143,9 @@ class _Pool(DecodePool):
         super().__init__(1)
         self.real = real
 
-    async def run(self, work: Callable[[], T], *, inline: bool = False) -> T:
+    async def run(
+        self, work: Callable[[], T], *, inline: bool = False, is_decoding: bool = False
+    ) -> T:
         return cast("T", (None, None))
 
 

@@ -497,7 +497,7 @@ class SplitReader:
 
     async def _run(self, work: Callable[[], T], *, inline: bool = False) -> T:
         async with self._turns:
-            return await self.snapshot.engine.pool.run(work, inline=inline)
+            return await self.snapshot.engine.pool.run(work, inline=inline, is_decoding=True)
 
 
 def _ready(batch: Rows) -> asyncio.Future[Rows]:

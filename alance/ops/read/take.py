@@ -18,7 +18,13 @@ from alance.file.batches import empty_batch, in_order, one_batch
 from alance.io.reading.joined import Joint
 from alance.ops.read.positions import as_positions, by_key, by_position
 from alance.ops.read.rows import with_meta
-from alance.ops.read.taking import ROUND_WORTH_ROWS, PhysicalRows, prepare_take, read_rows
+from alance.ops.read.taking import (
+    FEW_CALLERS,
+    ROUND_WORTH_ROWS,
+    PhysicalRows,
+    prepare_take,
+    read_rows,
+)
 from alance.ops.version.first_use import COMPUTE_MODULE, load_readers
 from alance.ops.version.projection import plain_names
 
@@ -231,8 +237,16 @@ async def _take_placed(
         return [pa.Table.from_batches([in_order(batch, part)]) for part in parts]
 
     module = None if places is None and len(counts) == 1 else COMPUTE_MODULE
+    is_quick = places_of is None or len(places_of) <= FEW_CALLERS * len(rows)
     return await read_rows(
-        snapshot, physical_rows, choice, finish, order=order, callers=len(counts), module=module
+        snapshot,
+        physical_rows,
+        choice,
+        finish,
+        order=order,
+        callers=len(counts),
+        module=module,
+        is_quick=is_quick,
     )
 
 

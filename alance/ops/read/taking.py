@@ -155,11 +155,14 @@ async def read_rows(
         is_little = num_bytes <= INLINE_TAKE_BYTES and callers <= FEW_CALLERS
         inline = is_little and is_quick and not choice.projection.is_computed
         read = await engine.reader(taken.unread, reason, inline=inline, takes=callers)
-        return await pool.run(lambda: finish(taken.decode(read, order)), inline=inline)
+        decode = partial(taken.decode, read, order)
+        return await pool.run(lambda: finish(decode()), inline=inline, is_decoding=True)
     most = max(
         budget.num_bytes // 2, SHARED_TAKE_BYTES
     )  # half, so that there is room for other reads
     decoded_bytes = _decoded_bytes(rows, opened)
+    if order is not None:  # rows may be repeated
+        decoded_bytes = max(decoded_bytes, decoded_bytes * len(order) // rows.num_rows)
     if callers > 1 and 2 * decoded_bytes > most:
         raise TooMuch
     await asyncio.sleep(0)  # because with thousands of columns, each step takes milliseconds

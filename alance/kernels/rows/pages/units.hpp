@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "base/allowance.hpp"
 #include "codecs/lz4.hpp"
 #include "rows/pages/cells.hpp"
 
@@ -32,19 +33,27 @@ void decompress(int scheme, Part unit, int64_t most, const Extend& extend) {
     const int64_t size = load<uint32_t>(unit.data);
     if (size > std::min(most, rest * lz4::kMaxRatio + lz4::kMaxExtra))
       corrupt("lz4: a unit of " + text(unit.size) + " bytes for " + text(size));
+    spend(size);
     lz4::decode(unit.data + kUnitSize, unit.data + unit.size, extend(size), size);
     return;
   }
   const nb::gil_scoped_acquire locked;
   if (!zstd().is_valid()) corrupt("zstd: there is no decoder");
+  bool is_less = false;  // content that is larger may be valid
   try {
+    if (allowance() != kNoAllowance && allowance() < most) {
+      most = allowance();
+      is_less = true;
+    }
     const auto content = nb::cast<nb::bytes>(
         zstd()(nb::bytes(unit.data, static_cast<size_t>(unit.size)), most));
     const auto size = static_cast<int64_t>(content.size());
     if (size > most) corrupt("zstd: a unit of " + text(unit.size) + " bytes for " + text(size));
+    spend(size);
     if (size != 0) std::memcpy(extend(size), content.c_str(), content.size());
   } catch (const nb::python_error& error) {
     if (!error.matches(PyExc_ValueError)) throw;
+    if (is_less) throw OverAllowance();
     corrupt(nb::str(error.value()).c_str());
   }
 }
