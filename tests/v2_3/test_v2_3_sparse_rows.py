@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from itertools import product
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
+from alance.format.plans import TURN
 from alance.format.proto import encodings_v2_1_pb2 as pb
 from alance.format.proto import encodings_v2_3_pb2 as pb3
 from tests.reference.encodings import flat
 from tests.v2_3.page_file import PageFile
 from tests.v2_3.sparse_pages import VALUES, sparse_page
+
+if TYPE_CHECKING:
+    from alance.file.rows.fragment import FragmentTask
+    from alance.format.plans import Plan
 
 CHAINS: Final = ("", "s", "l", "sls", "lsl", "ll")
 
@@ -116,3 +121,25 @@ def test_values_of_single_rows_are_read_alone() -> None:
     for row in (7, 1_234, 4_999):
         assert file.take([row], is_known=True) == [own.rows[row]]
         assert file.num_read == sizes[row]
+
+
+def test_descriptions_of_many_pages_are_parsed_in_turns() -> None:
+    rng = np.random.default_rng(3)
+    several = [sparse_page(rng, "", "numbers", 2 + number, 0.3) for number in range(300)]
+    pages = [(own.description, own.buffers, len(own.rows)) for own in several]
+    file = PageFile(pa.field("x", pa.int32()), pages)
+    fragment = file.opened(is_known=False)
+    turns: list[bool] = []
+
+    def noted(plan: Plan[FragmentTask]) -> Plan[FragmentTask]:
+        request = next(plan)
+        while True:
+            turns.append(request is TURN)
+            try:
+                request = plan.send((yield request))
+            except StopIteration as done:
+                return done.value
+
+    task = file.run(noted(fragment.read(0, file.num_rows, file.states)))
+    assert file.rows(task) == [row for own in several for row in own.rows]
+    assert turns[:2] == [True, True]

@@ -17,7 +17,7 @@ from alance.file.open.recall import kept_by
 from alance.format.layouts import page_form
 from alance.format.layouts.fields import leaf_columns
 from alance.format.layouts.place import PagePlace
-from alance.format.plans import ByteRange, Pieces
+from alance.format.plans import TURN, ByteRange, Pieces
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -31,13 +31,25 @@ if TYPE_CHECKING:
 
 _CONTAINER_PATH, _CONTENT_START = map(attrgetter, ("path", "content_start"))
 _OWNER, _IS_OWN = itemgetter(0), attrgetter("is_own")
+FORMS_A_TURN: Final = 128  # descriptions to parse between turns; those of sparse pages take 17 us
 PAGE_GAP_BYTES: Final = 64  # bytes; neighbouring pages of a file have no wider gaps
 MOST_BYTES: Final = 4 << 20  # longest range; the loop would copy one that takes two requests
 CONSTANT_CONTENT: Final = memoryview(b"")  # constant pages have their value in the description
 
 
+def new_pages(
+    owners: Sequence[tuple[int, OpenFragment]],
+    unknown: Sequence[tuple[int, int]],
+    states: States,
+) -> Plan[NewPages]:
+    """Wrap pages of unknown state whose descriptions are parsed; no round. See `NewPages`."""
+    pages = NewPages(owners, unknown, states)
+    yield from pages.find()
+    return pages
+
+
 class NewPages:
-    """Pages of unknown state, to load together.
+    """Pages of unknown state, to load together, once `find` has parsed their descriptions.
 
     A page is near if the bytes of its state are in memory, else far. The leaves of pages of 2.0
     that the kernel cannot build are dropped from their fragments.
@@ -82,20 +94,22 @@ class NewPages:
         files = [*map(places.__getitem__, paths)]
         self._files = [*self._containers.values()]
         self._kernel = _kernels.NewPages(tables, self.unknown, files)
-        try:
-            self._kernel.find(self._forms(), [*map(_CONTENT_START, self._files)])
-        except ValueError as error:
-            raise self._corrupt(error) from None
 
-    def _forms(self) -> list[_kernels.PageForm]:
+    def find(self) -> Plan[None]:
+        """Plan the parsing of the pages' descriptions: no round, but turns if there are many."""
         forms: list[_kernels.PageForm] = []
-        for number, description in enumerate(self._kernel.descriptions):
+        for number, description in enumerate(self._kernel.descriptions, 1):
+            if number % FORMS_A_TURN == 0:
+                yield TURN
             try:
                 forms.append(page_form(description))
             except AlanceError as error:
-                self._add_place(error, self._kernel.described_by(number))
+                self._add_place(error, self._kernel.described_by(number - 1))
                 raise
-        return forms
+        try:
+            self._kernel.find(forms, [*map(_CONTENT_START, self._files)])
+        except ValueError as error:
+            raise self._corrupt(error) from None
 
     def fill_known(self) -> list[int]:
         """Load states from tails and the disk cache; return the indices of the unknown pages.

@@ -32,11 +32,13 @@ class LeafSet:
         ids: field id of each leaf.
         times: number of rows of each leaf's column per row of the table.
         places: place of each leaf by its field id.
+        is_described: True if the forms of the schema's fields have been found.
         packed: ids of fixed-size lists of structs, which own a column only in files of 2.0.
     """
 
     def __init__(self, schema: Schema, columns: Sequence[LeafColumn]) -> None:
         self._fields = schema.fields
+        self.is_described = False
         self.columns = columns
         self.ids = tuple([column.field.id for column in columns])
         self.times = [column.multiplier for column in columns]

@@ -18,7 +18,7 @@ import numpy as np
 from alance import _kernels
 from alance.errors import CorruptFileError
 from alance.file.open.files import bytes_at_hand
-from alance.file.open.new_pages import NewPages
+from alance.file.open.new_pages import new_pages
 from alance.file.rows.field_forms import FieldForms, with_tables
 from alance.file.rows.leaves import Parts
 from alance.file.rows.placed_columns import PlacedColumns, PlacedRows
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from alance.base.arrays import Int64s
     from alance.file.open.columns import States
+    from alance.file.open.new_pages import NewPages
     from alance.file.rows.fragment import Found, OpenFragment
     from alance.format.container import Container
     from alance.format.plans import Plan
@@ -252,7 +253,7 @@ def _rows_of(request: _RowRequest, states: States, guess: bool) -> Plan[list[Fou
         is_much = num_unknown > PLANS_A_TURN
         if is_much:
             yield TURN
-        pages = _new_pages(batches, plans, states)
+        pages = yield from _new_pages(batches, plans, states)
         missing = pages.fill_known()
         if is_much:
             yield TURN
@@ -282,14 +283,14 @@ def _rows_of(request: _RowRequest, states: States, guess: bool) -> Plan[list[Fou
 
 def _new_pages(
     batches: Sequence[_Batch], plans: Sequence[_kernels.RowPlan], states: States
-) -> NewPages:
-    """Wrap the unknown pages of plans, to load them together."""
+) -> Plan[NewPages]:
+    """Wrap the unknown pages of plans, to load them together; no round."""
     owners: list[tuple[int, OpenFragment]] = []
     unknown: list[tuple[int, int]] = []
     for batch, plan in zip(batches, plans, strict=True):
         unknown += [(len(owners) + table, page) for table, page in plan.unknown]
         owners += product(batch.fields.leaves, batch.run.fragments)
-    return NewPages(owners, unknown, states)
+    return (yield from new_pages(owners, unknown, states))
 
 
 def _placed(
@@ -356,7 +357,7 @@ def _completed(
     while True:
         plans = [batch.place(content) for batch in batches]
         if any(plan.unknown for plan in plans):
-            pages = _new_pages(batches, plans, states)
+            pages = yield from _new_pages(batches, plans, states)
             if pages.fill_known():
                 yield from pages.learn()
         elif any(plan.lacks_places for plan in plans):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from alance import _kernels
 from alance.errors import CorruptFileError
-from alance.file.open.new_pages import MOST_BYTES, PAGE_GAP_BYTES, NewPages
+from alance.file.open.new_pages import MOST_BYTES, PAGE_GAP_BYTES, new_pages
 from alance.file.rows.placed_columns import PlacedColumns, PlacedRows
 from alance.format.plans import ByteRange, Pieces, joined_spans, together
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from alance.file.open.columns import States
+    from alance.file.open.new_pages import NewPages
     from alance.file.rows.field_forms import FieldForms
     from alance.file.rows.fragment import OpenFragment
     from alance.format.container import Container
@@ -154,7 +155,7 @@ def place_range(
     while placed := _placed(fragment, [(start, stop)] if start < stop else (), content):
         fields, plan = placed
         if plan.unknown:
-            pages = _new_pages(fragment, fields, plan.unknown, states)
+            pages = yield from _new_pages(fragment, fields, plan.unknown, states)
             if pages.fill_known():
                 yield from pages.learn()
         elif plan.lacks_places:
@@ -183,7 +184,7 @@ def loads_of_range(
     """
     placed = _placed(fragment, joined_spans(parts))
     if placed is not None:
-        yield from _loads(fragment, *placed, states, besides=parts)
+        yield _load(fragment, *placed, states, besides=parts)
 
 
 def loads_of_all(
@@ -195,7 +196,7 @@ def loads_of_all(
         most_bytes: maximum bytes of a state to load; None for no limit.
     """
     placed = _placed(fragment, [(0, fragment.num_rows)] if fragment.num_rows else ())
-    return [] if placed is None else [*_loads(fragment, *placed, states, most_bytes=most_bytes)]
+    return [] if placed is None else [_load(fragment, *placed, states, most_bytes=most_bytes)]
 
 
 def read_ranges(
@@ -219,7 +220,7 @@ def read_ranges(
         paths = _paths(fragment, fields)
         content = content or _page_bytes(fragment, fields)
         if plan.unknown:
-            pages = _new_pages(fragment, fields, plan.unknown, states)
+            pages = yield from _new_pages(fragment, fields, plan.unknown, states)
             small = pages.small(spans)
             if missing := pages.fill_known():
                 loads = [content.read_rows(plan, paths), pages.learn()]
@@ -245,34 +246,45 @@ def _new_pages(
     fields: FieldForms,
     unknown: Sequence[tuple[int, int]],
     states: States,
-) -> NewPages:
-    """Wrap pages of unknown state, which belong to leaves of `fields`, to load them together."""
-    return NewPages([*product(fields.leaves, [fragment])], unknown, states)
+) -> Plan[NewPages]:
+    """Wrap pages of unknown state, which belong to leaves of `fields`; no round."""
+    owners = [*product(fields.leaves, [fragment])]
+    return (yield from new_pages(owners, unknown, states))
 
 
-def _loads(
+def _load(
     fragment: OpenFragment,
     fields: FieldForms,
     plan: _kernels.RowPlan,
     states: States,
     besides: Sequence[tuple[int, int]] = (),
     most_bytes: int | None = None,
-) -> Iterator[Plan[None]]:
-    """Yield plans for the unknown pages of a row plan, each for up to `LEARNED_AT_ONCE` pages.
-
-    States in a cache are loaded immediately, without a plan.
+) -> Plan[None]:
+    """Plan the states of the unknown pages of a row plan; at most one round.
 
     Args:
         besides: ranges of rows; small pages inside one of them are skipped.
         most_bytes: maximum bytes of a state to load; None for no limit.
     """
-    pages = _new_pages(fragment, fields, plan.unknown, states)
+    pages = yield from _new_pages(fragment, fields, plan.unknown, states)
     skipped = {*pages.small(besides)}
     missing = [
         pages.unknown[at]
         for at in pages.fill_known()
         if at not in skipped and (most_bytes is None or pages.num_bytes(at) <= most_bytes)
     ]
-    for first in range(0, len(missing), LEARNED_AT_ONCE):
-        batch = missing[first : first + LEARNED_AT_ONCE]
-        yield _new_pages(fragment, fields, batch, states).learn()
+    several = [
+        missing[first : first + LEARNED_AT_ONCE]
+        for first in range(0, len(missing), LEARNED_AT_ONCE)
+    ]
+    yield from together([_learned(fragment, fields, own, states) for own in several])
+
+
+def _learned(
+    fragment: OpenFragment,
+    fields: FieldForms,
+    unknown: Sequence[tuple[int, int]],
+    states: States,
+) -> Plan[None]:
+    pages = yield from _new_pages(fragment, fields, unknown, states)
+    yield from pages.learn()
