@@ -32,6 +32,8 @@ SYNONYMS: Final = {
     "key": ("on",),
     "keys": ("on",),
     "values": ("updates",),
+    "random_state": ("seed",),
+    "tag": ("version",),
 }
 # Maximum number of values that a message lists; there may be tens of thousands.
 SHOWN_VALUES: Final = 8
@@ -218,6 +220,8 @@ def no_name(module: str, name: str) -> AttributeError:
 # Attributes that users of other libraries look for, with what to write here.
 _MEMBERS: Final = {
     ("Catalog", "delete_table"): "drop_table",
+    ("Catalog", "drop"): "drop_table",
+    ("Catalog", "sql"): "(await catalog.open_table(name)).sql(query)",
     ("Catalog", "get_table"): "open_table",
     ("Catalog", "items"): "list_tables",
     ("Catalog", "keys"): "list_tables",

@@ -196,7 +196,7 @@ class Routes:
     async def _sql(self, request: Request, table: ServedTable, values: Any) -> Response:
         service = self._service
         if not service.sql:
-            raise Refused(403, "Forbidden", "sql: this service was started without it")
+            raise Refused(403, "Forbidden", "sql: this service was started without --sql")
         others = {name: other.now for name, other in service.tables.items()}
         settings = {
             "memory_limit": service.bounds.sql_memory,
@@ -235,11 +235,12 @@ class Routes:
     async def _rows(self, request: Request, table: ServedTable, is_arrow: bool) -> Response:
         """Add rows, once per idempotency key; answer after they are committed."""
         if not self._service.ingest:
-            raise Refused(403, "Forbidden", "rows: this service was started without ingestion")
+            raise Refused(403, "Forbidden", "rows: this service was started without --ingest")
         token = request.headers.get("idempotency-key", "")
         if not 0 < len(token) <= TOKEN_LENGTH:
             raise InvalidInputError(
-                f"idempotency-key: {len(token)} characters, expected 1 to {TOKEN_LENGTH}"
+                f"header Idempotency-Key: {len(token)} characters, expected 1 to {TOKEN_LENGTH}: "
+                "a name of these rows, with which they can be sent again"
             )
         body = await request.body()
         if is_arrow:

@@ -149,7 +149,9 @@ class CleanupPolicy:
 
     def __post_init__(self) -> None:
         if self.older_than is not None and not isinstance(self.older_than, timedelta):
-            raise InvalidInputError(f"older_than={self.older_than!r}: expected a timedelta")
+            raise InvalidInputError(
+                f"older_than={self.older_than!r}: expected a timedelta, such as timedelta(days=7)"
+            )
         check_counts(self, "retain_versions")
         check_counts(self, "older_than_version", least=0)
         for version in self.versions or ():

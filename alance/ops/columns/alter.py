@@ -69,7 +69,10 @@ class ColumnChange:
             InvalidInputError: a key is unknown, a value has another type, or nothing changes.
         """
         if not isinstance(alteration, Mapping) or "path" not in alteration:
-            raise InvalidInputError(f"alteration {alteration!r}: expected a mapping with 'path'")
+            raise InvalidInputError(
+                f"alteration {alteration!r}: expected a mapping with 'path', "
+                "such as {'path': 'a', 'name': 'b'}"
+            )
         for key, value in alteration.items():
             if key not in ALTERATION_KEYS:
                 raise InvalidInputError(

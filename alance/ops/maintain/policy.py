@@ -105,7 +105,9 @@ class MaintenancePolicy:
         for name in ("older_than", "ttl"):
             age = getattr(self, name)
             if age is not None and not (isinstance(age, timedelta) and age >= timedelta(0)):
-                raise InvalidInputError(f"{name}={age!r}: expected a timedelta of 0 or more")
+                raise InvalidInputError(
+                    f"{name}={age!r}: expected a timedelta of 0 or more, such as timedelta(days=7)"
+                )
         if self.max_seconds is not None and not (
             _is_number(self.max_seconds) and self.max_seconds > 0
         ):

@@ -95,7 +95,9 @@ class RepairReport:
         if self.new_version is not None:
             lines.append(f"version {self.new_version} was made; nothing was deleted")
         elif not self.remedies:
-            lines.append("nothing is to be done" if self.left else "nothing is wrong")
+            lines.append(
+                "nothing can be mended without losing rows" if self.left else "nothing is wrong"
+            )
         return "\n".join(lines)
 
 

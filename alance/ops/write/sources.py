@@ -489,7 +489,7 @@ def _batches_of(rows: object) -> list[pa.RecordBatch]:
             )
         ]
     raise InvalidInputError(
-        f"data: an iterable of {type(rows).__name__}: expected Tables or RecordBatches"
+        f"data: an iterable of {type(rows).__name__}: expected dicts, Tables or RecordBatches"
         + "; a list of dicts is accepted" * isinstance(rows, Mapping)
     )
 
