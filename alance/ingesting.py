@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from alance.ops.maintain.background import Maintainer, MaintenanceMetrics
     from alance.ops.maintain.policy import MaintenancePolicy
     from alance.ops.merge import feed, stream
-    from alance.ops.merge.feed import ChangedKeys, Feed
+    from alance.ops.merge.changed_keys import ChangedKeys
+    from alance.ops.merge.feed import Feed
     from alance.ops.upkeep import auto_compact as upkeep
     from alance.ops.upkeep import compact_plan
     from alance.ops.upkeep.auto_compact import AutoCompactionMetrics, Compactor
@@ -91,8 +92,9 @@ def ingest(
     Sends no request before its block begins. The sinks and inserts of one session on one table
     share versions; any number of tasks may write to one sink.
 
-    With `on`, the sink takes changes by key instead: rows to upsert, and keys to delete. A commit
-    is then a merge of the last change of each key into the latest version.
+    With `on`, the sink takes changes by key instead: rows to upsert, of all or some columns, and
+    keys to delete. A commit combines the changes of each key, and merges them into the latest
+    version.
 
     Args:
         uri: path or URI of the table; see `dataset`.
@@ -283,20 +285,23 @@ class Sink:
     ) -> bool:
         """Accept rows that replace the rows with their keys, or are inserted. For sinks with `on`.
 
-        Changes of a key take effect in the order in which they are accepted.
+        Changes of a key take effect in the order in which they are accepted. In columns that the
+        data lacks, updated rows keep their values, and inserted rows are null.
 
-        Cost: as `write`.
+        Cost: as `write`; a commit also takes the columns that the data lacks for updated rows.
 
         Args:
-            data: anything that `write_dataset` accepts, with all columns of the table.
+            data: anything that `write_dataset` accepts, with the key columns, and all or some other
+                columns of the table.
             token, sequence: as for `write`.
 
         Returns:
             False if the rows were skipped.
 
         Raises:
-            InvalidInputError: a column is missing, a key is null, or rows do not fit the table; the
-                sink is not open, or has no `on`.
+            InvalidInputError: a key column, a column that is not nullable, or a member of a struct
+                is missing; a key is null, or rows do not fit the table; the sink is not open, or
+                has no `on`.
             CommitConflictError, AlanceError: as from `write`.
         """
         self._check(token)
@@ -425,9 +430,9 @@ class Sink:
 
     async def _accept(self, changes: ChangedKeys, token: str | None, sequence: int | None) -> bool:
         assert self._ingest is not None
-        return await self._ingest.write(
-            changes.rows, token, sequence, changes.deleted, changes.num_changes
-        )
+        assert self._options.on is not None
+        rows, deleted = changes.deletions_first(self._options.on)
+        return await self._ingest.write(rows, token, sequence, deleted, changes.num_changes)
 
     async def _open(self, schema: pa.Schema) -> Ingest:
         """Return the running ingest; the first batch creates the table if it does not exist."""

@@ -27,7 +27,7 @@ from alance.ops.columns.add import add_to_fragment, grown, merge_of
 from alance.ops.columns.backfill import owned_ids
 from alance.ops.columns.sources import opened, source_of
 from alance.ops.merge.inserted import InsertedKeys
-from alance.ops.merge.plan import check_inserted, is_whole, named_keys, source_fields
+from alance.ops.merge.plan import check_inserted, gaps_of, named_keys, source_fields
 from alance.ops.merge.rows import completed
 from alance.ops.rows.moved import ChangedRows, prepare_rows
 from alance.ops.version.commits import PreparedChange
@@ -331,19 +331,12 @@ class SourceGaps:
         schema = base.schema
         source_schema = pa.schema(source_fields(schema, source))
         conform(empty_batch(source), source_schema)
-        names = [
-            field.name for field in schema.fields if source_schema.get_field_index(field.name) < 0
-        ]
-        names += [
-            field.name
-            for field in source_schema
-            if not is_whole(field.type, schema.field(field.name).logical_arrow().type)
-        ]
+        names = gaps_of(schema, source_schema)
         if not names:
             return None
         moved_blobs(base, names)
         records = (fragment.message.SerializeToString() for fragment in base.manifest.fragments)
-        return cls(tuple(names), source_schema, tuple(records))
+        return cls(names, source_schema, tuple(records))
 
     @staticmethod
     def check_inserted(dataset: Dataset, source: pa.Schema) -> None:

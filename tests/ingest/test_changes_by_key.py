@@ -477,7 +477,7 @@ async def test_what_does_not_fit_is_refused_before_it_is_accepted(tmp_path: Path
     async with alance.ingest(path, SCHEMA, on="id", kind="kind") as sink:
         await sink.upsert(rows({1: "a"}))
         for call, message in (
-            (sink.upsert({"id": [1]}), "column 'text': missing in the rows"),
+            (sink.upsert({"text": ["x"]}), "on: column 'id' is not among"),
             (sink.upsert([{"id": None, "text": "x"}]), "'id': null in row 0"),
             (sink.upsert([{"id": 1, "text": "x", "y": 1}]), "column 'y'"),
             (sink.upsert([{"id": "x", "text": "x"}]), "column 'id'"),
@@ -487,7 +487,7 @@ async def test_what_does_not_fit_is_refused_before_it_is_accepted(tmp_path: Path
             (sink.write([{"id": 1, "text": "b", "kind": "replace"}]), "'replace' in row 0; exp"),
             (sink.write([{"id": 1, "text": "b", "kind": None}]), "None in row 0"),
             (sink.write([{"id": 1, "text": "b", "kind": 1}]), "'kind': int64, expected texts"),
-            (sink.write([{"id": 1, "kind": "insert"}]), "column 'text': missing"),
+            (sink.write([{"text": "b", "kind": "insert"}]), "on: column 'id' is not among"),
             (sink.upsert(rows({1: "b"}), token=3), "token=3"),  # type: ignore[arg-type]
             (sink.upsert(rows({1: "b"}), sequence=3), "without `producer`"),
         ):

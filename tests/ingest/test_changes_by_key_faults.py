@@ -19,34 +19,47 @@ if TYPE_CHECKING:
 
     from alance.testing.lab import Lab
 
-SCHEMA = pa.schema([("id", pa.int64()), ("x", pa.int64())])
+SCHEMA = pa.schema([("id", pa.int64()), ("x", pa.int64()), ("y", pa.int64())])
+Model = dict[int, tuple[int | None, int | None]]
 _numbers = itertools.count()
 
 
-def rows(ids: Any, value: int) -> pa.RecordBatch:
-    return pa.record_batch([list(ids), [value] * len(ids)], schema=SCHEMA)
+def rows(column: str, ids: Any, value: int) -> pa.RecordBatch:
+    schema = pa.schema([SCHEMA.field("id"), SCHEMA.field(column)])
+    return pa.record_batch([list(ids), [value] * len(ids)], schema=schema)
 
 
-def after(step: int) -> dict[int, int]:
-    """The table after so many steps: each sets ten rows, and deletes one of the step before."""
-    model: dict[int, int] = {}
+def after(step: int) -> Model:
+    """The table after so many steps.
+
+    Each sets `x` in ten rows, deletes two rows of the step before, and sets `y` in some of all
+    these.
+    """
+    model: Model = {}
     for number in range(1, step + 1):
-        model |= dict.fromkeys(range(5 * number, 5 * number + 10), number)
-        model.pop(5 * number - 3, None)
+        first = 5 * number
+        for key in range(first, first + 10):
+            model[key] = (number, model.get(key, (None, None))[1])
+        for key in (first - 3, first - 2):
+            model.pop(key, None)
+        for key in range(first - 2, first + 2):
+            model[key] = (model.get(key, (None, None))[0], number)
     return model
 
 
 async def take_step(sink: alance.Sink, number: int) -> None:
-    await sink.upsert(rows(range(5 * number, 5 * number + 10), number), sequence=2 * number)
-    await sink.delete({"id": [5 * number - 3]}, sequence=2 * number + 1)
+    first = 5 * number
+    await sink.upsert(rows("x", range(first, first + 10), number), sequence=3 * number)
+    await sink.delete({"id": [first - 3, first - 2]}, sequence=3 * number + 1)
+    await sink.upsert(rows("y", range(first - 2, first + 2), number), sequence=3 * number + 2)
 
 
-def read(uri: str, **options: Any) -> dict[int, int]:
+def read(uri: str, **options: Any) -> Model:
     table = lance.dataset(uri, **options)
     table.validate()  # type: ignore[no-untyped-call]
     rows = table.to_table().to_pylist()
     assert len({row["id"] for row in rows}) == len(rows)
-    return {row["id"]: row["x"] for row in rows}
+    return {row["id"]: (row["x"], row["y"]) for row in rows}
 
 
 @pytest.mark.parametrize("action", ["apply_reset", "apply_stall", "apply_status", "reset"])
@@ -88,17 +101,17 @@ async def test_a_store_that_refuses_ends_the_stream_and_another_sink_goes_on(lab
     assert read(uri, storage_options=lab.lance_options()) == after(1)
     sink = alance.ingest(uri, on="id", producer="p", storage_options=options)
     async with sink:
-        assert sink.last_sequence == 3
+        assert sink.last_sequence == 5
         for number in range(1, 4):  # the first step is skipped
             await take_step(sink, number)
-        assert sink.metrics.num_skipped == 2
+        assert sink.metrics.num_skipped == 3
     assert read(uri, storage_options=lab.lance_options()) == after(3)
 
 
 @pytest.mark.parametrize("seed", range(20))
 async def test_whenever_it_is_cancelled_whole_steps_are_there(tmp_path: Path, seed: int) -> None:
     path = tmp_path / "t"
-    await alance.write_dataset(rows([], 0), path)
+    await alance.write_dataset(SCHEMA.empty_table(), path)
     done = 0
 
     async def work() -> None:

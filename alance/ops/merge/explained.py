@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from alance.io.events import trace
 from alance.ops.merge.insert import attempt, held
 from alance.ops.merge.match import fewest_rows, index_of_keys, scan_of
-from alance.ops.merge.plan import RowMerge
+from alance.ops.merge.plan import RowMerge, gaps_of
+from alance.ops.merge.source import SourcePart
 from alance.ops.read.explain import explain_scan
 from alance.ops.read.options import ScanOptions
 from alance.ops.version.conditions import Bound
@@ -62,7 +63,7 @@ async def analyze_merge(
 
     The files that it wrote are removed. See `alance.MergeInsert.analyze_plan`.
     """
-    async with held(snapshot, plan, data, schema) as (merge, source, scratch):
+    async with held(snapshot, plan, [SourcePart(data, schema)]) as (merge, source, scratch):
         explanation = await explain_merge(snapshot, plan, merge.source_schema)
         with trace.trace() as recorder:
             change = await attempt(snapshot, merge, source, scratch)
@@ -83,7 +84,7 @@ def _late(merge: RowMerge) -> tuple[str, ...]:
         return tuple(field.name for field in merge.written.fields)
     if merge.plan.when_matched != "update":
         return ()
-    return (*merge.lacking, *merge.partial)
+    return gaps_of(merge.schema, merge.source_schema)
 
 
 def _lines(merge: RowMerge) -> list[str]:

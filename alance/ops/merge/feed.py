@@ -1,24 +1,21 @@
 """Changes by key in the forms of producers: rows to upsert, keys to delete, feeds of both.
 
-Feeds are rows with a column for the kind of change, or envelopes of Debezium. Of the changes that
-are committed together, only the last one of each key is applied.
+Feeds are rows with a column for the kind of change, or envelopes of Debezium.
 """
 
 from __future__ import annotations
 
-import secrets
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
 
-from alance import _kernels
 from alance.base import compute as pc
 from alance.base.records import dataclass
 from alance.errors import InvalidInputError
-from alance.file.batches import one_array
 from alance.format.keys import Keys
-from alance.format.numbers import as_mask, as_numbers, to_arrow
+from alance.format.numbers import as_mask, as_numbers, python_value, to_arrow
+from alance.ops.merge.changed_keys import ChangedKeys, FeedPart, chosen_rows, combine
 from alance.ops.merge.plan import is_whole
 from alance.ops.write.sources import conform
 
@@ -30,36 +27,6 @@ if TYPE_CHECKING:
 # Kinds of changes: True if the row is deleted.
 DELETION_BY_KIND: Final = {"insert": False, "update": False, "upsert": False, "delete": True}
 DELETION_BY_OP: Final = {"c": False, "r": False, "u": False, "d": True}
-
-
-@dataclass(frozen=True, slots=True)
-class ChangedKeys:
-    """Changes that are committed together; each key occurs once.
-
-    Attributes:
-        rows: rows to upsert, with the table's columns.
-        deleted: key columns of the rows to delete.
-        num_changes: number of changes, before all but the last one of each key were dropped.
-    """
-
-    rows: tuple[pa.RecordBatch, ...]
-    deleted: tuple[pa.RecordBatch, ...]
-    num_changes: int
-
-
-@dataclass(frozen=True, slots=True)
-class FeedPart:
-    """Changes of the same sort: upserts or deletions.
-
-    Attributes:
-        rows: whole rows, or the key columns of rows to delete.
-        places: position of each change in the feed; shape (n,).
-        is_deletion: True if these rows are deleted.
-    """
-
-    rows: pa.RecordBatch
-    places: Int64s
-    is_deletion: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,10 +69,11 @@ class Feed:
         return pa.schema([self.schema.field(name) for name in self.on])
 
     def upserts(self, batches: Sequence[pa.RecordBatch]) -> ChangedKeys:
-        """Convert batches of rows to upserts. CPU work.
+        """Convert batches of rows with all or some columns to upserts. CPU work.
 
         Raises:
-            InvalidInputError: rows that lack columns or a key, or that do not fit the table.
+            InvalidInputError: rows that lack a key or a column that is not nullable, or that do not
+                fit the table.
         """
         return self._chosen([(self._rows(batch), False) for batch in batches])
 
@@ -132,7 +100,7 @@ class Feed:
             split = self._by_kind if self.envelope is None else self._enveloped
             parts += split(batch, first)
             first += 2 * batch.num_rows
-        return last_changes(self.on, parts)
+        return combine(self.schema, self.on, parts)
 
     def _chosen(self, sorts: Sequence[tuple[pa.RecordBatch, bool]]) -> ChangedKeys:
         parts, first = [], 0
@@ -140,7 +108,7 @@ class Feed:
             places = np.arange(first, first + rows.num_rows)
             parts.append(FeedPart(rows, places, is_deletion))
             first += rows.num_rows
-        return last_changes(self.on, parts)
+        return combine(self.schema, self.on, parts)
 
     def _by_kind(self, batch: pa.RecordBatch, first: int) -> list[FeedPart]:
         assert self.kind is not None
@@ -148,8 +116,8 @@ class Feed:
         places = np.arange(first, first + 2 * batch.num_rows, 2)
         rows = batch.drop_columns([self.kind])
         return [
-            FeedPart(self._rows(_filtered(rows, ~is_deletion)), places[~is_deletion], False),
-            FeedPart(self._keys(_filtered(rows, is_deletion)), places[is_deletion], True),
+            FeedPart(self._rows(chosen_rows(rows, ~is_deletion)), places[~is_deletion], False),
+            FeedPart(self._keys(chosen_rows(rows, is_deletion)), places[is_deletion], True),
         ]
 
     def _enveloped(self, batch: pa.RecordBatch, first: int) -> list[FeedPart]:
@@ -192,23 +160,36 @@ class Feed:
         new = Keys.of([rows.column(name).take(to_arrow(chosen)) for name in self.on]).values
         # Without a full `before` image, the columns of the old row are null.
         differs = as_mask(pc.fill_null(pc.not_equal(keys, new), False))
-        return FeedPart(_filtered(old, differs), places[chosen[differs]], True)
+        return FeedPart(chosen_rows(old, differs), places[chosen[differs]], True)
 
     def _rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return whole rows with the table's columns."""
+        """Return rows with the columns of the table that the batch has."""
         if not batch.num_rows:
             return _empty(self.schema)
+        for name in self.on:
+            _column(batch, name, "on")
+        fields, missing = [], []
         for field in self.schema:
             index = batch.schema.get_field_index(field.name)
-            if index < 0 or not is_whole(batch.schema.field(index).type, field.type):
-                what = "missing" if index < 0 else "members are missing"
+            if index < 0:
+                missing.append(field)
+                continue
+            fields.append(field)
+            if not is_whole(batch.schema.field(index).type, field.type):
                 raise InvalidInputError(
-                    f"column {field.name!r}: {what} in the rows; a sink replaces whole rows, as "
-                    "only the last change of a key is committed. Write all columns, or change some "
-                    f"by dataset.upsert(rows, {list(self.on)}), which keeps the others"
+                    f"column {field.name!r}: members are missing in the rows; a sink takes rows "
+                    "without some columns, but columns with all members. Write all members, or "
+                    f"change some by dataset.upsert(rows, {list(self.on)}), which keeps the others"
                 )
-        rows = conform(batch, self.schema)
+        rows = conform(batch, pa.schema(fields) if missing else self.schema)
         self._check_keys(rows)
+        for field in missing:
+            if not field.nullable:
+                key = ", ".join(f"{name} = {python_value(rows[name][0])!r}" for name in self.on)
+                raise InvalidInputError(
+                    f"column {field.name!r}: missing in the rows, the first of which has the key "
+                    f"{key}, and inserted rows cannot be null there"
+                )
         return rows
 
     def _keys(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -242,42 +223,6 @@ def table_schema(data: pa.Schema, kind: str | None, envelope: str | None) -> pa.
             raise InvalidInputError("envelope: expected a struct `after` in the first rows")
         return pa.schema(list(data.field(index).type))
     return pa.schema([field for field in data if field.name != kind])
-
-
-def last_changes(on: Sequence[str], parts: Sequence[FeedPart]) -> ChangedKeys:
-    """Return the last change of each key. CPU work.
-
-    Args:
-        on: key columns.
-        parts: the changes; of changes with the same position and key, any one may be chosen.
-    """
-    parts = [part for part in parts if part.rows.num_rows]
-    count = sum(part.rows.num_rows for part in parts)
-    if count:
-        parts = _distinct(on, parts)
-    return ChangedKeys(
-        tuple(part.rows for part in parts if not part.is_deletion),
-        tuple(part.rows for part in parts if part.is_deletion),
-        count,
-    )
-
-
-def _distinct(on: Sequence[str], parts: Sequence[FeedPart]) -> list[FeedPart]:
-    keys = one_array([Keys.of([part.rows.column(name) for name in on]).values for part in parts])
-    table = _kernels.KeyTable(Keys(keys).plain(), secrets.randbits(64))
-    if len(table) == len(keys):
-        return list(parts)
-    latest_first = np.argsort(np.concatenate([part.places for part in parts]), kind="stable")[::-1]
-    _, chosen = np.unique(as_numbers(table.numbers())[latest_first], return_index=True)
-    is_last = np.zeros(len(keys), np.bool_)
-    is_last[latest_first[chosen]] = True
-    stops = np.cumsum([part.rows.num_rows for part in parts])
-    masks = np.split(is_last, stops[:-1])
-    return [
-        FeedPart(_filtered(part.rows, mask), part.places[mask], part.is_deletion)
-        for part, mask in zip(parts, masks, strict=True)
-        if mask.any()
-    ]
 
 
 def _deletions(kinds: pa.Array, meanings: Mapping[str, bool], name: str) -> Mask:
@@ -341,10 +286,6 @@ def _check_images(images: pa.StructArray, needed: Mask, name: str) -> None:
 
 def _of_structs(structs: pa.StructArray, chosen: Mask) -> pa.RecordBatch:
     return pa.RecordBatch.from_struct_array(structs.filter(to_arrow(chosen)))
-
-
-def _filtered(rows: pa.RecordBatch, chosen: Mask) -> pa.RecordBatch:
-    return rows if chosen.all() else rows.filter(to_arrow(chosen))
 
 
 def _empty(schema: pa.Schema) -> pa.RecordBatch:

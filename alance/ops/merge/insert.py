@@ -24,7 +24,7 @@ from alance.ops.merge.inserted import InsertedKeys, key_hashes
 from alance.ops.merge.match import match
 from alance.ops.merge.plan import RowMerge
 from alance.ops.merge.rows import rewrite_columns, write_inserted, write_updated
-from alance.ops.merge.source import hold
+from alance.ops.merge.source import SourcePart, hold
 from alance.ops.rows.moved import FEW_MOVED_ROWS, ChangedRows, prepare_rows
 from alance.ops.version.commits import latest, with_retries
 from alance.ops.version.first_use import load_readers
@@ -36,7 +36,7 @@ from alance.ops.write.sources import open_source
 from alance.ops.write.spool import Scratch
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 
     import pyarrow as pa
 
@@ -51,21 +51,27 @@ if TYPE_CHECKING:
 
 
 async def merge_insert(
+    snapshot: Snapshot, plan: MergePlan, data: Data, schema: pa.Schema | None = None
+) -> Snapshot:
+    """Merge a source into the table; return the new version. See `alance.MergeInsert`."""
+    return await merge_parts(snapshot, plan, [SourcePart(data, schema)])
+
+
+async def merge_parts(
     snapshot: Snapshot,
     plan: MergePlan,
-    data: Data,
-    schema: pa.Schema | None = None,
+    parts: Sequence[SourcePart],
     *,
     deleted: pa.RecordBatch | None = None,
     rebase: Callable[[Snapshot], Awaitable[Snapshot | None]] = latest,
 ) -> Snapshot:
-    """Merge a source into the table; return the new version. See `alance.MergeInsert`.
+    """Merge a source of several parts, at least one, into the table; return the new version.
 
     Args:
         deleted: keys of rows to delete, which the source must not contain; None: none.
         rebase: as for `with_retries`.
     """
-    async with held(snapshot, plan, data, schema, deleted) as merged:
+    async with held(snapshot, plan, parts, deleted) as merged:
         return await _with_retries(snapshot, *merged, rebase)
 
 
@@ -73,7 +79,7 @@ async def merge_uncommitted(
     snapshot: Snapshot, plan: MergePlan, data: Data, schema: pa.Schema | None = None
 ) -> tuple[Operation, ChangeSummary]:
     """Write the files of a merge; return its operation and the counts of its rows."""
-    async with held(snapshot, plan, data, schema) as merged:
+    async with held(snapshot, plan, [SourcePart(data, schema)]) as merged:
         change = await attempt(snapshot, *merged)
         return await change.give(), change.summary or ChangeSummary()
 
@@ -82,18 +88,19 @@ async def merge_uncommitted(
 async def held(
     snapshot: Snapshot,
     plan: MergePlan,
-    data: Data,
-    schema: pa.Schema | None,
+    parts: Sequence[SourcePart],
     deleted: pa.RecordBatch | None = None,
 ) -> AsyncGenerator[tuple[RowMerge, HeldSource, Scratch], None]:
     """Plan a merge and hold its source until the end of the block."""
     plan.check()
     await load_readers(snapshot, condition=plan.condition or plan.others)
-    source = await open_source(data, schema, snapshot.engine.pool)
-    merge = RowMerge.of(plan, snapshot.schema, source.schema)
-    scratch = Scratch(snapshot.engine.pool)
+    pool = snapshot.engine.pool
+    sources = [await open_source(part.data, part.schema, pool) for part in parts]
+    merge = RowMerge.of(plan, snapshot.schema, *(source.schema for source in sources))
+    scratch = Scratch(pool)
+    replaces = [part.replaces for part in parts]
     try:
-        yield merge, await hold(source, merge, scratch, deleted), scratch
+        yield merge, await hold(sources, replaces, merge, scratch, deleted), scratch
     finally:
         await scratch.remove()
 
@@ -139,8 +146,8 @@ def _again(merge: RowMerge, snapshot: Snapshot, newer: Snapshot) -> RowMerge:
     Raises:
         CommitConflictError: the newer version has other columns.
     """
-    again = RowMerge.of(merge.plan, newer.schema, merge.source_schema)
-    if again.source_schema != merge.source_schema or again.on != merge.on:
+    again = RowMerge.of(merge.plan, newer.schema, *merge.source_schemas)
+    if again.source_schemas != merge.source_schemas or again.on != merge.on:
         raise CommitConflictError(
             f"dataset {snapshot.uri!r}: version {newer.version} has other columns than version "
             f"{snapshot.version}, for which the data was read"
@@ -155,7 +162,8 @@ async def attempt(
     plan = merge.plan
     run = base.engine.pool.run
     if plan.when_matched == "update" and not merge.rewrites_columns:
-        moved_blobs(base, (*merge.lacking, *merge.partial))
+        for part in source.parts:
+            moved_blobs(base, part.gaps(base))
     matches = await match(base, merge, source, scratch)
     is_little = matches.num_changed + matches.gone.num_rows <= FEW_MOVED_ROWS
     rows, places, row_ids = await run(matches.changed, inline=is_little)
@@ -168,7 +176,7 @@ async def attempt(
     updates = plan.when_matched == "update"
     try:
         if updates:
-            await write_updated(base, merge, source, files, rows, places)
+            await write_updated(base, source, files, rows, places)
         if plan.inserts:
             await write_inserted(base, source, files, matches.matched)
         fragments = await files.seal()

@@ -189,7 +189,7 @@ async def _of_keys(base: Snapshot, merge: RowMerge, source: HeldSource) -> ScanO
     if not by_index and num_keys * FILTERED_ROWS > num_rows:
         return None
     keys = TableKey.of(base.schema, merge.on)
-    batches = [batch.select(list(merge.on)) async for batch in source.rows.batches()]
+    batches = [batch.select(list(merge.on)) async for batch in source.batches()]
     if source.deleted is not None:
         batches.append(source.deleted.select(list(merge.on)))
 

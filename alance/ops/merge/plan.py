@@ -34,9 +34,8 @@ class RowMerge:
         plan: options of the merge.
         schema: schema of the version.
         on: key columns, spelled as in the table.
-        source_schema: the source's columns with the table's types, in the table's order.
-        lacking: table columns that the source lacks.
-        partial: struct columns that the source has without some of their members.
+        source_schemas: columns of each part of the source, with the table's types, in the table's
+            order. Only a merge without condition, of whole rows, has more than one part.
         condition: predicate over two structs, `SOURCE_SIDE` and `TARGET_SIDE`, and over columns of
             only one side; None: no condition.
         others: predicate over the table's columns; None: no condition.
@@ -45,18 +44,16 @@ class RowMerge:
     plan: MergePlan
     schema: Schema
     on: tuple[str, ...]
-    source_schema: pa.Schema
-    lacking: tuple[str, ...]
-    partial: tuple[str, ...]
+    source_schemas: tuple[pa.Schema, ...]
     condition: Predicate | None
     others: Predicate | None
 
     @classmethod
-    def of(cls, plan: MergePlan, schema: Schema, source: pa.Schema) -> RowMerge:
+    def of(cls, plan: MergePlan, schema: Schema, *sources: pa.Schema) -> RowMerge:
         """Check a plan against the table and the source, and return the merge.
 
         Args:
-            source: schema of the source.
+            sources: schema of each part of the source; at least one.
 
         Raises:
             InvalidInputError: unknown columns; a source without the key columns, or without columns
@@ -64,37 +61,26 @@ class RowMerge:
         """
         plan.check()
         on = key_columns(plan, schema)
-        source_schema = pa.schema(source_fields(schema, source))
-        missing = [name for name in on if source_schema.get_field_index(name) < 0]
-        if missing:
-            raise InvalidInputError(
-                f"key column {missing[0]!r}: the data has no such column, "
-                f"only {', '.join(source_schema.names) or 'none'}"
-            )
-        for name in on:
-            if not _is_whole(schema, source_schema, name):
-                raise InvalidInputError(f"key column {name!r}: the data has some members only")
-        lacking = [
-            field for field in schema.fields if source_schema.get_field_index(field.name) < 0
-        ]
-        if plan.inserts:
-            check_inserted(schema, source_schema)
+        source_schemas = tuple(pa.schema(source_fields(schema, source)) for source in sources)
+        for source_schema in source_schemas:
+            _check_source(plan, schema, on, source_schema)
         merge = cls(
             plan,
             schema,
             on,
-            source_schema,
-            tuple(field.name for field in lacking),
-            tuple(
-                column
-                for column in source_schema.names
-                if not _is_whole(schema, source_schema, column)
-            ),
-            None if plan.condition is None else _condition(plan.condition, schema, source_schema),
+            source_schemas,
+            None
+            if plan.condition is None
+            else _condition(plan.condition, schema, source_schemas[0]),
             parse_predicate(schema, plan.others) if plan.deletes_others else None,
         )
         merge.check_mode()
         return merge
+
+    @property
+    def source_schema(self) -> pa.Schema:
+        """Columns of the source, or of its first part."""
+        return self.source_schemas[0]
 
     @property
     def condition_columns(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -141,6 +127,8 @@ class RowMerge:
         if not self.rewrites_columns:
             return
         plan = self.plan
+        gaps = gaps_of(self.schema, self.source_schema)
+        partial = [name for name in gaps if name in self.source_schema.names]
         why = ""
         if plan.inserts:
             why = "rows are inserted"
@@ -148,9 +136,9 @@ class RowMerge:
             why = "rows are deleted"
         elif plan.when_matched != "update":
             why = "no row is updated"
-        elif self.partial:
-            why = f"the data has some members of column {self.partial[0]!r} only"
-        elif not self.lacking:
+        elif partial:
+            why = f"the data has some members of column {partial[0]!r} only"
+        elif not gaps:
             why = "the data has all columns"
         elif len(self.source_schema) == len(self.on):
             why = "the data has no column but the keys"
@@ -166,6 +154,32 @@ class RowMerge:
         """Return the columns that an update changes: the source's columns without the keys."""
         names = [name for name in self.source_schema.names if name not in self.on]
         return self.schema.project(names)
+
+
+def _check_source(
+    plan: MergePlan, schema: Schema, on: Sequence[str], source_schema: pa.Schema
+) -> None:
+    """Check that the source has the key columns, and those that inserted rows need."""
+    for name in on:
+        if source_schema.get_field_index(name) < 0:
+            raise InvalidInputError(
+                f"key column {name!r}: the data has no such column, "
+                f"only {', '.join(source_schema.names) or 'none'}"
+            )
+        if not _is_whole(schema, source_schema, name):
+            raise InvalidInputError(f"key column {name!r}: the data has some members only")
+    if plan.inserts:
+        check_inserted(schema, source_schema)
+
+
+def gaps_of(schema: Schema, source_schema: pa.Schema) -> tuple[str, ...]:
+    """Return the table columns that a source lacks, as a whole or in part."""
+    return tuple(
+        field.name
+        for field in schema.fields
+        if source_schema.get_field_index(field.name) < 0
+        or not _is_whole(schema, source_schema, field.name)
+    )
 
 
 def key_columns(plan: MergePlan, schema: Schema) -> tuple[str, ...]:

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from alance.format.proto import table_pb2
     from alance.format.schema import Schema
     from alance.ops.merge.plan import RowMerge
-    from alance.ops.merge.source import HeldSource
+    from alance.ops.merge.source import HeldRows, HeldSource
     from alance.ops.version.handle import FragmentHandle
     from alance.ops.version.snapshot import Snapshot
     from alance.ops.version.summary import ChangeSummary
@@ -64,12 +64,7 @@ MERGED_TAKE_BYTES: Final = 32 << 20  # maximum encoded bytes of these rows
 
 
 async def write_updated(
-    base: Snapshot,
-    merge: RowMerge,
-    source: HeldSource,
-    files: DataFiles,
-    rows: Int64s,
-    places: UInt64s,
+    base: Snapshot, source: HeldSource, files: DataFiles, rows: Int64s, places: UInt64s
 ) -> None:
     """Write the updated rows.
 
@@ -81,13 +76,15 @@ async def write_updated(
         InvalidInputError: nulls in columns that are not nullable.
         UnsupportedError: columns that the source lacks have blobs that cannot be moved.
     """
-    if not len(rows):
-        return
-    names = (*merge.lacking, *merge.partial)
-    async for batch, start, stop in chosen_rows(source, rows):
-        async with aclosing(completed(base, names, batch, places[start:stop])) as parts:
-            async for part in parts:
-                await files.write(part)
+    schema = table_schema(base.manifest)
+    for part in source.parts:
+        names = part.gaps(base)
+        async for batch, start, stop in chosen_rows(part, rows):
+            if part.replaces:
+                batch = await _conformed(base, batch, schema)
+            async with aclosing(completed(base, names, batch, places[start:stop])) as whole:
+                async for rows_of_table in whole:
+                    await files.write(rows_of_table)
 
 
 async def completed(
@@ -128,18 +125,28 @@ async def write_inserted(
         matched: mask of the matched rows; shape (source rows,).
     """
     schema = table_schema(base.manifest)
-    decode = base.engine.decode
-    rows = await decode(lambda: np.flatnonzero(~matched), matched.nbytes)
-    async for batch, _, _ in chosen_rows(source, rows):
-        await files.write(await decode(partial(conform, batch, schema), work_bytes([batch])))
+    rows = await base.engine.decode(lambda: np.flatnonzero(~matched), matched.nbytes)
+    for part in source.parts:
+        async for batch, _, _ in chosen_rows(part, rows):
+            await files.write(await _conformed(base, batch, schema))
+
+
+async def _conformed(base: Snapshot, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Return rows of the table; columns that the batch lacks are null."""
+    return await base.engine.decode(partial(conform, batch, schema), work_bytes([batch]))
 
 
 async def chosen_rows(
-    source: HeldSource, rows: Int64s
+    source: HeldRows, rows: Int64s
 ) -> AsyncGenerator[tuple[pa.RecordBatch, int, int], None]:
-    """Yield source rows by number in batches, each with its range of positions in `rows`."""
+    """Yield source rows by number in batches, each with its range of positions in `rows`.
+
+    Args:
+        source: a part of the source.
+        rows: numbers of rows in the whole source, ascending.
+    """
     run = source.rows.scratch.pool.run
-    first = 0
+    first = source.first
     async with aclosing(pieces(source.rows, PIECE_ROWS)) as batches:
         async for batch in batches:
             last = first + batch.num_rows
@@ -293,7 +300,8 @@ class _MergedValues(OfLiveRows):
         names = list(target.names)
         held = target.append(pa.field(ROW_ADDRESS, pa.uint64()))
         room = max(1, merge.plan.memory_bytes // BUCKET_SHARE)
-        count = max(1, min(len(places), -(-source.rows.num_bytes // room)))
+        (whole_source,) = source.parts
+        count = max(1, min(len(places), -(-whole_source.rows.num_bytes // room)))
         sorted_places = await scratch.pool.run(partial(ascending, places))
         bounds = np.linspace(0, len(places), count + 1).astype(np.int64)
         ends = sorted_places[bounds[1:-1]]
@@ -308,7 +316,7 @@ class _MergedValues(OfLiveRows):
                 for number in np.unique(owner)
             ]
 
-        async for batch, start, stop in chosen_rows(source, rows):
+        async for batch, start, stop in chosen_rows(whole_source, rows):
             for number, part in await scratch.pool.run(partial(split, batch, places[start:stop])):
                 await buckets[number].append(part)
         return cls(names, target, sorted_places, bounds, buckets)

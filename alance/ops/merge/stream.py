@@ -10,9 +10,10 @@ import pyarrow as pa
 
 from alance.errors import CommitConflictError
 from alance.file.batches import one_batch
-from alance.ops.merge.feed import FeedPart, last_changes
-from alance.ops.merge.insert import merge_insert
+from alance.ops.merge.changed_keys import FeedPart, combine
+from alance.ops.merge.insert import merge_parts
 from alance.ops.merge.options import MergePlan
+from alance.ops.merge.source import SourcePart
 from alance.ops.version.commits import latest, manifests_of
 from alance.ops.version.snapshot import Snapshot
 from alance.ops.write.ingest_chunk import Chunk
@@ -22,7 +23,7 @@ from alance.versioning.outcome import clash_with
 
 if TYPE_CHECKING:
     from alance.format.schema import Schema
-    from alance.ops.merge.feed import ChangedKeys
+    from alance.ops.merge.changed_keys import ChangedKeys
     from alance.ops.write.ingest_chunk import Item
     from alance.ops.write.ingest_options import IngestOptions
 
@@ -61,7 +62,7 @@ class MergeChunk(Chunk):
         self._num_bytes += item.num_bytes
 
     async def commit(self) -> Snapshot:
-        """Merge the last change of each key into the latest version.
+        """Merge the changes of each key into the latest version.
 
         Raises:
             CommitConflictError: a newer version has the same batches or other columns, or other
@@ -70,7 +71,9 @@ class MergeChunk(Chunk):
         """
         assert self.options.on is not None
         base = await self._newest(self.base)
-        changes = await base.engine.pool.run(partial(_last, self.options.on, self._items))
+        schema = base.schema.to_arrow()
+        work = partial(_combined, schema, self.options.on, self._items)
+        changes = await base.engine.pool.run(work)
         writing = self.options.writing(self.notes().properties())
         plan = MergePlan(
             on=self.options.on,
@@ -83,11 +86,10 @@ class MergeChunk(Chunk):
             commit=writing.commit,
             limits=writing.limits,
         )
-        schema = changes.rows[0].schema if changes.rows else base.schema.to_arrow()
-        merged = await merge_insert(
+        merged = await merge_parts(
             base,
             plan,
-            pa.Table.from_batches(changes.rows, schema),
+            _parts(changes, schema),
             deleted=one_batch(changes.deleted) if changes.deleted else None,
             rebase=self._newest,
         )
@@ -135,12 +137,25 @@ def _columns(schema: Schema) -> list[object]:
     return [field.message for field in schema.walk()]
 
 
-def _last(on: tuple[str, ...], items: list[Item]) -> ChangedKeys:
-    """Return the last change of each key among items in order. CPU work."""
+def _combined(schema: pa.Schema, on: tuple[str, ...], items: list[Item]) -> ChangedKeys:
+    """Combine the changes of items in order. CPU work."""
     parts = []
-    for place, item in enumerate(items):
-        for batches, is_deletion in ((item.batches, False), (item.deleted, True)):
+    for number, item in enumerate(items):
+        for place, batches in ((2 * number, item.deleted), (2 * number + 1, item.batches)):
             parts += [
-                FeedPart(batch, np.full(batch.num_rows, place), is_deletion) for batch in batches
+                FeedPart(batch, np.full(batch.num_rows, place), batches is item.deleted)
+                for batch in batches
             ]
-    return last_changes(on, parts)
+    return combine(schema, on, parts)
+
+
+def _parts(changes: ChangedKeys, schema: pa.Schema) -> list[SourcePart]:
+    """Return the rows to upsert, those with the same columns together; at least one part."""
+    parts: list[SourcePart] = []
+    for replaces, rows in ((False, changes.rows), (True, changes.replacing)):
+        by_columns: dict[tuple[str, ...], list[pa.RecordBatch]] = {}
+        for batch in rows:
+            by_columns.setdefault(tuple(batch.schema.names), []).append(batch)
+        tables = map(pa.Table.from_batches, by_columns.values())
+        parts += [SourcePart(table, replaces=replaces) for table in tables]
+    return parts or [SourcePart(schema.empty_table())]

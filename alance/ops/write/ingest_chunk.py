@@ -27,9 +27,9 @@ class Item:
 
     Attributes:
         number: number of the item in the stream, from 1.
-        batches: rows with the table's columns.
-        deleted: keys of the rows to delete, in a stream of changes. Each key of the item occurs
-            once, in `batches` or here.
+        batches: rows with the table's columns, or some of them in a stream of changes.
+        deleted: keys of the rows to delete, in a stream of changes, before the rows are upserted.
+            Each key of the item occurs once in `batches`, and once here.
         num_rows: number of rows and keys that were written.
         token, sequence: identification of the item by the producer; None: not set.
         accepted: event loop time at which the item was accepted.
