@@ -25,7 +25,7 @@ from alance.versioning.table import open_table
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
-    from typing import Unpack
+    from typing import Any, Unpack
 
     from alance.io.caches.cache import CacheStats
     from alance.io.caches.disk_store import DiskStore
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from alance.io.stores.store import Store
     from alance.ops.cleanup.cleanup import ObjectsOf
     from alance.ops.version.following import Follower
-    from alance.versioning.commit_queue import CommitQueue
     from alance.versioning.external_store import ExternalStore
+    from alance.versioning.group_queue import GroupQueue
     from alance.versioning.lock import CommitLock
     from alance.versioning.table import Table
 
@@ -157,7 +157,7 @@ class Session:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
         self._is_own: bool = False  # True for the session of a loop, or of any loop (`of_any_loop`)
-        self._commit_queues: dict[str, CommitQueue] = {}
+        self._commit_queues: dict[str, GroupQueue[Any]] = {}
         self._followers: WeakSet[Follower] = WeakSet()
 
     def __repr__(self) -> str:
@@ -423,8 +423,10 @@ def _no_loop() -> UnsupportedError:
     )
 
 
-def queues_of(session: Session) -> dict[str, CommitQueue]:
-    """Return a session's queues of waiting appends, by the location of the table.
+def queues_of(session: Session) -> dict[str, GroupQueue[Any]]:
+    """Return a session's queues of waiting commits.
+
+    Their keys begin with the location of the table; see `Table.queue_key`.
 
     For a loop's own session, the queues are those of the running loop.
     """

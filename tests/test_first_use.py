@@ -190,7 +190,8 @@ ops.cleanup ops.cleanup.after
 ops.version.commits
 ops.write ops.write.annotations ops.write.append ops.write.append_by_uri ops.write.bases
 ops.write.files ops.write.options ops.write.sources ops.write.write
-versioning.commit versioning.commit_queue versioning.known_versions versioning.manifest_store
+versioning.commit versioning.commit_queue versioning.group_queue versioning.known_versions
+versioning.manifest_store
 versioning.outcome versioning.rules versioning.settle versioning.tokens versioning.waiting_append
 writing
 """

@@ -4,8 +4,7 @@ Without a queue, eight appenders make eight versions, each in two rounds or more
 compete. In a queue, all appends that arrive while a version is being made become the next version.
 A version only contains appends whose data has been written. The data is written during the group's
 first round. An append that is late, has failed or was cancelled at the end of that round leaves the
-group. If a version takes longer than `STUCK_S`, the next one is started concurrently, as if in
-another process; the conditional PUT decides which is first.
+group.
 
   queue = CommitQueue(commit_to_the_table)
   manifest = await queue.append(transaction, base)
@@ -17,26 +16,19 @@ also has the notes of all producers.
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import copy
-from collections import deque
 from typing import TYPE_CHECKING, Final, Protocol
 
 from alance.errors import CommitConflictError, InvalidInputError, RetryableConflictError
-from alance.io.loop.background import CANCEL_GRACE_S, ended_in_time
+from alance.io.loop.background import CANCEL_GRACE_S
+from alance.versioning.group_queue import MAX_GROUP, MAX_WAITING, GroupQueue, keep
 from alance.versioning.known_versions import KnownVersions
 from alance.versioning.manifest_store import VersionsGoneError, is_made_by, newest_for
-from alance.versioning.outcome import clash_with, mark_as_open, may_be_visible
-from alance.versioning.waiting_append import (
-    ChangedGroupError,
-    WaitingAppend,
-    all_there,
-    keep,
-    merged,
-)
+from alance.versioning.outcome import clash_with
+from alance.versioning.waiting_append import ChangedGroupError, WaitingAppend, all_there, merged
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Awaitable, Sequence
 
     from alance.format.table.manifest import Manifest
@@ -44,12 +36,7 @@ if TYPE_CHECKING:
     from alance.versioning.manifest_store import ManifestStore, Objects
     from alance.versioning.rules import Rules
 
-MAX_WAITING: Final = 1024  # maximum appends in the queue; others wait to enter it
-MAX_GROUP: Final = 256  # maximum appends per version
 ATTEMPTS: Final = 3  # maximum attempts to make the version of a group
-MAX_LINGER_S: Final = 0.02  # maximum wait for the next appends of the previous version's callers
-STUCK_S: Final = 2.0  # age of a pending version at which the next one is started
-MAX_GROUPS: Final = 8  # maximum concurrent versions; all but the last one are stuck
 
 
 class Commit(Protocol):
@@ -64,7 +51,7 @@ class Commit(Protocol):
     ) -> Manifest: ...
 
 
-class CommitQueue:
+class CommitQueue(GroupQueue[WaitingAppend]):
     """Queue of appends to one table or branch, in one event loop.
 
     Args:
@@ -87,21 +74,10 @@ class CommitQueue:
         max_group: int = MAX_GROUP,
         grace_s: float = CANCEL_GRACE_S,
     ) -> None:
+        super().__init__(max_waiting=max_waiting, max_group=max_group, grace_s=grace_s)
         self._commit = commit
         self._manifests = manifests
         self._rules = rules
-        self._room = asyncio.Semaphore(max_waiting)
-        self._max_group = max_group
-        self._grace_s = grace_s
-        self._waiting: deque[WaitingAppend] = deque()
-        # Groups by the task that makes their version.
-        self._groups: dict[asyncio.Task[None], list[WaitingAppend]] = {}
-        # Set at each change of the queue, and then replaced by a new event.
-        self._moved = asyncio.Event()
-        self._worker: asyncio.Task[None] | None = None
-        self._last_group = 1
-        self._last_s = 0.0
-        self._under_way = 0
         self.known = KnownVersions()
 
     async def append(
@@ -136,143 +112,21 @@ class CommitQueue:
                 f"{transaction.read_version}; expected an Append from version {base.version}"
             )
         waiter = WaitingAppend(transaction, base, data, named, self._tell)
-        self._under_way += 1
         try:
-            async with self._room:
-                self._waiting.append(waiter)
-                self._tell()
-                if self._worker is None:
-                    self._worker = asyncio.create_task(self._work())
-                return await waiter.version
-        except asyncio.CancelledError as error:
-            if waiter.making is not None:
-                await ended_in_time(waiter.making, self._grace_s)
-                if waiter.may_be_visible or not waiter.making.done():
-                    mark_as_open(error)
-            raise
+            manifest: Manifest = await self._version_of(waiter)
         finally:
-            self._under_way -= 1
             waiter.drop_data()
-
-    @property
-    def num_waiting(self) -> int:
-        """Number of appends whose version has not been started."""
-        return len(self._waiting)
-
-    @property
-    def num_under_way(self) -> int:
-        """Number of appends whose callers still wait."""
-        return self._under_way
-
-    @property
-    def is_idle(self) -> bool:
-        """True if no append waits and no version is being made."""
-        return self._worker is None
-
-    async def aclose(self) -> None:
-        """Wait until each append in the queue is committed or has failed."""
-        while self._worker is not None:
-            await asyncio.wait([self._worker])
-
-    async def drop(self) -> None:
-        """Stop at once: cancel waiting appends. Commits under way may still make their versions."""
-        if self._worker is not None:
-            self._worker.cancel()
-            await asyncio.wait([self._worker])
-
-    def _tell(self, _: object = None) -> None:
-        """Wake all tasks that wait in `_change`."""
-        self._moved.set()
-        self._moved = asyncio.Event()
-
-    async def _change(self, timeout_s: float | None = None) -> None:
-        """Wait until the queue changes or the timeout passes; a timeout raises no error."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(timeout_s):
-                await self._moved.wait()
-
-    async def _work(self) -> None:
-        clock = asyncio.get_running_loop().time
-        try:
-            while self._waiting or self._groups:
-                if len(self._waiting) < self._last_group:
-                    await asyncio.sleep(min(MAX_LINGER_S, self._last_s / 10))
-                group = [] if len(self._groups) == MAX_GROUPS else self._next_group()
-                if not group:
-                    await self._change_of_any()
-                    continue
-                begun = clock()
-                task = asyncio.create_task(self._commit_group(group))
-                self._groups[task] = group
-                task.add_done_callback(self._ended)
-                while task in self._groups and (remaining_s := begun + STUCK_S - clock()) > 0:
-                    await asyncio.wait([task], timeout=remaining_s)
-                self._last_group, self._last_s = len(group), clock() - begun
-        finally:
-            self._worker = None
-            tasks = [*self._groups]  # not empty only if this worker was cancelled
-            for task in tasks:
-                task.cancel()
-            if tasks:
-                await asyncio.wait(tasks)
-            for waiter in self._waiting:
-                waiter.version.cancel()
-            self._waiting.clear()
-
-    async def _change_of_any(self) -> None:
-        """Wait until the queue changes, if an append waits or a version is being made."""
-        self._waiting = deque(waiter for waiter in self._waiting if not waiter.version.done())
-        if self._waiting or self._groups:
-            await self._change()
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        for waiter in self._groups.pop(task):
-            waiter.version.cancel()  # only has an effect if the task was cancelled
-        self._tell()
-
-    def _next_group(self) -> list[WaitingAppend]:
-        """Remove the appends for the next transaction from the queue, in order of arrival."""
-        group: list[WaitingAppend] = []
-        remaining: list[WaitingAppend] = []
-        others = [waiter for group in self._groups.values() for waiter in group]
-        for waiter in self._waiting:
-            if waiter.version.done():
-                continue
-            fits = len(group) < self._max_group and (waiter.is_ready or not waiter.is_late)
-            fits = fits and all(map(waiter.goes_with, group))
-            fits = fits and not any(map(waiter.follows, (*remaining, *others)))
-            (group if fits else remaining).append(waiter)
-        self._waiting = deque(remaining)
-        return group
-
-    async def _commit_group(self, group: list[WaitingAppend]) -> None:
-        """Make a version of a group, and pass an error on to its waiting callers.
-
-        Args:
-            group: list of appends, from which appends that leave the group are removed.
-        """
-        task = asyncio.current_task()
-        assert task is not None
-
-        def stop_if_alone(_: object) -> None:
-            if all(waiter.version.cancelled() for waiter in group):
-                task.cancel()
-
-        for waiter in group:
-            waiter.version.add_done_callback(stop_if_alone)
-        try:
-            await self._make(group, task)
-        except BaseException as error:
-            self.known.forget()
-            for waiter in group:
-                waiter.may_be_visible = may_be_visible(error)
-                if isinstance(error, Exception):
-                    waiter.fail(copy.copy(error))
-            if not isinstance(error, Exception):
-                raise
+        return manifest
 
     async def _make(self, group: list[WaitingAppend], task: asyncio.Task[None]) -> None:
-        """Make a version of a group.
+        try:
+            await self._make_known(group, task)
+        except BaseException:
+            self.known.forget()
+            raise
+
+    async def _make_known(self, group: list[WaitingAppend], task: asyncio.Task[None]) -> None:
+        """Make a version of a group, and record it in `known`.
 
         Appends that conflict get their own error; appends that are already committed get their
         version.
@@ -294,7 +148,8 @@ class CommitQueue:
                 named = [place for waiter in ready for place in waiter.named]
                 manifest = await self._commit(whole, base, data, named)
             except ChangedGroupError:
-                self._take_late(group)
+                late = [waiter for waiter in group if waiter.is_late and not waiter.is_ready]
+                self._return(late, group)
                 continue
             except CommitConflictError as error:
                 # Some appends may be committed already, or conflict by themselves, so check them
@@ -316,13 +171,6 @@ class CommitQueue:
 
     def _has_ready(self) -> bool:
         return any(waiter.is_ready and not waiter.version.done() for waiter in self._waiting)
-
-    def _take_late(self, group: list[WaitingAppend]) -> None:
-        """Move appends with late data from a group back to the front of the queue."""
-        late = [waiter for waiter in group if waiter.is_late and not waiter.is_ready]
-        group[:] = [waiter for waiter in group if waiter not in late]
-        self._waiting.extendleft(reversed(late))
-        self._tell()
 
 
 async def on_one_base(

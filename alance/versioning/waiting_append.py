@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from alance.errors import RetryableConflictError
 from alance.format.proto import transaction_pb2
 from alance.format.table.transaction import Transaction
+from alance.versioning.group_queue import WaitingCommit, keep
 from alance.versioning.manifest_store import MERGED
 from alance.versioning.tokens import Notes, merged_notes, without_notes
 
@@ -27,7 +28,7 @@ class ChangedGroupError(RetryableConflictError):
     """Error: an append has left the group, or its data is late."""
 
 
-class WaitingAppend:
+class WaitingAppend(WaitingCommit["Manifest"]):
     """Append in the queue, with its waiting caller.
 
     Args:
@@ -35,28 +36,11 @@ class WaitingAppend:
 
     Attributes:
         base: version that the transaction was computed from or rebased onto.
-        version: future of the manifest of the append's version; cancelled if the caller stops
-            waiting.
         is_late: True if other appends have waited for its data long enough.
-        making: task that makes the append's version; None while the append can still leave the
-            group.
-        may_be_visible: True if the version was made, or may have been made.
         named: objects to write with the manifest.
-        notes: tokens and producers' batch numbers.
     """
 
-    __slots__ = (
-        "_data",
-        "_other",
-        "base",
-        "is_late",
-        "making",
-        "may_be_visible",
-        "named",
-        "notes",
-        "transaction",
-        "version",
-    )
+    __slots__ = ("_data", "base", "is_late", "named", "transaction")
 
     def __init__(
         self,
@@ -66,16 +50,12 @@ class WaitingAppend:
         named: Objects,
         moved: Callable[[object], object],
     ) -> None:
+        properties = transaction.properties
+        super().__init__(Notes.of(properties), without_notes(properties), moved)
         self.transaction = transaction
         self.base = base
         self.named = named
-        self.version: asyncio.Future[Manifest] = asyncio.get_running_loop().create_future()
-        self.version.add_done_callback(moved)
         self.is_late = False
-        self.making: asyncio.Task[None] | None = None
-        self.may_be_visible = False
-        self.notes = Notes.of(transaction.properties)
-        self._other = without_notes(transaction.properties)
         self._data = None if data is None else asyncio.ensure_future(data)
         if self._data is not None:
             self._data.add_done_callback(self._data_done)
@@ -94,28 +74,9 @@ class WaitingAppend:
             return True
         return data.done() and not data.cancelled() and data.exception() is None
 
-    def follows(self, other: WaitingAppend) -> bool:
-        """True if an earlier append has to be committed first: both share a token or producer."""
-        ours, theirs = self.notes, other.notes
-        return bool(ours.tokens & theirs.tokens or ours.producers.keys() & theirs.producers.keys())
-
-    def goes_with(self, other: WaitingAppend) -> bool:
-        """True if this append can be merged with an earlier one."""
-        if self._other != other._other or other.notes.tokens & self.notes.tokens:
-            return False
-        return all(
-            self.notes.producers[name][0] == last
-            for name, (_, last) in other.notes.producers.items()
-            if name in self.notes.producers
-        )
-
-    def succeed(self, manifest: Manifest) -> None:
-        if not self.version.done():
-            self.version.set_result(manifest)
-
-    def fail(self, error: Exception) -> None:
-        if not self.version.done():
-            self.version.set_exception(error)
+    @property
+    def can_go(self) -> bool:
+        return self.is_ready or not self.is_late
 
     def drop_data(self) -> None:
         """Cancel the writing of the data."""
@@ -163,12 +124,6 @@ async def all_there(
         if until == math.inf and (has_others() or len(missing) < len(group)):
             until = now + max(LAG_S, now - begun)
         await change(None if until == math.inf else until - now)
-
-
-def keep(group: Sequence[WaitingAppend], making: asyncio.Task[None]) -> None:
-    """Assign appends to the task that makes their version; they can no longer leave the group."""
-    for waiter in group:
-        waiter.making = making
 
 
 def merged(appends: Sequence[Transaction], version: int) -> Transaction:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import alance
-from alance.versioning import commit_queue
+from alance.versioning import group_queue
 from tests.lifecycle.test_cancelled_writes import FREE_S
 from tests.reference.waiting import stuck
 from tests.simulation.append_rules import append
@@ -71,7 +71,7 @@ async def test_one_alone_whose_data_does_not_come(committer: Committer) -> None:
 async def test_a_version_that_comes_to_no_end_keeps_nobody(
     committer: Committer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(commit_queue, "STUCK_S", 0.05)
+    monkeypatch.setattr(group_queue, "STUCK_S", 0.05)
     first = await committer.create()
     queue = Queue(committer)
     inner, goes_on = queue._commit, asyncio.Event()
