@@ -94,7 +94,7 @@ def ingest(
 
     With `on`, the sink takes changes by key instead: rows to upsert, of all or some columns, and
     keys to delete. A commit combines the changes of each key, and merges them into the latest
-    version.
+    version. Sinks of one session with the same key columns share merges.
 
     Args:
         uri: path or URI of the table; see `dataset`.

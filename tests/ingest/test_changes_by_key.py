@@ -357,7 +357,7 @@ async def test_the_same_changes_by_another_sink_are_seen_when_a_merge_is_repeate
     """They come between the versions that the commit has seen and the one it is repeated on."""
     path = tmp_path / "t"
     await alance.write_dataset(rows({1: "a", 2: "b"}), path)
-    attempt, newest = insert.attempt, stream.MergeChunk._newest
+    attempt, newest = insert.attempt, stream._newest
     num_attempts = num_looks = 0
 
     async def overtaken(*arguments: Any) -> Any:
@@ -368,16 +368,16 @@ async def test_the_same_changes_by_another_sink_are_seen_when_a_merge_is_repeate
             await (await alance.dataset(path)).delete("id = 1")
         return change
 
-    async def preceded(chunk: stream.MergeChunk, base: Any) -> Any:
+    async def preceded(notes: Any, base: Any) -> Any:
         nonlocal num_looks
         num_looks += 1
         if num_looks == 2:
             async with alance.Session() as session, alance.ingest(path, session=session) as other:
                 await other.write(rows({5: "first"}), token="t")
-        return await newest(chunk, base)
+        return await newest(notes, base)
 
     monkeypatch.setattr(insert, "attempt", overtaken)
-    monkeypatch.setattr(stream.MergeChunk, "_newest", preceded)
+    monkeypatch.setattr(stream, "_newest", preceded)
     with pytest.raises(CommitConflictError, match="token 't' already"):
         async with alance.ingest(path, on="id") as sink:
             await sink.upsert(rows({1: "second"}), token="t")

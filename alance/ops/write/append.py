@@ -29,7 +29,8 @@ from alance.versioning.outcome import may_be_visible
 from alance.versioning.rules import TableRules
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
+    from typing import Any
 
     from alance.format.proto import table_pb2
     from alance.format.schema import Schema
@@ -37,12 +38,13 @@ if TYPE_CHECKING:
     from alance.ops.write.options import WriteOptions
     from alance.ops.write.sources import Data
     from alance.session import Session
+    from alance.versioning.group_queue import GroupQueue
     from alance.versioning.manifest_store import Objects
     from alance.versioning.table import Table
 
 # Bytes of one PUT; larger uploads would delay the other appends of a version.
 SMALL_APPEND_BYTES: Final = 8 << 20
-MAX_QUEUES: Final = 64  # tables of a session whose latest versions are cached
+MAX_QUEUES: Final = 64  # queues of a session; those of appends cache the latest versions
 FRESH_S: Final = 2.0  # seconds for which a version of this session counts as the latest one
 
 
@@ -90,15 +92,26 @@ class TableQueue(CommitQueue):
 
 
 def queue_of(session: Session, table: Table) -> TableQueue:
-    """Return the commit queue of a table in a session."""
+    """Return the queue of a session's appends to a table."""
+    queue = queue_at(session, table.queue_key, lambda: TableQueue(session, table))
+    assert isinstance(queue, TableQueue)
+    return queue
+
+
+def queue_at(session: Session, key: str, new: Callable[[], GroupQueue[Any]]) -> GroupQueue[Any]:
+    """Return a queue of a session.
+
+    Args:
+        key: begins with the table's `queue_key`.
+        new: creates the queue if there is none.
+    """
     queues = queues_of(session)
-    queue = queues.get(table.queue_key)
+    queue = queues.get(key)
     if queue is None:
         if len(queues) >= MAX_QUEUES:
-            for root in [key for key, queued in queues.items() if queued.is_idle]:
-                del queues[root]
-        queue = queues[table.queue_key] = TableQueue(session, table)
-    assert isinstance(queue, TableQueue)
+            for idle in [key for key, queued in queues.items() if queued.is_idle]:
+                del queues[idle]
+        queue = queues[key] = new()
     return queue
 
 

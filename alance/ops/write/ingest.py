@@ -23,7 +23,6 @@ from alance.errors import InvalidInputError
 from alance.file.write.small_batches import BatchSizes
 from alance.io.events import observing
 from alance.io.events.observing import Reading
-from alance.ops.write.append import queue_of
 from alance.ops.write.ingest_chunk import AppendChunk, Item, checked_sequence
 from alance.ops.write.ingest_history import read_history
 from alance.ops.write.ingest_options import IngestMetrics
@@ -89,7 +88,7 @@ class Ingest:
         self._chunk: Chunk | None = None
         self._committing: asyncio.Task[None] | None = None
         self._committed_chunk: Chunk | None = None  # chunk of that task
-        self._may_be_visible = False  # True if a failed commit may have created its version
+        self._open_chunk: Chunk | None = None  # its failed commit may have created its version
         self._worker = asyncio.create_task(self._work())
         self._clock = asyncio.get_running_loop().time
         observing.show(self)
@@ -333,7 +332,7 @@ class Ingest:
         try:
             snapshot = await chunk.commit()
         except BaseException as error:
-            self._may_be_visible = may_be_visible(error)
+            self._open_chunk = chunk if may_be_visible(error) else None
             self._fail(error)
             return
         finally:
@@ -363,7 +362,7 @@ class Ingest:
             await asyncio.gather(committing, return_exceptions=True)
         if chunk is not None:
             await chunk.discard()
-        if self._may_be_visible:
+        if self._open_chunk is not None:
             with suppress(TimeoutError):
                 async with asyncio.timeout(SETTLE_S):
-                    await queue_of(self.last.session, self.last.table).aclose()
+                    await self._open_chunk.queue.aclose()

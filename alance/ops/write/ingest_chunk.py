@@ -9,16 +9,19 @@ from typing import TYPE_CHECKING
 from alance.base.checks import check_count
 from alance.base.records import dataclass
 from alance.errors import InvalidInputError
-from alance.ops.write.append import commit_append
+from alance.ops.write.append import commit_append, queue_of
 from alance.ops.write.files import DataFiles
 from alance.versioning.outcome import may_be_visible
 from alance.versioning.tokens import Notes
 
 if TYPE_CHECKING:
+    from typing import Any
+
     import pyarrow as pa
 
     from alance.ops.version.snapshot import Snapshot
     from alance.ops.write.ingest_options import IngestOptions
+    from alance.versioning.group_queue import GroupQueue
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +85,11 @@ class Chunk(ABC):
     @abstractmethod
     def num_bytes(self) -> int:
         """Bytes of the chunk so far; a commit is due at `commit_bytes`."""
+
+    @property
+    @abstractmethod
+    def queue(self) -> GroupQueue[Any]:
+        """Queue in which the commit waits for its version."""
 
     @property
     def held_bytes(self) -> int:
@@ -171,6 +179,11 @@ class AppendChunk(Chunk):
     def num_bytes(self) -> int:
         """Bytes of the files."""
         return self._files.num_bytes
+
+    @property
+    def queue(self) -> GroupQueue[Any]:
+        """Queue of the session's appends to the table."""
+        return queue_of(self.base.session, self.base.table)
 
     async def _add(self, item: Item) -> None:
         for batch in item.batches:

@@ -95,7 +95,8 @@ class IngestMetrics:
         num_waits: number of writes that waited for room in the buffer.
         waited_s: total seconds of these waits.
         buffered_bytes: bytes of accepted rows that the file's writer has not yet accepted.
-        num_files: number of data files in the committed versions.
+        num_files: number of data files in the committed versions. Of sinks that share a merge, one
+            counts its files.
         num_commits: number of versions with rows of this sink; other sinks may share a version.
         committed_rows: number of this sink's rows in these versions.
         last_version: number of the last of these versions; None: there is no version yet.
