@@ -7,9 +7,13 @@ from typing import TYPE_CHECKING
 import pytest
 from lance.namespace import DirectoryNamespace, RestAdapter
 
+import alance
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from alance import Catalog
 
 
 @pytest.fixture
@@ -27,3 +31,12 @@ def server(root: str) -> Iterator[str]:
     """Its URI."""
     with RestAdapter("dir", {"root": root}, port=0) as adapter:
         yield f"http://127.0.0.1:{adapter.port}"
+
+
+@pytest.fixture(params=["folder", "client", "server"])
+async def catalog(
+    request: pytest.FixtureRequest, root: str, theirs: DirectoryNamespace, server: str
+) -> Catalog:
+    """The folder by each of its three doors."""
+    kinds = {"folder": root, "client": theirs, "server": server}
+    return await alance.connect(kinds[request.param])

@@ -49,15 +49,6 @@ if TYPE_CHECKING:
     from alance.testing.lab import Lab
 
 ROWS = pa.table({"id": [1, 2, 3]})
-KINDS = ["folder", "client", "server"]
-
-
-@pytest.fixture(params=KINDS)
-async def catalog(
-    request: pytest.FixtureRequest, root: str, theirs: DirectoryNamespace, server: str
-) -> Catalog:
-    kinds = {"folder": root, "client": theirs, "server": server}
-    return await alance.connect(kinds[request.param])
 
 
 def ipc(table: pa.Table) -> bytes:

@@ -41,17 +41,13 @@ if TYPE_CHECKING:
     from alance.testing.lab import Lab
 
 ROWS = pa.table({"id": [1, 2, 3]})
-KINDS = ["folder", "client", "server"]
 # pylance lists a root table only if its folder is `name.lance`, unless folders are not listed.
 BY_ROWS = {"dir_listing_enabled": "false"}
 
 
-@pytest.fixture(params=KINDS)
-async def catalog(
-    request: pytest.FixtureRequest, root: str, theirs: DirectoryNamespace, server: str
-) -> Catalog:
-    kinds = {"folder": root, "client": theirs, "server": server}
-    catalog = await alance.connect(kinds[request.param])
+@pytest.fixture
+async def catalog(catalog: Catalog, root: str) -> Catalog:
+    """With a namespace, and a table that has no name."""
     await catalog.create_namespace("ns")
     await alance.write_dataset(ROWS, f"{root}/old/items")
     return catalog
