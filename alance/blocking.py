@@ -5,7 +5,7 @@
     for batch in loop.iterate(dataset.to_batches()):
         ...
 
-`alance.sync` and the workers of `alance.spark` use it.
+`alance.sync` uses it, and so do the workers of engines (`alance.distributed.WorkerLoop`).
 """
 
 from __future__ import annotations

@@ -57,6 +57,7 @@ from alance.distributed.splits import (
     version_record,
 )
 from alance.distributed.updates import RowUpdate
+from alance.distributed.worker import WorkerLoop
 from alance.distributed.writing import (
     ColumnBackfill,
     SourceGaps,
@@ -98,6 +99,7 @@ __all__ = [
     "RowUpdate",
     "SelectedRows",
     "SourceGaps",
+    "WorkerLoop",
     "Workers",
     "added_by",
     "append_schema",

@@ -87,7 +87,7 @@ def map_columns(
 
     for number in range(1, max_rounds + 1):
         try:
-            return run(one_round).version
+            return run(one_round()).version
         except RetryableConflictError:
             if number == max_rounds:
                 raise

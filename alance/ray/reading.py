@@ -87,7 +87,7 @@ def read_table(
         return source
 
     return ray.data.read_datasource(
-        run(planned),
+        run(planned()),
         concurrency=concurrency,
         override_num_blocks=override_num_blocks,
         ray_remote_args=dict(ray_remote_args or {}),
@@ -111,7 +111,7 @@ class _SplitRead:
     def tables(self) -> Iterator[pa.Table]:
         """Read the rows, or an empty table if there are none, so that Ray knows the columns."""
         count = 0
-        for batch in stream(self._batches):
+        for batch in stream(self._batches()):
             count += 1
             yield pa.Table.from_batches([batch], self.schema)
         if not count:

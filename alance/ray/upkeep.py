@@ -99,7 +99,7 @@ def build_index(
         (segment,) = await run_tasks(finish, [pages], ray_remote_args)
         return (await IndexBuild.commit(dataset, plan, segment)).version
 
-    return run(build)
+    return run(build())
 
 
 def maintain(
@@ -144,4 +144,4 @@ def maintain(
         workers = Workers(run_each, num_workers)
         return await maintain_by(dataset, workers, policy, dry_run=dry_run)
 
-    return run(work)
+    return run(work())

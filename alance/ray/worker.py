@@ -5,43 +5,26 @@ from __future__ import annotations
 import asyncio
 import os
 from dataclasses import dataclass, field
-from functools import cache
 from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar
 
 import ray
 
 import alance
-from alance import Session
-from alance.blocking import OwnLoop
-from alance.distributed import open_record, release_memory, version_record
+from alance.distributed import WorkerLoop, open_record, version_record
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 
-    from alance import Dataset
+    from alance import Dataset, Session
     from alance.types import StorageOptions
 
 T = TypeVar("T")
 R = TypeVar("R")
 
-loop: Final = OwnLoop("alance.ray")
+_loop: Final = WorkerLoop("alance.ray")
 # A node has a worker per processor. The defaults of a session are for a single process.
 WORKER_MEMORY_BYTES: Final = 64 << 20
-CACHE_SHARE: Final = 4  # divisor: the share of the memory for caches of footers and page tables
-DECODE_BLOCKS_BYTES: Final = 96 << 20  # bytes of blocks that decoding reuses in the next task
-
-
-@cache
-def _session() -> Session:
-    return Session(
-        cache_bytes=WORKER_MEMORY_BYTES // CACHE_SHARE,
-        io_buffer_bytes=WORKER_MEMORY_BYTES,
-        block_cache_bytes=0,
-        decode_threads=2,
-    )
-
-
-os.register_at_fork(after_in_child=_session.cache_clear)  # a fork starts another loop
+DECODE_THREADS: Final = 2
 
 
 class TablePlace(TypedDict):
@@ -53,7 +36,10 @@ class TablePlace(TypedDict):
 
 def access(storage_options: StorageOptions | None) -> TablePlace:
     """Return keyword arguments with the session of this process. Call it in the loop."""
-    return {"storage_options": storage_options, "session": _session()}
+    return {
+        "storage_options": storage_options,
+        "session": _loop.session(WORKER_MEMORY_BYTES, DECODE_THREADS),
+    }
 
 
 def full_uri(uri: str | os.PathLike[str]) -> str:
@@ -90,33 +76,25 @@ class Version:
         return await alance.dataset(self.uri, version=self.number, **access(self.storage_options))
 
 
-def run(work: Callable[[], Awaitable[T]]) -> T:
+# Functions of the module, which Ray pickles by their names. A loop cannot be pickled.
+
+
+def run(work: Awaitable[T]) -> T:
     """Run work to its end in the loop of this process; an interrupt cancels it there."""
-
-    async def result() -> T:
-        return await work()
-
-    return loop.run(result())
+    return _loop.run(work)
 
 
-def run_task(work: Callable[[], Awaitable[T]]) -> T:
-    """Run work in a task, and return unused memory to the system."""
-    try:
-        return run(work)
-    finally:
-        release_memory(DECODE_BLOCKS_BYTES)
-
-
-def stream(work: Callable[[], AsyncGenerator[T, None]]) -> Iterator[T]:
+def stream(items: AsyncIterator[T]) -> Iterator[T]:
     """Iterate in a task over an async iterator; closing this iterator closes the async one."""
+    return _loop.stream(items)
 
-    async def begin() -> AsyncGenerator[T, None]:
-        return work()
 
+def run_task(work: Awaitable[T]) -> T:
+    """Run work of a task to its end, and return unused memory to the system."""
     try:
-        yield from loop.iterate(loop.run(begin()))
+        return _loop.run(work)
     finally:
-        release_memory(DECODE_BLOCKS_BYTES)
+        _loop.release()
 
 
 async def run_tasks(
@@ -136,7 +114,7 @@ async def run_tasks(
     """
 
     def task(item: T) -> R:
-        return run_task(lambda: work(item))
+        return run_task(work(item))
 
     remote = ray.remote(task)
     options: dict[str, Any] = {"name": "alance", **(ray_remote_args or {})}

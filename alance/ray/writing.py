@@ -84,7 +84,7 @@ def write_table(
         message,
         storage_options,
     )
-    sink = _TableSink(run(target.opened))
+    sink = _TableSink(run(target.opened()))
     dataset.write_datasink(
         sink, concurrency=concurrency, ray_remote_args=dict(ray_remote_args or {})
     )
@@ -203,12 +203,12 @@ class _TableSink(Datasink):
 
     def write(self, blocks: Iterable[Any], ctx: object) -> tuple[bytes, ...]:
         """Write the blocks of a task."""
-        return run_task(lambda: self.target.write(blocks))
+        return run_task(self.target.write(blocks))
 
     def on_write_complete(self, write_result: Any) -> None:
         """Commit what all tasks have written."""
         records = [record for part in write_result.write_returns for record in part]
-        self.version = run(lambda: self.target.commit(records))
+        self.version = run(self.target.commit(records))
 
 
 def _batches(block: Any) -> Iterator[pa.RecordBatch]:

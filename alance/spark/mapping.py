@@ -91,7 +91,7 @@ def _mapped(work: MapWork, numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.Rec
     for batch in numbers:
         for number in batch.column(0).to_pylist():
             pieces = work.partitions[number]
-            rows = stream(partial(read_pieces, work.version, work.names, work.options, pieces))
+            rows = stream(read_pieces(work.version, work.names, work.options, pieces))
             for result in work.function(rows):
                 if not set(work.schema.names) <= set(result.schema.names):
                     raise InvalidInputError(

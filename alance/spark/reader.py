@@ -223,7 +223,7 @@ class AlanceReader(DataSourceReader):
         if not isinstance(partition, PartitionRows):
             return iter(())
         schema, names = arrow_schema(self.schema), self.schema.names
-        batches = stream(lambda: read_pieces(self.version, names, self.options, partition.pieces))
+        batches = stream(read_pieces(self.version, names, self.options, partition.pieces))
         return (converted(batch, schema) for batch in batches)
 
 

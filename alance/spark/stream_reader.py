@@ -110,7 +110,5 @@ class AlanceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return iter(())
         options = replace(self.options, filter=filtered(self.options, partition.condition))
         schema, columns = arrow_schema(self.schema), partition.columns
-        batches = stream(
-            lambda: read_pieces(partition.version, columns.names, options, partition.pieces)
-        )
+        batches = stream(read_pieces(partition.version, columns.names, options, partition.pieces))
         return (converted(columns.rows(batch), schema) for batch in batches)
