@@ -278,12 +278,6 @@ def zip_variable(
     length_bytes: int,
 ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]: ...
 
-# --- row_pages.cpp ---
-
-# Set the decoder of ZSTD units: it returns the content, of at most so many bytes, or raises
-# ValueError.
-def set_zstd(decoder: Callable[[bytes, int], bytes]) -> None: ...
-
 # --- column_metadata.cpp ---
 
 class ColumnPages(RowTable):
@@ -361,30 +355,11 @@ class LeafTables:
     def misfit(self, num_rows: int) -> tuple[int, int] | None: ...
     def row_bytes(self, num_rows: int, fixed: Sequence[float]) -> float: ...
 
-# --- chunk_table.cpp ---
-
-class ChunkTable:
-    @property
-    def first_bytes(self) -> npt.NDArray[np.int64]: ...
-    @property
-    def first_values(self) -> npt.NDArray[np.int64]: ...
-    @property
-    def first_rows(self) -> npt.NDArray[np.int64]: ...
-    @property
-    def carries(self) -> npt.NDArray[np.uint8] | None: ...
-    @property
-    def num_bytes(self) -> int: ...
-
-def chunk_table(
-    words: bytes | memoryview,
-    index: bytes | memoryview | None,
-    large: bool,
-    num_items: int,
-    num_rows: int,
-    chunk_bytes: int,
-) -> ChunkTable: ...
-
 # --- new_pages.cpp ---
+
+# Set the decoder of ZSTD units: it returns the content, of at most so many bytes, or raises
+# ValueError.
+def set_zstd(decoder: Callable[[bytes, int], bytes]) -> None: ...
 
 # Encoding, bits, start or packed width, step, True if the description has no number, compression.
 _Numbers: TypeAlias = tuple[int, int, int, int, bool, int]
@@ -488,22 +463,20 @@ class NewPages:
     # Number of the first page with this description.
     def described_by(self, description: int) -> int: ...
     @property
-    def skipped(self) -> list[int]: ...
-    @property
     def far(self) -> list[int]: ...
     @property
     def page(self) -> int: ...
     def spans(
         self, far: bool
     ) -> tuple[list[int], list[int], npt.NDArray[np.int64], npt.NDArray[np.int64], int]: ...
-    def find(self, forms: Sequence[PageForm | None], tails: Sequence[int]) -> None: ...
+    def find(self, forms: Sequence[PageForm], tails: Sequence[int]) -> None: ...
     def hold(self, files: Sequence[HeldFile]) -> None: ...
     # Number of bytes that are needed to learn a page.
     def num_bytes(self, number: int) -> int: ...
     # Ranges (start, stop) that probably hold rows of a far page.
     def guess(self, number: int, rows: npt.NDArray[np.int64]) -> list[tuple[int, int]]: ...
     # Learn all pages whose needed bytes are held.
-    def learn_held(self, forms: Sequence[PageForm | None], held: HeldFile) -> None: ...
+    def learn_held(self, forms: Sequence[PageForm], held: HeldFile) -> None: ...
     # Far pages inside of ascending spans of rows, of at most `most_bytes` bytes each.
     def small(self, spans: Sequence[tuple[int, int]], most_bytes: int) -> list[int]: ...
     # Ranges (file, start, stop) of the other bytes of pages, which learning does not need.
@@ -512,25 +485,6 @@ class NewPages:
     ) -> list[tuple[int, int, int]]: ...
     # (file, bytes of memory) for each file with learned pages.
     def learn(self, content: memoryview, far: bool) -> list[tuple[int, int]]: ...
-
-class RowPage:
-    def __init__(
-        self,
-        first_rows: npt.NDArray[np.int64],
-        first_bytes: npt.NDArray[np.int64],
-        start: int,
-        size: int,
-        num_rows: int,
-        values: int,
-        bits: int,
-        nulls: int,
-        level_bits: int,
-        max_level: int,
-        large: bool,
-        masks: Sequence[int] = (),
-    ) -> None: ...
-    @property
-    def width(self) -> int: ...
 
 # Locate rows of a table: fragments that are hit, rows in them, their offsets, positions of the
 # targets; see `place_rows.cpp`.
@@ -544,10 +498,8 @@ def place_rows(
 
 class RowTable:
     def __init__(self, first_rows: npt.NDArray[np.int64]) -> None: ...
-    # `layers` and `outer`: as `inner` and `outer` of `PageForm.set_layers`.
-    def set(
-        self, number: int, kernel: RowPage, layers: int, start: int = 0, outer: bytes = b""
-    ) -> None: ...
+    # Store a page whose values of `bits` bits are its rows, in a buffer of `size` bytes at `start`.
+    def set_plain(self, number: int, start: int, size: int, bits: int, page_start: int) -> None: ...
 
 class RowPlan:
     @property

@@ -29,7 +29,6 @@ void register_folders(nb::module_& m);
 void register_fsst(nb::module_& m);
 void register_lz4(nb::module_& m);
 void register_strings(nb::module_& m);
-void register_chunk_table(nb::module_& m);
 void register_column_metadata(nb::module_& m);
 void register_new_pages(nb::module_& m);
 void register_masks(nb::module_& m);
@@ -42,7 +41,6 @@ void register_row_order(nb::module_& m);
 void register_row_lookup(nb::module_& m);
 void register_row_sets(nb::module_& m);
 void register_bitmaps(nb::module_& m);
-void register_row_page(nb::module_& m);
 void register_row_table(nb::module_& m);
 void register_row_batch(nb::module_& m);
 void register_place_rows(nb::module_& m);
@@ -99,7 +97,6 @@ NB_MODULE(_alance_kernels, m) {
   register_fsst(m);
   register_lz4(m);
   register_strings(m);
-  register_chunk_table(m);
   register_masks(m);
   register_memory(m);
   register_patterns(m);
@@ -110,7 +107,6 @@ NB_MODULE(_alance_kernels, m) {
   register_row_lookup(m);
   register_row_sets(m);
   register_bitmaps(m);
-  register_row_page(m);
   register_row_table(m);
   register_column_metadata(m);  // after row_table: ColumnPages derives from RowTable
   register_new_pages(m);

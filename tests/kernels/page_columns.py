@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
 from google.protobuf.any_pb2 import Any
 
 from alance import _kernels
@@ -52,6 +53,44 @@ def learned(
     new.find([form], [0])
     new.learn(memoryview(content), False)
     return pages
+
+
+class Chunks(NamedTuple):
+    """Chunks of a page: where they begin in the file, and the rows and bytes of each.
+
+    The rows of all chunks but the last are powers of two, and the bytes are multiples of eight.
+    """
+
+    start: int
+    rows: Sequence[int]
+    sizes: Sequence[int]
+
+
+def chunked(
+    pages: Sequence[Chunks],
+    more_rows: Sequence[int] = (),
+    *,
+    bits: int = 8,
+    layers: int = 1,
+    large: bool = False,
+) -> _kernels.ColumnPages:
+    """A column of pages of flat values, which are learned, before further pages, which are not."""
+    listed, words = [], []
+    for number, (start, rows, sizes) in enumerate(pages):
+        logs = [count.bit_length() - 1 for count in rows[:-1]]
+        own = [size // 8 - 1 << 4 | log for size, log in zip(sizes, [*logs, 0], strict=True)]
+        words.append(np.array(own, "<u4" if large else "<u2").tobytes())
+        places = (number << 32, len(words[-1])), (start, sum(sizes))
+        listed.append((places, sum(rows), b"%d" % sum(rows)))
+    column = _kernels.ColumnPages([*listed, *[((), count, b"") for count in more_rows]])
+    new = _kernels.NewPages([column], [(0, number) for number in range(len(pages))], [0])
+    forms = []
+    for description in new.descriptions:
+        forms.append(_kernels.PageForm((0, bits, 0, 0, 0, large), None, int(description), False))
+        forms[-1].set_layers(layers)
+    new.find(forms, [0])
+    new.learn(memoryview(b"".join(words)), False)
+    return column
 
 
 def unknown_of(pages: _kernels.ColumnPages) -> list[int]:

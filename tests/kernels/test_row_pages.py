@@ -10,10 +10,8 @@ import pytest
 
 from alance import _kernels
 from alance.format.layouts.row_pages import LevelsForm, ValuesForm
-from tests.kernels.page_columns import learned
+from tests.kernels.page_columns import Chunks, chunked, learned
 from tests.reference.planned import plan_rows, plan_spans
-
-NO_CHUNKS = np.empty(0, np.int64)
 
 
 def with_items(
@@ -75,9 +73,9 @@ def values_of(
 
 
 def test_a_batch_knows_its_bounds() -> None:
-    page = _kernels.RowPage(NO_CHUNKS, NO_CHUNKS, 0, 8, 4, ValuesForm.ZIPPED, 16, 0, 0, 0, False)
-    table = _kernels.RowTable(np.array([0, 4]))
-    table.set(0, page, 1)
+    form = _kernels.PageForm((ValuesForm.ZIPPED, 16, 0, 0, 0, False), None, 4, False)
+    form.set_layers(1)
+    table = learned(form, [8], 4, b"")
     plan, content = plan_rows([[table]], np.array([1, 3]), [2]), memoryview(bytes(range(4)))
     assert values_of(plan, pa.uint16(), content) == [0x0100, 0x0302]
     with pytest.raises(ValueError, match="row batch"):
@@ -285,10 +283,7 @@ def test_values_that_hash_alike_elsewhere_are_found_in_few_steps() -> None:
     count = 4000
     values = hashed_alike(count)
     chunk = b"\0\0" + len(values).to_bytes(4, "little") + b"\0\0" + values
-    bounds = np.array([0, count]), np.array([0, len(chunk)])
-    page = _kernels.RowPage(*bounds, 0, len(chunk), count, ValuesForm.FLAT, 128, 0, 0, 0, True)
-    table = _kernels.RowTable(bounds[0])
-    table.set(0, page, 1)
+    table = chunked([Chunks(0, [count], [len(chunk)])], bits=128, large=True)
     plan = plan_spans([[table]], [(0, count)], [1])
     batch = _kernels.RowBatch([0], [0], [16], [False], None, 1, [[-4]])
     batch.decode(plan, memoryview(chunk))

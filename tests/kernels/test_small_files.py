@@ -163,8 +163,8 @@ def test_pages_that_are_known_are_not_learned_again(files: list[bytes]) -> None:
     unknown = []
     for _ in range(2):
         pages = _kernels.NewPages(whole.tables, [0, 1])
-        pages.find([None] * len(pages.descriptions), [0])
-        unknown.append(len(pages.skipped))
+        pages.find([*map(page_form, pages.descriptions)], [1 << 40])
+        unknown.append(len(pages.far))
         whole.plan([1])
     assert unknown == [6, 3]
     first, _, third = views(files)

@@ -32,12 +32,13 @@ ROWS: Final = 12
 def table_of(starts: Sequence[int], control_bytes: int = 0) -> _kernels.RowTable:
     """Pages of six rows each, which begin at these bytes of a file."""
     kind = ValuesForm.ZIPPED, 8 * WIDTH, LevelsForm.NONE, control_bytes, control_bytes, False
-    no_chunks = np.empty(0, np.int64)
-    table = _kernels.RowTable(np.arange(0, 6 * len(starts) + 1, 6))
-    for number, start in enumerate(starts):
-        size = 6 * (WIDTH + control_bytes)
-        page = _kernels.RowPage(no_chunks, no_chunks, start, size, 6, *kind)
-        table.set(number, page, 3, start)
+    form = _kernels.PageForm(kind, None, 6, False)
+    form.set_layers(3)
+    size = 6 * (WIDTH + control_bytes)
+    table = _kernels.ColumnPages([(((start, size),), 6, b"page") for start in starts])
+    pages = _kernels.NewPages([table], [(0, number) for number in range(len(starts))], [0])
+    pages.find([form], [0])
+    pages.learn(memoryview(b""), False)
     return table
 
 

@@ -15,13 +15,13 @@ from alance import _kernels
 from alance.errors import AlanceError
 from alance.format.proto import file_pb2, table_pb2
 from alance.format.schema import Schema
-from tests.kernels.page_columns import column, form, unknown_of
+from tests.kernels.page_columns import Chunks, chunked, column, form, unknown_of
 from tests.reference.planned import plan_rows, plan_spans
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-
+FOUR_ROWS = Chunks(0, [4], [16])
 NAMES = st.sampled_from(["a", "b", "a.b", "ü", "", "a\0b"])
 TYPES = st.sampled_from(
     [
@@ -177,11 +177,7 @@ def test_columns_of_listed_pages_are_checked() -> None:
 
 
 def test_a_batch_of_rows_knows_its_forms(tmp_path: Path) -> None:
-    table = _kernels.RowTable(np.array([0, 4], np.int64))
-    page = _kernels.RowPage(
-        np.array([0, 4], np.int64), np.array([0, 16], np.int64), 0, 16, 4, 0, 8, 0, 0, 0, False
-    )
-    table.set(0, page, True)
+    table = chunked([FOUR_ROWS])
     plan = plan_rows([[table]] * 2, np.array([1, 3], np.int64), [2])
     assert plan.misfit([0, 0], [0, 1], [1, -4]) == (1, 1, "a page of values of 8 bits")
     assert plan.misfit([0, 0], [0, 1], [4, 1]) == (0, 0, "a page of values of 8 bits")
@@ -227,15 +223,11 @@ def test_a_batch_of_rows_knows_its_forms(tmp_path: Path) -> None:
 
 
 def test_nested_fields_of_a_batch_have_the_layers_of_their_pages() -> None:
-    page = _kernels.RowPage(
-        np.array([0, 4], np.int64), np.array([0, 16], np.int64), 0, 16, 4, 0, 8, 0, 0, 0, False
-    )
     chunk = memoryview(b"\0\0\x04\0\0\0\0\0" + bytes([5, 6, 7, 8, 0, 0, 0, 0]))
 
     def rows(trees: list[int], layers: int, rows: list[int]) -> list[object]:
         """Return rows of a page with such layers, for each of the columns."""
-        table = _kernels.RowTable(np.array([0, 4], np.int64))
-        table.set(0, page, layers)
+        table = chunked([FOUR_ROWS], layers=layers)
         columns = [*range(trees.count(0))]
         plan = plan_rows([[table]] * len(columns), np.array([1, 3], np.int64), [2])
         order = np.array(rows, np.int64)
@@ -275,14 +267,9 @@ def test_nested_fields_of_a_batch_have_the_layers_of_their_pages() -> None:
 def test_shares_of_rows_become_one_batch(tmp_path: Path) -> None:
     """A share each of the chunks of a column, of which there may be fewer; in any order."""
     count = 3
-    table = _kernels.RowTable(np.array([0, 4 * count], np.int64))
-    bounds = np.arange(count + 1, dtype=np.int64)
     size = 8 + (200 << 10)  # more than is read at once, so that a chunk is a group
     width = (size - 8) // 4
-    page = _kernels.RowPage(
-        4 * bounds, size * bounds, 0, size * count, 4 * count, 0, 8 * width, 0, 0, 0, True
-    )
-    table.set(0, page, True)
+    table = chunked([Chunks(0, [4] * count, [size] * count)], bits=8 * width, large=True)
     path = tmp_path / "file"
     header = (0).to_bytes(2, "little") + (4 * width).to_bytes(4, "little") + bytes(2)
     path.write_bytes(
@@ -328,11 +315,7 @@ def test_shares_of_rows_become_one_batch(tmp_path: Path) -> None:
 
 
 def test_ranges_of_rows_lie_in_any_buffers() -> None:
-    table = _kernels.RowTable(np.array([0, 4], np.int64))
-    page = _kernels.RowPage(
-        np.array([0, 4], np.int64), np.array([0, 16], np.int64), 0, 16, 4, 0, 8, 0, 0, 0, False
-    )
-    table.set(0, page, True)
+    table = chunked([FOUR_ROWS])
     plan = plan_spans([[table], [table]], [(1, 3)], [1])
     tables, ends, starts, stops, num_bytes = plan.pieces(0, plan.num_groups)
     assert (tables, ends) == ([0, 1], [1, 2])
@@ -376,11 +359,7 @@ def test_ranges_of_rows_lie_in_any_buffers() -> None:
 
 
 def test_pages_that_are_not_known_are_left_out_of_ranges() -> None:
-    table = _kernels.RowTable(np.array([0, 4, 4, 8], np.int64))
-    page = _kernels.RowPage(
-        np.array([0, 4], np.int64), np.array([0, 16], np.int64), 0, 16, 4, 0, 8, 0, 0, 0, False
-    )
-    table.set(0, page, True)
+    table = chunked([FOUR_ROWS], [0, 4])
     plan = plan_spans([[table, table]], [(1, 3), (3, 5), (5, 6), (0, 4)], [3, 4])
     assert plan.unknown == [(0, 2)]
     tables, ends, *_, num_bytes = plan.pieces(0, plan.num_groups)
@@ -396,13 +375,7 @@ def test_pages_that_lie_backwards_or_over_others_are_read_from_their_places(
         b"\0\0\x04\0\0\0\0\0" + bytes(range(first, first + 4)) + bytes(4) for first in (0, 4, 8)
     )
     starts = [16, 0, 32, 32, 0]
-    table = _kernels.RowTable(np.arange(6, dtype=np.int64) * 4)
-    for number, start in enumerate(starts):
-        page = _kernels.RowPage(
-            np.array([0, 4], np.int64), np.array([0, 16], np.int64), start, 16, 4, 0, 8, 0, 0, 0,
-            False,
-        )  # fmt: skip
-        table.set(number, page, True)
+    table = chunked([FOUR_ROWS._replace(start=start) for start in starts])
     plan = plan_spans([[table]], [(0, 20)], [1])
     batch = _kernels.RowBatch([0], [0], [1], [False])
     path = tmp_path / "file"
@@ -415,15 +388,7 @@ def test_pages_that_lie_backwards_or_over_others_are_read_from_their_places(
 
 
 def test_missing_bytes_of_ranges_are_few_pieces() -> None:
-    tables = []
-    for start in (0, 16, 40, 100):
-        table = _kernels.RowTable(np.array([0, 4], np.int64))
-        page = _kernels.RowPage(
-            np.array([0, 4], np.int64), np.array([0, 16], np.int64), start, 16, 4, 0, 8, 0, 0, 0,
-            False,
-        )  # fmt: skip
-        table.set(0, page, True)
-        tables.append(table)
+    tables = [chunked([FOUR_ROWS._replace(start=start)]) for start in (0, 16, 40, 100)]
     plan = plan_spans([[table] for table in tables], [(0, 4)], [1])
     nothing, files = _kernels.HeldFile([], []), [0] * 4
 

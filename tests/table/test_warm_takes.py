@@ -25,6 +25,7 @@ from alance.io.reading.flights import Flight
 from alance.io.reading.joined import _Together as Together
 from alance.ops.read.positions import by_key, by_position
 from alance.testing.lab import Lab
+from tests.kernels.page_columns import Chunks, chunked
 from tests.reference.planned import plan_rows
 from tests.reference.served import opened_on
 from tests.reference.waiting import stuck
@@ -164,28 +165,28 @@ def test_tables_know_their_bounds() -> None:
     with pytest.raises(ValueError, match="first rows"):
         _kernels.RowTable(np.array([0, 5, 3], np.int64))
     table = _kernels.RowTable(np.array([0, 10, 20], np.int64))
-    page = _kernels.RowPage(
-        np.array([0, 5, 10], np.int64), np.array([0, 8, 16], np.int64), 100, 16, 10,
-        0, 8, 0, 0, 0, False,
-    )  # fmt: skip
     with pytest.raises(ValueError, match="no such page"):
-        table.set(2, page, 1)
+        table.set_plain(2, 100, 40, 32, 64)
+    for size, bits in ((40, 0), (40, 31), (41, 32), (36, 32)):
+        with pytest.raises(ValueError, match=f"zipped rows of {bits} bits"):
+            table.set_plain(0, 100, size, bits, 64)
 
     def plan(rows: list[int], ends: list[int]) -> _kernels.RowPlan:
         return plan_rows([[table] * len(ends)] * 2, np.array(rows, np.int64), ends)
 
     assert plan([1, 2], [2]).unknown == [(0, 0), (1, 0)]
-    table.set(0, page, 1, 64)
-    table.set(0, page, 1)  # it stays as it is
+    table.set_plain(0, 100, 40, 32, 64)
+    table.set_plain(0, 200, 40, 32, 64)  # it stays as it is
     assert plan([1, 12], [2]).unknown == [(0, 1), (1, 1)]
     result = plan([1, 2, 4, 7], [2, 4])
     assert (result.unknown, result.num_groups) == ([], 2)
     for column in (0, 1):
         tables, piece_ends, starts, stops, num_bytes = result.pieces(column, column + 1)
-        assert (tables, piece_ends) == ([2 * column, 2 * column + 1], [1, 2])
-        assert (starts.tolist(), stops.tolist(), num_bytes) == ([100, 100], [108, 116], 24)
+        assert (tables, piece_ends) == ([2 * column, 2 * column + 1], [1, 3])
+        assert (starts.tolist(), stops.tolist()) == ([104, 116, 128], [112, 120, 132])
+        assert num_bytes == 16
         assert result.groups(column) == (column, column + 1)
-    assert (result.num_bytes(0, 2), result.place(3)) == (48, (3, 64))
+    assert (result.num_bytes(0, 2), result.place(3)) == (32, (3, 64))
     for wrong_groups in ((0, 3), (2, 1)):
         with pytest.raises(ValueError, match="no such groups"):
             result.pieces(*wrong_groups)
@@ -201,13 +202,7 @@ def test_tables_know_their_bounds() -> None:
 
 def groups_of(sizes: list[int]) -> list[list[int]]:
     """The tables of each group, of one row of each of some tables of one page with one chunk."""
-    tables = []
-    for size in sizes:
-        table = _kernels.RowTable(np.array([0, 1], np.int64))
-        rows, chunk = np.array([0, 1], np.int64), np.array([0, size], np.int64)
-        page = _kernels.RowPage(rows, chunk, 0, size, 1, 0, 8, 0, 0, 0, False)
-        table.set(0, page, True)
-        tables.append(table)
+    tables = [chunked([Chunks(0, [1], [size])], large=True) for size in sizes]
     rows = np.zeros(len(sizes), np.int64)
     plan = plan_rows([tables], rows, [*range(1, len(sizes) + 1)])
     return [plan.pieces(number, number + 1)[0] for number in range(plan.num_groups)]

@@ -15,7 +15,7 @@ from alance.format.layouts.fields import values_array
 from alance.format.plans import run
 from alance.format.proto import encodings_v2_0_pb2 as pb
 from alance.format.schema import Schema
-from alance.format.v2_0.arrays import ARRAY_ENCODING, array_page, value_buffers
+from alance.format.v2_0.arrays import ARRAY_ENCODING, array_page, plain_values, value_buffers
 from alance.format.v2_0.base import Spans
 
 if TYPE_CHECKING:
@@ -266,3 +266,28 @@ def test_ends_that_decrease() -> None:
 def test_text_that_is_no_utf_8_is_refused() -> None:
     with pytest.raises(CorruptFileError, match="UTF-8"):
         read(binary(9), [u64(1, 2), b"a\xff"], Spans.of_range(0, 2), 2, pa.string())
+
+
+def test_values_too_wide_for_the_kernel_are_not_given_to_it() -> None:
+    """Also values of a page without rows, which may be wider than any file."""
+
+    def lists(dimensions: list[int]) -> str:
+        text = flat(8, 0)
+        for dimension in dimensions:
+            text = f"fixed_size_list {{ dimension: {dimension} items {{ {text} }} }}"
+        return text
+
+    def plain(dimensions: list[int], num_bytes: int, num_rows: int) -> tuple[int, int] | None:
+        page = array_page(
+            encoded(lists(dimensions)),
+            path="f",
+            buffers=[(64, num_bytes)],
+            num_rows=num_rows,
+            logical_type="fixed_size_list:uint8:4",
+        )
+        return plain_values(page)
+
+    assert plain([4], 12, 3) == (0, 32)
+    assert plain([(1 << 28) - 1], 1 << 28, 1) == (0, (1 << 31) - 8)
+    assert plain([1 << 28], 1 << 28, 1) is None
+    assert plain([(1 << 32) - 1] * 3, 0, 0) is None

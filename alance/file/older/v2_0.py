@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import field as attribute
 from typing import TYPE_CHECKING
 
 from alance import _kernels
 from alance.base.records import dataclass
 from alance.errors import AlanceError
-from alance.format.v2_0.arrays import ArrayPage, array_page, row_page
+from alance.format.v2_0.arrays import ArrayPage, array_page, plain_values
 from alance.format.v2_0.base import Spans
 from alance.format.v2_0.fields import FieldNode, LeafNode
 
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from alance.format.column_metadata import Page
     from alance.format.container import Container
     from alance.format.field import Field
-    from alance.format.layouts.row_pages import RowPage
     from alance.format.plans import Plan
     from alance.format.v2_0.fields import FieldPiece
 
@@ -118,8 +116,6 @@ class FieldColumn:
     node: FieldNode
     container: Container  # file of the field's first column
     column: FieldPages
-    # Pages in the kernel's form, by page number.
-    row_page_of: dict[int, RowPage | None] = attribute(default_factory=dict)
 
     @property
     def num_rows(self) -> int:
@@ -153,17 +149,22 @@ class FieldColumn:
             return None
         if self.field.is_blob_v1:
             return None  # a place stands for null
-        if self.row_page(0) is None:
+        if plain_values(self.node.column.array_page(0)) is None:
             return None  # other pages are probably of the same kind, and costly to parse
         return _kernels.RowTable(self.node.column.first_rows)
 
-    def row_page(self, number: int) -> RowPage | None:
-        """Return a page in the kernel's form; None if the kernel cannot take its rows.
+    def fill(self, table: _kernels.RowTable, number: int) -> bool:
+        """Put a page into `row_table`. Returns False if the kernel cannot take its rows.
 
         Raises:
             CorruptFileError, UnsupportedError: the page's description is malformed or unknown.
         """
-        if number not in self.row_page_of:
-            assert isinstance(self.node, LeafNode)
-            self.row_page_of[number] = row_page(self.node.column.array_page(number))
-        return self.row_page_of[number]
+        assert isinstance(self.node, LeafNode)
+        page = self.node.column.array_page(number)
+        values = plain_values(page)
+        if values is None:
+            return False
+        buffer, bits = values
+        with page.place.checking():
+            table.set_plain(number, *page.place.buffers[buffer], bits, page.place.start)
+        return True

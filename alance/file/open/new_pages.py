@@ -284,10 +284,7 @@ def _fill_older(at: int, fragment: OpenFragment, number: int) -> bool:
     if table is None:
         return True
     fragment.has_grown = True
-    page = leaf.column.row_page(number)
-    if page is None:
-        fragment.drop([at])
-        return False
-    inner, outer = page.layers
-    table.set(number, page.kernel, inner, page.start, outer)
-    return True
+    if leaf.column.fill(table, number):
+        return True
+    fragment.drop([at])
+    return False

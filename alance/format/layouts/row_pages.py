@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
-
-import numpy as np
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from alance import _kernels
 from alance.errors import CorruptFileError, UnsupportedError
@@ -43,10 +41,10 @@ if TYPE_CHECKING:
     # Symbols and their lengths (None without symbols), and the kernel's number of the compression.
     _Strings: TypeAlias = tuple[tuple[UInt64s, Bytes] | None, int]
 
-NO_CHUNKS = np.empty(0, np.int64)
 # Bytes; an index of full-zip rows up to this size is loaded and kept. That is a quarter of a
 # million rows of 1 KB, and to read it once costs more than a second round.
 MAX_INDEX_BYTES: Final = 1 << 20
+MOST_BITS: Final = (1 << 31) - 1  # of a value in the kernel
 MOST_LENGTHS: Final = 64  # maximum depth of nested fixed-size lists
 
 
@@ -62,19 +60,6 @@ class ValuesForm(IntEnum):
     ZIPPED = 6
 
 
-class RowPage(NamedTuple):
-    """Page that the kernel can decode.
-
-    Attributes:
-        layers: layers in the kernel's form; see `Shape.code`.
-        start: file offset of the page.
-    """
-
-    kernel: _kernels.RowPage
-    layers: tuple[int, bytes]
-    start: int
-
-
 class LevelsForm(IntEnum):
     """Numbers of level encodings in the kernel."""
 
@@ -86,8 +71,6 @@ class LevelsForm(IntEnum):
 
 
 LEVEL_BITS: Final = 16
-
-
 INDEX_FORMS = (ValuesForm.FLAT, ValuesForm.PACKED, ValuesForm.RUNS, ValuesForm.SPLIT)
 INDEX_BITS = (8, 16, 32, 64)  # the kernel reads an index as a single word
 
@@ -160,8 +143,8 @@ def _checked(bits: int) -> int:
     Raises:
         UnsupportedError: a value has 256 MiB or more.
     """
-    if bits >> 31:
-        raise UnsupportedError(f"values of {bits} bits: at most {(1 << 31) - 1}")
+    if bits > MOST_BITS:
+        raise UnsupportedError(f"values of {bits} bits: at most {MOST_BITS}")
     return bits
 
 

@@ -12,17 +12,14 @@ from typing import TYPE_CHECKING, Final
 from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.message import DecodeError
 
-from alance import _kernels
 from alance.base.records import dataclass
 from alance.errors import AlanceError, CorruptFileError, UnsupportedError
 from alance.format.codecs.base import MAX_BITS_PER_VALUE
 from alance.format.codecs.general import SCHEMES, Scheme
 from alance.format.codecs.strings import SymbolTable
 from alance.format.layouts import MAX_PAGE_ROWS
-from alance.format.layouts.base import Layer
-from alance.format.layouts.levels import Shape
 from alance.format.layouts.place import PagePlace
-from alance.format.layouts.row_pages import NO_CHUNKS, LevelsForm, RowPage, ValuesForm
+from alance.format.layouts.row_pages import MOST_BITS
 from alance.format.proto import encodings_v2_0_pb2 as pb
 from alance.format.v2_0.base import AllNulls, ArrayEncoding, kind_of, unsupported
 from alance.format.v2_0.dictionary import DictionaryEncoding
@@ -42,7 +39,6 @@ if TYPE_CHECKING:
     from alance.format.plans import Plan
     from alance.format.v2_0.base import ArrayPiece, Spans
 
-PLAIN_SHAPE: Final = Shape.from_proto([Layer.ALL_VALID_ITEM])
 ARRAY_ENCODING: Final = "/lance.encodings.ArrayEncoding"
 DICTIONARY: Final = "dict:"  # prefix of the logical types of dictionary fields
 
@@ -286,30 +282,19 @@ def _scheme(message: pb.Flat) -> Scheme | None:
     return SCHEMES[name]
 
 
-def row_page(page: ArrayPage) -> RowPage | None:
-    """Return a page in the kernel's form; None unless it has fixed-width values without nulls."""
+def plain_values(page: ArrayPage) -> tuple[int, int] | None:
+    """Return the number of the buffer of fixed-width values without nulls, and the bits of a value.
+
+    Returns None for other pages, whose rows the kernel cannot take.
+    """
     root, width = page.root, 1
     while isinstance(root, FixedSizeListEncoding):
         width *= root.dimension
         root = root.items
-    if not isinstance(root, FlatEncoding) or root.bits_per_value % 8 or root.bits_per_value == 0:
+    if not isinstance(root, FlatEncoding) or root.bits_per_value % 8:
         return None
-    start, size = page.place.buffers[root.buffer]
-    with page.place.checking():
-        kernel = _kernels.RowPage(
-            NO_CHUNKS,
-            NO_CHUNKS,
-            start,
-            size,
-            page.place.num_rows,
-            ValuesForm.ZIPPED,
-            root.bits_per_value * width,
-            LevelsForm.NONE,
-            0,
-            0,
-            False,
-        )
-    return RowPage(kernel, PLAIN_SHAPE.code, page.place.start)
+    bits = root.bits_per_value * width
+    return (root.buffer, bits) if 0 < bits <= MOST_BITS else None
 
 
 def value_buffers(encoding: bytes) -> frozenset[int]:

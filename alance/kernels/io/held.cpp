@@ -3,8 +3,6 @@
 
 #include <nanobind/stl/vector.h>
 
-#include <optional>
-
 #include "base/owned.hpp"
 #include "io/source.hpp"
 

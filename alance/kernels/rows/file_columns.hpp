@@ -121,6 +121,13 @@ class LeafTables {
       leaves_.push_back({table, leaves_.size(), 0, table != nullptr, -1, size, num_bytes});
   }
 
+  // Table of a column that has `times` rows for each row of the fragment.
+  static Listed listed(std::shared_ptr<const ColumnTable> table, int64_t times) {
+    auto pages = std::make_shared<ColumnPages>(std::move(table));
+    pages->set_times(times);
+    return {std::move(pages), 0, 0};
+  }
+
   size_t count() const { return leaves_.size(); }
   // Numbers of the leaves that have a file, and the number of the file of each.
   std::vector<size_t> leaves() const { return those<size_t>([](const Leaf& own) { return own.number; }); }

@@ -141,9 +141,7 @@ std::optional<std::shared_ptr<LeafTables>> whole_tables(
       for (size_t page = before; page < of_pages.size(); ++page) rows -= of_pages[page];
       if (rows != 0) return std::nullopt;
     }
-    auto pages = std::make_shared<ColumnPages>(std::move(table));
-    pages->set_times(times[leaf]);
-    tables.emplace_back(std::move(pages), 0, 0);
+    tables.push_back(LeafTables::listed(std::move(table), times[leaf]));
   }
   return std::make_shared<LeafTables>(tables);
 }

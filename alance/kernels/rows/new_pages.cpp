@@ -19,6 +19,7 @@
 #include "io/coalesce.hpp"
 #include "io/held.hpp"
 #include "rows/page_form.hpp"
+#include "rows/pages/units.hpp"
 #include "rows/sparse_rows.hpp"
 
 namespace alance {
@@ -30,6 +31,8 @@ constexpr uint8_t kNoBytes = 0;  // for buffers without bytes
 // memory, else far.
 class NewPages {
  public:
+  using Forms = std::vector<std::shared_ptr<PageForm>>;
+
   // Pages `unknown[i].second` of `tables[unknown[i].first]`; table i is of a column of `files[i]`.
   NewPages(std::vector<std::shared_ptr<ColumnPages>> tables,
            const std::vector<std::pair<size_t, size_t>>& unknown, const std::vector<size_t>& files)
@@ -70,19 +73,17 @@ class NewPages {
     return static_cast<size_t>(first - pages_.begin());
   }
 
-  // Find the bytes that are needed to learn the pages. `forms`: form of each description; None: its
-  // pages are skipped. `tails`: for each file, the position from which on its bytes are in memory.
-  // ValueError: a page contradicts its description.
-  void find(std::vector<std::shared_ptr<PageForm>> forms, const std::vector<int64_t>& tails) {
-    if (forms.size() != descriptions_.size()) corrupt("new pages: forms of other descriptions");
+  // Find the bytes that are needed to learn the pages. `forms`: form of each description. `tails`: for
+  // each file, the position from which on its bytes are in memory. ValueError: a page contradicts its
+  // description.
+  void find(Forms forms, const std::vector<int64_t>& tails) {
+    check(forms);
     forms_ = std::move(forms);
     spans_.clear();
     for (page_ = 0; page_ < pages_.size(); ++page_) {
       Page& page = pages_[page_];
       if (page.file >= tails.size()) corrupt("new pages: no such file");
       page.form = forms_[page.description].get();
-      page.state = State::kSkipped;
-      if (page.form == nullptr || !page.form->layers) continue;
       add(page_);
       set_state(page, [&](const Span& span) { return span.start >= tails[page.file]; });
     }
@@ -95,7 +96,7 @@ class NewPages {
   // Mark pages as near if the bytes that they need are held, else as far. `files`: bytes of each file.
   void hold(const std::vector<const HeldFile*>& files) {
     for (Page& page : pages_) {
-      if (page.state != State::kFar && page.state != State::kNear) continue;
+      if (page.state == State::kKnown) continue;
       if (page.file >= files.size()) corrupt("new pages: no such file");
       set_state(page, [&](const Span& span) {
         return files[page.file]->holds(span.start, span.start + span.size);
@@ -103,10 +104,6 @@ class NewPages {
     }
   }
 
-  // Pages that the kernel cannot learn.
-  std::vector<size_t> skipped() const {
-    return where([](const Page& page) { return page.state == State::kSkipped; });
-  }
   // Unknown pages whose needed bytes must be read.
   std::vector<size_t> far() const {
     return where([](const Page& page) { return page.state == State::kFar; });
@@ -221,7 +218,7 @@ class NewPages {
         page.state = State::kKnown;
       }
       if (!learned[i]) continue;
-      grown[page.file] += page.column->learn(page.number, std::move(learned[i]), *page.form->layers);
+      grown[page.file] += page.column->learn(page.number, std::move(learned[i]), page.form->layers);
       page.state = State::kKnown;
     }
     nb::list files;
@@ -230,43 +227,42 @@ class NewPages {
   }
 
   // Learn all pages whose needed bytes are held. `forms`: as in `find`.
-  void learn_held(const std::vector<std::shared_ptr<PageForm>>& forms, const HeldFile& held) {
-    if (forms.size() != descriptions_.size()) corrupt("new pages: forms of other descriptions");
+  void learn_held(const Forms& forms, const HeldFile& held) {
+    check(forms);
     std::vector<std::shared_ptr<RowPage>> learned(pages_.size());
     std::optional<Unlocked> unlocked(static_cast<int64_t>(pages_.size()) << 8);
     PageBuffers buffers;
     for (page_ = 0; page_ < pages_.size(); ++page_) {
       const Page& page = pages_[page_];
-      const PageForm* form = forms[page.description].get();
+      const PageForm& form = *forms[page.description];
       const PageTable& pages = page.column->table();
       page_buffers(pages, page.number, buffers);
       const int64_t num_rows = pages.rows[page.number];
-      if (form == nullptr || !form->layers) continue;
-      const Needed needed = form->needed(buffers, num_rows);
+      const Needed needed = form.needed(buffers, num_rows);
       const bool are_held = std::all_of(needed.begin(), needed.end(), [&](size_t i) {
         PageBuffer& own = buffers[i];
         own.data = own.size == 0 ? &kNoBytes : held.view(own.start, own.start + own.size);
         return own.data != nullptr;
       });
-      if (are_held) learned[page_] = form->page_of(buffers, num_rows, page.symbols);
+      if (are_held) learned[page_] = form.page_of(buffers, num_rows, page.symbols);
     }
     unlocked.reset();
     for (size_t i = 0; i < pages_.size(); ++i)
       if (learned[i])
-        pages_[i].column->learn(pages_[i].number, std::move(learned[i]), *forms[pages_[i].description]->layers);
+        pages_[i].column->learn(pages_[i].number, std::move(learned[i]), forms[pages_[i].description]->layers);
   }
 
   // After an error, the number of the page that caused it.
   size_t page() const { return page_; }
 
  private:
-  enum class State { kSkipped, kNear, kFar, kKnown };
+  enum class State { kNear, kFar, kKnown };
   struct Page {
     ColumnPages* column = nullptr;
     size_t number = 0, file = 0, description = 0;
     std::string_view symbols;        // in its own description; may be empty
-    const PageForm* form = nullptr;  // null: the page is skipped
-    State state = State::kSkipped;
+    const PageForm* form = nullptr;  // of its description
+    State state = State::kKnown;
     bool lacks_items = false;  // true: the page is known, except for its items
     size_t first = 0, last = 0;      // its spans
 
@@ -284,6 +280,11 @@ class NewPages {
   };
 
   using Seen = std::unordered_map<std::string, size_t, TextHash>;  // numbers of descriptions
+
+  void check(const Forms& forms) const {
+    if (forms.size() != descriptions_.size() || std::count(forms.begin(), forms.end(), nullptr))
+      corrupt("new pages: forms of other descriptions");
+  }
 
   void add(size_t table, size_t number, size_t file, Seen& seen) {
     Page& page = pages_.emplace_back();
@@ -370,7 +371,7 @@ class NewPages {
   }
 
   std::vector<std::shared_ptr<ColumnPages>> tables_;
-  std::vector<std::shared_ptr<PageForm>> forms_;
+  Forms forms_;
   std::vector<std::string_view> descriptions_;
   std::vector<Page> pages_;
   std::vector<Span> spans_;
@@ -426,11 +427,6 @@ void set_sparse(PageForm& form, const std::vector<sparse::DescribedLayer>& layer
   form.set_sparse(std::move(own));
 }
 
-}  // namespace
-}  // namespace alance
-
-namespace alance {
-namespace {
 WordCoding words_of(const DescribedWords& words) {
   WordCoding coding;
   if (words.first) coding.numbers = sequences::Numbers::of(*words.first);
@@ -438,11 +434,13 @@ WordCoding words_of(const DescribedWords& words) {
   if (!words.first == !words.second) corrupt("words of an unknown form");
   return coding;
 }
+
 }  // namespace
 }  // namespace alance
 
 void register_new_pages(nanobind::module_& m) {
   using namespace alance;
+  m.def("set_zstd", [](nb::object decoder) { units::zstd() = std::move(decoder); }, nb::arg("decoder"));
   nb::class_<PageForm>(m, "PageForm")
       .def(nb::init<std::tuple<int, int, int, int, int, bool>,
                     std::optional<std::tuple<int, int, int, int>>, uint64_t, bool>(),
@@ -500,7 +498,6 @@ void register_new_pages(nanobind::module_& m) {
            nb::arg("tables"), nb::arg("unknown"), nb::arg("files"))
       .def(nb::init<const LeafTables&, const std::vector<size_t>&>(), nb::arg("fragment"), nb::arg("leaves"))
       .def_prop_ro("descriptions", &NewPages::descriptions)
-      .def_prop_ro("skipped", &NewPages::skipped)
       .def_prop_ro("far", &NewPages::far)
       .def_prop_ro("page", &NewPages::page)
       .def("spans", &NewPages::spans, nb::arg("far"))

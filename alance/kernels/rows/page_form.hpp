@@ -157,7 +157,6 @@ class PageForm {
   // Ignore the buffers of a constant page, because its description has everything.
   void ignore_buffers() { has_buffers_ = false; }
 
-  // Layers of the pages; pages without layers are not kept in tables.
   void set_layers(nests::Layers of_pages) { layers = std::move(of_pages); }
   void set_symbols(const In<uint64_t>& table, const Bytes& lengths) {
     symbols = std::make_shared<const Symbols>(table, lengths);
@@ -258,7 +257,7 @@ class PageForm {
   const uint64_t num_items;
   const bool has_items;
   std::shared_ptr<const Symbols> symbols;
-  std::optional<nests::Layers> layers;
+  nests::Layers layers{};
   std::optional<ZippedForm> zipped;  // of rows of any length
 
  private:
@@ -313,7 +312,7 @@ class PageForm {
                                         std::string_view own_symbols) const {
     const Part index = has_lists() ? buffers[kItems + has_items].bytes() : Part{};
     const PageBuffer& chunks = buffers[kChunks];
-    auto table = std::make_shared<ChunkTable>(buffers[kWords].bytes(), has_lists() ? &index : nullptr,
+    auto table = std::make_shared<const ChunkTable>(buffers[kWords].bytes(), has_lists() ? &index : nullptr,
                                               kind.large, num_items, num_rows, chunks.size);
     auto of_page = symbols;
     if (of_page && !own_symbols.empty())

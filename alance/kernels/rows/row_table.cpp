@@ -142,9 +142,7 @@ std::unique_ptr<LeafTables> joined_tables(const Fragments& fragments, const std:
       times = column->times();  // depends on the type alone, so it is equal in all fragments
       table->add(column->source(), begins[at++]);
     }
-    auto pages = std::make_shared<ColumnPages>(std::move(table));
-    pages->set_times(times);
-    tables.emplace_back(std::move(pages), 0, 0);
+    tables.push_back(LeafTables::listed(std::move(table), times));
   }
   return std::make_unique<LeafTables>(tables);
 }
@@ -291,9 +289,12 @@ std::unique_ptr<RowTable> row_table(const In<int64_t>& first_rows) {
       std::vector<int64_t>(first_rows.data(), first_rows.data() + first_rows.size()));
 }
 
-void set(RowTable& table, size_t number, std::shared_ptr<RowPage> kernel, uint64_t inner, int64_t start,
-         const nb::bytes& outer) {
-  table.set(number, std::move(kernel), {inner, std::string(outer.c_str(), outer.size())}, start);
+// Store a page whose values of `bits` bits are its rows, in a buffer of `size` bytes; none is null.
+void set_plain(RowTable& table, size_t number, int64_t start, int64_t size, int bits, int64_t page_start) {
+  if (number >= table.count()) corrupt("row table: no such page");
+  const int64_t num_rows = table.first_rows()[number + 1] - table.first_rows()[number];
+  const PageKind kind{static_cast<int>(Values::zipped), bits, 0, 0, 0, false};
+  table.set(number, std::make_shared<RowPage>(start, size, num_rows, kind), {nests::kAllValidItem, {}}, page_start);
 }
 
 }  // namespace
@@ -303,8 +304,8 @@ void register_row_table(nanobind::module_& m) {
   using namespace alance;
   nb::class_<RowTable>(m, "RowTable")
       .def(nb::new_(&row_table), nb::arg("first_rows"))
-      .def("set", &set, nb::arg("number"), nb::arg("kernel"), nb::arg("layers"), nb::arg("start") = 0,
-           nb::arg("outer") = nb::bytes("", 0));
+      .def("set_plain", &set_plain, nb::arg("number"), nb::arg("start"), nb::arg("size"), nb::arg("bits"),
+           nb::arg("page_start"));
   nb::class_<RowPlan>(m, "RowPlan")
       .def_ro("is_ranges", &RowPlan::is_ranges)
       .def_ro("num_rows", &RowPlan::num_rows)

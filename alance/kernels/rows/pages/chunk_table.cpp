@@ -1,12 +1,7 @@
 // Chunk words and repetition indices of mini-block pages.
 #include "rows/pages/chunk_table.hpp"
 
-#include <nanobind/stl/optional.h>
-#include <nanobind/stl/shared_ptr.h>
-
 #include <algorithm>
-
-#include "base/unlocked.hpp"
 
 namespace alance {
 namespace {
@@ -104,47 +99,4 @@ void ChunkTable::read_index(Part index, int64_t num_rows) {
     corrupt("repetition index: the row open in chunk " + text(unending) + " never ends");
 }
 
-namespace {
-
-Part part(const Bytes& bytes) { return {bytes.data(), static_cast<int64_t>(bytes.size())}; }
-
-std::shared_ptr<ChunkTable> chunk_table(Bytes words, std::optional<Bytes> index, bool large,
-                                        uint64_t num_items, int64_t num_rows, int64_t chunk_bytes) {
-  const Part of_index = index ? part(*index) : Part{};
-  const Unlocked unlocked(static_cast<int64_t>(words.size()));
-  return std::make_shared<ChunkTable>(part(words), index ? &of_index : nullptr, large, num_items,
-                                      num_rows, chunk_bytes);
-}
-
-// View of a list of a table.
-template <auto member>
-nb::object view(const std::shared_ptr<ChunkTable>& table) {
-  const auto& list = (*table).*member;
-  using T = typename std::decay_t<decltype(list)>::value_type;
-  return nb::cast(nb::ndarray<nb::numpy, const T, nb::ndim<1>>(list.data(), {list.size()},
-                                                               nb::find(table)));
-}
-
-}  // namespace
 }  // namespace alance
-
-void register_chunk_table(nanobind::module_& m) {
-  using namespace alance;
-  using Table = const std::shared_ptr<ChunkTable>&;
-  nb::class_<ChunkTable>(m, "ChunkTable")
-      .def_prop_ro("first_bytes", &view<&ChunkTable::first_bytes>)
-      .def_prop_ro("first_values", &view<&ChunkTable::first_values>)
-      .def_prop_ro("first_rows",
-                   [](Table table) {
-                     return table->first_rows.empty() ? view<&ChunkTable::first_values>(table)
-                                                      : view<&ChunkTable::first_rows>(table);
-                   })
-      .def_prop_ro("carries",
-                   [](Table table) {
-                     return table->first_rows.empty() ? nb::none()
-                                                      : view<&ChunkTable::carries>(table);
-                   })
-      .def_prop_ro("num_bytes", &ChunkTable::num_bytes);
-  m.def("chunk_table", &chunk_table, nb::arg("words"), nb::arg("index").none(), nb::arg("large"),
-        nb::arg("num_items"), nb::arg("num_rows"), nb::arg("chunk_bytes"));
-}

@@ -38,7 +38,7 @@ std::unique_ptr<RowPage> RowPage::constant(int64_t num_rows, const EncodedLevels
                                            int null_level, bool is_null) {
   if (null_level < 0 || null_level > kind.max_level) corrupt("nulls of another level");
   const std::vector<int64_t> rows{0, num_rows}, bytes{0, 0};
-  std::unique_ptr<RowPage> page(new RowPage(Positions(rows), Positions(bytes), 0, 0, num_rows, kind));
+  std::unique_ptr<RowPage> page(new RowPage(rows, bytes, 0, 0, num_rows, kind));
   page->is_null_ = is_null;
   page->null_level_ = null_level;
   page->max_rep_ = kind.max_rep;
@@ -127,9 +127,9 @@ void RowPage::cut_levels(int64_t num_entries) {
     if (rows != num_rows_) corrupt(text(rows) + " rows begin in its levels, expected " + text(num_rows_));
   }
   close(num_entries != 0 ? num_entries : num_rows_);  // without levels each row is one entry
-  first_rows_ = Positions(cut.rows);
-  first_bytes_ = Positions(cut.bytes);
-  if (has_lists) first_values_ = Positions(cut.values);
+  first_rows_ = cut.rows;
+  first_bytes_ = cut.bytes;
+  if (has_lists) first_values_ = cut.values;
   num_chunks_ = static_cast<int64_t>(cut.rows.size()) - 1;
   reps_ = has_lists ? Nulls::flat : Nulls::none;
   nulls_ = cut.defs.empty() ? Nulls::none : Nulls::flat;

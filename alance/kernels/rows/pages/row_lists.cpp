@@ -39,12 +39,9 @@ const uint16_t* levels_of(Nulls kind, int bits, Part part, int64_t count,
 
 void RowPage::keep_lists(Positions first_values, const PageKind& kind) {
   if (is_zipped() || kind.reps <= 0 || kind.reps > static_cast<int>(Nulls::blocks) ||
-      kind.max_rep < 1 || kind.max_visible < 0 || first_values.size() != first_rows_.size() ||
+      kind.max_rep < 1 || kind.max_visible < 0 ||
       (static_cast<Nulls>(kind.reps) == Nulls::blocks && (kind.rep_bits < 0 || kind.rep_bits > 15)))
     corrupt("lists of an unknown form");
-  for (int64_t i = 0; i < num_chunks_; ++i)
-    if (first_values.data()[i + 1] < first_values.data()[i])
-      corrupt("chunk " + text(i) + " ends before it begins");
   first_values_ = first_values;
   reps_ = static_cast<Nulls>(kind.reps);
   rep_bits_ = kind.rep_bits;

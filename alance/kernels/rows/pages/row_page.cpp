@@ -1,15 +1,7 @@
 // Decoding of rows of mini-block and full-zip pages, value by value or in runs; see row_page.hpp.
 #include "rows/pages/row_page.hpp"
 
-#include <nanobind/stl/optional.h>
-#include <nanobind/stl/pair.h>
-#include <nanobind/stl/shared_ptr.h>
-#include <nanobind/stl/tuple.h>
-#include <nanobind/stl/unique_ptr.h>
-#include <nanobind/stl/vector.h>
-
 #include <algorithm>
-#include <optional>
 
 #include "rows/pages/units.hpp"
 
@@ -24,13 +16,12 @@ constexpr size_t kBlobBytes = 16;         // of a description
 
 }  // namespace
 
-RowPage::RowPage(std::shared_ptr<ChunkTable> table, int64_t start, int64_t size,
+RowPage::RowPage(std::shared_ptr<const ChunkTable> table, int64_t start, int64_t size,
                  int64_t num_rows, const PageKind& kind, std::shared_ptr<const Symbols> symbols)
-    : RowPage(Positions(table->rows()), Positions(table->first_bytes), start, size, num_rows, kind) {
+    : RowPage(table->rows(), table->first_bytes, start, size, num_rows, kind) {
   if (kind.max_rep != 0) {
-    if (table->carries.size() != static_cast<size_t>(num_chunks_)) corrupt("lists of other chunks");
     carries_ = table->carries.data();
-    keep_lists(Positions(table->first_values), kind);
+    keep_lists(table->first_values, kind);
   }
   table_ = std::move(table);
   symbols_ = std::move(symbols);
@@ -82,14 +73,6 @@ RowPage::RowPage(Positions first_rows, Positions first_bytes, int64_t start, int
     corrupt("values of " + text(bits) + " bits");
   if (nulls_ == Nulls::blocks && (level_bits < 0 || level_bits > 15))
     corrupt("levels of " + text(level_bits) + " bits");
-  if (num_chunks_ < 0 || first_bytes.size() != first_rows.size() || first_rows.data()[0] != 0 ||
-      first_bytes.data()[0] != 0 || first_rows.data()[num_chunks_] != num_rows ||
-      first_bytes.data()[num_chunks_] > size)
-    corrupt("chunks of " + text(num_rows) + " rows");
-  for (int64_t i = 0; i < num_chunks_; ++i)
-    if (first_rows.data()[i + 1] < first_rows.data()[i] ||
-        first_bytes.data()[i + 1] < first_bytes.data()[i])
-      corrupt("chunk " + text(i) + " ends before it begins");
 }
 
 // Indices must be whole words.
@@ -99,7 +82,7 @@ void RowPage::check_indices() const {
     corrupt("a dictionary for values of " + text(bits_) + " bits that are no indices");
 }
 
-void RowPage::keep_items(PageArray<uint8_t> items, int64_t width) {
+void RowPage::keep_items(std::span<const uint8_t> items, int64_t width) {
   check_indices();
   if (width < 1 || static_cast<int64_t>(items.size()) % width) corrupt("items of no whole width");
   items_ = items;
@@ -109,7 +92,7 @@ void RowPage::keep_items(PageArray<uint8_t> items, int64_t width) {
 }
 
 template <typename T>
-void RowPage::keep_strings(PageArray<T> offsets, PageArray<uint8_t> items) {
+void RowPage::keep_strings(std::span<const T> offsets, std::span<const uint8_t> items) {
   check_indices();
   if (offsets.size() == 0 || offsets.data()[0] < 0) corrupt("strings without offsets");
   for (size_t i = 0; i + 1 < offsets.size(); ++i)
@@ -137,15 +120,15 @@ void RowPage::set_own_items(ItemBlock items) {
   items.keep();
   own_items_ = std::make_shared<const ItemBlock>(std::move(items));
   const ItemBlock& own = *own_items_;
-  const PageArray<uint8_t> data(own.block + own.data_start, static_cast<size_t>(own.data_size));
+  const std::span data(own.block + own.data_start, static_cast<size_t>(own.data_size));
   const size_t num_offsets = static_cast<size_t>(own.form.count) + 1;
   const uint8_t* offsets = own.block + own.offsets_start;  // aligned: the block is ours
   if (!own.form.strings)
     keep_items(data, own.form.bits / 8);
   else if (own.form.bits == 32)
-    keep_strings(PageArray(reinterpret_cast<const int32_t*>(offsets), num_offsets), data);
+    keep_strings(std::span(reinterpret_cast<const int32_t*>(offsets), num_offsets), data);
   else
-    keep_strings(PageArray(reinterpret_cast<const int64_t*>(offsets), num_offsets), data);
+    keep_strings(std::span(reinterpret_cast<const int64_t*>(offsets), num_offsets), data);
 }
 
 int64_t RowPage::width() const {

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <vector>
 
 #include "rows/pages/cells.hpp"
@@ -196,25 +197,7 @@ struct RangeStrings;
 
 constexpr size_t kMostDepths = 64;  // of nested fixed-size lists
 
-// Numbers of a page: an array that it owns, or a view of what it keeps elsewhere.
-template <typename T>
-class PageArray {
- public:
-  PageArray() = default;
-  explicit PageArray(const In<T>& array)
-      : data_(array.data()), size_(array.size()), array_(std::make_shared<const In<T>>(array)) {}
-  explicit PageArray(const std::vector<T>& beside) : PageArray(beside.data(), beside.size()) {}
-  PageArray(const T* data, size_t size) : data_(data), size_(size) {}
-
-  const T* data() const { return data_; }
-  size_t size() const { return size_; }
-
- private:
-  const T* data_ = nullptr;
-  size_t size_ = 0;
-  std::shared_ptr<const In<T>> array_;  // few pages have one, and many pages are in memory
-};
-using Positions = PageArray<int64_t>;
+using Positions = std::span<const int64_t>;  // views of what a page keeps
 
 // Encoding of values, definition and repetition levels in the chunks of a page.
 struct PageKind {
@@ -275,21 +258,13 @@ struct EncodedLevels {
 
 class RowPage {
  public:
-  // `first_rows` and `first_bytes` have a number for each chunk and one behind the last; for zipped
-  // rows they are empty. `start`: position of the page's buffer of `size` bytes in its file;
-  // `level_bits`: packed width of levels in `blocks`, or bytes of a control word.
-  RowPage(In<int64_t> first_rows, In<int64_t> first_bytes, int64_t start, int64_t size,
-          int64_t num_rows, int values, int bits, int nulls, int level_bits, int max_level,
-          bool large, std::vector<int64_t> masks)
-      : RowPage(Positions(first_rows), Positions(first_bytes), start, size, num_rows,
-                {values, bits, nulls, level_bits, max_level, large, 0, 0, 0, 0, std::move(masks)}) {}
-  // The same for a page whose chunks have a table.
-  RowPage(std::shared_ptr<ChunkTable> table, int64_t start, int64_t size, int64_t num_rows,
+  // Page of chunks. `start`: position of their buffer of `size` bytes in its file.
+  RowPage(std::shared_ptr<const ChunkTable> table, int64_t start, int64_t size, int64_t num_rows,
           const PageKind& kind, std::shared_ptr<const Symbols> symbols);
 
   // Zipped rows of equal length.
   RowPage(int64_t start, int64_t size, int64_t num_rows, const PageKind& kind)
-      : RowPage(Positions(), Positions(), start, size, num_rows, kind) {}
+      : RowPage({}, {}, start, size, num_rows, kind) {}
 
   // Page whose values are all one item, which is set next; with `is_null` all are null. Both kinds
   // of levels are as many, or one kind is absent. `null_level`: level of a value's own null; 0: no
@@ -299,17 +274,9 @@ class RowPage {
                                            int null_level, bool is_null);
 
   // Zipped rows. Row i lies between `ends[i]` and `ends[i + 1]` of the page's buffer.
-  static std::unique_ptr<RowPage> zipped(Positions ends, int64_t start, int64_t size,
-                                         int64_t num_rows, const ZippedForm& form,
-                                         const PageKind& kind, std::shared_ptr<const Symbols> symbols);
-  // The same with `ends` of its own.
   static std::unique_ptr<RowPage> zipped(std::vector<int64_t> ends, int64_t start, int64_t size,
                                          int64_t num_rows, const ZippedForm& form,
-                                         const PageKind& kind, std::shared_ptr<const Symbols> symbols) {
-    auto page = zipped(Positions(ends), start, size, num_rows, form, kind, std::move(symbols));
-    page->cut_.bytes = std::move(ends);  // the move keeps the array that the page views
-    return page;
-  }
+                                         const PageKind& kind, std::shared_ptr<const Symbols> symbols);
   // Zipped rows whose index stays in the file. Rows are decoded only from the result of `of_runs`.
   static std::unique_ptr<RowPage> zipped(const FileIndex& index, int64_t start, int64_t size,
                                          int64_t num_rows, const ZippedForm& form,
@@ -345,8 +312,6 @@ class RowPage {
            (table_ ? table_->num_bytes() : 0) + (unplaced_ ? static_cast<int64_t>(sizeof(Unplaced)) : 0) + later_bytes() +
            slots_bytes_;
   }
-  // Table of the chunks; null if the page was made from arrays.
-  std::shared_ptr<ChunkTable> table() const { return table_; }
   bool has_items() const { return items_kind_ != Items::kNone; }
   // Bytes of a value as decoded; 0: strings.
   int64_t width() const;
@@ -438,9 +403,9 @@ class RowPage {
   struct Slice;
 
   enum class Items { kNone, kFixed, kStrings32, kStrings64 };
-  void keep_items(PageArray<uint8_t> items, int64_t width);
+  void keep_items(std::span<const uint8_t> items, int64_t width);
   template <typename T>
-  void keep_strings(PageArray<T> offsets, PageArray<uint8_t> items);
+  void keep_strings(std::span<const T> offsets, std::span<const uint8_t> items);
 
   void read_nulls(const std::vector<Slice>& slices, RangeSink& sink) const;
   void check_flat(const Chunk& chunk) const;
@@ -537,7 +502,7 @@ class RowPage {
                                             int64_t num_rows, const ZippedForm& form,
                                             const PageKind& kind, std::shared_ptr<const Symbols> symbols);
 
-  std::shared_ptr<ChunkTable> table_;
+  std::shared_ptr<const ChunkTable> table_;  // null: there are no chunks
   Cut cut_;
   std::unique_ptr<Later, FreeLater> later_;  // null: the levels are already decoded
   bool has_runs_ = false;  // a chunk is a run of zipped rows
@@ -570,9 +535,9 @@ class RowPage {
   mutable std::atomic<signed char> text_items_{-1};  // 1: the items are UTF-8; -1: not known
   Items items_kind_ = Items::kNone;
   int64_t item_width_ = 0, num_items_ = 0;
-  PageArray<uint8_t> items_;
-  PageArray<int32_t> offsets_32_;
-  PageArray<int64_t> offsets_64_;
+  std::span<const uint8_t> items_;
+  std::span<const int32_t> offsets_32_;
+  std::span<const int64_t> offsets_64_;
   std::shared_ptr<const ItemBlock> own_items_;  // memory of the items, if it is the page's own
 };
 

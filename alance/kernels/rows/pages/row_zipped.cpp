@@ -47,7 +47,7 @@ void RowPage::emit_masked(const std::vector<int64_t>& masks, const uint8_t* from
 namespace {
 
 // Check that positions ascend within the buffer; each row has at least one byte.
-void check_ends(const Positions& ends, int64_t size) {
+void check_ends(Positions ends, int64_t size) {
   for (size_t i = 0; i < ends.size(); ++i)
     if (const int64_t end = ends.data()[i]; end < (i ? ends.data()[i - 1] + 1 : 0) || end > size)
       corrupt("full-zip: positions of rows that are not ascending: row " + text(static_cast<int64_t>(i)) +
@@ -56,12 +56,13 @@ void check_ends(const Positions& ends, int64_t size) {
 
 }  // namespace
 
-std::unique_ptr<RowPage> RowPage::zipped(Positions ends, int64_t start, int64_t size,
+std::unique_ptr<RowPage> RowPage::zipped(std::vector<int64_t> ends, int64_t start, int64_t size,
                                          int64_t num_rows, const ZippedForm& form,
                                          const PageKind& kind, std::shared_ptr<const Symbols> symbols) {
   auto page = of_zipped(ends, ends, start, size, num_rows, form, kind, std::move(symbols));
   if (page->num_chunks_ != num_rows) corrupt("places of other rows");
   check_ends(ends, size);
+  page->cut_.bytes = std::move(ends);  // the move keeps the array that the page views
   return page;
 }
 
@@ -71,7 +72,7 @@ std::unique_ptr<RowPage> RowPage::zipped(const FileIndex& index, int64_t start, 
   if (index.start < 0 || index.width < 1 || index.width > 8 || num_rows < 1 ||
       (INT64_MAX - index.start) / index.width <= num_rows)
     corrupt("an index of other rows");
-  auto page = of_zipped(Positions(), Positions(), start, size, num_rows, form, kind, std::move(symbols));
+  auto page = of_zipped({}, {}, start, size, num_rows, form, kind, std::move(symbols));
   page->unplaced_ = std::make_unique<const Unplaced>(Unplaced{index, form, kind});
   return page;
 }
@@ -88,7 +89,7 @@ std::shared_ptr<const RowPage> RowPage::of_runs(std::vector<int64_t> firsts, std
   cut.rows.push_back(num_rows_);
   cut.entries = std::move(lasts);
   cut.bytes = std::move(bytes);
-  std::shared_ptr<RowPage> page = of_zipped(Positions(cut.rows), Positions(cut.bytes), start_, size_, num_rows_,
+  std::shared_ptr<RowPage> page = of_zipped(cut.rows, cut.bytes, start_, size_, num_rows_,
                                             unplaced_->form, unplaced_->kind, symbols_);
   page->cut_ = std::move(cut);  // the move keeps the arrays that the page views
   page->has_runs_ = true;
