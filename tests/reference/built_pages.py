@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from alance.file.rows.fragment import FragmentTask, OpenFragment
+    from alance.file.rows.fragment import OpenFragment
+    from alance.file.rows.taken import FragmentTask
     from alance.format.plans import ByteRange, Plan
 
 PATH: Final = "memory://1/file"

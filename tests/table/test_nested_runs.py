@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import alance
-from alance.file.rows.fragment import FragmentTask
+from alance.file.rows.taken import FragmentTask
 
 if TYPE_CHECKING:
     from collections.abc import Callable

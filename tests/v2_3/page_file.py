@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from alance.file.rows.fragment import FragmentTask, OpenFragment
+    from alance.file.rows.fragment import OpenFragment
+    from alance.file.rows.taken import FragmentTask
     from alance.format.proto import encodings_v2_3_pb2 as pb3
 
 
@@ -53,7 +54,7 @@ class PageFile(ReadFile):
 
     def rows(self, task: FragmentTask) -> list[Any]:
         """The values of a task, which the kernel decodes."""
-        assert not task.leaves
+        assert not task.others
         return values_of(task)
 
     def take(self, rows: Sequence[int], *, is_known: bool = False) -> list[Any]:

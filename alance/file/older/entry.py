@@ -9,14 +9,13 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Final
 
-from alance.file.rows.leaves import OpenLeaf
 from alance.file_version import FOOTERS, FileVersion
-from alance.format.layouts.fields import LeafColumn
 from alance.format.v0_1.metadata import BatchContainer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from alance.file.older.v2_0 import FieldColumn
     from alance.file.open.columns import States
     from alance.format.container import Container
     from alance.format.field import Field
@@ -42,7 +41,7 @@ def holds_older(tail: memoryview) -> bool:
 
 def open_older(
     fields: Sequence[Field], columns: Mapping[int, int], container: Container, states: States
-) -> Plan[list[OpenLeaf]]:
+) -> Plan[list[FieldColumn]]:
     """Plan the opening of fields; fields that the file lacks are omitted.
 
     See `v0_1` and `v2_0_open`.
@@ -50,9 +49,7 @@ def open_older(
     if isinstance(container, BatchContainer):
         from alance.file.older.v0_1 import open_batch_fields
 
-        batched = yield from open_batch_fields(fields, columns, container, states)
-        return [OpenLeaf(LeafColumn(column.field, 1), column) for column in batched]
+        return open_batch_fields(fields, columns, container, states)
     from alance.file.older.v2_0_open import open_fields
 
-    opened = yield from open_fields(fields, columns, container, states)
-    return [OpenLeaf(LeafColumn(column.field, 1), column) for column in opened]
+    return open_fields(fields, columns, container, states)

@@ -9,7 +9,7 @@ import numpy as np
 
 from alance.base.records import dataclass
 from alance.errors import CorruptFileError
-from alance.file.older.v2_0 import FieldColumn, FieldPages
+from alance.file.older.v2_0 import FieldColumn
 from alance.file.open.files import from_end
 from alance.file.open.recall import kept_by, noted, recalled
 from alance.format.plans import together
@@ -86,9 +86,9 @@ def open_batch_fields(
     opened: list[FieldColumn] = []
     for field in fields:
         if any(member.id in columns for member in field.walk()):
-            column = FieldPages(field.id, (), container.num_rows)
             node = tree.node(field, num_rows)
-            opened.append(BatchedColumn(field, node, container, column, tree=tree))
+            column = BatchedColumn(field, node, container, (), container.num_rows, tree=tree)
+            opened.append(column)
     return opened
 
 

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from alance import _kernels
 from alance.base.records import dataclass
 from alance.errors import AlanceError
+from alance.file.open.files import from_content
+from alance.file.rows.kernel_arrays import has_values
+from alance.format.layouts.fields import LeafColumn
 from alance.format.v2_0.arrays import ArrayPage, array_page, plain_values
 from alance.format.v2_0.base import Spans
 from alance.format.v2_0.fields import FieldNode, LeafNode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    import pyarrow as pa
 
     from alance.base.arrays import Int64s
     from alance.file.open.columns import OpenColumn
@@ -68,84 +71,50 @@ class ArrayColumn:
 
 
 @dataclass(frozen=True, slots=True)
-class FieldRows:
-    """Rows of a field that were read."""
-
-    field: Field
-    rows: FieldPiece
-
-    @property
-    def num_bytes(self) -> int:
-        """Number of bytes of the input."""
-        return self.rows.num_bytes
-
-    def decode(self) -> pa.Array:
-        """Decode the rows into the field's array.
-
-        Raises:
-            CorruptFileError: the bytes contradict the format.
-            UnsupportedError: there are more strings or lists than the type's offsets can address.
-        """
-        return self.rows.decode(self.field.to_arrow().type)
-
-
-@dataclass(frozen=True, slots=True)
-class FieldPages:
-    """Pages of all columns of a field."""
-
-    index: int  # number of the field's first column in the file
-    pages: Sequence[Page]
-    num_rows: int  # number of rows of the field
-
-    @property
-    def buffer_bytes(self) -> int:
-        """Total bytes of the buffers of all pages."""
-        return sum(size for page in self.pages for _, size in page.buffers)
-
-    @property
-    def num_bytes(self) -> int:
-        """Memory of the pages in bytes."""
-        return 200 + sum(len(page.encoding) + 120 for page in self.pages)
-
-
-@dataclass(frozen=True, slots=True)
 class FieldColumn:
     """Field of the schema with all its columns."""
 
     field: Field
     node: FieldNode
     container: Container  # file of the field's first column
-    column: FieldPages
+    pages: Sequence[Page]  # of all columns
+    num_rows: int
 
     @property
-    def num_rows(self) -> int:
-        return self.column.num_rows
+    def leaf(self) -> LeafColumn:
+        return LeafColumn(self.field, 1)
 
     @property
     def encoded_bytes(self) -> int:
         """Total bytes of all page buffers."""
-        return self.column.buffer_bytes
+        return sum(size for page in self.pages for _, size in page.buffers)
 
-    def take(self, rows: Int64s) -> Plan[FieldRows]:
+    def take(self, rows: Int64s) -> Plan[FieldPiece]:
         """Plan single rows: one round, plus one for strings and for each level of lists.
 
         Args:
             rows: sorted and unique, below `num_rows`; shape (n,).
         """
-        return FieldRows(self.field, (yield from self.node.plan(Spans.of_rows(rows))))
+        return from_content(self.node.plan(Spans.of_rows(rows)), self.container)
 
-    def read(self, start: int, stop: int) -> Plan[FieldRows]:
-        """Plan the rows from `start` to `stop`, in as many rounds as `take`."""
-        return FieldRows(self.field, (yield from self.node.plan(Spans.of_range(start, stop))))
+    def read(self, spans: Sequence[tuple[int, int]]) -> Plan[FieldPiece]:
+        """Plan ascending ranges of rows, in as many rounds as `take`."""
+        starts, stops = np.array(spans, np.int64).reshape(-1, 2).T
+        return from_content(self.node.plan(Spans.of(starts, stops)), self.container)
 
     def spans(self) -> list[tuple[int, int]]:
         """Return the byte range of each buffer in the file."""
-        buffers = [buffer for page in self.column.pages for buffer in page.buffers]
+        buffers = [buffer for page in self.pages for buffer in page.buffers]
         return [(start, start + size) for start, size in buffers]
 
-    def row_table(self) -> _kernels.RowTable | None:
+    def listed(self) -> tuple[_kernels.RowTable | None, int, int]:
+        """Return the page table, its encoded bytes and its memory, as `LeafTables` takes them."""
+        num_bytes = 200 + sum(len(page.encoding) + 120 for page in self.pages)
+        return self._row_table(), self.encoded_bytes, num_bytes
+
+    def _row_table(self) -> _kernels.RowTable | None:
         """Return the pages' table for the kernel; None if the kernel cannot take their rows."""
-        if not isinstance(self.node, LeafNode) or not self.column.num_rows:
+        if not (isinstance(self.node, LeafNode) and self.num_rows and has_values(self.field)):
             return None
         if self.field.is_blob_v1:
             return None  # a place stands for null
@@ -154,7 +123,7 @@ class FieldColumn:
         return _kernels.RowTable(self.node.column.first_rows)
 
     def fill(self, table: _kernels.RowTable, number: int) -> bool:
-        """Put a page into `row_table`. Returns False if the kernel cannot take its rows.
+        """Put a page into a table of `listed`. Returns False if the kernel cannot take its rows.
 
         Raises:
             CorruptFileError, UnsupportedError: the page's description is malformed or unknown.

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from alance.errors import CorruptFileError, UnsupportedError
-from alance.file.older.v2_0 import BYTE_ITEM_TYPE, ArrayColumn, FieldColumn, FieldPages
+from alance.file.older.v2_0 import BYTE_ITEM_TYPE, ArrayColumn, FieldColumn
 from alance.file.open.files import open_columns
-from alance.file.rows.leaves import OpenLeaf
 from alance.format.field import Field
 from alance.format.layouts.fields import leaf_columns
 from alance.format.proto import file_pb2
@@ -65,16 +63,9 @@ def open_fields(
         used: list[OpenColumn] = []
         node = _node(field, columns, by_index, used)
         if used:
-            joined.append(_joined(field, node, container, used))
+            pages = tuple(page for column in used for page in column.pages)
+            joined.append(FieldColumn(field, node, container, pages, used[0].num_rows))
     return joined
-
-
-def _joined(
-    field: Field, node: FieldNode, container: Container, used: Sequence[OpenColumn]
-) -> FieldColumn:
-    pages = tuple(page for column in used for page in column.pages)
-    column = FieldPages(used[0].index, pages, used[0].num_rows)
-    return FieldColumn(field, node, container, column)
 
 
 def _node(
@@ -127,7 +118,7 @@ def refuse_mixed(fields: Sequence[Field], leaves: Mapping[int, object]) -> None:
     """
     for field in fields:
         opened = leaves.get(field.id)
-        if isinstance(opened, OpenLeaf) and any(
+        if isinstance(opened, FieldColumn) and any(
             leaf.field.id in leaves and leaf.field is not field for leaf in leaf_columns(field)
         ):
             raise UnsupportedError(
@@ -135,19 +126,17 @@ def refuse_mixed(fields: Sequence[Field], leaves: Mapping[int, object]) -> None:
             )
 
 
-def merged(leaf: OpenLeaf, twin: OpenLeaf) -> OpenLeaf:
-    """Merge the leaves of a field that two files of a fragment have.
+def merged(own: FieldColumn, other: FieldColumn) -> FieldColumn:
+    """Merge the columns of a field that two files of a fragment have.
 
     The members of structs are combined; see also `FIRST_COUNTS`.
 
     Raises:
         UnsupportedError: both files have values of a field or member that is not a struct.
     """
-    own, other = leaf.column, twin.column
     node = _merged(own.field, own.node, other.node)
-    pages = (*own.column.pages, *other.column.pages)
-    column = replace(own.column, pages=pages)
-    return replace(leaf, column=FieldColumn(own.field, node, own.container, column))
+    pages = (*own.pages, *other.pages)
+    return FieldColumn(own.field, node, own.container, pages, own.num_rows)
 
 
 def _merged(field: Field, own: FieldNode, other: FieldNode) -> FieldNode:

@@ -279,12 +279,12 @@ def _fill_older(at: int, fragment: OpenFragment, number: int) -> bool:
         CorruptFileError: the page's description contradicts the format.
         UnsupportedError: the page has an unknown encoding.
     """
-    leaf, table = fragment.older(at), fragment.tables.usable(at)
-    assert leaf is not None
+    column, table = fragment.older(at), fragment.tables.usable(at)
+    assert column is not None
     if table is None:
         return True
     fragment.has_grown = True
-    if leaf.column.fill(table, number):
+    if column.fill(table, number):
         return True
     fragment.drop([at])
     return False

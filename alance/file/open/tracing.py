@@ -35,7 +35,7 @@ def _names(fields: Sequence[Field], prefix: str) -> Iterator[tuple[int, str]]:
 def _spans(fragment: OpenFragment, at: int) -> list[tuple[int, int]]:
     older, pages = fragment.older(at), fragment.tables.column(at)
     if older is not None:
-        return older.column.spans()
+        return older.spans()
     assert pages is not None
     buffers = [buffer for number in range(len(pages)) for buffer in pages.page(number)[0]]
     return [(start, start + size) for start, size in buffers]

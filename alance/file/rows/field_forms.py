@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from alance._kernels import RowPlan
+    from alance.errors import CorruptFileError
     from alance.format.field import Field
     from alance.format.plans import Plan
 
@@ -87,10 +88,10 @@ class FieldForms(NamedTuple):
         ]
         return len(self.trees) == len(self.leaves) and not any([*are_indices, *are_packed])
 
-    def field_of(self, place: int) -> Field:
-        """Return the field that owns leaf number `place` of the concatenated `leaves`."""
+    def _field_of(self, leaf: int) -> Field:
+        """Return the field that owns leaf number `leaf` of the concatenated `leaves`."""
         owners = chain.from_iterable([form.field] * len(form.leaves) for form in self.forms)
-        return [*owners][place]
+        return [*owners][leaf]
 
     def check(self, plan: RowPlan, paths: Sequence[str]) -> None:
         """Check that pages have values of their fields' types.
@@ -105,12 +106,22 @@ class FieldForms(NamedTuple):
         wrong = plan.misfit(self.trees, range(len(self.leaves)), self.widths, self.shapes)
         if wrong is not None:
             leaf, page, what = wrong
-            field = self.field_of(leaf)
-            table, start = plan.place(page)
-            place = PagePlace(paths[table], ((start, 0),), 0)
-            failure = place.corrupt(f"{what} for type {field.to_arrow().type}")
-            failure.add_note(f"in field {field.name!r}")
-            raise failure
+            arrow = self._field_of(leaf).to_arrow().type
+            raise self.corrupt(plan, paths, leaf, page, f"{what} for type {arrow}")
+
+    def corrupt(
+        self, plan: RowPlan, paths: Sequence[str], leaf: int, page: int, what: str
+    ) -> CorruptFileError:
+        """Build an error that names a page and its field, and says what is wrong.
+
+        Args:
+            leaf: index in `leaves`.
+            page: number of the page in the plan.
+        """
+        table, start = plan.place(page)
+        failure = PagePlace(paths[table], ((start, 0),), 0).corrupt(what)
+        failure.add_note(f"in field {self._field_of(leaf).name!r}")
+        return failure
 
     def only(self, keep: Sequence[bool]) -> FieldForms:
         """Select the forms that are marked True."""

@@ -10,36 +10,31 @@ import threading
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
-import pyarrow as pa
-
 from alance import _kernels
-from alance.errors import AlanceError, CorruptFileError
-from alance.file.batches import completed, empty_columns, in_order, one_array
+from alance.errors import CorruptFileError
 from alance.file.older.entry import is_older, open_older
 from alance.file.open.files import FileOf, open_columns_of, open_files
 from alance.file.open.recall import ScanStates
 from alance.file.rows.field_forms import FIELDS_A_TURN, find_forms, with_tables
-from alance.file.rows.leaves import LeafSet, OpenLeaf, Parts
+from alance.file.rows.leaves import LeafSet
 from alance.file.rows.placed_rows import fetch_placed, placed_rows
 from alance.file.rows.ranged import loads_of_range, read_ranges
-from alance.format.layouts.fields import leaf_columns
-from alance.format.plans import PLANS_A_TURN, TURN, all_read, together
+from alance.file.rows.taken import FragmentTask
+from alance.format.plans import PLANS_A_TURN, TURN, together
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from alance.base.arrays import Int64s
-    from alance.file.older.v2_0 import FieldRows
+    from alance.file.older.v2_0 import FieldColumn
     from alance.file.open.columns import States
     from alance.file.rows.field_forms import FieldForms
-    from alance.file.rows.placed_columns import PlacedColumns, PlacedRows
     from alance.format.container import Container
-    from alance.format.field import Field
     from alance.format.layouts.fields import LeafColumn
-    from alance.format.plans import Pieces, Plan, Reader
+    from alance.format.plans import Plan
     from alance.format.schema import Schema
+    from alance.format.v2_0.fields import FieldPiece
 
-    Found: TypeAlias = FieldRows | Parts
     _Part: TypeAlias = tuple[Container, Sequence[int | None], int | None]
 
 _CONTENT_START, _COLUMNS = map(attrgetter, ("content_start", "columns"))
@@ -51,103 +46,6 @@ class FileSource(NamedTuple):
     location: str
     file_bytes: int  # exact
     columns: Mapping[int, int]  # field id -> column index
-
-
-class FragmentTask(NamedTuple):
-    """Rows of a fragment to decode in the pool; their bytes are fetched or in a local file."""
-
-    schema: Schema
-    num_rows: int
-    leaves: dict[int, Found]  # by field id of the leaf; for files of 2.0, of the top-level field
-    columns: Sequence[PlacedColumns] = ()  # all other leaves, which the kernel decodes
-
-    @property
-    def num_bytes(self) -> int:
-        """Number of encoded bytes to decode."""
-        at_once = sum([columns.num_bytes for columns in self.columns])
-        return at_once + sum(map(encoded_bytes, self.leaves.values()))
-
-    @property
-    def unread(self) -> list[PlacedRows]:
-        """Distinct placed rows whose bytes have not been read yet."""
-        placed: dict[int, PlacedRows] = {}
-        for columns in self.columns:
-            if not columns.placed.is_read:
-                placed[id(columns.placed)] = columns.placed
-        return [*placed.values()]
-
-    @property
-    def unread_pieces(self) -> list[Pieces]:
-        """Byte ranges that have not been read yet, for the fields of this task."""
-        columns = [own for own in self.columns if not own.placed.is_read]
-        return [own.placed.pieces_of_columns(own.columns) for own in columns]
-
-    def decode(self, read: Reader = all_read, order: Int64s | None = None) -> pa.RecordBatch:
-        """Decode the rows.
-
-        Args:
-            read: opens the bytes of `unread` rows.
-            order: numbers of the rows to return, in this order; None for all rows.
-
-        Raises:
-            CorruptFileError: the bytes contradict the format.
-            BatchTooLargeError: strings have more bytes than 32-bit offsets can address.
-        """
-        if not self.schema.fields:
-            return empty_columns(self.num_rows if order is None else len(order))
-        decoded = []
-        for own in self.columns:
-            if own.placed.plan.is_ranges:
-                batch = in_order(own.decode(read, self.schema), order)
-            else:
-                batch = own.decode(read, self.schema, order)
-            decoded.append((own.fields.fields, batch))
-        batch = completed(self.schema, decoded, lambda field: in_order(self.column(field), order))
-        assert batch is not None
-        return batch
-
-    def only(self, schema: Schema) -> FragmentTask:
-        """Return a task for the same rows, with fewer fields."""
-        ids = {field.id for field in schema.fields}
-        columns = [part for own in self.columns if (part := own.only(ids)).columns]
-        leaves = self.leaves
-        if leaves:
-            own = ids.union(
-                leaf.field.id for field in schema.fields for leaf in leaf_columns(field)
-            )
-            leaves = {field_id: rows for field_id, rows in leaves.items() if field_id in own}
-        return self._replace(schema=schema, leaves=leaves, columns=columns)
-
-    def sizes(self) -> dict[int, int]:
-        """Return the encoded bytes of each field in `columns`, and of each other leaf, by id."""
-        sizes = {field_id: encoded_bytes(rows) for field_id, rows in self.leaves.items()}
-        for columns in self.columns:
-            sizes.update(columns.sizes)
-        return sizes
-
-    def column(self, field: Field) -> pa.Array:
-        """Decode a field of a file of 2.0 or 0.1; a field that no file has is null."""
-        rows = self.leaves.get(field.id)
-        if rows is None:
-            return pa.nulls(self.num_rows, field.to_arrow().type)
-        try:
-            return one_array([part.decode() for part in _parts(rows)])
-        except AlanceError as error:
-            error.add_note(f"in field {field.name!r}")
-            raise
-
-
-def _parts(rows: Found) -> Iterator[FieldRows]:
-    if isinstance(rows, Parts):
-        for part in rows.parts:
-            yield from _parts(part)
-    else:
-        yield rows
-
-
-def encoded_bytes(rows: Found) -> int:
-    """Return the encoded bytes of a leaf's rows."""
-    return sum([part.num_bytes for part in _parts(rows)])
 
 
 class OpenFragment:
@@ -196,7 +94,7 @@ class OpenFragment:
         tables: _kernels.LeafTables,
         *,
         is_own: bool = False,
-        opened: Mapping[int, OpenLeaf] | None = None,
+        older: Mapping[int, FieldColumn] | None = None,
     ) -> None:
         self.schema = schema
         self.num_rows = num_rows
@@ -208,16 +106,16 @@ class OpenFragment:
         self.whole: bool | Sequence[bool] = not any(map(_CONTENT_START, containers))
         if not (self.whole or all(map(_CONTENT_START, containers))):
             self.whole = [container.is_whole for container in containers]
-        self._older = opened or {}
-        self.kinds = {at: type(leaf.column) for at, leaf in self._older.items()}
+        self._older = older or {}
+        self.kinds = {at: type(column) for at, column in self._older.items()}
         self.encoded_bytes = sum(tables.sizes)
         self.row_bytes = tables.row_bytes(num_rows, own.row_bytes)
         self.has_grown = True
         self.lock = threading.Lock()
         self._ranged: FieldForms | None = None
 
-    def older(self, at: int) -> OpenLeaf | None:
-        """Return the leaf of a file of 2.0 or 0.1; None if its file is newer.
+    def older(self, at: int) -> FieldColumn | None:
+        """Return the field of a file of 2.0 or 0.1; None if its file is newer.
 
         Args:
             at: its place among the leaves.
@@ -272,7 +170,7 @@ class OpenFragment:
         return self.num_rows if column is None or not len(column) else max(1, column.page(0)[1])
 
     def take(self, rows: Int64s, states: States, *, guess: bool = True) -> Plan[FragmentTask]:
-        """Plan single rows with all their bytes; see `take_rows`."""
+        """Plan single rows with all their bytes; see `placed_rows`."""
         task = yield from self.place(rows, states, guess=guess)
         yield from fetch_placed(task.unread)
         return task
@@ -280,9 +178,10 @@ class OpenFragment:
     def place(self, rows: Int64s, states: States, *, guess: bool) -> Plan[FragmentTask]:
         """Plan single rows; the task's `unread` lists bytes that remain to be read.
 
-        See `take_rows`.
+        See `placed_rows`.
         """
-        (task,) = yield from take_rows(self.schema, [self], rows, [len(rows)], states, guess=guess)
+        placing = placed_rows(self.schema, [self], rows, [len(rows)], states, guess=guess)
+        (task,) = yield from placing
         return task
 
     def read(self, start: int, stop: int, states: States) -> Plan[FragmentTask]:
@@ -306,53 +205,39 @@ class OpenFragment:
         Args:
             parts: ranges of each task, as for `read_spans`; ascending over all parts.
         """
-        leaves: list[dict[int, Found]] = [{} for _ in parts]
-        if beside := self.leaves_beside():
+        others: list[dict[int, Sequence[FieldPiece]]] = [{} for _ in parts]
+        if beside := self.others(self.ranged.leaves):
             plans: list[Plan[Any]] = [
                 read_ranges(self, parts, states),
                 *[self._read(beside, spans) for spans in parts],
             ]
-            ranged, *leaves = yield from together(plans)
+            ranged, *others = yield from together(plans)
         else:
             ranged = yield from read_ranges(self, parts, states)
         # Pages may have shown that the kernel cannot take more of the columns of 2.0.
-        ids = {leaf.leaf.field.id for leaf in beside}
         numbers = ranged[0].fields.leaves if ranged else ()
-        others = [leaf for leaf in self._others(numbers) if leaf.leaf.field.id not in ids]
-        if others:
-            more = yield from together([self._read(others, spans) for spans in parts])
-            leaves = [{**own, **later} for own, later in zip(leaves, more, strict=True)]
+        ids = {column.field.id for column in beside}
+        dropped = [column for column in self.others(numbers) if column.field.id not in ids]
+        if dropped:
+            more = yield from together([self._read(dropped, spans) for spans in parts])
+            others = [{**own, **later} for own, later in zip(others, more, strict=True)]
         columns = [(own,) for own in ranged] if ranged else [()] * len(parts)
         return [
             FragmentTask(self.schema, sum(stop - start for start, stop in spans), own, rows)
-            for spans, own, rows in zip(parts, leaves, columns, strict=True)
+            for spans, own, rows in zip(parts, others, columns, strict=True)
         ]
 
-    def leaves_of(self, ids: Iterable[int]) -> list[OpenLeaf]:
-        """Return the leaves with these field ids that are in files of 2.0 or 0.1."""
-        places = [self.own.places.get(field_id, -1) for field_id in ids]
-        return [self._older[at] for at in places if at in self._older]
-
-    def leaves_beside(self) -> list[OpenLeaf]:
-        """Return the leaves whose ranges of rows are decoded without the kernel."""
-        return self._others(self.ranged.leaves)
-
-    def _others(self, places: Collection[int]) -> list[OpenLeaf]:
-        return [leaf for at, leaf in self._older.items() if at not in places]
+    def others(self, leaves: Collection[int]) -> list[FieldColumn]:
+        """Return the fields of files of 2.0 and 0.1 whose places are not in `leaves`."""
+        return [column for at, column in self._older.items() if at not in leaves]
 
     def _read(
-        self, leaves: Sequence[OpenLeaf], spans: Sequence[tuple[int, int]]
-    ) -> Plan[dict[int, Found]]:
-        """Plan ranges of rows of leaves, by field id."""
-        spans = spans or [(0, 0)]
-        plans = [leaf.read(*span) for leaf in leaves for span in spans]
-        tasks = yield from together(plans)
-        count = len(spans)
-        parts = [tasks[at : at + count] for at in range(0, len(tasks), count)]
-        return {
-            leaf.leaf.field.id: own[0] if count == 1 else Parts(own)
-            for leaf, own in zip(leaves, parts, strict=True)
-        }
+        self, columns: Sequence[FieldColumn], spans: Sequence[tuple[int, int]]
+    ) -> Plan[dict[int, Sequence[FieldPiece]]]:
+        """Plan ranges of rows of fields, by field id."""
+        pieces = yield from together([column.read(spans) for column in columns])
+        ids = [column.field.id for column in columns]
+        return {field_id: [piece] for field_id, piece in zip(ids, pieces, strict=True)}
 
     def loads(self, parts: Sequence[tuple[int, int]], states: States) -> Iterator[Plan[None]]:
         """Yield plans that load the unknown page states for a read of ranges of rows.
@@ -364,27 +249,6 @@ class OpenFragment:
             parts: ranges of physical rows, ascending, not empty.
         """
         yield from loads_of_range(self, parts, states)
-
-
-def take_rows(
-    schema: Schema,
-    fragments: Sequence[OpenFragment],
-    rows: Int64s,
-    ends: Sequence[int],
-    states: States,
-    *,
-    guess: bool,
-) -> Plan[list[FragmentTask]]:
-    """Plan single rows of fragments, with one task per group of similar consecutive fragments.
-
-    The bytes of the tasks' `unread` rows are not read yet. Arguments, cost and errors are those of
-    `placed_rows`.
-    """
-    placed = yield from placed_rows(fragments, rows, ends, states, guess=guess)
-    return [
-        FragmentTask(schema, rows_of.num_rows, rows_of.leaves, rows_of.columns)
-        for rows_of in placed
-    ]
 
 
 class ToOpen(NamedTuple):
@@ -445,9 +309,9 @@ def open_fragments(schema: Schema, to_open: Sequence[ToOpen]) -> Plan[list[OpenF
             own = [at for at in indices if at is not None] if None in indices else indices
             newer.append((container, cast("list[int]", own)))
         parts[number].append((container, indices, place))
-    leaves: list[list[OpenLeaf]] = []
+    fields: list[list[FieldColumn]] = []
     if older:
-        _, *leaves = yield from together([open_columns_of(newer, cache), *older])
+        _, *fields = yield from together([open_columns_of(newer, cache), *older])
     else:
         yield from open_columns_of(newer, cache)
     if len(every.ids) * len(files) > PLANS_A_TURN:
@@ -455,7 +319,7 @@ def open_fragments(schema: Schema, to_open: Sequence[ToOpen]) -> Plan[list[OpenF
     fragments = []
     for number, (own_parts, fragment) in enumerate(zip(parts, to_open, strict=True), 1):
         if older and any(place is not None for _, _, place in own_parts):
-            fragments.append(_with_older(schema, every, own_parts, leaves, fragment.num_rows))
+            fragments.append(_with_older(schema, every, own_parts, fields, fragment.num_rows))
         else:
             fragments.append(_of_columns(schema, every, own_parts, fragment))
         if number % PLANS_A_TURN == 0:
@@ -474,9 +338,7 @@ def _of_columns(
     num_rows, states = fragment[1:]
     files, columns, _ = zip(*parts, strict=True) if parts else [()] * 3
     tables = _kernels.LeafTables([*map(_COLUMNS, files)], columns, every.times)
-    own = every
-    if len(tables) < len(every.ids):
-        own = LeafSet.of_columns(schema, [*map(every.columns.__getitem__, tables.leaves)])
+    own = every.part(schema, tables.leaves)
     containers = [*map(files.__getitem__, tables.files)]
     misfit = tables.misfit(num_rows)
     if misfit is not None:
@@ -492,7 +354,7 @@ def _with_older(
     schema: Schema,
     every: LeafSet,
     parts: Sequence[_Part],
-    older: Sequence[Sequence[OpenLeaf]],
+    older: Sequence[Sequence[FieldColumn]],
     num_rows: int,
 ) -> OpenFragment:
     """Build a fragment with files of 2.0 or 0.1, which store whole fields.
@@ -500,9 +362,10 @@ def _with_older(
     Raises:
         CorruptFileError: a column does not have as many rows as its fragment.
     """
+    from alance.file.older.v2_0 import FieldColumn
     from alance.file.older.v2_0_open import merged, refuse_mixed
 
-    by_field: dict[int, OpenLeaf | _NewerLeaf] = {}
+    by_field: dict[int, FieldColumn | _NewerLeaf] = {}
     for container, columns, number in parts:
         own = [
             _NewerLeaf(leaf, container, container.columns.column(index))
@@ -511,7 +374,7 @@ def _with_older(
         ]
         for leaf in own if number is None else older[number]:
             twin = by_field.get(leaf.leaf.field.id)
-            if isinstance(leaf, OpenLeaf) and isinstance(twin, OpenLeaf):
+            if isinstance(leaf, FieldColumn) and isinstance(twin, FieldColumn):
                 leaf = merged(twin, leaf)
             by_field[leaf.leaf.field.id] = leaf
     if len(parts) > 1:
@@ -524,8 +387,8 @@ def _with_older(
     leaf_set = LeafSet.of_columns(schema, [leaf.leaf for leaf in leaves])
     tables = _kernels.LeafTables([leaf.listed() for leaf in leaves])
     containers = [leaf.container for leaf in leaves]
-    opened = {at: leaf for at, leaf in enumerate(leaves) if isinstance(leaf, OpenLeaf)}
-    return OpenFragment(schema, num_rows, leaf_set, containers, tables, opened=opened)
+    fields = {at: leaf for at, leaf in enumerate(leaves) if isinstance(leaf, FieldColumn)}
+    return OpenFragment(schema, num_rows, leaf_set, containers, tables, older=fields)
 
 
 class _NewerLeaf(NamedTuple):
@@ -540,7 +403,7 @@ class _NewerLeaf(NamedTuple):
         return self.pages.num_rows
 
     def listed(self) -> tuple[_kernels.RowTable, int, int]:
-        """Return the same facts as `OpenLeaf.listed`."""
+        """Return the same facts as `FieldColumn.listed`."""
         self.pages.set_times(self.leaf.multiplier)
         return self.pages, self.pages.buffer_bytes, self.pages.num_bytes
 

@@ -17,10 +17,9 @@ from alance.base.records import dataclass
 from alance.errors import AlanceError
 from alance.file.batches import completed, empty_columns
 from alance.file.open.recall import PATIENCE, OwnStates
-from alance.file.rows.fragment import FragmentTask
 from alance.file.rows.ranged import place_range
+from alance.file.rows.taken import FragmentTask
 from alance.format.coalesce import coalesce
-from alance.format.layouts.fields import leaf_columns
 from alance.format.plans import ByteRange, NotAtHand, Pieces, answered
 from alance.io.disk import files
 from alance.io.events import trace
@@ -32,9 +31,10 @@ if TYPE_CHECKING:
 
     from alance import _kernels
     from alance.file.open.recall import ScanStates
-    from alance.file.rows.fragment import Found, OpenFragment
+    from alance.file.rows.fragment import OpenFragment
     from alance.format.field import Field
     from alance.format.plans import Extent
+    from alance.format.v2_0.fields import FieldPiece
     from alance.io.disk.files import OpenFile
     from alance.io.reading.inline import Note
 
@@ -99,18 +99,18 @@ class LocalRows:
                 self.note.read(extent, begun)
 
     def _column(self, field: Field) -> pa.Array | None:
-        ids = {leaf.field.id for leaf in leaf_columns(field)}
-        ids.add(field.id)
-        leaves: dict[int, Found] = {}
+        others: dict[int, Sequence[FieldPiece]] = {}
         try:
-            for leaf in self.fragment.leaves_of(ids):
-                leaves[leaf.leaf.field.id] = answered(leaf.read(self.start, self.stop), self._read)
+            for column in self.fragment.others(()):
+                if column.field.id == field.id:
+                    piece = answered(column.read([(self.start, self.stop)]), self._read)
+                    others[field.id] = [piece]
         except NotAtHand:
             return None
         except AlanceError as error:
             error.add_note(f"in field {field.name!r}")
             raise
-        return FragmentTask(self.fragment.schema, self.num_rows, leaves).column(field)
+        return FragmentTask(self.fragment.schema, self.num_rows, others).column(field)
 
     def _read(self, extents: Sequence[Extent]) -> list[memoryview]:
         """Read the ranges of a round; many ranges of one file take a single call."""

@@ -11,14 +11,12 @@ import pyarrow as pa
 from alance import _kernels
 from alance.errors import AlanceError, BatchTooLargeError
 from alance.file.open.new_pages import CONSTANT_CONTENT
-from alance.format.layouts.place import PagePlace
 from alance.format.plans import Pieces
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from alance.base.arrays import Int64s
-    from alance.errors import CorruptFileError
     from alance.file.rows.field_forms import FieldForms
     from alance.format.plans import Reader
     from alance.format.schema import Schema
@@ -55,11 +53,6 @@ class PlacedRows:
     def is_read(self) -> bool:
         """True if the bytes are in memory."""
         return self.content is not None or self.files is not None
-
-    def corrupt(self, hit: int, what: str) -> CorruptFileError:
-        """Build an error that names a page of the plan and says what is wrong."""
-        table, start = self.plan.place(hit)
-        return PagePlace(self.paths[table], ((start, 0),), 0).corrupt(what)
 
     @property
     def pieces(self) -> Pieces:
@@ -188,10 +181,9 @@ class ColumnsShare(NamedTuple):
         except AlanceError:
             raise
         except ValueError as error:
-            page, column = self.batch.place(self.number)
-            failure = columns.placed.corrupt(page, str(error))
-            failure.add_note(f"in field {columns.fields.field_of(column).name!r}")
-            raise failure from error
+            page, leaf = self.batch.place(self.number)
+            paths = columns.placed.paths
+            raise columns.fields.corrupt(plan, paths, leaf, page, str(error)) from error
         if len(columns.fields.forms) == len(self.schema.fields):
             arrow = self.schema.read_arrow()
         else:

@@ -20,9 +20,9 @@ from alance.errors import CorruptFileError
 from alance.file.open.files import bytes_at_hand
 from alance.file.open.new_pages import new_pages
 from alance.file.rows.field_forms import FieldForms, with_tables
-from alance.file.rows.leaves import Parts
 from alance.file.rows.placed_columns import PlacedColumns, PlacedRows
 from alance.file.rows.ranged import PageBytes
+from alance.file.rows.taken import FragmentTask
 from alance.format.plans import PLANS_A_TURN, TURN, together
 
 if TYPE_CHECKING:
@@ -31,9 +31,11 @@ if TYPE_CHECKING:
     from alance.base.arrays import Int64s
     from alance.file.open.columns import States
     from alance.file.open.new_pages import NewPages
-    from alance.file.rows.fragment import Found, OpenFragment
+    from alance.file.rows.fragment import OpenFragment
     from alance.format.container import Container
     from alance.format.plans import Plan
+    from alance.format.schema import Schema
+    from alance.format.v2_0.fields import FieldPiece
 
 PLACED_AT_ONCE: Final = 1 << 17  # rows times columns that a call places: 1 to 4 milliseconds
 _CONTAINERS, _PATH_OF, _TABLES_OF = map(attrgetter, ("containers", "path", "tables"))
@@ -43,18 +45,19 @@ GUESSED_PLACES: Final = 64
 
 
 def placed_rows(
+    schema: Schema,
     fragments: Sequence[OpenFragment],
     rows: Int64s,
     ends: Sequence[int],
     states: States,
     *,
     guess: bool,
-) -> Plan[list[FoundRows]]:
-    """Plan single rows, with one result per group of similar consecutive fragments.
+) -> Plan[list[FragmentTask]]:
+    """Plan single rows, with one task per group of similar consecutive fragments.
 
     Cost: no round if page states are known, else one, or two for some kinds of pages; and one more
-    if a page's index is too large to hold in memory. The bytes of the results' `columns` are not
-    read, except with `guess` if leaves without a page table have to be read.
+    if a page's index is too large to hold in memory. The bytes of the tasks' `unread` rows are not
+    read, except with `guess` if fields that the kernel does not decode have to be read.
 
     Args:
         rows: physical row offsets of all fragments, concatenated; sorted and unique in each
@@ -73,23 +76,10 @@ def placed_rows(
         begin = ends[first - 1] if first else 0
         own_ends = [end - begin for end in ends[first:last]] if first else ends[:last]
         request = _RowRequest(fragments[first:last], rows[begin : ends[last - 1]], own_ends)
-        plans.append(_rows_of(request, states, guess))
+        plans.append(_rows_of(schema, request, states, guess))
         first = last
     groups = yield from together(plans)
     return [*chain.from_iterable(groups)]
-
-
-class FoundRows(NamedTuple):
-    """Rows of consecutive fragments.
-
-    Attributes:
-        leaves: decode tasks of the leaves that the kernel cannot decode, by field id.
-        columns: placed rows of the fields that the kernel decodes.
-    """
-
-    num_rows: int
-    leaves: dict[int, Found]
-    columns: Sequence[PlacedColumns]
 
 
 class _RowRequest(NamedTuple):
@@ -228,7 +218,9 @@ class _Batch(NamedTuple):
         return PlacedColumns(placed, self.fields, range(len(self.fields.leaves)))
 
 
-def _rows_of(request: _RowRequest, states: States, guess: bool) -> Plan[list[FoundRows]]:
+def _rows_of(
+    schema: Schema, request: _RowRequest, states: States, guess: bool
+) -> Plan[list[FragmentTask]]:
     content: PageBytes | None = None
     is_guessed = guess and len(request.fragments[0].containers) * request.num_runs <= GUESSED_PLACES
     ahead: NewPages | None = None
@@ -245,7 +237,7 @@ def _rows_of(request: _RowRequest, states: States, guess: bool) -> Plan[list[Fou
             lacking = [at for at, plan in enumerate(plans) if plan.lacks_places]
             if not lacking:
                 break
-            content = content or _page_bytes(batches)
+            content = content or PageBytes(chain.from_iterable(map(_CONTAINERS, batches)))
             yield from _read_places(
                 [batches[at] for at in lacking], [plans[at] for at in lacking], content
             )
@@ -270,14 +262,14 @@ def _rows_of(request: _RowRequest, states: States, guess: bool) -> Plan[list[Fou
         else _read_ahead(batches, ahead, states)
     ]
     if any(beside):
-        reading += [_read_leaves(run, others) for run, others in zip(runs, beside, strict=True)]
-    placed, *leaves = yield from together(reading)
+        reading += [_read_others(run, places) for run, places in zip(runs, beside, strict=True)]
+    placed, *others = yield from together(reading)
     columns: dict[int, list[PlacedColumns]] = {run.first: [] for run in runs}
     for batch, own in zip(batches, placed, strict=True):
         columns[batch.run.first].append(own)
     return [
-        FoundRows(len(run.rows), of_run, columns[run.first])
-        for run, of_run in zip(runs, leaves or [{}] * len(runs), strict=True)
+        FragmentTask(schema, len(run.rows), of_run, columns[run.first])
+        for run, of_run in zip(runs, others or [{}] * len(runs), strict=True)
     ]
 
 
@@ -307,11 +299,6 @@ def _placed(
     return columns
 
 
-def _page_bytes(batches: Sequence[_Batch]) -> PageBytes:
-    """Return an empty `PageBytes` of the files of batches."""
-    return PageBytes([*{file.path: file for own in batches for file in own.containers}.values()])
-
-
 def _read_places(
     batches: Sequence[_Batch], plans: Sequence[_kernels.RowPlan], content: PageBytes
 ) -> Plan[None]:
@@ -332,7 +319,7 @@ def _read_ahead(
     an index is too large to hold in memory, its entries take another round, as do the items of a
     sparse page of which many rows are read.
     """
-    content = _page_bytes(batches)
+    content = PageBytes(chain.from_iterable(map(_CONTAINERS, batches)))
     rows: dict[tuple[int, int], Int64s] = {}
     loads, first = [pages.learn()], 0
     for batch in batches:
@@ -366,21 +353,18 @@ def _completed(
             return plans
 
 
-def _read_leaves(run: _FragmentRun, numbers: Sequence[int]) -> Plan[dict[int, Found]]:
-    """Plan the rows of leaves in files of 2.0 and 0.1, by field id."""
+def _read_others(run: _FragmentRun, places: Sequence[int]) -> Plan[dict[int, Sequence[FieldPiece]]]:
+    """Plan the rows of fields in files of 2.0 and 0.1, by field id."""
     ids = run.fragments[0].own.ids
     spans = [
         (fragment, run.rows[first:last])
         for fragment, (first, last) in zip(run.fragments, pairwise([0, *run.ends]), strict=True)
         if first < last
     ]
-    taken = [(own.older(at), rows) for at in numbers for own, rows in spans]
-    plans = [leaf.take(rows) for leaf, rows in taken if leaf is not None]
-    pieces, rows_of, count = (yield from together(plans)), {}, len(spans)
-    for first, at in enumerate(numbers):
-        parts = pieces[first * count : (first + 1) * count]
-        rows_of[ids[at]] = parts[0] if count == 1 else Parts(parts)
-    return rows_of
+    taken = [(fragment.older(at), rows) for at in places for fragment, rows in spans]
+    plans = [column.take(rows) for column, rows in taken if column is not None]
+    pieces, count = (yield from together(plans)), len(spans)
+    return {ids[at]: pieces[n * count : (n + 1) * count] for n, at in enumerate(places)}
 
 
 def fetch_placed(placed: Sequence[PlacedRows]) -> Plan[None]:

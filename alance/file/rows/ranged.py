@@ -19,7 +19,7 @@ from alance.file.rows.placed_columns import PlacedColumns, PlacedRows
 from alance.format.plans import ByteRange, Pieces, joined_spans, together
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from alance.file.open.columns import States
     from alance.file.open.new_pages import NewPages
@@ -37,13 +37,13 @@ _PATH = attrgetter("path")
 class PageBytes:
     """Bytes read from the pages of files; each byte is requested once."""
 
-    def __init__(self, containers: Sequence[Container]) -> None:
-        self._containers = containers
+    def __init__(self, containers: Iterable[Container]) -> None:
+        self._containers = {container.path: container for container in containers}
         self._files = {
-            container.path: _kernels.HeldFile([0], [container.content])
+            path: _kernels.HeldFile([0], [container.content])
             if container.is_whole
             else _kernels.HeldFile([], [])
-            for container in containers
+            for path, container in self._containers.items()
         }
 
     def of(self, paths: Sequence[str]) -> list[_kernels.HeldFile]:
@@ -72,9 +72,9 @@ class PageBytes:
         files = [*map(numbers.__getitem__, paths)]
         ends, starts, stops = plan.missing([*self._files.values()], files, PAGE_GAP_BYTES, places)
         by_path = [
-            (container.path, starts[first:end], stops[first:end])
-            for container, (first, end) in zip(self._containers, pairwise([0, *ends]), strict=True)
-            if first < end and not container.is_whole
+            (path, starts[first:end], stops[first:end])
+            for path, (first, end) in zip(self._files, pairwise([0, *ends]), strict=True)
+            if first < end and not self._containers[path].is_whole
         ]
         if not by_path:
             return
@@ -127,9 +127,14 @@ def _plan(
         raise CorruptFileError(f"{paths}: {error}") from error
 
 
+def _containers(fragment: OpenFragment, fields: FieldForms) -> Iterator[Container]:
+    """Return the file of each leaf of some fields."""
+    return map(fragment.containers.__getitem__, fields.leaves)
+
+
 def _paths(fragment: OpenFragment, fields: FieldForms) -> list[str]:
     """Return the path of the file of each leaf of some fields."""
-    return [*map(_PATH, map(fragment.containers.__getitem__, fields.leaves))]
+    return [*map(_PATH, _containers(fragment, fields))]
 
 
 def _columns(
@@ -159,17 +164,11 @@ def place_range(
             if pages.fill_known():
                 yield from pages.learn()
         elif plan.lacks_places:
-            content = content or _page_bytes(fragment, fields)
+            content = content or PageBytes(_containers(fragment, fields))
             yield from content.read_rows(plan, _paths(fragment, fields), places=True)
         else:
             return _columns(fragment, fields, plan)
     return None
-
-
-def _page_bytes(fragment: OpenFragment, fields: FieldForms) -> PageBytes:
-    """Return an empty `PageBytes` of the files of fields."""
-    containers = map(fragment.containers.__getitem__, fields.leaves)
-    return PageBytes([*dict(zip(_paths(fragment, fields), containers, strict=True)).values()])
 
 
 def loads_of_range(
@@ -218,7 +217,7 @@ def read_ranges(
     while placed := _placed(fragment, spans, content):
         fields, plan = placed
         paths = _paths(fragment, fields)
-        content = content or _page_bytes(fragment, fields)
+        content = content or PageBytes(_containers(fragment, fields))
         if plan.unknown:
             pages = yield from _new_pages(fragment, fields, plan.unknown, states)
             small = pages.small(spans)

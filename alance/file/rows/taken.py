@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from alance.errors import BatchTooLargeError
-from alance.file.batches import empty_columns, in_order
-from alance.format.layouts.fields import leaf_columns
+from alance.errors import AlanceError, BatchTooLargeError
+from alance.file.batches import completed, empty_columns, in_order, one_array
 from alance.format.plans import all_read
 from alance.format.schema import Schema
 
@@ -17,10 +16,98 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from alance.base.arrays import Int64s
-    from alance.file.rows.fragment import FragmentTask
-    from alance.file.rows.placed_columns import ColumnsShare, PlacedRows
+    from alance.file.rows.placed_columns import ColumnsShare, PlacedColumns, PlacedRows
     from alance.format.field import Field
     from alance.format.plans import Pieces, Reader
+    from alance.format.v2_0.fields import FieldPiece
+
+
+class FragmentTask(NamedTuple):
+    """Rows of a fragment to decode in the pool; their bytes are fetched or in a local file.
+
+    Attributes:
+        others: rows of fields of files of 2.0 and 0.1 that the kernel does not decode, in
+            consecutive parts, by field id.
+        columns: rows of the fields that the kernel decodes.
+    """
+
+    schema: Schema
+    num_rows: int
+    others: Mapping[int, Sequence[FieldPiece]]
+    columns: Sequence[PlacedColumns] = ()
+
+    @property
+    def num_bytes(self) -> int:
+        """Number of encoded bytes to decode."""
+        return sum(self.sizes().values())
+
+    @property
+    def unread(self) -> list[PlacedRows]:
+        """Distinct placed rows whose bytes have not been read yet."""
+        placed: dict[int, PlacedRows] = {}
+        for columns in self.columns:
+            if not columns.placed.is_read:
+                placed[id(columns.placed)] = columns.placed
+        return [*placed.values()]
+
+    @property
+    def unread_pieces(self) -> list[Pieces]:
+        """Byte ranges that have not been read yet, for the fields of this task."""
+        columns = [own for own in self.columns if not own.placed.is_read]
+        return [own.placed.pieces_of_columns(own.columns) for own in columns]
+
+    def decode(self, read: Reader = all_read, order: Int64s | None = None) -> pa.RecordBatch:
+        """Decode the rows.
+
+        Args:
+            read: opens the bytes of `unread` rows.
+            order: numbers of the rows to return, in this order; None for all rows.
+
+        Raises:
+            CorruptFileError: the bytes contradict the format.
+            BatchTooLargeError: strings have more bytes than 32-bit offsets can address.
+        """
+        if not self.schema.fields:
+            return empty_columns(self.num_rows if order is None else len(order))
+        decoded = []
+        for own in self.columns:
+            if own.placed.plan.is_ranges:
+                batch = in_order(own.decode(read, self.schema), order)
+            else:
+                batch = own.decode(read, self.schema, order)
+            decoded.append((own.fields.fields, batch))
+        batch = completed(self.schema, decoded, lambda field: in_order(self.column(field), order))
+        assert batch is not None
+        return batch
+
+    def only(self, schema: Schema) -> FragmentTask:
+        """Return a task for the same rows, with fewer fields."""
+        ids = {field.id for field in schema.fields}
+        columns = [part for own in self.columns if (part := own.only(ids)).columns]
+        others = {field_id: rows for field_id, rows in self.others.items() if field_id in ids}
+        return FragmentTask(schema, self.num_rows, others, columns)
+
+    def sizes(self) -> dict[int, int]:
+        """Return the encoded bytes of each field, by id; omits fields that no file has."""
+        sizes = {
+            field_id: sum([piece.num_bytes for piece in pieces])
+            for field_id, pieces in self.others.items()
+        }
+        for columns in self.columns:
+            sizes.update(columns.sizes)
+        return sizes
+
+    def column(self, field: Field) -> pa.Array:
+        """Decode a field of `others`; a field that no file has is null."""
+        arrow = field.to_arrow().type
+        pieces = self.others.get(field.id)
+        if pieces is None:
+            return pa.nulls(self.num_rows, arrow)
+        try:
+            return one_array([piece.decode(arrow) for piece in pieces])
+        except AlanceError as error:
+            error.add_note(f"in field {field.name!r}")
+            raise
 
 
 class TakenRows(NamedTuple):
@@ -45,8 +132,8 @@ class TakenRows(NamedTuple):
         """
         if count <= 1 or len(self.schema.fields) <= 1:
             return [self]
-        by_leaf = [task.sizes() for task in self.tasks]
-        sizes = [sum([_size(field, own) for own in by_leaf]) for field in self.schema.fields]
+        own_sizes = [task.sizes() for task in self.tasks]
+        sizes = [sum([own.get(field.id, 0) for own in own_sizes]) for field in self.schema.fields]
         middles = np.cumsum(sizes) - np.array(sizes) / 2
         share = (middles * count / max(1, sum(sizes))).astype(np.int64)
         fields = self.schema.fields
@@ -92,14 +179,6 @@ class TakenRows(NamedTuple):
             for number, field in enumerate(self.schema.fields)
         ]
         return in_order(pa.RecordBatch.from_arrays(columns, schema=batches[0].schema), order)
-
-
-def _size(field: Field, by_leaf: Mapping[int, int]) -> int:
-    """Return the encoded bytes of a field: its entry in `by_leaf`, or the sum of its leaves'."""
-    size = by_leaf.get(field.id)
-    if size is None:
-        size = sum([by_leaf.get(leaf.field.id, 0) for leaf in leaf_columns(field)])
-    return size
 
 
 def _joined(field: Field, arrays: Sequence[pa.Array]) -> pa.Array:

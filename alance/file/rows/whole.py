@@ -22,11 +22,10 @@ from alance import _kernels
 from alance.errors import AlanceError, CorruptFileError
 from alance.file.batches import one_batch
 from alance.file.open.recall import OwnStates
-from alance.file.rows.field_forms import forms_of
-from alance.file.rows.fragment import FragmentTask, open_fragment
+from alance.file.rows.fragment import open_fragment
 from alance.file.rows.leaves import LeafSet
 from alance.file.rows.placed_columns import PlacedColumns, PlacedRows
-from alance.file.rows.taken import TakenRows
+from alance.file.rows.taken import FragmentTask, TakenRows
 from alance.format.layouts import page_form
 from alance.format.plans import ByteRange, all_read, answered, cut
 
@@ -112,7 +111,7 @@ def read_together(fragments: Sequence[OpenFragment]) -> Plan[WholeRows]:
         ]
         held = _kernels.HeldFile(starts + [start for _, start, _ in spans], contents)
     num_rows = sum(map(_NUM_ROWS, fragments))
-    return WholeRows(first.schema, num_rows, first.own.ids, tables, begins, held, lambda: fragments)
+    return WholeRows(first.schema, num_rows, first.own, tables, begins, held, lambda: fragments)
 
 
 def _begins(paths: Iterable[str], sizes: Iterable[int]) -> dict[str, int]:
@@ -126,7 +125,7 @@ class WholeRows(NamedTuple):
     The files of all fragments are regarded as one file, so each leaf has one page table.
 
     Attributes:
-        ids: field ids of the leaves.
+        own: leaves of the fragments.
         tables: page tables of the leaves; decoding adds the pages' states.
         begins: start of each file in the imaginary file, by path.
         held: bytes of the pages.
@@ -135,7 +134,7 @@ class WholeRows(NamedTuple):
 
     schema: Schema
     num_rows: int
-    ids: tuple[int, ...]
+    own: LeafSet
     tables: _kernels.LeafTables
     begins: Mapping[str, int]
     held: _kernels.HeldFile
@@ -157,8 +156,7 @@ class WholeRows(NamedTuple):
 
     def _placed(self) -> FragmentTask | None:
         """Place all rows. Returns None if bytes of a page are not held."""
-        schema, tables = self.schema, self.tables
-        forms = schema.remember((forms_of, self.ids), lambda: forms_of(schema.fields, self.ids))
+        schema, tables, forms = self.schema, self.tables, self.own.forms
         leaves, numbers = forms.leaves, range(len(forms.leaves))
         if not leaves:
             return FragmentTask(schema, self.num_rows, {})
@@ -247,10 +245,10 @@ class WholeFragments(NamedTuple):
         tables = _kernels.whole_tables(contents, starts, own, times, rows)
         if tables is None:
             return None
-        ids = tuple(map(every.ids.__getitem__, leaves))
+        leaf_set = every.part(self.schema, leaves)
         held = _kernels.HeldFile(starts, contents)
         opening = partial(self._open, fragments)
-        return WholeRows(self.schema, sum(rows), ids, tables, begins, held, opening)
+        return WholeRows(self.schema, sum(rows), leaf_set, tables, begins, held, opening)
 
     def _one_by_one(self, fragments: Sequence[FragmentFiles]) -> Iterator[pa.RecordBatch]:
         """Open fragments of any kind one by one, and yield their rows as batches."""

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
     from alance.base.arrays import Int64s
     from alance.file.open.plain import PlainFile
-    from alance.file.rows.fragment import FragmentTask, OpenFragment
+    from alance.file.rows.fragment import OpenFragment
+    from alance.file.rows.taken import FragmentTask
     from alance.format.index.bitmap import KeyedSets
     from alance.format.index.btree import PageTable, TreePage
     from alance.format.plans import Plan

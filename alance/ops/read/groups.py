@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 
     from alance.base.arrays import Int64s, Mask
     from alance.file.open.columns import States
-    from alance.file.rows.fragment import FragmentTask, OpenFragment
+    from alance.file.rows.fragment import OpenFragment
     from alance.file.rows.in_place import LocalRows
+    from alance.file.rows.taken import FragmentTask
     from alance.file.rows.whole import WholeFragments, WholeRows
     from alance.format.plans import Plan
     from alance.format.schema import Schema

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from alance.expr import Predicate
     from alance.expr.tree import Node
     from alance.file.open.columns import States
-    from alance.file.rows.fragment import FragmentTask, OpenFragment
+    from alance.file.rows.fragment import OpenFragment
+    from alance.file.rows.taken import FragmentTask
     from alance.file.rows.whole import WholeRows
     from alance.format.plans import Plan, Reader
     from alance.format.row_set import RowSet

@@ -20,7 +20,7 @@ from alance.file.batches import in_order, one_array, one_batch, side_by_side
 from alance.file.open.files import FileOf, open_files
 from alance.file.open.tracing import describe
 from alance.file.rows.fragment import open_fragments
-from alance.file.rows.fragment import take_rows as take_fragments
+from alance.file.rows.placed_rows import placed_rows
 from alance.file.rows.taken import TakenRows
 from alance.format.plans import all_read
 from alance.io.loop.readahead import Job, readahead
@@ -280,7 +280,7 @@ def take_rows(
     handles, offsets, ends = rows
     opened = yield from opened_fragments(cache, handles, choice)
     guess = snapshot.is_remote and rows.num_rows <= ROUND_WORTH_ROWS
-    tasks = yield from take_fragments(choice.schema, opened, offsets, ends, cache, guess=guess)
+    tasks = yield from placed_rows(choice.schema, opened, offsets, ends, cache, guess=guess)
     keep_grown(cache, handles, opened, choice)
     return TakenRows(choice.schema, tasks), opened
 

@@ -221,7 +221,7 @@ async def rows_of_file(
         if container.version is FileVersion.V2_0:  # list columns count only their own rows
             fields = snapshot.schema.fields
             opened = yield from open_fields(fields, file.columns, container, states)
-            return {below.column.index: below.num_rows for below in opened}
+            return {file.columns[own.field.id]: own.num_rows for own in opened}
         columns = yield from open_columns(container, list(multipliers), states)
         return {
             number: column.num_rows // multiplier

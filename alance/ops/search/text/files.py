@@ -38,7 +38,8 @@ if TYPE_CHECKING:
     from alance._kernels import PostingList
     from alance.base.arrays import Int64s
     from alance.file.open.plain import PlainFile
-    from alance.file.rows.fragment import FragmentTask, OpenFragment
+    from alance.file.rows.fragment import OpenFragment
+    from alance.file.rows.taken import FragmentTask
     from alance.format.index.text.params import TextParams
     from alance.format.plans import Extent, Plan
     from alance.format.table.indices import Index
