@@ -69,15 +69,14 @@ class DictionaryBlock(NamedTuple):
         return self.indices.num_values
 
 
-class ConstantBlock(NamedTuple):
-    """Single value for all slots; if `value` is None, all slots are null."""
+class NullBlock(NamedTuple):
+    """Slots that are all null."""
 
     num_values: int
-    value: Block | None  # a block of one value
 
 
 Block: TypeAlias = (
-    FixedWidth | VariableWidth | FixedSizeListBlock | StructBlock | DictionaryBlock | ConstantBlock
+    FixedWidth | VariableWidth | FixedSizeListBlock | StructBlock | DictionaryBlock | NullBlock
 )
 
 
@@ -108,8 +107,8 @@ def gather(block: Block, indices: Int64s) -> Block:
                 block.indices.bits_per_value, len(indices), _gather_fixed(block.indices, indices)
             )
             return DictionaryBlock(picked, block.items)
-        case ConstantBlock():
-            return ConstantBlock(len(indices), block.value)
+        case NullBlock():
+            return NullBlock(len(indices))
 
 
 def gather_valid(strings: VariableWidth, indices: Int64s, valid: Mask) -> VariableWidth:
@@ -171,7 +170,7 @@ def _gather_lists(block: FixedSizeListBlock, indices: Int64s) -> FixedSizeListBl
 def joined_values(blocks: Sequence[Block]) -> Block | None:
     """Concatenate blocks of the same kind.
 
-    Returns None if kinds or widths differ, for dictionaries, and for constants that are not null.
+    Returns None if kinds or widths differ, and for dictionaries.
 
     Raises:
         CorruptFileError: an offset is outside of its bytes.
@@ -207,10 +206,8 @@ def joined_values(blocks: Sequence[Block]) -> Block | None:
                 return None
             num_values = sum(block.num_values for block in structs)
             return StructBlock(num_values, tuple(child for child in children if child is not None))
-        case ConstantBlock(value=None) if all(
-            isinstance(block, ConstantBlock) and block.value is None for block in blocks
-        ):
-            return ConstantBlock(sum(block.num_values for block in blocks), None)
+        case NullBlock():
+            return NullBlock(sum(block.num_values for block in blocks))
     return None
 
 

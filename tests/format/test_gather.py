@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from alance.errors import CorruptFileError
 from alance.format.blocks import (
     Block,
-    ConstantBlock,
     DictionaryBlock,
     FixedSizeListBlock,
     FixedWidth,
+    NullBlock,
     StructBlock,
     gather,
 )
@@ -74,7 +74,7 @@ def test_lists_of_lists_dictionaries_structs_and_constants() -> None:
     dictionary = DictionaryBlock(
         FixedWidth(8, 4, np.array([1, 0, 1, 0], np.uint8)), variable([b"a", b"b"])
     )
-    nulls = ConstantBlock(4, None)
+    nulls = NullBlock(4)
     picked = gather(StructBlock(4, (nested, dictionary, nulls)), np.array([2, 0]))
     assert isinstance(picked, StructBlock)
     lists, words, constants = picked.children
@@ -82,7 +82,7 @@ def test_lists_of_lists_dictionaries_structs_and_constants() -> None:
     assert isinstance(words, DictionaryBlock)
     assert fixed(words.indices, "u1") == [1, 1]
     assert words.items is dictionary.items
-    assert constants == ConstantBlock(2, None)
+    assert constants == NullBlock(2)
 
 
 def leaf(block: Block) -> list[int]:

@@ -93,7 +93,10 @@ def _without_values(page: PageValues, depth: int) -> Structure:
     The levels of such a page mark all structs as null, because these have no values. These nulls
     are ignored. A page with a single layer represents `depth` layers without nulls.
     """
-    structure = unravel(page, own_nulls=False)
+    definition, own_levels = page.definition, page.layers[0].num_levels
+    if definition is not None:
+        definition = np.where(definition <= own_levels, np.uint16(0), definition)
+    structure = unravel(page._replace(definition=definition))
     if len(structure) == 1:
         return structure * depth
     return structure

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from alance.format.blocks import ConstantBlock, FixedWidth, VariableWidth, joined_values
-from alance.format.codecs.general import GeneralMiniBlock
+from alance.format.blocks import FixedWidth, NullBlock, VariableWidth, joined_values
+from alance.format.codecs.general import General
 from tests.reference.decoders import decode_block, decode_chunk
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def placed(chunks: Sequence[bytes]) -> tuple[Bytes, Int64s, Int64s]:
 def decode_chunks(codec: MiniBlockCodec, chunks: Sequence[Chunk]) -> Block:
     """The values of all chunks, end to end."""
     if not chunks:
-        while isinstance(codec, GeneralMiniBlock):
+        while isinstance(codec, General):
             codec = codec.inner
         chunks = [Chunk([np.empty(0, np.uint8)] * codec.num_buffers, 0)]
     return end_to_end([decode_chunk(codec, *chunk) for chunk in chunks])
@@ -57,7 +57,7 @@ def decode_blocks(codec: BlockCodec, chunks: Sequence[Chunk]) -> Block:
 
 def end_to_end(blocks: Sequence[Block]) -> Block:
     """Values of one kind as one block."""
-    values = joined_values(blocks) if blocks else ConstantBlock(0, None)
+    values = joined_values(blocks) if blocks else NullBlock(0)
     assert values is not None
     return values
 

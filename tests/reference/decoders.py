@@ -14,9 +14,9 @@ from alance import _kernels
 from alance.errors import BatchTooLargeError, CorruptFileError, kernel_errors
 from alance.format.blocks import (
     Block,
-    ConstantBlock,
     FixedSizeListBlock,
     FixedWidth,
+    NullBlock,
     StructBlock,
     VariableWidth,
 )
@@ -28,14 +28,8 @@ from alance.format.codecs.fixed import (
     InlineBitpacking,
     OutOfLineBitpacking,
 )
-from alance.format.codecs.general import (
-    GeneralBlock,
-    GeneralMiniBlock,
-    GeneralPerValue,
-    Scheme,
-    decompress,
-)
-from alance.format.codecs.rle import Rle, RunNumbers
+from alance.format.codecs.general import General, Scheme, decompress
+from alance.format.codecs.rle import Rle
 from alance.format.codecs.sequence import (
     MAX_NUMBER,
     Arithmetic,
@@ -47,6 +41,7 @@ from alance.format.codecs.sequence import (
 )
 from alance.format.codecs.strings import Fsst, Variable
 from alance.format.codecs.structs import Child, PackedStruct, VariablePackedStruct
+from alance.format.codecs.words import NumbersForm
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,6 +51,7 @@ if TYPE_CHECKING:
     from alance.base.arrays import Bytes, Int32s, Int64s
     from alance.format.codecs.base import BlockCodec, MiniBlockCodec, PerValueCodec
     from alance.format.codecs.sequence import SequenceCodec
+    from alance.format.codecs.words import KernelNumbers
 
 PACKED_AT_ONCE: Final = 1024  # values per packed block
 
@@ -63,7 +59,7 @@ PACKED_AT_ONCE: Final = 1024  # values per packed block
 def decode_chunk(codec: MiniBlockCodec, buffers: Sequence[Bytes], num_values: int) -> Block:
     """Decode the values of a mini-block chunk."""
     match codec:
-        case GeneralMiniBlock(scheme=scheme, inner=inner):
+        case General(scheme=scheme, inner=inner):
             return decode_chunk(inner, [content_of(scheme, buffers[0]), *buffers[1:]], num_values)
         case Flat() | InlineBitpacking():
             return decode_block(codec, buffers[0], num_values)
@@ -99,7 +95,7 @@ def decode_chunk(codec: MiniBlockCodec, buffers: Sequence[Bytes], num_values: in
 def decode_block(codec: BlockCodec, data: Bytes, num_values: int) -> Block:
     """Decode values in a single buffer: levels, or the items of a dictionary."""
     match codec:
-        case GeneralBlock(scheme=scheme, inner=inner):
+        case General(scheme=scheme, inner=inner):
             return decode_block(inner, content_of(scheme, data), num_values)
         case Flat(bits_per_value=bits):
             return FixedWidth(bits, num_values, _checked(data, num_values, bits))
@@ -136,7 +132,7 @@ def decode_values(codec: PerValueCodec, values: FixedWidth | VariableWidth) -> B
             return _strings(codec, _variable(values))
         case Fsst():
             return _expanded(codec, _strings(codec.inner, _variable(values)))
-        case GeneralPerValue(scheme=scheme, inner=inner):
+        case General(scheme=scheme, inner=inner):
             units = _variable(values)
             bounds = units.offsets.astype(np.int64, copy=False)
             parts = decompress(scheme, units.data, bounds[:-1], np.diff(bounds))
@@ -190,11 +186,12 @@ def _inline_unpacked(data: Bytes, num_values: int, bits: int) -> Bytes:
 
 def _decode_runs(codec: Rle, buffers: Sequence[Bytes], num_values: int) -> FixedWidth:
     values, lengths = (
-        buffer if part.scheme is None else content_of(part.scheme, buffer)
-        for part, buffer in zip((codec.values, codec.lengths), buffers, strict=True)
+        content_of(Scheme(scheme), buffer) if scheme else buffer
+        for (*_, scheme), buffer in zip((codec.values, codec.lengths), buffers, strict=True)
     )
-    flat, stored = (codec.values, values) if codec.values.is_flat else (codec.lengths, lengths)
-    runs = len(stored) // (flat.codec.bits_per_value // 8)
+    is_flat = codec.values[0] == NumbersForm.FLAT
+    flat, stored = (codec.values, values) if is_flat else (codec.lengths, lengths)
+    runs = len(stored) // (flat[1] // 8)
     if runs > num_values or (runs == 0 and num_values):
         raise CorruptFileError(f"rle: {runs} runs in {num_values} values")
     repeats = _numbers(codec.lengths, lengths, runs).astype(np.int64)
@@ -209,10 +206,12 @@ def _decode_runs(codec: Rle, buffers: Sequence[Bytes], num_values: int) -> Fixed
     return FixedWidth(codec.bits_per_value, num_values, data)
 
 
-def _numbers(part: RunNumbers, raw: Bytes, runs: int) -> npt.NDArray[np.unsignedinteger]:
-    block = decode_block(part.codec, raw, runs)
+def _numbers(form: KernelNumbers, raw: Bytes, runs: int) -> npt.NDArray[np.unsignedinteger]:
+    kind, bits, width, *_ = form
+    codec = Flat(bits) if kind == NumbersForm.FLAT else OutOfLineBitpacking(bits, width)
+    block = decode_block(codec, raw, runs)
     assert isinstance(block, FixedWidth)
-    return block.data.view(f"<u{block.bits_per_value // 8}")
+    return block.data.view(f"<u{bits // 8}")
 
 
 def _column(rows: FixedWidth, start: int, bits: int) -> Bytes:
@@ -238,7 +237,7 @@ def _zipped_lists(codec: FixedSizeList, rows: FixedWidth) -> Block:
 def _nested(codec: FixedSizeList, num_rows: int, validity: Sequence[Bytes], items: Bytes) -> Block:
     """Wrap items in their lists."""
     num_items = num_rows * codec.levels[-1].items_per_row
-    block: Block = ConstantBlock(num_items, None)
+    block: Block = NullBlock(num_items)
     if codec.bits_per_item is not None:
         block = FixedWidth(codec.bits_per_item, num_items, items)
     remaining = list(validity)

@@ -63,8 +63,9 @@ def through_rows(values: Block, request: Hints) -> tuple[str, Block]:
     """The name of the codec of some zipped values, and what they decode to."""
     encoding, encoded = per_value(values, request)
     assert encoded.num_values == values.num_values
-    codec = per_value_codec(encoding, version=request.version)
-    return encoding.WhichOneof("compression") or "", decode_values(codec, encoded)
+    name = encoding.WhichOneof("compression") or ""
+    assert name != "variable_packed_struct" or request.version >= FileVersion.V2_2
+    return name, decode_values(per_value_codec(encoding), encoded)
 
 
 def through_block(values: Block, request: Hints) -> tuple[str, Block]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from alance.errors import UnsupportedError
-from alance.file_version import FileVersion
 from alance.format.codecs.base import (
     BlockCodec,
     MiniBlockCodec,
@@ -26,7 +25,7 @@ from alance.format.codecs.fixed import (
     InlineBitpacking,
     OutOfLineBitpacking,
 )
-from alance.format.codecs.general import GeneralBlock, GeneralMiniBlock, GeneralPerValue
+from alance.format.codecs.general import General
 from alance.format.codecs.rle import Rle
 from alance.format.codecs.sequence import variable_codec
 from alance.format.codecs.strings import Fsst, Variable
@@ -62,17 +61,13 @@ def mini_block_codec(encoding: pb.CompressiveEncoding) -> MiniBlockCodec:
     return _look_up(MINI_BLOCK, encoding, "mini-blocks")
 
 
-def per_value_codec(
-    encoding: pb.CompressiveEncoding, *, version: FileVersion = FileVersion.V2_2
-) -> PerValueCodec:
+def per_value_codec(encoding: pb.CompressiveEncoding) -> PerValueCodec:
     """Return the codec of the values of a full-zip page.
 
     Raises:
-        UnsupportedError: the codec is unknown, or not allowed in full-zip pages of this version.
+        UnsupportedError: the codec is unknown, or not allowed in full-zip pages.
         CorruptFileError: the description is inconsistent.
     """
-    if variant(encoding) == "variable_packed_struct" and version < FileVersion.V2_2:
-        raise UnsupportedError(f"variable_packed_struct in a file of version {version.value}")
     return _look_up(PER_VALUE, encoding, "full-zip pages")
 
 
@@ -97,17 +92,17 @@ def _look_up(
 
 def _general_mini_block(message: pb.General) -> MiniBlockCodec:
     expect(message.values, COMPRESSED_IN_MINI_BLOCKS, "general")
-    return GeneralMiniBlock.from_proto(message, mini_block_codec(message.values))
+    return General.from_proto(message, mini_block_codec(message.values))
 
 
 def _general_per_value(message: pb.General) -> PerValueCodec:
     expect(message.values, ("variable",), "general values")
-    return GeneralPerValue.from_proto(message)
+    return General.from_proto(message, per_value_codec(message.values))
 
 
 def _general_block(message: pb.General) -> BlockCodec:
     expect(message.values, COMPRESSED_IN_BLOCKS, "general block")
-    return GeneralBlock.from_proto(message, block_codec(message.values))
+    return General.from_proto(message, block_codec(message.values))
 
 
 def _variable_packed_struct(message: pb.VariablePackedStruct) -> PerValueCodec:
@@ -152,7 +147,7 @@ BLOCK: Final[Mapping[str, Callable[[Any], BlockCodec]]] = {
     "out_of_line_bitpacking": OutOfLineBitpacking.from_proto,
     "rle": Rle.from_proto,
     "general": _general_block,
-    "fixed_size_list": FixedSizeList.block,
+    "fixed_size_list": FixedSizeList.per_value,  # items have the format of zipped rows
     "constant": Constant.from_proto,
 }
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
         InlineBitpacking,
         OutOfLineBitpacking,
     )
-    from alance.format.codecs.general import GeneralBlock
+    from alance.format.codecs.general import General
     from alance.format.codecs.rle import Rle
     from alance.format.codecs.strings import Variable
     from alance.format.proto import encodings_v2_1_pb2 as pb
@@ -35,7 +35,7 @@ MAX_BITS_PER_VALUE: Final = 1 << 37
 
 # Codec for values in a single buffer: the levels of a chunk, or a dictionary.
 BlockCodec: TypeAlias = (
-    "Constant | FixedSizeList | Flat | GeneralBlock | InlineBitpacking | OutOfLineBitpacking | Rle"
+    "Constant | FixedSizeList | Flat | General | InlineBitpacking | OutOfLineBitpacking | Rle"
     " | Variable"
 )
 

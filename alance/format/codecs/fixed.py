@@ -167,11 +167,6 @@ class FixedSizeList:
             raise CorruptFileError("fixed-size list: rows without bytes")
         return codec
 
-    @classmethod
-    def block(cls, message: pb.FixedSizeList) -> FixedSizeList:
-        """Parse the codec for a block (dictionary items), which has the format of zipped rows."""
-        return cls.per_value(message)
-
     @property
     def num_buffers(self) -> int:
         return 1 + sum(level.has_validity for level in self.levels)

@@ -17,7 +17,7 @@ Source: encodings_v2_1.proto, messages General and BufferCompression; docs/forma
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import TYPE_CHECKING, ClassVar, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 import numpy as np
 import zstandard
@@ -25,12 +25,10 @@ import zstandard
 from alance import _kernels
 from alance.base.records import dataclass
 from alance.errors import CorruptFileError, UnsupportedError, kernel_errors
-from alance.format.codecs.strings import Variable
 from alance.format.numbers import offsets_of
 
 if TYPE_CHECKING:
     from alance.base.arrays import Bytes, Int64s
-    from alance.format.codecs.base import BlockCodec, MiniBlockCodec
     from alance.format.proto import encodings_v2_1_pb2 as pb
 
 MAX_UNIT_BYTES: Final = 1 << 31  # bytes; no writer makes larger chunks or values
@@ -174,45 +172,22 @@ def _content(
     return b"".join(pieces)
 
 
-class GeneralMiniBlock(NamedTuple):
-    """Codec for chunks whose first buffer is compressed."""
-
-    scheme: Scheme
-    inner: MiniBlockCodec
-
-    @classmethod
-    def from_proto(cls, message: pb.General, inner: MiniBlockCodec) -> GeneralMiniBlock:
-        return cls(Scheme.from_proto(message.compression), inner)
-
-    @property
-    def num_buffers(self) -> int:
-        return self.inner.num_buffers
-
-
-class GeneralBlock(NamedTuple):
-    """Codec for blocks that are compressed as a whole."""
-
-    scheme: Scheme
-    inner: BlockCodec
-
-    @classmethod
-    def from_proto(cls, message: pb.General, inner: BlockCodec) -> GeneralBlock:
-        return cls(Scheme.from_proto(message.compression), inner)
-
-
 @dataclass(frozen=True, slots=True)
-class GeneralPerValue:
-    """Codec for strings that are compressed one by one."""
+class General:
+    """Codec for the first buffer of chunks, for whole blocks, or for strings one by one."""
 
     encoded: ClassVar[Literal["variable"]] = "variable"
     bits_per_value: ClassVar[None] = None
 
     scheme: Scheme
-    inner: Variable
+    inner: Any  # codec for the same use
 
     @classmethod
-    def from_proto(cls, message: pb.General) -> GeneralPerValue:
-        """Parse a description, in which the inner codec is Variable."""
-        return cls(
-            Scheme.from_proto(message.compression), Variable.from_proto(message.values.variable)
-        )
+    def from_proto(cls, message: pb.General, inner: Any) -> General:
+        return cls(Scheme.from_proto(message.compression), inner)
+
+    @property
+    def num_buffers(self) -> int:
+        """Number of buffers of each chunk; not for other uses."""
+        num_buffers: int = self.inner.num_buffers
+        return num_buffers

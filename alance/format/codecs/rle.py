@@ -22,14 +22,14 @@ Source: encodings_v2_1.proto, message Rle; docs/format/encodings.md, "Rle".
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar
 
 from alance.base.records import dataclass
 from alance.errors import UnsupportedError
 from alance.format.codecs.base import expect, variant
 from alance.format.codecs.fixed import Flat, OutOfLineBitpacking
 from alance.format.codecs.general import Scheme
-from alance.format.codecs.words import numbers_form
+from alance.format.codecs.words import NumbersForm, numbers_form
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -38,67 +38,52 @@ if TYPE_CHECKING:
     from alance.format.proto import encodings_v2_1_pb2 as pb
 
 
-class RunNumbers(NamedTuple):
-    """Codec for the values of runs, or for their lengths."""
-
-    codec: Flat | OutOfLineBitpacking
-    scheme: Scheme | None  # None if the numbers are not compressed
-
-    @classmethod
-    def from_proto(
-        cls, encoding: pb.CompressiveEncoding, widths: Collection[int], outer: str
-    ) -> RunNumbers:
-        scheme = None
-        if variant(encoding) == "general":
-            scheme = Scheme.from_proto(encoding.general.compression)
-            encoding = encoding.general.values
-        codec: Flat | OutOfLineBitpacking
-        if expect(encoding, ("flat", "out_of_line_bitpacking"), outer) == "flat":
-            codec = Flat.from_proto(encoding.flat)
-        else:
-            codec = OutOfLineBitpacking.from_proto(encoding.out_of_line_bitpacking)
-        if codec.bits_per_value not in widths:
-            raise UnsupportedError(f"{outer} of {codec.bits_per_value} bits: expected {widths}")
-        return cls(codec, scheme)
-
-    @property
-    def is_flat(self) -> bool:
-        """True if the number of runs follows from the number of bytes."""
-        return isinstance(self.codec, Flat)
-
-
 @dataclass(frozen=True, slots=True)
 class Rle:
-    """Run-length codec for values of fixed width."""
+    """Run-length codec for values of fixed width; values and lengths in the kernel's form."""
 
     num_buffers: ClassVar[int] = 2
 
-    values: RunNumbers
-    lengths: RunNumbers
+    values: KernelNumbers
+    lengths: KernelNumbers
 
     @classmethod
     def from_proto(cls, message: pb.Rle) -> Rle:
-        values = RunNumbers.from_proto(message.values, (8, 16, 32, 64), "rle")
-        lengths = RunNumbers.from_proto(message.run_lengths, (8, 16, 32), "rle lengths")
-        if not (values.is_flat or lengths.is_flat):
+        values = _numbers(message.values, (8, 16, 32, 64), "rle")
+        lengths = _numbers(message.run_lengths, (8, 16, 32), "rle lengths")
+        if NumbersForm.FLAT not in (values[0], lengths[0]):
             raise UnsupportedError("rle: both values and lengths are bit-packed")
         return cls(values, lengths)
 
     @property
     def bits_per_value(self) -> int:
-        return self.values.codec.bits_per_value
+        return self.values[1]
 
     @property
     def is_plain(self) -> bool:
         """True for raw values and raw lengths of one byte, as in files up to 2.2."""
-        is_flat = self.values.is_flat and self.lengths.is_flat
-        has_schemes = self.values.scheme is not None or self.lengths.scheme is not None
-        return is_flat and not has_schemes and self.lengths.codec.bits_per_value == 8
+        raw_values = numbers_form(Flat(self.bits_per_value))
+        return (self.values, self.lengths) == (raw_values, numbers_form(Flat(8)))
 
     @property
     def form(self) -> tuple[KernelNumbers, KernelNumbers]:
         """Values and lengths in the kernel's form."""
-        return (
-            numbers_form(self.values.codec, int(self.values.scheme or 0)),
-            numbers_form(self.lengths.codec, int(self.lengths.scheme or 0)),
-        )
+        return self.values, self.lengths
+
+
+def _numbers(
+    encoding: pb.CompressiveEncoding, widths: Collection[int], outer: str
+) -> KernelNumbers:
+    """Parse the codec of the values of runs, or of their lengths."""
+    scheme = 0
+    if variant(encoding) == "general":
+        scheme = int(Scheme.from_proto(encoding.general.compression))
+        encoding = encoding.general.values
+    codec: Flat | OutOfLineBitpacking
+    if expect(encoding, ("flat", "out_of_line_bitpacking"), outer) == "flat":
+        codec = Flat.from_proto(encoding.flat)
+    else:
+        codec = OutOfLineBitpacking.from_proto(encoding.out_of_line_bitpacking)
+    if codec.bits_per_value not in widths:
+        raise UnsupportedError(f"{outer} of {codec.bits_per_value} bits: expected {widths}")
+    return numbers_form(codec, scheme)

@@ -35,7 +35,7 @@ from alance.format.codecs.base import (
     variant,
 )
 from alance.format.codecs.fixed import Flat, InlineBitpacking, OutOfLineBitpacking
-from alance.format.codecs.general import GeneralBlock
+from alance.format.codecs.general import General
 from alance.format.codecs.strings import Variable
 from alance.format.codecs.words import NO_NUMBERS, NumbersForm, numbers_form
 
@@ -169,7 +169,7 @@ def arithmetic_or_stored(
     if name == "general":
         expect(encoding.general.values, ("flat",), "a compressed sequence")
         inner = Flat.from_proto(encoding.general.values.flat)
-        block = GeneralBlock.from_proto(encoding.general, inner)
+        block = General.from_proto(encoding.general, inner)
         return Stored(checked_bits(inner.bits_per_value), block)
     codec: Flat | InlineBitpacking | OutOfLineBitpacking
     if name == "flat":

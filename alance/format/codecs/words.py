@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from alance.errors import UnsupportedError
 from alance.format.codecs.fixed import Flat, InlineBitpacking, OutOfLineBitpacking
-from alance.format.codecs.general import GeneralBlock
+from alance.format.codecs.general import General
 
 if TYPE_CHECKING:
     from alance.format.codecs.base import BlockCodec
@@ -37,7 +37,7 @@ def numbers_form(codec: BlockCodec, scheme: int = 0) -> KernelNumbers:
         UnsupportedError: the codec does not store whole words.
     """
     match codec:
-        case GeneralBlock(scheme=own, inner=inner):
+        case General(scheme=own, inner=inner):
             return numbers_form(inner, int(own))
         case Flat(bits_per_value=bits) if bits in (8, 16, 32, 64):
             return NumbersForm.FLAT, bits, 0, 0, False, scheme

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from alance.errors import AlanceError, InvalidInputError, UnsupportedError
-from alance.format.blocks import ConstantBlock
+from alance.format.blocks import NullBlock
 from alance.format.encode.blobs import blob_rows
 from alance.format.encode.leaves import as_type, block_of, check_offsets
 from alance.format.encode.levels import ItemLayer, ListLayer, levels_of
@@ -138,7 +138,7 @@ def _leaf(
     if is_blob_rows:
         values = cast("Block", blob_rows(array, valid, field.name))
     elif array.type == EMPTY_STRUCT:
-        values = ConstantBlock(len(array), None)
+        values = NullBlock(len(array))
     elif field.is_json:
         values = jsonb(array, valid, field.name)
     else:

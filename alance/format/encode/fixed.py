@@ -16,7 +16,7 @@ import numpy as np
 from alance import _kernels
 from alance.base.records import dataclass
 from alance.errors import UnsupportedError
-from alance.format.blocks import ConstantBlock, FixedSizeListBlock, FixedWidth
+from alance.format.blocks import FixedSizeListBlock, FixedWidth, NullBlock
 from alance.format.encode import encodings
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class FixedLists:
                 validity = validity[: (num_items + 7) // 8]
             levels.append(_Level(block.dimension, validity, items_per_row))
             block = block.items
-        if isinstance(block, ConstantBlock) and block.value is None:
+        if isinstance(block, NullBlock):
             return cls(values.num_values, tuple(levels), None)
         if not isinstance(block, FixedWidth):
             raise UnsupportedError(f"fixed-size lists of {type(block).__name__}")

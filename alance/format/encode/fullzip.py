@@ -16,7 +16,6 @@ from alance.format.encode.base import EncodedPage
 from alance.format.encode.levels import layer_names
 from alance.format.encode.values import per_value
 from alance.format.layouts.base import max_definition, max_repetition, max_visible
-from alance.format.layouts.levels import NO_LEVELS
 from alance.format.proto import encodings_v2_1_pb2 as pb
 
 if TYPE_CHECKING:
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from alance.format.layouts.base import PageValues
 
 NO_STARTS: Final = np.zeros(0, np.int64)
+NO_LEVELS: Final = np.zeros(0, np.uint16)
 MAX_ZIPPED_ENTRIES: Final = 0xFFFFFFFF  # a page stores its number of entries in 32 bits
 
 

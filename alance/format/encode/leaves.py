@@ -13,10 +13,10 @@ import pyarrow as pa
 
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.format.blocks import (
-    ConstantBlock,
     DictionaryBlock,
     FixedSizeListBlock,
     FixedWidth,
+    NullBlock,
     StructBlock,
     VariableWidth,
     gather_valid,
@@ -101,7 +101,7 @@ def block_of(array: pa.Array, valid: Mask | None, where: str) -> Block:
     """
     arrow = array.type
     if pa.types.is_null(arrow):
-        return ConstantBlock(len(array), None)
+        return NullBlock(len(array))
     if pa.types.is_dictionary(arrow):
         items = array.dictionary
         bits = arrow.index_type.bit_width

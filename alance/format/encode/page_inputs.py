@@ -18,10 +18,10 @@ from alance import _kernels
 from alance.errors import InvalidInputError
 from alance.file_version import FileVersion
 from alance.format.blocks import (
-    ConstantBlock,
     DictionaryBlock,
     FixedSizeListBlock,
     FixedWidth,
+    NullBlock,
     StructBlock,
     VariableWidth,
 )
@@ -80,7 +80,7 @@ def page_input(
     block = values.values
     if isinstance(block, DictionaryBlock):
         return (*_levels(values), *_dictionary(block), *_hints(hints), False, is_sparse, zip_bits)
-    kinds = FixedWidth | VariableWidth | ConstantBlock
+    kinds = FixedWidth | VariableWidth | NullBlock
     form = _values(block) if isinstance(block, kinds) else (block.num_values, "others")
     return (*_levels(values), form, None, *_hints(hints), False, is_sparse, zip_bits)
 
@@ -160,7 +160,7 @@ def _values(block: Block) -> ValuesInput:
             return count, "fixed", block.bits_per_value, block.data
         case VariableWidth():
             return count, "strings", block.offsets, block.data
-        case ConstantBlock():
+        case NullBlock():
             return count, "nulls"
         case FixedSizeListBlock():
             return _lists(FixedLists.of(block))

@@ -22,9 +22,9 @@ import numpy as np
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.file_version import FileVersion
 from alance.format.blocks import (
-    ConstantBlock,
     FixedSizeListBlock,
     FixedWidth,
+    NullBlock,
     StructBlock,
     VariableWidth,
 )
@@ -230,7 +230,7 @@ def _is_of_nulls(block: Block) -> bool:
     """True if the items of fixed-size lists take no bytes, which chunks do not support."""
     while isinstance(block, FixedSizeListBlock):
         block = block.items
-    return isinstance(block, ConstantBlock)
+    return isinstance(block, NullBlock)
 
 
 def longest_bits(block: Block) -> int:

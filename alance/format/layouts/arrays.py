@@ -14,10 +14,10 @@ import pyarrow as pa
 from alance import _kernels
 from alance.errors import BatchTooLargeError, CorruptFileError, kernel_errors
 from alance.format.blocks import (
-    ConstantBlock,
     DictionaryBlock,
     FixedSizeListBlock,
     FixedWidth,
+    NullBlock,
     StructBlock,
     VariableWidth,
     gather,
@@ -53,8 +53,8 @@ def array_of(block: Block, arrow: pa.DataType, valid: Mask | None) -> pa.Array:
         CorruptFileError: the block does not fit the type, or has invalid values.
         BatchTooLargeError: strings of more than 2^31 - 1 bytes in 32-bit offsets.
     """
-    if isinstance(block, ConstantBlock):
-        return _constant(block, arrow, valid)
+    if isinstance(block, NullBlock):
+        return pa.nulls(block.num_values, arrow)
     if pa.types.is_dictionary(arrow):
         return _dictionary(block, arrow, valid)
     if isinstance(block, DictionaryBlock):
@@ -216,21 +216,12 @@ def _expanded(block: DictionaryBlock, valid: Mask | None) -> Block:
     """Look up the items of all indices; the values of nulls are arbitrary."""
     indices = _indices(block, valid)
     if block.items.num_values == 0:
-        return ConstantBlock(len(indices), None)
+        return NullBlock(len(indices))
     if valid is not None and isinstance(block.items, VariableWidth):
         return gather_valid(block.items, indices, valid)
     if valid is not None:
         indices = np.where(valid, indices, 0)
     return gather(block.items, indices)
-
-
-def _constant(block: ConstantBlock, arrow: pa.DataType, valid: Mask | None) -> pa.Array:
-    if block.value is None:
-        return pa.nulls(block.num_values, arrow)
-    if pa.types.is_null(arrow):
-        return pa.nulls(block.num_values)
-    repeated = gather(block.value, np.zeros(block.num_values, np.int64))
-    return array_of(repeated, arrow, valid)
 
 
 def wrapped(array: pa.Array, arrow: pa.DataType) -> pa.Array:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from alance.errors import CorruptFileError, UnsupportedError
-from alance.format.codecs.general import GeneralMiniBlock
+from alance.format.codecs.general import General
 from alance.format.codecs.structs import PackedStruct
 from alance.format.layouts.base import Layer
 from alance.format.layouts.fullzip import ZipForm
@@ -57,7 +57,7 @@ def blob_form(message: pb.BlobLayout) -> _kernels.PageForm:
 def _has_descriptions(form: ChunkForm | ZipForm) -> bool:
     """True if pages hold non-null pairs of u64."""
     codec = form.values if isinstance(form, ChunkForm) else form.codec
-    if isinstance(codec, GeneralMiniBlock):
+    if isinstance(codec, General):
         codec = codec.inner
     is_pair = isinstance(codec, PackedStruct) and codec.child_bits == (64, 64)
     return is_pair and form.shape.layers == (Layer.ALL_VALID_ITEM,)

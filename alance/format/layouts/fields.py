@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import pyarrow as pa
 
 from alance.errors import CorruptFileError, InvalidInputError
-from alance.format.blocks import ConstantBlock, VariableWidth
+from alance.format.blocks import NullBlock, VariableWidth
 from alance.format.jsonb import json_text
 from alance.format.layouts.arrays import array_of
 from alance.format.numbers import bitmap, contents_of
@@ -105,7 +105,7 @@ def values_array(field: Field, arrow: pa.DataType, values: Block, valid: Mask | 
         BatchTooLargeError: strings of more than 2^31 - 1 bytes in 32-bit offsets.
         CorruptFileError: the values do not fit the type.
     """
-    if isinstance(values, ConstantBlock) and values.value is None and arrow != EMPTY_STRUCT:
+    if isinstance(values, NullBlock) and arrow != EMPTY_STRUCT:
         return pa.nulls(values.num_values, arrow)
     if field.is_json:
         stored = array_of(values, pa.large_binary(), valid)

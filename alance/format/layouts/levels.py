@@ -11,8 +11,6 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
-
 from alance.base.records import dataclass
 from alance.errors import CorruptFileError
 from alance.format.layouts.base import (
@@ -26,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 
-NO_LEVELS: Final = np.empty(0, np.uint16)
 # Layers that the kernel takes as four bits of an integer; further layers are bytes.
 LAYERS_OF_CODE: Final = 16
 

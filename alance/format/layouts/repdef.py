@@ -49,12 +49,8 @@ class Lists(NamedTuple):
 Structure = tuple["Items | Lists", ...]  # outermost first, the leaf last
 
 
-def unravel(page: PageValues, *, own_nulls: bool = True) -> Structure:
-    """Convert the levels of a page to its structure.
-
-    Args:
-        page: complete rows.
-        own_nulls: False to ignore nulls of the leaf itself, for empty structs.
+def unravel(page: PageValues) -> Structure:
+    """Convert the levels of a page of complete rows to its structure.
 
     Raises:
         CorruptFileError: the levels contradict the layers.
@@ -62,7 +58,7 @@ def unravel(page: PageValues, *, own_nulls: bool = True) -> Structure:
     definition = page.definition
     if page.rep is None:
         num_slots = page.values.num_values if definition is None else len(definition)
-        return tuple(reversed(_items(page.layers, num_slots, definition, own_nulls=own_nulls)))
+        return tuple(reversed(_items(page.layers, num_slots, definition)))
     structure: list[Items | Lists] = []
     rep, base, first = page.rep, 0, 0
     remaining = definition
@@ -74,9 +70,7 @@ def unravel(page: PageValues, *, own_nulls: bool = True) -> Structure:
         if group:
             levels = None if remaining is None else remaining[remaining <= slot_max]
             num_slots = len(rep) if levels is None else len(levels)
-            structure += _items(
-                group, num_slots, levels, base, own_nulls=own_nulls or bool(structure)
-            )
+            structure += _items(group, num_slots, levels, base)
         base = slot_max
         if number == len(page.layers):
             break
@@ -130,21 +124,15 @@ def _until_list(layers: Sequence[Layer]) -> Sequence[Layer]:
 
 
 def _items(
-    layers: Sequence[Layer],
-    num_slots: int,
-    levels: UInt16s | None,
-    base: int = 0,
-    *,
-    own_nulls: bool,
+    layers: Sequence[Layer], num_slots: int, levels: UInt16s | None, base: int = 0
 ) -> list[Items | Lists]:
     """Return the structure of consecutive item layers, from the inside out."""
     items: list[Items | Lists] = []
     highest = 0 if levels is None or len(levels) == 0 else int(levels.max())
-    for number, layer in enumerate(layers):
+    for layer in layers:
         # A slot is null, here or in an outer layer, if its level is above the levels of inner
         # layers.
-        present = base if own_nulls or number else base + layer.num_levels
-        valid = levels <= present if levels is not None and highest > present else None
+        valid = levels <= base if levels is not None and highest > base else None
         items.append(Items(num_slots, valid))
         base += layer.num_levels
     return items

@@ -14,12 +14,7 @@ from alance.format.codecs.fixed import (
     InlineBitpacking,
     OutOfLineBitpacking,
 )
-from alance.format.codecs.general import (
-    GeneralBlock,
-    GeneralMiniBlock,
-    GeneralPerValue,
-    decompress_zstd,
-)
+from alance.format.codecs.general import General, decompress_zstd
 from alance.format.codecs.rle import Rle
 from alance.format.codecs.sequence import SequenceVariable
 from alance.format.codecs.strings import Fsst, Variable
@@ -88,7 +83,7 @@ def chunked_form(form: ChunkForm, message: pb.MiniBlockLayout) -> _kernels.PageF
         UnsupportedError: a codec is not allowed here.
     """
     shape, codec, scheme, items = form.shape, form.values, 0, form.items
-    if isinstance(form.values, GeneralMiniBlock):
+    if isinstance(form.values, General):
         codec, scheme = form.values.inner, int(form.values.scheme)
     kind, bits = _values(codec)
     nulls, reps = _any_levels(form.definition), _any_levels(form.rep)
@@ -123,7 +118,7 @@ def chunked_form(form: ChunkForm, message: pb.MiniBlockLayout) -> _kernels.PageF
 def _set_items(page_form: _kernels.PageForm, codec: BlockCodec, num_items: int) -> None:
     """Set the form of the items of a dictionary."""
     scheme, inner = 0, codec
-    if isinstance(codec, GeneralBlock):
+    if isinstance(codec, General):
         scheme, inner = int(codec.scheme), codec.inner
     match inner:
         case Flat(bits_per_value=bits) if bits % 8 == 0:
@@ -234,7 +229,7 @@ def _strings(codec: PerValueCodec) -> _Strings:
     match codec:
         case Fsst(table=table):
             return (None if table is None else (table.symbols, table.lengths)), 0
-        case GeneralPerValue(scheme=scheme):
+        case General(scheme=scheme):
             return None, int(scheme)
         case Variable():
             return None, 0
@@ -313,6 +308,12 @@ def words_form(codec: BlockCodec) -> KernelWords:
     return (None, codec.form) if isinstance(codec, Rle) else (numbers_form(codec), None)
 
 
+def word_bits(words: KernelWords) -> int:
+    """Return the bits of a word of `words_form`."""
+    numbers, runs = words
+    return (runs[0] if runs is not None else numbers or NO_NUMBERS)[1]
+
+
 def _any_levels(codec: BlockCodec | None) -> tuple[LevelsForm, int]:
     """Return the form of levels of any codec: `FLAT` for words, which are decoded before use."""
     form = _levels(codec)
@@ -330,8 +331,7 @@ def _check_level_bits(codec: BlockCodec) -> None:
         CorruptFileError: it is not 16 bits.
         UnsupportedError: the codec is not one of words.
     """
-    numbers, runs = words_form(codec)
-    bits = (runs[0] if runs is not None else numbers or NO_NUMBERS)[1]
+    bits = word_bits(words_form(codec))
     if bits != LEVEL_BITS:
         raise CorruptFileError(f"levels of {bits} bits, expected levels of {LEVEL_BITS} bits")
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, TypeAlias, assert_never
 import numpy as np
 
 from alance.format.blocks import (
-    ConstantBlock,
     DictionaryBlock,
     FixedSizeListBlock,
     FixedWidth,
+    NullBlock,
     StructBlock,
     VariableWidth,
     gather,
@@ -56,8 +56,8 @@ def spread(block: Block, present: Mask) -> Block:
         case StructBlock():
             children = tuple(spread(child, present) for child in block.children)
             return StructBlock(len(present), children)
-        case ConstantBlock():
-            return ConstantBlock(len(present), block.value)
+        case NullBlock():
+            return NullBlock(len(present))
         case _ if block.num_values == 0:
             return _zeros_like(block, len(present))
         case _:
@@ -79,7 +79,7 @@ def block_bytes(block: Block) -> int:
         case DictionaryBlock():
             return block_bytes(block.indices) + block_bytes(block.items)
         case _:
-            return 0 if block.value is None else block_bytes(block.value)
+            return 0
 
 
 def _slice(block: Block, rows: slice) -> Block:
@@ -103,8 +103,8 @@ def _slice(block: Block, rows: slice) -> Block:
             count = rows.stop - rows.start
             part = FixedWidth(bits, count, _slice_bits(indices.data, bits, rows))
             return DictionaryBlock(part, block.items)
-        case ConstantBlock():
-            return ConstantBlock(rows.stop - rows.start, block.value)
+        case NullBlock():
+            return NullBlock(rows.stop - rows.start)
         case _:
             assert_never(block)
 

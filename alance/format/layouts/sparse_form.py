@@ -29,15 +29,15 @@ from alance import _kernels
 from alance.errors import CorruptFileError, UnsupportedError
 from alance.format.codecs import block_codec
 from alance.format.codecs.base import variant
-from alance.format.codecs.rle import Rle
 from alance.format.codecs.sequence import EMPTY_SEQUENCE, Arithmetic, SequenceForm, sequence_codec
-from alance.format.codecs.words import NO_NUMBERS, numbers_form
+from alance.format.codecs.words import NO_NUMBERS
 from alance.format.layouts.base import Layer
+from alance.format.layouts.constant import MAX_INLINE_BYTES
 from alance.format.layouts.fullzip import ZipForm
 from alance.format.layouts.levels import code_of
 from alance.format.layouts.miniblock import ChunkForm
 from alance.format.layouts.planar import as_full_zip, as_mini_block
-from alance.format.layouts.row_pages import chunked_form, zipped_form
+from alance.format.layouts.row_pages import chunked_form, word_bits, words_form, zipped_form
 from alance.format.proto import encodings_v2_1_pb2 as pb
 from alance.format.proto import encodings_v2_3_pb2 as pb3
 
@@ -55,7 +55,6 @@ if TYPE_CHECKING:
 
 MAX_SLOTS: Final = 1 << 48  # slots of a page; sums of slots still fit into 64 bits
 MAX_NUMBERS: Final = 1 << 27  # maximum numbers of a set in memory: 1 GiB
-MAX_SCALAR_BYTES: Final = 32
 MAX_INDEX_BYTES: Final = (1 << 63) - 1  # any index of values is loaded and kept
 LEAF_LAYERS: Final = [pb.REPDEF_ALL_VALID_ITEM]
 MEANINGS: Final = (
@@ -87,9 +86,9 @@ def sparse_form(message: pb3.SparseStructure, values: pb3.ValuePlane) -> _kernel
             num_buffers = 1 + (values.zipped.WhichOneof("addressing") == "bits_per_offset")
         case "constant":
             scalar = values.constant.scalar
-            if not 0 < len(scalar) <= MAX_SCALAR_BYTES:
+            if not 0 < len(scalar) <= MAX_INLINE_BYTES:
                 raise CorruptFileError(
-                    f"sparse: a constant of {len(scalar)} bytes, expected 1 to {MAX_SCALAR_BYTES}"
+                    f"sparse: a constant of {len(scalar)} bytes, expected 1 to {MAX_INLINE_BYTES}"
                 )
             form = _kernels.PageForm.constant(scalar, (0, 0, 0), 0, None, None)
         case "indexed":
@@ -122,20 +121,17 @@ def _zipped(message: pb3.ZippedValues) -> _kernels.PageForm:
 
 
 def _indices(encoding: pb.CompressiveEncoding) -> _Indices:
+    indices: _Indices
     if variant(encoding) in SEQUENCE_CODECS:
-        sequence = sequence_codec(encoding, bits=32)
-        if sequence.bits != 32:
-            raise CorruptFileError(f"sparse: indices of {sequence.bits} bits, expected 32")
-        return sequence.form, None
-    codec = block_codec(encoding)
-    if isinstance(codec, Rle):
-        if codec.bits_per_value != 32:
-            raise CorruptFileError(f"sparse: indices of {codec.bits_per_value} bits, expected 32")
-        return None, codec.form
-    numbers = numbers_form(codec)
-    if numbers[1] != 32:
-        raise CorruptFileError(f"sparse: indices of {numbers[1]} bits, expected 32")
-    return (SequenceForm.PLAIN, numbers, NO_NUMBERS, 0), None
+        codec = sequence_codec(encoding, bits=32)
+        bits, indices = codec.bits, (codec.form, None)
+    else:
+        words = numbers, runs = words_form(block_codec(encoding))
+        plain = None if numbers is None else (SequenceForm.PLAIN, numbers, NO_NUMBERS, 0)
+        bits, indices = word_bits(words), (plain, runs)
+    if bits != 32:
+        raise CorruptFileError(f"sparse: indices of {bits} bits, expected 32")
+    return indices
 
 
 def _layers(message: pb3.SparseStructure) -> list[_LayerForm]:

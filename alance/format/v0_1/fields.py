@@ -26,7 +26,7 @@ from alance.format.v2_0.fields import NullNode, StructNode, list_piece
 from alance.format.v2_0.strings import Ends, decode_ends
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from alance.base.arrays import Int64s
     from alance.format.field import Field
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from alance.format.v0_1.metadata import PageRun
     from alance.format.v0_1.pages import PageParts
     from alance.format.v2_0.arrays import ArrayPage
-    from alance.format.v2_0.fields import FieldNode, FieldPiece, PagedColumn
+    from alance.format.v2_0.fields import FieldNode, FieldPiece
 
 
 class NoPages:
@@ -110,9 +110,6 @@ class ListReader:
     first_items: Int64s  # shape (batches + 1,): first item of each batch, then the number of items
     width: int  # bytes per offset
     item_bytes: Int64s  # shape (batches,): bytes of the items' pages in each batch
-
-    def columns(self) -> Iterator[PagedColumn]:
-        return self.items.columns()
 
     def plan(self, spans: Spans) -> Plan[FieldPiece]:
         """Plan one round for the offsets, then the rounds for the items.

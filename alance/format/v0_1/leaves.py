@@ -40,15 +40,12 @@ from alance.format.v2_0.fields import FieldPiece
 from alance.format.v2_0.strings import WIDE_BYTES, decode_ends
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from alance.base.arrays import Bytes, Int32s, Int64s, Mask
     from alance.format.blocks import Block
     from alance.format.field import Field
     from alance.format.plans import Plan
     from alance.format.v0_1.pages import PageParts, Pages
     from alance.format.v2_0.base import BitPiece, Spans
-    from alance.format.v2_0.fields import PagedColumn
     from alance.format.v2_0.strings import Ends
 
 # Up to this size, string bytes are read completely in one round with the offsets: at 100 MB/s that
@@ -107,9 +104,6 @@ class PlainNode:
     bits: int  # bits per row
     of_bits: bool
     items: DictionaryItems | None  # values of the dictionary; None for other fields
-
-    def columns(self) -> Iterator[PagedColumn]:
-        return iter(())
 
     def plan(self, spans: Spans) -> Plan[FieldPiece]:
         """Plan rows in one round."""
@@ -193,9 +187,6 @@ class TextNode:
     # unknown.
     begins: Int64s | None
 
-    def columns(self) -> Iterator[PagedColumn]:
-        return iter(())
-
     def plan(self, spans: Spans) -> Plan[FieldPiece]:
         """Plan one round if the batches' bytes are few or mostly requested, else two rounds."""
         parts = self.pages.parts(spans)
@@ -269,9 +260,6 @@ class BlobNode:
 
     field: Field
     pages: Pages
-
-    def columns(self) -> Iterator[PagedColumn]:
-        return iter(())
 
     def plan(self, spans: Spans) -> Plan[FieldPiece]:
         """Plan rows in one round."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from alance.base.records import dataclass
 from alance.errors import CorruptFileError, UnsupportedError
-from alance.format.blocks import ConstantBlock, FixedWidth, bits_at
+from alance.format.blocks import FixedWidth, NullBlock, bits_at
 from alance.format.layouts.place import fetch_pieces
 from alance.format.numbers import positions_of
 
@@ -194,7 +194,7 @@ class AllNulls:
 
 
 def _nulls(count: int) -> NullableBlock:
-    return NullableBlock(ConstantBlock(count, None), np.zeros(count, np.bool_))
+    return NullableBlock(NullBlock(count), np.zeros(count, np.bool_))
 
 
 def fixed(values: NullableBlock, what: str) -> FixedWidth:

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from alance.base.records import dataclass
 from alance.errors import BatchTooLargeError, CorruptFileError
-from alance.format.blocks import ConstantBlock, DictionaryBlock, FixedWidth, gather
+from alance.format.blocks import DictionaryBlock, FixedWidth, NullBlock, gather
 from alance.format.plans import together
 from alance.format.v2_0.base import ArrayPiece, NullableBlock, Spans
 
@@ -66,7 +66,7 @@ class DictionaryEncoding:
 
     def _decoded(self, of_indices: ArrayPiece, of_items: ArrayPiece) -> NullableBlock:
         indices, items = of_indices.decode(), of_items.decode()
-        if isinstance(indices.block, ConstantBlock):
+        if isinstance(indices.block, NullBlock):
             return NullableBlock(indices.block, indices.valid)
         raw = _unsigned(indices.block)
         if self.of_strings:
@@ -80,7 +80,7 @@ class DictionaryEncoding:
         valid = valid_items[places] | (raw >= len(valid_items))
         used = np.flatnonzero(valid_items)
         if not len(used):
-            return NullableBlock(ConstantBlock(len(raw), None), np.zeros(len(raw), np.bool_))
+            return NullableBlock(NullBlock(len(raw)), np.zeros(len(raw), np.bool_))
         block = items.block
         if int(used[-1]) < items.num_values - 1:
             # The null item is the last one, so drop it with all items after the last used one.

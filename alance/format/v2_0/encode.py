@@ -19,10 +19,10 @@ from alance import _kernels
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.file_version import FileVersion
 from alance.format.blocks import (
-    ConstantBlock,
     DictionaryBlock,
     FixedSizeListBlock,
     FixedWidth,
+    NullBlock,
     StructBlock,
     VariableWidth,
 )
@@ -82,7 +82,7 @@ def values_page(field: Field, block: Block, valid: Mask | None, num_rows: int) -
 
 
 def _nullable(field: Field, block: Block, valid: Mask | None, buffers: Buffers) -> pb.ArrayEncoding:
-    if isinstance(block, ConstantBlock) or (valid is not None and not valid.any()):
+    if isinstance(block, NullBlock) or (valid is not None and not valid.any()):
         return all_nulls()
     if valid is None or valid.all():
         return no_nulls(_fixed(field, block, buffers))

@@ -61,10 +61,6 @@ class FieldPiece(NamedTuple):
 class FieldNode(Protocol):
     """Field with its columns."""
 
-    def columns(self) -> Iterator[PagedColumn]:
-        """Yield the columns of this field and its descendants."""
-        ...
-
     def plan(self, spans: Spans) -> Plan[FieldPiece]:
         """Plan rows, which must be inside the columns."""
         ...
@@ -73,9 +69,6 @@ class FieldNode(Protocol):
 @dataclass(frozen=True, slots=True)
 class NullNode:
     """Field that is not in the file."""
-
-    def columns(self) -> Iterator[PagedColumn]:
-        return iter(())
 
     def plan(self, spans: Spans) -> Plan[FieldPiece]:
         return FieldPiece(0, partial(pa.nulls, spans.num_rows))
@@ -96,9 +89,6 @@ class LeafNode:
 
     field: Field
     column: PagedColumn
-
-    def columns(self) -> Iterator[PagedColumn]:
-        yield self.column
 
     def plan(self, spans: Spans) -> Plan[FieldPiece]:
         parts = [(self.column.array_page(n), inside) for n, inside in overlaps(self.column, spans)]
@@ -135,11 +125,6 @@ class StructNode:
 
     header: PagedColumn
     children: Sequence[FieldNode]
-
-    def columns(self) -> Iterator[PagedColumn]:
-        yield self.header
-        for child in self.children:
-            yield from child.columns()
 
     def plan(self, spans: Spans) -> Plan[FieldPiece]:
         children = yield from together([child.plan(spans) for child in self.children])
@@ -183,10 +168,6 @@ class ListNode:
     field: Field
     column: PagedColumn
     items: FieldNode
-
-    def columns(self) -> Iterator[PagedColumn]:
-        yield self.column
-        yield from self.items.columns()
 
     def plan(self, spans: Spans) -> Plan[FieldPiece]:
         """Plan one round for the offsets, then the rounds for the items."""

@@ -26,9 +26,9 @@ from alance import _kernels
 from alance.base.records import dataclass
 from alance.errors import CorruptFileError, kernel_errors
 from alance.format.blocks import (
-    ConstantBlock,
     FixedSizeListBlock,
     FixedWidth,
+    NullBlock,
     StructBlock,
     bits_at,
     gather,
@@ -121,7 +121,7 @@ class FixedSizeListEncoding:
         items = piece.decode()
         block, bits = items.block, None
         # A constant block needs no item validity: all its items are null.
-        if items.valid is not None and not isinstance(block, ConstantBlock):
+        if items.valid is not None and not isinstance(block, NullBlock):
             bits = np.packbits(items.valid, bitorder="little")
         return NullableBlock(FixedSizeListBlock(self.dimension, block, bits), None)
 

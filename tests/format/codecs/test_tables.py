@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from alance.errors import AlanceError, CorruptFileError, UnsupportedError
-from alance.file_version import FileVersion
 from alance.format.codecs import block_codec, mini_block_codec, per_value_codec
 from alance.format.proto import encodings_v2_1_pb2 as pb
 from tests.reference import fsst
@@ -162,12 +161,6 @@ def test_later_codecs_are_named(tag: int, name: str) -> None:
     for place in PLACES:
         with pytest.raises(UnsupportedError, match=name):
             place(encoding)
-
-
-def test_a_variable_packed_struct_needs_2_2() -> None:
-    description = packed_variable({"value": flat(8), "bits_per_value": 8})
-    with pytest.raises(UnsupportedError, match=r"2\.1"):
-        per_value_codec(description, version=FileVersion.V2_1)
 
 
 WRONG: dict[str, pb.CompressiveEncoding] = {

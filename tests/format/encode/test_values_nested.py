@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.format.blocks import (
     Block,
-    ConstantBlock,
     FixedSizeListBlock,
     FixedWidth,
+    NullBlock,
     StructBlock,
     VariableWidth,
 )
@@ -128,7 +128,7 @@ def test_nested_lists_as_they_are_known() -> None:
 
 
 def test_lists_of_nulls_are_their_validity() -> None:
-    values = FixedSizeListBlock(3, ConstantBlock(6, None), np.zeros(1, np.uint8))
+    values = FixedSizeListBlock(3, NullBlock(6), np.zeros(1, np.uint8))
     encoding, rows = per_value(values, hints())
     assert encoding.fixed_size_list.values.WhichOneof("compression") == "constant"
     assert isinstance(rows, FixedWidth)
@@ -210,7 +210,7 @@ def test_variable_packed_structs_come_back(num_rows: int) -> None:
 
 @pytest.mark.parametrize(
     "child",
-    [fixed(1, 4), StructBlock(4, (fixed(8, 4),)), ConstantBlock(4, None)],
+    [fixed(1, 4), StructBlock(4, (fixed(8, 4),)), NullBlock(4)],
 )
 def test_children_that_no_struct_packs_are_refused(child: Block) -> None:
     for children in [(child,), (child, variable([b""] * 4))]:
@@ -221,10 +221,10 @@ def test_children_that_no_struct_packs_are_refused(child: Block) -> None:
 
 
 def test_other_blocks_are_refused() -> None:
-    nothing = ConstantBlock(3, None)
-    with pytest.raises(UnsupportedError, match="ConstantBlock"):
+    nothing = NullBlock(3)
+    with pytest.raises(UnsupportedError, match="NullBlock"):
         mini_block_values(nothing, hints())
-    with pytest.raises(UnsupportedError, match="ConstantBlock"):
+    with pytest.raises(UnsupportedError, match="NullBlock"):
         per_value(nothing, hints())
     with pytest.raises(UnsupportedError, match="fixed-size lists of VariableWidth"):
         mini_block_values(FixedSizeListBlock(2, variable([b"", b""]), None), hints())

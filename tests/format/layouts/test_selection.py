@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from alance.format.blocks import (
     Block,
-    ConstantBlock,
     DictionaryBlock,
     FixedSizeListBlock,
     FixedWidth,
+    NullBlock,
     StructBlock,
     VariableWidth,
 )
@@ -41,14 +41,12 @@ BLOCKS: dict[str, Block] = {
     "vectors with nulls": FixedSizeListBlock(3, fixed(16, COUNT * 3), fixed(1, COUNT * 3).data),
     "vectors of bools": FixedSizeListBlock(5, fixed(1, COUNT * 5), fixed(1, COUNT * 5).data),
     "matrices": FixedSizeListBlock(2, FixedSizeListBlock(3, fixed(8, COUNT * 6), None), None),
-    "vectors of nulls": FixedSizeListBlock(
-        2, ConstantBlock(COUNT * 2, None), fixed(1, COUNT * 2).data
-    ),
+    "vectors of nulls": FixedSizeListBlock(2, NullBlock(COUNT * 2), fixed(1, COUNT * 2).data),
     "structs": StructBlock(COUNT, (fixed(32, COUNT), strings(COUNT))),
     "dictionary": DictionaryBlock(
         FixedWidth(8, COUNT, np.arange(COUNT, dtype=np.uint8) % 4), strings(4)
     ),
-    "constant": ConstantBlock(COUNT, fixed(8, 1)),
+    "nulls": NullBlock(COUNT),
 }
 
 
@@ -75,7 +73,7 @@ def values_of(block: Block) -> list[Any]:
         case DictionaryBlock(indices=indices, items=items):
             recognized = values_of(items)
             return [recognized[index] for index in indices.data.tolist()]
-        case ConstantBlock():
+        case NullBlock():
             return [None] * count
 
 
@@ -122,4 +120,4 @@ def test_nothing_can_be_spread(name: str) -> None:
 
 def test_the_memory_of_a_block_is_that_of_its_arrays() -> None:
     assert block_bytes(BLOCKS["structs"]) == COUNT * 4 + (COUNT + 1) * 4 + len(strings(COUNT).data)
-    assert block_bytes(ConstantBlock(1 << 60, None)) == 0
+    assert block_bytes(NullBlock(1 << 60)) == 0

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from alance.file_version import FileVersion
-from alance.format.blocks import ConstantBlock, FixedWidth, VariableWidth
+from alance.format.blocks import FixedWidth, NullBlock, VariableWidth
 from alance.format.encode.base import EncodedPage
 from alance.format.encode.levels import layer_names
 from alance.format.encode.planar import sparse_page
@@ -39,7 +39,7 @@ def constant_page(values: PageValues, hints: Hints) -> EncodedPage | None:
     present = present_of(values)
     block = values.values
     if (
-        isinstance(block, ConstantBlock)
+        isinstance(block, NullBlock)
         or block.num_values == 0
         or (present is not None and not present.any())
     ):
