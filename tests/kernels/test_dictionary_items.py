@@ -15,8 +15,9 @@ from alance import _kernels
 from alance.errors import AlanceError
 from alance.format.codecs.general import Scheme
 from alance.format.encode import encodings
+from alance.format.encode.encodings import flat
 from tests.reference.built_values import as_dictionary
-from tests.reference.encodings import flat, inline_bitpacking, rle
+from tests.reference.encodings import inline_bitpacking, rle
 from tests.reference.fastlanes import pack
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Descriptions of codecs: plain values, and those that the kernel alone writes."""
+"""Descriptions of codecs that the kernel alone writes."""
 
 from __future__ import annotations
 
@@ -23,11 +23,6 @@ def rle(bits: int) -> pb.CompressiveEncoding:
 def byte_stream_split(bits: int) -> pb.CompressiveEncoding:
     """Bytes sorted by significance."""
     return pb.CompressiveEncoding(byte_stream_split=pb.ByteStreamSplit(values=encodings.flat(bits)))
-
-
-def flat(bits: int) -> pb.CompressiveEncoding:
-    """Values as they are, of a number of bits."""
-    return pb.CompressiveEncoding(flat=pb.Flat(bits_per_value=bits))
 
 
 def encoding_of(text: str) -> pb.CompressiveEncoding:

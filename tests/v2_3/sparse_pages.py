@@ -8,9 +8,10 @@ import numpy as np
 import pyarrow as pa
 
 from alance.format.codecs.general import Scheme, compress
+from alance.format.encode.encodings import flat, general, out_of_line_bitpacking, variable
 from alance.format.proto import encodings_v2_1_pb2 as pb
 from alance.format.proto import encodings_v2_3_pb2 as pb3
-from tests.reference.encodings import flat
+from tests.reference.encodings import inline_bitpacking
 from tests.reference.fastlanes import pack
 
 if TYPE_CHECKING:
@@ -142,21 +143,18 @@ def _packed(rng: np.random.Generator, numbers: Numbers, bits: int) -> Coded:
         if len(part)
     ]
     if 0 < len(numbers) <= 1024 and rng.random() < 0.5:
-        inline = pb.InlineBitpacking(uncompressed_bits_per_value=bits)
         head = width.to_bytes(bits // 8, "little")
-        return pb.CompressiveEncoding(inline_bitpacking=inline), head + blocks[0]
+        return inline_bitpacking(bits), head + blocks[0]
     if len(numbers) % 1024 and rng.random() < 0.5:  # the rest is raw
         blocks[-1] = numbers[len(numbers) // 1024 * 1024 :].astype(f"<u{bits // 8}").tobytes()
-    packed = pb.OutOfLineBitpacking(uncompressed_bits_per_value=bits, values=flat(width))
-    return pb.CompressiveEncoding(out_of_line_bitpacking=packed), b"".join(blocks)
+    return out_of_line_bitpacking(bits, width), b"".join(blocks)
 
 
 def _compressed(rng: np.random.Generator, numbers: Numbers, bits: int) -> Coded:
-    scheme = rng.choice([Scheme.LZ4, Scheme.ZSTD])
+    scheme = Scheme(rng.choice([Scheme.LZ4, Scheme.ZSTD]))
     data = numbers.astype(f"<u{bits // 8}").view(np.uint8)
-    unit, _ = compress(Scheme(scheme), None, data, np.array([len(data)], np.int64))
-    general = pb.General(compression=pb.BufferCompression(scheme=int(scheme)), values=flat(bits))
-    return pb.CompressiveEncoding(general=general), unit.tobytes()
+    unit, _ = compress(scheme, None, data, np.array([len(data)], np.int64))
+    return general(scheme, None, flat(bits)), unit.tobytes()
 
 
 def _delta(rng: np.random.Generator, numbers: Numbers, bits: int) -> Coded:
@@ -287,14 +285,11 @@ def _zipped_words(rng: np.random.Generator, valid: Mask) -> Stored:
     return pa.int32(), pb3.ValuePlane(zipped=plane), [content], numbers.tolist()
 
 
-VARIABLE = pb.CompressiveEncoding(variable=pb.Variable(offsets=flat(32)))
-
-
 def _zipped(items: list[bytes]) -> tuple[pb3.ZippedValues, list[bytes]]:
     content = b"".join(len(item).to_bytes(4, "little") + item for item in items)
     ends = np.cumsum([0, *[4 + len(item) for item in items]]).astype("<u4")
     plane = pb3.ZippedValues(
-        compression=VARIABLE,
+        compression=variable(32),
         bits_per_offset=32,
         num_items=len(items),
         num_visible_items=len(items),

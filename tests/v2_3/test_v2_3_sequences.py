@@ -11,14 +11,15 @@ import pytest
 from alance.errors import AlanceError, CorruptFileError, UnsupportedError
 from alance.format.codecs import block_codec, mini_block_codec
 from alance.format.codecs.sequence import sequence_codec
+from alance.format.encode import encodings
 from alance.format.proto import encodings_v2_1_pb2 as pb
 from tests.reference.chunks import chunked, decode_chunks, fixed, strings
 from tests.reference.decoders import decode_block, decode_sequence
 from tests.reference.encodings import encoding_of
 from tests.reference.fastlanes import pack
 
-FLAT_32 = pb.CompressiveEncoding(flat=pb.Flat(bits_per_value=32))
-FLAT_64 = pb.CompressiveEncoding(flat=pb.Flat(bits_per_value=64))
+FLAT_32 = encodings.flat(32)
+FLAT_64 = encodings.flat(64)
 
 
 STRINGS: dict[str, tuple[str, list[str], list[bytes]]] = {

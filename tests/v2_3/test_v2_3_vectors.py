@@ -14,7 +14,7 @@ import pytest
 
 from alance.errors import CorruptFileError
 from alance.file_version import FileVersion
-from alance.format.proto import encodings_v2_1_pb2 as pb
+from alance.format.encode import encodings
 from alance.format.proto import encodings_v2_3_pb2 as pb3
 from tests.reference.built_pages import PageBytes, ReadFile, built_file
 
@@ -84,8 +84,8 @@ def test_pages_of_the_specification_are_read_in_every_way(name: str) -> None:
                 assert rows == [expected[number] for number in numbers]
 
 
-NO_SET = pb.CompressiveEncoding(constant=pb.Constant())
-FLAT = pb.CompressiveEncoding(flat=pb.Flat(bits_per_value=64))
+NO_SET = encodings.empty_constant()
+FLAT = encodings.flat(64)
 VALIDITY = pb3.SparseValiditySet(meaning=1, positions=NO_SET)
 LEAF = pb3.SparseStructuralLayer(validity=VALIDITY)
 NONE = pb3.ValuePlane(none=pb3.NoValues())
@@ -190,7 +190,7 @@ BAD: dict[str, tuple[pb3.PlanarLayout, list[str]]] = {
             structure=sparse(LEAF),
             values=pb3.ValuePlane(
                 chunked=pb3.ChunkedValues(
-                    compression=pb.CompressiveEncoding(flat=pb.Flat(bits_per_value=32)),
+                    compression=encodings.flat(32),
                     num_buffers=1,
                     num_items=4,
                 )
@@ -203,7 +203,7 @@ BAD: dict[str, tuple[pb3.PlanarLayout, list[str]]] = {
             structure=sparse(LEAF),
             values=pb3.ValuePlane(
                 zipped=pb3.ZippedValues(
-                    compression=pb.CompressiveEncoding(flat=pb.Flat(bits_per_value=32)),
+                    compression=encodings.flat(32),
                     bits_per_value=32,
                     num_items=1,
                     num_visible_items=1,

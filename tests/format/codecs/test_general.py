@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from alance.errors import CorruptFileError, UnsupportedError
 from alance.format.codecs.general import MAX_UNIT_BYTES, Scheme, decompress, decompress_zstd
+from alance.format.encode.encodings import flat
 from alance.format.proto import encodings_v2_1_pb2 as pb
 from tests.reference.built_values import (
     as_dictionary,
@@ -23,7 +24,7 @@ from tests.reference.built_values import (
     levels_of,
 )
 from tests.reference.chunks import variable_chunk
-from tests.reference.encodings import flat, rle
+from tests.reference.encodings import rle
 
 SCHEMES = [Scheme.LZ4, Scheme.ZSTD]
 

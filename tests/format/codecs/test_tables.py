@@ -9,9 +9,9 @@ import pytest
 
 from alance.errors import AlanceError, CorruptFileError, UnsupportedError
 from alance.format.codecs import block_codec, mini_block_codec, per_value_codec
+from alance.format.encode.encodings import flat
 from alance.format.proto import encodings_v2_1_pb2 as pb
 from tests.reference import fsst
-from tests.reference.encodings import flat
 
 if TYPE_CHECKING:
     from collections.abc import Callable
