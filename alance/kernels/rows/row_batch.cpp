@@ -226,7 +226,6 @@ class RowBatch : public arrow::Exported {
     share.is_begun = true;
     if (plan.is_ranges && (order_ || shares_.size() > 1)) corrupt("row batch: ranges in another order");
     nb::gil_scoped_release release;
-    if (plan.is_ranges) return run_ranges(plan, groups, share);
     if (shares_.size() == 1) return run_alone(plan, groups, share);
     share.sinks.resize(columns_.size());
     for (share.column = 0; share.column < columns_.size(); ++share.column)
@@ -244,31 +243,11 @@ class RowBatch : public arrow::Exported {
     return kDone;
   }
 
-  // Decode all columns with one sink, one after the other.
+  // Decode all columns, one after the other. Ranges of plain values are decoded into memory of their
+  // exact size, all such columns in one block.
   State run_alone(const RowPlan& plan, Groups& groups, Share& share) {
     const Order order(order_, plan.num_rows);
-    auto batch = std::make_unique<arrow::Batch>(order.size());
-    Sink sink;
-    share.column = 0;
-    for (size_t node = 0, end = 0; node < trees_.size(); node = end) {
-      end = nests::end_of(trees_, node);
-      if (trees_[node] == nests::kLeaf) {
-        if (!decode_column(plan, groups, 0, sink)) return kFailed;
-        add(share.column, {&sink}, order, plan.num_rows, *batch);
-        ++share.column;
-        continue;
-      }
-      std::optional<arrow::Column> column = nested_column(plan, groups, share, node, order, *batch);
-      if (!column) return kFailed;
-      batch->add(*std::move(column));
-    }
-    give(std::move(batch));
-    return kDone;
-  }
-
-  // Decode columns of plain values into memory of their exact size, all columns in one block.
-  State run_ranges(const RowPlan& plan, Groups& groups, Share& share) {
-    RangeColumns columns(plan.num_rows);
+    RangeColumns columns(order.size());
     share.column = 0;
     for (size_t node = 0, end = 0; node < trees_.size(); node = end) {
       end = nests::end_of(trees_, node);
@@ -277,49 +256,47 @@ class RowBatch : public arrow::Exported {
       share.column += nests::num_leaves(trees_, node, end);
     }
     columns.allocate();
-    const Order order(order_, plan.num_rows);
-    std::vector<Part> bytes;
-    std::vector<uint8_t> joined;
+    arrow::Batch& batch = columns.memory();
+    Sink sink;
     share.column = 0;
     for (size_t node = 0, end = 0; node < trees_.size(); node = end) {
       end = nests::end_of(trees_, node);
-      if (trees_[node] != nests::kLeaf) {
-        auto column = nested_column(plan, groups, share, node, order, columns.memory());
+      const bool is_leaf = trees_[node] == nests::kLeaf, is_view = is_leaf && is_raw(plan, share.column);
+      if (!is_leaf || is_view) {
+        auto column = is_view ? raw_column(plan, groups, share, batch)
+                              : nested_column(plan, groups, share, node, order, batch);
         if (!column) return kFailed;
-        columns.memory().add(*std::move(column));
-        continue;
-      }
-      if (is_raw(plan, share.column)) {
-        auto column = raw_column(plan, groups, share, columns.memory());
-        if (!column) return kFailed;
-        columns.memory().add(*std::move(column));
-        ++share.column;
-        continue;
-      }
-      if (!is_simple(plan, share.column)) {
-        Sink sink;
+        batch.add(*std::move(column));
+      } else if (!is_simple(plan, share.column)) {
         if (!decode_column(plan, groups, 0, sink)) return kFailed;
-        add(share.column, {&sink}, order, plan.num_rows, columns.memory());
-        ++share.column;
-        continue;
+        add(share.column, {&sink}, order, plan.num_rows, batch);
+      } else {
+        RangeSink values = columns.next();
+        if (!decode_range(plan, groups, share, values)) return kFailed;
+        columns.add(values);
       }
-      RangeSink sink = columns.next();
-      const size_t column = columns_[share.column];
-      for (size_t group = plan.first_group(column); group < plan.columns[column]; ++group) {
-        const size_t first = plan.first_part(group);
-        share.page = plan.parts[first].hit;
-        if (!groups.bring_pieces(plan, group, bytes)) return kFailed;
-        for (size_t i = first, piece = 0; i < plan.groups[group].parts_end; ++i) {
-          const RowPlan::Part& part = plan.parts[i];
-          share.page = part.hit;
-          plan.hits[part.hit].kernel->decode_range(part.first, part.last, bytes_of(part, bytes, piece, joined), sink);
-        }
-      }
-      columns.add(sink);
-      ++share.column;
+      share.column += is_leaf;
     }
     give(columns.batch());
     return kDone;
+  }
+
+  // Decode ranges of plain values of a column. Returns false if their bytes cannot be read.
+  bool decode_range(const RowPlan& plan, Groups& groups, Share& share, RangeSink& sink) const {
+    std::vector<Part> bytes;
+    std::vector<uint8_t> joined;
+    const size_t column = columns_[share.column];
+    for (size_t group = plan.first_group(column); group < plan.columns[column]; ++group) {
+      const size_t first = plan.first_part(group);
+      share.page = plan.parts[first].hit;
+      if (!groups.bring_pieces(plan, group, bytes)) return false;
+      for (size_t i = first, piece = 0; i < plan.groups[group].parts_end; ++i) {
+        const RowPlan::Part& part = plan.parts[i];
+        share.page = part.hit;
+        plan.hits[part.hit].kernel->decode_range(part.first, part.last, bytes_of(part, bytes, piece, joined), sink);
+      }
+    }
+    return true;
   }
 
   // Bytes of the next part of a group of ranges. They are its next piece, or several pieces of a sparse
@@ -338,7 +315,7 @@ class RowBatch : public arrow::Exported {
   }
 
   bool is_simple(const RowPlan& plan, size_t number) const {
-    return plan.is_simple(columns_[number], forms_[number]);
+    return plan.is_ranges && plan.is_simple(columns_[number], forms_[number]);
   }
 
   // True if the pages of a column have only values, in their form in memory.

@@ -30,8 +30,8 @@ inline uint64_t load_bits(const uint8_t* from, int bits) {
 
 inline bool is_word(int bits) { return bits == 8 || bits == 16 || bits == 32 || bits == 64; }
 
-// One value of a packed block, which begins with its width.
-inline uint64_t packed_at(Part part, int bits, int64_t count, int64_t i) {
+// Width in front of a packed block, whose size is checked.
+inline int width_of(Part part, int bits, int64_t count) {
   if (part.size < bits / 8 || count > kBlockValues)
     corrupt("bit-packing: " + text(count) + " values in a block of " + text(part.size) + " bytes");
   const uint64_t width = load_bits(part.data, bits);
@@ -39,7 +39,12 @@ inline uint64_t packed_at(Part part, int bits, int64_t count, int64_t i) {
       part.size != bits / 8 + kRowBytes * static_cast<int64_t>(width))
     corrupt("bit-packing: a block of " + text(part.size) + " bytes, width " +
             std::to_string(width));
-  return fastlanes::value_at(part.data + bits / 8, bits, static_cast<int>(width), i);
+  return static_cast<int>(width);
+}
+
+// One value of a packed block.
+inline uint64_t packed_at(Part part, int bits, int64_t count, int64_t i) {
+  return fastlanes::value_at(part.data + bits / 8, bits, width_of(part, bits, count), i);
 }
 
 // One level of packed blocks of a known width, with raw or packed levels behind them.

@@ -78,7 +78,6 @@ void RowPage::read_levels_of_all(const EncodedLevels& reps, const EncodedLevels&
     if (levels.count != count)
       corrupt(text(levels.count) + " levels of a kind, " + text(count) + " of the other");
     levels_of(levels.kind, levels.bits, levels.bytes, count, out);
-    out.resize(static_cast<size_t>(count));
     if (const int most = highest(out.data(), count); most > top)
       corrupt("level " + text(most) + ", the layers have " + text(top));
   };

@@ -29,7 +29,7 @@ int64_t counted(const uint16_t* levels, int64_t count, const Which& which) {
 
 const uint16_t* levels_of(Nulls kind, int bits, Part part, int64_t count,
                           std::vector<uint16_t>& levels) {
-  levels.resize(static_cast<size_t>(count + kLevelSlack));
+  levels.resize(static_cast<size_t>(count));
   if (kind == Nulls::none)
     std::fill_n(levels.begin(), count, uint16_t{0});
   else

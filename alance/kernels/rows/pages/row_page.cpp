@@ -352,6 +352,12 @@ void RowPage::absent(uint64_t level, Sink& sink) const {
   sink.null();
 }
 
+void RowPage::check_flat(const Chunk& chunk) const {
+  if (chunk.first.size != bytes_of_bits(chunk.values * bits_))
+    corrupt("flat: " + text(chunk.first.size) + " bytes of " + text(chunk.values) + " values of " +
+            text(bits_) + " bits");
+}
+
 void RowPage::emit(const Chunk& chunk, int64_t i, cells::Walk& walk, Sink& sink) const {
   const Part first = chunk.first, second = chunk.second;
   const int64_t count = chunk.values;
@@ -377,9 +383,7 @@ void RowPage::emit(const Chunk& chunk, int64_t i, cells::Walk& walk, Sink& sink)
     case Values::constant: return emit_item(0, sink);
     default: break;
   }
-  if (first.size != bytes_of_bits(count * bits_))
-    corrupt("flat: " + text(first.size) + " bytes of " + text(count) + " values of " +
-            text(bits_) + " bits");
+  check_flat(chunk);
   if (bits_ == 1) {
     const uint8_t bit = first.data[i / 8] >> (i % 8) & 1;
     sink.value(&bit);
@@ -438,14 +442,18 @@ void RowPage::emit_item(uint64_t index, Sink& sink) const {
   sink.string(from, static_cast<int64_t>(value.size()));
 }
 
+void RowPage::enter(Sink& sink, int64_t num_rows) const {
+  if (!sink.distinct || !has_items()) return;
+  with_offsets([&](const auto* offsets) { sink.distinct->enter(this, items_.data(), offsets, num_items_, num_rows); });
+}
+
 // Item of the dictionary; `index` is checked.
 std::string_view RowPage::item(uint64_t index) const {
   const auto* items = reinterpret_cast<const char*>(items_.data());
   const auto part = [=](int64_t start, int64_t end) { return std::string_view(items + start, size_t(end - start)); };
   const auto i = static_cast<int64_t>(index);
   if (items_kind_ == Items::kFixed) return part(i * item_width_, (i + 1) * item_width_);
-  if (items_kind_ == Items::kStrings32) return part(offsets_32_.data()[i], offsets_32_.data()[i + 1]);
-  return part(offsets_64_.data()[i], offsets_64_.data()[i + 1]);
+  return with_offsets([=](const auto* offsets) { return part(offsets[i], offsets[i + 1]); });
 }
 
 void RowPage::emit_string(Part values, int64_t count, int64_t i, Sink& sink) const {

@@ -172,9 +172,8 @@ struct Sink {
   }
 };
 
-// Read all levels of a chunk; `out` has room for `kLevelSlack` more.
+// Read all levels of a chunk.
 void read_levels(Nulls kind, int bits, Part part, int64_t count, uint16_t* out);
-constexpr int64_t kLevelSlack = 1024;
 
 // The same in a buffer that is reused; all 0 if the chunk has no levels.
 const uint16_t* levels_of(Nulls kind, int bits, Part part, int64_t count,
@@ -385,13 +384,7 @@ class RowPage {
   bool is_raw() const { return values_ == Values::zipped && level_bits_ == 0 && masks_.empty() && !null_items_ && max_blob_level_ < 0; }
   bool has_nulls() const { return max_level_ != 0; }
   // Call before rows of this page are decoded behind those of another page.
-  void enter(Sink& sink, int64_t num_rows) const {
-    if (!sink.distinct || !has_items()) return;
-    if (items_kind_ == Items::kStrings64)
-      sink.distinct->enter(this, items_.data(), offsets_64_.data(), num_items_, num_rows);
-    else
-      sink.distinct->enter(this, items_.data(), offsets_32_.data(), num_items_, num_rows);
-  }
+  void enter(Sink& sink, int64_t num_rows) const;
 
  private:
   struct Chunk {
@@ -403,6 +396,11 @@ class RowPage {
   struct Slice;
 
   enum class Items { kNone, kFixed, kStrings32, kStrings64 };
+  // Result of `work` for the offsets of the items, which are strings; null for other items.
+  template <typename Work>
+  auto with_offsets(const Work& work) const {
+    return items_kind_ == Items::kStrings64 ? work(offsets_64_.data()) : work(offsets_32_.data());
+  }
   void keep_items(std::span<const uint8_t> items, int64_t width);
   template <typename T>
   void keep_strings(std::span<const T> offsets, std::span<const uint8_t> items);

@@ -7,6 +7,7 @@
 #include "codecs/fsst_streams.hpp"
 #include "rows/pages/range_sink.hpp"
 #include "rows/pages/row_page.hpp"
+#include "rows/pages/sequences.hpp"
 #include "codecs/string_chunks.hpp"
 #include "codecs/unpack.hpp"
 #include "base/utf8.hpp"
@@ -18,23 +19,12 @@ using namespace cells;
 namespace {
 
 // Unpack values `first` to `last` of a block; `out` has room for these alone.
-void unpack_some(int bits, uint64_t width, const uint8_t* in, int64_t first, int64_t last,
+void unpack_some(int bits, int width, const uint8_t* in, int64_t first, int64_t last,
                  uint8_t* out) {
   if (first == 0 && last == kBlockValues) return fastlanes::unpackers(bits)[width](in, out);
   alignas(64) uint8_t whole[kBlockValues * 8];
   fastlanes::unpackers(bits)[width](in, whole);
   std::memcpy(out, whole + first * bits / 8, static_cast<size_t>((last - first) * bits / 8));
-}
-
-// Width in front of a block, whose size is checked.
-uint64_t width_of(Part part, int bits, int64_t count) {
-  if (part.size < bits / 8 || count > kBlockValues)
-    corrupt("bit-packing: " + text(count) + " values");
-  const uint64_t width = load_bits(part.data, bits);
-  if (width > static_cast<uint64_t>(bits) ||
-      part.size != bits / 8 + kRowBytes * static_cast<int64_t>(width))
-    corrupt("bit-packing: a block of " + text(part.size) + " bytes");
-  return width;
 }
 
 // Expand values `first` to `last` of runs with `count` values; the last run may exceed them.
@@ -56,40 +46,21 @@ void expand_runs(Part values, Part lengths, int64_t count, int64_t first, int64_
   if (at < count) corrupt("rle: runs of " + text(at) + " values, expected " + text(count));
 }
 
-
 }  // namespace
 
 void read_levels(Nulls kind, int bits, Part part, int64_t count, uint16_t* out) {
+  using sequences::Numbers;
   auto* bytes = reinterpret_cast<uint8_t*>(out);
   switch (kind) {
-    case Nulls::packed:
-      return unpack_some(16, width_of(part, 16, count), part.data + 2, 0, count, bytes);
-    case Nulls::blocks: {
-      const int64_t whole = count / kBlockValues, tail = count % kBlockValues;
-      const int64_t block = kRowBytes * bits;
-      const bool raw = part.size == whole * block + 2 * tail;
-      if (!raw && (tail == 0 || part.size != (whole + 1) * block))
-        corrupt("bit-packing: " + text(part.size) + " bytes for " + text(count) + " levels");
-      const int64_t blocks = whole + !raw;
-      for (int64_t i = 0; i < blocks; ++i)
-        fastlanes::unpackers(16)[bits](part.data + i * block, bytes + 2 * kBlockValues * i);
-      if (raw)
-        std::memcpy(bytes + 2 * kBlockValues * whole, part.data + whole * block,
-                    static_cast<size_t>(2 * tail));
-      return;
-    }
+    case Nulls::packed: return Numbers{Numbers::kPacked, 16}.read(part, count, bytes);
+    case Nulls::blocks: return Numbers{Numbers::kBlocks, 16, static_cast<uint64_t>(bits)}.read(part, count, bytes);
     case Nulls::runs: {
-      if (part.size < 8) corrupt("rle: a block of " + text(part.size) + " bytes");
-      const uint64_t size = load<uint64_t>(part.data);
-      if (size > static_cast<uint64_t>(part.size - 8)) corrupt("rle: too many bytes of values");
-      const int64_t values = static_cast<int64_t>(size);
-      return expand_runs<uint16_t>({part.data + 8, values},
-                                   {part.data + 8 + values, part.size - 8 - values}, count, 0,
-                                   count, out);
+      const auto [values, lengths] = sequences::two_parts(part, "rle");
+      return expand_runs(values, lengths, count, 0, count, out);
     }
     default:
       if (part.size != 2 * count) corrupt(text(part.size) + " bytes of " + text(count) + " levels");
-      std::memcpy(out, part.data, static_cast<size_t>(part.size));
+      if (count != 0) std::memcpy(out, part.data, static_cast<size_t>(part.size));
   }
 }
 
@@ -158,11 +129,9 @@ void RowPage::read_nulls(const std::vector<Slice>& slices, RangeSink& sink) cons
   std::vector<uint16_t> levels;
   int64_t row = sink.row();
   for (const Slice& slice : slices) {
-    levels.resize(static_cast<size_t>(slice.chunk.entries + kLevelSlack));
-    read_levels(nulls_, level_bits_, slice.chunk.nulls, slice.chunk.entries, levels.data());
-    const auto top = std::max_element(levels.begin(), levels.begin() + slice.chunk.entries);
-    if (slice.chunk.entries && *top > max_level_) corrupt("definition level " + text(*top));
-    sink.levels(levels.data() + slice.first, slice.count(), row);
+    const uint16_t* own = levels_of(nulls_, level_bits_, slice.chunk.nulls, slice.chunk.entries, levels);
+    check_level(static_cast<uint64_t>(highest(own, slice.chunk.entries)));
+    sink.levels(own + slice.first, slice.count(), row);
     row += slice.count();
   }
 }
@@ -250,18 +219,12 @@ void RowPage::emit_items(const Chunk& chunk, int64_t first, int64_t count, const
       auto [starts, bytes] = items.template expand<int64_t>(indices, count, is_valid);
       sink.string_run(bytes.data(), starts[count], count, [&](int64_t i) { return starts[i]; });
     };
-    if (items_kind_ == Items::kStrings32) return expand(offsets_32_.data());
-    if (items_kind_ == Items::kStrings64) return expand(offsets_64_.data());
+    if (items_kind_ != Items::kFixed) return with_offsets(expand);
     uint8_t* out = sink.begin_run(count);
     if (num_items_) dictionary::gather(items_.data(), item_width_, indices, count, out);
     for (int64_t i = 0; i < count; ++i)
       if (!is_valid(i)) std::fill_n(out + i * item_width_, item_width_, uint8_t{0});
   });
-}
-
-void RowPage::check_flat(const Chunk& chunk) const {
-  if (chunk.first.size != bytes_of_bits(chunk.values * bits_))
-    corrupt("flat: " + text(chunk.first.size) + " bytes of " + text(chunk.values) + " values");
 }
 
 // Read values of a slice, each in whole bytes.
@@ -280,7 +243,7 @@ void RowPage::read_words(const Slice& slice, uint8_t* out) const {
                   static_cast<size_t>(slice.count() * width));
       return;
     case Values::packed: {
-      const uint64_t packed = width_of(chunk.first, bits_, chunk.values);
+      const int packed = width_of(chunk.first, bits_, chunk.values);
       return unpack_some(bits_, packed, chunk.first.data + width, first, last, out);
     }
     case Values::runs:
@@ -426,10 +389,7 @@ RangeStrings<Offset> RowPage::expanded(const std::vector<Slice>& slices, int64_t
       const int64_t size = starts[count];
       strings.emplace(RangeStrings<Offset>{std::move(starts), std::move(bytes), count, size});
     };
-    if (items_kind_ == Items::kStrings32)
-      expand(offsets_32_.data());
-    else
-      expand(offsets_64_.data());
+    with_offsets(expand);
   });
   return *std::move(strings);
 }
@@ -437,9 +397,7 @@ RangeStrings<Offset> RowPage::expanded(const std::vector<Slice>& slices, int64_t
 bool RowPage::has_text_items() const {
   signed char known = text_items_.load(std::memory_order_relaxed);
   if (known < 0) {
-    known = items_kind_ == Items::kStrings32
-                ? are_utf8(offsets_32_.data(), num_items_, items_.data())
-                : are_utf8(offsets_64_.data(), num_items_, items_.data());
+    known = with_offsets([this](const auto* offsets) { return are_utf8(offsets, num_items_, items_.data()); });
     text_items_.store(known, std::memory_order_relaxed);
   }
   return known != 0;

@@ -61,14 +61,7 @@ struct Numbers {
   void check_block(Part block, int64_t count) const {
     const int64_t whole = count / cells::kBlockValues, tail = count % cells::kBlockValues;
     if (kind == kPacked) {
-      if (count == 0 && block.size == 0) return;
-      if (count > cells::kBlockValues) corrupt("bit-packing: " + text(count) + " values in one block of 1024");
-      if (block.size < word()) corrupt("bit-packing: no width before a block");
-      const uint64_t width = cells::load_bits(block.data, bits);
-      if (width > static_cast<uint64_t>(bits)) corrupt("bit-packing: width " + std::to_string(width) + " of " + text(bits));
-      if (const int64_t size = word() + cells::kRowBytes * static_cast<int64_t>(width); block.size != size)
-        corrupt("bit-packing: a block of " + text(block.size) + " bytes, width " + std::to_string(width) +
-                " needs " + text(size));
+      if (count != 0 || block.size != 0) cells::width_of(block, bits, count);
     } else if (kind == kBlocks) {
       const int64_t size = cells::kRowBytes * static_cast<int64_t>(start);
       if (block.size != whole * size + word() * tail && (tail == 0 || block.size != (whole + 1) * size))
@@ -87,8 +80,7 @@ struct Numbers {
       if (count != 0) std::memcpy(out, block.data, static_cast<size_t>(count * word()));
       return;
     }
-    const auto width = kind == kPacked ? static_cast<int64_t>(cells::load_bits(block.data, bits))
-                                       : static_cast<int64_t>(start);
+    const auto width = static_cast<int64_t>(kind == kPacked ? cells::load_bits(block.data, bits) : start);
     const uint8_t* from = block.data + (kind == kPacked ? word() : 0);
     const auto unpack = fastlanes::unpackers(bits)[width];
     const int64_t size = cells::kRowBytes * width, step = cells::kBlockValues * word();
