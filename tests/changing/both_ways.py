@@ -14,10 +14,10 @@ import pytest
 import alance
 from alance.format.proto import table_pb2, transaction_pb2
 from alance.format.table.manifest import parse_manifest
-from alance.format.table.naming import attached
 from alance.format.table.row_ids import num_row_ids, parse_row_ids, parse_versions
 from alance.format.table.transaction import parse_transaction
 from alance.ops.version.summary import RENAMED
+from tests.reference.manifest_names import attached
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

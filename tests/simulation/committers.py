@@ -22,7 +22,6 @@ from alance.errors import (
     StoreError,
 )
 from alance.format.table.manifest import Manifest, parse_manifest
-from alance.format.table.naming import attached
 from alance.io.caches.cache import SearchCache
 from alance.io.opening.access import Access
 from alance.io.reading.engine import Engine
@@ -36,6 +35,7 @@ from alance.versioning.load import load_latest
 from alance.versioning.manifest_store import ConditionalManifests, transaction_uuid_of
 from alance.versioning.settle import Patience
 from alance.versioning.table import Table
+from tests.reference.manifest_names import attached
 from tests.simulation.append_rules import AppendRules, append, paths_of
 from tests.simulation.model_rows import ModelRows
 from tests.simulation.model_store import Faults, Model, ModelClient

@@ -56,9 +56,7 @@ class ListLayer:
 
     @property
     def kind(self) -> Layer:
-        if self.nulls is None:
-            return Layer.EMPTYABLE_LIST if self.has_empty else Layer.ALL_VALID_LIST
-        return Layer.NULL_AND_EMPTY_LIST if self.has_empty else Layer.NULLABLE_LIST
+        return Layer.ALL_VALID_LIST.like(nulls=self.nulls is not None, empty=self.has_empty)
 
 
 Path: TypeAlias = "tuple[ItemLayer | ListLayer, ...]"  # outermost first, the leaf last
@@ -124,17 +122,8 @@ def _kinds(path: Path) -> list[Layer]:
         if isinstance(layer, ItemLayer):
             outer |= layer.is_nullable
         if outer:
-            kinds[number] = with_nulls(kinds[number])
+            kinds[number] = kinds[number].like(nulls=True, empty=kinds[number].has_empty)
     return kinds
-
-
-def with_nulls(kind: Layer) -> Layer:
-    """Return the kind of a layer that also has nulls."""
-    return {
-        Layer.ALL_VALID_ITEM: Layer.NULLABLE_ITEM,
-        Layer.ALL_VALID_LIST: Layer.NULLABLE_LIST,
-        Layer.EMPTYABLE_LIST: Layer.NULL_AND_EMPTY_LIST,
-    }.get(kind, kind)
 
 
 def layer_names(layers: Sequence[Layer]) -> list[str]:

@@ -71,7 +71,7 @@ class FieldOptions:
         }
         ratio = numbers.get("dict-size-ratio")
         return cls(
-            compression=_choice(keys, "compression", COMPRESSIONS),
+            compression=_compression(keys),
             level=_whole(numbers.get("compression-level")),
             rle_threshold=numbers.get("rle-threshold"),
             split=_word(keys, "bss") or "auto",
@@ -138,15 +138,12 @@ def _numbers(options: FieldOptions) -> tuple[int | float | None, ...]:
     )
 
 
-def _choice(keys: Mapping[str, str], key: str, allowed: tuple[str, ...]) -> str | None:
-    text = keys.get(key)
-    if text is None:
-        return None
-    if text.lower() not in allowed:
-        raise InvalidInputError(
-            f"metadata {PREFIX}{key} = {text!r}: expected {' or '.join(allowed)}"
-        )
-    return text.lower()
+def _compression(keys: Mapping[str, str]) -> str | None:
+    text = keys.get("compression")
+    if text is not None and text.lower() not in COMPRESSIONS:
+        expected = " or ".join(COMPRESSIONS)
+        raise InvalidInputError(f"metadata {PREFIX}compression = {text!r}: expected {expected}")
+    return None if text is None else text.lower()
 
 
 def _word(keys: Mapping[str, str], key: str) -> str | None:

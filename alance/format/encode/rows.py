@@ -53,10 +53,8 @@ def join(parts: Sequence[PageValues]) -> PageValues:
     if len(parts) == 1:
         return parts[0]
     layers = tuple(
-        _kind(
-            any(_has_null(kind) for kind in kinds),
-            any(_has_empty(kind) for kind in kinds),
-            kinds[0],
+        kinds[0].like(
+            nulls=any(kind.has_nulls for kind in kinds), empty=any(kind.has_empty for kind in kinds)
         )
         for kinds in zip(*(part.layers for part in parts), strict=True)
     )
@@ -173,9 +171,9 @@ def _tight(
     level, outer, fixed = max_definition(layers), False, False
     for number, layer in reversed(list(enumerate(layers))):
         null = empty = False
-        if _has_empty(layer):
+        if layer.has_empty:
             empty, level = occurs[level], level - 1
-        if _has_null(layer):
+        if layer.has_nulls:
             # Items inside nulls are null, too, up to the next list.
             null, level = occurs[level] or outer, level - 1
             # In a struct around a list, layers must have the same kind on all pages: see `_kinds`
@@ -183,7 +181,7 @@ def _tight(
             fixed |= not layer.is_list
             null |= fixed and number >= last_list
         outer = null and not layer.is_list
-        kinds.insert(0, _kind(null, empty, layer))
+        kinds.insert(0, layer.like(nulls=null, empty=empty))
     tight = tuple(kinds)
     if not max_definition(tight):
         return tight, None
@@ -196,10 +194,10 @@ def _renumbered(definition: UInt16s, own: tuple[Layer, ...], other: tuple[Layer,
         return definition
     numbers, level = [0], 0
     for old, new in zip(own, other, strict=True):
-        if _has_null(old):
-            numbers.append(level + 1 if _has_null(new) else 0)
-        if _has_empty(old):
-            numbers.append(level + new.num_levels if _has_empty(new) else 0)
+        if old.has_nulls:
+            numbers.append(level + 1 if new.has_nulls else 0)
+        if old.has_empty:
+            numbers.append(level + new.num_levels if new.has_empty else 0)
         level += new.num_levels
     return np.array(numbers, np.uint16)[definition]
 
@@ -210,29 +208,6 @@ def _levels_by(part: PageValues, layers: tuple[Layer, ...]) -> UInt16s:
         count = part.values.num_values if part.rep is None else len(part.rep)
         return np.zeros(count, np.uint16)
     return _renumbered(part.definition, part.layers, layers)
-
-
-def _has_null(layer: Layer) -> bool:
-    return layer in (Layer.NULLABLE_ITEM, Layer.NULLABLE_LIST, Layer.NULL_AND_EMPTY_LIST)
-
-
-def _has_empty(layer: Layer) -> bool:
-    return layer in (Layer.EMPTYABLE_LIST, Layer.NULL_AND_EMPTY_LIST)
-
-
-def _kind(null: bool, empty: bool, like: Layer) -> Layer:
-    """Return the kind of a layer by its contents.
-
-    Args:
-        null: True if the layer has nulls.
-        empty: True if the layer has empty lists; ignored for items.
-        like: any kind of list layer if the result is for lists; any item layer if it is for items.
-    """
-    if not like.is_list:
-        return Layer.NULLABLE_ITEM if null else Layer.ALL_VALID_ITEM
-    if null:
-        return Layer.NULL_AND_EMPTY_LIST if empty else Layer.NULLABLE_LIST
-    return Layer.EMPTYABLE_LIST if empty else Layer.ALL_VALID_LIST
 
 
 def join_blocks(blocks: Sequence[Block]) -> Block:

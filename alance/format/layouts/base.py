@@ -30,11 +30,30 @@ class Layer(IntEnum):
         return self not in (Layer.ALL_VALID_ITEM, Layer.NULLABLE_ITEM)
 
     @property
+    def has_nulls(self) -> bool:
+        return self in (Layer.NULLABLE_ITEM, Layer.NULLABLE_LIST, Layer.NULL_AND_EMPTY_LIST)
+
+    @property
+    def has_empty(self) -> bool:
+        return self in (Layer.EMPTYABLE_LIST, Layer.NULL_AND_EMPTY_LIST)
+
+    @property
     def num_levels(self) -> int:
         """Number of definition levels that the layer uses: one for null, one for empty."""
-        if self in (Layer.ALL_VALID_ITEM, Layer.ALL_VALID_LIST):
-            return 0
-        return 2 if self is Layer.NULL_AND_EMPTY_LIST else 1
+        return self.has_nulls + self.has_empty
+
+    def like(self, *, nulls: bool, empty: bool) -> Layer:
+        """Return the layer of lists or items, as this one, with these contents.
+
+        Args:
+            nulls: True if slots may be null.
+            empty: True if lists may be empty; ignored for items.
+        """
+        if not self.is_list:
+            return Layer.NULLABLE_ITEM if nulls else Layer.ALL_VALID_ITEM
+        if nulls:
+            return Layer.NULL_AND_EMPTY_LIST if empty else Layer.NULLABLE_LIST
+        return Layer.EMPTYABLE_LIST if empty else Layer.ALL_VALID_LIST
 
 
 def max_repetition(layers: tuple[Layer, ...]) -> int:

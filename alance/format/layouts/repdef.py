@@ -76,9 +76,8 @@ def unravel(page: PageValues) -> Structure:
             break
         outer = _until_list(page.layers[number + 1 :])
         slot_max = base + layer.num_levels + sum(inner.num_levels for inner in outer)
-        lists, rep, remaining = list_layer(
-            rep, remaining, base, slot_max, _empty_level(layer, base)
-        )
+        empty_level = base + layer.num_levels if layer.has_empty else -1
+        lists, rep, remaining = list_layer(rep, remaining, base, slot_max, empty_level)
         structure.append(lists)
         base += layer.num_levels
         first = number + 1
@@ -136,10 +135,3 @@ def _items(
         items.append(Items(num_slots, valid))
         base += layer.num_levels
     return items
-
-
-def _empty_level(layer: Layer, base: int) -> int:
-    """Return the definition level of an empty list; -1 if the layer has no empty lists."""
-    if layer is Layer.EMPTYABLE_LIST:
-        return base + 1
-    return base + 2 if layer is Layer.NULL_AND_EMPTY_LIST else -1

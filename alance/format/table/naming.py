@@ -12,12 +12,9 @@ from __future__ import annotations
 import re
 import uuid
 from enum import Enum
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from alance.errors import InvalidInputError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 VERSIONS: Final = "_versions"
 TRANSACTIONS: Final = "_transactions"
@@ -80,16 +77,6 @@ def parse_manifest_name(name: str) -> ManifestName | None:
         version = int(match[1])
         return ManifestName(version, NamingScheme.V1) if version < 1 << 63 else None
     return None
-
-
-def attached(names: Iterable[str]) -> dict[str, ManifestName]:
-    """Parse file names; return the names of manifests of attached (not detached) versions."""
-    parsed = ((name, parse_manifest_name(name)) for name in names)
-    return {
-        name: manifest
-        for name, manifest in parsed
-        if manifest is not None and not manifest.is_detached
-    }
 
 
 def transaction_name(read_version: int, transaction_uuid: str) -> str:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 import numpy as np
 
 from alance.base.records import dataclass
-from alance.errors import CorruptFileError, UnsupportedError
-from alance.format.blocks import FixedWidth, NullBlock, bits_at
+from alance.errors import UnsupportedError
+from alance.format.blocks import NullBlock, bits_at
 from alance.format.layouts.place import fetch_pieces
 from alance.format.numbers import positions_of
 
@@ -195,17 +195,6 @@ class AllNulls:
 
 def _nulls(count: int) -> NullableBlock:
     return NullableBlock(NullBlock(count), np.zeros(count, np.bool_))
-
-
-def fixed(values: NullableBlock, what: str) -> FixedWidth:
-    """Return the block of fixed-width values without nulls.
-
-    Raises:
-        CorruptFileError: the values have another kind, or nulls.
-    """
-    if not isinstance(values.block, FixedWidth) or values.valid is not None:
-        raise CorruptFileError(f"{what}: {type(values.block).__name__}, expected plain values")
-    return values.block
 
 
 def unsupported(what: str) -> UnsupportedError:

@@ -21,7 +21,7 @@ from alance.format.codecs.general import Scheme, decompress
 from alance.format.layouts.place import fetch, fetch_pieces, unpinned
 from alance.format.numbers import offsets_of
 from alance.format.plans import together
-from alance.format.v2_0.base import ArrayEncoding, ArrayPiece, NullableBlock, Spans, fixed
+from alance.format.v2_0.base import ArrayEncoding, ArrayPiece, NullableBlock, Spans
 
 if TYPE_CHECKING:
     from alance.base.arrays import Bytes, Int32s, Int64s, Mask
@@ -244,7 +244,11 @@ class SameLength:
         return ArrayPiece(piece.num_bytes, partial(self._decoded, spans.num_rows, piece))
 
     def _decoded(self, num_rows: int, piece: ArrayPiece) -> NullableBlock:
-        block = fixed(piece.decode(), "fixed-size binary")
+        values = piece.decode()
+        block = values.block
+        if not isinstance(block, FixedWidth) or values.valid is not None:
+            kind = type(block).__name__
+            raise CorruptFileError(f"fixed-size binary: {kind}, expected plain values")
         total = num_rows * self.width
         if len(block.data) != total:
             raise CorruptFileError(

@@ -12,7 +12,6 @@ from alance.errors import InvalidInputError
 from alance.format.table.naming import (
     ManifestName,
     NamingScheme,
-    attached,
     data_file_name,
     deletion_name,
     manifest_name,
@@ -25,6 +24,7 @@ from alance.format.table.refs import (
     parse_ref_file_name,
     ref_file_name,
 )
+from tests.reference.manifest_names import attached
 
 
 def test_manifests_have_the_names_of_their_scheme() -> None:

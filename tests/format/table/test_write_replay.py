@@ -13,8 +13,8 @@ from alance.format.proto import table_pb2
 from alance.format.table.changes.apply import Next, apply, manifest_bytes
 from alance.format.table.changes.apply_state import Settings
 from alance.format.table.manifest import Manifest, parse_manifest
-from alance.format.table.naming import attached
 from alance.format.table.transaction import Transaction
+from tests.reference.manifest_names import attached
 from tests.reference.shapes import numbers
 
 if TYPE_CHECKING:
