@@ -68,11 +68,11 @@ def _form(encoding: bytes) -> _kernels.PageForm:
 def _form_of(layout: Message) -> _kernels.PageForm:
     match layout:
         case pb.MiniBlockLayout():
-            return chunked_form(ChunkForm.from_proto(layout), layout)
+            return chunked_form(ChunkForm.from_proto(layout))
         case pb.ConstantLayout():
             return form_of(layout)
         case pb.FullZipLayout():
-            return zipped_form(ZipForm.from_proto(layout), layout.num_items)
+            return zipped_form(ZipForm.from_proto(layout))
         case pb.BlobLayout():
             return blob_form(layout)
     raise UnsupportedError(f"page layout {type(layout).__name__}")

@@ -45,10 +45,7 @@ def blob_form(message: pb.BlobLayout) -> _kernels.PageForm:
         parsed = ZipForm.from_proto(inner.full_zip_layout)
     if parsed is None or not _has_descriptions(parsed):
         raise CorruptFileError("blob: the inner page holds no descriptions")
-    if isinstance(parsed, ChunkForm):
-        form = chunked_form(parsed, inner.mini_block_layout)
-    else:
-        form = zipped_form(parsed, inner.full_zip_layout.num_items)
+    form = chunked_form(parsed) if isinstance(parsed, ChunkForm) else zipped_form(parsed)
     form.set_layers(*shape.code)
     form.set_blobs(shape.max_def)
     return form

@@ -18,13 +18,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from alance.errors import CorruptFileError
+from alance import _kernels
+from alance.errors import CorruptFileError, UnsupportedError
 from alance.format.codecs import block_codec
+from alance.format.layouts.base import Layer
 from alance.format.layouts.levels import Shape
-from alance.format.layouts.row_pages import constant_form
+from alance.format.layouts.row_pages import check_level_bits, levels_form
 
 if TYPE_CHECKING:
-    from alance import _kernels
     from alance.format.proto import encodings_v2_1_pb2 as pb
 
 MAX_INLINE_BYTES: Final = 32  # bytes of an inline value
@@ -37,22 +38,36 @@ def form_of(message: pb.ConstantLayout) -> _kernels.PageForm:
         CorruptFileError: a layer number is unknown, or a codec's description is invalid.
         UnsupportedError: a codec is unknown, or not allowed here.
     """
-    has_value = message.HasField("inline_value")
-    _check_value(message)
-    has_rep, has_def = message.HasField("rep_compression"), message.HasField("def_compression")
-    rep = block_codec(message.rep_compression) if has_rep else None
-    definition = block_codec(message.def_compression) if has_def else None
-    return constant_form(
-        Shape.from_proto(message.layers),
-        (rep, message.num_rep_values),
-        (definition, message.num_def_values),
-        message.inline_value if has_value else None,
-    )
-
-
-def _check_value(message: pb.ConstantLayout) -> None:
     size = len(message.inline_value)
     if size > MAX_INLINE_BYTES:
         raise CorruptFileError(
             f"constant: inline value of {size} bytes, at most {MAX_INLINE_BYTES}"
         )
+    shape = Shape.from_proto(message.layers)
+    has_rep, has_def = message.HasField("rep_compression"), message.HasField("def_compression")
+    page_form = _kernels.PageForm.constant(
+        message.inline_value if message.HasField("inline_value") else None,
+        (shape.max_rep, shape.max_def, shape.max_visible),
+        int(shape.layers[0] is Layer.NULLABLE_ITEM),
+        _levels(message.rep_compression, message.num_rep_values) if has_rep else None,
+        _levels(message.def_compression, message.num_def_values) if has_def else None,
+    )
+    page_form.set_layers(*shape.code)
+    return page_form
+
+
+def _levels(encoding: pb.CompressiveEncoding, count: int) -> tuple[int, int, int]:
+    """Return the form of coded levels; raw ones have none, as their number follows from the bytes.
+
+    Raises:
+        CorruptFileError: the number or the width of levels is impossible.
+        UnsupportedError: the codec is not allowed here.
+    """
+    if count >> 62:
+        raise CorruptFileError(f"constant: a block of {count} levels")
+    codec = block_codec(encoding)
+    form = levels_form(codec)
+    if form is None:
+        check_level_bits(codec)
+        raise UnsupportedError(f"constant: levels of {type(codec).__name__}")
+    return (*form, count)

@@ -39,6 +39,7 @@ class ZipForm(NamedTuple):
     is_fixed: bool
     width: int  # bytes of a fixed-width value, or of a length
     codec: PerValueCodec
+    num_items: int
 
     @classmethod
     def from_proto(cls, message: pb.FullZipLayout) -> ZipForm:
@@ -71,7 +72,8 @@ class ZipForm(NamedTuple):
             if codec.encoded != "variable":
                 raise CorruptFileError("full-zip: values have lengths, the codec gives fixed width")
         shape = Shape.from_proto(message.layers)
-        return cls(shape, message.bits_rep, message.bits_def, is_fixed, bits // 8, codec)
+        levels = message.bits_rep, message.bits_def
+        return cls(shape, *levels, is_fixed, bits // 8, codec, message.num_items)
 
     @property
     def control_bytes(self) -> int:

@@ -38,7 +38,9 @@ class ChunkForm(NamedTuple):
     definition: BlockCodec | None
     values: MiniBlockCodec
     is_large: bool  # True if sizes of value buffers have 32 bits instead of 16
-    items: BlockCodec | None = None  # codec of the dictionary; None if there is none
+    items: BlockCodec | None  # codec of the dictionary; None if there is none
+    num_items: int
+    num_dictionary_items: int
 
     @classmethod
     def from_proto(cls, message: pb.MiniBlockLayout) -> ChunkForm:
@@ -68,6 +70,8 @@ class ChunkForm(NamedTuple):
             values=values,
             is_large=message.has_large_chunk,
             items=block_codec(message.dictionary) if message.HasField("dictionary") else None,
+            num_items=message.num_items,
+            num_dictionary_items=message.num_dictionary_items,
         )
 
 

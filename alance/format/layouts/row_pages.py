@@ -20,7 +20,6 @@ from alance.format.codecs.sequence import SequenceVariable
 from alance.format.codecs.strings import Fsst, Variable
 from alance.format.codecs.structs import PackedStruct, VariablePackedStruct
 from alance.format.codecs.words import NO_NUMBERS, numbers_form
-from alance.format.layouts.base import Layer
 
 if TYPE_CHECKING:
     from alance.base.arrays import Bytes, UInt64s
@@ -28,9 +27,7 @@ if TYPE_CHECKING:
     from alance.format.codecs.structs import Child
     from alance.format.codecs.words import KernelNumbers
     from alance.format.layouts.fullzip import ZipForm
-    from alance.format.layouts.levels import Shape
     from alance.format.layouts.miniblock import ChunkForm
-    from alance.format.proto import encodings_v2_1_pb2 as pb
 
     KernelWords: TypeAlias = tuple[KernelNumbers | None, tuple[KernelNumbers, KernelNumbers] | None]
     # Symbols and their lengths (None without symbols), and the kernel's number of the compression.
@@ -72,11 +69,8 @@ INDEX_BITS = (8, 16, 32, 64)  # the kernel reads an index as a single word
 _kernels.set_zstd(decompress_zstd)
 
 
-def chunked_form(form: ChunkForm, message: pb.MiniBlockLayout) -> _kernels.PageForm:
+def chunked_form(form: ChunkForm) -> _kernels.PageForm:
     """Return the kernel's form of a mini-block page.
-
-    Args:
-        message: description of the page.
 
     Raises:
         CorruptFileError: the description is inconsistent.
@@ -95,14 +89,14 @@ def chunked_form(form: ChunkForm, message: pb.MiniBlockLayout) -> _kernels.PageF
     page_form = _kernels.PageForm(
         (kind, bits, *nulls, shape.max_def, form.is_large),
         lists,
-        message.num_items,
+        form.num_items,
         items is not None,
     )
     page_form.set_layers(*shape.code)
     page_form.set_masks(_masks(codec))
     page_form.set_scheme(scheme)
     for levels, are_reps in ((form.definition, False), (form.rep, True)):
-        if levels is not None and _levels(levels) is None:
+        if levels is not None and levels_form(levels) is None:
             page_form.set_coded_levels(words_form(levels), are_reps)
     if isinstance(codec, SequenceVariable):
         page_form.set_offsets(codec.offsets.form)
@@ -111,7 +105,7 @@ def chunked_form(form: ChunkForm, message: pb.MiniBlockLayout) -> _kernels.PageF
     if isinstance(codec, Fsst) and codec.table is not None:
         page_form.set_symbols(codec.table.symbols, codec.table.lengths)
     if items is not None:
-        _set_items(page_form, items, message.num_dictionary_items)
+        _set_items(page_form, items, form.num_dictionary_items)
     return page_form
 
 
@@ -143,42 +137,7 @@ def _checked(bits: int) -> int:
     return bits
 
 
-def constant_form(
-    shape: Shape,
-    reps: tuple[BlockCodec | None, int],
-    definitions: tuple[BlockCodec | None, int],
-    value: bytes | None,
-) -> _kernels.PageForm:
-    """Return the kernel's form of constant pages.
-
-    Args:
-        reps, definitions: codec (None for raw u16) and number of the levels. The number is unused
-            for raw levels, because it follows from their bytes.
-        value: inline value of the description; None if it has none.
-
-    Raises:
-        CorruptFileError: the number or the width of levels is impossible.
-        UnsupportedError: the codec of levels is not allowed here.
-    """
-    forms: list[tuple[int, int, int] | None] = []
-    for codec, count in (reps, definitions):
-        if count >> 62:
-            raise CorruptFileError(f"constant: a block of {count} levels")
-        form = None if codec is None else _levels(codec)
-        if codec is not None and form is None:
-            _check_level_bits(codec)
-            raise UnsupportedError(f"constant: levels of {_name_of(codec)}")
-        forms.append(None if form is None else (*form, count))
-    null_level = int(shape.layers[0] is Layer.NULLABLE_ITEM)
-    maxima = shape.max_rep, shape.max_def, shape.max_visible
-    page_form = _kernels.PageForm.constant(value, maxima, null_level, *forms)
-    page_form.set_layers(*shape.code)
-    return page_form
-
-
-def zipped_form(
-    form: ZipForm, num_items: int, most_index_bytes: int = MAX_INDEX_BYTES
-) -> _kernels.PageForm:
+def zipped_form(form: ZipForm, most_index_bytes: int = MAX_INDEX_BYTES) -> _kernels.PageForm:
     """Return the kernel's form of full-zip pages.
 
     Args:
@@ -188,11 +147,11 @@ def zipped_form(
         UnsupportedError: the codec is not allowed here.
     """
     if form.row_bytes is None:
-        return _indexed_form(form, num_items, most_index_bytes)
+        return _indexed_form(form, most_index_bytes)
     if not (form.width and not form.bits_rep and _is_zipped(form.codec)):
         raise UnsupportedError(f"full-zip: values of {_name_of(form.codec)}")
     kind = (ValuesForm.ZIPPED, 8 * form.width, LevelsForm.NONE, form.control_bytes)
-    page_form = _kernels.PageForm((*kind, form.shape.max_def, False), None, num_items, False)
+    page_form = _kernels.PageForm((*kind, form.shape.max_def, False), None, form.num_items, False)
     page_form.set_layers(*form.shape.code)
     page_form.set_masks(_masks(form.codec))
     if _has_null_items(form.codec):
@@ -200,7 +159,7 @@ def zipped_form(
     return page_form
 
 
-def _indexed_form(form: ZipForm, num_items: int, most_index_bytes: int) -> _kernels.PageForm:
+def _indexed_form(form: ZipForm, most_index_bytes: int) -> _kernels.PageForm:
     """Return the kernel's form of full-zip pages with an index."""
     codec, members = form.codec, []
     strings: _Strings = None, 0
@@ -215,7 +174,7 @@ def _indexed_form(form: ZipForm, num_items: int, most_index_bytes: int) -> _kern
         _masks(codec),
         strings,
         members,
-        num_items,
+        form.num_items,
         most_index_bytes,
     )
     page_form.set_layers(*form.shape.code)
@@ -316,15 +275,15 @@ def word_bits(words: KernelWords) -> int:
 
 def _any_levels(codec: BlockCodec | None) -> tuple[LevelsForm, int]:
     """Return the form of levels of any codec: `FLAT` for words, which are decoded before use."""
-    form = _levels(codec)
+    form = levels_form(codec)
     if form is not None:
         return form
     assert codec is not None
-    _check_level_bits(codec)
+    check_level_bits(codec)
     return LevelsForm.FLAT, 0
 
 
-def _check_level_bits(codec: BlockCodec) -> None:
+def check_level_bits(codec: BlockCodec) -> None:
     """Check the width of coded levels.
 
     Raises:
@@ -336,7 +295,7 @@ def _check_level_bits(codec: BlockCodec) -> None:
         raise CorruptFileError(f"levels of {bits} bits, expected levels of {LEVEL_BITS} bits")
 
 
-def _levels(codec: BlockCodec | None) -> tuple[LevelsForm, int] | None:
+def levels_form(codec: BlockCodec | None) -> tuple[LevelsForm, int] | None:
     """Return the kernel's number of a codec of levels, and the width of bit-packed levels or 0.
 
     Returns None for other codecs, whose levels are words; see `words_form`.

@@ -109,15 +109,14 @@ def sparse_form(message: pb3.SparseStructure, values: pb3.ValuePlane) -> _kernel
 def _chunked(message: pb3.ChunkedValues) -> _kernels.PageForm:
     if message.HasField("levels") or message.num_items:
         raise CorruptFileError("sparse: chunks that describe levels or count items")
-    layout = as_mini_block(LEAF_LAYERS, message, 0)
-    return chunked_form(ChunkForm.from_proto(layout), layout)
+    return chunked_form(ChunkForm.from_proto(as_mini_block(LEAF_LAYERS, message, 0)))
 
 
 def _zipped(message: pb3.ZippedValues) -> _kernels.PageForm:
     if message.HasField("levels") or message.num_items != message.num_visible_items:
         raise CorruptFileError("sparse: zipped values that describe levels")
     form = ZipForm.from_proto(as_full_zip(LEAF_LAYERS, message))
-    return zipped_form(form, message.num_items, MAX_INDEX_BYTES)
+    return zipped_form(form, MAX_INDEX_BYTES)
 
 
 def _indices(encoding: pb.CompressiveEncoding) -> _Indices:

@@ -80,7 +80,7 @@ def chunked(values: pb.CompressiveEncoding, **fields: pb.CompressiveEncoding) ->
         has_large_chunk=True,
         **fields,
     )
-    return chunked_form(ChunkForm.from_proto(message), message)
+    return chunked_form(ChunkForm.from_proto(message))
 
 
 def packed(members: Sequence[pb.CompressiveEncoding]) -> pb.CompressiveEncoding:
@@ -160,7 +160,7 @@ def test_the_kernel_takes_zipped_rows_of_equal_length(
         value_compression=values,
         layers=[pb.REPDEF_ALL_VALID_ITEM],
     )
-    assert isinstance(zipped_form(ZipForm.from_proto(message), 10), PageForm)
+    assert isinstance(zipped_form(ZipForm.from_proto(message)), PageForm)
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ def test_zipped_strings_are_taken_by_their_index(values: pb.CompressiveEncoding)
         value_compression=values,
         layers=[pb.REPDEF_ALL_VALID_ITEM],
     )
-    form = zipped_form(ZipForm.from_proto(message), 10)
+    form = zipped_form(ZipForm.from_proto(message))
     assert unknown_of(learned(form, [10, 11], 10, bytes(range(11)))) == []
 
 
@@ -191,4 +191,4 @@ def test_packed_structs_have_members_of_any_fixed_width(member: pb.CompressiveEn
     values = packed([member, encodings.variable(32)])
     message = pb.FullZipLayout(bits_per_offset=32, value_compression=values)
     message.layers.append(pb.REPDEF_ALL_VALID_ITEM)
-    assert isinstance(zipped_form(ZipForm.from_proto(message), 10), PageForm)
+    assert isinstance(zipped_form(ZipForm.from_proto(message)), PageForm)
