@@ -18,12 +18,12 @@ from alance.file.open.recall import ScanStates
 from alance.file.rows.field_forms import FIELDS_A_TURN, find_forms, with_tables
 from alance.file.rows.leaves import LeafSet
 from alance.file.rows.placed_rows import fetch_placed, placed_rows
-from alance.file.rows.ranged import loads_of_range, read_ranges
+from alance.file.rows.ranged import read_ranges
 from alance.file.rows.taken import FragmentTask
 from alance.format.plans import PLANS_A_TURN, TURN, together
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from alance.base.arrays import Int64s
     from alance.file.older.v2_0 import FieldColumn
@@ -68,8 +68,8 @@ class OpenFragment:
     """
 
     __slots__ = (
+        "_forms",
         "_older",
-        "_ranged",
         "containers",
         "encoded_bytes",
         "has_grown",
@@ -112,7 +112,7 @@ class OpenFragment:
         self.row_bytes = tables.row_bytes(num_rows, own.row_bytes)
         self.has_grown = True
         self.lock = threading.Lock()
-        self._ranged: FieldForms | None = None
+        self._forms: FieldForms | None = None
 
     def older(self, at: int) -> FieldColumn | None:
         """Return the field of a file of 2.0 or 0.1; None if its file is newer.
@@ -132,23 +132,24 @@ class OpenFragment:
         for at in places:
             self.tables.drop(at)
         self.placed = self.tables.placed
-        self._ranged = None
+        self._forms = None
 
     @property
-    def ranged(self) -> FieldForms:
-        """Fields whose ranges of rows the kernel can decode with the current page tables."""
-        if self._ranged is None:
+    def forms(self) -> FieldForms:
+        """Fields whose rows the kernel can decode with the current page tables."""
+        if self._forms is None:
             forms = self.own.forms
             if len(self.placed) < len(self.own.ids):
                 forms = with_tables(forms, {*self.placed})
-            self._ranged = forms
-        return self._ranged
+            self._forms = forms
+        return self._forms
 
-    def by_file(self, forms: FieldForms) -> list[tuple[FieldForms, bool]]:
-        """Split forms into those with all files in memory whole (True), and the others (False).
+    def by_file(self) -> list[tuple[FieldForms, bool]]:
+        """Split `forms` into those with all files in memory whole (True), and the others (False).
 
         Omits an empty part.
         """
+        forms = self.forms
         if isinstance(self.whole, bool):
             return [(forms, self.whole)] if forms.forms else []
         are_whole = [all(map(self.whole.__getitem__, form.leaves)) for form in forms.forms]
@@ -206,7 +207,7 @@ class OpenFragment:
             parts: ranges of each task, as for `read_spans`; ascending over all parts.
         """
         others: list[dict[int, Sequence[FieldPiece]]] = [{} for _ in parts]
-        if beside := self.others(self.ranged.leaves):
+        if beside := self.others(self.forms.leaves):
             plans: list[Plan[Any]] = [
                 read_ranges(self, parts, states),
                 *[self._read(beside, spans) for spans in parts],
@@ -238,17 +239,6 @@ class OpenFragment:
         pieces = yield from together([column.read(spans) for column in columns])
         ids = [column.field.id for column in columns]
         return {field_id: [piece] for field_id, piece in zip(ids, pieces, strict=True)}
-
-    def loads(self, parts: Sequence[tuple[int, int]], states: States) -> Iterator[Plan[None]]:
-        """Yield plans that load the unknown page states for a read of ranges of rows.
-
-        Together, the plans take at most one round. Each plan is short, so that other tasks can run
-        in between.
-
-        Args:
-            parts: ranges of physical rows, ascending, not empty.
-        """
-        yield from loads_of_range(self, parts, states)
 
 
 class ToOpen(NamedTuple):

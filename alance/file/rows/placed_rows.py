@@ -19,14 +19,14 @@ from alance import _kernels
 from alance.errors import CorruptFileError
 from alance.file.open.files import bytes_at_hand
 from alance.file.open.new_pages import new_pages
-from alance.file.rows.field_forms import FieldForms, with_tables
+from alance.file.rows.field_forms import FieldForms
 from alance.file.rows.placed_columns import PlacedColumns, PlacedRows
 from alance.file.rows.ranged import PageBytes
 from alance.file.rows.taken import FragmentTask
 from alance.format.plans import PLANS_A_TURN, TURN, together
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from alance.base.arrays import Int64s
     from alance.file.open.columns import States
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from alance.format.v2_0.fields import FieldPiece
 
 PLACED_AT_ONCE: Final = 1 << 17  # rows times columns that a call places: 1 to 4 milliseconds
+_IDS_OF = attrgetter("own.ids")
 _CONTAINERS, _PATH_OF, _TABLES_OF = map(attrgetter, ("containers", "path", "tables"))
 _PLACED_OF, _WHOLE_OF, _KINDS_OF = map(attrgetter, ("placed", "whole", "kinds"))
 # Above this number of guesses, wasted bytes cost more than a round of 30 ms.
@@ -70,49 +71,38 @@ def placed_rows(
         CorruptFileError: a page's description or state contradicts the format.
         UnsupportedError: a page has an unknown layout or encoding.
     """
-    plans, first = [], 0
-    for _, alike in groupby(fragments, attrgetter("own.ids")):
-        last = first + len([*alike])
-        begin = ends[first - 1] if first else 0
-        own_ends = [end - begin for end in ends[first:last]] if first else ends[:last]
-        request = _RowRequest(fragments[first:last], rows[begin : ends[last - 1]], own_ends)
-        plans.append(_rows_of(schema, request, states, guess))
-        first = last
-    groups = yield from together(plans)
+    runs = _FragmentRun(fragments, 0, rows, ends).split(map(_IDS_OF, fragments))
+    groups = yield from together([_rows_of(schema, run, states, guess) for run in runs])
     return [*chain.from_iterable(groups)]
 
 
-class _RowRequest(NamedTuple):
-    """Rows of fragments that have the same leaves.
+class _FragmentRun(NamedTuple):
+    """Rows of consecutive fragments that are placed together.
 
     Attributes:
+        first: number of the first fragment.
         rows: row offsets of all fragments, concatenated.
         ends: end of each fragment's offsets in `rows`.
     """
 
     fragments: Sequence[OpenFragment]
+    first: int
     rows: Int64s
     ends: Sequence[int]
 
     @property
-    def num_runs(self) -> int:
+    def num_spans(self) -> int:
         """Number of runs of consecutive rows."""
         return 1 + int(np.count_nonzero(np.diff(self.rows) != 1))
 
-    def runs(self) -> list[_FragmentRun]:
-        """Group consecutive fragments that the same plans can read.
+    def split(self, keys: Iterable[object]) -> list[_FragmentRun]:
+        """Group consecutive fragments with equal keys.
 
-        The fragments of a run have tables for the same leaves, have the same leaves in files that
-        are completely in memory, and have the same classes of columns.
+        Args:
+            keys: key of each fragment.
         """
-        numbers, runs, first = range(len(self.fragments)), [], 0
-        ways = [
-            *zip(
-                *[map(way, self.fragments) for way in (_PLACED_OF, _WHOLE_OF, _KINDS_OF)],
-                strict=True,
-            )
-        ]
-        for _, alike in groupby(numbers, ways.__getitem__):
+        runs, first = [], 0
+        for _, alike in groupby(keys):
             last = first + len([*alike])
             begin = self.ends[first - 1] if first else 0
             rows = self.rows[begin : self.ends[last - 1]]
@@ -121,28 +111,22 @@ class _RowRequest(NamedTuple):
             first = last
         return runs
 
+    def alike(self) -> list[_FragmentRun]:
+        """Group consecutive fragments that the same plans can read.
 
-class _FragmentRun(NamedTuple):
-    """Rows of consecutive fragments that are placed together.
-
-    Attributes:
-        first: number of the first fragment.
-    """
-
-    fragments: Sequence[OpenFragment]
-    first: int
-    rows: Int64s
-    ends: Sequence[int]
+        The fragments of a run have tables for the same leaves, have the same leaves in files that
+        are completely in memory, and have the same classes of columns.
+        """
+        own = self.fragments
+        ways = map(_PLACED_OF, own), map(_WHOLE_OF, own), map(_KINDS_OF, own)
+        return self.split(zip(*ways, strict=True))
 
     def batches(self) -> list[_Batch]:
         """Split the fields into batches, each for one kernel call."""
         if not len(self.rows):
             return []
-        own, batches = self.fragments[0], []
-        forms = own.own.forms
-        if len(own.placed) < len(own.own.ids):
-            forms = with_tables(forms, {*own.placed})
-        for part, is_whole in own.by_file(forms):
+        batches = []
+        for part, is_whole in self.fragments[0].by_file():
             step = max(1, PLACED_AT_ONCE // max(1, len(self.rows)))
             if len(part.leaves) <= step:
                 batches.append(_Batch(self, part, is_whole))
@@ -219,13 +203,13 @@ class _Batch(NamedTuple):
 
 
 def _rows_of(
-    schema: Schema, request: _RowRequest, states: States, guess: bool
+    schema: Schema, rows: _FragmentRun, states: States, guess: bool
 ) -> Plan[list[FragmentTask]]:
     content: PageBytes | None = None
-    is_guessed = guess and len(request.fragments[0].containers) * request.num_runs <= GUESSED_PLACES
+    is_guessed = guess and len(rows.fragments[0].containers) * rows.num_spans <= GUESSED_PLACES
     ahead: NewPages | None = None
     while ahead is None:
-        runs = request.runs()
+        runs = rows.alike()
         batches = [*chain.from_iterable(map(_FragmentRun.batches, runs))]
         plans: list[_kernels.RowPlan] = []
         for batch in batches:

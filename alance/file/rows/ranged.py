@@ -106,7 +106,7 @@ def _placed(
     Raises:
         CorruptFileError: the pages contradict each other or their fields.
     """
-    if not (spans and (fields := fragment.ranged).forms):
+    if not (spans and (fields := fragment.forms).forms):
         return None
     plan = _plan(fragment, fields, spans, content)
     fields.check(plan, _paths(fragment, fields))
@@ -134,7 +134,7 @@ def _containers(fragment: OpenFragment, fields: FieldForms) -> Iterator[Containe
 
 def _paths(fragment: OpenFragment, fields: FieldForms) -> list[str]:
     """Return the path of the file of each leaf of some fields."""
-    return [*map(_PATH, _containers(fragment, fields))]
+    return [*map(_PATH, map(fragment.containers.__getitem__, fields.leaves))]
 
 
 def _columns(
@@ -176,7 +176,8 @@ def loads_of_range(
 ) -> Iterator[Plan[None]]:
     """Yield plans for the unknown page states of parts of the rows; together, at most one round.
 
-    Skips small pages inside a part, because `read_ranges` reads them completely.
+    Each plan is short, so that other tasks can run in between. Skips small pages inside a part,
+    because `read_ranges` reads them completely.
 
     Args:
         parts: ranges of rows, ascending, not empty.

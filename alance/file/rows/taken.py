@@ -39,7 +39,10 @@ class FragmentTask(NamedTuple):
     @property
     def num_bytes(self) -> int:
         """Number of encoded bytes to decode."""
-        return sum(self.sizes().values())
+        num_bytes = sum([columns.num_bytes for columns in self.columns])
+        for pieces in self.others.values():
+            num_bytes += sum([piece.num_bytes for piece in pieces])
+        return num_bytes
 
     @property
     def unread(self) -> list[PlacedRows]:

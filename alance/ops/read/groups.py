@@ -15,6 +15,7 @@ import numpy as np
 
 from alance.file.batches import one_array
 from alance.file.rows.leaves import LeafSet
+from alance.file.rows.ranged import loads_of_range
 from alance.file.rows.whole import FragmentFiles, group_key, read_together, read_whole
 
 if TYPE_CHECKING:
@@ -98,10 +99,10 @@ class FragmentGroup(NamedTuple):
     def page_tables(self, spans: Sequence[tuple[int, int]]) -> Iterator[Plan[None]]:
         """Yield plans that load the page tables for spans of rows."""
         (fragment,) = self.opened
-        yield from fragment.loads(spans, self.states)
+        yield from loads_of_range(fragment, spans, self.states)
         if self.late is not None:
             eager = [span for span in spans if span[0] < self.eager_stop]
-            yield from self.late.loads(eager, self.states)
+            yield from loads_of_range(self.late, eager, self.states)
 
     def live_mask(self, start: int, stop: int) -> Mask | None:
         """Return the mask of live rows in a range; None if all are live.
