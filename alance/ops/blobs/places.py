@@ -257,9 +257,9 @@ def _place(
 
 
 def _root_of(snapshot: Snapshot, handle: FragmentHandle, field: Field) -> int | None:
-    """Return the id of the base path of the table for which a field's file was written.
+    """Return the base path id of the table that wrote a field's file; None for this table itself.
 
-    Returns None for this table itself. In a shallow clone, the other table is the cloned one.
+    In a shallow clone, the files of the cloned table have a base path.
     """
     for file in handle.fragment.files:
         if field.id in file.columns and file.base_id is not None:

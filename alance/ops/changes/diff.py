@@ -4,9 +4,9 @@ With stable row ids, rows are compared by id and by the version of their last ch
 rows are compared by address, so that an update is a deletion and an insertion. Versions that only
 move rows (compaction) have no changes.
 
-Writers that add, replace or cast columns do not always record which rows they change. So all rows
-of a fragment count as updated if none of its rows records a change by the version, but its columns
-are in other files than before, or a dropped column is restored.
+Writers that add, replace or cast columns do not always record which rows they change. A fragment
+without a recorded change may therefore have changed: its columns are in other files than before, or
+a dropped column is restored. Then all of its rows count as updated.
 """
 
 from __future__ import annotations

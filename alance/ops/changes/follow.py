@@ -221,7 +221,7 @@ def _checkpoint(base: Snapshot, token: ChangeToken) -> Change:
 
 
 async def _wait(news: asyncio.Event, pause: float) -> None:
-    """Wait for news, at most for the seconds of a pause."""
+    """Wait until this process commits a version, for at most `pause` seconds."""
     with suppress(TimeoutError):
         async with asyncio.timeout(pause):
             await news.wait()
@@ -416,7 +416,7 @@ class _VersionReader:
         parts: Sequence[FragmentRows] | None,
         columns: Sequence[str] | None,
     ) -> AsyncGenerator[pa.RecordBatch, None]:
-        """Yield the rows of `parts` that match the filter; None: of the whole version."""
+        """Yield the rows of `parts` that match the filter; None means all rows of the version."""
         if parts is not None and not parts:
             return
         names = [field.name for field in snapshot.schema.fields] if columns is None else columns

@@ -470,7 +470,7 @@ def _below(branch: str | None, branches: Mapping[str, BranchContents]) -> list[s
 
 
 async def _needed_meanwhile(engine: Engine, table: Table, contents: _Contents) -> set[str]:
-    """Return the names of files that versions, branches and clones created since `_look` need."""
+    """Return the names of the files of versions, branches and clones created since `_look`."""
     tags, branches, listed = await asyncio.gather(
         refs.list_tags(engine, table),
         refs.list_branches(engine, table),

@@ -174,7 +174,7 @@ def _base(manifest: Manifest, base_id: int | None) -> DatasetBasePath | None:
 
 
 def _unlisted(manifest: Manifest) -> list[str]:
-    """Return the folders of indices whose records list no files, as those of old writers."""
+    """Return the folders of indices whose records list no files; old writers wrote such records."""
     return [
         index_folder(index.uuid.uuid)
         for index in manifest.indices

@@ -238,8 +238,8 @@ def _check_indices(base: Snapshot, cast: Sequence[tuple[str, int]]) -> None:
 async def check_no_nulls(snapshot: Snapshot, paths: Sequence[str]) -> None:
     """Check that no live row has a null in any of the columns.
 
-    A field of a null struct counts as null. Cost: a scan of the columns, without zones of rows that
-    have no nulls according to their statistics.
+    A field of a null struct counts as null. Cost: a scan of the columns; zones whose statistics
+    show no nulls are skipped.
 
     Raises:
         InvalidInputError: a row has a null.

@@ -155,7 +155,8 @@ class Backfill:
     ) -> list[FragmentHandle]:
         """Return the fragments that have no new file yet.
 
-        Files that were computed from other files of their fragment are removed.
+        If a fragment's own files have changed since its new file was written, the new file is
+        removed.
         """
         missing, stale = [], []
         for handle in handles:

@@ -137,8 +137,8 @@ def dropped(schema: Schema, paths: Collection[str]) -> Schema:
     """Return the schema without some fields; a parent is dropped with its last child.
 
     Raises:
-        InvalidInputError: a field does not exist, no field would remain, or a field is one of
-            several members of a packed struct.
+        InvalidInputError: the paths are not a list, a field does not exist, no field would remain,
+            or a field is one of several members of a packed struct.
     """
     if isinstance(paths, str) or not paths:
         hint = list_hint("columns", paths)

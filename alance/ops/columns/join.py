@@ -93,7 +93,8 @@ class JoinedColumns(OfLiveRows):
         """Read other data into memory.
 
         Raises:
-            InvalidInputError: a key column does not exist, or the types of the keys do not fit.
+            InvalidInputError: a key column does not exist, the types of the keys do not fit, or the
+                data has no other column.
         """
         key_type = _key_type(snapshot, left_on)
         pool = snapshot.engine.pool

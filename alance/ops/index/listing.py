@@ -51,7 +51,7 @@ class SegmentStatistics(TypedDict, total=False):
         index_type, uuid: of vectors and texts.
         metric_type, num_partitions, partitions: of vectors.
         num_pages, min, max: of B-trees.
-        num_bitmaps, num_ngrams: of bitmaps and label lists; of n-grams.
+        num_bitmaps: of bitmaps and label lists. num_ngrams: of n-grams.
         num_zones, rows_per_zone: of zone maps.
         num_blocks, number_of_items, probability: of bloom filters.
         total_docs, total_bwt_len: of FM indices, with `num_partitions`.

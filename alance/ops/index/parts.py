@@ -486,7 +486,7 @@ async def discard(snapshot: Snapshot, parts: Sequence[IndexPart]) -> None:
 
 
 def _holds(snapshot: Snapshot, part: IndexPart, column: str, kind: str) -> bool:
-    """Return True if a part is still valid for a version, apart from rows deleted since."""
+    """Return True if a part is still valid for a version; rows deleted since do not matter."""
     if (part.column, part.kind) != (column, kind):
         return False
     fragments = snapshot.manifest.fragments

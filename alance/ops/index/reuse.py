@@ -80,13 +80,14 @@ class ReuseIndex:
     folders: list[uuid.UUID] = field(default_factory=list)
 
     async def entries(self, previous: Manifest) -> list[table_pb2.IndexMetadata] | None:
-        """Return the index section of the new version; None if it needs no fragment-reuse index.
+        """Return the index section of the new version; None if no fragment-reuse index is needed.
 
-        Cost: for large details a PUT, and a GET if earlier large details exist.
+        Cost: none for small details. Large details cost a PUT; if the previous entry has its
+        details in a file, its read costs a GET.
 
         Raises:
-            RetryableConflictError: an index covers a group only in part, so it could not be
-                remapped.
+            RetryableConflictError: an index covers only a part of a group of fragments, so the
+                index could not be remapped.
             CorruptFileError, NotFoundError, UnsupportedError: the existing entry cannot be read.
         """
         await self.discard()  # files of an earlier attempt that lost the commit

@@ -205,5 +205,5 @@ async def discard_others(snapshot: Snapshot, record: table_pb2.IndexMetadata) ->
 
 
 def is_part(name: str) -> bool:
-    """Return True if a segment's file was written by a task of a build in parts."""
+    """True for `part_*`, the names that tasks of a build in parts give to a segment's files."""
     return name.startswith("part_")

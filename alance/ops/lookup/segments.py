@@ -139,7 +139,7 @@ def _segments_of(manifest: Manifest, rows: Mapping[int, int]) -> Segments:
 
 
 def _refusal(manifest: Manifest, index: Index, kind: IndexKind | None) -> str | None:
-    """Return why an index is not used; None if it can be, or is of no known kind."""
+    """Return the reason to ignore an index; None if there is none, or its kind is unknown."""
     refusal = _json_refusal(manifest, index, kind) if index.kind == JSON_KIND else None
     version = index.message.index_version
     if refusal is None and kind is not None and version not in kind.versions:
@@ -148,7 +148,7 @@ def _refusal(manifest: Manifest, index: Index, kind: IndexKind | None) -> str | 
 
 
 def _json_refusal(manifest: Manifest, index: Index, kind: IndexKind | None) -> str | None:
-    """Return why a JSON index is not used; None if it can be."""
+    """Return the reason to ignore a JSON index; None if there is none."""
     try:
         path_steps(json_target(index.message).path)
     except Problem as problem:

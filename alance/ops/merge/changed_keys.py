@@ -32,7 +32,7 @@ class ChangedKeys:
     Attributes:
         rows: rows to upsert, with the key columns and some or all others. Updated rows keep their
             values in the columns that a batch lacks.
-        replacing: rows to upsert that lack columns in which updated rows become null.
+        replacing: rows to upsert; in updated rows, the columns that they lack become null.
         deleted: key columns of the rows to delete.
         num_changes: number of changes before they were combined.
     """
@@ -82,7 +82,7 @@ def combine(schema: pa.Schema, on: Sequence[str], parts: Sequence[FeedPart]) -> 
     Args:
         schema: columns of the table.
         on: key columns.
-        parts: the changes; of changes with the same position and key, any one may be the last.
+        parts: the changes. If several have the same position and key, any of them may win.
     """
     parts = [part for part in parts if part.rows.num_rows]
     count = sum(part.rows.num_rows for part in parts)
@@ -103,7 +103,7 @@ def combine(schema: pa.Schema, on: Sequence[str], parts: Sequence[FeedPart]) -> 
 def _distinct(
     schema: pa.Schema, parts: Sequence[FeedPart], keys: Int64s, num_keys: int
 ) -> tuple[list[FeedPart], list[pa.RecordBatch]]:
-    """Return the changes with one of each key, and the rows that replace; see `ChangedKeys`.
+    """Return the changes with each key once, and the rows for `ChangedKeys.replacing`.
 
     Args:
         keys: number of the key of each change, below `num_keys`; shape (changes,).
@@ -132,7 +132,7 @@ def _distinct(
 def _joined(
     schema: pa.Schema, parts: Sequence[FeedPart], keys: Int64s, rank: Int64s
 ) -> tuple[list[pa.RecordBatch], list[pa.RecordBatch]]:
-    """Return a row for each key with the last value in each column; those that replace are second.
+    """Return a row per key with the last value of each column: `rows` and `replacing`.
 
     Args:
         parts: at least one upsert of each key, after its deletion if it has one.
@@ -190,5 +190,5 @@ def _filtered(parts: Sequence[FeedPart], chosen: Mask) -> list[FeedPart]:
 
 
 def chosen_rows(rows: pa.RecordBatch, chosen: Mask) -> pa.RecordBatch:
-    """Return the rows of a mask; not a copy if these are all."""
+    """Return the rows that a mask selects; a view of the batch if it selects all."""
     return rows if chosen.all() else rows.filter(to_arrow(chosen))

@@ -229,7 +229,7 @@ def _deletions(kinds: pa.Array, meanings: Mapping[str, bool], name: str) -> Mask
     """Return the mask of the rows that are deleted.
 
     Raises:
-        InvalidInputError: an unknown kind.
+        InvalidInputError: the kinds are not texts, or one is unknown.
     """
     if not len(kinds):
         return np.zeros(0, np.bool_)

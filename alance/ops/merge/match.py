@@ -220,7 +220,7 @@ def index_of_keys(base: Snapshot, merge: RowMerge) -> str | None:
 
 
 def fewest_rows(base: Snapshot) -> int:
-    """Return the minimum number of table rows per key for a look-up by an index, not a scan."""
+    """Return the number of table rows per key from which an index replaces a scan."""
     return FEWEST_REMOTE_ROWS if base.is_remote else FEWEST_ROWS
 
 

@@ -88,7 +88,7 @@ class HeldSource:
 
     @property
     def num_keys(self) -> int:
-        """Sum of the numbers of rows and of keys to delete."""
+        """Number of rows plus number of keys to delete."""
         return self.keys.num_rows
 
     async def batches(self) -> AsyncGenerator[pa.RecordBatch, None]:

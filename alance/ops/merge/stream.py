@@ -1,8 +1,8 @@
 """Commits of streams of changes by key; each commit is a merge.
 
-Chunks of a session's streams that wait while a merge is under way become one merge. It begins by
-reading the latest version. So it applies to all changes that were committed before the chunks'
-changes were accepted.
+Chunks of a session's streams that wait while a merge is under way become one merge. The merge
+begins by reading the latest version, which has all changes that were committed before the chunks
+were accepted.
 """
 
 from __future__ import annotations
@@ -130,9 +130,9 @@ class MergeQueue(GroupQueue[WaitingMerge]):
     async def merge(self, chunk: MergeChunk) -> Snapshot:
         """Commit a chunk together with the waiting ones; return its version.
 
-        Cost: a LIST, and the merge, after the rest of the merge under way. A cancelled call leaves
-        the queue. If its merge has begun, the call first waits for it up to `grace_s`; the version
-        is still made if it has other chunks.
+        Cost: a LIST and the merge, once the merge under way has ended. A cancelled call takes its
+        chunk out of the queue. If the chunk's merge has begun, the call first waits for the merge
+        up to `grace_s`; the other chunks of the merge are still committed.
 
         Raises:
             AlanceError: the merge failed.
@@ -161,7 +161,7 @@ class MergeQueue(GroupQueue[WaitingMerge]):
 
 
 async def newest(chunks: Sequence[MergeChunk]) -> Snapshot:
-    """Return the latest version, which has all changes from before the chunks were accepted.
+    """Return the latest version; it has all changes committed before the chunks were accepted.
 
     Raises: as `_newest`.
     """
@@ -170,7 +170,7 @@ async def newest(chunks: Sequence[MergeChunk]) -> Snapshot:
 
 
 async def merge_chunks(base: Snapshot, chunks: Sequence[MergeChunk]) -> Snapshot:
-    """Merge the changes of chunks into a version, those of one chunk after those before it.
+    """Merge the changes of chunks into a version, in the order of the chunks.
 
     Raises: as `MergeChunk.commit`.
     """
@@ -256,7 +256,7 @@ def _combined(schema: pa.Schema, on: tuple[str, ...], items: list[Item]) -> Chan
 
 
 def _parts(changes: ChangedKeys, schema: pa.Schema) -> list[SourcePart]:
-    """Return the rows to upsert, those with the same columns together; at least one part."""
+    """Return the rows to upsert, grouped by their columns; at least one part."""
     parts: list[SourcePart] = []
     for replaces, rows in ((False, changes.rows), (True, changes.replacing)):
         by_columns: dict[tuple[str, ...], list[pa.RecordBatch]] = {}

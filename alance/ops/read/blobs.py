@@ -282,7 +282,7 @@ async def read_blobs(
 async def _contents(
     snapshot: Snapshot, parts: Sequence[ByteRange | None]
 ) -> Sequence[bytes | None]:
-    """Return the bytes of parts of blobs; None for each None."""
+    """Return the bytes of parts of blobs; a part that is None gives None."""
     ranges = [part for part in parts if part is not None]
     buffers = iter(await snapshot.engine.scheduler.read(ranges, reason="blobs"))
     return [None if part is None else bytes(next(buffers)) for part in parts]

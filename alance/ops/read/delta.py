@@ -203,8 +203,8 @@ def delta(
     """Return the changes between two versions.
 
     Raises:
-        InvalidInputError: neither or both kinds of range are given, or the versions are not in
-            ascending order up to the snapshot's version.
+        InvalidInputError: neither or both kinds of range are given, a range lacks its end, or the
+            versions are not in ascending order up to the snapshot's version.
     """
     if compared_against is not None:
         if begin is not None or end is not None:

@@ -110,8 +110,8 @@ async def parsed_predicate(
 ) -> Predicate | None:
     """Parse a filter as `parse_predicate` does; slow parsing runs in a thread.
 
-    CPU: 2 to 10 us per character when a text is parsed first. For a text with parameters, only the
-    syntax tree is memoized, not the filter with its values.
+    CPU: 2 to 10 us per character when a text is parsed for the first time. For a text with
+    parameters, only the syntax tree is memoized, not the filter with its values.
 
     Args:
         measure: see `VisibleSchema`.
@@ -178,8 +178,8 @@ def shared_out(texts: Sequence[object], params: Params) -> list[Params]:
         texts: SQL texts; other objects have no parameters.
 
     Raises:
-        InvalidInputError: no text uses a value, the number of positional values is wrong, or SQL is
-            invalid.
+        InvalidInputError: a name in `params` is in no text, the number of positional values is
+            wrong, or SQL is invalid.
     """
     if params is None:
         return [None] * len(texts)

@@ -394,7 +394,7 @@ class SplitReader:
     async def _read_late(
         self, late: Sequence[LateRows], *, is_sparse: bool
     ) -> list[tuple[LateTask, Reader]]:
-        """Read the late columns of those rows in `late` that have this `is_sparse`."""
+        """Read the late columns of the items of `late` whose `is_sparse` has the given value."""
         plans = [
             rows.reading(guess=self.snapshot.is_remote)
             for rows in late

@@ -70,8 +70,8 @@ async def sorted_table(
     Cost: with a limit of up to `LATE_ROWS` rows, a scan of the sort columns, and a take of the
     other columns of the returned rows; otherwise, a scan of all columns.
 
-    Memory: with a limit, twice the rows up to it, or 64 Ki rows if that is more; for up to
-    `LATE_ROWS` rows, only their sort columns. Without a limit, all rows.
+    Memory: without a limit, all rows. With a limit, twice as many rows, but at least 64 Ki rows; if
+    the limit is at most `LATE_ROWS`, only the sort columns of these rows.
 
     Args:
         rows: physical rows to scan; None: all rows.

@@ -79,9 +79,8 @@ class Skipped:
     """Counts of rows that a scan skipped; they are updated while it runs.
 
     Attributes:
-        fragments: number of fragments of which no row was read, out of `num_fragments` with
-            statistics.
-        zones: number of zones of which no row was read, out of `num_zones` in these fragments.
+        fragments: number of fragments skipped whole, out of `num_fragments` with statistics.
+        zones: number of zones skipped whole, out of `num_zones` in these fragments.
         rows: number of physical rows that were not read.
     """
 

@@ -153,7 +153,7 @@ def check_index(plan: ScanPlan, rows: PhysicalRows, batch: pa.RecordBatch) -> No
     """Check that rows from an index match it. If a row does not, other rows may be missing.
 
     Args:
-        rows: the rows of the batch, of which some do not pass the filter.
+        rows: the rows of the batch; some of them do not pass the filter.
         batch: the first columns.
 
     Raises:
@@ -242,8 +242,8 @@ class LateRows:
     def is_sparse(self) -> bool:
         """True if rows are taken singly.
 
-        That is so if a take reads fewer bytes than a read of the range, or if the files are local
-        and the rows are few.
+        That is so for rows of one fragment if a take reads no more bytes than a read of the range,
+        or if the files are local and the rows are few.
         """
         if len(self.opened) > 1:
             return False

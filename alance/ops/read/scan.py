@@ -153,7 +153,7 @@ async def _decoded(snapshot: Snapshot, plan: ScanPlan) -> AsyncGenerator[pa.Reco
 
 
 async def _windows(snapshot: Snapshot, plan: ScanPlan) -> Iterator[Window]:
-    """Return the windows of a scan in order, which are groups of fragments to open together.
+    """Return the windows of a scan, in order: groups of fragments to open together.
 
     Three kinds of fragments are in separate windows: scanned ones, those with rows from an index,
     and small ones whose files are read completely. Windows of the last kind have no size limit,

@@ -164,7 +164,7 @@ class Assignment:
 
         Raises:
             InvalidInputError: a value is outside of the expression's domain or of the column's
-                type.
+                type, or is null in a column that is not nullable.
         """
         try:
             values = cast(self.value.evaluate(batch), self.target.type)

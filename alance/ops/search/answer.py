@@ -108,8 +108,8 @@ class Hits:
         lower bound.
 
         Args:
-            below: True to also return, for each query, the k rows below the range of distances that
-                are nearest to it; their distances are negated.
+            below: True to also return the k rows of each query just below the range of distances;
+                their distances are negated.
         """
         vectors = self.numbers.astype(np.int64)
         ids, places = distinct(self.ids.astype(np.int64))

@@ -78,7 +78,7 @@ class Eligible:
         return mask
 
     def mask(self, ids: UInt64s) -> Bytes:
-        """Return a nonzero byte for each id in the set, shape (n,); empty if all ids are in it."""
+        """Return a mask of the ids in the set, shape (n,); empty if the set has all ids."""
         if self.has_all:
             return NO_MASK
         rows = None if self.rows is None else self.rows.lookup

@@ -62,7 +62,8 @@ def checked_search(snapshot: Snapshot, options: ScanOptions) -> VectorSearch:
     """Check the search in a scan's options and return it.
 
     Raises:
-        InvalidInputError: see `search_of`; or the scan has an option that searches do not have.
+        InvalidInputError: see `search_of`; or the scan has an option that searches do not have, or
+            the table a column `query_index` and there are several queries.
     """
     assert options.nearest is not None
     if options.include_deleted_rows:

@@ -38,13 +38,13 @@ class SearchSegment:
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """Path of a search in a column.
+    """Plan of a search in a column: index segments to search, and fragments to scan.
 
     Attributes:
         metric: metric of the search.
         segments: index segments to search; empty if all rows are read.
         uncovered: fragments whose rows are all read, because no segment covers them.
-        lines: explanation of the path.
+        lines: texts for `explain`.
     """
 
     metric: str
@@ -73,7 +73,7 @@ def flat_options(options: ScanOptions) -> ScanOptions:
 
 
 def way_of(snapshot: Snapshot, search: VectorSearch, options: ScanOptions) -> Way:
-    """Choose the path of a search without I/O. Memoized.
+    """Choose the segments and fragments of a search, without I/O. Memoized.
 
     Raises:
         InvalidInputError: a fragment does not exist.

@@ -129,7 +129,7 @@ class Search(ABC):
 
 
 def table_of(schema: pa.Schema, batch: pa.RecordBatch, more: Mapping[str, pa.Array]) -> pa.Table:
-    """Return the columns of a schema, which are in `more` or else in a batch, as a table."""
+    """Return a table with the columns of a schema, taken from `more` or else from a batch."""
     arrays = {**dict(zip(batch.schema.names, batch.columns, strict=True)), **more}
     return pa.Table.from_arrays([arrays[name] for name in schema.names], schema=schema)
 

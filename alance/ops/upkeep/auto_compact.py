@@ -121,8 +121,9 @@ class Compactor(UpkeepTask):
 def tail(num_rows: Int64s, target: int, least: int) -> int:
     """Return the start of the run of fragments to join at the table's end.
 
-    It is the longest run after the last fragment with `target` rows whose fragments together have
-    `REWRITE_GROWTH` times the rows of the largest one. So a row is rewritten log4(n) times.
+    The run lies after the last fragment with `target` rows. It is the longest run whose fragments
+    together have `REWRITE_GROWTH` times the rows of the largest one. So a row is rewritten log4(n)
+    times.
 
     Args:
         num_rows: rows of each fragment; shape (n,).

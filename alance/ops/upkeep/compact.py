@@ -186,7 +186,7 @@ async def commit(
     warnings: Sequence[str] = (),
     discard: Callable[[], Awaitable[object]] | None = None,
 ) -> Snapshot:
-    """Replace original fragments by new ones in two commits, of which the first reserves ids.
+    """Replace original fragments by new ones in two commits; the first one reserves ids.
 
     Without results no version is committed.
 

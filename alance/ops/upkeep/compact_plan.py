@@ -145,7 +145,8 @@ class CompactionOptions:
             default_version: file version of new files, unless an option sets it.
 
         Raises:
-            InvalidInputError: a value of the configuration cannot be parsed.
+            InvalidInputError: a value of the configuration cannot be parsed, or files of version
+                0.1 are requested for a table of another version.
             UnsupportedError: alance does not write the file version.
         """
         values = {

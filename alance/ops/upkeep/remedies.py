@@ -174,7 +174,7 @@ class Remedies:
     def _apart(
         self, segments: Sequence[table_pb2.IndexMetadata]
     ) -> Iterator[table_pb2.IndexMetadata]:
-        """Yield segments in order; of the segments of an index, none covers another's fragment.
+        """Yield segments in order, cut so that a fragment is in only one segment of each index.
 
         A fragment stays with the newest segment that covers it. A segment that loses all its
         fragments is omitted.

@@ -36,7 +36,8 @@ CLOCK_S: Final = 0.001  # seconds; timers of the event loop may fire early
 class Follower:
     """Knows the latest version of a table by polling. For one event loop at a time.
 
-    Between polls its task has only a weak reference to it, so that it ends with the last handle.
+    Between polls its task has only a weak reference to the follower, so that the follower ends with
+    its last handle.
 
     Args:
         interval: seconds between polls.

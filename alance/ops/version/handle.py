@@ -230,7 +230,7 @@ class FragmentHandle:
         Values that are not in the manifest must be loaded first.
 
         Raises:
-            CorruptFileError: see `meta`.
+            CorruptFileError: the fragment has no row ids; or see `meta`.
             UnsupportedError: values that are not in the manifest were not loaded.
         """
         values = self._values.get(name)

@@ -186,7 +186,8 @@ async def checkout_branch(
 ) -> Snapshot:
     """Return a version of another branch; by default the latest.
 
-    Cost: one GET for the branch's record, one LIST and one GET; no LIST if a number is given.
+    Cost: one LIST and one GET; no LIST if a number is given. A branch other than main takes one
+    more GET, for its record.
 
     Args:
         branch: None or `main` for the main branch.

@@ -25,7 +25,7 @@ class CommitArguments(TypedDict, total=False):
     """Keyword arguments of methods that commit a version.
 
     `properties` and `message` (a commit message) are recorded in the transaction. `max_retries` is
-    the number of attempts after the first one, for when other commits are first.
+    the number of further attempts if other commits are first.
     """
 
     properties: Mapping[str, str] | None
@@ -41,7 +41,7 @@ class CommitOptions:
     Attributes:
         properties: properties recorded in the transaction.
         message: commit message, recorded in the transaction.
-        max_retries: number of attempts after the first one, for when other commits are first.
+        max_retries: number of further attempts if other commits are first.
 
     Raises:
         InvalidInputError: a property is not text, or the number of retries is negative.
@@ -95,8 +95,8 @@ class BaseOptions:
         """Check the caller's arguments, and return them as options.
 
         Raises:
-            InvalidInputError: an argument is not a list or is empty, or both ways of choosing base
-                paths are used.
+            InvalidInputError: an argument is not a list of the right kind, `target_bases` is empty,
+                or both ways of choosing base paths are used.
         """
         if isinstance(target_bases, str) or not isinstance(target_bases, Iterable | None):
             raise InvalidInputError(f"target_bases={target_bases!r}: expected a list of names")

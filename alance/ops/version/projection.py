@@ -171,7 +171,8 @@ def project(
         flat: True to return nested fields as columns named by their path.
 
     Raises:
-        InvalidInputError: an unknown column, a repeated column, or a bad expression.
+        InvalidInputError: neither a list nor a mapping, an unknown column, a repeated column, or a
+            bad expression.
     """
     if columns is None:
         outputs = [Output(field.name, (field.name,)) for field in schema.fields]

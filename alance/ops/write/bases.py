@@ -108,8 +108,8 @@ def checked(bases: Iterable[DatasetBasePath], table: Table) -> list[DatasetBaseP
     """Check base paths for the manifest of a table, and return them; local ones become absolute.
 
     Raises:
-        InvalidInputError: `bases` is not a list of base paths, or a path is of no known kind or
-            within the table's folder.
+        InvalidInputError: `bases` is not a list of base paths, or a base path has an empty name, or
+            a path of no known kind or within the table's folder.
     """
     if isinstance(bases, DatasetBasePath | str | bytes):
         raise InvalidInputError("base paths: expected a list of DatasetBasePath")

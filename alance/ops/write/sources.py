@@ -146,7 +146,8 @@ async def open_source(data: Data, schema: pa.Schema | None, pool: DecodePool) ->
             iterable.
 
     Raises:
-        InvalidInputError: the data is of an unknown kind, or a batch does not fit the schema.
+        InvalidInputError: the data is of an unknown kind, is an empty iterable without a schema, or
+            has a batch that does not fit the schema.
     """
     check_schema(schema)
     # A class has the methods of its instances, so it would match a protocol.

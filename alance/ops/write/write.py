@@ -182,7 +182,8 @@ async def commit_batch(
     """Commit appends as one version; return it and its transaction.
 
     Raises:
-        InvalidInputError: there is no transaction, or one is not an append or is repeated.
+        InvalidInputError: there is no transaction, one is not an append or is repeated, or two have
+            the same token or the same batches.
     """
     for transaction in transactions:
         if not isinstance(transaction, Transaction) or transaction.operation != Append.__name__:
@@ -207,7 +208,8 @@ def _check(operation: object) -> None:
     """Check that an operation can be serialized, and that its data files will be readable.
 
     Raises:
-        InvalidInputError: the object is not an operation, or the check fails.
+        InvalidInputError: the object is not an operation, the check fails, or a data file has a
+            field twice.
     """
     if not isinstance(operation, Operation):
         raise InvalidInputError(f"operation {operation!r:.100}: expected one of alance.operations")

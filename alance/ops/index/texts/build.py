@@ -84,10 +84,10 @@ async def texts_like(
 ) -> TextSegmentBuilder | None:
     """Return a builder with the options of an index's latest segment.
 
-    Returns None if alance cannot write a segment of this form.
+    Returns None if alance cannot write a segment of this form, or if the column is gone.
 
     Raises:
-        CorruptFileError, NotFoundError: files cannot be read.
+        CorruptFileError, NotFoundError: the segment's files cannot be read.
     """
     index = Index.from_protobuf(segments[-1])
     path = dict(text_paths(base.schema.fields)).get(index.fields[0])

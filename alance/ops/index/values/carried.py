@@ -150,9 +150,9 @@ async def carrying(
 ) -> SegmentBuilder:
     """Return a builder that copies rows from the files of replaced segments where possible.
 
-    The fragments of other segments are scanned again: of small segments; of segments with another
-    size of zones, another type of values or other row numbers than the new segment; and of segments
-    with covering columns, which alance does not write.
+    The fragments of these segments are scanned again: small segments; segments whose zone size,
+    value type or row numbers differ from those of the new segment; and segments with covering
+    columns, which alance does not write.
     """
     snapshot, kind, options = builder.snapshot, builder.kind, builder.options
     counts = (await snapshot.live_counts()).tolist()

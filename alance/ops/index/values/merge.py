@@ -192,7 +192,7 @@ class RunMerger:
     ) -> AsyncGenerator[pa.RecordBatch, None]:
         """Yield all rows in order, nulls first; rows with equal values keep the order of the parts.
 
-        Cost: each byte of the parts is read once, in GETs of a run's share of the memory.
+        Cost: each byte of the parts is read once. A GET reads a run's share of the memory.
 
         Args:
             low, high: bounds of the values, as keys of `keys_of`: from `low` on and before `high`.

@@ -146,8 +146,8 @@ def _sample(batch: pa.RecordBatch) -> pa.Array:
 def _ends(samples: list[pa.Array], num_ranges: int) -> list[tuple[pa.Scalar, bool]]:
     """Return the starts of ranges, ascending, and for each whether its value fills a range alone.
 
-    A value fills a range alone if the sample contains it so often that several ranges would start
-    with it, because no split could separate its rows.
+    A value fills a range alone if it is so frequent in the sample that several ranges would start
+    with it: no split can separate its rows.
     """
     keys = pc.drop_null(pa.concat_arrays(samples))
     if not len(keys):
@@ -199,7 +199,7 @@ def _order(keys: pa.Array) -> pa.Array:
 
 
 def _by_codes(batch: pa.RecordBatch) -> pa.RecordBatch | None:
-    """Sort rows by the ranks of their values; None if too many values are distinct."""
+    """Sort rows by the ranks of their values; None if too many are distinct, or of fixed size."""
     values = batch.column(0)
     if pa.types.is_fixed_size_binary(values.type):
         return None

@@ -353,7 +353,7 @@ class CodedRows:
     Attributes:
         schema: schema of the stored rows.
         coded_schema: partition number, row id, and codes row by row.
-        lengths: number of rows of each partition, counting rows that are laid out so far.
+        lengths: number of rows of each partition that `by_partition` has yielded so far.
         buffer_bytes: bytes of the buffers at the file's end; 0 until they are written.
     """
 

@@ -120,7 +120,7 @@ class NewGraphs:
 
         Args:
             batches: stored rows; each batch has whole partitions.
-            lengths: number of rows of each partition, counting rows that have passed.
+            lengths: number of rows of each partition that have passed so far.
         """
 
         async def works() -> AsyncGenerator[Awaitable[tuple[Graph, pa.RecordBatch | None]], None]:

@@ -166,7 +166,7 @@ class _MovedPartitions:
         reordered: for columns not stored row by row: the conversions to and from row order.
 
     Attributes:
-        lengths: retained rows of each partition, counting partitions that are remapped so far.
+        lengths: number of retained rows of each partition; 0 for partitions not remapped yet.
     """
 
     def __init__(

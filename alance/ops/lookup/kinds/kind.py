@@ -67,7 +67,7 @@ class Asked(Protocol):
 
     @property
     def kept_as(self) -> Hashable:
-        """Cache key of the answer in a segment of row ids; None if the answer is not cached."""
+        """Key under which a segment of row ids caches the answer; None if it is not cached."""
 
     async def row_numbers(self) -> RowSet:
         """Read the rows of the answer: row ids or addresses, as the segment stores them."""

@@ -59,7 +59,7 @@ class Aggregation:
         schema: schema of the scan.
         keys: scan column to group by, by its output name.
         measures: measures in output order.
-        ends: table column by scan column, for columns whose extremes statistics may answer.
+        ends: table column by scan column, where statistics may have the minimum or maximum.
     """
 
     texts: Mapping[str, str]

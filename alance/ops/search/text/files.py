@@ -341,7 +341,7 @@ class NeededLists:
     with_positions: bool
 
     def key(self, word: str) -> tuple[str, str, int, bool]:
-        """Return the cache key of a list."""
+        """Return the key of a word's posting list in the search cache."""
         return "posting list", self.partition.where, self.numbers[word], self.with_positions
 
     def take(self, words: Sequence[str], states: Any) -> Plan[FragmentTask]:

@@ -233,7 +233,7 @@ def leaves_of(query: TextQuery) -> Iterator[MatchQuery | PhraseQuery]:
 
 
 def of_elements(query: TextQuery) -> bool:
-    """True if the query searches list elements; its granularity must be explicit."""
+    """True if a part of the query searches list elements. Only explicit granularities count."""
     return any(leaf.document_granularity == ELEMENT_GRANULARITY for leaf in leaves_of(query))
 
 

@@ -32,7 +32,7 @@ class TextSearchArguments(TypedDict, total=False):
         params: values for the parameters of the SQL text.
         prefilter: True to search only the rows that pass the filter; False to apply the filter to
             the k best rows.
-        use_index: False to read all texts, and to compare their words unchanged.
+        use_index: False to read all texts, without an index and its settings of words.
         fast_search: True to omit rows that no index covers.
         fragments: ids of the fragments to search; None for all.
         use_scalar_index: True to use indices to find the rows that may pass the filter.

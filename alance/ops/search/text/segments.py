@@ -25,13 +25,13 @@ TEXT_VERSIONS: Final = (0, 1, 2, 3)  # 0: an index of token rows that pylance ex
 
 @dataclass(frozen=True, slots=True)
 class TextWay(Way):
-    """Path of the search of texts.
+    """Plan of a text search in a column: index segments to search, and fragments to scan.
 
     Attributes:
         of_elements: True if documents are list elements, not rows.
         segments: index segments to search; empty if all texts are read.
         uncovered: fragments whose texts are all read, because no segment covers them.
-        lines: explanation of the path.
+        lines: texts for `explain`.
         words: index whose token settings apply if no segment is searched; None if there is no
             index.
         without_positions: name of the column's index if no fragment is searched and the index has
@@ -73,7 +73,7 @@ def text_way(
     of_elements: bool = False,
     use_index: bool = True,
 ) -> TextWay:
-    """Choose the path of a column's search without I/O. Memoized.
+    """Choose the segments and fragments of a column's search, without I/O. Memoized.
 
     Args:
         of_elements: True if documents are list elements, not rows.
