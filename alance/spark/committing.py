@@ -1,8 +1,8 @@
 """Both ends of a write: tasks write rows into data files, and the driver commits one version.
 
 The processes of the driver share a mark for each commit that has begun: an empty file in a folder
-of this user. The folder has a subfolder for each step of ten minutes in which marks expire, at most
-144 for a day. Creating a mark deletes the subfolders that have expired.
+of this user. Marks that expire within the same ten minutes share a subfolder, so a day has at most
+144 of them. Creating a mark deletes the subfolders that have expired.
 """
 
 from __future__ import annotations
@@ -135,7 +135,10 @@ async def commit_rows(
     *,
     appends: bool,
 ) -> Dataset | None:
-    """Commit the rows that the tasks wrote as one version. Returns None if there are none.
+    """Commit the rows that the tasks wrote as one version.
+
+    Returns None if there are no rows to append, or if the producer's batch is already committed;
+    then the rows' files are removed.
 
     Cost: two rounds if nobody else commits; with a producer, also the manifests back to its last
     batch.

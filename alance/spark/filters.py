@@ -6,7 +6,8 @@ All other filters are left to Spark. The two agree on these types of columns in 
 Spark.
 - floats of 32 and 64 bits: comparisons with finite numbers. NaN and infinity are left to Spark.
 - decimals and times: literals in the column's own type. Times finer than microseconds are left to
-Spark, which sees them truncated; so are 64-bit unsigned integers, which Spark sees as decimals.
+Spark, which sees them truncated. 64-bit unsigned integers are left to Spark, too, which sees them
+as decimals.
 """
 
 from __future__ import annotations

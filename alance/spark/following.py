@@ -135,11 +135,17 @@ class StreamFollower:
         self._references: dict[tuple[str, ...], Dataset] = {}
 
     async def latest(self) -> int:
-        """Return the number of the latest version. Cost: a LIST."""
+        """Return the number of the latest version.
+
+        Cost: a LIST; once also that of opening the table.
+        """
         return await (await self._open()).latest_version()
 
     async def initial(self) -> Offset:
-        """Return the first offset of a new query. Cost: one LIST and one GET."""
+        """Return the first offset of a new query.
+
+        Cost: one GET, and one LIST unless `start` is a number.
+        """
         start = self.options.start
         if start.isdecimal():
             dataset = await open_version(self.options, int(start))

@@ -69,7 +69,7 @@ class TableOptions:
             defaults: storage options from `register`.
 
         Raises:
-            InvalidInputError: an unknown option, a malformed value, or no path.
+            InvalidInputError: an unknown option, a malformed value, no path, or several.
             UnsupportedError: the table belongs to Spark's own catalog.
         """
         names = {option.name.replace("_", ""): option.name for option in fields(cls)}
@@ -106,7 +106,7 @@ class TableOptions:
         return options
 
     def check(self) -> None:
-        """Raise `InvalidInputError` if values contradict each other or are too small."""
+        """Raise `InvalidInputError` if a value is invalid, or values contradict each other."""
         at_least("memory_bytes", self.memory_bytes, 1 << 20)
         at_least("decode_threads", self.decode_threads, 1)
 
@@ -153,7 +153,7 @@ class ReadOptions(TableOptions):
         return "all_binary" if self.blobs == "bytes" else "blobs_descriptions"
 
     def check(self) -> None:
-        """Raise `InvalidInputError` if values contradict each other or are too small."""
+        """Raise `InvalidInputError` if a value is invalid, or values contradict each other."""
         TableOptions.check(self)
         if sum(choice is not None for choice in (self.version, self.tag, self.asof)) > 1:
             raise InvalidInputError("version, tag and asof: expected one of them")
@@ -197,7 +197,7 @@ class SparkWriteOptions(TableOptions):
     max_retries: int = MAX_RETRIES
 
     def check(self) -> None:
-        """Raise `InvalidInputError` if values contradict each other or are too small."""
+        """Raise `InvalidInputError` if a value is invalid, or values contradict each other."""
         TableOptions.check(self)
         one_of("if_exists", self.if_exists, ("append", "error", "ignore"))
         at_least("max_rows_per_file", self.max_rows_per_file, 1)
@@ -240,7 +240,7 @@ class StreamOptions(ReadOptions):
     on_change: str = "fail"
 
     def check(self) -> None:
-        """Raise `InvalidInputError` if values contradict each other or are too small."""
+        """Raise `InvalidInputError` if a value is invalid, or an option is not for streams."""
         ReadOptions.check(self)
         if self.start not in ("snapshot", "latest") and not self.start.isdecimal():
             raise InvalidInputError(

@@ -191,7 +191,7 @@ class _SearchedTable:
     def matches(self, text: str, vector: Any, **keywords: Any) -> Iterator[tuple[Any, ...]]:
         """Search by text; if the result has `_relevance_score`, also by vector.
 
-        There are no rows if `vector` is then None.
+        Yields no rows if the search needs `vector`, and it is None.
         """
         names = self.names
         if RELEVANCE_COLUMN not in self.schema.names:

@@ -79,9 +79,9 @@ def register(
 def _register_source(spark: SparkSession, source: type[AlanceSource]) -> None:
     """Register a data source under the same name as the connector's source.
 
-    Spark's own `register` refuses a name that a jar uses, unless the `python3` that Spark starts
-    (PYSPARK_PYTHON or the one in PATH, not `spark.pyspark.python`) finds a source of that name.
-    Spark Connect has no other way to register a source.
+    Without Spark Connect, this calls Spark's JVM, because Spark's own `register` refuses a name
+    that a jar uses. (It accepts the name only if the `python3` of PYSPARK_PYTHON or PATH finds a
+    source of that name.) With Spark Connect, `register` is the only way.
     """
     context = getattr(spark, "_sc", None)
     if context is None:
@@ -121,7 +121,7 @@ def storage_of(spark: SparkSession, storage_options: Mapping[str, str] | None) -
 def parallelism_of(spark: SparkSession) -> int:
     """Return the number of tasks that run at once.
 
-    Cost: with Spark Connect, a job per registration.
+    Cost: none; with Spark Connect, a small job at the first call after each `register`.
     """
     context = getattr(spark, "_sc", None)
     if context is not None:

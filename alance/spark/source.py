@@ -40,14 +40,14 @@ class AlanceSource(DataSource):
     def schema(self) -> StructType:
         """Return the columns of the version that the options name, for the DataFrame.
 
-        Cost: one LIST and one GET.
+        Cost: as `opened`.
         """
         return run(self.opened())[2]
 
     async def opened(self) -> tuple[ReadOptions, Dataset, StructType]:
         """Open the version that the options name; return pinned options, version and columns.
 
-        Cost: one LIST and one GET.
+        Cost: as `open_version`; for a time, one LIST and a GET of each manifest.
         """
         streams = any(name.lower().replace("_", "") in STREAM_ONLY for name in self.options)
         kind = StreamOptions if streams else ReadOptions

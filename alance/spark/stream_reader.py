@@ -77,11 +77,14 @@ class AlanceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._follower
 
     def initialOffset(self) -> dict[str, int]:
-        """Return the first offset of a new query. Cost: one LIST and one GET."""
+        """Return the first offset of a new query.
+
+        Cost: one GET, and one LIST unless `start` is a number.
+        """
         return run(self._following.initial()).dict()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Return the rate limit of the options."""
+        """Return the rate limit of the options; without one, all rows that are available."""
         limit = Limit.of(self.options)
         return ReadAllAvailable() if limit is None else _LIMITS[limit.unit](limit.most)
 

@@ -222,7 +222,7 @@ def converted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _required(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Convert an array from `nullable(kind)` to `kind`, whose members may not be nullable.
+    """Convert an array from `nullable(kind)` to `kind`, in which some members are not nullable.
 
     Raises:
         ArrowInvalid: a member that is not nullable is null in a struct that is not null.

@@ -195,7 +195,7 @@ class SparkCatalog:
         """Return the properties of a namespace.
 
         Raises:
-            CorruptFileError: the object with them is not an object in JSON.
+            CorruptFileError: the file of the properties is not a JSON object.
         """
         uri = f"{folder}/{MARK}"
         content = await get_object(uri, **access(self._options(request, folder)))

@@ -129,7 +129,7 @@ class Planner:
         return [(options, dataset) for (options, _), dataset in zip(parts, datasets, strict=True)]
 
     async def whole_table(self, state: bytes) -> Dataset:
-        """Return the version of a state, whose rows will be changed.
+        """Return the version of a state, for a statement that changes its rows.
 
         Raises:
             UnsupportedError: the reader has a filter, a limit or several tables.
@@ -364,7 +364,7 @@ def _tasks(
 
 
 def _aggregated(aggregates: tuple[Aggregate, ...], dataset: Dataset) -> StructType:
-    """Return the columns of which aggregates are computed."""
+    """Return the columns to read for aggregates."""
     names = {aggregate.column for aggregate in aggregates}
     return StructType([field for field in spark_schema(dataset.schema) if field.name in names])
 

@@ -193,7 +193,11 @@ class Saves:
     async def rows(
         request: Mapping[str, Any], batches: AsyncGenerator[pa.RecordBatch, None]
     ) -> object:
-        """Write a task's rows of one kind; return the pickled `RowChange` as JSON."""
+        """Write a task's rows of one kind.
+
+        Return the pickled `RowChange` as text in a mapping; None in it if there is no table to
+        write to.
+        """
         save: Save = pickle.loads(request["save"])
         moves, target = RowMoves(save.keys), save.target
         if target is None:

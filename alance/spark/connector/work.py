@@ -54,8 +54,8 @@ class PartitionWork:
         across: matches the columns of the query to those of the version that is read; None if both
             have the same names.
         num_counted: number of rows that indices have counted; the task without pieces adds it.
-        order: order of the rows, of which the first `first` are returned; if empty, all rows are
-            returned in the order of the table.
+        order: order of the rows; only the first `first` rows are returned. If `order` is empty, all
+            rows are returned in the order of the table.
     """
 
     version: Version

@@ -393,8 +393,8 @@ def _clauses(name: str, written: Clauses) -> tuple[When, ...]:
     """Parse the clauses of one kind.
 
     Raises:
-        InvalidInputError: an action that is not allowed for such rows, or an update without
-            columns.
+        InvalidInputError: an action that is not allowed for such rows, `set` with a deletion, or an
+            update without columns.
     """
     several: Sequence[Any] = [written] if isinstance(written, str | When) else written
     clauses = tuple(
