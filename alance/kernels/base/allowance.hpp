@@ -1,4 +1,5 @@
-// Allowance of memory for a thread's results: the event loop decodes only what turns out to be little.
+// Limit of the memory that decoding in this thread may take. The event loop decodes under a small
+// limit; a larger result is decoded again by a thread of the pool.
 #pragma once
 #include <cstdint>
 #include <exception>

@@ -1,4 +1,4 @@
-// Hashes of values for tables of the kernels.
+// Hash functions for the kernels' hash tables, with a random secret per process.
 #pragma once
 #include <random>
 #include <string_view>

@@ -1,4 +1,4 @@
-// The hash of texts of files, for the tables of the standard library.
+// Hash function for texts from files, for hash tables of the standard library.
 #pragma once
 #include "base/hashes.hpp"
 

@@ -1,10 +1,10 @@
 // Bit-unpacking of blocks of 1024 values in the FastLanes unified transposed order.
 //
-// A row of a block holds one value of every lane: 1024 bits, whatever the width T of a value,
-// adjacent in the output. So a row is 16 words of 64 bits for every T, and reading it takes at most
-// two shifts and two masks on whole words. The masks clear bits that a shift brought in from the
-// next lane of the same word. T and the packed width W are template arguments: all shifts and masks
-// are constants, and the compiler vectorises the 16 words.
+// A row of a block holds one value of every lane; these values are adjacent in the output. For any
+// width T of a value, a row has 1024 bits. So a row is 16 words of 64 bits, and reading it takes at
+// most two shifts and two masks on whole words. The masks clear bits that a shift brought in from
+// the next lane of the same word. T and the packed width W are template arguments: all shifts and
+// masks are constants, and the compiler vectorises the 16 words.
 //
 // Source: A. Afroozeh, P. Boncz, "The FastLanes Compression Layout: Decoding >100 Billion Integers
 // per Second with Scalar Code", PVLDB 16, 2023; docs/format/encodings.md, "The packed block of 1024

@@ -7,7 +7,7 @@
 
 namespace alance::fsst {
 
-// Codes of adjacent strings, and `count` + 1 offsets, checked to ascend, of which the first means
+// Codes of adjacent strings, and `count` + 1 offsets that were checked to ascend; the first means
 // `begin` and the last `end`.
 struct Stream {
   const uint8_t* begin;

@@ -8,7 +8,7 @@
 #include "base/owned.hpp"
 #include "codecs/spans.hpp"
 
-// Loop compiled for AVX2 and for every processor, of which the loader takes one version.
+// Loop compiled in two versions, for AVX2 and for any processor; the loader takes one.
 #if defined(__x86_64__) && defined(__linux__)
 #define ALANCE_CLONES __attribute__((target_clones("avx2", "default")))
 #else

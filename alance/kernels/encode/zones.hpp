@@ -1,5 +1,5 @@
-// Zone maps of a file's columns while it is written, and the statistics buffer of them. Source:
-// docs/statistics.md.
+// Zone maps of a file's columns, collected while the file is written, and their statistics buffer.
+// Source: docs/statistics.md.
 #pragma once
 #include <algorithm>
 #include <cstdint>

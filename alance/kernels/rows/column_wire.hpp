@@ -1,8 +1,8 @@
 // Reader of a column's metadata in wire form (file2.proto, message ColumnMetadata).
 //
-// Unusual metadata are left to the protobuf parser, which reports what is wrong: fields of another
-// wire type, a second value of a single field, encodings that are not direct, positions outside of
-// the file.
+// Unusual metadata are left to the protobuf parser, which reports the errors. Unusual are: fields
+// of another wire type, a second value of a single field, encodings that are not direct, and
+// positions outside of the file.
 #pragma once
 #include <optional>
 #include <string_view>

@@ -1,4 +1,4 @@
-// Chunks of a page that hold rows of a take, and their coalescing to reads.
+// Chunks of a page that hold rows of a take, coalesced to reads.
 #pragma once
 #include <vector>
 

@@ -1,6 +1,7 @@
-// Plan for rows of the columns of many files: single rows, or ranges of neighbours. Its groups are
-// pieces of files that are read together and decoded in one go, with their pages and rows. It is a
-// few flat arrays: a take of many fragments would otherwise make an object for each page.
+// Plan to read rows of the columns of many files: single rows, or ranges of rows. A group of the
+// plan has pieces of files that are read together and decoded in one go, with their pages and rows.
+// The plan consists of a few flat arrays: with an object for each page, a take of many fragments
+// would make too many objects.
 #pragma once
 #include <optional>
 #include <string>

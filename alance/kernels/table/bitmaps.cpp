@@ -14,7 +14,7 @@
 #include "codecs/spans.hpp"
 #include "base/unlocked.hpp"
 
-// Loop that counts bits, in two versions of which the loader takes one.
+// Loop that counts bits, in two versions; the loader takes one.
 #if defined(__x86_64__) && defined(__linux__)
 #define ALANCE_CLONES __attribute__((target_clones("popcnt", "default")))
 #else

@@ -1,7 +1,7 @@
 // Fields of a table's schema from the manifest's bytes, without an object for each field.
 //
-// Unusual fields are left to the protobuf parser, which has precise errors: nested fields, ids used
-// twice, text that is not UTF-8.
+// Unusual fields are left to the protobuf parser, whose errors are precise. Unusual are: nested
+// fields, ids used twice, and text that is not UTF-8.
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>

@@ -1,6 +1,6 @@
-// Hash table that numbers row keys, by open addressing with linear probing: the inner loops of a hash
-// join. Before the table is probed, a bitmap of hashes rejects most missing keys. For keys that are
-// words, its hashes are cheaper than those of the table.
+// Hash table that numbers row keys, by open addressing with linear probing: the inner loops of a
+// hash join. Before the table is probed, a bitmap of hashes rejects most missing keys. For keys
+// that are words, the bitmap uses cheaper hashes than the table.
 #include <algorithm>
 #include <bit>
 

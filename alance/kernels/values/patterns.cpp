@@ -3,8 +3,8 @@
 // A pattern is UTF-8; two bytes that never occur in UTF-8 stand for the wildcards. `%` cuts it into
 // segments: the first is at a text's start, the last at its end, and each other segment is matched
 // at the leftmost possible place. The plain text at the start of such a segment is searched in the
-// bytes of all texts at once, and a hit is kept until its text is reached. So short texts need no
-// search each, and each segment scans all bytes at most once.
+// bytes of all texts at once, and a hit is kept until its text is reached. So there is no separate
+// search per text, and each segment scans all bytes at most once.
 #include <bit>
 #include <string_view>
 #include <vector>

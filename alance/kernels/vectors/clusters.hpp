@@ -20,7 +20,7 @@ class Panels {
   const float* origin() const { return origin_.data(); }
 
   // Nearest centroids of points from which `origin` was subtracted. There is memory for a multiple
-  // of `kRowStep` points, of which the first `rows` count. Of equal scores the smallest number
+  // of `kRowStep` points, of which the first `rows` count. Among equal scores, the smallest number
   // wins.
   void nearest(const float* points, int64_t rows, int32_t* labels, float* scores) const {
     nearest_(*this, points, rows, labels, scores);

@@ -1,9 +1,9 @@
 // Construction of HNSW graphs, row by row (Malkov and Yashunin, see graph.hpp; algorithms 1 and 4).
 //
-// A new row is linked to near rows, and they to it. The heuristic chooses rows that are nearer to
-// it than to each other, so that links lead in all directions; other near rows fill the list. A
-// list may exceed its size by half before it is chosen anew. At the end links are added so that
-// every row of level 0 can be reached from the entry.
+// A new row and near rows are linked in both directions. A heuristic first selects rows that are
+// nearer to the new row than to each other, so that links lead in all directions; other near rows
+// fill the list. A list may exceed its size by half before its links are selected again. At the end
+// links are added so that every row of level 0 can be reached from the entry.
 #include <unordered_map>
 
 #include "vectors/graph.hpp"
