@@ -64,7 +64,7 @@ class NamedSpans:
         return tuple(ordered)
 
     def is_behind(self, location: str, stop: int) -> bool:
-        """Return True if `stop` is after all named spans of an object."""
+        """True if `stop` lies behind all named spans of an object; False if it has none."""
         reach = self._index(location)[1] if location in self._spans else []
         return bool(reach) and stop > reach[-1]
 

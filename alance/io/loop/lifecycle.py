@@ -90,7 +90,7 @@ def revive() -> None:
 
 
 def inherit(value: object) -> None:
-    """Keep an object that was created by the parent alive until this forked child ends."""
+    """Hold a reference to an object of the parent until this forked child ends."""
     _process.inherited.append(value)
 
 

@@ -70,9 +70,10 @@ class TimeLimits:
         return self._options(read=attempt, attempt=attempt)
 
     def _share(self, usual_s: float) -> float:
-        """Return `usual_s`, scaled up with a `timeout_s` above the default; at most `timeout_s`.
+        """Return `usual_s`, or `timeout_s` if that is shorter.
 
-        If `timeout_s` is at most `usual_s`, no time is left for a second attempt.
+        A `timeout_s` above the default raises the result in proportion. If `timeout_s` is at most
+        `usual_s`, no time is left for a second attempt.
         """
         return max(usual_s * self.timeout_s / TIMEOUT_S, min(usual_s, self.timeout_s))
 

@@ -117,8 +117,8 @@ def _coalesced(
     """Merge ranges over the widest gap that does not waste too many bytes.
 
     A scan of small pieces of pages could read most of the file in gaps, and hold these bytes. So if
-    the scan gap wastes more bytes than are requested, the take gap is tried. If that wastes too
-    many as well, the gap is limited to the mean length of a range.
+    the scan gap wastes more bytes than are requested, and more than a request may have, the take
+    gap is tried. If that wastes too many as well, the gap is limited to the mean length of a range.
     """
     ranges = np.array((starts, stops)).T
     num_bytes, max_bytes = int((stops - starts).sum()), profile.max_request_bytes

@@ -87,7 +87,8 @@ def at_hand(
 ) -> list[memoryview] | None:
     """Read ranges and pieces if all of their bytes are in memory or in the page cache.
 
-    Returns None if any range is invalid or not in memory, or if reading would block the loop.
+    Returns None if a range is invalid or not in memory, if there are too many ranges or bytes, or
+    if reading would block the loop.
 
     Raises:
         CorruptFileError, NotFoundError, StoreError: the store failed.

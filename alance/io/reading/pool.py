@@ -104,10 +104,9 @@ class DecodePool:
             await turn
 
     def _turn_ends(self) -> None:
-        """Let the next waiting callers continue.
+        """Let the next waiting callers continue, after a turn of the event loop.
 
-        After a short turn, twice as many callers continue as in that turn; after a long turn only
-        one.
+        If the turn was short, twice as many callers continue as in it; if it was long, only one.
         """
         now = time.perf_counter()
         if self._turn_since is not None:

@@ -150,7 +150,7 @@ class Read(asyncio.Future[Any]):
         flight.readers.add(self)
 
     def note_part(self, location: str, request: RangeRequest) -> None:
-        """Record the spans that this read, which has `is_part`, requests of an object."""
+        """Record the spans of an object that this read requests; only for reads with `is_part`."""
         ranges = np.array((request.starts, request.stops)).T
         self._part_spans[location] = coalesce(ranges, 0).spans
 
