@@ -95,9 +95,9 @@ class CommitQueue(GroupQueue[WaitingAppend]):
         other appends; see `outcome.may_be_visible`.
 
         Args:
-            data: work that must end before the version is visible; it is started immediately. If
-                other appends are ready first, they wait for it as long again as their own data
-                took, but at least `LAG_S`; then this append moves to a later version. None without
+            data: work that must end before the version is visible; it is started immediately.
+                Appends that are ready earlier wait for `data` as long as their own data took, at
+                least `LAG_S`. After that, this append moves to a later version. None if there is no
                 such work.
             named: small objects to write before the manifest; see `PendingCommit`.
 

@@ -170,11 +170,11 @@ class GroupQueue(ABC, Generic[WaitingT]):
 
     @abstractmethod
     async def _make(self, group: list[WaitingT], task: asyncio.Task[None]) -> None:
-        """Make a version of a group, and set the versions of its commits.
+        """Make a version of a group, and set `version` of each of its commits.
 
         Args:
             group: list of commits, from which commits that leave the group are removed.
-            task: the task that makes the version, which `keep` assigns to the commits.
+            task: the task that makes the version; `keep` assigns the commits to it.
         """
 
     def _tell(self, _: object = None) -> None:

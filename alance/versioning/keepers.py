@@ -161,7 +161,8 @@ def keeper_of(
     """Return the keeper for a user's arguments; None if both are None, for conditional puts.
 
     Raises:
-        InvalidInputError: both arguments are given, or the object lacks a method.
+        InvalidInputError: both arguments are given, `manifest_store` lacks a method, or
+            `commit_lock` is no function.
     """
     if manifest_store is not None and commit_lock is not None:
         raise InvalidInputError("manifest_store, commit_lock: expected one of them")

@@ -170,7 +170,7 @@ async def latest(engine: Engine, table: Table) -> ManifestLocation:
     """Return the location of the latest version's manifest.
 
     Cost: one LIST, which is stopped early for V2 names on stores that list in order. With an
-    external store, one call to it instead.
+    external store, one call to it instead; the LIST only if it lacks the table.
 
     Raises:
         NotFoundError: there is no dataset.

@@ -48,7 +48,7 @@ _ANSWERS: Final = (AlreadyExistsError, StoreError, UnsupportedError, InvalidInpu
 
 
 class Settled(Enum):
-    """Owner of the object that exists."""
+    """Writer of the object at the path of a put: this process, or another."""
 
     OURS = "ours"
     THEIRS = "theirs"

@@ -71,7 +71,7 @@ def _deletions_key(location: str, num_physical_rows: int) -> Hashable:
 
 
 async def load_transaction(engine: Engine, table: Table, manifest: Manifest) -> Transaction | None:
-    """Return the transaction that made a version; None if it is gone.
+    """Return the transaction that made a version; None if it was not stored, or is gone.
 
     Cost: none if the manifest has it, else one GET.
     """

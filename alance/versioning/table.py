@@ -350,7 +350,8 @@ def open_table(
 
     Raises:
         InvalidInputError: the URI, an option or the store is wrong.
-        UnsupportedError: the scheme is not supported.
+        UnsupportedError: the scheme is not supported, or versions in DynamoDB with a provider of
+            credentials.
     """
     keeper = keeper_of(manifest_store, commit_lock)
     mapping = as_mapping(storage_options)
