@@ -173,7 +173,7 @@ class _Rewriter:
         return _call("or", plain, above)
 
     def _listed(self, part: ExpressionPart) -> ExpressionPart:
-        """Add all NaNs and both zeros to the values of `is_in`, which compares bits."""
+        """Add a test to `is_in`, which compares bits, if its values include a NaN or a zero."""
         (values,) = part.args
         if not self._is_floating(values):
             return part

@@ -141,11 +141,12 @@ def scalar_of(type_: pa.DataType, whole: int) -> pa.Scalar:
 
 
 def exact_value(literal: Literal, type_: pa.DataType) -> Fraction | float | None:
-    """Return the exact value of a literal, if it is of the quantity that `type_` measures.
+    """Return the exact value of a literal that is compared with values of `type_`.
 
     Returns:
         A fraction or an infinity; a NaN, which sorts above all numbers, is returned as infinity.
-        None if the literal is of another quantity, such as a number for a date.
+        None if `type_` has no `Scale`, or the literal has another quantity, such as a number for a
+        date.
     """
     scale = scale_of(type_)
     if scale is None:

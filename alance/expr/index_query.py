@@ -209,7 +209,7 @@ def question_of(node: Node, takes: Callable[[Ask], bool]) -> Question | None:
 def _of_junction(node: Junction, takes: Callable[[Ask], bool]) -> Question | None:
     """Combine all parts on one column into one question, so that two bounds become a range.
 
-    Returns None if no index can answer a part, or, for OR, if no index can answer one of them.
+    Returns None if no part can be answered by an index; for OR, also if one part cannot.
     """
     by_path: dict[Path, list[Node]] = {}
     parts: list[Question | None] = []

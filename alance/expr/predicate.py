@@ -180,8 +180,8 @@ def predicate_from_arrow(expression: pc.Expression, schema: pa.Schema) -> Predic
     """Compile a filter from a pyarrow expression.
 
     Raises:
-        InvalidInputError: `expression` is not a pyarrow expression, a column is unknown or named by
-            position.
+        InvalidInputError: `expression` is not a pyarrow expression or not a condition, fails for
+            the types of the columns, or has a column that is unknown or named by position.
     """
     if not isinstance(expression, pc.Expression):
         raise InvalidInputError(
@@ -200,8 +200,8 @@ def computed_from_arrow(expression: pc.Expression, schema: pa.Schema) -> Compute
     """Compile a computed column from a pyarrow expression.
 
     Raises:
-        InvalidInputError: `expression` is not a pyarrow expression, or a column is unknown or named
-            by position.
+        InvalidInputError: `expression` is not a pyarrow expression, fails for the types of the
+            columns, or has a column that is unknown or named by position.
     """
     if not isinstance(expression, pc.Expression):
         raise InvalidInputError(

@@ -94,8 +94,8 @@ class Literal:
     Attributes:
         value: the scalar, in the literal's own type.
         digits: the number as written, so that `1.1` compares exactly with a decimal column.
-        name: the text if it was in double quotes, which quote a name in other SQL: messages then
-            recommend backticks. None for other literals.
+        name: the text if it was in double quotes, for messages that recommend backticks, because it
+            is a name in other SQL; None for other literals.
     """
 
     value: pa.Scalar
@@ -257,7 +257,7 @@ def _folded(function: Callable[..., pa.Array], args: Sequence[Node]) -> Literal 
 
 
 def is_fixed(type_: pa.DataType) -> bool:
-    """True if all values of a type have the same number of bytes."""
+    """True for null and primitive types, whose values all have the same number of bytes."""
     return bool(pa.types.is_primitive(type_) or pa.types.is_null(type_))
 
 

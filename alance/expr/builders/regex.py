@@ -178,7 +178,7 @@ def translated(name: str, pattern: str, flags: str = "") -> str:
     """Translate a pattern to RE2's syntax.
 
     Raises:
-        Problem: the pattern has a mistake, or set operations on classes.
+        Problem: a flag is unknown, or the pattern has a mistake or set operations on classes.
     """
     if set(flags) - _FLAGS:
         raise Problem(f"{name}: flags {flags!r}, expected some of 'i', 'm' and 's'")
