@@ -126,8 +126,7 @@ async def write_dataset(
             paths; False to exclude the table's folder; None: as `target_bases`.
         properties: texts by key, recorded in the transaction.
         message: a commit message, recorded in the transaction.
-        max_retries: number of attempts of the commit after the first one, for when other commits
-            are first.
+        max_retries: number of further attempts of the commit if other commits are first.
         place: `store`, `storage_options`, `session`, `manifest_store` and `commit_lock`, as for
             `dataset`.
 

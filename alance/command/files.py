@@ -100,8 +100,8 @@ def reader_of(
         storage: options of the stores of URIs.
 
     Raises:
-        InvalidInputError: a file does not exist, cannot be read, is of an unknown format, or has
-            columns that differ from those of the first file.
+        InvalidInputError: there are no files; or a file does not exist, cannot be read, is of an
+            unknown format, or has columns that differ from those of the first file.
     """
     files = [
         _row_file(source, form, with_folders=with_folders)

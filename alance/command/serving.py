@@ -108,7 +108,8 @@ async def serve(args: argparse.Namespace) -> None:
 
     Raises:
         InvalidInputError: two tables have the same name, there is no token and the host is
-            reachable from other machines, or `--every` is used without `--maintain`.
+            reachable from other machines, `--every` is used without `--maintain`, or the address
+            cannot be used.
         MissingPackageError: uvicorn is not installed.
     """
     try:

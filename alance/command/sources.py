@@ -46,9 +46,10 @@ class SourceFile:
 
 
 def source_files(text: str, storage: Mapping[str, str]) -> list[SourceFile]:
-    """Return the files that a path or URI names: a file, all files of a folder, or matches.
+    """Return the files that a path or URI names: a file, all in a folder, or matches of a pattern.
 
-    A shell expands patterns itself, unless they are in quotes.
+    Hidden files are omitted, except a file that is named itself. A shell expands patterns
+    itself, unless they are in quotes.
 
     Args:
         storage: options of the store of a URI.
@@ -91,7 +92,7 @@ def _is_hidden(name: str) -> bool:
 
 
 def _local(path: Path) -> list[SourceFile]:
-    """Return a file, or all files below a folder in the order of their names."""
+    """Return a file, or the files below a folder by name; hidden files are omitted."""
     from pyarrow import fs
 
     if not path.is_dir():

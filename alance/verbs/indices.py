@@ -171,7 +171,7 @@ class IndexVerbs(Handle):
         Cost: for vectors a take of the sample, k-means, a scan of the column, PUTs of the index's
         files, and a commit; for texts a scan, PUTs and a commit. Memory: for vectors about twice
         `memory_bytes`, the largest partition, and the read-ahead; with graphs also, per thread, a
-        partition in float32 and some 24 m bytes per row of it. For texts `memory_bytes`, after
+        partition in float32 and some `24 * m` bytes per row of it. For texts `memory_bytes`, after
         which a partition of the index is written.
 
         Example:

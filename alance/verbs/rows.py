@@ -148,8 +148,8 @@ class RowVerbs(Handle):
             predicate: SQL text or a pyarrow expression.
             params: values for the `?` in the text, in order, or a mapping for `:name`. The
                 transaction records only the text.
-            commit: see `alance.types.CommitArguments`; `max_retries` is the number of attempts
-                after the first one, for when other commits change the same rows or are first.
+            commit: see `alance.types.CommitArguments`; `max_retries` is the number of further
+                attempts if other commits change the same rows or are first.
 
         Raises:
             InvalidInputError: bad SQL, an unknown column, a predicate that is not boolean, or wrong
@@ -191,8 +191,8 @@ class RowVerbs(Handle):
             where: SQL text or a pyarrow expression; None: all rows.
             params: values for the `?` in the texts, those of `updates` first, or a mapping for
                 `:name`.
-            commit: see `alance.types.CommitArguments`; `max_retries` is the number of attempts on
-                later versions, for when other commits change the same fragments.
+            commit: see `alance.types.CommitArguments`; `max_retries` is the number of further
+                attempts, on later versions, if other commits change the same fragments.
 
         Raises:
             InvalidInputError: an unknown column, bad SQL, wrong parameters, or values that a column
@@ -436,8 +436,8 @@ class MergeInsert(Hinted):
         Args:
             properties: texts by key, recorded in the transaction.
             message: a commit message, recorded in the transaction.
-            max_retries: number of attempts to commit, for when other commits are first but change
-                other rows.
+            max_retries: maximum number of further attempts to commit if other commits are first,
+                but change other rows.
 
         Raises:
             InvalidInputError: properties are not text, or the number of attempts is negative.

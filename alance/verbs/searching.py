@@ -129,7 +129,7 @@ class SearchVerbs(Handle):
         Cost: with an inverted index, a read of its headers once (two rounds), then a round for the
         posting lists that are not cached, and a take of the k rows. Rows that the index does not
         cover are scanned. Memory: the index's tokens and 12 bytes per document in the search cache;
-        8 bytes per matching row if more than the best rows are requested.
+        up to 8 bytes per matching row.
 
         Example:
 
