@@ -185,7 +185,8 @@ class NewPages:
         """Return the byte ranges in which rows of far pages probably are.
 
         Args:
-            rows: for each far page, given as in `unknown`, its rows, counted from its first row.
+            rows: rows of each far page, counted from the page's first row; the keys are items of
+                `unknown`.
         """
         return [
             ByteRange(self._path_of(number), start, stop)
@@ -271,9 +272,9 @@ class NewPages:
 
 
 def _fill_older(at: int, fragment: OpenFragment, number: int) -> bool:
-    """Put a page of 2.0 into its table, or drop the table if the kernel cannot take its rows.
+    """Put a page of 2.0 into its leaf's table, or drop the table if the kernel cannot read it.
 
-    Returns False if the table was dropped.
+    Returns False if this call dropped the table.
 
     Raises:
         CorruptFileError: the page's description contradicts the format.

@@ -132,7 +132,7 @@ class ScanStates:
         self._cold = max(0, self._cold - held) + COLD_STEP * waited
 
     def shares(self, tables: LeafTables) -> bool:
-        """Return True if learned page states of a fragment go into the session's cache."""
+        """True if learned page states of a fragment go into the session's cache; charges them."""
         if self._budget <= 0:
             return False
         self._budget -= tables.state_bytes

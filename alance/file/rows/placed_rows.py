@@ -300,8 +300,8 @@ def _read_ahead(
     """Plan the states of unknown pages and all rows: one round, or two if a guess misses.
 
     Rows of known pages are read where they are, rows of unknown pages where they probably are. If
-    an index is too large to hold in memory, its entries take another round, as do the items of a
-    sparse page of which many rows are read.
+    an index is too large to hold in memory, its entries take another round, and so do the items of
+    a sparse page if many of its rows are read.
     """
     content = PageBytes(chain.from_iterable(map(_CONTAINERS, batches)))
     rows: dict[tuple[int, int], Int64s] = {}

@@ -154,7 +154,8 @@ def place_range(
 
     Returns None if the range is empty, or if the kernel can build no field.
 
-    Cost: no round if page states are known, else one; and another if an index stays in the file.
+    Cost: no round if page states are known, else one; one more if a page's index is too large to
+    hold in memory.
     """
     content: PageBytes | None = None
     while placed := _placed(fragment, [(start, stop)] if start < stop else (), content):
@@ -207,8 +208,8 @@ def read_ranges(
     A small page inside the ranges is read once, completely. Returns None if there are no ranges, or
     if the kernel can build no field.
 
-    Cost: one round if the plans of `loads_of_range` have run, else two; and another if an index
-    stays in the file.
+    Cost: one round if the plans of `loads_of_range` have run, else two; one more if a page's index
+    is too large to hold in memory.
 
     Args:
         parts: ranges of each part; ascending over all parts, not empty.

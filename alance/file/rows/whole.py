@@ -48,7 +48,7 @@ GAP_BYTES: Final = 256  # widest gap between pages (padding) to include; stores 
 
 
 class FragmentFiles(NamedTuple):
-    """Files of a fragment."""
+    """Files of a fragment to read completely."""
 
     id: int | None  # fragment id; None for a file that belongs to no table
     sources: Sequence[FileSource]

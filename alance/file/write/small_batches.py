@@ -62,7 +62,7 @@ class BatchSizes:
 
 
 class SmallBatches:
-    """Waiting batches of a stream. They hold little memory in addition to their rows, or share it.
+    """Waiting batches of a stream. Together they hold little more memory than their rows need.
 
     Args:
         enough_rows, enough_bytes: batches wait until one of these limits is reached.

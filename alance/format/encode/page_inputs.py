@@ -126,6 +126,8 @@ def mini_block_page(values: PageValues, hints: Hints) -> EncodedPage:
 def dictionary_of(values: Block, hints: Hints) -> DictionaryBlock | None:
     """Return the distinct values with the index of each value; None if that saves no bytes.
 
+    Also returns None for values with children.
+
     Raises:
         InvalidInputError: a key of the field's metadata has a wrong value.
     """

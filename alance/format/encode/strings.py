@@ -35,7 +35,7 @@ WORTH_IT: Final = 0.95
 
 
 def compressed(strings: VariableWidth) -> tuple[bytes, VariableWidth] | None:
-    """Return the symbol table, and the strings as codes; None if codes would hardly be smaller.
+    """Return the symbol table, and the strings as codes; None if codes are not much smaller.
 
     The type of the offsets does not change.
     """

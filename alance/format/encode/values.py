@@ -41,7 +41,7 @@ def struct_rows(values: StructBlock) -> tuple[pb.CompressiveEncoding, FixedWidth
     """Zip fixed-width children into rows.
 
     Raises:
-        UnsupportedError: a child has no fixed width, or not whole bytes.
+        UnsupportedError: there is no child, or a child has no fixed width or not whole bytes.
     """
     children: list[FixedWidth] = []
     for child in values.children:
@@ -123,7 +123,8 @@ def per_value(
         hints: version and compression keys of the field.
 
     Returns:
-        The description, and the encoded values, which are byte strings or have whole bytes.
+        The description, and the encoded values: byte strings, or values of equal width in whole
+            bytes.
 
     Raises:
         InvalidInputError: a key in the field's metadata has a wrong value.

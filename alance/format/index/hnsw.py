@@ -190,7 +190,7 @@ class Graphs:
             batch: rows of the graph in `index.idx`, with the columns in `SEARCHED`.
 
         Raises:
-            CorruptFileError: a link or a level is invalid.
+            CorruptFileError: a link or a level is invalid or null.
         """
         vectors, links = batch.column(GRAPH_VECTORS), batch.column(LINKS)
         if vectors.null_count or links.null_count or links.values.null_count:

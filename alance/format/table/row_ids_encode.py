@@ -96,7 +96,7 @@ def one_version_bytes(version: int, num_rows: int) -> bytes:
 
 
 def segment_of(values: UInt64s) -> rowids_pb2.U64Segment:
-    """Return the smallest segment for the values, at least one."""
+    """Return the smallest segment that holds the values; there must be a value."""
     segment = rowids_pb2.U64Segment()
     if not (values[1:] > values[:-1]).all():
         segment.array.CopyFrom(_array(values))

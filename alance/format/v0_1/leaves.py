@@ -256,7 +256,7 @@ class TextNode:
 
 @dataclass(frozen=True, slots=True)
 class BlobNode:
-    """Blob leaf, of which only the positions of blobs are read."""
+    """Blob leaf; only the positions of its blobs are read."""
 
     field: Field
     pages: Pages

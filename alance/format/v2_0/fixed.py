@@ -139,7 +139,8 @@ class Nested:
         """Parse the child of a packed struct.
 
         Raises:
-            CorruptFileError: the child has nulls, or no fixed width of whole bytes.
+            CorruptFileError: the child has nulls, no fixed width of whole bytes, or lists that are
+                empty or nested too deeply.
         """
         dimensions: list[int] = []
         while True:

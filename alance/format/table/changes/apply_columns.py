@@ -192,7 +192,8 @@ def replace_data(draft: Draft, change: DataReplacement) -> None:
 def replace_file(fragment: table_pb2.DataFragment, new: table_pb2.DataFile) -> None:
     """Replace the data file with the same fields and version by a new one.
 
-    If there is no such file, appends the new one, and replaces its fields by tombstones in others.
+    If there is no such file, appends the new one, and replaces its fields by tombstones in the
+    other files.
 
     Raises:
         InvalidInputError: a field is in a 0.1 file; such files cannot have tombstones.

@@ -74,7 +74,7 @@ def inserted_keys(case: Case) -> Found:
 
 
 def _is_primary(case: Case, keys: transaction_pb2.Transaction.KeyExistenceFilter) -> bool:
-    """Return True if the keys may be primary keys of the table, or their fields are unknown."""
+    """True if the table has a primary key, and the keys are of its fields or of unknown ones."""
     schema = case.base.schema
     primary = {schema.field(name).id for name in schema.primary_key}
     return bool(primary) and (not keys.field_ids or set(keys.field_ids) == primary)

@@ -190,7 +190,7 @@ def _case(
 
 
 def _pruned(case: Case, ours: CreateIndex) -> Operation:
-    """Remove from our new indices' coverage the fragments whose indexed values theirs changed."""
+    """Remove from the coverage of `ours` the fragments whose indexed values theirs changed."""
     changed: dict[int, frozenset[int]] = {}
     if isinstance(case.theirs, Update):
         fields = replaced_fields(case.theirs)
