@@ -8,7 +8,7 @@ import os
 import re
 from functools import partial
 from numbers import Real
-from typing import TYPE_CHECKING, ClassVar, Final, Generic, NamedTuple, TypedDict, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple, TypedDict
 from weakref import WeakKeyDictionary, WeakSet
 
 from alance.base.checks import check_count, check_type, unexpected
@@ -24,7 +24,7 @@ from alance.io.reading.scheduler import Scheduler
 from alance.versioning.table import open_table
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Awaitable, Callable, Iterator, Mapping
     from typing import Any, Unpack
 
     from alance.io.caches.cache import CacheStats
@@ -37,9 +37,6 @@ if TYPE_CHECKING:
     from alance.versioning.group_queue import GroupQueue
     from alance.versioning.lock import CommitLock
     from alance.versioning.table import Table
-
-T = TypeVar("T")
-D = TypeVar("D")
 
 CACHE_BYTES: Final = 256 << 20  # footers and page tables of some 10^5 columns
 BLOCK_CACHE_BYTES: Final = 256 << 20  # four thousand blocks of 64 KiB
@@ -128,31 +125,31 @@ class Session:
         cache_dir_bytes: int | None = None,
         trust_versions: bool = False,
     ) -> None:
-        self._cache_bytes = _setting("cache_bytes", cache_bytes, _BYTE_SETTINGS, CACHE_BYTES)
-        self.io_buffer_bytes = _setting(
-            "io_buffer_bytes", io_buffer_bytes, _BYTE_SETTINGS, IO_BUFFER_BYTES
+        settings = _settings(
+            {
+                "cache_bytes": cache_bytes,
+                "max_requests": max_requests,
+                "io_buffer_bytes": io_buffer_bytes,
+                "block_cache_bytes": block_cache_bytes,
+                "decode_threads": decode_threads,
+                "timeout": timeout,
+                "connect_timeout": connect_timeout,
+                "cache_dir": cache_dir or None,
+                "cache_dir_bytes": cache_dir_bytes,
+            }
         )
-        self._block_cache_bytes = _setting(
-            "block_cache_bytes", block_cache_bytes, _BYTE_SETTINGS, BLOCK_CACHE_BYTES
-        )
-        cache_dir_bytes = _setting(
-            "cache_dir_bytes", cache_dir_bytes, _BYTE_SETTINGS, CACHE_DIR_BYTES
-        )
-        self._max_requests = _setting("max_requests", max_requests, _COUNT, None)
-        threads = _setting("decode_threads", decode_threads, _COUNT, None)
-        timeout = _setting("timeout", timeout, _SECONDS, TIMEOUT_S)
-        connect_timeout = _setting("connect_timeout", connect_timeout, _SECONDS, CONNECT_S)
-        self._limits = TimeLimits(float(timeout), float(connect_timeout))
-        cache_dir = cache_dir or os.environ.get("ALANCE_CACHE_DIR") or None
-        if not isinstance(cache_dir, str | os.PathLike | None):
-            raise InvalidInputError(f"cache_dir={cache_dir!r}: expected a path")
+        self._cache_bytes: int = settings["cache_bytes"]
+        self.io_buffer_bytes: int = settings["io_buffer_bytes"]
+        self._block_cache_bytes: int = settings["block_cache_bytes"]
+        self._max_requests: int | None = settings["max_requests"]
+        self._limits = TimeLimits(float(settings["timeout"]), float(settings["connect_timeout"]))
         self._disk: DiskStore | None = None
-        if cache_dir is not None:
+        if settings["cache_dir"] is not None:
             from alance.io.caches.disk_store import DiskStore
 
-            self._disk = DiskStore(cache_dir, cache_dir_bytes)
+            self._disk = DiskStore(settings["cache_dir"], settings["cache_dir_bytes"])
         self._trust_versions = trust_versions
-        self._decode_threads = threads or min(8, os.cpu_count() or 1)
+        self._decode_threads: int = settings["decode_threads"] or min(8, os.cpu_count() or 1)
         self._engine: Engine | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
@@ -327,7 +324,7 @@ class Session:
         await self.aclose()
 
 
-class _SettingKind(NamedTuple, Generic[T]):
+class _SettingKind(NamedTuple):
     """Kind of a setting.
 
     Attributes:
@@ -336,27 +333,39 @@ class _SettingKind(NamedTuple, Generic[T]):
         expected: description of valid texts, for error messages.
     """
 
-    parse: Callable[[str], T]
+    parse: Callable[[str], object]
     check: Callable[[str, object], None]
     expected: str
 
 
-def _setting(name: str, value: T | None, kind: _SettingKind[T], usual: D) -> T | D:
-    """Return the argument `name`, else its environment variable, else the default.
+def _settings(arguments: Mapping[str, object]) -> dict[str, Any]:
+    """Return each setting by name: the argument, else its environment variable, else the default.
+
+    Args:
+        arguments: value of each setting; None if the caller passed none.
 
     Raises:
-        InvalidInputError: the value is invalid.
+        InvalidInputError: a value is invalid.
     """
-    text = os.environ.get(f"ALANCE_{name.upper()}", "").strip()
-    if value is None and not text:
-        return usual
-    if value is None:
-        try:
-            value = kind.parse(text)
-        except ValueError:
-            raise InvalidInputError(
-                f"variable ALANCE_{name.upper()}={text!r}: expected {kind.expected}"
-            ) from None
+    settings: dict[str, Any] = dict(_USUAL)
+    # a look-up of each variable that is not set would cost three calls and an exception
+    for variable in _VARIABLES.keys() & set(os.environ):
+        name, text = _VARIABLES[variable], os.environ[variable].strip()
+        if text and arguments[name] is None:
+            settings[name] = _parsed(name, variable, text)
+    for name, value in arguments.items():
+        if value is not None:
+            _KINDS[name].check(name, value)
+            settings[name] = value
+    return settings
+
+
+def _parsed(name: str, variable: str, text: str) -> object:
+    kind = _KINDS[name]
+    try:
+        value = kind.parse(text)
+    except ValueError:
+        raise InvalidInputError(f"variable {variable}={text!r}: expected {kind.expected}") from None
     kind.check(name, value)
     return value
 
@@ -373,11 +382,39 @@ def _check_seconds(name: str, value: object) -> None:
         raise InvalidInputError(f"{name}={value!r}: expected a positive number of seconds")
 
 
-_BYTE_SETTINGS: Final[_SettingKind[int]] = _SettingKind(
+def _check_path(name: str, value: object) -> None:
+    if not isinstance(value, str | os.PathLike):
+        raise InvalidInputError(f"{name}={value!r}: expected a path")
+
+
+_NUM_BYTES: Final = _SettingKind(
     _bytes, partial(check_count, least=0), "a number of bytes, such as 512MiB"
 )
-_COUNT: Final[_SettingKind[int]] = _SettingKind(int, check_count, "a number")
-_SECONDS: Final[_SettingKind[float]] = _SettingKind(float, _check_seconds, "a number")
+_COUNT: Final = _SettingKind(int, check_count, "a number")
+_SECONDS: Final = _SettingKind(float, _check_seconds, "a number")
+_KINDS: Final[Mapping[str, _SettingKind]] = {
+    "cache_bytes": _NUM_BYTES,
+    "max_requests": _COUNT,
+    "io_buffer_bytes": _NUM_BYTES,
+    "block_cache_bytes": _NUM_BYTES,
+    "decode_threads": _COUNT,
+    "timeout": _SECONDS,
+    "connect_timeout": _SECONDS,
+    "cache_dir": _SettingKind(str, _check_path, "a path"),
+    "cache_dir_bytes": _NUM_BYTES,
+}
+_VARIABLES: Final[Mapping[str, str]] = {f"ALANCE_{name.upper()}": name for name in _KINDS}
+_USUAL: Final[Mapping[str, object]] = {
+    "cache_bytes": CACHE_BYTES,
+    "max_requests": None,
+    "io_buffer_bytes": IO_BUFFER_BYTES,
+    "block_cache_bytes": BLOCK_CACHE_BYTES,
+    "decode_threads": None,
+    "timeout": TIMEOUT_S,
+    "connect_timeout": CONNECT_S,
+    "cache_dir": None,
+    "cache_dir_bytes": CACHE_DIR_BYTES,
+}
 
 _of_any_loop: Final = Session()
 _of_any_loop._is_own = True

@@ -66,9 +66,11 @@ class Access:
         Raises:
             InvalidInputError: an entry for another place is malformed.
         """
+        if not storage_options:
+            return cls(kind, home, storage_options, None, (), None)
         entries = []
         choose: Callable[[str], object] | None = None
-        for key, value in (storage_options or {}).items():
+        for key, value in storage_options.items():
             if key == CHOOSER:
                 if not callable(value):
                     raise InvalidInputError(
@@ -204,9 +206,9 @@ def is_for_base(key: object) -> bool:
 
 def own_options(storage_options: Mapping[str, object] | None) -> Mapping[str, object] | None:
     """Return the options of a table's own store; None if there are none."""
-    return {
-        key: value for key, value in (storage_options or {}).items() if not is_for_base(key)
-    } or None
+    if not storage_options:
+        return None
+    return {key: value for key, value in storage_options.items() if not is_for_base(key)} or None
 
 
 def _place(key: str) -> Address:

@@ -15,6 +15,7 @@ import time
 from collections import OrderedDict
 from dataclasses import replace
 from datetime import timedelta
+from functools import lru_cache
 from itertools import repeat
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 from weakref import WeakSet, WeakValueDictionary
@@ -61,6 +62,9 @@ WRITE_RETRY_S: Final = 180.0
 # Stores that a session keeps for tables that are opened again; connections are most of their cost.
 MAX_OPEN_STORES: Final = 32
 STORE_IDLE_S: Final = 600.0
+
+NO_OPTIONS: Final = StoreOptions()  # of local files and of memory
+USUAL_LIMITS: Final = TimeLimits()
 
 _NUMBERED: Final = re.compile(r"(.*?)(?:#(\d+))?/")  # groups: root without number, number
 
@@ -134,6 +138,7 @@ class _Open:
         return f"{plain}#{last + 1}/" if last else f"{plain}/"
 
 
+@lru_cache(maxsize=256)
 def _taken_apart(root: str) -> tuple[str, int]:
     """Split a root into its part without number and `/`, and its number (1 if it has none)."""
     match = _NUMBERED.fullmatch(root)
@@ -194,21 +199,23 @@ class StoreRegistry:
                 raise InvalidInputError("storage_options: the given store has its own already")
             return self._adopt(store, str(uri))
         address = uri if isinstance(uri, Address) else parse_uri(uri)
-        options = with_environment(
-            address.kind, parse_options(address.kind, as_mapping(storage_options))
-        )
-        check_endpoint(address.kind, dict(options.config))
-        limits = self._limits
-        if address.kind == "s3":
-            options = with_profile(options)
-        if address.kind in ("local", "memory"):
-            options, limits = StoreOptions(), TimeLimits()
+        kind, mapping = address.kind, as_mapping(storage_options)
+        options = parse_options(kind, mapping) if mapping else NO_OPTIONS
+        limits, key = USUAL_LIMITS, cast("object", address.root)
+        if kind in ("local", "memory"):
+            options = NO_OPTIONS
+        else:
+            options, limits = with_environment(kind, options), self._limits
+            check_endpoint(kind, dict(options.config))
+            if kind == "s3":
+                options = with_profile(options)
+            key = address.root, options, limits
 
         def make() -> Store:
             return _make(address._replace(root=self._open.free_root(address.root)), options, limits)
 
         with self._open.lock:
-            opened = self._open.shared((address.root, options, limits), make)
+            opened = self._open.shared(key, make)
             return self._keep(opened), address.path
 
     def resolve(self, location: str) -> tuple[Store, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
@@ -92,6 +93,12 @@ def clean_path(path: str) -> str:
 
 
 def _local(path: str) -> Address:
+    """Return the address of a local path, which may be relative or begin with `~`."""
+    is_fixed = path.startswith("/") and os.sep == "/"  # else it depends on folder or drive
+    return _fixed(path) if is_fixed else _resolved(path)
+
+
+def _resolved(path: str) -> Address:
     if not path:
         raise InvalidInputError("uri '': empty")
     if "\0" in path:
@@ -105,6 +112,9 @@ def _local(path: str) -> Address:
     except FileNotFoundError:
         raise InvalidInputError(f"uri {path!r}: the working directory is gone") from None
     return Address("local", "file:///", place.lstrip("/"))
+
+
+_fixed: Final = lru_cache(maxsize=256)(_resolved)
 
 
 def _file(scheme: str, rest: str) -> Address:
