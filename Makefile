@@ -150,6 +150,9 @@ SANITIZED := tests/kernels tests/format tests/bad_input \
   tests/parity/test_damaged.py \
   $(wildcard tests/*/test_*_damaged.py tests/*/test_*_bad_input.py) \
   tests/expr/test_digests.py::test_blake_of_any_length \
+  tests/expr/test_work_and_memory.py::test_a_row_of_edit_distances_continues_from_the_row_before \
+  tests/table/test_warm_takes.py \
+  tests/v2_0/test_v2_0_interop.py::test_a_fragment_may_have_files_of_2_0_and_of_2_1 \
   tests/search/test_graphs.py::test_spoiled_graphs_give_errors_and_no_crash \
   tests/pruning/test_statistics_buffer.py::test_damage_is_told_or_does_no_harm
 

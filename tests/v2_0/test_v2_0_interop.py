@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import random
+import shutil
 from pathlib import Path
 
 import lance
 import pyarrow as pa
 import pytest
 from lance.file import LanceFileReader, LanceFileWriter
+from lance.fragment import DataFile, FragmentMetadata
+from lance.schema import LanceSchema
 
 import alance
 from alance.errors import InvalidInputError, UnsupportedError
@@ -289,3 +292,23 @@ async def test_few_distinct_strings(count: int, distinct: int, tmp_path: Path) -
     sizes = [path.stat().st_size for path in sorted(tmp_path.glob("*/data/*"))]  # noqa: ASYNC240
     assert abs(sizes[0] - sizes[1]) < 200
     assert lance.dataset(tmp_path / "ours").to_table().equals(want)
+
+
+async def test_a_fragment_may_have_files_of_2_0_and_of_2_1(tmp_path: Path) -> None:
+    """No verb writes such a fragment, but a commit of pylance may name any files."""
+    want = pa.table({"a": range(100), "b": [[n, n + 1] for n in range(100)]})
+    old, new = (
+        lance.write_dataset(want.select([name]), tmp_path / name, data_storage_version=version)
+        for name, version in (("a", "2.0"), ("b", "2.1"))
+    )
+    (before,), (after,) = (dataset.get_fragments() for dataset in (old, new))
+    (file,) = after.data_files()
+    shutil.copy(tmp_path / "b" / "data" / file.path, tmp_path / "a" / "data")
+    moved = DataFile(file.path, [1, 2], [-1, 0], 2, 1, file.file_size_bytes)
+    files = [*before.data_files(), moved]
+    fragment = FragmentMetadata(before.fragment_id, files, before.physical_rows)
+    merge = lance.LanceOperation.Merge([fragment], LanceSchema.from_pyarrow(want.schema))
+    theirs = lance.LanceDataset.commit(old.uri, merge, read_version=1)
+    ours = await alance.dataset(tmp_path / "a")
+    assert (await ours.to_table()).equals(want)
+    assert (await ours.take([5, 99, 7])).equals(theirs.take([5, 99, 7]))
