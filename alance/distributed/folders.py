@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from alance.errors import AlreadyExistsError, InvalidInputError, NotFoundError
 from alance.format.table.naming import VERSIONS
 from alance.io.loop.readahead import Job, in_turn, readahead
-from alance.io.stores.store import system_errors
+from alance.io.stores.store import SystemErrors
 from alance.ops.upkeep.place import drop, forget_commits
 from alance.session import open_store, table_at
 from alance.versioning import load, refs
@@ -158,7 +158,7 @@ async def move_table(uri: str, target: str, **place: Unpack[OpenArguments]) -> N
     branches = [None, *await refs.list_branches(session.engine, source)]
     folder, new_folder = (table.store.uri_of(table.path) for table in (source, other))
     if folder is not None and new_folder is not None and folder.startswith("/"):
-        with system_errors(target):
+        with SystemErrors(target):
             await asyncio.to_thread(_rename, folder, new_folder)
     else:
         await _copy(source, other)

@@ -221,7 +221,7 @@ def _build(source: SqlText, tree: SyntaxTree, schema: pa.Schema, params: Params)
     from alance.expr.sql.parameters import Parameters
 
     try:
-        with value_budget.limited_to(value_budget.folding_budget()):
+        with value_budget.folding_budget():
             return Builder(source, schema, Parameters(source, params)).build(tree)
     except AlanceError:
         raise

@@ -85,7 +85,7 @@ class Ranges:
             values: the known bounds.
             is_set: mask of the known bounds.
         """
-        places = np.searchsorted(self.edges, values, "right")
+        places = self.edges.searchsorted(values, "right")
         if len(places) == len(is_set):
             return places
         spread = np.full(len(is_set), otherwise, np.int64)
@@ -104,7 +104,7 @@ class Ranges:
         if numbers is None or self.edges.dtype != np.int64 or numbers.dtype == np.uint64:
             return None
         nulls = values.null_count
-        cuts = np.searchsorted(numbers[nulls:], self.edges) + nulls
+        cuts = numbers[nulls:].searchsorted(self.edges) + nulls
         ends = ([nulls] if self.begins else []) + cuts.tolist()
         if len(ends) % 2:
             ends.append(len(values))

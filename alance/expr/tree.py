@@ -245,7 +245,7 @@ def _folded(function: Callable[..., pa.Array], args: Sequence[Node]) -> Literal 
     if not budget.is_folding:
         budget = value_budget.folding_budget()
     try:
-        with value_budget.limited_to(budget):
+        with budget:
             budget.charge(sum(map(len_of, values)))
             values[0] = pa.repeat(values[0], 1)
             result = function(*values)

@@ -8,8 +8,7 @@ larger budget; if that is exceeded too, the expression is refused, and the error
 
 from __future__ import annotations
 
-from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, Token
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from alance.base.cancellation import check_cancelled
@@ -54,12 +53,21 @@ class ValueBudget:
         peak_bytes: the most bytes that were in use or reserved.
     """
 
-    __slots__ = ("is_folding", "max_bytes", "peak_bytes", "used_bytes")
+    __slots__ = ("_before", "is_folding", "max_bytes", "peak_bytes", "used_bytes")
 
     def __init__(self, max_bytes: int, *, is_folding: bool = False) -> None:
         self.max_bytes = max_bytes
         self.is_folding = is_folding
         self.used_bytes = self.peak_bytes = 0
+        self._before: list[Token[ValueBudget | None]] = []
+
+    def __enter__(self) -> ValueBudget:
+        """Make this the current budget inside the `with` block."""
+        self._before.append(_current.set(self))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _current.reset(self._before.pop())
 
     def reserve(self, num_bytes: int) -> None:
         """Check that values of `num_bytes` fit beside the bytes in use.
@@ -83,16 +91,6 @@ class ValueBudget:
 
 
 _current: ContextVar[ValueBudget | None] = ContextVar("value_budget", default=None)
-
-
-@contextmanager
-def limited_to(budget: ValueBudget) -> Iterator[ValueBudget]:
-    """Set the current budget inside the `with` block."""
-    token = _current.set(budget)
-    try:
-        yield budget
-    finally:
-        _current.reset(token)
 
 
 def folding_budget() -> ValueBudget:
@@ -163,7 +161,7 @@ def in_parts(
             max_bytes if part.num_rows > 1 else max(EVALUATED_ROW_BYTES, ROW_GROWTH * part.nbytes)
         )
         try:
-            with limited_to(ValueBudget(part_bytes)) as budget:
+            with ValueBudget(part_bytes) as budget:
                 value = compute(part)
         except BudgetExceeded as error:
             if part.num_rows <= 1:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import pyarrow as pa
 
@@ -120,7 +120,7 @@ class UnbuiltFields:
         return field
 
 
-class Remembered(dict[Any, object]):
+class Remembered(dict[Any, Any]):
     """Memo of values derived from an immutable object. Thread-safe.
 
     It is cleared when it has `MAX_REMEMBERED` values. Pickled copies are empty.
@@ -128,13 +128,13 @@ class Remembered(dict[Any, object]):
 
     def __call__(self, key: Hashable, make: Callable[[], T]) -> T:
         """Return the memoized value of a key; compute it if it is missing."""
-        remembered = self.get(key)
+        remembered: T | None = self.get(key)
         if remembered is None:
             remembered = make()
             if len(self) >= MAX_REMEMBERED:
                 self.clear()
             self[key] = remembered
-        return cast("T", remembered)
+        return remembered
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Remembered, ()

@@ -27,7 +27,6 @@ from alance.versioning.keepers import is_dynamodb, keeper_of, open_dynamodb, wit
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Sequence
     from datetime import datetime
 
     from alance.format.table.fragment import DataFile, DatasetBasePath, Fragment
@@ -210,21 +209,24 @@ class Table:
         return self._below(base, deletion_path(fragment, base))
 
     def index_file(self, manifest: Manifest, index: Index, name: str) -> str:
-        """Return the location of a file of an index. Errors are as for `index_files`."""
-        return self.index_files(manifest, index, (name,))[0]
-
-    def index_files(self, manifest: Manifest, index: Index, names: Sequence[str]) -> list[str]:
-        """Return the locations of files of an index.
+        """Return the location of a file of an index.
 
         Raises:
-            CorruptFileError: a name leads out of its folder, or the base is not in the manifest.
+            CorruptFileError: the name leads out of its folder, or the base is not in the manifest.
+        """
+        return self.index_folder(manifest, index) + inside(name, "index file")
+
+    def index_folder(self, manifest: Manifest, index: Index) -> str:
+        """Return the location of the folder of an index, with a trailing `/`.
+
+        Raises:
+            CorruptFileError: the base is not in the manifest.
         """
         message = index.message
         base_id = message.base_id if message.HasField("base_id") else None
         base = _base(manifest, base_id, f"index {index.name!r}")
         is_root = base is None or base.is_dataset_root
-        folder = self._below(base, f"{INDICES}/{index.uuid}/" if is_root else "")
-        return [folder + inside(name, "index file") for name in names]
+        return self._below(base, f"{INDICES}/{index.uuid}/" if is_root else "")
 
     def external(self, manifest: Manifest, uri: str, base_id: int) -> str:
         """Return the location of an object that a row refers to.

@@ -95,7 +95,8 @@ def test_the_page_has_the_sizes_of_memos() -> None:
     sizes = {name: sizes_of_memos(tree) for name, tree in modules().items()}
     for name, numbers in sizes.items():
         for number in numbers:
-            assert f"| {number} " in row_of(name)
+            rows = [line for line in PAGE.splitlines() if line.startswith("|") and name in line]
+            assert any(f"| {number} " in row for row in rows)
 
 
 def test_the_page_has_the_bounds_of_spark() -> None:

@@ -7,16 +7,19 @@ from typing import TYPE_CHECKING, Final
 
 from alance.base.records import dataclass
 from alance.errors import CorruptFileError
-from alance.file.open.files import open_file
+from alance.file.open.files import FileOf, open_files
 from alance.file.rows.fragment import FileSource
 from alance.file_version import FileVersion
 from alance.format.container import TAIL_BYTES
 from alance.format.layouts.fields import leaf_columns
+from alance.format.plans import together
 from alance.format.proto import file_pb2
 from alance.format.schema import Schema
 from alance.format.v0_1.metadata import BatchContainer
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from alance.file.open.columns import States
     from alance.format.container import Container
     from alance.format.plans import Plan
@@ -52,17 +55,32 @@ def open_plain(
     Raises:
         CorruptFileError: the file is not a Lance file, or its columns do not fit its schema.
     """
-    key = plain_key(path)
-    cached: PlainFile | None = states.peek(key)
+    cached: PlainFile | None = states.peek(plain_key(path))
     if cached is not None:
         return cached
-    container = yield from open_file(path, file_bytes, states, tail_bytes)
+    (file,) = yield from open_plain_files([FileOf(path, file_bytes)], states, tail_bytes)
+    return file
+
+
+def open_plain_files(
+    files: Sequence[FileOf], states: States, tail_bytes: int = TAIL_BYTES
+) -> Plan[list[PlainFile]]:
+    """Plan the opening of files that the cache lacks, in as many rounds as of a single file.
+
+    Arguments and errors are those of `open_plain`.
+    """
+    containers = yield from open_files(files, states, tail_bytes)
+    pairs = zip(files, containers, strict=True)
+    return (yield from together([_plain(*file, container, states) for file, container in pairs]))
+
+
+def _plain(path: str, file_bytes: int, container: Container, states: States) -> Plan[PlainFile]:
     descriptor = yield from container.read_descriptor()
     schema = _schema_of(descriptor.schema)
     columns = yield from columns_of(container, schema, states)
     file = PlainFile(FileSource(path, file_bytes, columns), container, schema, descriptor.length)
     metadata_bytes = sum(map(len, schema.metadata.values()))
-    states.put(key, file, 1000 + 500 * len(columns) + metadata_bytes)
+    states.put(plain_key(path), file, 1000 + 500 * len(columns) + metadata_bytes)
     return file
 
 

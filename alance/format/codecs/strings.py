@@ -24,6 +24,7 @@ TABLE_BYTES: Final = 2312  # bytes of a table: header, 256 symbols, 256 lengths
 FSST_MAGIC: Final = bytes.fromhex("54535346")
 HEADER_BYTES: Final = 8
 MAX_SYMBOL_BYTES: Final = 8
+_LENGTHS: Final = frozenset(range(1, MAX_SYMBOL_BYTES + 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +91,7 @@ class SymbolTable(NamedTuple):
         size = table[0]
         symbols = np.frombuffer(table, "<u8", size, HEADER_BYTES)
         lengths = np.frombuffer(table, np.uint8, size, HEADER_BYTES + 8 * size)
-        if size and not 1 <= lengths.min() <= lengths.max() <= MAX_SYMBOL_BYTES:
+        if not _LENGTHS.issuperset(lengths.data):
             raise CorruptFileError("fsst: a symbol that is not of 1 to 8 bytes")
         return cls(symbols, lengths)
 

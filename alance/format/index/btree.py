@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 from bisect import bisect_right
 from functools import cached_property
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from alance.base.records import dataclass
 from alance.errors import CorruptFileError
-from alance.format.numbers import as_numbers, positions_of, to_arrow
+from alance.format.numbers import as_numbers, to_arrow
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -89,7 +89,7 @@ class PageTable:
 
     def counts(self) -> Int64s:
         """Return the number of rows of each page; shape (pages,)."""
-        return np.diff(self.starts)
+        return self.starts[1:] - self.starts[:-1]
 
 
 @dataclass(frozen=True)
@@ -167,22 +167,23 @@ def parse_page_table(
         if not pa.types.is_unsigned_integer(column.type) or column.null_count:
             raise CorruptFileError(f"B-tree index: page numbers of type {column.type}, or null")
     null_counts, places = (as_numbers(column).astype(np.int64) for column in numbers)
-    order = np.argsort(places, kind="stable")
-    if len(places) != expected or not np.array_equal(places[order], np.arange(expected)):
-        raise CorruptFileError(
-            f"B-tree index: {len(places)} pages in the page table, {expected} in the data file"
-        )
-    low, high = batch.column("min"), batch.column("max")
-    if not np.array_equal(order, np.arange(expected)):
+    low, high, numbers_in_order = batch.column("min"), batch.column("max"), np.arange(expected)
+    if len(places) != expected or not (places == numbers_in_order).all():
+        order = places.argsort(kind="stable")
+        if len(places) != expected or not (places[order] == numbers_in_order).all():
+            raise CorruptFileError(
+                f"B-tree index: {len(places)} pages in the page table, {expected} in the data file"
+            )
         indices = to_arrow(order)
         low, high, null_counts = low.take(indices), high.take(indices), null_counts[order]
-    rows = np.array([num_rows[name] for name, _ in files], np.int64)
-    firsts = np.cumsum(rows) - rows
-    counts = np.array([pages for _, pages in files], np.int64)
-    starts = positions_of(np.zeros(len(files), np.int64), counts) * page_rows
-    starts = np.append(starts + np.repeat(firsts, counts), rows.sum())
-    names = tuple(name for name, _ in files)
-    table = PageTable(low, high, null_counts, starts, names, tuple(firsts.tolist()))
+    names = tuple([name for name, _ in files])
+    firsts = [*accumulate([num_rows[name] for name in names], initial=0)]
+    starts = [
+        np.arange(first, first + pages * page_rows, page_rows)
+        for first, (_, pages) in zip(firsts, files, strict=False)
+    ]
+    bounds = np.concatenate([*starts, firsts[-1:]])
+    table = PageTable(low, high, null_counts, bounds, names, tuple(firsts[:-1]))
     if (null_counts > table.counts()).any():
         raise CorruptFileError("B-tree index: more nulls in a page than rows")
     return table

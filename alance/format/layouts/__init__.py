@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from alance import _kernels
 
 PAGE_LAYOUT: Final = "/lance.encodings21.PageLayout"
-# Bytes; longer descriptions, such as those with symbols, are not memoized.
+# Bytes; longer descriptions have symbols. Few of them are memoized: a page has its own.
 MAX_SHARED_BYTES: Final = 512
 MAX_PAGE_ROWS: Final = 1 << 62  # rows of a page; sums of rows and bytes still fit into 64 bits
 
@@ -37,7 +37,8 @@ def page_form(encoding: bytes) -> _kernels.PageForm:
     """Parse a page description into the kernel's form.
 
     The description alone determines the kind of chunks, because early writers of 2.2 used the
-    chunks of 2.1. Short descriptions are memoized, because many pages share few of them.
+    chunks of 2.1. Short descriptions are memoized, because many pages share few of them, and the
+    latest long ones, for files that are opened again.
 
     Args:
         encoding: serialized description, a `google.protobuf.Any`.
@@ -46,7 +47,7 @@ def page_form(encoding: bytes) -> _kernels.PageForm:
         CorruptFileError: the description is inconsistent.
         UnsupportedError: the layout or a codec is unknown, or not allowed here.
     """
-    return _shared_form(encoding) if len(encoding) <= MAX_SHARED_BYTES else _form(encoding)
+    return (_shared_form if len(encoding) <= MAX_SHARED_BYTES else _latest_form)(encoding)
 
 
 def _form(encoding: bytes) -> _kernels.PageForm:
@@ -93,3 +94,4 @@ def _planar_form(content: bytes) -> _kernels.PageForm:
 
 
 _shared_form = lru_cache(maxsize=4096)(_form)
+_latest_form = lru_cache(maxsize=64)(_form)

@@ -205,13 +205,13 @@ class Fragments(Sequence[Fragment]):
     )
 
     def __init__(self, records: Records) -> None:
-        self.records = records
-        self._parsed: list[Fragment | None] = [None] * len(records)
+        self.records, num_fragments = records, len(records)
+        self._parsed: list[Fragment | None] = [None] * num_fragments
         self._forms: tuple[table_pb2.DataFragment, ...] | None = None
-        if len(records) and int(records.ids.max()) >> 32:
+        if num_fragments and int(records.ids.max()) >> 32:
             raise CorruptFileError(f"fragment id {records.ids.max()}: expected at most 32 bits")
         self.ids: Int64s = records.ids.astype(np.int64)
-        if len(records) and int(records.rows.max()) > MAX_FRAGMENT_ROWS:
+        if num_fragments and int(records.rows.max()) > MAX_FRAGMENT_ROWS:
             raise CorruptFileError(
                 f"fragment of {records.rows.max()} rows: at most {MAX_FRAGMENT_ROWS}"
             )
@@ -230,8 +230,16 @@ class Fragments(Sequence[Fragment]):
             if len(repeated):
                 self.repeated_id = int(repeated[0])
 
+    def unparsed(self) -> Fragments:
+        """Return the same fragments, of which none is parsed; they share the arrays."""
+        fragments = object.__new__(Fragments)
+        for name in self.__slots__:
+            setattr(fragments, name, getattr(self, name))
+        fragments._parsed, fragments._forms = [None] * len(self._parsed), None
+        return fragments
+
     def __len__(self) -> int:
-        return len(self.records)
+        return len(self._parsed)
 
     @overload
     def __getitem__(self, index: int) -> Fragment: ...

@@ -104,10 +104,10 @@ class Manifest:
             )
             for base in head.base_paths
         }
-        fragments = Fragments(records)
-        message = transaction, indices, doubted or {}, repaired, stored_bytes
         if remember is None:
             remember = Remembered()
+        fragments = remember(Fragments, lambda: Fragments(records)).unparsed()
+        message = transaction, indices, doubted or {}, repaired, stored_bytes
         return cls(head.version, schema, fragments, bases, head, *message, remember)
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -11,7 +11,7 @@ import os
 import threading
 from collections import OrderedDict
 from operator import attrgetter
-from typing import TYPE_CHECKING, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from alance import _kernels
 from alance.errors import StoreError
@@ -75,8 +75,15 @@ class FileCache:
 
     def peek(self, path: str) -> OpenFile | None:
         """Return the open file; None if it is not open, or was replaced. Costs a stat."""
-        opened = self.peek_all((path,))
-        return None if opened is None else opened[path][0]
+        with self._lock:
+            file = self._files.get(path)
+            if file is None:
+                return None
+            self._files.move_to_end(path)
+        if _kernels.sizes_now([file.name], [file.identity])[0] < 0:
+            self._forget([(path, file)])
+            return None
+        return file
 
     def peek_all(self, paths: Collection[str]) -> dict[str, FileNow] | None:
         """Return the open files and their sizes by path.
@@ -85,12 +92,11 @@ class FileCache:
         and a stat for each file.
         """
         with self._lock:
-            files = [*map(self._files.get, paths)]
-            if None in files:
+            opened: list[Any] = [*map(self._files.get, paths)]
+            if None in opened:
                 return None
             for path in paths:
                 self._files.move_to_end(path)
-        opened = cast("list[OpenFile]", files)
         sizes = _kernels.sizes_now([*map(_OPENED_NAME, opened)], [*map(_IDENTITY, opened)])
         if min(sizes, default=0) < 0:
             self._forget(

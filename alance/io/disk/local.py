@@ -22,10 +22,10 @@ from alance.io.loop.tasks import all_of, whole
 from alance.io.stores.profile import LOCAL, StoreProfile
 from alance.io.stores.store import (
     ObjectMeta,
+    SystemErrors,
     check_spans,
     check_tag,
     check_whole,
-    system_errors,
     translate,
 )
 from alance.io.stores.uri import join
@@ -85,7 +85,7 @@ class LocalSource:
                 raise CorruptFileError(
                     f"{path}: the file ends before the requested bytes"
                 ) from None
-            with system_errors(path):
+            with SystemErrors(path):
                 raise OSError(source.status, os.strerror(source.status)) from None
 
 
@@ -113,12 +113,12 @@ class LocalStore:
         return in_thread(threads.executor(), job, loop)
 
     async def _run(self, path: str, job: Callable[[], T], *, inline: bool = False) -> T:
-        with system_errors(self.root + path):
+        with SystemErrors(self.root + path):
             return job() if inline else await self._start(asyncio.get_running_loop(), job)
 
     async def _change(self, path: str, job: Callable[[], T]) -> T:
         """Run a job that changes files, and return its result. Cancellation waits for the job."""
-        with system_errors(self.root + path):
+        with SystemErrors(self.root + path):
             return await whole(self._start(asyncio.get_running_loop(), job))
 
     def _note_speed(self, folder: str, *, is_quick: bool) -> None:
@@ -209,7 +209,7 @@ class LocalStore:
             contents = []
             for part in pieces.split(files.MAX_FILES_PER_READ):
                 opened = self._open(part.paths)
-                with system_errors(self.root + part.paths[-1]):
+                with SystemErrors(self.root + part.paths[-1]):
                     sizes = {path: (file, file.num_bytes) for path, file in opened.items()}
                     content = files.read_pieces(sizes, self.root, part, wait=True)
                 assert content is not None
@@ -236,7 +236,7 @@ class LocalStore:
     def _open(self, paths: Sequence[str]) -> dict[str, files.OpenFile]:
         opened: dict[str, files.OpenFile] = {}
         for path in dict.fromkeys(paths):
-            try:  # not `system_errors`, which takes half as long as opening a cached file
+            try:  # not `SystemErrors`, which takes half as long as opening a cached file
                 opened[path] = self._files.open(path)
             except OSError as error:
                 failure = translate(error, self.root + path)
@@ -246,7 +246,7 @@ class LocalStore:
     def _read(self, path: str, ranges: Sequence[Span]) -> Sequence[memoryview]:
         where = self.root + path
         check_spans(where, ranges)
-        with system_errors(where):
+        with SystemErrors(where):
             return files.read(self._files.open(path), where, ranges)
 
     async def get_tail(
@@ -303,7 +303,7 @@ class LocalStore:
         def job() -> None:
             for number, (path, body) in enumerate(objects, 1):
                 is_last = number == len(objects)
-                with system_errors(self.root + path):
+                with SystemErrors(self.root + path):
                     publish.write("/" + path, body, if_absent=if_absent and is_last)
 
         await self._change(objects[-1][0], job)
@@ -311,7 +311,7 @@ class LocalStore:
     async def put_many(self, objects: Sequence[tuple[str, Body]]) -> None:
         """Write files, with few syncs of their folder."""
         groups = [objects[n : n + FILES_PER_SYNC] for n in range(0, len(objects), FILES_PER_SYNC)]
-        with system_errors(self.root + objects[0][0]):
+        with SystemErrors(self.root + objects[0][0]):
             await all_of(self._put_group(group) for group in groups)
 
     async def _put_group(self, files: Sequence[tuple[str, Body]]) -> None:

@@ -181,17 +181,19 @@ def walk(top: str, prefix: str, start_after: str | None) -> Iterator[ObjectMeta]
         start_after: omit files whose path in the store is not greater.
     """
     for name in _keys(top):
-        key, path = prefix + name, os.path.join(top, name)
+        key, path = prefix + name, f"{top.rstrip('/')}/{name}"
         if _UNFINISHED.search(name.removesuffix("/")):
             continue
         if name.endswith("/"):
             if start_after is None or key > start_after or start_after.startswith(key):
                 yield from walk(path[:-1], key, start_after)
         elif start_after is None or key > start_after:
-            with contextlib.suppress(FileNotFoundError):
+            try:
                 about = os.stat(path)
-                if stat.S_ISREG(about.st_mode):
-                    yield _meta(key, about)
+            except FileNotFoundError:
+                continue
+            if stat.S_ISREG(about.st_mode):
+                yield _meta(key, about)
 
 
 def _keys(top: str) -> Iterator[str]:
@@ -207,11 +209,11 @@ def _keys(top: str) -> Iterator[str]:
             return
         if status:
             raise OSError(status, os.strerror(status), top)
-        keys = content.split(b"\0")[:-1]
-        yield from map(os.fsdecode, keys)
+        keys = os.fsdecode(content).split("\0")[:-1]
+        yield from keys
         if len(keys) < most:
             return
-        last = keys[-1]
+        last = os.fsencode(keys[-1])
 
 
 def unfinished(top: str, prefix: str) -> Iterator[ObjectMeta]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from alance.io.disk import publish
 from alance.io.loop.background import LOCAL_GRACE_S
 from alance.io.loop.futures import seen
-from alance.io.stores.store import system_errors
+from alance.io.stores.store import SystemErrors
 from alance.io.stores.upload import Upload
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class LocalUpload(Upload):
     async def _ended(self) -> None:
         """Wait for the job under way; a cancellation does not stop the job."""
         if self._job is not None:
-            with system_errors(self.where):
+            with SystemErrors(self.where):
                 await asyncio.shield(self._job)
             self._job = None
             self.held_bytes -= self._in_job

@@ -172,7 +172,7 @@ class CallNotes:
     """Recorder of a call to a store, and the facts that the store reports about the call."""
 
     begun: float = field(default_factory=time.perf_counter)
-    recorder: RequestRecorder | None = field(default_factory=lambda: _current.get())
+    recorder: RequestRecorder | None = field(default_factory=_current.get)
     first_byte: float | None = None
     retries: int = 0
 
@@ -322,7 +322,7 @@ def recording(recorder: R, *, alone: bool = False) -> Iterator[R]:
 
 def current() -> RequestRecorder | None:
     """Return the recorder of the current block; None outside of all blocks."""
-    return _current.get()
+    return _current.get() if active else None
 
 
 def callers() -> tuple[str, ...]:

@@ -54,10 +54,7 @@ class _Unlisted(Generic[T]):
     def __iter__(self) -> _Unlisted[T]:
         return self
 
-    def __next__(self) -> Any:
-        return self.send(None)
-
-    def send(self, value: Any) -> Any:
+    def send(self, value: Any = None) -> Any:
         """Run to the next suspension."""
         hooks = sys.get_asyncgen_hooks()
         sys.set_asyncgen_hooks(firstiter=None)
@@ -67,6 +64,8 @@ class _Unlisted(Generic[T]):
             return self._steps.send(value)
         finally:
             sys.set_asyncgen_hooks(firstiter=hooks.firstiter)
+
+    __next__ = send
 
     def throw(self, *error: Any) -> Any:
         """Raise an error at the suspension, and run to the next one."""

@@ -10,6 +10,11 @@ import threading
 import time
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+try:
+    import resource
+except ImportError:  # Windows
+    resource = None  # type: ignore[assignment]
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -42,9 +47,7 @@ def read_at(fd: int, buffer: memoryview, start: int, flags: int = 0) -> int:
 
 def max_open_files() -> int:
     """Number of files that this process may have open."""
-    try:
-        import resource
-    except ImportError:
+    if resource is None:
         return USUAL_OPEN_FILES
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
@@ -63,12 +66,9 @@ class ProcessorUse(NamedTuple):
 
 def processor_use() -> ProcessorUse:
     """Return the processor use of the calling thread since its start."""
-    try:
-        import resource
-
-        use = resource.getrusage(resource.RUSAGE_THREAD)
-    except (ImportError, AttributeError):
+    if resource is None or not hasattr(resource, "RUSAGE_THREAD"):
         return ProcessorUse(time.perf_counter(), 0)
+    use = resource.getrusage(resource.RUSAGE_THREAD)
     return ProcessorUse(use.ru_utime + use.ru_stime, use.ru_nvcsw)
 
 

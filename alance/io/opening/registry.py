@@ -201,7 +201,8 @@ class StoreRegistry:
         address = uri if isinstance(uri, Address) else parse_uri(uri)
         kind, mapping = address.kind, as_mapping(storage_options)
         options = parse_options(kind, mapping) if mapping else NO_OPTIONS
-        limits, key = USUAL_LIMITS, cast("object", address.root)
+        limits = USUAL_LIMITS
+        key: object = address.root
         if kind in ("local", "memory"):
             options = NO_OPTIONS
         else:
@@ -239,8 +240,10 @@ class StoreRegistry:
         Raises:
             InvalidInputError: the store of the first object is not open.
         """
-        store, _ = self.resolve(locations[0])
+        store, path = self.resolve(locations[0])
         reader, root = store.pieces, store.root
+        if len(locations) == 1:
+            return reader, [path]
         if reader is None or not all(map(str.startswith, locations, repeat(root))):
             return None, []
         return reader, [location[len(root) :] for location in locations]

@@ -14,7 +14,7 @@ import numpy as np
 
 from alance.base.records import dataclass
 from alance.errors import CorruptFileError
-from alance.format.coalesce import Coalesced, are_ranges, coalesce, is_range
+from alance.format.coalesce import MAX_STOP, Coalesced, are_ranges, coalesce, is_range
 from alance.format.plans import Pieces
 from alance.io.disk.files import PIECES_GAP
 from alance.io.events import trace
@@ -98,7 +98,8 @@ def at_hand(
         return None
     first = extents[0]
     location = first.paths[0] if isinstance(first, Pieces) else first.path
-    if not registry.resolve(location)[0].profile.answers_now:
+    store, _ = registry.resolve(location)
+    if not store.profile.answers_now:
         return None
     by_location: dict[str, _Spans] = {}
     by_reader: dict[PieceReader, list[PieceRequest]] = {}
@@ -109,9 +110,8 @@ def at_hand(
         if isinstance(extent, Pieces):
             reader, paths = registry.piece_reader(extent.paths)
             if reader is not None:
-                by_reader.setdefault(reader, []).append(
-                    (number, extent, extent._replace(paths=paths))
-                )
+                inside = Pieces(paths, *extent[1:])
+                by_reader.setdefault(reader, []).append((number, extent, inside))
                 continue
             num_ranges += len(extent.starts)
             if num_ranges > AT_HAND_RANGES:
@@ -121,7 +121,7 @@ def at_hand(
         else:
             ranges = [extent]
         for slot, (location, start, stop) in enumerate(ranges):
-            if not is_range(start, stop):
+            if not 0 <= start <= stop <= MAX_STOP:
                 return None
             if start < stop:
                 spans, owners = by_location.setdefault(location, ([], []))
@@ -130,9 +130,11 @@ def at_hand(
                 num_bytes += stop - start
     if num_bytes > AT_HAND_BYTES:
         return None
-    note = Note.of_caller(reason)
+    note = Note.of_caller(reason) if trace.active else NO_NOTE
     for location, (spans, owners) in by_location.items():
-        buffers = _spans_now(location, spans, registry, note)
+        if not location.startswith(store.root):
+            store, _ = registry.resolve(location)
+        buffers = _spans_now(location, spans, store, note)
         if buffers is None:
             return None
         for (number, slot), buffer in zip(owners, buffers, strict=True):
@@ -155,27 +157,28 @@ def _add_pieces(
             return False
         for (number, pieces, _), content in zip(requests, contents, strict=True):
             parts[number] = [content]
-            note.read(pieces, begun)
+            if note.recorder is not None:
+                note.read(pieces, begun)
     return True
 
 
 def _spans_now(
-    location: str, spans: list[tuple[int, int]], registry: StoreRegistry, note: Note
+    location: str, spans: list[tuple[int, int]], store: Store, note: Note
 ) -> Sequence[memoryview] | None:
     """Read ranges of an object from memory or the page cache; None if some bytes are not there."""
-    store, path = registry.resolve(location)
     profile, begun = store.profile, trace.now()
     if not profile.answers_now:
         return None
-    plan = Coalesced(spans, [0])
-    if len(spans) > 1:
-        plan = coalesce(spans, profile.take_gap, profile.max_request_bytes)
+    path = location[len(store.root) :]
+    if len(spans) == 1 and note.recorder is None:
+        return store.read_now(path, spans)
+    plan = coalesce(spans, profile.take_gap, profile.max_request_bytes)
     buffers = store.read_now(path, plan.spans)
-    if buffers is not None and note.recorder is not None:
+    if buffers is None:
+        return None
+    if note.recorder is not None:
         note.coalesced(location, spans, plan, buffers, begun)
-    if buffers is None or plan.spans == spans:
-        return buffers
-    return plan.cut(spans, buffers)
+    return buffers if plan.spans == spans else plan.cut(spans, buffers)
 
 
 def sort_out(
@@ -341,6 +344,9 @@ class Note(NamedTuple):
                 ranges=parts,
                 callers=self.callers,
             )
+
+
+NO_NOTE: Final = Note(None, "", ())
 
 
 def _note_pieces(

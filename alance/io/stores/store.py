@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import os
 import re
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from obstore import exceptions as obstore_errors
@@ -30,7 +29,7 @@ from alance.io.stores.uri import kind_at
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import AsyncIterator, Iterator, Sequence
+    from collections.abc import AsyncIterator, Sequence
     from contextlib import AbstractContextManager
     from datetime import datetime
 
@@ -351,14 +350,24 @@ def translate(error: BaseException, where: str) -> Exception:
     return failure
 
 
-@contextmanager
-def system_errors(where: str) -> Iterator[None]:
-    """Convert failures of the operating system to errors of alance; `where` as for `translate`."""
-    try:
-        yield
-    except OSError as error:
-        failure = translate(error, where)
-        raise failure from failure.__cause__
+class SystemErrors:
+    """Context manager that converts failures of the operating system to errors of alance.
+
+    Args:
+        where: as for `translate`.
+    """
+
+    __slots__ = ("_where",)
+
+    def __init__(self, where: str) -> None:
+        self._where = where
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, OSError):
+            failure = translate(error, self._where)
+            raise failure from failure.__cause__
 
 
 def _translated(error: BaseException, where: str, text: str, summary: str) -> AlanceError:

@@ -45,7 +45,7 @@ class IndexFiles:
     """Files of one segment of an index.
 
     Attributes:
-        where: location of a file of the segment, used in cache keys.
+        where: location of the segment's folder, with a trailing `/`; used in cache keys.
         index: record of the segment.
         name: name of the index.
     """
@@ -56,7 +56,7 @@ class IndexFiles:
         self._snapshot = snapshot
         self.index = index
         self.name = index.name
-        self.where = snapshot.table.index_file(snapshot.manifest, index, bitmap.BITMAP_FILE)
+        self.where = snapshot.table.index_folder(snapshot.manifest, index)
 
     async def page_table(self) -> PageTable:
         """Return the page table of a B-tree. Cost: one round with a GET for each file, once.
@@ -237,7 +237,7 @@ class IndexFiles:
         )
 
     async def _open(self, *names: str) -> list[PlainFile]:
-        return await opened_files(self._snapshot, self.index, names)
+        return await opened_files(self._snapshot, self.index, names, self.where)
 
     async def _rows(
         self,
@@ -303,9 +303,9 @@ def _pages_of(table: PageTable, numbers: Int64s, batch: pa.RecordBatch) -> list[
             f"B-tree index: {what} of {values.type}, its table says {table.low.type}"
         )
     check_order(values, what)
-    sizes = table.counts()[numbers]
-    stops = np.cumsum(sizes)
-    nulls = np.clip(values.null_count - (stops - sizes), 0, sizes)
+    sizes = table.starts[numbers + 1] - table.starts[numbers]
+    stops = sizes.cumsum()
+    nulls = np.minimum(np.maximum(values.null_count - (stops - sizes), 0), sizes)
     if (nulls != table.null_counts[numbers]).any():
         raise CorruptFileError(f"B-tree index: other nulls in {what} than its table says")
     for ends, bounds in ((stops - sizes, table.low), (stops - 1, table.high)):

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import field
-from typing import TYPE_CHECKING, cast
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from alance.base.records import dataclass
 from alance.expr.builders.json_values import path_steps
@@ -83,10 +81,10 @@ async def segments_of(snapshot: Snapshot) -> Segments:
     """
     if not snapshot.manifest.indices:
         return Segments({})
-    untold = np.flatnonzero(snapshot.manifest.fragments.physical_rows == 0)
+    (untold,) = (snapshot.manifest.fragments.physical_rows == 0).nonzero()
     # Row counts from files are valid only for this table, not for all users of the manifest.
     remember = snapshot.remember if len(untold) else snapshot.manifest.remember
-    segments = cast("Segments | None", remember.get(Segments))
+    segments: Segments | None = remember.get(Segments)
     if segments is None:
         handles = [snapshot.handles[number] for number in untold.tolist()]
         await snapshot.resolve_sizes(handles)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
-from alance.file.open.plain import open_plain, plain_key
-from alance.format.plans import together
+from alance.file.open.files import FileOf
+from alance.file.open.plain import open_plain_files, plain_key
+from alance.format.table.fragment import inside
 from alance.io.loop.tasks import all_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from alance.file.open.plain import PlainFile
-    from alance.format.plans import Plan
     from alance.format.table.indices import Index
     from alance.ops.version.snapshot import Snapshot
 
@@ -20,21 +20,27 @@ SIZE_BYTES: Final = 200  # memory of a file size in the search cache, with its k
 
 
 async def located_files(
-    snapshot: Snapshot, index: Index, names: Sequence[str]
-) -> list[tuple[str, int]]:
+    snapshot: Snapshot, index: Index, names: Sequence[str], folder: str | None = None
+) -> list[FileOf]:
     """Return the location and size of files of a segment, in the order of `names`.
 
     Cost: a HEAD, once, for each file whose size the segment's record lacks.
 
+    Args:
+        folder: location of the segment's folder, if it is known; see `Table.index_folder`.
+
     Raises:
         NotFoundError: a file does not exist.
     """
-    engine = snapshot.engine
     recorded = {file.path: file.size_bytes for file in index.message.files}
-    places = snapshot.table.index_files(snapshot.manifest, index, names)
+    if folder is None:
+        folder = snapshot.table.index_folder(snapshot.manifest, index)
+    places = [folder + inside(name, "index file") for name in names]
     sizes = [recorded.get(name, 0) for name in names]
 
     async def learn(number: int) -> None:
+        engine = snapshot.engine
+
         async def load() -> int:
             return await engine.scheduler.size(places[number], reason="file size")
 
@@ -43,22 +49,29 @@ async def located_files(
 
     if 0 in sizes:
         await all_of(learn(number) for number, size in enumerate(sizes) if not size)
-    return [*zip(places, sizes, strict=True)]
+    return [*map(FileOf, places, sizes)]
 
 
-async def opened_files(snapshot: Snapshot, index: Index, names: Sequence[str]) -> list[PlainFile]:
+async def opened_files(
+    snapshot: Snapshot, index: Index, names: Sequence[str], folder: str | None = None
+) -> list[PlainFile]:
     """Open files of a segment, in the order of `names`.
 
     Cost: one GET for each file whose size is known (rarely two), once.
+
+    Args:
+        folder: as for `located_files`.
 
     Raises:
         NotFoundError: a file does not exist.
         CorruptFileError: a file is not a Lance file.
     """
     engine = snapshot.engine
-    places = await located_files(snapshot, index, names)
-    files: list[PlainFile | None] = engine.cache.peek_all([plain_key(place) for place, _ in places])
+    places = await located_files(snapshot, index, names, folder)
+    files: list[Any] = engine.cache.peek_all([plain_key(place) for place, _ in places])
     if None in files:
-        plans: list[Plan[PlainFile]] = [open_plain(*place, engine.cache) for place in places]
-        return await engine.drive(together(plans), "open index")
-    return cast("list[PlainFile]", files)
+        missing = [number for number, file in enumerate(files) if file is None]
+        plan = open_plain_files([places[number] for number in missing], engine.cache)
+        for number, file in zip(missing, await engine.drive(plan, "open index"), strict=True):
+            files[number] = file
+    return files

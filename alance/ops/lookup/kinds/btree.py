@@ -89,7 +89,7 @@ class BTree(IndexKind):
         table = await files.page_table()
         check_type(ask, table.low.type)
         pages = _pages_of(ask, table, files.where, snapshot.engine.cache)
-        return AskedTree(snapshot, segment, ask, files, table, pages)
+        return AskedTree(snapshot, segment, ask, files, table, pages, table.num_rows_of(pages))
 
     async def parts(self, snapshot: Snapshot, files: IndexFiles) -> list[PartLoader]:
         table = await files.page_table()
@@ -147,6 +147,7 @@ class AskedTree:
     files: IndexFiles
     table: PageTable
     pages: Int64s
+    work: int  # number of rows of the pages
 
     @property
     def estimate(self) -> int:
@@ -161,10 +162,6 @@ class AskedTree:
         )
         alike = self.pages[as_mask(pc.equal(low, high))]
         return min(most, FENCE_ROWS * len(points) + self.table.num_rows_of(alike))
-
-    @property
-    def work(self) -> int:
-        return self.table.num_rows_of(self.pages)
 
     @property
     def summary(self) -> str:
@@ -221,10 +218,13 @@ def _matching(ask: Ask, pages: Sequence[TreePage]) -> RowSet:
 
 def _page_bounds(tables: Sequence[PageTable]) -> ColumnBounds:
     """Return the bounds of pages, or of zones within pages, for pruning."""
-    low, high = ([plain(getattr(table, end)) for table in tables] for end in ("low", "high"))
-    low, high = (ends[0] if len(ends) == 1 else pa.concat_arrays(ends) for ends in (low, high))
-    nulls = np.concatenate([table.null_counts for table in tables])
-    has_values = np.ones(len(nulls), np.bool_)
+    low, high, nulls = tables[0].low, tables[0].high, tables[0].null_counts
+    if len(tables) > 1:
+        ends = [[plain(getattr(table, end)) for table in tables] for end in ("low", "high")]
+        low, high = map(pa.concat_arrays, ends)
+        nulls = np.concatenate([table.null_counts for table in tables])
+    low, high = plain(low), plain(high)
+    has_values = nulls >= 0
     if nulls.any():
         has_values = nulls < np.concatenate([table.counts() for table in tables])
     has_nans = np.zeros(len(nulls), np.bool_)
@@ -243,7 +243,7 @@ def _pages_of(ask: Ask, table: PageTable, where: str, cache: SearchCache) -> Int
     if zones is None:
         zones = _zones(ask, [table])
         cache.put(key, zones, ZONE_COPIES * table.num_bytes)
-    return np.flatnonzero(may_match(ask.check, zones))
+    return may_match(ask.check, zones).nonzero()[0]
 
 
 def _zones(ask: Ask, tables: Sequence[PageTable]) -> Zones:
