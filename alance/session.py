@@ -43,6 +43,8 @@ BLOCK_CACHE_BYTES: Final = 256 << 20  # four thousand blocks of 64 KiB
 IO_BUFFER_BYTES: Final = 256 << 20  # undecoded bytes of a scan; input and output of all takes
 CACHE_DIR_BYTES: Final = 1 << 30  # metadata of ten thousand data files, or five hundred wide ones
 
+USUAL_THREADS: Final = min(8, os.cpu_count() or 1)  # a constant: asking takes 16 us
+
 _SIZE: Final = re.compile(r"(\d+)\s*(?:([KMGT])i?B?|B)?", re.IGNORECASE)
 
 _of_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, Session] = WeakKeyDictionary()
@@ -149,7 +151,7 @@ class Session:
 
             self._disk = DiskStore(settings["cache_dir"], settings["cache_dir_bytes"])
         self._trust_versions = trust_versions
-        self._decode_threads: int = settings["decode_threads"] or min(8, os.cpu_count() or 1)
+        self._decode_threads: int = settings["decode_threads"] or USUAL_THREADS
         self._engine: Engine | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False

@@ -292,7 +292,7 @@ class Snapshot:
         """
         if self._counts is None:
             counts = self.manifest.fragments.num_rows.copy()
-            if unknown := np.flatnonzero(counts < 0).tolist():
+            if unknown := (counts < 0).nonzero()[0].tolist():
                 counts[unknown] = await all_of(
                     self.live_count(self.handles[position]) for position in unknown
                 )
