@@ -24,6 +24,8 @@ from alance.ops.version.projection import META, ROW_ADDRESS
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    import pyarrow.compute as pc
+
     from alance.datasets import Dataset
     from alance.format.table.fragment import Fragment
     from alance.ops.read.rows import ScanPlan
@@ -77,7 +79,7 @@ class SelectedRows:
 
 async def select_rows(
     dataset: Dataset,
-    filter: str,
+    filter: str | pc.Expression,
     columns: Sequence[str],
     *,
     counts: bool = False,
@@ -94,7 +96,7 @@ async def select_rows(
 
     Args:
         dataset: the version.
-        filter: SQL text.
+        filter: SQL text or a pyarrow expression.
         columns: names or paths of the columns that tasks will read.
         counts: True if the rows that pass are only counted. Indices then may count them here.
         use_stats: False to leave statistics to the tasks.

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator, Sequence
     from typing import Unpack
 
+    import pyarrow.compute as pc
+
     from alance.distributed.selecting import SelectedRows
     from alance.format.table.fragment import Fragment
     from alance.io.opening.credentials import StorageOptions
@@ -280,12 +282,12 @@ def _record(fragment: Fragment) -> bytes:
     return fragment.message.SerializeToString()
 
 
-def check_filter(dataset: Dataset, filter: str | None) -> None:
+def check_filter(dataset: Dataset, filter: str | pc.Expression | None) -> None:
     """Raise an error if a filter cannot be used on a version.
 
     Args:
         dataset: the version.
-        filter: SQL text; None: no filter.
+        filter: SQL text or a pyarrow expression; None: no filter.
 
     Raises:
         InvalidInputError: bad SQL, or an unknown column.

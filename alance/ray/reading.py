@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,9 +12,10 @@ from ray.data.block import BlockMetadata
 from ray.data.datasource import Datasource, ReadTask
 
 import alance
-from alance import ScanOptions
+from alance import InvalidInputError, ScanOptions
 from alance.distributed import (
     ROW_ADDRESS,
+    check_filter,
     field_ids,
     fragment_bytes,
     fragments_of,
@@ -21,12 +23,15 @@ from alance.distributed import (
     read_split,
     select_rows,
 )
+from alance.ray.filters import condition_of
 from alance.ray.worker import Version, access, full_uri, run, stream
 from alance.types import DataFragment, Fragment
 
 if TYPE_CHECKING:
     import os
     from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+
+    from ray.data.expressions import Expr
 
     from alance import Dataset
     from alance.distributed import Piece, SelectedRows
@@ -54,7 +59,8 @@ def read_table(
 
     A task reads a split: rows of some fragments, of about 64 MiB. The driver drops fragments and
     rows that cannot pass the filter, by indices and statistics. `select_columns` on the result
-    reads only these columns. Rows come in the order of the table if
+    reads only these columns, and `filter(expr=...)` without `filter` and `nearest` here reads only
+    these rows; see docs/ray.md. Rows come in the order of the table if
     `DataContext.execution_options.preserve_order` is set.
 
     Cost: one LIST and one GET; with a filter also that of indices and statistics.
@@ -82,8 +88,7 @@ def read_table(
         dataset = await alance.dataset(full_uri(uri), version=version, **place)
         names = list(dataset.schema.names if columns is None else columns)
         source = _TableSource(dataset, names, options, storage_options)
-        if filter is not None and nearest is None:
-            source.selected = await select_rows(dataset, filter, names)
+        await source.select()
         return source
 
     return ray.data.read_datasource(
@@ -153,10 +158,12 @@ class _TableSource(Datasource):
     ) -> None:
         super().__init__()
         self._projection_map: dict[str, str] | None = None
+        # Rows that filters select, by pickled filter. Shared by the copies that Ray makes.
+        self._selected: dict[bytes, SelectedRows | None] = {}
         self._dataset, self._columns, self._options = dataset, columns, options
+        self._takes_filters = options.filter is None is options.nearest
         self._version = Version.of(dataset, storage_options)
-        self.selected: SelectedRows | None = None
-        self._schema_of(columns)  # raises errors of columns and of the filter here
+        self._schema = self._schema_of(columns)  # raises errors of columns and of the filter here
 
     def get_name(self) -> str:
         return "Lance"
@@ -164,13 +171,42 @@ class _TableSource(Datasource):
     def supports_projection_pushdown(self) -> bool:
         return self._options.nearest is None
 
+    def supports_predicate_pushdown(self) -> bool:
+        return self._takes_filters
+
+    def get_current_predicate(self) -> Expr | None:
+        return self._predicate_expr
+
+    def apply_predicate(self, predicate_expr: Expr) -> Datasource:
+        """Return the source with a filter of Ray; without any change if a scan cannot do it."""
+        pushed = super().apply_predicate(predicate_expr)
+        condition = condition_of(pushed._predicate_expr, self._schema)
+        try:
+            check_filter(self._dataset, condition)
+        except InvalidInputError:  # Ray reports it, or evaluates what a scan cannot
+            return self
+        if condition is None:
+            return self
+        pushed._options = replace(self._options, filter=condition)
+        return pushed
+
+    async def select(self) -> SelectedRows | None:
+        """Find the rows that the filter may keep, once; None: any."""
+        filter = self._options.filter
+        if filter is None or self._options.nearest is not None:
+            return None
+        key = pickle.dumps(filter)
+        if key not in self._selected:
+            self._selected[key] = await select_rows(self._dataset, filter, self._columns)
+        return self._selected[key]
+
     def estimate_inmemory_data_size(self) -> int:
         return sum(task.metadata.size_bytes for task in self.get_read_tasks(1))
 
     def get_read_tasks(
         self, parallelism: int, per_task_row_limit: int | None = None, data_context: object = None
     ) -> list[ReadTask]:
-        """Plan the tasks. Sends no request, because Ray calls it several times."""
+        """Plan the tasks. Ray calls it several times; only the first call may send requests."""
         names = self._columns if self._projection_map is None else list(self._projection_map)
         names = names or [ROW_ADDRESS]  # a block without columns has no rows; this costs no read
         schema = self._schema_of(names)
@@ -183,7 +219,7 @@ class _TableSource(Datasource):
                 fields,
                 split_bytes=SPLIT_BYTES,
                 parallelism=parallelism,
-                selected=self.selected,
+                selected=run(self.select()),
             )
             splits = [*planned] or [()]
         tasks = []
