@@ -59,8 +59,8 @@ def write_table(
         dataset: the rows.
         uri: URI or path of the table.
         mode: as for `alance.write_dataset`.
-        schema: schema of a new table, to which rows are cast; None: that of the first rows. Rows
-            that are appended are cast to the schema of the table.
+        schema: schema of a new table, to which rows are cast; None: that of the first rows, or if
+            there are none, of the plan. Rows that are appended are cast to the schema of the table.
         max_rows_per_file, data_storage_version, stable_row_ids, message: as for
             `alance.write_dataset`.
         storage_options: options of the store, which all write tasks get.
@@ -69,7 +69,8 @@ def write_table(
     Raises:
         AlreadyExistsError: the table exists, and the mode is `create`.
         InvalidInputError: rows that do not fit the schema; a column of Python objects; or a new
-            table without `schema` whose first blocks have no columns, as those of no rows.
+            table without `schema` whose first blocks have no columns, as those that functions
+            return for no rows.
         CommitConflictError: a concurrent commit rules this one out.
         CommitStateUnknownError: it is unknown whether the version was committed.
         StoreError: the store failed.
@@ -84,7 +85,7 @@ def write_table(
         message,
         storage_options,
     )
-    sink = _TableSink(run(target.opened()))
+    sink = _TableSink(run(target.opened()), dataset.schema(fetch_if_missing=False))
     dataset.write_datasink(
         sink, concurrency=concurrency, ray_remote_args=dict(ray_remote_args or {})
     )
@@ -182,10 +183,15 @@ class _Target:
 
 
 class _TableSink(Datasink):
-    """A write. Pickled into each task."""
+    """A write. Pickled into each task.
 
-    def __init__(self, target: _Target) -> None:
+    Args:
+        planned: schema that Ray knows without running the plan; None if functions decide it.
+    """
+
+    def __init__(self, target: _Target, planned: ray.data.Schema | None = None) -> None:
         self.target = target
+        self.planned = None if planned is None else planned.base_schema
         self.version = target.base_version
 
     def get_name(self) -> str:
@@ -197,8 +203,10 @@ class _TableSink(Datasink):
         return WRITE_BYTES
 
     def on_write_start(self, schema: pa.Schema | None = None) -> None:
-        """Take the schema of the first blocks for a new table."""
-        if self.target.base is None and self.target.schema is None and schema:
+        """Take the schema of the first blocks for a new table; without any, that of the plan."""
+        schema = schema or self.planned  # Ray forgets the schema of blocks without rows
+        is_unknown = self.target.base is None and self.target.schema is None
+        if is_unknown and isinstance(schema, pa.Schema) and schema:
             self.target = replace(self.target, schema=_stored(schema))
 
     def write(self, blocks: Iterable[Any], ctx: object) -> tuple[bytes, ...]:
@@ -208,6 +216,7 @@ class _TableSink(Datasink):
     def on_write_complete(self, write_result: Any) -> None:
         """Commit what all tasks have written."""
         records = [record for part in write_result.write_returns for record in part]
+        self.on_write_start()  # Ray calls it before only if there are blocks
         self.version = run(self.target.commit(records))
 
 

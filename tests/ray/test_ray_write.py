@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import traceback
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 import ray
+from ray.data.expressions import col
 
 import alance.ray
 import alance.sync
@@ -59,6 +61,22 @@ def test_appended_rows_get_the_types_of_the_table(tmp_path: Path) -> None:
     assert dataset.to_table().to_pylist() == [
         {"id": number, "v": [1.0] * 3, "t": None} for number in range(3)
     ]
+
+
+def test_results_without_rows_are_tables_with_columns(
+    table: Callable[[int], str], tmp_path: Path
+) -> None:
+    uri, copy = table(4000), str(tmp_path / "copy")
+    schema = rows(0).schema
+    none = alance.ray.read_table(uri, filter="id < 0")
+    assert alance.ray.write_table(none, copy) == 1
+    assert alance.sync.dataset(copy).to_table().schema.equals(schema)
+    unindexed = alance.ray.read_table(uri, filter="id % 4000 = 3999", override_num_blocks=2)
+    assert alance.ray.write_table(unindexed, copy, mode="overwrite") == 2
+    assert alance.sync.dataset(copy).to_table()["id"].to_pylist() == [3999]
+    renamed = none.select_columns(["id"]).rename_columns({"id": "n"})
+    assert alance.ray.write_table(renamed, copy, mode="overwrite") == 3
+    assert alance.sync.dataset(copy).to_table() == pa.table({"n": pa.array([], pa.int64())})
 
 
 def test_tensors_are_vectors_or_tensors_of_arrow(tmp_path: Path) -> None:
@@ -157,6 +175,14 @@ def test_a_commit_that_another_one_rules_out_leaves_no_files(
     assert len(files_of(uri)) == 1
 
 
+def _exported(dataset: ray.data.Dataset) -> str:
+    """Return what Ray's dashboard gets about the steps of a plan."""
+    from ray.data._internal.metadata_exporter import sanitize_for_struct
+
+    steps = dataset._logical_plan.dag.post_order_iter()
+    return "".join(str(sanitize_for_struct(step._get_args())) for step in steps)
+
+
 def test_options_of_the_store_reach_the_tasks_and_no_log(tmp_path: Path) -> None:
     with Lab() as lab:
         uri = "s3://lab/table"
@@ -168,7 +194,12 @@ def test_options_of_the_store_reach_the_tasks_and_no_log(tmp_path: Path) -> None
         read = alance.ray.read_table(uri, **secret)
         assert read.sum("twice") == 2 * sum(range(50))
         target = writing._Target(uri, "create", None, 1, None, False, "", options)
-        shown = [repr(read), repr(target)]
+        filtered = read.filter(expr=col("id") > 9)
+        shown = [repr(read), repr(target), filtered.stats(), *map(_exported, (read, filtered))]
+        alance.ray.maintain(uri, **secret)
+        with pytest.raises(alance.AlanceError) as error:
+            alance.ray.write_table(ray.data.from_items([{"x": 1}]), uri, mode="append", **secret)
+        shown.append("".join(traceback.format_exception(error.value)))
     logs = Path(ray._private.worker._global_node.get_logs_dir_path())
     shown += [path.read_text(errors="replace") for path in logs.rglob("*") if path.is_file()]
     assert len(shown) > 5
