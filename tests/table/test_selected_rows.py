@@ -118,3 +118,20 @@ async def test_a_task_notices_that_an_index_is_wrong(
     monkeypatch.setattr("alance.ops.lookup.look_up.look_up", wrong)
     with pytest.raises(CorruptFileError, match="row 8 of fragment 0 is not what an index says"):
         await read(dataset, "k = -1", ["id"])
+
+
+async def test_a_limit_of_a_split_counts_its_own_rows(tmp_path: Path) -> None:
+    dataset = await table(tmp_path / "table")
+    splits = plan_splits(fragments_of(dataset), split_bytes=100_000)
+    assert any(piece.start for split in splits for piece in split)
+    for split in (splits[0], splits[1], splits[-1]):
+
+        async def ids(split: Any = split, **options: int) -> list[int]:
+            place, chosen = (version_record(dataset), dataset.uri), ScanOptions(**options)
+            batches = read_split(*place, split, ["id"], chosen)
+            return [number async for batch in batches for number in batch["id"].to_pylist()]
+
+        whole = await ids()
+        assert await ids(limit=3) == whole[:3]
+        assert await ids(offset=5, limit=9) == whole[5:14]
+        assert await ids(offset=len(whole) - 2) == whole[-2:]

@@ -97,9 +97,11 @@ async def scanned(
         flat: see `plan_scan`.
         is_large: True to return large batches of narrow rows; see `in_large_batches`.
     """
-    plan = await plan_scan(snapshot, columns, options, flat=flat)
+    # An offset and a limit are of the chosen rows, so the plan of all rows must not apply them.
+    whole = options if rows is None else replace(options, limit=None, offset=None)
+    plan = await plan_scan(snapshot, columns, whole, flat=flat)
     if rows is not None:
-        plan = restricted(plan, rows)
+        plan = replace(restricted(plan, rows), options=options)
     async with aclosing(scan(snapshot, in_large_batches(plan) if is_large else plan)) as batches:
         async for batch in batches:
             yield batch
