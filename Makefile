@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo demo-spark test test-oldest test-oldest-spark chaos test-azure test-browser test-ray test-spark test-torch lint format protos kernels bench bench-quick bench-spark bench-training docs fuzz sanitize soak wheel clean
+.PHONY: demo demo-spark test test-oldest test-oldest-spark chaos test-azure test-browser test-frames test-ray test-spark test-torch lint format protos kernels bench bench-quick bench-spark bench-training docs fuzz sanitize soak wheel clean
 
 # The package, with what the demo needs: all that is compiled, and few packages.
 $(VENV)/.demo: pyproject.toml alance/_kernels.pyi $(wildcard alance/kernels/* alance/kernels/*/* alance/kernels/*/*/*)
@@ -91,6 +91,11 @@ test-spark: $(VENV)/.ready
 test-ray: $(VENV)/.ready
 	$(PIP) --group ray
 	$(BIN)/pytest -m ray tests/ray
+
+# The pages about Dask and Daft, on a cluster of two processes.
+test-frames: $(VENV)/.ready
+	$(PIP) --group frames
+	$(BIN)/pytest -m frames tests/frames
 
 # PyTorch is some hundreds of megabytes.
 test-torch: $(VENV)/.ready

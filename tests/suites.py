@@ -44,7 +44,9 @@ class Suite:
     absent: str | None = None
 
 
-FAST: Final = "not soak and not browser and not azure and not ray and not torch and not spark"
+FAST: Final = (
+    "not soak and not browser and not azure and not ray and not torch and not frames and not spark"
+)
 
 
 def suites() -> list[Suite]:
@@ -62,6 +64,7 @@ def suites() -> list[Suite]:
         ),
         Suite("Azure", "make test-azure", absent="Azurite, an emulator: needs node and npm"),
         Suite("Ray", "make test-ray", absent="Ray is large, and starts a cluster"),
+        Suite("Dask, Daft", "make test-frames", absent="Dask and Daft start clusters"),
         Suite("PyTorch", "make test-torch", absent="PyTorch is large"),
         Suite("soak", "make soak, make fuzz", absent="long runs"),
     ]

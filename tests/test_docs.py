@@ -1,8 +1,9 @@
 """The code of README and docs runs as it stands, page by page, in one namespace a page.
 
 The stores are the lab, which the environment names, and a folder. What a page takes for granted (a
-table of its own, rows to be added) is made by a function of its name below. The pages about Ray,
-Spark and training are in `tests/ray`, `tests/spark` and `tests/torch`, first days in
+table of its own, rows to be added) is made by a function of its name below. The pages about Dask,
+Daft, Ray, Spark and training are in `tests/frames`, `tests/ray`, `tests/spark` and `tests/torch`,
+first days in
 `tests/test_first_day.py`.
 """
 
@@ -184,8 +185,8 @@ SETUPS = {
     "upkeep": upkeep,
     "versions": versions,
 }
-# tests/test_first_day.py, and tests/ray, tests/spark and tests/torch
-ELSEWHERE = {"first-day", "ray", "spark", "training"}
+# tests/test_first_day.py, and tests/frames, tests/ray, tests/spark and tests/torch
+ELSEWHERE = {"daft", "dask", "first-day", "ray", "spark", "training"}
 RUN = [
     path
     for path in PAGES

@@ -9,7 +9,7 @@ from alance.distributed.writing import release_memory
 from alance.session import Session
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator, Callable, Iterator
 
 T = TypeVar("T")
 
@@ -22,10 +22,15 @@ class WorkerLoop(OwnLoop):
     """Event loop for tasks, with the sessions that they share. One per process.
 
     A process that is forked from one with a running loop starts its own, with sessions of its own.
+    A pickle contains only the name: functions of tasks that use the loop can be sent to processes,
+    each of which has a loop of its own by that name.
 
     Args:
         name: name of the loop's thread.
     """
+
+    def __reduce__(self) -> tuple[Callable[[str], WorkerLoop], tuple[str]]:
+        return _loop_of, (self._name,)
 
     def after_fork(self) -> None:
         """Reset the state: threads and connections do not exist in a forked child."""
@@ -69,3 +74,11 @@ class WorkerLoop(OwnLoop):
         The process may next run other tasks, also of unrelated code.
         """
         release_memory(self._kept_bytes)
+
+
+# Loops that came to this process in pickles, by name. A name has a single loop per process.
+_unpickled: Final[dict[str, WorkerLoop]] = {}
+
+
+def _loop_of(name: str) -> WorkerLoop:
+    return _unpickled.get(name) or _unpickled.setdefault(name, WorkerLoop(name))
