@@ -24,6 +24,7 @@ from alance.distributed import (
     select_rows,
 )
 from alance.ray.filters import condition_of
+from alance.ray.searching import search_by_tasks
 from alance.ray.worker import Version, access, full_uri, run, stream
 from alance.types import DataFragment, Fragment
 
@@ -68,9 +69,11 @@ def read_table(
     Args:
         uri: URI or path of the table.
         columns: names of columns, also `_rowid` and `_rowaddr`; None: all columns of the table.
-        filter: SQL text; only rows for which it is true are read.
+        filter: SQL text; only rows for which it is true are read. With `nearest`, only results for
+            which it is true are returned.
         nearest: vector search, as in `ScanOptions`: the rows nearest to a query, with `_distance`.
-            A single task searches.
+            A single task searches by an index. Without one and without `filter`, this call runs the
+            search, in tasks of about 64 MiB of vectors.
         version: number or tag of the version; None: the latest one.
         blob_handling: as in `ScanOptions`.
         storage_options: options of the store, which all read tasks get.
@@ -83,16 +86,20 @@ def read_table(
     """
     options = ScanOptions(filter=filter, nearest=nearest, blob_handling=blob_handling)
 
-    async def planned() -> _TableSource:
+    async def planned() -> _TableSource | pa.Table:
         place = access(storage_options)
         dataset = await alance.dataset(full_uri(uri), version=version, **place)
         names = list(dataset.schema.names if columns is None else columns)
         source = _TableSource(dataset, names, options, storage_options)
         await source.select()
-        return source
+        rows = await search_by_tasks(dataset, names, options, storage_options, ray_remote_args)
+        return source if rows is None else rows
 
+    source = run(planned())
+    if isinstance(source, pa.Table):
+        return ray.data.from_arrow(source)
     return ray.data.read_datasource(
-        run(planned()),
+        source,
         concurrency=concurrency,
         override_num_blocks=override_num_blocks,
         ray_remote_args=dict(ray_remote_args or {}),

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 import ray
 from ray.data import DataContext
 
 import alance.ray
 import alance.sync
+from alance.distributed import splits
+from alance.ray import searching
 from alance.testing.lab import Lab
 from tests.ray.conftest import rows
 
@@ -70,6 +74,46 @@ def test_a_search_gives_the_nearest_rows_in_order(table: Callable[[int], str]) -
     read = alance.ray.read_table(uri, ["id"], nearest=query, filter="id > 10")
     plain = alance.sync.dataset(uri).to_table(["id"], nearest=query, filter="id > 10")
     assert whole(read).equals(plain)
+
+
+@pytest.mark.parametrize("metric", ["l2", "cosine", "dot"])
+def test_many_tasks_search_a_column_without_an_index(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, metric: str
+) -> None:
+    uri, rng = str(tmp_path / "table"), np.random.default_rng(5)
+    vectors = rng.random((6000, 8)).astype(np.float32)
+    vectors[4000:] = 5  # each of these rows is equally far
+    table = {"id": range(6000), "v": vectors, "text": [f"t{n}" for n in range(6000)]}
+    alance.sync.write_dataset(table, uri, max_rows_per_file=500)
+    alance.sync.dataset(uri).delete("id % 11 = 3")
+    monkeypatch.setattr(splits, "WORTH_A_TASK", 1)
+    searched: list[int] = []
+
+    async def count(work: Any, parts: list[Any], arguments: Any) -> list[Any]:
+        searched.append(len(parts))
+        return await run_tasks(work, parts, arguments)
+
+    run_tasks = searching.run_tasks
+    monkeypatch.setattr(searching, "run_tasks", count)
+    plain = alance.sync.dataset(uri)
+    for k, query in [(20, rng.random(8)), (3000, rng.random(8)), (9999, np.zeros(8) + 5)]:
+        nearest = {"column": "v", "q": query.astype(np.float32), "k": k, "metric": metric}
+        got = whole(alance.ray.read_table(uri, ["id", "text"], nearest=nearest))
+        expected = plain.to_table(["id", "text"], nearest=nearest)
+        assert got.schema.equals(expected.schema)
+        assert got["_distance"].to_pylist() == expected["_distance"].to_pylist()
+        last = got["_distance"][-1].as_py()  # of rows that are equally far, any may be the last
+        nearer = [rows.filter(pc.field("_distance") < last) for rows in (got, expected)]
+        assert nearer[0].sort_by("id").equals(nearer[1].sort_by("id"))
+        assert len(set(got["id"].to_pylist())) == got.num_rows
+    assert len(searched) == 3
+    assert min(searched) > 1
+    query = {"column": "v", "q": [5.0] * 8, "k": 4}
+    filtered = alance.ray.read_table(uri, ["id"], nearest=query, filter="id > 10")
+    assert whole(filtered).num_rows <= 4
+    plain.create_index("v", "IVF_FLAT", num_partitions=2)
+    assert alance.ray.read_table(uri, ["id"], nearest=query).count() == 4
+    assert len(searched) == 3
 
 
 def test_mistakes_are_seen_before_tasks_start(table: Callable[[int], str]) -> None:
