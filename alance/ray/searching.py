@@ -40,7 +40,7 @@ async def search_by_tasks(
         ray_remote_args: arguments of `ray.remote` for the tasks.
     """
     nearest = options.nearest
-    if nearest is None or options.filter is not None or np.ndim(nearest.get("q")) != 1:
+    if nearest is None or options.filter is not None or np.ndim(nearest.get("q", 0)) != 1:
         return None
     column, k = nearest.get("column"), nearest.get("k")
     is_indexed = any(column in index["fields"] for index in dataset.list_indices())
