@@ -134,6 +134,25 @@ def test_a_worker_that_dies_after_it_wrote_a_file_writes_no_row_twice(
     assert {path.name for path in flags.iterdir()} >= {"read", "written"}
 
 
+def test_no_plan_or_log_shows_credentials(
+    page: SimpleNamespace, client: Client, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Lab() as lab:
+        secret = {**lab.lance_options(), "secret_access_key": "shown-to-nobody"}
+        place, schema = {"storage_options": secret}, pa.schema([("id", pa.int64())])
+        alance.sync.write_dataset({"id": range(100)}, "s3://lab/table", **place)
+        frame = page.read_table("s3://lab/table", **place)
+        assert page.write_table(frame, "s3://lab/copy", schema, **place).version == 1
+        frame.pprint()
+        unfit = pa.schema([("other", pa.string())])
+        with pytest.raises(KeyError, match="other"):
+            page.write_table(frame, "s3://lab/wrong", unfit, **place)
+    plan, logs = capsys.readouterr().out, str(client.get_worker_logs())
+    assert "Place" in plan
+    assert "write_rows" in logs
+    assert "shown-to-nobody" not in plan + logs + repr(frame) + str(client.get_scheduler_logs())
+
+
 def test_a_write_that_fails_makes_no_version(page: SimpleNamespace, tmp_path: Path) -> None:
     source = page.read_table(str(page.folder / "items.lance"), ["id"], split_bytes=1)
 
