@@ -119,13 +119,15 @@ class Catalog(Hinted):
         """Return the sorted names of the tables of a namespace.
 
         Cost: in a folder a LIST to open `__manifest`, a scan of it if there is one, and for the
-        root one LIST per thousand tables and one HEAD per table, to omit those that are
-        deregistered; from a server a request per page.
+        root one LIST per thousand tables, and one per thousand objects, to omit those that are
+        deregistered. If tables are large, one HEAD per table instead of the latter. From a server
+        a request per page.
 
         Args:
             namespace: default: the root.
             include_declared: True to include names that were declared for tables that are not yet
-                written. False costs one more LIST per table of a folder.
+                written. In a folder, False costs one LIST per thousand objects, for the root none
+                in addition; if tables are large, one per table.
 
         Raises:
             NotFoundError: no such namespace.

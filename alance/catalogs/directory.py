@@ -1,10 +1,8 @@
 """A folder as a catalog: tables `name.lance`, and a table `__manifest` with namespaces.
 
-`__manifest` has a row for each namespace and table: `object_id` is the primary key, the names
-joined by `$`; `object_type` is `namespace` or `table`; `location` is a table's folder below the
-catalog's. A table in the root is identified by its folder, and may have a row. A table in a
-namespace is identified only by its row, which is written after the data and deleted before it. So a
-name always stands for a complete table.
+`catalog_manifest` has the rows of `__manifest`. A table in the root is identified by its folder,
+and may have a row. A table in a namespace is identified only by its row, which is written after the
+data and deleted before it. So a name always stands for a complete table.
 
 `register` adds a row for a table that is already below the catalog. `deregister` removes the row.
 The table `name.lance` in the root needs no row, so `deregister` puts the object
@@ -22,11 +20,16 @@ import uuid
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-import pyarrow as pa
-
-from alance.base.records import dataclass
-from alance.catalogs.backend import DELIMITER, Place, changed, plain, shown
+from alance.catalogs.backend import DELIMITER, Place, changed, shown
+from alance.catalogs.catalog_manifest import (
+    CATALOG_SCHEMA,
+    MANIFEST,
+    CatalogManifest,
+    parse_properties,
+    row_of,
+)
 from alance.datasets import dataset
+from alance.distributed.folder_walk import DEREGISTERED, WalkedFolders, walk_folders
 from alance.distributed.folders import (
     CHECKED_AT_ONCE,
     TABLE_SUFFIX,
@@ -52,24 +55,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from alance.catalogs.backend import Names
-    from alance.datasets import Dataset
     from alance.io.opening.credentials import StorageOptions
     from alance.io.stores.store import Store
     from alance.session import Session
 
-MANIFEST: Final = "__manifest"
-DEREGISTERED: Final = ".lance-deregistered"  # object that hides the folder `name.lance`
 MAX_UPDATES: Final = 20  # attempts to change properties that others change at the same time
-OBJECT_ID_METADATA: Final = {"lance-schema:unenforced-primary-key:position": "0"}
-CATALOG_SCHEMA: Final = pa.schema(
-    [
-        pa.field("object_id", pa.string(), nullable=False, metadata=OBJECT_ID_METADATA),
-        pa.field("object_type", pa.string(), nullable=False),
-        pa.field("location", pa.string()),
-        pa.field("metadata", pa.string()),
-        pa.field("base_objects", pa.list_(pa.field("object_id", pa.string()))),
-    ]
-)
 
 
 class DirectoryBackend:
@@ -101,7 +91,7 @@ class DirectoryBackend:
         """Return the store of a URI, and the path in it."""
         return open_store(uri, storage_options=self._options, session=self._session)[1:]
 
-    async def _manifest(self) -> _CatalogManifest:
+    async def _manifest(self) -> CatalogManifest:
         """Open the latest version of `__manifest`; each call of the catalog opens it once."""
         place = self._place(MANIFEST)
         try:
@@ -109,10 +99,10 @@ class DirectoryBackend:
                 place.uri, storage_options=place.storage_options, session=self._session
             )
         except TableNotFoundError:
-            return _CatalogManifest(self.uri, None)
-        return _CatalogManifest(self.uri, table)
+            return CatalogManifest(self.uri, None)
+        return CatalogManifest(self.uri, table)
 
-    async def _new_manifest(self) -> _CatalogManifest:
+    async def _new_manifest(self) -> CatalogManifest:
         place = self._place(MANIFEST)
         try:
             table = await write_dataset(
@@ -123,11 +113,11 @@ class DirectoryBackend:
             )
         except AlreadyExistsError:
             return await self._manifest()
-        return _CatalogManifest(self.uri, table)
+        return CatalogManifest(self.uri, table)
 
     async def _add(
         self,
-        manifest: _CatalogManifest,
+        manifest: CatalogManifest,
         names: Names,
         kind: str,
         *,
@@ -141,7 +131,7 @@ class DirectoryBackend:
             await manifest.add(names, kind, location, metadata)
         except InvalidInputError as error:
             rows = await (await self._manifest()).rows(names)
-            if _row(rows, names, kind) is None:
+            if row_of(rows, names, kind) is None:
                 raise
             raise _taken(self.uri, names, kind) from error
 
@@ -156,7 +146,7 @@ class DirectoryBackend:
         await self._add(manifest, names, "namespace", metadata=metadata)
 
     async def describe_namespace(self, names: Names) -> dict[str, str]:
-        return _properties(await (await self._manifest()).metadata(names), names)
+        return parse_properties(await (await self._manifest()).metadata(names), names)
 
     async def update_namespace(
         self, names: Names, properties: Mapping[str, str | None], *, replace: bool
@@ -164,7 +154,7 @@ class DirectoryBackend:
         for _ in range(MAX_UPDATES):
             manifest = await self._manifest()
             old = await manifest.metadata(names)
-            new = changed({} if replace else _properties(old, names), properties)
+            new = changed({} if replace else parse_properties(old, names), properties)
             if await manifest.set_metadata(names, old, json.dumps(new)):
                 return new
         raise RetryableConflictError(
@@ -193,14 +183,27 @@ class DirectoryBackend:
                 if name.endswith(TABLE_SUFFIX)
             }
             rows = own | rows
-            for name in await self._hidden(rows) if check_hidden else ():
-                del rows[name]
+        hideable = {
+            name: rows[name]
+            for name in (rows if check_hidden and not namespace else ())
+            if rows[name] == name + TABLE_SUFFIX
+        }
         if include_declared:
+            for name in await self._hidden(hideable, await self._walk(hideable.values())):
+                del rows[name]
             return list(rows)
-        places = [self._place(_checked(rows[name], (*namespace, name))) for name in rows]
-        uris = [place.uri for place in places]
-        are_there = await tables_among(uris, storage_options=self._options, session=self._session)
-        return [name for name, is_there in zip(rows, are_there, strict=True) if is_there]
+        checked = {name: _checked(rows[name], (*namespace, name)) for name in rows}
+        walked = await self._walk(checked.values())
+        hidden = await self._hidden(hideable, walked)
+        uris = {folder: self._place(folder).uri for folder in checked.values()}
+        written = await tables_among(
+            uris, walked, storage_options=self._options, session=self._session
+        )
+        return [name for name in rows if name not in hidden and checked[name] in written]
+
+    async def _walk(self, folders: Iterable[str]) -> WalkedFolders:
+        direct = [folder for folder in folders if "/" not in folder]
+        return await walk_folders(*self._open(self.uri), direct)
 
     async def _folders(self, uri: str) -> list[str]:
         return await list_folders(uri, storage_options=self._options, session=self._session)
@@ -208,8 +211,8 @@ class DirectoryBackend:
     async def find(self, names: Names) -> Place:
         return await self._find(await self._manifest(), names)
 
-    async def _find(self, manifest: _CatalogManifest, names: Names) -> Place:
-        row = _row(await manifest.rows(names), names, "table")
+    async def _find(self, manifest: CatalogManifest, names: Names) -> Place:
+        row = row_of(await manifest.rows(names), names, "table")
         folder = None if row is None else _checked(row["location"], names)
         own = _own_folder(names)
         if own is not None and folder in (None, own):
@@ -234,10 +237,18 @@ class DirectoryBackend:
             return False, False
         return bool(folders), f"{path}/{DEREGISTERED}" in objects
 
-    async def _hidden(self, folders: Mapping[str, Any]) -> list[str]:
-        """Return the names of the root's tables that are deregistered; a HEAD per table."""
+    async def _hidden(self, folders: Mapping[str, str], walked: WalkedFolders) -> set[str]:
+        """Return the names of the root's tables that are deregistered.
+
+        Cost: a HEAD for each folder that the walk does not know.
+
+        Args:
+            folders: the folder of each name.
+        """
 
         async def is_hidden(name: str) -> bool:
+            if (known := walked.is_hidden.get(folders[name])) is not None:
+                return known
             store, path = self._open(self._mark(name).uri)
             try:
                 await store.size(path)
@@ -245,9 +256,8 @@ class DirectoryBackend:
                 return False
             return True
 
-        names = [name for name, folder in folders.items() if folder == name + TABLE_SUFFIX]
-        hidden = await each(is_hidden, names, at_once=CHECKED_AT_ONCE)
-        return [name for name, flag in zip(names, hidden, strict=True) if flag]
+        flags = await each(is_hidden, folders, at_once=CHECKED_AT_ONCE)
+        return {name for name, flag in zip(folders, flags, strict=True) if flag}
 
     def _mark(self, name: str) -> Place:
         """Return the place of the object that hides a table of the root."""
@@ -256,12 +266,12 @@ class DirectoryBackend:
     async def begin(self, names: Names) -> Place:
         return await self._begin(await self._manifest(), names)
 
-    async def _begin(self, manifest: _CatalogManifest, names: Names) -> Place:
+    async def _begin(self, manifest: CatalogManifest, names: Names) -> Place:
         namespace, name = names[:-1], names[-1]
         rows = await manifest.rows(names, namespace)
         if namespace:
             manifest.check_namespace(rows, namespace)
-        if _row(rows, names, "table"):
+        if row_of(rows, names, "table"):
             raise _taken(self.uri, names, "table")
         if not namespace:  # the folder reserves the name: the write fails if it exists
             self._check_free(names, *await self._state_in_root(name))
@@ -315,7 +325,7 @@ class DirectoryBackend:
         rows = await manifest.rows(names, namespace)
         if namespace:
             manifest.check_namespace(rows, namespace)
-        row = _row(rows, names, "table")
+        row = row_of(rows, names, "table")
         if row is not None and (folder, row["location"]) != (own, own):
             raise _taken(self.uri, names, "table")
         place = self._place(folder)
@@ -384,129 +394,6 @@ class DirectoryBackend:
         await drop(place.uri, storage_options=place.storage_options, session=self._session)
 
 
-@dataclass(frozen=True, slots=True)
-class _CatalogManifest:
-    """The table `__manifest` at a version, if it exists.
-
-    Attributes:
-        uri: URI of the catalog, for messages.
-        table: the dataset `__manifest`; None if there is none.
-    """
-
-    uri: str
-    table: Dataset | None
-
-    async def _rows(
-        self, condition: str, params: list[str], column: str = "location"
-    ) -> list[dict[str, Any]]:
-        if self.table is None:
-            return []
-        columns = ["object_id", "object_type", column]
-        rows = await self.table.to_table(columns, filter=condition, params=params)
-        return rows.to_pylist()  # type: ignore[no-any-return]
-
-    async def rows(self, *objects: Names) -> list[dict[str, Any]]:
-        """Return the rows of tables and namespaces with one of these names, by one scan."""
-        condition = f"object_id IN ({', '.join('?' * len(objects))})"
-        return await self._rows(condition, [DELIMITER.join(names) for names in objects])
-
-    async def metadata(self, names: Names) -> str | None:
-        """Return the text with a namespace's properties; None if it has none.
-
-        Raises:
-            NotFoundError: no such namespace.
-        """
-        rows = await self._rows("object_id = ?", [DELIMITER.join(names)], "metadata")
-        self.check_namespace(rows, names)
-        row = _row(rows, names, "namespace")
-        assert row is not None
-        return row["metadata"]  # type: ignore[no-any-return]
-
-    async def set_metadata(self, names: Names, old: str | None, new: str) -> bool:
-        """Replace the text with a namespace's properties; return False if it was not `old`."""
-        assert self.table is not None
-        is_old = "metadata IS NULL" if old is None else "metadata = ?"
-        params = [new, DELIMITER.join(names), *([] if old is None else [old])]
-        after = await self.table.update(
-            {"metadata": "?"},
-            f"object_id = ? AND object_type = 'namespace' AND {is_old}",
-            params=params,
-        )
-        return bool(after.summary["num_updated_rows"])
-
-    async def below(self, namespace: Names, *kinds: str) -> dict[str, Any]:
-        """Return the last names and the locations of a namespace's direct children, by one scan.
-
-        Raises:
-            NotFoundError: no such namespace.
-        """
-        prefix = DELIMITER.join((*namespace, ""))
-        rows = await self._rows(
-            "object_id = ? OR starts_with(object_id, ?)", [DELIMITER.join(namespace), prefix]
-        )
-        if namespace:
-            self.check_namespace(rows, namespace)
-        locations = {
-            row["object_id"].removeprefix(prefix): row["location"]
-            for row in rows
-            if row["object_type"] in kinds and row["object_id"].startswith(prefix)
-        }
-        return {name: location for name, location in locations.items() if DELIMITER not in name}
-
-    def check_namespace(self, rows: Iterable[dict[str, Any]], names: Names) -> None:
-        """Check that the rows include a namespace.
-
-        Raises:
-            NotFoundError: the namespace does not exist.
-        """
-        if _row(rows, names, "namespace") is None:
-            raise NotFoundError(f"catalog {self.uri!r}: no namespace {shown(names)!r}")
-
-    async def add(
-        self, names: Names, kind: str, location: str | None, metadata: str | None
-    ) -> None:
-        """Add a row.
-
-        Raises:
-            InvalidInputError: a row with these names exists.
-        """
-        assert self.table is not None
-        row = {
-            "object_id": DELIMITER.join(names),
-            "object_type": kind,
-            "location": location,
-            "metadata": metadata,
-            "base_objects": None,
-        }
-        merge = self.table.merge_insert("object_id").when_matched_fail()
-        await merge.when_not_matched_insert_all().execute([row], schema=CATALOG_SCHEMA)
-
-    async def rename(self, names: Names, new: Names) -> None:
-        assert self.table is not None
-        await self.table.update(
-            {"object_id": "?"},
-            "object_id = ?",
-            params=[DELIMITER.join(new), DELIMITER.join(names)],
-        )
-
-    async def move(self, old: str, new: str) -> None:
-        """Change the location of all rows of a table whose folder was moved."""
-        if await self._rows("location = ?", [old]):
-            assert self.table is not None
-            await self.table.update({"location": "?"}, "location = ?", params=[new, old])
-
-    async def forget(self, names: Names) -> None:
-        """Delete the row with these names, if it exists."""
-        if self.table is not None and await self.rows(names):
-            await self.table.delete("object_id = ?", params=[DELIMITER.join(names)])
-
-
-def _row(rows: Iterable[dict[str, Any]], names: Names, kind: str) -> dict[str, Any] | None:
-    """Return the row with these names and this kind; None if there is none."""
-    key = (DELIMITER.join(names), kind)
-    return next((row for row in rows if (row["object_id"], row["object_type"]) == key), None)
-
-
 def _taken(uri: str, names: Names, kind: str) -> AlreadyExistsError:
     return AlreadyExistsError(f"catalog {uri!r}: there is a {kind} {shown(names)!r} already")
 
@@ -522,24 +409,6 @@ def _restorable(name: str) -> str:
         f"table {name!r} is deregistered, and its data is still in {own!r}; restore it by "
         f"register_table({name!r}, {own!r}), or delete the data by alance.drop"
     )
-
-
-def _properties(text: str | None, names: Names) -> dict[str, str]:
-    """Parse the properties of a namespace.
-
-    Raises:
-        CorruptFileError: the text is not an object in JSON.
-    """
-    try:
-        value = json.loads(text or "{}")
-    except ValueError:
-        value = None
-    if not isinstance(value, dict):
-        raise CorruptFileError(
-            f"{MANIFEST}: namespace {shown(names)!r} has the metadata {text!r}; expected an object "
-            f"in JSON"
-        )
-    return plain(value)
 
 
 def _inside(location: str) -> str | None:

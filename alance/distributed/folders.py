@@ -12,18 +12,21 @@ from contextlib import aclosing
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from alance.distributed.folder_walk import walk_folders
 from alance.errors import AlreadyExistsError, InvalidInputError, NotFoundError
 from alance.format.table.naming import VERSIONS
-from alance.io.loop.readahead import Job, in_turn, readahead
+from alance.io.loop.readahead import Job, readahead
+from alance.io.loop.tasks import each
 from alance.io.stores.store import SystemErrors
 from alance.ops.upkeep.place import drop, forget_commits
 from alance.session import open_store, table_at
 from alance.versioning import load, refs
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Iterable
+    from collections.abc import Mapping
     from typing import Unpack
 
+    from alance.distributed.folder_walk import WalkedFolders
     from alance.session import OpenArguments
     from alance.versioning.table import Table
 
@@ -55,7 +58,8 @@ async def list_folders(uri: str, **place: Unpack[OpenArguments]) -> list[str]:
 async def list_tables(uri: str, suffix: str, **place: Unpack[OpenArguments]) -> list[str]:
     """Return the sorted names, without a suffix, of the tables directly in a folder.
 
-    Cost: a LIST per thousand names, and one per name with the suffix, 32 at a time.
+    Cost: a LIST per thousand names, and the cost of `walk_folders`; a LIST per name that the walk
+    does not reach, 32 at a time.
 
     Args:
         uri: URI of the folder.
@@ -67,21 +71,37 @@ async def list_tables(uri: str, suffix: str, **place: Unpack[OpenArguments]) -> 
     """
     folders = await list_folders(uri, **place)
     names = [name for name in folders if name.endswith(suffix)]
-    uris = [f"{uri}/{name}" for name in names]
-    are_there = await tables_among(uris, **place)
-    pairs = zip(names, are_there, strict=True)
-    return [name.removesuffix(suffix) for name, is_there in pairs if is_there]
+    _, store, path = open_store(uri, **place)
+    walked = await walk_folders(store, path, names)
+    uris = {name: f"{uri}/{name}" for name in names}
+    written = await tables_among(uris, walked, **place)
+    return [name.removesuffix(suffix) for name in names if name in written]
 
 
-async def tables_among(uris: Iterable[str], **place: Unpack[OpenArguments]) -> list[bool]:
-    """Return for each URI whether a table exists there. Cost: a LIST each, 32 at a time."""
+async def tables_among(
+    uris: Mapping[str, str], walked: WalkedFolders, **place: Unpack[OpenArguments]
+) -> set[str]:
+    """Return the folders that have a table.
 
-    async def checks() -> AsyncGenerator[Awaitable[bool], None]:
-        for uri in uris:
-            yield is_table(uri, **place)
+    Cost: a LIST for each folder that the walk does not know, 32 at a time.
 
-    async with aclosing(in_turn(checks(), CHECKED_AT_ONCE)) as answers:
-        return [is_there async for is_there in answers]
+    Args:
+        uris: the URI of each folder.
+        walked: the folders whose state is known.
+        place: `storage_options` and `session`, as for `dataset`.
+
+    Raises:
+        StoreError: the store failed.
+    """
+
+    async def has_version(folder: str) -> bool:
+        uri = uris[folder]
+        is_external = table_at(uri, **place)[1].keeper is not None
+        known = None if is_external else walked.has_version.get(folder)
+        return await is_table(uri, **place) if known is None else known
+
+    answers = await each(has_version, uris, at_once=CHECKED_AT_ONCE)
+    return {folder for folder, is_there in zip(uris, answers, strict=True) if is_there}
 
 
 async def is_table(uri: str, **place: Unpack[OpenArguments]) -> bool:

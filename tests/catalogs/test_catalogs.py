@@ -38,7 +38,7 @@ from alance import (
     UnsupportedError,
 )
 from alance.catalogs import client
-from alance.catalogs.directory import CATALOG_SCHEMA, MANIFEST
+from alance.catalogs.catalog_manifest import CATALOG_SCHEMA, MANIFEST
 from tests.reference.waiting import until
 
 if TYPE_CHECKING:

@@ -35,7 +35,8 @@ from alance import (
     TableNotFoundError,
     UnsupportedError,
 )
-from alance.catalogs.directory import CATALOG_SCHEMA, DEREGISTERED, MANIFEST
+from alance.catalogs.catalog_manifest import CATALOG_SCHEMA, MANIFEST
+from alance.distributed.folder_walk import DEREGISTERED
 
 if TYPE_CHECKING:
     from alance.testing.lab import Lab
