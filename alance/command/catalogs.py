@@ -24,7 +24,7 @@ from alance.distributed import move_table
 if TYPE_CHECKING:
     import argparse
 
-    from alance import Catalog
+    from alance import Catalog, Dataset
     from alance.command.arguments import Parsers
 
 
@@ -165,6 +165,25 @@ async def names_below(catalog: Catalog, namespace: tuple[str, ...] = ()) -> list
         tables = await catalog.list_tables(place, include_declared=False)
         names += [(*place, table) for table in tables]
     return names
+
+
+async def table_or_catalog(args: argparse.Namespace) -> Catalog | Dataset:
+    """Open the table at the URI, or the catalog if there is no table.
+
+    Raises:
+        TableNotFoundError: there is neither a table nor a catalog.
+    """
+    if args.catalog is not None:  # the URI is the name of a table
+        return await opened(args)
+    if args.uri.startswith(("http://", "https://")):  # no table can be changed over HTTP
+        return await connected(args, args.uri)
+    try:
+        return await opened(args)
+    except alance.TableNotFoundError:
+        catalog = await connected(args, args.uri)
+        if not await names_below(catalog):
+            raise
+        return catalog
 
 
 async def drop(args: argparse.Namespace) -> OutputFacts:

@@ -16,6 +16,7 @@ from alance.command import (
     changing,
     checking,
     completions,
+    health,
     maintaining,
     reading,
     serving,
@@ -115,6 +116,7 @@ def parser() -> argparse.ArgumentParser:
     versions.add_to(parsers)
     changing.add_to(parsers)
     checking.add_to(parsers)
+    health.add_to(parsers)
     maintaining.add_to(parsers)
     serving.add_to(parsers)
     completions.add_to(parsers, whole)

@@ -1,4 +1,4 @@
-"""Commands for upkeep: `health`, `maintain`."""
+"""Command for upkeep: `maintain`, of a table or of all tables of a catalog."""
 
 from __future__ import annotations
 
@@ -11,19 +11,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import alance
-from alance.command.arguments import (
-    add,
-    add_reclaimable,
-    add_version,
-    connected,
-    duration,
-    opened,
-    pair,
-    size,
-)
+from alance.command.arguments import add, duration, pair, size
 from alance.command.budget import MaintenanceBudget
-from alance.command.catalogs import names_below
-from alance.command.output import OutputFacts, OutputRows, Size, Text
+from alance.command.catalogs import names_below, table_or_catalog
+from alance.command.output import OutputRows, Text
 from alance.command.terminal import escaped, is_terminal
 
 if TYPE_CHECKING:
@@ -39,9 +30,6 @@ NOT_REACHED: Final = "not reached: the budget is spent"
 
 def add_to(parsers: Parsers) -> None:
     """Add the subcommands of this module."""
-    parser = add(parsers, "health", health, "small files, deleted rows, rows that indices lack")
-    add_version(parser)
-    add_reclaimable(parser)
     parser = add(
         parsers,
         "maintain",
@@ -88,37 +76,13 @@ def _add_budgets(parser: argparse.ArgumentParser) -> None:
     )
 
 
-async def health(args: argparse.Namespace) -> OutputFacts:
-    """Show the state of the table on which maintenance decides."""
-    state = await (await opened(args)).health(reclaimable=args.reclaimable)
-    values = {name: getattr(state, name) for name in state.__dataclass_fields__}
-    values["deleted_share"] = state.deleted_share
-    if not args.reclaimable:
-        del values["num_reclaimable_bytes"], values["num_reclaimable_files"]
-    else:
-        values["num_reclaimable_bytes"] = Size(state.num_reclaimable_bytes or 0)
-    values["num_bytes"] = Size(state.num_bytes)
-    if not args.json:
-        values["indices"] = [
-            f"{index.name} ({index.index_type}): {index.num_segments} segments, "
-            f"{index.num_unindexed_rows:,} rows not indexed"
-            for index in state.indices
-        ]
-        run = state.last_run
-        values["last_run"] = run and f"{run.finished_at:%Y-%m-%d %H:%M:%S} UTC by {run.holder}"
-    else:
-        values["indices"] = [asdict(index) for index in state.indices]
-        values["last_run"] = state.last_run and asdict(state.last_run)
-    return OutputFacts(values)
-
-
 async def maintain(args: argparse.Namespace) -> OutputRows | Text | None:
     """Run maintenance once, or periodically until it is interrupted.
 
     The exit status is 1 if a step failed.
     """
     with _ended_by_sigterm():
-        tables = await _opened(args)
+        tables = await table_or_catalog(args)
         start = 0
         while True:
             results, start = await _round(args, tables, start)
@@ -189,25 +153,6 @@ def _shown(result: _Result) -> str:
     if _num_steps(result):
         return f"{result.name}:\n  " + text.replace("\n", "\n  ")
     return text if result.report is not None else f"{result.name}: {text}"
-
-
-async def _opened(args: argparse.Namespace) -> Catalog | Dataset:
-    """Open the table at the URI, or the catalog if there is no table.
-
-    Raises:
-        TableNotFoundError: there is neither a table nor a catalog.
-    """
-    if args.catalog is not None:  # the URI is the name of a table
-        return await opened(args)
-    if args.uri.startswith(("http://", "https://")):  # no table can be changed over HTTP
-        return await connected(args, args.uri)
-    try:
-        return await opened(args)
-    except alance.TableNotFoundError:
-        catalog = await connected(args, args.uri)
-        if not await names_below(catalog):
-            raise
-        return catalog
 
 
 async def _round(
