@@ -247,8 +247,8 @@ class DirectoryBackend:
         """
 
         async def is_hidden(name: str) -> bool:
-            if (known := walked.is_hidden.get(folders[name])) is not None:
-                return known
+            if (flag := walked.is_hidden.get(folders[name])) is not None:
+                return flag
             store, path = self._open(self._mark(name).uri)
             try:
                 await store.size(path)

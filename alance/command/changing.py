@@ -122,10 +122,6 @@ def _add_changes(parsers: Parsers) -> None:
     parser.add_argument(
         "--keep-tagged", action="store_true", help="keep tagged versions, instead of failing"
     )
-    parser = add(
-        parsers, "drop-columns", drop_columns, "drop columns; their bytes stay in the files"
-    )
-    parser.add_argument("columns", type=names, help="names or dotted paths")
 
 
 def _add_index(parsers: Parsers) -> None:
@@ -236,11 +232,6 @@ async def compact(args: argparse.Namespace) -> OutputFacts:
         more["target_rows_per_fragment"] = args.target_rows
     dataset = await opened(args)
     return _changed(await dataset.optimize.compact_files(progress=is_terminal(), **more))
-
-
-async def drop_columns(args: argparse.Namespace) -> OutputFacts:
-    """Drop columns."""
-    return _changed(await (await opened(args)).drop_columns(args.columns))
 
 
 def _changed(dataset: Dataset) -> OutputFacts:

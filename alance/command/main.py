@@ -15,6 +15,7 @@ from alance.command import (
     catalogs,
     changing,
     checking,
+    columns,
     completions,
     health,
     maintaining,
@@ -69,7 +70,7 @@ class _CommandParser(argparse.ArgumentParser):
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
         parsed, others = super().parse_known_args(args, namespace)
-        if len(others) == 1 and self._take_late(parsed, others[0]):
+        if others and self._take_late(parsed, others):
             others = []
         if others:  # here, because the parser of all subcommands knows no option of this one
             options = [name for name in self._option_string_actions if name.startswith("--")]
@@ -82,15 +83,18 @@ class _CommandParser(argparse.ArgumentParser):
             self.error(f"unrecognized arguments: {' '.join(others)}{hint}")
         return parsed, others
 
-    def _take_late(self, parsed: Any, text: str) -> bool:
-        """Store an optional positional argument that follows options; False if none is expected.
+    def _take_late(self, parsed: Any, texts: list[str]) -> bool:
+        """Store optional positional arguments that follow options; False if none are expected.
 
-        argparse decides that such an argument is missing when it meets the first option.
+        argparse decides that such arguments are missing when it meets the first option.
         """
+        if any(text.startswith("-") for text in texts):
+            return False
         for action in self._get_positional_actions():
-            is_due = action.nargs == "?" and getattr(parsed, action.dest, "") is action.default
-            if is_due and not text.startswith("-"):
-                setattr(parsed, action.dest, self._get_values(action, [text]))
+            value = getattr(parsed, action.dest, "")
+            is_single = action.nargs == "?" and value is action.default and len(texts) == 1
+            if is_single or (action.nargs == "*" and value == []):
+                setattr(parsed, action.dest, self._get_values(action, texts))
                 return True
         return False
 
@@ -115,6 +119,7 @@ def parser() -> argparse.ArgumentParser:
     reading.add_to(parsers)
     versions.add_to(parsers)
     changing.add_to(parsers)
+    columns.add_to(parsers)
     checking.add_to(parsers)
     health.add_to(parsers)
     maintaining.add_to(parsers)

@@ -97,8 +97,8 @@ async def tables_among(
     async def has_version(folder: str) -> bool:
         uri = uris[folder]
         is_external = table_at(uri, **place)[1].keeper is not None
-        known = None if is_external else walked.has_version.get(folder)
-        return await is_table(uri, **place) if known is None else known
+        flag = None if is_external else walked.has_version.get(folder)
+        return await is_table(uri, **place) if flag is None else flag
 
     answers = await each(has_version, uris, at_once=CHECKED_AT_ONCE)
     return {folder for folder, is_there in zip(uris, answers, strict=True) if is_there}

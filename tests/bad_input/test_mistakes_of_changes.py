@@ -183,7 +183,7 @@ LINES: Final = [
     ("write w.lance notes.txt", 1, "notes.txt: unknown ending", ".parquet"),
     ("append none.lance a.csv", 1, "dataset 'none.lance'"),
     ("delete items.lance", 2, "alance delete: error", "required: filter"),
-    ("drop-columns items.lance pirce", 1, "no field 'pirce'", "mean 'price'?"),
+    ("alter items.lance --drop pirce", 1, "no field 'pirce'", "mean 'price'?"),
     ("cat items.lance --format x", 2, "--format: no 'x'", "jsonl, csv, arrow, parquet"),
     ("serve items.lance --port 99999", 2, "--port: '99999'", "from 0 to 65535"),
     ("completions ksh", 2, "no 'ksh'", "bash, zsh, fish"),

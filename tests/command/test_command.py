@@ -293,7 +293,7 @@ def test_upkeep_and_indices(uri: str, shown: Shown) -> None:
     assert run(shown, "index", uri, "--drop", "id_idx") == []
     assert run(shown, "config", uri, "--set", "a.b=c")[0]["a.b"] == "c"
     assert run(shown, "validate", uri) == [{"valid": True, "findings": []}]
-    run(shown, "drop-columns", uri, "raw")
+    run(shown, "alter", uri, "--drop", "raw")
     assert "raw" not in lance.dataset(uri).schema.names
 
 
