@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo demo-spark test test-oldest test-oldest-spark chaos test-azure test-browser test-frames test-ray test-spark test-torch lint format protos kernels bench bench-quick bench-spark bench-training docs fuzz sanitize soak wheel clean
+.PHONY: demo demo-spark test test-oldest test-oldest-spark chaos test-azure test-browser test-frames test-lakes test-ray test-spark test-torch lint format protos kernels bench bench-quick bench-spark bench-training docs fuzz sanitize soak wheel clean
 
 # The package, with what the demo needs: all that is compiled, and few packages.
 $(VENV)/.demo: pyproject.toml alance/_kernels.pyi $(wildcard alance/kernels/* alance/kernels/*/* alance/kernels/*/*/*)
@@ -96,6 +96,11 @@ test-ray: $(VENV)/.ready
 test-frames: $(VENV)/.ready
 	$(PIP) --group frames
 	$(BIN)/pytest -m frames tests/frames
+
+# Tables of other formats, by their packages.
+test-lakes: $(VENV)/.ready
+	$(PIP) --group lakes
+	$(BIN)/pytest -m lakes tests/lakes
 
 # PyTorch is some hundreds of megabytes.
 test-torch: $(VENV)/.ready

@@ -44,8 +44,10 @@ class Suite:
     absent: str | None = None
 
 
+LAKE_PACKAGES: Final = ("deltalake", "pyiceberg", "sqlalchemy")
 FAST: Final = (
     "not soak and not browser and not azure and not ray and not torch and not frames and not spark"
+    " and not lakes"
 )
 
 
@@ -53,6 +55,9 @@ def suites() -> list[Suite]:
     """Return the suites of the project, with the reason for each that cannot run here."""
     no_spark = "no PySpark" if importlib.util.find_spec("pyspark") is None else None
     no_spark = MISSING if find_java() is None else no_spark
+    no_lakes = (
+        None if all(map(importlib.util.find_spec, LAKE_PACKAGES)) else "no deltalake, pyiceberg"
+    )
     return [
         # Three processes keep two processors busy; each takes some 700 MB.
         Suite("most", "make test", ("-n", "3", "--dist", "loadfile", "-m", FAST)),
@@ -63,6 +68,7 @@ def suites() -> list[Suite]:
             absent="the page of a trace in a real browser: needs a Chromium",
         ),
         Suite("Azure", "make test-azure", absent="Azurite, an emulator: needs node and npm"),
+        Suite("Delta, Iceberg", "make test-lakes", ("-m", "lakes", "tests/lakes"), no_lakes),
         Suite("Ray", "make test-ray", absent="Ray is large, and starts a cluster"),
         Suite("Dask, Daft", "make test-frames", absent="Dask and Daft start clusters"),
         Suite("PyTorch", "make test-torch", absent="PyTorch is large"),

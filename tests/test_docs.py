@@ -185,8 +185,8 @@ SETUPS = {
     "upkeep": upkeep,
     "versions": versions,
 }
-# tests/test_first_day.py, and tests/frames, tests/ray, tests/spark and tests/torch
-ELSEWHERE = {"daft", "dask", "first-day", "ray", "spark", "training"}
+# tests/test_first_day.py, and tests/frames, tests/lakes, tests/ray, tests/spark and tests/torch
+ELSEWHERE = {"daft", "dask", "first-day", "migrating", "ray", "spark", "training"}
 RUN = [
     path
     for path in PAGES

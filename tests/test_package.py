@@ -131,6 +131,12 @@ else:
 """
 
 
+READ: Final = (
+    "from alance.command.files import reader_of; "
+    "reader_of([dataset.uri], '{}', None, with_folders=True)"
+)
+
+
 @pytest.mark.parametrize(
     ("package", "door", "extra"),
     [
@@ -143,6 +149,8 @@ else:
         ("datasets", "import alance.huggingface", "huggingface"),
         ("opentelemetry", "alance.observe.OpenTelemetry()", "otel"),
         ("starlette", "from alance.serve import Service; Service({'t': dataset.uri}).app", "serve"),
+        ("deltalake", READ.format("delta"), "delta"),
+        ("pyiceberg", READ.format("iceberg"), "iceberg"),
         ("lance_namespace_urllib3_client", "alance.sync.connect('http://127.0.0.1:1')", "catalog"),
         ("botocore", "alance.sync.dataset('s3+ddb://b/t?ddbTableName=x')", "dynamodb"),
     ],

@@ -72,7 +72,7 @@ def test_modules_are_compiled_once_a_run_and_not_beside_the_tests_where_that_is_
 def test_each_suite_is_run_or_has_a_reason() -> None:
     """Suites that pytest excludes by a mark are named."""
     named = " ".join(item.command for item in suites())
-    suites_alone = ("spark", "browser", "azure", "ray", "torch", "frames")
-    for command in ("test", *(f"test-{name}" for name in suites_alone), "soak", "fuzz"):
+    parts = ("spark", "browser", "azure", "lakes", "ray", "torch", "frames")
+    for command in ("test", *[f"test-{part}" for part in parts], "soak", "fuzz"):
         assert f"make {command}" in named
     assert all(item.arguments or item.absent for item in suites())

@@ -20,6 +20,7 @@ from alance.command.arguments import (
     table_name,
 )
 from alance.command.files import FORMAT_BY_ENDING, reader_of
+from alance.command.lakes import LAKE_FORMATS
 from alance.command.output import OutputFacts, OutputRows, Size, human_bytes
 from alance.command.terminal import is_terminal
 
@@ -44,7 +45,7 @@ def add_to(parsers: Parsers) -> None:
 
 def _add_writes(parsers: Parsers) -> None:
     for name, run, summary in (
-        ("write", write, "make a table of files: Parquet, CSV, JSON lines, Arrow IPC"),
+        ("write", write, "make a table of files, or of a Delta or Iceberg table"),
         ("append", append, "add the rows of files to a table"),
         ("upsert", upsert, "update the rows that have the keys of rows of files; add the others"),
     ):
@@ -63,7 +64,9 @@ def _add_writes(parsers: Parsers) -> None:
             help="an option of the store of the files; default: the environment",
         )
         parser.add_argument(
-            "--format", choices=sorted(set(FORMAT_BY_ENDING.values())), help="of the files"
+            "--format",
+            choices=[*sorted(set(FORMAT_BY_ENDING.values())), *LAKE_FORMATS],
+            help="of the files, or of a table in a store; folders with a table are recognized",
         )
         parser.add_argument(
             "--without-folders",

@@ -18,6 +18,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from alance import InvalidInputError
+from alance.command.lakes import lake_reader
 from alance.command.sources import SourceFile, source_files
 from alance.serve.json_columns import parsed, table_of
 
@@ -93,7 +94,8 @@ def reader_of(
     Args:
         paths: paths or URIs of files, of folders of files, and patterns of both, such as
             `2024-*/**/*.parquet`.
-        form: format of all files; None: the format is that of each file's suffix.
+        form: format of all files, or of a table in `LAKE_FORMATS`; None: the format is that of each
+            file's suffix, and folders that are tables are recognized.
         types: schema of the target table, by which JSON is read, because JSON has few types; None:
             types are inferred from the files.
         with_folders: True to make partition columns of folders named `key=value`.
@@ -102,7 +104,10 @@ def reader_of(
     Raises:
         InvalidInputError: there are no files; or a file does not exist, cannot be read, is of an
             unknown format, or has columns that differ from those of the first file.
+        MissingPackageError: a Delta or Iceberg table needs a package.
     """
+    if (reader := lake_reader(paths, form, storage or {})) is not None:
+        return reader
     files = [
         _row_file(source, form, with_folders=with_folders)
         for path in paths

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from alance import InvalidInputError
 from alance.base.extras import missing
+from alance.command.lakes import refuse_lake
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -92,12 +93,18 @@ def _is_hidden(name: str) -> bool:
 
 
 def _local(path: Path) -> list[SourceFile]:
-    """Return a file, or the files below a folder by name; hidden files are omitted."""
+    """Return a file, or the files below a folder by name; hidden files are omitted.
+
+    Raises:
+        InvalidInputError: a folder is a Delta table.
+    """
     from pyarrow import fs
 
     if not path.is_dir():
         return [SourceFile(path.absolute().as_posix(), fs.LocalFileSystem(), str(path))]
-    below = sorted(child for child in path.iterdir() if not _is_hidden(child.name))
+    children = list(path.iterdir())
+    refuse_lake(str(path), [f"/{child.name}/" for child in children])
+    below = sorted(child for child in children if not _is_hidden(child.name))
     return [file for child in below for file in _local(child)]
 
 
@@ -127,7 +134,8 @@ def _remote_paths(store: Any, text: str, scheme: str) -> list[str]:
     """Return the paths of the files that a URI names.
 
     Raises:
-        InvalidInputError: the store has no such file, or failed.
+        InvalidInputError: the store has no such file, or failed; or the files are those of a
+            Delta or Iceberg table.
     """
     inside = text.partition("://")[2].rstrip("/")
     try:
@@ -141,6 +149,7 @@ def _remote_paths(store: Any, text: str, scheme: str) -> list[str]:
         raise InvalidInputError(f"{text}: {error}") from error
     except Exception as error:  # obstore's own errors
         raise InvalidInputError(f"{text}: {type(error).__name__}: {error}") from error
+    refuse_lake(text, paths)
     start = len(PurePosixPath(inside.partition("*")[0]).parts)
     shown = [
         path
