@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 import alance
+from tests.reference.thinned import thinned
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -75,8 +76,7 @@ async def changed(dataset: alance.Dataset, chance: random.Random, number: int) -
     return await dataset.checkout_latest()
 
 
-@pytest.mark.parametrize("stable", [True, False])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(("stable", "seed"), thinned([True, False], range(4)))
 async def test_a_mirror_has_the_rows_of_the_table(tmp_path: Path, seed: int, stable: bool) -> None:
     chance = random.Random(seed)
     dataset = await alance.write_dataset(rows(range(100), 0), tmp_path / "t", stable_row_ids=stable)

@@ -11,6 +11,7 @@ import pytest
 import alance
 from alance.io.events import trace
 from alance.ops.merge import match
+from tests.reference.thinned import thinned
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -61,8 +62,7 @@ async def indexed(path: Path, *, stable: bool) -> alance.Dataset:
     return await dataset.insert(table([5000, 5001, None], 0))
 
 
-@pytest.mark.parametrize("stable", [True, False])
-@pytest.mark.parametrize("on", ["id", "name", ["id", "name"]])
+@pytest.mark.parametrize(("stable", "on"), thinned([True, False], ["id", "name", ["id", "name"]]))
 async def test_the_result_is_that_of_a_scan(
     tmp_path: Path, always: list[bool], monkeypatch: pytest.MonkeyPatch, on: Any, stable: bool
 ) -> None:

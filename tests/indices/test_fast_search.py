@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 import alance
+from tests.reference.thinned import thinned
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,18 +37,20 @@ async def ids_of_each(path: Path, **options: Any) -> tuple[list[int], list[int]]
     return sorted(table["id"].to_pylist()), sorted(other["id"].to_pylist())
 
 
-@pytest.mark.parametrize("kind", ["BTREE", "BITMAP", "ZONEMAP", "BLOOMFILTER"])
 @pytest.mark.parametrize(
-    "condition",
-    [
-        "key = 3",
-        "key = 3 and id > 10",
-        "key = 3 or id = 55",
-        "key in (1, 2, 3, 4, 5, 6, 7, 8, 9)",
-        "key = 3 and other = 3",
-        "id > 45",
-        None,
-    ],
+    ("kind", "condition"),
+    thinned(
+        ["BTREE", "BITMAP", "ZONEMAP", "BLOOMFILTER"],
+        [
+            "key = 3",
+            "key = 3 and id > 10",
+            "key = 3 or id = 55",
+            "key in (1, 2, 3, 4, 5, 6, 7, 8, 9)",
+            "key = 3 and other = 3",
+            "id > 45",
+            None,
+        ],
+    ),
 )
 async def test_filters_leave_out_what_their_indices_do_not_cover(
     tmp_path: Path, kind: Any, condition: str | None

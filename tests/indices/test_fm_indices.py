@@ -22,6 +22,7 @@ from alance.errors import CorruptFileError, InvalidInputError
 from alance.format.index import fm
 from alance.ops.index.values import runs as index_runs
 from tests.indices.index_cases import agree, coverage, entries, ids, opened_with_sizes, plan_of
+from tests.reference.thinned import paired
 from tests.spoiling import spoiled_copies
 
 WHO: Final = ("alance", "pylance")
@@ -151,7 +152,7 @@ async def test_files_are_those_of_pylance(tmp_path: Path, version: str, stable: 
         assert len(ours) == (2 if number < 2 else 1)
 
 
-@pytest.mark.parametrize(("maker", "keeper", "stable"), [*product(WHO, WHO, [False, True])])
+@pytest.mark.parametrize(("maker", "keeper", "stable"), paired(WHO, WHO, [False, True]))
 async def test_changes_leave_answers_right(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, maker: str, keeper: str, stable: bool
 ) -> None:

@@ -95,8 +95,7 @@ async def test_pylance_finds_as_much_by_our_graphs_as_by_its_own(
         assert len(set(ours["id"].to_pylist()) & set(hits)) >= 9
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("deletes", [False, True])
+@pytest.mark.parametrize(("kind", "deletes"), thinned([*KINDS], [False, True]))
 async def test_compaction_by_pylance_moves_our_graphs(
     tmp_path: Path, kind: str, deletes: bool
 ) -> None:
@@ -244,8 +243,7 @@ async def test_both_libraries_extend_it(tmp_path: Path, kind: str, stable: bool)
     assert np.count_nonzero(np.array(ours) == np.arange(2500, 2540)) >= 36
 
 
-@pytest.mark.parametrize("writer", ["alance", "pylance"])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("writer", "kind"), thinned(["alance", "pylance"], [*KINDS]))
 async def test_compaction_brings_graphs_along(tmp_path: Path, kind: str, writer: str) -> None:
     """Graphs of partitions that lose no row are unchanged."""
     path, values = tmp_path / "t", clustered(3000, 1)

@@ -43,6 +43,7 @@ from tests.indices.index_cases import (
     rows,
     typed,
 )
+from tests.reference.thinned import thinned
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -62,8 +63,7 @@ async def in_parts(dataset: alance.Dataset, column: str, kind: str, **options: A
     return await IndexBuild.commit(dataset, plan, segment)
 
 
-@pytest.mark.parametrize("stable", [False, True])
-@pytest.mark.parametrize("version", ["2.0", "2.1"])
+@pytest.mark.parametrize(("stable", "version"), thinned([False, True], ["2.0", "2.1"]))
 async def test_they_are_those_made_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stable: bool, version: str
 ) -> None:

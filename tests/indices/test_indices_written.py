@@ -23,13 +23,15 @@ from tests.indices.index_cases import (
     rows,
     typed,
 )
+from tests.reference.thinned import thinned
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-@pytest.mark.parametrize("stable", [False, True])
-@pytest.mark.parametrize("version", ["legacy", "2.0", "2.1", "2.2"])
+@pytest.mark.parametrize(
+    ("stable", "version"), thinned([False, True], ["legacy", "2.0", "2.1", "2.2"])
+)
 async def test_files_and_records_are_those_of_pylance(
     tmp_path: Path, stable: bool, version: str
 ) -> None:

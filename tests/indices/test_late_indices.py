@@ -16,6 +16,7 @@ from alance.format.proto.reuse_index_pb2 import FragmentReuseDetails
 from alance.format.table.indices import FRAGMENT_REUSE
 from alance.format.table.reuse import compactions_of, surviving, translated
 from tests.indices.index_cases import agree, by_pylance, coverage, plan_of, rows
+from tests.reference.thinned import thinned
 from tests.search.search_cases import drawn
 
 if TYPE_CHECKING:
@@ -41,8 +42,9 @@ def compacted(path: Path, rounds: int) -> None:
         lance.write_dataset(rows(300, 50_000 + 1000 * number), path, mode="append")
 
 
-@pytest.mark.parametrize("rounds", [1, 2, 3])
-@pytest.mark.parametrize("verb", ["optimize_indices", "compact_files"])
+@pytest.mark.parametrize(
+    ("rounds", "verb"), thinned([1, 2, 3], ["optimize_indices", "compact_files"])
+)
 async def test_indices_of_values_are_brought_up_to_date(
     tmp_path: Path, rounds: int, verb: str
 ) -> None:

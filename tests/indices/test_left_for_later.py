@@ -21,6 +21,7 @@ from alance.optimize import Compaction
 from tests.changing.both_ways import Twins, files_of, latest, plain, read
 from tests.changing.both_ways import rows as small
 from tests.indices.index_cases import FILTERS, agree, by_pylance, coverage, rows
+from tests.reference.thinned import thinned
 from tests.search.search_cases import drawn
 
 if TYPE_CHECKING:
@@ -103,8 +104,7 @@ async def test_manifests_are_those_of_pylance(
     assert (reuse_index(latest(twins.ours).indices) is not None) == is_told
 
 
-@pytest.mark.parametrize("rounds", [1, 3])
-@pytest.mark.parametrize("by", ["alance", "pylance"])
+@pytest.mark.parametrize(("rounds", "by"), thinned([1, 3], ["alance", "pylance"]))
 async def test_indices_of_values_go_on(tmp_path: Path, rounds: int, by: str) -> None:
     """Both libraries answer right after each round; then either brings the indices up to date."""
     path = tmp_path / "t"

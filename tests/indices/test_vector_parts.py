@@ -19,6 +19,7 @@ from tests.indices.index_cases import pickled_copy
 from tests.indices.test_indices_moved import unindexed
 from tests.indices.test_vectors_built import KINDS, clustered, table
 from tests.indices.test_vectors_merged import row_ids
+from tests.reference.thinned import thinned
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,8 +45,9 @@ def folders(path: Path) -> set[str]:
     return {folder.name for folder in (path / "_indices").iterdir() if any(folder.iterdir())}
 
 
-@pytest.mark.parametrize("stable", [False, True])
-@pytest.mark.parametrize(("kind", "options"), [*KINDS, *WITH_GRAPHS])
+@pytest.mark.parametrize(
+    ("stable", "kind", "options"), thinned([False, True], [*KINDS, *WITH_GRAPHS])
+)
 async def test_they_are_those_made_at_once(
     tmp_path: Path, kind: str, options: dict[str, Any], stable: bool
 ) -> None:

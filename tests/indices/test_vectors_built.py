@@ -100,8 +100,10 @@ async def both_built(path: Path, rows: pa.Table, kind: str, **options: Any) -> t
     return ours, theirs
 
 
-@pytest.mark.parametrize(("metric", "dtype"), COLUMNS)
-@pytest.mark.parametrize(("kind", "options"), [kind for kind in KINDS if kind[0] != "IVF_RQ"])
+@pytest.mark.parametrize(
+    ("metric", "dtype", "kind", "options"),
+    thinned([*COLUMNS], [kind for kind in KINDS if kind[0] != "IVF_RQ"]),
+)
 async def test_by_the_same_centroids_and_codebook_pylance_gives_the_same_answers(
     tmp_path: Path, kind: str, options: dict[str, Any], metric: str, dtype: str
 ) -> None:

@@ -20,6 +20,7 @@ from alance.format.index.vector_codes import (
     untransposed,
 )
 from tests.indices.test_indices_moved import unindexed
+from tests.reference.thinned import thinned
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -64,8 +65,7 @@ def test_every_row_of_signs_has_its_place(count: int, width: int) -> None:
     assert np.array_equal(unpacked_signs(packed_signs(codes)), codes)
 
 
-@pytest.mark.parametrize("stable", [False, True])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("stable", "kind"), thinned([False, True], [*KINDS]))
 async def test_pylance_finds_the_same_rows_after_a_compaction(
     tmp_path: Path, kind: str, stable: bool
 ) -> None:

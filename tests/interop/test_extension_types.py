@@ -12,6 +12,7 @@ from lance.arrow import BFloat16Type, EncodedImageType, FixedShapeImageTensorTyp
 import alance
 from alance.errors import InvalidInputError, UnsupportedError
 from tests.reference.compare import assert_same
+from tests.reference.thinned import thinned
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -140,8 +141,7 @@ async def test_a_type_keeps_its_parameters(tmp_path: Path, name: str, version: s
         assert schemas[0].equals(table.schema, check_metadata=True)
 
 
-@pytest.mark.parametrize("maker", ["alance", "pylance"])
-@pytest.mark.parametrize("name", TYPES)
+@pytest.mark.parametrize(("maker", "name"), thinned(["alance", "pylance"], [*TYPES]))
 async def test_changes_keep_the_parameters(tmp_path: Path, name: str, maker: str) -> None:
     table = table_of(TYPES[name]())
     path = tmp_path / "t"

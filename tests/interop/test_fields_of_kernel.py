@@ -17,6 +17,7 @@ from alance.file.rows.ranged import PageBytes
 from alance.file.rows.taken import FragmentTask
 from alance.format import layouts
 from alance.format.layouts.row_pages import zipped_form
+from tests.reference.thinned import paired, thinned
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -420,9 +421,10 @@ def refuse(self: FragmentTask, field: Any) -> pa.Array:
     pytest.fail(f"{field.name} is decoded by the codecs")
 
 
-@pytest.mark.parametrize("writer", ["pylance", "alance"])
-@pytest.mark.parametrize("version", ["2.1", "2.2"])
-@pytest.mark.parametrize("which", ["types", "encodings"])
+@pytest.mark.parametrize(
+    ("writer", "version", "which"),
+    paired(["pylance", "alance"], ["2.1", "2.2"], ["types", "encodings"]),
+)
 async def test_the_kernel_builds_fields_of_all_types_and_encodings(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, which: str, version: Any, writer: str
 ) -> None:
@@ -550,8 +552,7 @@ def deep(make: Make, depth: int) -> tuple[pa.DataType, Make]:
     return arrow, make
 
 
-@pytest.mark.parametrize("writer", ["pylance", "alance"])
-@pytest.mark.parametrize("version", ["2.1", "2.2"])
+@pytest.mark.parametrize(("writer", "version"), thinned(["pylance", "alance"], ["2.1", "2.2"]))
 async def test_the_kernel_builds_fields_of_any_depth(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: Any, writer: str
 ) -> None:

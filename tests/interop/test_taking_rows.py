@@ -17,6 +17,7 @@ from alance.errors import AlanceError, CorruptFileError
 from alance.file.rows.placed_columns import ColumnsShare
 from alance.io.reading.scheduler import Scheduler
 from tests.reference.compare import assert_same
+from tests.reference.thinned import paired
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -114,9 +115,9 @@ class Counted:
         monkeypatch.setattr(ColumnsShare, "decode", counting)
 
 
-@pytest.mark.parametrize("version", ["2.1", "2.2"])
-@pytest.mark.parametrize("number", range(len(HINTS)))
-@pytest.mark.parametrize("nulls", [0.0, 0.3])
+@pytest.mark.parametrize(
+    ("version", "number", "nulls"), paired(["2.1", "2.2"], range(len(HINTS)), [0.0, 0.3])
+)
 async def test_files_and_memory_give_the_same_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, version: str, nulls: float
 ) -> None:

@@ -12,6 +12,7 @@ import pytest
 import alance
 import alance.sync
 from alance.errors import InvalidInputError
+from tests.reference.thinned import thinned
 from tests.search.search_cases import (
     DIM,
     KINDS,
@@ -41,8 +42,7 @@ async def dataset(paths: dict[str, Path]) -> alance.Dataset:
     return await alance.dataset(paths["float32"])
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("metric", [*METRICS, "hamming"])
+@pytest.mark.parametrize(("kind", "metric"), thinned([*KINDS], [*METRICS, "hamming"]))
 async def test_the_nearest_rows_are_those_that_pylance_finds(
     paths: dict[str, Path], kind: str, metric: str
 ) -> None:

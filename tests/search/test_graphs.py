@@ -14,6 +14,7 @@ import pytest
 import alance
 from alance.format.index.hnsw import Graphs, GraphShape, Links, walked_rows
 from alance.format.proto import vector_index_pb2
+from tests.reference.thinned import thinned
 from tests.search.search_cases import METRICS, agree, ids, ours, queries, table, theirs, written
 
 if TYPE_CHECKING:
@@ -48,8 +49,7 @@ def scale_of(kind: str, metric: str) -> float:
     return 0.5 if metric == "cosine" and kind != "IVF_HNSW_FLAT" else 1.0
 
 
-@pytest.mark.parametrize("metric", METRICS)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("metric", "kind"), thinned([*METRICS], [*KINDS]))
 async def test_a_graph_leads_to_the_rows_that_it_leads_pylance_to(
     tmp_path: Path, kind: str, metric: str
 ) -> None:

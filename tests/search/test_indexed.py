@@ -107,8 +107,7 @@ async def test_index_files_have_the_version_of_the_table(tmp_path: Path, version
     await check_equal(path, "l2", EACH["pq"], "float32")
 
 
-@pytest.mark.parametrize("metric", METRICS)
-@pytest.mark.parametrize("name", GRAPHS)
+@pytest.mark.parametrize(("metric", "name"), thinned([*METRICS], [*GRAPHS]))
 async def test_partitions_with_graphs_are_searched_as_a_whole(
     tmp_path: Path, name: str, metric: str
 ) -> None:

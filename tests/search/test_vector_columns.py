@@ -12,6 +12,7 @@ import pytest
 
 import alance
 from alance.errors import InvalidInputError
+from tests.reference.thinned import paired
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,10 +52,9 @@ async def nearest(path: str, column: str, row: int, **options: Any) -> list[list
     return [own["id"].to_pylist(), theirs["id"].to_pylist()]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("by_pylance", [False, True], ids=["alance", "pylance"])
 @pytest.mark.parametrize(
-    ("column", "rows"), [("data.embedding", in_struct), ("tensor", in_tensors)]
+    ("kind", "by_pylance", "column", "rows"),
+    paired([*KINDS], [False, True], [("data.embedding", in_struct), ("tensor", in_tensors)]),
 )
 async def test_both_writers_build_search_and_extend_an_index_of_such_a_column(
     tmp_path: Path,

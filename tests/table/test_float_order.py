@@ -21,7 +21,7 @@ import pytest
 
 import alance
 from tests.reference.floats import NANS, OPERATORS, TYPES, array_of, rank, ranks, specials
-from tests.reference.thinned import thinned
+from tests.reference.thinned import paired, thinned
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -193,10 +193,10 @@ async def test_groups_and_extremes(tmp_path: Path, kind: str) -> None:
     assert ranks(of_nan["least"].combine_chunks()) == [rank(float("nan"))]
 
 
-@pytest.mark.parametrize("limit", [None, 7])
-@pytest.mark.parametrize("nulls_first", [True, False])
-@pytest.mark.parametrize("ascending", [True, False])
-@pytest.mark.parametrize("kind", TYPES)
+@pytest.mark.parametrize(
+    ("limit", "nulls_first", "ascending", "kind"),
+    paired([None, 7], [True, False], [True, False], [*TYPES]),
+)
 async def test_rows_are_ordered_by_floats_in_their_order(
     tmp_path: Path, kind: str, ascending: bool, nulls_first: bool, limit: int | None
 ) -> None:

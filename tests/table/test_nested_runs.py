@@ -11,6 +11,7 @@ import pytest
 
 import alance
 from alance.file.rows.taken import FragmentTask
+from tests.reference.thinned import paired
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,9 +62,7 @@ def table(kind: str, share: float) -> pa.Table:
     return pa.table({"member": member, "list": some_lists, "deep": deep})
 
 
-@pytest.mark.parametrize("share", [0.0, 0.15])
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize(("share", "kind", "version"), paired([0.0, 0.15], [*KINDS], [*VERSIONS]))
 async def test_runs_of_rows_are_those_of_arrow(
     tmp_path: Path, version: str, kind: str, share: float
 ) -> None:

@@ -14,6 +14,7 @@ import pytest
 import alance
 from alance.errors import AlanceError, CorruptFileError
 from alance.file.rows.placed_columns import ColumnsShare
+from tests.reference.thinned import thinned
 from tests.spoiling import spoiled
 
 if TYPE_CHECKING:
@@ -71,8 +72,7 @@ class Shares:
         monkeypatch.setattr(ColumnsShare, "decode", noted)
 
 
-@pytest.mark.parametrize("threads", [1, 2, 5])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("threads", "name"), thinned([1, 2, 5], [*NAMES]))
 async def test_rows_are_those_of_pylance(
     table: Path, values: pa.Table, name: str, threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

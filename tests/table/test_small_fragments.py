@@ -13,6 +13,7 @@ import pytest
 import alance
 from alance.errors import CorruptFileError
 from alance.file.rows.whole import WholeRows
+from tests.reference.thinned import thinned
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -61,8 +62,7 @@ def written(path: Path, rows: pa.Table, version: str, num_rows: int) -> str:
     return str(path)
 
 
-@pytest.mark.parametrize("version", ["2.0", "2.1", "2.2"])
-@pytest.mark.parametrize("num_rows", [1, 37, 1000])
+@pytest.mark.parametrize(("version", "num_rows"), thinned(["2.0", "2.1", "2.2"], [1, 37, 1000]))
 async def test_small_fragments_have_the_rows_of_pylance(
     tmp_path: Path, version: str, num_rows: int
 ) -> None:

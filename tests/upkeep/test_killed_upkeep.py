@@ -35,7 +35,7 @@ def test_at_many_a_turn(tmp_path: Path, verb: str) -> None:
         assert process.stdout is not None
         turn, answer = 0, "killed"
         while answer == "killed":
-            turn += 1 + turn // 8  # an end of each phase is met; all turns take a minute
+            turn += 1 + turn // 5  # an end of each phase is met; all turns take a minute
             twins.again()
             print(turn, file=process.stdin, flush=True)
             answer = process.stdout.readline().strip()

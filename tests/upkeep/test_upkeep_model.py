@@ -105,7 +105,9 @@ class Turns:
         assert table.to_pylist() == content.select(columns).to_pylist(), after
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize(
+    "seed", [*range(4), *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(4, 40))]
+)
 async def test_random_turns_follow_the_model(tmp_path: Path, seed: int) -> None:
     dice = random.Random(seed)
     turns = Turns(tmp_path / "t.lance", dice, stable=seed % 2 == 0)
