@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
 from typing import Final
-
-import pytest
 
 import alance
 from alance.base.extras import installing
@@ -109,58 +108,54 @@ def test_errors_name_the_packages_of_an_extra() -> None:
 
 
 WITHOUT: Final = """
+import json
 import sys
-from importlib.metadata import requires
 
 import pyarrow as pa
 
 import alance
 import alance.sync
 
-package, door, extra, uri = sys.argv[1:]
-sys.modules[package] = None  # an import of it fails
+uri, doors = sys.argv[1:]
 dataset = alance.sync.write_dataset(pa.table({"id": [1]}), uri)
-try:
-    exec(door)
-except alance.MissingPackageError as error:
-    assert isinstance(error, ImportError)
-    assert f"(alance's extra `{extra}`)" in str(error) or not extra, error
-    assert "pip install" in str(error)
-else:
-    raise AssertionError(f"{door} worked")
+for package, door, extra in json.loads(doors):
+    others = {name: sys.modules.pop(name) for name in [package] if name in sys.modules}
+    sys.modules[package] = None  # an import of it fails
+    try:
+        exec(door)
+    except alance.MissingPackageError as error:
+        assert isinstance(error, ImportError)
+        assert f"(alance's extra `{extra}`)" in str(error) or not extra, error
+        assert "pip install" in str(error)
+    else:
+        raise AssertionError(f"{door} worked")
+    del sys.modules[package]
+    sys.modules.update(others)
 """
-
-
 READ: Final = (
     "from alance.command.files import reader_of; "
     "reader_of([dataset.uri], '{}', None, with_folders=True)"
 )
+DOORS: Final = [
+    ("duckdb", "dataset.sql('select 1')", "sql"),
+    ("duckdb", "list(dataset.sql_batches('select 1'))", "sql"),
+    ("polars", "dataset.to_polars()", ""),
+    ("polars", "dataset.to_polars_lazy()", ""),
+    ("ray", "import alance.ray", "ray"),
+    ("torch", "import alance.torch", "torch"),
+    ("datasets", "import alance.huggingface", "huggingface"),
+    ("opentelemetry", "alance.observe.OpenTelemetry()", "otel"),
+    ("starlette", "from alance.serve import Service; Service({'t': dataset.uri}).app", "serve"),
+    ("deltalake", READ.format("delta"), "delta"),
+    ("pyiceberg", READ.format("iceberg"), "iceberg"),
+    ("lance_namespace_urllib3_client", "alance.sync.connect('http://127.0.0.1:1')", "catalog"),
+    ("botocore", "alance.sync.dataset('s3+ddb://b/t?ddbTableName=x')", "dynamodb"),
+]
 
 
-@pytest.mark.parametrize(
-    ("package", "door", "extra"),
-    [
-        ("duckdb", "dataset.sql('select 1')", "sql"),
-        ("duckdb", "list(dataset.sql_batches('select 1'))", "sql"),
-        ("polars", "dataset.to_polars()", ""),
-        ("polars", "dataset.to_polars_lazy()", ""),
-        ("ray", "import alance.ray", "ray"),
-        ("torch", "import alance.torch", "torch"),
-        ("datasets", "import alance.huggingface", "huggingface"),
-        ("opentelemetry", "alance.observe.OpenTelemetry()", "otel"),
-        ("starlette", "from alance.serve import Service; Service({'t': dataset.uri}).app", "serve"),
-        ("deltalake", READ.format("delta"), "delta"),
-        ("pyiceberg", READ.format("iceberg"), "iceberg"),
-        ("lance_namespace_urllib3_client", "alance.sync.connect('http://127.0.0.1:1')", "catalog"),
-        ("botocore", "alance.sync.dataset('s3+ddb://b/t?ddbTableName=x')", "dynamodb"),
-    ],
-)
-def test_what_needs_another_package_says_how_to_install_it(
-    package: str, door: str, extra: str, tmp_path: Path
-) -> None:
-    arguments = [package, door, extra, str(tmp_path / "t")]
+def test_what_needs_another_package_says_how_to_install_it(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", WITHOUT, *arguments],
+        [sys.executable, "-W", "error", "-c", WITHOUT, str(tmp_path / "t"), json.dumps(DOORS)],
         capture_output=True,
         text=True,
         check=False,

@@ -18,6 +18,7 @@ from lance.file import LanceFileReader
 
 import alance
 from alance.format.index.addresses import parse_rows
+from tests.indices.copies import write_copy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -85,11 +86,15 @@ def rows(count: int = NUM_ROWS, first: int = 0) -> pa.Table:
 
 def by_pylance(path: Path, **options: Any) -> lance.LanceDataset:
     """A table of several fragments with indices that pylance made; some rows are deleted."""
+    write_copy(path, _make_by_pylance, **options)
+    return lance.dataset(path)
+
+
+def _make_by_pylance(path: Path, **options: Any) -> None:
     dataset = lance.write_dataset(rows(), path, max_rows_per_file=6_000, **options)
     for column, kind in COLUMNS.items():
         dataset.create_scalar_index(column, kind)  # type: ignore[arg-type]
     dataset.delete("id % 17 = 3")
-    return lance.dataset(path)
 
 
 async def by_alance(path: Path, **options: Any) -> alance.Dataset:

@@ -22,14 +22,14 @@ BOOK = (np.random.default_rng(3).standard_normal((8, 256, 2)) * 4).astype(np.flo
 # Of codes whose rotation, and of graphs whose links, are a matter of chance, more rows are looked
 # at and compared exactly: then both libraries find nearly all.
 WIDE: dict[str, Any] = {"refine_factor": 8, "ef": 120}
-KINDS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+KINDS: list[Any] = [
     ("IVF_FLAT", {}, {}),
     ("IVF_SQ", {}, {}),
     ("IVF_PQ", {"pq_codebook": BOOK, "num_sub_vectors": 8}, {}),
     ("IVF_RQ", {"num_bits": 5}, {"refine_factor": 8}),
-    ("IVF_HNSW_FLAT", {}, WIDE),
+    pytest.param("IVF_HNSW_FLAT", {}, WIDE, marks=pytest.mark.soak),
     ("IVF_HNSW_SQ", {}, WIDE),
-    ("IVF_HNSW_PQ", {"num_sub_vectors": 8}, WIDE),
+    pytest.param("IVF_HNSW_PQ", {"num_sub_vectors": 8}, WIDE, marks=pytest.mark.soak),
 ]
 
 

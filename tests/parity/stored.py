@@ -28,7 +28,6 @@ FILES: Final = {
     "many": (7,) * 24,
     "long": (36_000, 4000),
 }
-MOST_ROWS: Final = 1800  # but of long ones
 HISTORIES: Final = ("plain", "deleted", "widened", "indexed")
 NUM_ADDED: Final = 40
 UNREADABLE: Final = {("no members", history) for history in HISTORIES} | {("deep", "widened")}
@@ -90,8 +89,7 @@ def _columns_of(kind: str, version: str, count: int) -> tuple[list[pa.Field], li
         shapes = _long_columns(count)
         shapes = shapes.drop_columns(["gaps"]) if version == "0.1" else shapes
         return list(shapes.schema), shapes.columns
-    most = columns(kind, version, MOST_ROWS)
-    table = own(most, 0, count)
+    table = columns(kind, version, count)
     return list(table.schema), table.columns
 
 

@@ -59,7 +59,7 @@ FILES: Final = [
     if version > "0.1" or kind not in ("special", "no members")
     if writer == "alance" or kind != "no members"
 ]
-TRIES: Final = 3  # of each file, by public calls
+TRIES: Final = 2  # of each file, by public calls
 PLANNED_TRIES: Final = 8  # by plans
 SPARSE_TRIES: Final = 60  # of sparse pages of a kind
 MANY_TRIES: Final = 100_000  # of all files

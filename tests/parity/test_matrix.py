@@ -116,7 +116,13 @@ LONG: Final = [
 
 @pytest.mark.parametrize("number", range(len(LONG)), ids=lambda number: label(LONG[number]))
 async def test_rows_of_large_pages(tables: Tables, number: int) -> None:
-    await check(tables, LONG[number], LONG_WAYS[number % 3 :: 3])
+    await check(tables, LONG[number], LONG_WAYS[number % 5 :: 5])
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("number", range(len(LONG)), ids=lambda number: label(LONG[number]))
+async def test_all_ways_give_the_rows_of_large_pages(tables: Tables, number: int) -> None:
+    await check(tables, LONG[number], LONG_WAYS)
 
 
 def test_chosen_tables_have_every_pair() -> None:

@@ -60,7 +60,7 @@ async def check(path: Path, kind: str, metric: str, dtype: str, **options: Any) 
     else:  # the rows that are compared exactly are the nearest by codes: of equal codes any
         alike = partial(agree_on_common, but=0 if options["fast_search"] else 3)
     dataset = await alance.dataset(path)
-    for q in queries(dtype, 2):
+    for q in queries(dtype, 1):
         for nprobes, filter in ((2, None), (PARTITIONS, "kind != 3")):
             request = {"nprobes": nprobes, "filter": filter, **options}
             own = await ours(dataset, q, k=12 + more, **request)

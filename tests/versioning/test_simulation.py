@@ -19,11 +19,19 @@ if TYPE_CHECKING:
     from alance.versioning.settle import Patience
     from tests.simulation.committers import Make
 
-RUNS = int(os.environ.get("ALANCE_SIMULATION_RUNS", "400"))
+RUNS = int(os.environ.get("ALANCE_SIMULATION_RUNS", "200"))
 KINDS = ("committed", "failed", "open", "crashes", "cancelled", "unknown")
 
 
-@pytest.mark.parametrize(("make", "runs"), [(conditional, RUNS), (external, RUNS // 5)])
+@pytest.mark.parametrize(
+    ("make", "runs"),
+    [
+        (conditional, RUNS),
+        (external, RUNS // 3),
+        pytest.param(conditional, 20 * RUNS, marks=pytest.mark.soak),
+        pytest.param(external, 20 * RUNS, marks=pytest.mark.soak),
+    ],
+)
 def test_the_table_is_what_the_committers_were_told(make: Make, runs: int) -> None:
     seen: Counter[str] = Counter()
     for seed in range(runs):
