@@ -25,6 +25,37 @@ settings.register_profile("random", _CALM, print_blob=True)
 settings.register_profile("soak", _CALM, print_blob=True, max_examples=20_000)
 settings.load_profile("repeatable")
 
+# Files that take long, the longest first: a process that begins such a file at the end of a run has
+# no others to share the processors with. All others follow in the order of their names.
+LONG = (
+    "lifecycle/test_exit.py",
+    "test_first_day.py",
+    "test_first_use.py",
+    "test_examples.py",
+    "parity/test_matrix.py",
+    "interop/test_fields_of_kernel.py",
+    "versioning/test_fault_matrix.py",
+    "versioning/test_dynamodb_crashes.py",
+    "versioning/test_simulation.py",
+    "service/test_service.py",
+    "faults/test_killed.py",
+    "io/test_upload_faults.py",
+    "io/test_time_limits.py",
+    "upkeep/test_maintain.py",
+    "upkeep/test_killed_upkeep.py",
+    "upkeep/test_soak.py",
+    "parity/test_reads.py",
+    "parity/test_damaged.py",
+    "table/test_float_order.py",
+    "test_names.py",
+    "stateful/test_machine.py",
+    "stateful/test_in_place_machine.py",
+    "changing/test_conflicts_for_real.py",
+    "service/test_json_types.py",
+    "text/test_text_search.py",
+    "text/test_text_memory.py",
+    "search/test_search_requests.py",
+)
 SPARE_BYTES = 1 << 30  # of addresses, that tests with little memory may reserve
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -38,6 +69,12 @@ def pytest_collection() -> Generator[None, object, object]:
     gc.collect()
     gc.freeze()
     return result
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Long files come first; with `--no-loadscope-reorder`, xdist gives files out in this order."""
+    places = {Path(__file__).parent / name: place for place, name in enumerate(LONG)}
+    items.sort(key=lambda item: places.get(item.path, len(LONG)))
 
 
 @pytest.fixture(scope="session")

@@ -44,6 +44,8 @@ class Suite:
     absent: str | None = None
 
 
+# A file is run by one process; long files come first (`tests/conftest.py`).
+THREE: Final = ("-n", "3", "--dist", "loadfile", "--no-loadscope-reorder")
 LAKE_PACKAGES: Final = ("deltalake", "pyiceberg", "sqlalchemy")
 FAST: Final = (
     "not soak and not browser and not azure and not ray and not torch and not frames and not spark"
@@ -60,7 +62,7 @@ def suites() -> list[Suite]:
     )
     return [
         # Three processes keep two processors busy; each takes some 700 MB.
-        Suite("most", "make test", ("-n", "3", "--dist", "loadfile", "-m", FAST)),
+        Suite("most", "make test", (*THREE, "-m", FAST)),
         Suite("Spark", "make test-spark", ("-m", "spark and not soak", "tests/spark"), no_spark),
         Suite(
             "browser",
