@@ -11,21 +11,24 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import sys
 import threading
 from concurrent.futures import CancelledError
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from alance.base.checks import SYNONYMS, unexpected
+from alance.base.calls import not_constructed as not_constructed
+from alance.base.calls import public as public
 from alance.base.checks import did_you_mean as did_you_mean
-from alance.base.checks import no_name as no_name
+from alance.base.hints import Hinted as Hinted
+from alance.base.hints import Uncalled as Uncalled
+from alance.base.hints import no_name as no_name
+from alance.base.hints import no_use as no_use
 from alance.errors import InvalidInputError
 from alance.io.loop import lifecycle
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+    from collections.abc import AsyncIterator, Awaitable, Iterator
     from concurrent.futures import Future
 
 T = TypeVar("T")
@@ -182,38 +185,3 @@ async def _wind_up() -> None:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
     await asyncio.get_running_loop().shutdown_asyncgens()
-
-
-# Calls that return objects of the classes that callers do not construct.
-_CONSTRUCTED_BY: Final = {
-    "Dataset": "alance.dataset(uri)",
-    "Catalog": "alance.connect(uri)",
-    "FileReader": "FileReader.open(uri)",
-    "FileWriter": "FileWriter.open(uri)",
-    "FileSession": "FileSession.open(uri)",
-    "Sink": "alance.ingest(uri)",
-}
-
-
-def wrong_call(
-    error: TypeError, function: Callable[..., object], named: Iterable[str]
-) -> TypeError:
-    """Return the error for arguments that do not fit a signature, with the signature."""
-    names = [name for name in inspect.signature(function).parameters if name != "self"]
-    shown = f"{function.__qualname__}()"
-    unknown = [name for name in named if name not in names]
-    if unknown and "unexpected" in str(error):
-        return unexpected(unknown, names, f"{shown}: ")
-    hint = "".join(
-        f", did you mean {synonym!r} for {name!r}?"
-        for name in unknown
-        for synonym in SYNONYMS.get(name, ())
-        if synonym in names
-    )
-    return TypeError(f"{error}; its arguments are {', '.join(names)}{hint}")
-
-
-def not_constructed(kind: type) -> InvalidInputError:
-    """Return the error for a call of a class that callers do not construct."""
-    way = _CONSTRUCTED_BY.get(kind.__name__, "a method that returns it")
-    return InvalidInputError(f"{kind.__name__}(): not called by users; write {way}")

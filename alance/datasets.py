@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from alance.base.calls import public
 from alance.base.deferred import Deferred
-from alance.base.signatures import expanded
 from alance.errors import InvalidInputError
 from alance.fragment import DatasetFragment
 from alance.ops.read.aggregates import count
@@ -57,7 +57,7 @@ else:
     following = Deferred("alance.ops.version.following")
 
 
-@expanded
+@public
 async def dataset(
     uri: str | os.PathLike[str],
     *,
@@ -137,7 +137,7 @@ async def _object_reader(session: Session, table: Table) -> ObjectReader:
 Session._object_reader = _object_reader
 
 
-@expanded
+@public
 class Dataset(Verbs, BlobVerbs, SearchVerbs, KeyVerbs, EngineVerbs, Framed):
     """An immutable snapshot of one version of a dataset, safe to share among tasks of its loop.
 
@@ -514,7 +514,7 @@ class Dataset(Verbs, BlobVerbs, SearchVerbs, KeyVerbs, EngineVerbs, Framed):
         scanner = self.scanner(**options)
         return await scanner.aggregate(aggregates, group_by, memory_bytes=memory_bytes)
 
-    async def head(self, num_rows: int, columns: Columns = None) -> pa.Table:
+    async def head(self, num_rows: int = 5, columns: Columns = None) -> pa.Table:
         """Read the first rows.
 
         Cost: as `to_table` with a limit.

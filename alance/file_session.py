@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from alance.base.calls import public
 from alance.base.checks import check_count
 from alance.base.deferred import Deferred
-from alance.base.signatures import expanded
+from alance.base.hints import Hinted
 from alance.errors import CorruptFileError, InvalidInputError, NotFoundError
 from alance.file.budgets import BUFFER_BYTES, PAGE_BYTES
 from alance.files import FileReader, FileWriter
@@ -44,8 +45,8 @@ class ListResult(NamedTuple):
     objects: list[str]
 
 
-@expanded
-class FileSession:
+@public
+class FileSession(Hinted):
     """Files below a folder of a store. Immutable; safe to share among tasks.
 
         files = alance.FileSession.open("s3://bucket/folder")

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 
+from alance.base.calls import public
 from alance.base.checks import check_count, check_type, list_hint
 from alance.base.deferred import Deferred
-from alance.base.signatures import expanded
+from alance.base.hints import Hinted
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.file.budgets import PAGE_BYTES
 from alance.file.older.entry import holds_older
@@ -53,8 +54,8 @@ FILE_BATCH_ROWS: Final = 64 << 10  # default number of rows per batch
 NOT_OPEN: Final = "expected a writer inside of its `async with` block"
 
 
-@expanded
-class FileReader:
+@public
+class FileReader(Hinted):
     """A Lance data file. Immutable; safe to share among tasks."""
 
     __slots__ = ("_container", "_num_rows", "_schema", "_session", "_source", "_store")
@@ -280,8 +281,8 @@ def _projected(schema: Schema, columns: Sequence[str] | None) -> Schema:
     return schema if columns is None else schema.project(columns)
 
 
-@expanded
-class FileWriter:
+@public
+class FileWriter(Hinted):
     """Writer of a Lance data file, which appears as a whole at the end of the block or not at all.
 
         async with FileWriter.open("s3://bucket/rows.lance", schema) as writer:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from alance.base.calls import public
 from alance.base.checks import check_count
 from alance.base.deferred import Deferred
-from alance.base.signatures import expanded
 from alance.errors import InvalidInputError
 from alance.file_version import FileVersion
 from alance.ops.read.options import ScanOptions
@@ -67,7 +67,7 @@ MAX_ADDRESS_PART: Final = (1 << 32) - 1  # largest id and number of rows of a fr
 MAX_BYTES: Final = 1 << 62  # maximum bytes of a file: no limit in practice
 
 
-@expanded
+@public
 class DatasetFragment(Framed):
     """One fragment of a dataset's version. Row offsets count live rows from 0."""
 
@@ -199,7 +199,7 @@ class DatasetFragment(Framed):
         """
         return await self._frame(lambda file: file, columns, blob_mode=blob_mode, **options)
 
-    async def head(self, num_rows: int, columns: Columns = None) -> pa.Table:
+    async def head(self, num_rows: int = 5, columns: Columns = None) -> pa.Table:
         """Read the first rows.
 
         Cost: as `to_table` with a limit.

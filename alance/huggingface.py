@@ -19,6 +19,7 @@ import pyarrow as pa
 import alance
 from alance import sync
 from alance.base.extras import missing
+from alance.blocking import public
 from alance.distributed import in_any_loop
 
 try:
@@ -40,6 +41,7 @@ __all__ = ["Source", "to_datasets"]
 Source: TypeAlias = "str | os.PathLike[str] | alance.Dataset | sync.Dataset"
 
 
+@public
 def to_datasets(
     source: Source,
     columns: Columns = None,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from alance.base.calls import public
 from alance.base.deferred import Deferred, lazy
-from alance.base.signatures import expanded
 from alance.ops.version.options import CommitOptions
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ if not TYPE_CHECKING:  # otherwise any name would type-check
     __getattr__, __dir__ = lazy(__name__, _INDEXING_PLACES)
 
 
-@expanded
+@public
 class IndexBuild:
     """Index build by several processes, for values, vectors or texts.
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 
+from alance.base.calls import public
 from alance.base.deferred import Deferred
-from alance.base.signatures import expanded
+from alance.base.hints import Hinted
 from alance.datasets import Dataset
 from alance.errors import InvalidInputError
 from alance.file_version import FileVersion
@@ -58,7 +59,7 @@ else:
     sources = Deferred("alance.ops.write.sources")
 
 
-@expanded
+@public
 def ingest(
     uri: str | os.PathLike[str],
     schema: pa.Schema | None = None,
@@ -162,7 +163,8 @@ def ingest(
     return Sink(session, table, schema, options, maintain)
 
 
-class Sink:
+@public
+class Sink(Hinted):
     """Accepts batches or changes, and commits them; see `ingest`.
 
     Any number of tasks of the sink's loop may use it.
@@ -409,7 +411,8 @@ class Sink:
             raise InvalidInputError(
                 f"dataset {self._table.uri!r}: the sink appends; open it with `on` for changes"
             )
-        source = await sources.open_source(data, None, pool)
+        own = set() if self._ingest is None else {*self._ingest.schema.names}
+        source = await sources.open_source(data, None, pool, own)
         if self._ingest is None:
             if form == "deletions":
                 raise InvalidInputError(
@@ -486,7 +489,8 @@ class Sink:
     def _check(self, token: str | None = None) -> None:
         if not self._is_open:
             raise InvalidInputError(
-                f"dataset {self._table.uri!r}: expected a sink inside of its `async with` block"
+                f"dataset {self._table.uri!r}: expected a sink inside of its `async with` block "
+                "(`with` in alance.sync)"
             )
         if token is not None and not isinstance(token, str):
             raise InvalidInputError(f"token={token!r}: expected a text")

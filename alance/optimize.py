@@ -5,10 +5,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from alance.base.checks import Hinted
+from alance.base.calls import public
 from alance.base.deferred import Deferred, lazy
+from alance.base.hints import Uncalled
 from alance.base.progress import Reporting
-from alance.base.signatures import expanded
 from alance.errors import InvalidInputError
 from alance.ops.version.options import CommitOptions
 from alance.versioning.backoff import MAX_RETRIES
@@ -69,8 +69,8 @@ if not TYPE_CHECKING:  # otherwise any name would type-check
     __getattr__, __dir__ = lazy(__name__, _OPTIMIZE_PLACES)
 
 
-@expanded
-class Optimize(Hinted):
+@public
+class Optimize(Uncalled):
     """Upkeep of a dataset's files and indices; see `Dataset.optimize`."""
 
     __slots__ = ("_dataset",)
@@ -319,6 +319,7 @@ class UpkeepBlock(ABC):
             await self._task.abort()
 
 
+@public
 class AutoCompaction(UpkeepBlock):
     """Compaction in the background, within an `async with` block; see `Optimize.auto_compact`."""
 
@@ -348,7 +349,7 @@ class AutoCompaction(UpkeepBlock):
         )
 
 
-@expanded
+@public
 class Compaction:
     """Compaction by several processes: one plans, any number execute tasks, one commits.
 

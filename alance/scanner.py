@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, get_args
 
 import pyarrow as pa
 
-from alance.base.checks import Hinted, check_choice
+from alance.base.calls import public
+from alance.base.checks import check_choice
 from alance.base.deferred import Deferred
-from alance.base.signatures import expanded
+from alance.base.hints import Hinted, no_use
 from alance.errors import MissingPackageError
 from alance.io.events import trace
 from alance.io.loop.generators import outermost
@@ -70,7 +71,7 @@ def _search_of(module: ModuleType) -> Any:
     return text_search.TEXT_SEARCH if module is text_search else nearest.NEAREST_SEARCH
 
 
-@expanded
+@public
 class Scanner(Hinted):
     """A scan of a dataset or fragment; each call runs the scan again."""
 
@@ -399,10 +400,15 @@ async def _load_optional(pool: DecodePool, package: str) -> None:
         raise MissingPackageError(f"{package} is not installed: `pip install {package}`") from error
 
 
-class Framed:
+class Framed(Hinted):
     """`to_pandas` for classes with a `scanner` method, shared by the async and the blocking API."""
 
     __slots__ = ()
+
+    if not TYPE_CHECKING:  # not of `Hinted`: scanners are data for writes, which may be iterables
+
+        def __aiter__(self) -> Any:
+            raise no_use(self, "async for")
 
     async def _frame(
         self: Scannable,

@@ -11,7 +11,9 @@ from numbers import Real
 from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple, TypedDict
 from weakref import WeakKeyDictionary, WeakSet
 
+from alance.base.calls import public
 from alance.base.checks import check_count, check_type, unexpected
+from alance.base.hints import Hinted
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.io.caches.cache import SearchCache
 from alance.io.events import observing
@@ -70,7 +72,8 @@ class TableArguments(StoreArguments, total=False):
     commit_lock: CommitLock | None
 
 
-class Session:
+@public
+class Session(Hinted):
     """Scheduler, caches and threads that the reads of one event loop share.
 
     A session belongs to the loop that first uses it. Closing it cancels all work under way and

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 import alance
-from alance.blocking import OwnLoop, no_name, not_constructed, wrong_call
+from alance.blocking import Hinted, OwnLoop, Uncalled, no_name, no_use, not_constructed
 
 if TYPE_CHECKING:  # the stub has the types; editors find the docstrings by these imports
     from alance import *  # noqa: F403
@@ -142,12 +142,7 @@ def _blocking(function: Callable[..., Any], *, is_method: bool) -> Callable[...,
         named = {name: _unwrap(argument) for name, argument in kwargs.items()}
 
         async def start() -> Any:
-            try:
-                result = function(*arguments, **named)
-            except TypeError as error:
-                if error.__traceback__ is None or error.__traceback__.tb_next is not None:
-                    raise  # by the function, not by the call
-                raise wrong_call(error, function, named) from None
+            result = function(*arguments, **named)
             return await result if inspect.isawaitable(result) else result
 
         result = _background.run(start())
@@ -200,12 +195,13 @@ def _face(async_class: type) -> type:
     if hasattr(async_class, "__aenter__"):
         members["__enter__"] = _enter
         members["__exit__"] = _exit
+        members["__aenter__"] = members["__aexit__"] = _async_enter
     if hasattr(async_class, "__getattr__"):  # it only raises errors with hints
         members["__getattr__"] = async_class.__getattr__
     if hasattr(async_class, "_repr_html_"):
         members["_repr_html_"] = _blocking(async_class._repr_html_, is_method=True)
     _add_protocols(members)
-    bases: tuple[type, ...] = ()
+    bases = tuple(base for base in (Uncalled, Hinted) if issubclass(async_class, base))[:1]
     if "readall" in members:  # libraries that read Python's binary files accept it
         bases = (io.BufferedIOBase,)
         members |= {"read1": members["read"], "__del__": _leave_open}
@@ -220,10 +216,10 @@ def _add_protocols(members: dict[str, Any]) -> None:
     if "to_batches" in members:
         members["to_reader"] = _to_reader
         members["__arrow_c_stream__"] = _arrow_c_stream
-        members["__len__"] = _len
+        members |= {"__len__": _len, "__bool__": _is_full}
     if "open_table" in members:
         members |= {"__getitem__": members["open_table"], "__contains__": members["table_exists"]}
-        members |= {"__iter__": _iter_tables, "__len__": _len_tables}
+        members |= {"__iter__": _iter_tables, "__len__": _len_tables, "__bool__": _is_full}
 
 
 def _enter(self: Any) -> Any:
@@ -233,6 +229,10 @@ def _enter(self: Any) -> Any:
 
 def _exit(self: Any, *error: Any) -> None:
     _background.run(self._inner.__aexit__(*error))
+
+
+async def _async_enter(self: Any, *_: Any) -> None:
+    raise no_use(self, "async with", "`with`, as for all of alance.sync")
 
 
 def _to_reader(self: Any, columns: Any = None, **options: Any) -> pa.RecordBatchReader:
@@ -253,6 +253,11 @@ def _leave_open(self: Any) -> None:
 def _len(self: Any) -> int:
     """Return the number of rows."""
     return int(self.count_rows())
+
+
+def _is_full(self: Any) -> bool:
+    """Return whether there is a row, or a table."""
+    return len(self) > 0
 
 
 def _iter_tables(self: Any) -> Iterator[str]:

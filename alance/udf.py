@@ -6,6 +6,7 @@ import inspect
 import os
 from typing import TYPE_CHECKING, Any
 
+from alance.base.calls import public
 from alance.base.checks import check_count
 from alance.errors import InvalidInputError
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+@public
 class BatchUdf:
     """Function that converts a batch of rows to a batch of new columns, for `Dataset.add_columns`.
 
@@ -36,7 +38,10 @@ class BatchUdf:
         concurrency: int = 1,
     ) -> None:
         if not callable(function):
-            raise InvalidInputError(f"batch_udf of {function!r}: expected a function")
+            raise InvalidInputError(
+                f"batch_udf of {type(function).__name__}: expected a function; the decorator has "
+                "parentheses: @batch_udf()"
+            )
         check_count("concurrency", concurrency)
         self.function = function
         self.output_schema = output_schema
@@ -53,6 +58,7 @@ class BatchUdf:
         return inspect.iscoroutinefunction(self.function) or inspect.iscoroutinefunction(call)
 
 
+@public
 def batch_udf(
     output_schema: pa.Schema | None = None,
     checkpoint_file: str | os.PathLike[str] | None = None,

@@ -6,6 +6,7 @@ import threading
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from alance.base.calls import public
 from alance.io.loop.tasks import all_of
 from alance.ops.version.first_use import ENGINE, FILTER, GRAMMAR, LOOK_UP, SQL
 from alance.session import Session
@@ -33,6 +34,7 @@ VERB_MODULES: Final = (
 STARTED_S: Final = 5.0  # seconds until all threads of the pool must have started
 
 
+@public
 async def warm_up(*, session: Session | None = None) -> None:
     """Import the modules of takes, scans, searches, appends and changes, and start the threads.
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, TypedDict, overload
 
+from alance.base.calls import public
 from alance.base.deferred import Deferred
-from alance.base.signatures import expanded
 from alance.datasets import Dataset
 from alance.errors import InvalidInputError
 from alance.file_version import FileVersion
@@ -49,7 +49,7 @@ else:
     writer = Deferred("alance.ops.write.write")
 
 
-@expanded
+@public
 async def write_dataset(
     data: Data,
     uri: str | os.PathLike[str],
@@ -201,7 +201,7 @@ async def write_fragments(
     return_transaction: Literal[True],
     **arguments: Unpack[FragmentArguments],
 ) -> Transaction: ...
-@expanded
+@public
 async def write_fragments(
     data: Data,
     dataset_or_uri: Dataset | str | os.PathLike[str],
@@ -273,7 +273,7 @@ async def write_fragments(
     return list(change.fragments)
 
 
-@expanded
+@public
 async def commit(
     dataset_or_uri: Dataset | str | os.PathLike[str],
     operation: Operation | Transaction,
@@ -348,7 +348,7 @@ class BulkCommitResult(TypedDict):
     merged: Transaction
 
 
-@expanded
+@public
 async def commit_batch(
     dataset_or_uri: Dataset | str | os.PathLike[str],
     transactions: Iterable[Transaction],

@@ -86,7 +86,7 @@ def test_long_values_are_told_in_short() -> None:
     ("names", "message"),
     [
         (["limt"], "unexpected keyword argument 'limt', did you mean 'limit'?"),
-        (["xyz"], "unexpected keyword argument 'xyz'"),
+        (["xyz"], "unexpected keyword argument 'xyz'; its arguments are limit, offset"),
         (["limt", "xyz"], "unexpected keyword argument 'limt', did you mean 'limit'? (nor are "
          "there 'xyz')"),
     ],

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import reprlib
-import sys
 from dataclasses import fields
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -19,21 +18,116 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# Names of arguments in pandas, SQL and other stores, with the names that alance uses instead.
+# Names of arguments in other libraries, with the names that alance uses instead.
 SYNONYMS: Final = {
-    "where": ("filter",),
-    "predicate": ("filter",),
-    "select": ("columns",),
-    "n": ("limit", "k"),
-    "limit": ("k",),
-    "top_k": ("k",),
+    "anon": ("storage_options",),
+    "axis": ("columns",),
     "batch_rows": ("batch_size",),
-    "sort_by": ("order_by",),
-    "key": ("on",),
-    "keys": ("on",),
-    "values": ("updates",),
+    "by": ("group_by", "order_by"),
+    "chunk_size": ("batch_size",),
+    "chunksize": ("batch_size",),
+    "col": ("column",),
+    "cols": ("columns",),
+    "condition": ("filter", "predicate", "where"),
+    "credentials": ("storage_options",),
+    "days": ("older_than",),
+    "descending": ("order_by",),
+    "df": ("data",),
+    "dir": ("uri",),
+    "distance_type": ("metric",),
+    "documents": ("data",),
+    "endpoint": ("storage_options",),
+    "endpoint_url": ("storage_options",),
+    "embedding": ("query", "vector"),
+    "expr": ("filter", "predicate", "where"),
+    "field": ("column",),
+    "fields": ("columns",),
+    "filter": ("predicate", "where"),
+    "filters": ("filter", "predicate", "where"),
+    "frac": ("num_rows",),
+    "groupby": ("group_by",),
+    "id": ("key", "fragment_id"),
+    "if_exists": ("mode",),
+    "if_not_exists": ("exist_ok",),
+    "indexes": ("indices",),
+    "key": ("on", "column"),
+    "key_column": ("on", "column"),
+    "keys": ("on", "column"),
+    "kind": ("index_type",),
+    "limit": ("k", "num_rows"),
+    "location": ("uri",),
+    "max_rows": ("limit", "num_rows"),
+    "metric_type": ("metric",),
+    "n": ("limit", "k", "num_rows"),
+    "nrows": ("limit", "num_rows"),
+    "num": ("num_rows", "limit", "k"),
+    "on": ("left_on", "column"),
+    "orderby": ("order_by",),
+    "overwrite": ("mode",),
+    "path": ("uri",),
+    "positions": ("indices",),
+    "predicate": ("filter", "where"),
+    "primary_key": ("on", "column"),
+    "projection": ("columns",),
+    "query": ("filter", "text", "key"),
+    "query_vector": ("query", "vector"),
+    "q": ("query", "text"),
     "random_state": ("seed",),
+    "region": ("storage_options",),
+    "records": ("data",),
+    "row": ("data",),
+    "rows": ("data", "indices", "num_rows"),
+    "secret": ("storage_options",),
+    "select": ("columns",),
+    "set": ("updates",),
+    "size": ("num_rows", "k"),
+    "skip": ("offset",),
+    "snapshot_id": ("version",),
+    "sort": ("order_by",),
+    "sort_by": ("order_by",),
+    "start": ("offset",),
+    "table": ("data", "uri"),
     "tag": ("version",),
+    "timestamp": ("asof",),
+    "top_k": ("k",),
+    "url": ("uri",),
+    "usecols": ("columns",),
+    "values": ("updates",),
+    "vector": ("query",),
+    "vector_column": ("column",),
+    "vector_column_name": ("column",),
+    "where": ("filter", "predicate"),
+}
+# Names of arguments without a counterpart, with what to do instead.
+_ANSWERS: Final = {
+    "compression": "compression is metadata of a field in `schema`: lance-encoding:compression",
+    "embedding_functions": "embeddings are computed before rows are written",
+    "fill_value": "fill the values before rows are written",
+    "having": "filter the table that is returned",
+    "ignore_missing": "check by `table_exists`",
+    "index": "an index of pandas is a column: `reset_index()` makes it one",
+    "lazy": "lazy frames are `to_polars_lazy()`",
+    "timeout": "timeouts are of a session: alance.Session(timeout=)",
+    "workers": "numbers of threads are of a session: alance.Session(decode_threads=)",
+    "inplace": "a call returns the new dataset",
+    "on_bad_vectors": "fill or drop the rows before they are written",
+    "partition_by": "tables have no partitions; filters skip files by statistics and indices",
+    "partition_cols": "tables have no partitions; filters skip files by statistics and indices",
+    "partitioning": "tables have no partitions; filters skip files by statistics and indices",
+}
+# Words of other libraries for choices, with those of alance.
+_WORDS: Final = {
+    "a": "append",
+    "add": "append",
+    "create_if_missing": "append",
+    "error": "create",
+    "euclidean": "l2",
+    "fail": "create",
+    "ip": "dot",
+    "replace": "overwrite",
+    "w": "overwrite",
+    "write": "overwrite",
+    "x": "create",
 }
 # Maximum number of values that a message lists; there may be tens of thousands.
 SHOWN_VALUES: Final = 8
@@ -53,7 +147,7 @@ def check_count(name: str, value: object, least: int = 1, most: float = float("i
         expected = f"an integer from {least} to {most}"
     else:
         expected = "a positive integer" if least == 1 else f"an integer of at least {least}"
-    raise InvalidInputError(f"{name}={value!r}: expected {expected}")
+    raise InvalidInputError(f"{name}={value!r}: expected {expected}{await_hint(value)}")
 
 
 def check_counts(options: object, *names: str, least: int = 1) -> None:
@@ -89,6 +183,8 @@ def check_choice(name: str, value: object, choices: Collection[str]) -> None:
     """
     if value not in choices:
         hint = did_you_mean(value, choices) if isinstance(value, str) else ""
+        if isinstance(value, str) and (word := _WORDS.get(value.lower())) in choices:
+            hint = f", did you mean {word!r}?"
         raise InvalidInputError(
             f"{name}={reprlib.repr(value)}: expected one of {', '.join(choices)}{hint}"
         )
@@ -103,7 +199,13 @@ def check_type(
         InvalidInputError: the value is not an instance of `kind`.
     """
     if not isinstance(value, kind):
-        raise InvalidInputError(f"{name}: got {type(value).__name__}, expected {expected}")
+        actual = f"got {type(value).__name__}{await_hint(value)}"
+        raise InvalidInputError(f"{name}: {actual}, expected {expected}")
+
+
+def await_hint(value: object) -> str:
+    """Return "; write `await` before it" for a coroutine that nobody has awaited, else ""."""
+    return "; write `await` before it" if inspect.iscoroutine(value) else ""
 
 
 def check_callback(name: str, value: object, expected: str = "a function") -> None:
@@ -147,11 +249,15 @@ def unexpected(
     """
     first, *others = sorted(names)
     call, own = _call_with(first)
-    choices = [*own, *choices]
+    choices = list(dict.fromkeys([*own, *choices]))
     synonym = next((name for name in SYNONYMS.get(first, ()) if name in choices), None)
     hint = did_you_mean(first, choices)
     if synonym is not None:
         hint = f", did you mean {synonym!r}?"
+    elif first in _ANSWERS:
+        hint = f"; {_ANSWERS[first]}"
+    elif not hint and choices:
+        hint = f"; its arguments are {some_columns(choices)}"
     what = what or call or (f"{owner}(): " if owner else "")
     more = f" (nor are there {', '.join(map(repr, others))})" if others else ""
     return TypeError(f"{what}unexpected keyword argument {first!r}{hint}{more}")
@@ -187,74 +293,6 @@ def _call_with(name: str) -> tuple[str, Sequence[str]]:
     return call, own
 
 
-# Public names that users of other libraries look for, with their names here.
-_COUNTERPARTS: Final = {
-    "LanceDataset": "dataset",
-    "LanceFragment": "DatasetFragment",
-    "LanceFileReader": "FileReader",
-    "Table": "dataset",
-    "open": "dataset",
-    "open_table": "dataset",
-    "read": "dataset",
-    "load": "dataset",
-    "write": "write_dataset",
-    "write_table": "write_dataset",
-    "create_table": "write_dataset",
-    "delete": "drop",
-}
-
-
-def no_name(module: str, name: str) -> AttributeError:
-    """Return the error for a name that a module lacks, with its counterpart here.
-
-    Python itself suggests similar names when it prints the error. They are not searched here,
-    because every import of a submodule first asks for a missing name, and importing `difflib` takes
-    a millisecond.
-    """
-    counterpart = _COUNTERPARTS.get(name) if module in ("alance", "alance.sync") else None
-    hint = "" if counterpart is None else f", did you mean {counterpart!r}?"
-    message = f"module {module!r} has no attribute {name!r}{hint}"
-    return AttributeError(message, name=name, obj=sys.modules.get(module))
-
-
-# Attributes that users of other libraries look for, with what to write here.
-_MEMBERS: Final = {
-    ("Catalog", "delete_table"): "drop_table",
-    ("Catalog", "drop"): "drop_table",
-    ("Catalog", "sql"): "(await catalog.open_table(name)).sql(query)",
-    ("Catalog", "get_table"): "open_table",
-    ("Catalog", "items"): "list_tables",
-    ("Catalog", "keys"): "list_tables",
-    ("Catalog", "open"): "open_table",
-    ("Catalog", "table_names"): "list_tables",
-    ("Catalog", "tables"): "list_tables",
-    ("MergeInsert", "when_matched_update"): "when_matched_update_all",
-    ("MergeInsert", "when_not_matched_insert"): "when_not_matched_insert_all",
-    ("Scanner", "filter"): "scanner(filter=)",
-    ("Scanner", "limit"): "scanner(limit=)",
-    ("Scanner", "nearest"): "scanner(nearest=)",
-    ("Scanner", "select"): "scanner(columns=)",
-    ("Scanner", "to_list"): "to_table().to_pylist()",
-    ("Scanner", "where"): "scanner(filter=)",
-}
-
-
-class Hinted:
-    """Base class whose error for a missing attribute suggests another one."""
-
-    __slots__ = ()
-
-    if not TYPE_CHECKING:  # a type checker finds missing attributes by itself
-
-        def __getattr__(self, name: str) -> Any:
-            kind = type(self)
-            public = [member for member in dir(kind) if member[0] != "_"]
-            hint = "" if name.startswith("_") else did_you_mean(name, public)
-            if (kind.__name__, name) in _MEMBERS:
-                hint = f"; write `{_MEMBERS[kind.__name__, name]}`"
-            raise AttributeError(f"{kind.__name__!r} object has no attribute {name!r}{hint}")
-
-
 def list_hint(name: str, value: object) -> str:
     """Return "; write name=['value']" for a text in the place of a list of texts, else ""."""
     return f"; write {name}=[{value!r}]" if isinstance(value, str) else ""
@@ -265,13 +303,13 @@ def public_arguments(options: type[T]) -> type[T]:
 
     Python's own message names the class, which callers do not know, and suggests no similar names.
     """
-    accepted = frozenset(field.name for field in fields(options))  # type: ignore[arg-type]
+    accepted = dict.fromkeys(field.name for field in fields(options))  # type: ignore[arg-type]
     init = options.__init__
 
     @wraps(init)
     def checked(self: T, *values: Any, **arguments: Any) -> None:
-        if not arguments.keys() <= accepted:
-            raise unexpected(arguments.keys() - accepted, accepted, owner=options.__name__)
+        if not arguments.keys() <= accepted.keys():
+            raise unexpected(arguments.keys() - accepted.keys(), accepted, owner=options.__name__)
         init(self, *values, **arguments)
 
     options.__init__ = checked  # type: ignore[assignment, method-assign]  # with its arguments

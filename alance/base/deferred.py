@@ -10,7 +10,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from alance.base.checks import no_name
+from alance.base.hints import no_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -16,13 +16,12 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
 T = TypeVar("T")
 
 _UNPACKED: Final = re.compile(r"Unpack\[(\w+)\]")
 _WITH_NONE: Final = re.compile(r"\b(None|Columns|Params)\b")  # types that include None
-_WITH_KEYWORDS: Final = inspect.CO_VARKEYWORDS
 
 # Sources of the defaults for each TypedDict of `alance.types`: dataclasses, mappings or functions.
 # An argument without a default there has None, or `...` if its type does not include None.
@@ -56,23 +55,6 @@ _DEFAULTS: Final[Mapping[str, Sequence[str]]] = {
     "TextSearchArguments": ("alance.ops.search.options:SEARCH_DEFAULTS",),
     "TokenArguments": ("alance.format.index.text.params:TextParams",),
 }
-
-
-def expanded(thing: T) -> T:
-    """Decorator of functions and classes: signatures show the arguments of each `Unpack[...]`."""
-    for function in [thing] if isinstance(thing, FunctionType) else _methods(thing):
-        if function.__code__.co_flags & _WITH_KEYWORDS and not function.__dict__:
-            function.__dict__["__signature__"] = ExpandedSignature(function)
-    return thing
-
-
-def _methods(kind: Any) -> Iterator[FunctionType]:
-    for base in kind.__mro__:
-        for member in vars(base).values():
-            if type(member) is classmethod:
-                member = member.__func__
-            if type(member) is FunctionType:  # few calls: a class has a hundred members
-                yield member if member.__closure__ is None else inspect.unwrap(member)
 
 
 class ExpandedSignature(Signature):

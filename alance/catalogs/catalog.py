@@ -7,10 +7,10 @@ import os
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Final, Literal
 
-import pyarrow as pa
-
-from alance.base.checks import Hinted, check_choice, check_text, check_type, did_you_mean
-from alance.base.signatures import expanded
+from alance.base.calls import public
+from alance.base.checks import check_choice, check_text, check_type, did_you_mean
+from alance.base.deferred import Deferred
+from alance.base.hints import Hinted
 from alance.catalogs.backend import (
     changed,
     namespace_names,
@@ -35,17 +35,23 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
     from typing import Unpack
 
+    import pyarrow as pa
+
     from alance.catalogs.backend import Backend, Place, TableName
     from alance.file_version import FileVersion
     from alance.io.opening.credentials import StorageOptions
     from alance.ops.version.options import CommitArguments
+    from alance.ops.write import sources
     from alance.ops.write.options import WriteProgress
     from alance.ops.write.sources import Data
+else:
+    sources = Deferred("alance.ops.write.sources")
 
 ABANDON_S: Final = 60.0  # seconds to undo the beginning of a table
 _log: Final = logging.getLogger(__name__)
 
 
+@public
 async def connect(
     uri: str | os.PathLike[str] | object,
     *,
@@ -91,7 +97,7 @@ async def connect(
     return Catalog(backend, session)
 
 
-@expanded
+@public
 class Catalog(Hinted):
     r"""Tables by name, opened by `connect`.
 
@@ -267,7 +273,8 @@ class Catalog(Hinted):
         names = table_names(table)
         check_choice("mode", mode, ("create", "overwrite", "append"))
         if data is None:
-            if not isinstance(schema, pa.Schema):
+            sources.check_schema(schema)
+            if schema is None:
                 raise InvalidInputError("data: expected rows, or for a table without rows `schema`")
             data = schema.empty_table()
         is_new = True

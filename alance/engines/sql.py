@@ -86,7 +86,9 @@ async def sql_batches(
                 raise bridge.error from error
             if isinstance(error, AlanceError):
                 raise
-            raise InvalidInputError(f"sql: {_one_line(error)}{_tables(error, sources)}") from error
+            raise InvalidInputError(
+                f"sql: {_one_line(error)}{_hint(error, query, sources)}"
+            ) from error
 
 
 async def sql_table(
@@ -139,13 +141,31 @@ def _one_line(error: Exception) -> str:
     return " ".join(text.replace('Did you mean "sqlite_master"?', "").split())
 
 
-def _tables(error: Exception, sources: Mapping[str, object]) -> str:
-    """List the tables for the error of a missing table."""
+def _hint(error: Exception, query: str, sources: Mapping[str, object]) -> str:
+    """Return what to write instead of a query: the tables that are there, or another call."""
+    verb = query.split(maxsplit=1)[0].lower() if query.strip() else ""
+    if verb in _CHANGES:
+        return f"; `sql` only reads: write {_CHANGES[verb]}"
+    if isinstance(error, duckdb.ParserException) and "select" not in query.lower():
+        return "; a query begins with SELECT; for a condition alone write to_table(filter=)"
     if not isinstance(error, duckdb.CatalogException) or "Table with name" not in str(error):
         return ""
     others = [name for name in sources if name != TABLE]
     more = f", and by `tables` {', '.join(others)}" if others else ""
     return f"; this dataset is the table `{TABLE}`{more}"
+
+
+# Statements that change rows, with the methods that do.
+_CHANGES: Final = {
+    "alter": "alter_columns, add_columns or drop_columns",
+    "create": "create_index, or alance.write_dataset",
+    "delete": "delete(predicate)",
+    "drop": "alance.drop(uri)",
+    "insert": "insert(rows)",
+    "merge": "merge_insert(on)",
+    "truncate": "delete('true')",
+    "update": "update(updates, where)",
+}
 
 
 def _with_json(arrow: pa.DataType, type_: Any) -> pa.DataType:

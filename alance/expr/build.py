@@ -14,6 +14,7 @@ from alance.expr.builders.nested import member
 from alance.expr.casts import cast
 from alance.expr.compare import compare, distinct
 from alance.expr.exact import Digits
+from alance.expr.sql.habits import habit_hint
 from alance.expr.sql.parameters import NULL_LITERAL, Parameters
 from alance.expr.sql.syntax import SyntaxTree, is_kind
 from alance.expr.tree import Column, Literal, Node, Problem, plain_type, unknown
@@ -49,6 +50,8 @@ def _apply(name: str, args: list[Node]) -> Node:
 
 # Hints on what to write instead, by the kind of an expression that alance does not evaluate.
 _INSTEAD: Final = {
+    "BitwiseAnd": "; write AND",
+    "BitwiseOr": "; write OR",
     "Interval": "; compute the time in Python, and pass it by `params`",
     "Star": "; `aggregate` and `Dataset.sql` count rows",
     "Subquery": "; `Dataset.sql` runs whole queries",
@@ -84,7 +87,7 @@ class Builder:
             if builder is None:
                 raise Problem(
                     f"{tree.kind} is not supported in a {self._source.what}"
-                    f"{_INSTEAD.get(tree.kind, '')}",
+                    f"{habit_hint(self._source.text) or _INSTEAD.get(tree.kind, '')}",
                     unsupported=True,
                 )
             return builder(self, tree)

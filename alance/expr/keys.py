@@ -59,7 +59,20 @@ def key_array(keys: object, type_: pa.DataType, name: str) -> pa.Array:
                 return _whole(values, type_)
         return _keys_of([literal_of(value, "key") for value in values], type_)
     except (Problem, UnicodeError) as problem:
-        raise InvalidInputError(f"key of column {name!r} ({type_}): {problem}") from None
+        hint = _key_hint(keys, type_)
+        raise InvalidInputError(f"key of column {name!r} ({type_}): {problem}{hint}") from None
+
+
+def _key_hint(keys: object, type_: pa.DataType) -> str:
+    """Return what to write instead of a key of another kind; empty if that is unknown."""
+    key = keys[0] if isinstance(keys, list | tuple) and len(keys) == 1 else None
+    if isinstance(key, list | tuple | set | frozenset | np.ndarray):
+        return "; `get_many(keys, column)` reads the rows of several keys"
+    if isinstance(key, str) and key.isdecimal() and len(key) < 20 and pa.types.is_integer(type_):
+        return f"; write {key} instead of {key!r}"
+    if isinstance(key, int) and is_text(type_):
+        return f"; write {str(key)!r} instead of {key}"
+    return ""
 
 
 def _bytes(values: pa.Array, type_: pa.DataType) -> pa.Array:

@@ -9,6 +9,8 @@ null only if an operand is null, and functions may return null for any arguments
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, Protocol
 
 import pyarrow as pa
@@ -35,7 +37,7 @@ from alance.expr.tree import (
 from alance.format.paths import join_path
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from alance.expr.sql.lexical import SqlText
     from alance.expr.sql.syntax import SyntaxTree
@@ -186,6 +188,7 @@ def predicate_from_arrow(expression: pc.Expression, schema: pa.Schema) -> Predic
     if not isinstance(expression, pc.Expression):
         raise InvalidInputError(
             f"filter: expected SQL text or a pyarrow expression, found {type(expression).__name__}"
+            f"{_condition_hint(expression)}"
         )
     text = str(expression)
     condition = ArrowCondition(expression)
@@ -194,6 +197,32 @@ def predicate_from_arrow(expression: pc.Expression, schema: pa.Schema) -> Predic
     except Problem as problem:
         raise problem.public(f"filter {text}: {problem}") from problem.__cause__
     return Predicate(text, columns, condition.with_float_order(schema))
+
+
+def _condition_hint(condition: object) -> str:
+    """Return what to write instead of another library's condition; empty if that is unknown."""
+    if isinstance(condition, Mapping) and condition:
+        return f"; write '{next(iter(condition))} = :value', with `params`"
+    if isinstance(condition, bool):
+        return f"; write '{str(condition).lower()}'"
+    if inspect.iscoroutine(condition):
+        return "; write `await` before it"
+    if callable(condition):
+        return "; a function is not called for rows: write SQL, such as 'price > 5'"
+    if type(condition).__module__.startswith("polars"):
+        return "; write SQL, or `to_polars_lazy` and its `filter`"
+    if hasattr(condition, "__array__"):
+        return "; positions of a mask are `take(numpy.flatnonzero(mask))`"
+    return ""
+
+
+def _value_hint(value: object) -> str:
+    """Return what to write instead of a value that is no SQL text."""
+    if callable(value):
+        return "; a function stands alone: add_columns(function, read_columns=[...])"
+    if isinstance(value, list | tuple) or hasattr(value, "__array__"):
+        return "; values of all rows are a table: add_columns(pa.table({'name': values}))"
+    return '; a constant is SQL text, too: "1", "\'a text\'"'
 
 
 def computed_from_arrow(expression: pc.Expression, schema: pa.Schema) -> Computed:
@@ -205,8 +234,8 @@ def computed_from_arrow(expression: pc.Expression, schema: pa.Schema) -> Compute
     """
     if not isinstance(expression, pc.Expression):
         raise InvalidInputError(
-            f"expected SQL text or a pyarrow expression, found {type(expression).__name__}; "
-            'a constant is SQL text, too: "1", "\'a text\'"'
+            f"expected SQL text or a pyarrow expression, found {type(expression).__name__}"
+            f"{_value_hint(expression)}"
         )
     value = ArrowCondition(expression)
     try:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from alance.base.calls import public
 from alance.base.extras import missing
 from alance.io.events.observing import Observer, readings
 
@@ -59,6 +60,7 @@ _READINGS: Final = {
 }
 
 
+@public
 class OpenTelemetry(Observer):
     """Observer that creates spans for requests, commits and steps of maintenance, and metrics.
 

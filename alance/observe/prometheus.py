@@ -7,6 +7,7 @@ from bisect import bisect_left
 from collections import defaultdict
 from typing import TYPE_CHECKING, Final
 
+from alance.base.calls import public
 from alance.io.events.observing import Observer, readings
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ class _Histogram:
         self.sum += seconds
 
 
+@public
 class Metrics(Observer):
     """Observer that counts events, and formats them with the current readings for Prometheus.
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import alance
 from alance import InvalidInputError, observe
+from alance.blocking import public
 from alance.serve.bounds import Bounds
 from alance.serve.served import ServedTable
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 MAINTAIN_S = 60.0
 
 
+@public
 class Service:
     """HTTP service for tables; docs/service.md describes its requests.
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 from types import FunctionType
 from typing import TYPE_CHECKING
 
+from alance.base.calls import not_constructed
+from alance.base.hints import Hinted
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from types import ModuleType
@@ -13,7 +16,7 @@ if TYPE_CHECKING:
     from alance.ops.version.snapshot import Snapshot
 
 
-class Handle:
+class Handle(Hinted):
     """Handle of one version of a dataset."""
 
     __slots__ = ("_scan_defaults", "_snapshot")
@@ -25,6 +28,8 @@ class Handle:
                 member.__qualname__ = f"Dataset.{name}"
 
     def __init__(self, snapshot: Snapshot, scan_defaults: Mapping[str, Any] | None = None) -> None:
+        if isinstance(snapshot, str):
+            raise not_constructed(type(self))
         self._snapshot = snapshot
         self._scan_defaults = scan_defaults or {}
 

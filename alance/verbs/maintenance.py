@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, cast
 
+from alance.base.calls import public
 from alance.base.deferred import Deferred
 from alance.base.progress import Reporting
 from alance.optimize import UpkeepBlock
@@ -131,6 +132,7 @@ class MaintenanceVerbs(Handle):
         return replace(state, num_reclaimable_bytes=num_bytes, num_reclaimable_files=num_files)
 
 
+@public
 class Maintenance(UpkeepBlock):
     """Maintenance in the background, within an `async with` block; see `Dataset.maintaining`."""
 

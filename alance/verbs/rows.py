@@ -7,9 +7,10 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
-from alance.base.checks import Hinted, check_choice, check_count, check_type
+from alance.base.calls import public
+from alance.base.checks import check_choice, check_count, check_type
 from alance.base.deferred import Deferred
-from alance.base.signatures import expanded
+from alance.base.hints import Uncalled
 from alance.errors import InvalidInputError
 from alance.file_version import FileVersion
 from alance.ops.read.options import ScanOptions
@@ -263,8 +264,8 @@ class RowVerbs(Handle):
         return after  # type: ignore[no-any-return]
 
 
-@expanded
-class MergeInsert(Hinted):
+@public
+class MergeInsert(Uncalled):
     """A merge of new data into a dataset, created by `Dataset.merge_insert`.
 
     Immutable: each method returns another merge, and `execute` runs it. Rows are matched by their

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from alance.ops.cleanup import cleanup, tracked
     from alance.ops.cleanup import policy as cleanup_policy
     from alance.ops.cleanup.policy import CleanupExplanation, CleanupStats, PolicyArguments
+    from alance.ops.maintain import policy as rules
     from alance.ops.read import managed
     from alance.ops.upkeep import config, place, validate
     from alance.ops.version.options import CommitArguments
@@ -35,6 +36,7 @@ else:
     cleanup_policy = Deferred("alance.ops.cleanup.policy")
     tracked = Deferred("alance.ops.cleanup.tracked")
     managed = Deferred("alance.ops.read.managed")
+    rules = Deferred("alance.ops.maintain.policy")
     config = Deferred("alance.ops.upkeep.config")
     place = Deferred("alance.ops.upkeep.place")
     validate = Deferred("alance.ops.upkeep.validate")
@@ -275,9 +277,12 @@ class MetadataVerbs(Handle):
             commit: see `alance.types.CommitArguments`.
 
         Raises:
-            InvalidInputError: a key or value is not text.
+            InvalidInputError: a key or value is not text; or maintenance, cleanups after commits or
+                compactions cannot read a value.
             CommitConflictError: another commit has changed one of the keys.
         """
+        await self._load(rules)
+        rules.check_config(self._snapshot.manifest.config, values, replace=replace)
         return await self._updated("config_updates", values, replace, commit)
 
     async def delete_config_keys(self, keys: Sequence[str]) -> Self:

@@ -17,6 +17,7 @@ import threading
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl
 
+from alance.base.calls import public
 from alance.base.extras import missing
 from alance.errors import (
     AccessError,
@@ -50,6 +51,7 @@ _CLIENT: Final = {
 }
 
 
+@public
 class DynamoDbStore:
     """Versions in a DynamoDB table, accessed through boto3 in threads.
 

@@ -8,6 +8,7 @@ It stores each object with its *entity*: a text that changes if another object r
 from __future__ import annotations
 
 from contextlib import aclosing
+from datetime import date
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
@@ -332,7 +333,8 @@ async def load_version(engine: Engine, table: Table, version: int) -> Manifest:
         InvalidInputError: the version is not an integer.
     """
     if isinstance(version, bool) or not isinstance(version, int):
-        raise InvalidInputError(f"version {version!r}: expected a number")
+        hint = "; a time is `asof`, of alance.dataset" if isinstance(version, date) else ""
+        raise InvalidInputError(f"version {version!r}: expected a number{hint}")
     names = dict.fromkeys(manifest_name(version, scheme) for scheme in _SCHEMES)
     if table.keeper is not None and table.keeper.is_asked_by_readers:
         manifest = await table.keeper.manifests(engine, table).version(version)

@@ -7,6 +7,7 @@ import os
 from contextlib import closing
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from alance.base.calls import public
 from alance.errors import AlreadyExistsError, InvalidInputError, NotFoundError, StoreError
 from alance.versioning.external_store import Entry
 
@@ -26,6 +27,7 @@ _TABLE: Final = """
 _SELECT: Final = "SELECT version, path, size FROM manifests WHERE base_uri = ? "
 
 
+@public
 class SqliteStore:
     """Versions in a SQLite file on a local disk, which several processes may use concurrently.
 

@@ -13,6 +13,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from alance.base.calls import public
 from alance.io.events import trace as traces
 
 if TYPE_CHECKING:
@@ -148,6 +149,7 @@ def _part(name: str) -> str:
     return Path(__file__).with_name(name).read_text(encoding="utf-8")
 
 
+@public
 class Recorder(traces.RequestRecorder):
     """Requests of a `with alance.trace()` block, in the order in which they ended."""
 
@@ -168,6 +170,7 @@ class Recorder(traces.RequestRecorder):
 
 
 @contextmanager
+@public
 def trace() -> Iterator[Recorder]:
     """Record the requests of a `with` block.
 

@@ -130,7 +130,7 @@ READING: Final = [
     (lambda t: t.scanner(colums=["id"]), "Dataset.scanner()", "'colums'", "mean 'columns'?"),
     (lambda t: t.to_polars(filtr="id"), "Dataset.to_polars()", "'filter'"),
     (lambda t: t.count_rows("idd > 1"), "unknown column 'idd'", "mean 'id'?"),
-    (lambda t: t.head(), "Dataset.head() missing", "its arguments are num_rows, columns"),
+    (lambda t: t.head(rows=3), "Dataset.head()", "mean 'num_rows'?"),
     (lambda t: t.head("5"), "limit='5': expected an integer"),
     (lambda t: t.take([999]), "index 999: the dataset has 16 rows"),
     (lambda t: t.take([1.5]), "indices: expected integers", "float64"),

@@ -124,7 +124,7 @@ async def test_parts_of_other_options_do_not_hold(tmp_path: Path) -> None:
     segment = await alance.IndexBuild.merge(dataset, first, parts)
     dataset = await alance.IndexBuild.commit(dataset, first, segment)
     assert (await dataset.index_statistics("z_idx"))["indices"][0]["rows_per_zone"] == 100
-    with pytest.raises(TypeError, match=r"unexpected keyword argument 'rows_per_zone'$"):
+    with pytest.raises(TypeError, match="unexpected keyword argument 'rows_per_zone'"):
         await alance.IndexBuild.plan(dataset, "s", "NGRAM", values=few)
 
 

@@ -201,7 +201,7 @@ async def test_fractions_behind_whole_numbers_make_an_index_of_fractions(tmp_pat
         (
             {"path": "a", "rows_per_zone": 5},
             TypeError,
-            "unexpected keyword argument 'rows_per_zone'$",
+            "unexpected keyword argument 'rows_per_zone'",
         ),
     ],
 )

@@ -19,6 +19,7 @@ from alance.errors import InvalidInputError
 from alance.ops.upkeep.auto_compact import REWRITE_GROWTH, tail
 from tests.lifecycle.test_cancelled_writes import FREE_S
 from tests.reference.waiting import stuck, until
+from tests.upkeep.others import by_another_writer
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -180,7 +181,7 @@ async def test_what_fails_is_told_and_the_writer_goes_on(
 ) -> None:
     path = tmp_path / "t"
     config = {"lance.compaction.target_rows_per_fragment": "many"}
-    dataset = await (await alance.write_dataset(rows(0, 1), path)).update_config(config)
+    dataset = await by_another_writer(await alance.write_dataset(rows(0, 1), path), config)
     with caplog.at_level(logging.WARNING):
         async with alance.ingest(path, auto_compact=2) as sink:
             for number in range(1, 6):

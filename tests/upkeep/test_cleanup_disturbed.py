@@ -18,6 +18,7 @@ from alance.ops.cleanup.policy import CleanupCandidateFile
 from tests.changing.both_ways import Twins, read, rows
 from tests.simulation import virtual_time
 from tests.upkeep.cleanups import NOW, make, names_in, versions_of
+from tests.upkeep.others import by_another_writer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -122,9 +123,10 @@ async def test_after_commits_errors_are_logged(
 ) -> None:
     path = tmp_path / "t.lance"
     dataset = await alance.write_dataset(rows(0, 3), path)
-    dataset = await dataset.update_config(
-        {"lance.auto_cleanup.interval": "1", "lance.auto_cleanup.older_than": "soon"}
-    )
+    bad = {"lance.auto_cleanup.interval": "1", "lance.auto_cleanup.older_than": "soon"}
+    with pytest.raises(alance.InvalidInputError, match="older_than='soon': duration 'soon'"):
+        await dataset.update_config(bad)
+    dataset = await by_another_writer(dataset, bad)
     assert "duration 'soon'" in caplog.text
     caplog.clear()
     dataset = await dataset.update_config(

@@ -16,6 +16,7 @@ from alance.errors import InvalidInputError, UnsupportedError
 from alance.optimize import Compaction
 from tests.changing.both_ways import META, Twins, files_of, latest, plain, read
 from tests.reference.thinned import thinned
+from tests.upkeep.others import by_another_writer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -152,7 +153,10 @@ async def test_values_of_the_configuration(tmp_path: Path) -> None:
         defer_index_remap=False,
     )
     assert len(compacted.fragments) == 1
-    compacted = await compacted.update_config({"lance.compaction.materialize_deletions": "perhaps"})
+    bad = {"lance.compaction.materialize_deletions": "perhaps"}
+    with pytest.raises(InvalidInputError, match="'perhaps': expected true or false"):
+        await compacted.update_config(bad)
+    compacted = await by_another_writer(compacted, bad)
     with pytest.raises(InvalidInputError, match="materialize_deletions='perhaps'"):
         await compacted.optimize.compact_files()
 

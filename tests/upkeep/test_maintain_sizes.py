@@ -11,6 +11,7 @@ import pytest
 
 import alance
 from alance import MaintenancePolicy
+from tests.upkeep.others import by_another_writer
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,7 +42,8 @@ async def test_fragments_are_joined_up_to_so_many_bytes(tmp_path: Path) -> None:
 
 async def test_the_state_is_shown_although_the_policy_is_wrong(tmp_path: Path) -> None:
     dataset = await alance.write_dataset({"id": [1]}, tmp_path / "t")
-    dataset = await dataset.update_config({"alance.maintenance.target_bytes_per_fragment": "big"})
+    bad = {"alance.maintenance.target_bytes_per_fragment": "big"}
+    dataset = await by_another_writer(dataset, bad)
     assert (await dataset.health()).num_small_fragments == 1
     with pytest.raises(alance.InvalidInputError, match="target_bytes_per_fragment='big'"):
         await dataset.maintain()

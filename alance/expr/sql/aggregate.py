@@ -50,7 +50,8 @@ def parse_aggregate(text: str) -> AggregateCall:
         tree, text = tree.first, text.strip()[1:-1]
     inside = _CALL.fullmatch(text)
     if tree.kind != "Anonymous" or inside is None:
-        raise InvalidInputError(f"aggregate {text!r}: {_EXPECTED}")
+        example = f"; write '{text}(column)'" if text.lower() in _AGGREGATOR_BY_NAME else ""
+        raise InvalidInputError(f"aggregate {text!r}: {_EXPECTED}{example}")
     function = _AGGREGATOR_BY_NAME.get(str(tree.first).lower())
     if function is None:
         raise UnsupportedError(f"aggregate {text!r}: {_EXPECTED}; `Dataset.sql` has others")

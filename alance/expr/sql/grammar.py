@@ -20,6 +20,7 @@ from sqlglot.errors import ParseError, TokenError
 
 from alance.base.cancellation import check_cancelled
 from alance.errors import InvalidInputError
+from alance.expr.sql.habits import habit_hint
 from alance.expr.sql.syntax import SyntaxTree
 
 if TYPE_CHECKING:
@@ -178,7 +179,7 @@ def _syntax_error(source: SqlText, error: ParseError) -> InvalidInputError:
     elif reason.startswith("Required keyword"):
         reason = "an operand is missing"
     seen = f"near {highlight[:60]!r}" if highlight else "at the end"
-    hint = _SYNTAX_HINTS.get(highlight.strip().lower(), "")
+    hint = habit_hint(source.text) or _SYNTAX_HINTS.get(highlight.strip().lower(), "")
     return InvalidInputError(
         f"{source.what}, {source.place(offset)}: syntax error {seen}: {reason}{hint}"
     )

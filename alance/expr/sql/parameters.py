@@ -23,6 +23,7 @@ from alance.errors import InvalidInputError
 from alance.expr.arithmetic import number_literal
 from alance.expr.casts import NARROW_DIGITS, WIDE_DIGITS, is_bytes, is_text
 from alance.expr.exact import EPOCH_ORDINAL, MAX_EXPONENT, PER_SECOND, Digits
+from alance.expr.sql.habits import habit_hint
 from alance.expr.tree import FAILURES, Literal, Problem, one_line, plain
 from alance.format.numbers import as_scalar, text_array, to_arrow
 
@@ -62,6 +63,7 @@ class Parameters:
         elif len(self._values) != by_place:
             raise InvalidInputError(
                 f"params: {_count(len(self._values))}, the {source.what} has {by_place} ?"
+                f"{habit_hint(source.text)}"
             )
 
     def _check_names(self, source: SqlText, named: Sequence[str]) -> None:
@@ -75,7 +77,10 @@ class Parameters:
             raise source.locate(problem, missing[0])
         unknown = [name for name in self._values if name not in named]
         if unknown:
-            raise InvalidInputError(f"params: {unknown[0]!r}, the {source.what} has no such name")
+            raise InvalidInputError(
+                f"params: {unknown[0]!r}, the {source.what} has no such name"
+                f"{habit_hint(source.text)}"
+            )
 
     def literal(self, tree: SyntaxTree) -> Literal:
         """Return the value of a parameter as a literal.

@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from weakref import WeakSet
 
+from alance.base.calls import public
 from alance.base.records import dataclass
 from alance.errors import InvalidInputError
 
@@ -209,6 +210,7 @@ def is_on() -> bool:
     return bool(_observers) or _log.isEnabledFor(logging.DEBUG)
 
 
+@public
 def add(observer: Observer) -> None:
     """Call an observer for the events of all sessions of this process, until it is removed.
 
@@ -224,6 +226,7 @@ def add(observer: Observer) -> None:
         _observers.append(observer)
 
 
+@public
 def remove(observer: Observer) -> None:
     """Stop calling an observer; without effect if it was not added.
 
@@ -240,6 +243,7 @@ def show(readable: Readable) -> None:
         _readable.add(readable)
 
 
+@public
 def readings() -> list[Reading]:
     """Return all readings of this process, sorted by name and place.
 

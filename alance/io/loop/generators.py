@@ -26,19 +26,22 @@ def outermost(
     """Decorate an async generator function to hide its inner generators from the loop."""
 
     @wraps(function)
-    async def generate(*args: P.args, **kwargs: P.kwargs) -> AsyncGenerator[T, None]:
-        inner = function(*args, **kwargs)
-        try:
-            while True:
-                try:
-                    item = await _Unlisted(inner.__anext__)
-                except StopAsyncIteration:
-                    return
-                yield item
-        finally:
-            await inner.aclose()  # type: ignore[attr-defined]
+    def generate(*args: P.args, **kwargs: P.kwargs) -> AsyncGenerator[T, None]:
+        return _hidden(function(*args, **kwargs))  # a wrong call fails here, not at the first item
 
     return generate
+
+
+async def _hidden(inner: AsyncIterator[T]) -> AsyncGenerator[T, None]:
+    try:
+        while True:
+            try:
+                item = await _Unlisted(inner.__anext__)
+            except StopAsyncIteration:
+                return
+            yield item
+    finally:
+        await inner.aclose()  # type: ignore[attr-defined]
 
 
 class _Unlisted(Generic[T]):

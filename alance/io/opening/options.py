@@ -78,7 +78,7 @@ def parse_options(kind: Kind, options: Mapping[str, object] | None) -> StoreOpti
             canonical(other, key) in names for other, names in _CONFIG_OPTIONS.items()
         ):
             names = (*_CONFIG_OPTIONS.get(kind, ()), *_CLIENT_OPTIONS, *_RETRY_OPTIONS)
-            hint = did_you_mean(key, names) or did_you_mean(name, names)
+            hint = _hint_of(kind, key) or did_you_mean(key, names) or did_you_mean(name, names)
             raise InvalidInputError(f"storage option {key!r} is not known for {kind} stores{hint}")
     outer = retries.get("download_retry_count")
     inner = retries.get("client_max_retries")
@@ -91,6 +91,15 @@ def parse_options(kind: Kind, options: Mapping[str, object] | None) -> StoreOpti
         outer_retries=None if outer is None else int(outer),
         renewed=_renewed(kind, (options or {}).get(CREDENTIALS), config),
     )
+
+
+def _hint_of(kind: Kind, key: str) -> str:
+    """Return a hint for an option of s3fs, gcsfs, adlfs, boto3 or pyarrow; empty if unknown."""
+    names = _PEERS.get(kind, {}) | _PEERS_OF_ALL
+    hint = names.get(key.lower().removeprefix("aws_"), "")
+    if hint.replace("_", "").isalpha():
+        return f", did you mean {hint!r}?"
+    return hint and f"; write {hint}"
 
 
 def _renewed(kind: Kind, provider: object, config: Mapping[str, str]) -> Renewed | None:
@@ -283,6 +292,49 @@ _COMMON_ALIASES: Final[dict[str, str]] = {
     "use_http": "allow_http",
     "max_retries": "client_max_retries",
     "retry_timeout": "client_retry_timeout",
+}
+
+# Names of options in other libraries, with what to write here.
+_PEERS_OF_ALL: Final[dict[str, str]] = {
+    "cert": "root_certificate, with the text of the certificate",
+    "verify": "allow_invalid_certificates=true to check no certificate",
+}
+_PEERS: Final[Mapping[Kind, dict[str, str]]] = {
+    "s3": {
+        "access_key": "access_key_id",
+        "anon": "skip_signature=true",
+        "anonymous": "skip_signature=true",
+        "client_kwargs": "its members as options, such as endpoint and region",
+        "config_kwargs": "its members as options, such as virtual_hosted_style_request",
+        "credentials_provider": "credentials, with a function that returns them",
+        "endpoint_override": "endpoint",
+        "host": "endpoint, with http:// or https:// before it",
+        "key": "access_key_id",
+        "password": "secret_access_key",
+        "profile": "credentials, with a function that returns them (docs/stores.md)",
+        "region_name": "region",
+        "role_arn": "credentials, with a function that returns them (docs/stores.md)",
+        "s3_additional_kwargs": "its members as options",
+        "scheme": "allow_http=true for http",
+        "secret": "secret_access_key",
+        "secret_key": "secret_access_key",
+        "use_ssl": "allow_http=true beside an endpoint of http://",
+        "username": "access_key_id",
+    },
+    "gcs": {
+        "access": "nothing: the credentials say what is allowed",
+        "anon": "skip_signature=true",
+        "credentials_path": "service_account, with the path of a JSON file",
+        "keyfile": "service_account, with the path of a JSON file",
+        "project": "nothing: a bucket needs no project",
+        "project_id": "nothing: a bucket needs no project",
+    },
+    "azure": {
+        "anon": "skip_signature=true",
+        "connection_string": "its parts, account_name and account_key",
+        "credential": "account_key, sas_token, or credentials with a function",
+        "endpoint_url": "endpoint",
+    },
 }
 
 _ALIASES: Final[Mapping[Kind, Mapping[str, str]]] = {

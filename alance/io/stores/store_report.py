@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
+from alance.base.calls import public
 from alance.base.records import dataclass
 
 Purpose: TypeAlias = Literal["reading", "writing", "commits"]
@@ -34,6 +35,7 @@ class StoreCheck:
         return f"FAIL  {self.purpose:<8}  {self.name:<{width}}  {self.failure}"
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class StoreReport:
     """The results of all checks of a store; `str` formats them as a table.

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from alance.base.checks import check_count, check_text, check_type
+from alance.base.calls import public
+from alance.base.checks import check_count, check_text, check_type, public_arguments
 from alance.base.records import dataclass
 from alance.errors import InvalidInputError
 from alance.file_version import FileVersion
@@ -29,6 +30,8 @@ LOGICAL: Final = pa.struct(
 )
 
 
+@public
+@public_arguments
 @dataclass(frozen=True, slots=True)
 class Blob:
     """A value of a blob column for `blob_array`: bytes, or the URI of an object.
@@ -86,6 +89,7 @@ class Blob:
         return cls(b"")
 
 
+@public
 def blob_array(values: Iterable[Blob | bytes | bytearray | memoryview | str | None]) -> pa.Array:
     """Convert values of a blob column to an Arrow array of the type of `blob_field`.
 
@@ -153,6 +157,7 @@ def _logical(value: object) -> dict[str, object] | None:
     return {name: getattr(value, name) for name in ("data", "uri", "position", "size")}
 
 
+@public
 def blob_field(
     name: str,
     *,

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from alance.base.checks import check_count
+from alance.base.calls import public
+from alance.base.checks import check_count, public_arguments
 from alance.base.records import dataclass
 from alance.errors import InvalidInputError
 from alance.format.blocks import VariableWidth
@@ -48,6 +49,7 @@ MAX_BLOB_BYTES: Final = (1 << 63) - 1
 WRITE_BYTES: Final = 8 << 20  # bytes of payloads that are uploaded together
 
 
+@public_arguments
 @dataclass(frozen=True, slots=True)
 class BlobDescriptor:
     """Place of a blob that was written beside a data file.
@@ -117,6 +119,7 @@ class _BlobWriter:
         return start
 
 
+@public
 class PackedBlobWriter(_BlobWriter):
     """Writer of one object with several blobs.
 
@@ -220,6 +223,7 @@ class PackedBlobWriter(_BlobWriter):
         return ends - np.maximum(sizes, 0), sizes
 
 
+@public
 class DedicatedBlobWriter(_BlobWriter):
     """Writer of one blob in a dedicated object, piece by piece.
 
@@ -264,6 +268,7 @@ class _Row(NamedTuple):
     uri: str | None = None
 
 
+@public
 class BlobDescriptorArrayBuilder:
     """Builder of an array for a `FileWriter` from blobs that are already stored. Sends no request.
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import field
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypedDict, TypeVar
 
+from alance.base.calls import public
 from alance.base.checks import check_count, check_counts, public_arguments
 from alance.base.records import dataclass
 from alance.errors import InvalidInputError
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from alance.format.table.refs import TagContents
+
+T = TypeVar("T")
 
 DEFAULT_AGE: Final = timedelta(days=14)
 LONGEST_S: Final = 1e12  # longest duration in seconds; 30,000 years
@@ -248,6 +251,7 @@ def _before(now: datetime, age: timedelta) -> datetime:
         return (datetime.min if age > timedelta(0) else datetime.max).replace(tzinfo=UTC)
 
 
+@public
 def parse_duration(text: str) -> timedelta:
     """Parse a duration of the table's configuration, such as `14d`, `1h 30m` or `0s`.
 
@@ -326,21 +330,15 @@ class AutoCleanup:
         Raises:
             InvalidInputError: a value is invalid.
         """
-        interval = config.get(CLEANUP_INTERVAL)
-        if interval is None:
+        if CLEANUP_INTERVAL not in config:
             return None
-        older_than = config.get(f"{AUTO}older_than")
-        retained = config.get(f"{AUTO}retain_versions")
-        rate = config.get(f"{AUTO}delete_rate_limit")
-        try:
-            policy = CleanupPolicy(
-                older_than=None if older_than is None else parse_duration(older_than),
-                retain_versions=None if retained is None else int(retained),
-                error_if_tagged_old_versions=False,
-            )
-            return cls(int(interval), policy, None if rate is None else int(rate))
-        except ValueError as error:
-            raise InvalidInputError(f"config {AUTO}*: {error}") from error
+        policy = CleanupPolicy(
+            older_than=_configured(config, f"{AUTO}older_than", parse_duration),
+            retain_versions=_configured(config, f"{AUTO}retain_versions", int),
+            error_if_tagged_old_versions=False,
+        )
+        interval = _configured(config, CLEANUP_INTERVAL, int)
+        return cls(interval or 0, policy, _configured(config, f"{AUTO}delete_rate_limit", int))
 
     def is_due(self, version: int) -> bool:
         """True if a cleanup has to follow a version."""
@@ -358,3 +356,17 @@ def counted(files: Sequence[CleanupCandidateFile]) -> CleanupStats:
         index_files_removed=kinds.count("index"),
         deletion_files_removed=kinds.count("deletion"),
     )
+
+
+def _configured(config: Mapping[str, str], key: str, parse: Callable[[str], T]) -> T | None:
+    """Parse a value of the configuration. Returns None if the key is missing.
+
+    Raises:
+        InvalidInputError: the text cannot be parsed.
+    """
+    text = config.get(key)
+    try:
+        return None if text is None else parse(text)
+    except ValueError as error:
+        cause = str(error) if isinstance(error, InvalidInputError) else "expected an integer"
+        raise InvalidInputError(f"config {key}={text!r}: {cause}") from error

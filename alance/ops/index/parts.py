@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from alance.base.calls import public
 from alance.base.checks import check_count
 from alance.base.records import dataclass
 from alance.errors import InvalidInputError
@@ -74,6 +75,7 @@ AnyChecked: TypeAlias = "CheckedIndex | CheckedVectors | CheckedText"
 ROW_NUMBER_BYTES: Final = 8  # row number beside each value
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class IndexTask:
     """Fragments whose rows are sorted together. Can be pickled.
@@ -114,6 +116,7 @@ class IndexTask:
         return await execute(await at_version(dataset._snapshot, self.read_version), self)
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class IndexPlan:
     """Independent tasks that together build an index. Can be pickled.

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import fields
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, TypedDict
 
+from alance.base.calls import public
 from alance.base.checks import check_counts, public_arguments
 from alance.base.records import dataclass
 from alance.errors import InvalidInputError
-from alance.ops.cleanup.policy import CleanupPolicy, parse_duration
+from alance.file_version import FileVersion
+from alance.ops.cleanup.after import AUTO, CLEANUP_INTERVAL
+from alance.ops.cleanup.policy import AutoCleanup, CleanupPolicy, parse_duration
+from alance.ops.upkeep.compact_plan import COMPACTION_PREFIX, CompactionOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable
 
 POLICY_PREFIX: Final = "alance.maintenance."  # prefix of the keys of the configuration
 OFF: Final = "off"  # value of a rule that is disabled
@@ -39,6 +44,7 @@ class MaintenanceArguments(TypedDict, total=False):
     max_seconds: float | None
 
 
+@public
 @public_arguments
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaintenancePolicy:
@@ -165,6 +171,27 @@ class MaintenancePolicy:
         return cls(**values)
 
 
+def check_config(config: Mapping[str, str], values: object, *, replace: bool) -> None:
+    """Check that maintenance, cleanups and compactions can read a changed configuration.
+
+    Args:
+        config: the table's configuration.
+        values: new values by key, None for keys to delete; anything that is no mapping is ignored.
+        replace: True if all other keys are removed.
+
+    Raises:
+        InvalidInputError: a rule or option that a new value belongs to cannot be read.
+    """
+    if not isinstance(values, Mapping):
+        return
+    new = {key: value for key, value in values.items() if isinstance(value, str)}
+    before = {} if replace else config
+    after = {key: value for key, value in {**before, **new}.items() if values.get(key, value)}
+    for prefix, parse in _READERS.items():
+        if any(isinstance(key, str) and key.startswith(prefix) for key in new):
+            parse(after)
+
+
 def cleanup_of(policy: MaintenancePolicy) -> CleanupPolicy | None:
     """Return the policy of a cleanup; None if no version is removed."""
     if policy.older_than is None:
@@ -204,5 +231,16 @@ def _parsed(key: str, name: str, text: str) -> Any:
         if name == "ttl_column":
             return text
         return float(text) if name.endswith(("_share", "_seconds")) else int(text)
-    except ValueError as error:
+    except InvalidInputError as error:
         raise InvalidInputError(f"config {key}={text!r}: {error}") from error
+    except ValueError:
+        kind = "a number" if name.endswith(("_share", "_seconds")) else "an integer"
+        raise InvalidInputError(f"config {key}={text!r}: expected {kind}, or 'off'") from None
+
+
+# Readers of the configuration, by the prefix of their keys.
+_READERS: Final[dict[str, Callable[[Mapping[str, str]], object]]] = {
+    POLICY_PREFIX: MaintenancePolicy.from_config,
+    AUTO: lambda config: AutoCleanup.of({CLEANUP_INTERVAL: "1", **config}),
+    COMPACTION_PREFIX: lambda config: CompactionOptions().resolved(config, FileVersion.V2_2),
+}

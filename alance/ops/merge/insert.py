@@ -34,6 +34,7 @@ from alance.ops.write.blob_moves import moved_blobs
 from alance.ops.write.files import DataFiles
 from alance.ops.write.sources import open_source
 from alance.ops.write.spool import Scratch
+from alance.ops.write.vector_columns import VECTOR_COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
@@ -95,7 +96,8 @@ async def held(
     plan.check()
     await load_readers(snapshot, condition=plan.condition or plan.others)
     pool = snapshot.engine.pool
-    sources = [await open_source(part.data, part.schema, pool) for part in parts]
+    own = {name for name in VECTOR_COLUMNS if snapshot.schema.top(name) is not None}
+    sources = [await open_source(part.data, part.schema, pool, own) for part in parts]
     merge = RowMerge.of(plan, snapshot.schema, *(source.schema for source in sources))
     scratch = Scratch(pool)
     replaces = [part.replaces for part in parts]

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
 import numpy as np
 
 from alance.base import compute as pc
+from alance.base.calls import public
 from alance.base.checks import check_choice, check_count
 from alance.errors import InvalidInputError
 from alance.format.numbers import as_numbers
@@ -39,6 +40,7 @@ Selector: TypeAlias = Literal["ids", "addresses", "indices"]
 BLOB_CHUNK_BYTES: Final = 1 << 20
 
 
+@public
 class BlobFile:
     """Blob as an async, read-only file; `read` fetches its bytes.
 

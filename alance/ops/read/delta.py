@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 
+from alance.base.calls import public
 from alance.base.checks import check_count
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.format.numbers import to_arrow
@@ -39,6 +40,7 @@ DELTA_MANIFESTS_AT_ONCE: Final = 64  # maximum manifests to read concurrently
 DELTA_BATCH_ROWS: Final = 1 << 16
 
 
+@public
 class DatasetDelta:
     """Changes after one version up to another; created by `Dataset.delta`."""
 

@@ -223,6 +223,9 @@ async def get(
 
     See `Dataset.get` and `Dataset.get_arrow`.
     """
+    if isinstance(key, Mapping):
+        name = next(iter(key), "id")
+        raise InvalidInputError(f"key: got {type(key).__name__}; write get(value, {name!r})")
     reads = await _reads(snapshot, column, columns)
     arrays = reads.keys.arrays([key])
     batch = reads.gathering.get(as_arrow)
@@ -252,7 +255,8 @@ async def get_many(
     """Return the rows with these keys, in the order of the keys; see `Dataset.get_many`."""
     check_choice("missing", missing, get_args(Missing))
     if isinstance(keys, str | bytes) or not isinstance(keys, Iterable):
-        raise InvalidInputError(f"keys: expected several, found {type(keys).__name__}")
+        hint = f"; write [{keys!r}], or get({keys!r}, column)" if isinstance(keys, int) else ""
+        raise InvalidInputError(f"keys: expected several, found {type(keys).__name__}{hint}")
     if not isinstance(keys, Sized):
         keys = list(keys)
     reads = await _reads(snapshot, column, columns)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from alance import _kernels
+from alance.base.checks import await_hint
 from alance.errors import InvalidInputError
 from alance.format.numbers import as_numbers, distinct
 
@@ -34,11 +35,11 @@ def as_positions(values: object, what: str) -> Int64s:
     if array.size == 0 and array.ndim == 1:
         return np.empty(0, np.int64)
     if array.ndim != 1 or array.dtype.kind not in "iu":
-        raise InvalidInputError(
-            f"{what}: expected integers in one dimension, got {array.dtype} of shape {array.shape}"
-        )
+        raise _not_positions(values, array, what)
     if array.dtype.kind == "i" and array.min() < 0:
-        raise InvalidInputError(f"{what}: {array.min()} is negative")
+        raise InvalidInputError(
+            f"{what}: {array.min()} is negative; the last row is `count_rows() - 1`"
+        )
     if array.dtype.kind == "u" and array.max() > np.iinfo(np.int64).max:
         raise InvalidInputError(f"{what}: {array.max()} is out of range")
     return array.astype(np.int64, copy=False)
@@ -81,3 +82,24 @@ def by_key(keys: Int64s) -> Placed:
     begins = np.flatnonzero(np.concatenate([[True], positions[1:] != positions[:-1]]))
     cuts = [*begins.tolist(), len(keys)]
     return Placed(positions[begins].tolist(), keys & 0xFFFF_FFFF, cuts, places)
+
+
+def _not_positions(values: object, array: np.ndarray[Any, Any], what: str) -> InvalidInputError:
+    """Return the error for values that are no list of integers."""
+    actual = f"got {array.dtype} of shape {array.shape}"
+    hint = ""
+    if array.ndim == 0:
+        actual = f"got {type(values).__name__}, expected a list"
+        if isinstance(values, int | np.integer):
+            hint = f"; write [{values}]"
+        elif isinstance(values, slice):
+            hint = f"; write range({values.start or 0}, {values.stop})"
+        elif isinstance(values, str):
+            hint = "; rows of a key are `get(key, column)`, those of a condition to_table(filter=)"
+        else:
+            hint = await_hint(values)
+    elif array.dtype.kind == "b":
+        hint = "; positions of a mask are `numpy.flatnonzero(mask)`"
+    elif array.dtype.kind in "US":
+        hint = "; rows of keys are `get_many(keys, column)`"
+    return InvalidInputError(f"{what}: expected integers in one dimension, {actual}{hint}")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from alance.base.checks import Hinted, check_choice
+from alance.base.calls import public
+from alance.base.checks import check_choice
 from alance.base.deferred import Deferred
+from alance.base.hints import Uncalled
 from alance.format.table.refs import check_branch_name, check_tag_name
 from alance.ops.version.options import CommitOptions
 from alance.versioning import refs
@@ -24,7 +26,7 @@ else:
 C = TypeVar("C")
 
 
-class _Refs(Hinted):
+class _Refs(Uncalled):
     __slots__ = ("_snapshot",)
 
     def __init__(self, snapshot: Snapshot) -> None:
@@ -37,6 +39,7 @@ class _Refs(Hinted):
         await self._snapshot.engine.pool.load(refs_write)
 
 
+@public
 class Tags(_Refs):
     """Tags of a dataset, on all branches. Nothing is cached: each call reads the store."""
 
@@ -181,6 +184,7 @@ class Tags(_Refs):
         await refs_write.replace_metadata(self._snapshot, location, "tag", name, metadata)
 
 
+@public
 class Branches(_Refs):
     """Branches of a dataset. Nothing is cached: each call reads the store.
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
+from alance.base.calls import public
 from alance.base.progress import Stage, is_watched
 from alance.base.records import dataclass
 from alance.errors import AlanceError, InvalidInputError
@@ -66,6 +67,7 @@ FEW_FRAGMENTS: Final = 64  # planning this many takes less time than a hop to a 
 TASKS_AT_ONCE: Final = 2  # one task reads while the other uploads its last bytes
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class CompactionTask:
     """Fragments to be rewritten together. Can be pickled.
@@ -97,6 +99,7 @@ class CompactionTask:
         return await execute(await at_version(dataset._snapshot, self.read_version), self)
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class CompactionPlan:
     """Independent tasks that together compact a table. Can be pickled.

@@ -215,9 +215,9 @@ def _parsed(name: str, text: str, parse: Any) -> Any:
         value = parse(text)
         CompactionOptions(**{name: value})
     except (ValueError, KeyError) as error:
-        raise InvalidInputError(
-            f"config {COMPACTION_PREFIX}{name}={text!r}: no such value"
-        ) from error
+        kind = {int: "an integer", float: "a number"}.get(parse, "true or false")
+        cause = str(error) if isinstance(error, InvalidInputError) else f"expected {kind}"
+        raise InvalidInputError(f"config {COMPACTION_PREFIX}{name}={text!r}: {cause}") from error
     return value
 
 

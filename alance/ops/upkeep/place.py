@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Final
 
-from alance.base.signatures import expanded
+from alance.base.calls import public
 from alance.errors import InvalidInputError, NotFoundError, UnsupportedError
 from alance.format.table.naming import VERSIONS, NamingScheme, manifest_name, parse_manifest_name
 from alance.io.loop.tasks import each
@@ -30,7 +30,7 @@ MOST_ROUNDS: Final = 4  # rounds of deletions while other writers may add files
 RENAMED_AT_ONCE: Final = 16
 
 
-@expanded
+@public
 async def drop(
     uri: str | os.PathLike[str], *, ignore_missing: bool = False, **place: Unpack[TableArguments]
 ) -> None:
@@ -172,7 +172,7 @@ async def migrate_manifest_paths_v2(engine: Engine, table: Table) -> None:
     await each(lambda pair: store.delete(pair[:1]), names, at_once=RENAMED_AT_ONCE)
 
 
-@expanded
+@public
 async def check_store(uri: str | os.PathLike[str], **place: Unpack[StoreArguments]) -> StoreReport:
     """Test that a store behaves as reading, writing and committing require.
 

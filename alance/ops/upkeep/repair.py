@@ -12,8 +12,8 @@ from dataclasses import field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
+from alance.base.calls import public
 from alance.base.records import dataclass
-from alance.base.signatures import expanded
 from alance.errors import CorruptFileError, NotFoundError, RetryableConflictError
 from alance.format.schema import Remembered
 from alance.format.table.changes.apply import apply, manifest_bytes
@@ -101,7 +101,7 @@ class RepairReport:
         return "\n".join(lines)
 
 
-@expanded
+@public
 async def repair(
     uri: str | os.PathLike[str],
     *,

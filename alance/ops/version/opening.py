@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeAlias
 
-from alance.base.checks import some_of
+from alance.base.checks import did_you_mean, some_of
 from alance.errors import (
     AlanceError,
     CorruptFileError,
@@ -96,8 +97,19 @@ async def what_is_there(engine: Engine, table: Table) -> str:
         return "there are no versions"
     if place in files:
         return "it is a file, not the folder of a table"
+    name, parent = place.rpartition("/")[2], place.rpartition("/")[0]
+    if parent.endswith(".lance"):
+        return f"it is inside of a table; open {table.uri.rpartition('/')[0]!r}"
+    if place not in beside and re.search(r"\.lance[@?#:]", name):
+        return "no such folder; a version is an argument: alance.dataset(uri, version=)"
     if place not in beside:
-        return "no such folder"
+        if f"{place}.lance" in beside:
+            return f"no such folder, did you mean {table.uri + '.lance'!r}?"
+        if table.uri.startswith("~"):
+            return "no such folder; write os.path.expanduser(path), as ~ is not replaced"
+        names = [path.rpartition("/")[2] for path in beside]
+        bare = [own.removesuffix(".lance") for own in names]
+        return f"no such folder{did_you_mean(name, names) or did_you_mean(name, bare)}"
     tables = [name.rpartition("/")[2] for name in below if name.endswith(".lance")]
     if not tables:
         return "there are no versions"

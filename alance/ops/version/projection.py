@@ -6,6 +6,7 @@ keeps their parents.
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field as attribute
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
@@ -245,7 +246,8 @@ def _stored_path(schema: Schema, name: object) -> tuple[str, ...]:
         ColumnNotFoundError: no such column, or several that differ only in case.
     """
     if not isinstance(name, str):
-        raise InvalidInputError(f"column {name!r}: expected a name")
+        shown = reprlib.repr(name)
+        raise InvalidInputError(f"column {shown}: expected a name; expressions are {{name: SQL}}")
     path = schema.names_of(name)
     if schema.top(path[0]) is None:
         if name in META:

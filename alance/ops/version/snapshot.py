@@ -194,7 +194,7 @@ class Snapshot:
         """
         position = self.manifest.fragments.position_of(fragment_id)
         if position is None:
-            raise NotFoundError(f"fragment {fragment_id}: not in version {self.version}")
+            raise NotFoundError(f"fragment {fragment_id!r}: not in version {self.version}")
         return position
 
     def lacks_index(self, name: object) -> NotFoundError:

@@ -7,11 +7,11 @@ MB of small batches at a time, and only after earlier batches have been consumed
 from __future__ import annotations
 
 import datetime
-import logging
 import os
 import time
 from bisect import bisect_left
 from collections.abc import AsyncIterable, Iterable, Iterator, Mapping
+from dataclasses import is_dataclass
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, runtime_checkable
@@ -19,18 +19,17 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, runt
 import numpy as np
 import pyarrow as pa
 
-from alance.base.checks import did_you_mean, some_columns
+from alance.base.checks import await_hint, did_you_mean, some_columns
 from alance.base.records import dataclass
 from alance.errors import InvalidInputError
 from alance.file.write.small_batches import SmallBatches
 from alance.format.schema import check_not_reserved
 from alance.ops.blobs.arrow import blob_values, has_blobs
 from alance.ops.write.annotations import annotated_type, has_nulls_alone
+from alance.ops.write.vector_columns import VECTOR_COLUMNS, as_vectors, vectors
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
-
-    import numpy.typing as npt
 
     from alance.io.reading.pool import DecodePool
 
@@ -98,10 +97,8 @@ ACCEPTED: Final = (
     "Hugging Face, pandas or polars frame, a list of dicts or pydantic models, a dict of lists or "
     "arrays, or an iterable or async iterable of Tables or RecordBatches"
 )
-# Column names under which lists of Python floats become vectors if no schema gives their type.
-VECTOR_COLUMNS: Final = ("vector", "embedding")
+_SCALARS: Final = (str, bytes, int, float, datetime.date, type(None))
 _END_OF_BATCHES: Final = object()
-_log: Final = logging.getLogger(__name__)
 # Types of values that `pa.array` never cuts.
 WHOLE_TYPES: Final = frozenset([int, type(None), datetime.date])
 # Errors of `pa.array`.
@@ -131,37 +128,49 @@ def check_schema(schema: object) -> None:
     Raises:
         InvalidInputError: the argument is neither an Arrow schema nor None.
     """
-    if not isinstance(schema, pa.Schema | None):
-        raise InvalidInputError(
-            f"schema: expected a pyarrow.Schema, not {type(schema).__name__}"
-            + "; write `schema=data.schema`" * hasattr(schema, "schema")
-        )
+    if isinstance(schema, pa.Schema | None):
+        return
+    hint = ""
+    if hasattr(schema, "to_arrow_schema"):  # a model of LanceDB
+        hint = f"; write `{getattr(schema, '__name__', 'schema')}.to_arrow_schema()`"
+    elif hasattr(schema, "model_fields"):
+        hint = "; rows that are models have their own types: leave `schema` out"
+    elif hasattr(schema, "schema"):
+        hint = "; write `schema=data.schema`"
+    elif isinstance(schema, Mapping | list | tuple):
+        hint = "; write `pyarrow.schema(...)` around it"
+    raise InvalidInputError(f"schema: expected a pyarrow.Schema, not {type(schema).__name__}{hint}")
 
 
-async def open_source(data: Data, schema: pa.Schema | None, pool: DecodePool) -> RowSource:
+async def open_source(
+    data: Data, schema: pa.Schema | None, pool: DecodePool, logged: set[str] | None = None
+) -> RowSource:
     """Open data as a stream of batches. Reads the first batch of an iterable without a schema.
 
     Args:
         schema: schema to which batches are cast; None: that of the data. Required for an empty
             iterable.
+        logged: columns whose conversion from lists to vectors is not logged, such as those of the
+            table; others are added. None: all are logged.
 
     Raises:
         InvalidInputError: the data is of an unknown kind, is an empty iterable without a schema, or
             has a batch that does not fit the schema.
     """
     check_schema(schema)
+    logged = set() if logged is None else logged
     # A class has the methods of its instances, so it would match a protocol.
     if isinstance(data, type):
         raise _refused(data)
     num_rows = data.num_rows if isinstance(data, pa.Table | pa.RecordBatch) else None
     is_arrow = num_rows is not None  # the checks for other kinds take long
     if not is_arrow and _is_python(data):
-        data = table = await pool.run(partial(_table_of, data, schema))
+        data = table = await pool.run(partial(_table_of, data, schema, logged))
         num_rows = table.num_rows
     elif not is_arrow and isinstance(data, Scanned) and not _is_pyarrow_dataset(data):
         schema = schema or data.schema  # blobs are blobs in this schema, not bytes
         data = data.scanner(blob_handling="all_binary")
-    own, batches = _opened(data)
+    own, batches = _opened(data, logged)
     if isinstance(batches, AsyncIterable):
         stream = _from_async(batches)
     else:
@@ -186,7 +195,7 @@ def _is_python(data: object) -> bool:
     return isinstance(data, Mapping)
 
 
-def _table_of(data: Any, schema: pa.Schema | None) -> pa.Table:
+def _table_of(data: Any, schema: pa.Schema | None, logged: set[str]) -> pa.Table:
     """Build a table of Python values; columns in the schema get its types.
 
     Raises:
@@ -204,7 +213,7 @@ def _table_of(data: Any, schema: pa.Schema | None) -> pa.Table:
         # A row may lack names: missing values are null.
         names = dict.fromkeys(name for row in rows for name in row)
         columns = {name: [row.get(name) for row in rows] for name in names}
-    arrays = [_column(name, values, schema, models) for name, values in columns.items()]
+    arrays = [_column(name, values, schema, logged, models) for name, values in columns.items()]
     try:
         return pa.table(arrays, names=list(columns))
     except (pa.ArrowException, TypeError, ValueError) as error:
@@ -212,7 +221,11 @@ def _table_of(data: Any, schema: pa.Schema | None) -> pa.Table:
 
 
 def _column(
-    name: object, values: Any, schema: pa.Schema | None, models: Sequence[type] = ()
+    name: object,
+    values: Any,
+    schema: pa.Schema | None,
+    logged: set[str],
+    models: Sequence[type] = (),
 ) -> pa.Array:
     """Build a column from values.
 
@@ -224,6 +237,13 @@ def _column(
         raise InvalidInputError(f"column {name!r}: expected a name")
     if not isinstance(values, list) and isinstance(values, Formatted):  # a split of a DatasetDict
         raise InvalidInputError(f"column {name!r}: a dataset; write each split by itself")
+    if isinstance(values, pa.DataType):
+        raise InvalidInputError(f"column {name!r}: got a type; types are pyarrow.schema(data)")
+    if isinstance(values, _SCALARS):
+        raise InvalidInputError(
+            f"column {name!r}: got {type(values).__name__}, expected a list or array of the "
+            "column's values; a row is an item of a list, [row]"
+        )
     index = -1 if schema is None else schema.get_field_index(name)
     type_ = None if schema is None or index < 0 else schema.field(index).type
     try:
@@ -232,12 +252,12 @@ def _column(
         if schema is not None and index >= 0 and has_blobs(schema.field(index)):
             return blob_values(values, schema.field(index))
         if isinstance(values, np.ndarray) and values.ndim > 1:
-            return _vectors(values, type_)
+            return vectors(values, type_)
         array = pa.array(values, type_)
         if type_ is not None and isinstance(values, list | tuple):
             _check_lossless(values, type_)
         if type_ is None and name in VECTOR_COLUMNS:
-            array = _as_vectors(name, array)
+            array = as_vectors(name, array, logged)
         if models and type_ is None and has_nulls_alone(array.type):
             return pa.array(values, annotated_type(models, name) or array.type)
         return array
@@ -312,35 +332,9 @@ def _plain(error: Exception, type_: pa.DataType | None) -> str:
     return text
 
 
-def _as_vectors(name: str, array: pa.Array) -> pa.Array:
-    """Convert lists of floats of equal length to vectors of float32, which can be searched.
-
-    Other arrays are returned as they are.
-    """
-    if not (pa.types.is_list(array.type) and pa.types.is_floating(array.type.value_type)):
-        return array
-    num_lists, items = len(array) - array.null_count, array.flatten()
-    if not len(items) or len(items) % num_lists or items.null_count:
-        return array
-    type_ = pa.list_(pa.float32(), len(items) // num_lists)
-    try:
-        vectors = array.cast(type_)
-    except pa.ArrowInvalid:  # lists of different lengths
-        return array
-    _log.info("column %r: lists of one length are written as %s", name, type_)
-    return vectors
-
-
-def _vectors(values: npt.NDArray[Any], type_: pa.DataType | None) -> pa.Array:
-    """Build fixed-size lists from rows of an n-dimensional array; nested lists if n > 2."""
-    vectors = pa.array(values.reshape(-1))
-    for size in reversed(values.shape[1:]):
-        vectors = pa.FixedSizeListArray.from_arrays(vectors, size)
-    return vectors if type_ is None else vectors.cast(type_)
-
-
 def _opened(
     data: Data,
+    logged: set[str],
 ) -> tuple[pa.Schema | None, Iterator[Rows] | AsyncIterable[Rows]]:
     """Return the schema (None if unknown) and the iterator of batches."""
     if isinstance(data, pa.RecordBatch):
@@ -365,7 +359,7 @@ def _opened(
                 raise _refused_column(data, error) from error
             raise _refused(data) from error  # a Series or ChunkedArray streams values, not rows
         if isinstance(data, PandasFrame):
-            return _of_frame(reader)
+            return _of_frame(reader, logged)
         return reader.schema, iter(reader)
     if isinstance(data, Scan):
         # its first batch loads modules that parsing its schema may need
@@ -377,18 +371,21 @@ def _opened(
 
 def _refused(data: object) -> InvalidInputError:
     what = f"{data.__name__}, a class" if isinstance(data, type) else f"type {type(data).__name__}"
-    hint = "; a path is no data: read the file first, as by `pyarrow.dataset.dataset(path)`"
-    is_path = isinstance(data, str | os.PathLike)
-    return InvalidInputError(f"data of {what}: expected {ACCEPTED}{hint * is_path}")
+    hint = await_hint(data)
+    if isinstance(data, str | os.PathLike):
+        hint = "; a path is no data: read the file first, as by `pyarrow.dataset.dataset(path)`"
+    elif hasattr(data, "collect"):
+        hint = "; write `data.collect()`"
+    return InvalidInputError(f"data of {what}: expected {ACCEPTED}{hint}")
 
 
-def _of_frame(reader: pa.RecordBatchReader) -> tuple[pa.Schema, Iterator[Rows]]:
+def _of_frame(reader: pa.RecordBatchReader, logged: set[str]) -> tuple[pa.Schema, Iterator[Rows]]:
     """Return schema and rows of a pandas frame, whose lists of floats may be vectors."""
     table = reader.read_all()
     for place, name in enumerate(table.column_names):
         column = table.column(place)
         if name in VECTOR_COLUMNS and column.num_chunks == 1:
-            table = table.set_column(place, name, _as_vectors(name, column.chunk(0)))
+            table = table.set_column(place, name, as_vectors(name, column.chunk(0), logged))
     return table.schema, iter(table.to_batches())
 
 
@@ -489,9 +486,17 @@ def _batches_of(rows: object) -> list[pa.RecordBatch]:
                 [pa.nulls(0, field.type) for field in rows.schema], schema=rows.schema
             )
         ]
+    hint = ""
+    if isinstance(rows, Mapping):
+        hint = "; a list of dicts is accepted"
+    elif isinstance(rows, tuple | list):
+        hint = "; write [dict(zip(names, row)) for row in rows]"
+    elif is_dataclass(rows):
+        hint = "; write [dataclasses.asdict(row) for row in rows]"
+    elif isinstance(rows, np.ndarray | np.generic | pa.Scalar | int | float):
+        hint = "; an array is a column: write {'name': array}"
     raise InvalidInputError(
-        f"data: an iterable of {type(rows).__name__}: expected dicts, Tables or RecordBatches"
-        + "; a list of dicts is accepted" * isinstance(rows, Mapping)
+        f"data: an iterable of {type(rows).__name__}: expected dicts, Tables or RecordBatches{hint}"
     )
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Unpack
 
+from alance.base.calls import public
 from alance.base.checks import unexpected
-from alance.base.signatures import expanded
 from alance.errors import InvalidInputError
 from alance.format.index.text.analyzer import Analyzer
 from alance.format.index.text.params import TextParams, TokenArguments
@@ -27,7 +27,7 @@ class Token(NamedTuple):
     position: int
 
 
-@expanded
+@public
 def tokenize(text: str, **options: Unpack[TokenArguments]) -> Sequence[Token]:
     """Split a text or query into tokens, like an index with these token settings.
 

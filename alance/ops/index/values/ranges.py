@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
+from alance.base.calls import public
 from alance.base.records import dataclass
 from alance.errors import InvalidInputError
 from alance.format.index import btree
@@ -48,6 +49,7 @@ FIRST_BYTES: Final = 64 << 10  # limit of a part's first values; beyond it, some
 NUMBER_SHIFT: Final = 128 - 53  # file numbers are written in JSON, which is exact up to 53 bits
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class IndexRange:
     """A range of an index's values to merge. Can be pickled.

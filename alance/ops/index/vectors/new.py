@@ -192,6 +192,8 @@ def _hint(new: NewVectorIndex, type_name: str) -> str:
     """Return a hint for an unknown type: the call for scalar indices, or similar names of types."""
     from alance.ops.index.values.options import KINDS_IN_ERRORS
 
+    if isinstance(new.column, str) and new.column.upper() in (*INDEX_TYPES, "INVERTED"):
+        return f"; the column comes first: create_index({new.kind!r}, {new.column!r})"
     scalar = [*(kind.index_type for kind in KINDS_IN_ERRORS), "JSON"]
     if type_name in scalar:
         column = repr(new.column) if isinstance(new.column, str) else "column"

@@ -116,6 +116,12 @@ def planned(snapshot: Snapshot, aggregates: Mapping[str, str], group_by: Columns
             f"aggregates={aggregates!r}: expected names, and what is asked, such as "
             "{'total': 'sum(price)'}"
         )
+    for name, text in aggregates.items():
+        if not isinstance(text, str):
+            raise InvalidInputError(
+                f"aggregate {name!r}: expected SQL text such as 'sum(price)', found "
+                f"{type(text).__name__}"
+            )
     calls = {name: parse_aggregate(text) for name, text in aggregates.items()}
     keys = _key_texts(snapshot, group_by)
     for name in (*keys, *calls):

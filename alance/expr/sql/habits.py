@@ -1,0 +1,45 @@
+"""Hints for filters as other libraries write them: markers of parameters, methods, bare dates."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_QUOTED: Final = re.compile(r"'(?:[^']|'')*'|\"[^\"]*\"|`[^`]*`")
+# Markers of psycopg, DuckDB, BigQuery, SQLite, f-strings and others.
+_MARKER: Final = re.compile(r"%s|%\(\w+\)s|(?<!\w)[$@#]\w+|\{[^{}]*\}|(?<![\w:]):\d+|\?\d+")
+_DATE: Final = re.compile(r"\b\d{4}-\d\d-\d\d(T[\d:.]+)?")
+_METHOD: Final = re.compile(r"\.(?:str\.)?(\w+)\(")
+_OF_METHODS: Final = {
+    "between": "column BETWEEN 1 AND 2",
+    "contains": "contains(column, 'text')",
+    "endswith": "ends_with(column, 'text')",
+    "is_in": "column IN (1, 2)",
+    "is_not_null": "column IS NOT NULL",
+    "is_null": "column IS NULL",
+    "isin": "column IN (1, 2)",
+    "isna": "column IS NULL",
+    "isnull": "column IS NULL",
+    "lower": "lower(column)",
+    "match": "regexp_like(column, 'pattern')",
+    "notna": "column IS NOT NULL",
+    "notnull": "column IS NOT NULL",
+    "startswith": "starts_with(column, 'text')",
+    "upper": "upper(column)",
+}
+
+
+def habit_hint(text: str) -> str:
+    """Return what to write instead of another library's syntax in a text; empty if there is none.
+
+    Args:
+        text: the SQL text, which has a mistake.
+    """
+    bare = _QUOTED.sub("''", text)
+    if marker := _MARKER.search(bare):
+        return f"; {marker[0][:20]} is no parameter here: write ? or :name, with `params`"
+    if date := _DATE.search(bare):
+        return f"; write a time as text: '{date[0]}'"
+    if (method := _METHOD.search(bare)) and method[1] in _OF_METHODS:
+        return f"; write {_OF_METHODS[method[1]]}"
+    return ""
