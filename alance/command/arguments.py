@@ -156,11 +156,12 @@ def duration(text: str) -> timedelta:
 
 
 def age(text: str) -> timedelta:
-    """Parse an age: a duration, or a number of days."""
-    try:
-        return timedelta(days=float(text))
-    except (ValueError, OverflowError):
-        return duration(text)
+    """Parse an age: a duration; 0 needs no unit."""
+    if text == "0":
+        return timedelta(0)
+    if text.replace(".", "", 1).isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r}, expected a unit, such as {text}d or 12h")
+    return duration(text)
 
 
 def size(text: str) -> int:

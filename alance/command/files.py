@@ -233,17 +233,23 @@ def _completed(batch: pa.RecordBatch, file: RowFile, schema: pa.Schema) -> pa.Re
 def _typed_lines(source: SourceFile, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Read JSON lines by the types of a table. A batch has the columns that its rows name.
 
+    A time of UTC, such as 2024-01-01T00:00:00Z, fits a column without a zone: `write` makes such a
+    column of it, because pyarrow does.
+
     Raises:
         InvalidInputError: a line is not a JSON object, or a column cannot represent a value.
     """
     path = source.name
+    naive = [field.name for field in schema if getattr(field.type, "tz", "none") is None]
     with BufferedReader(source.files.open_input_stream(source.path)) as file:
         first = 1
         while lines := file.readlines(JSON_BLOCK_BYTES):
             rows = []
             for number, line in enumerate(lines, first):
                 if line.strip():
-                    rows.append(_object(path, number, line))
+                    row = _object(path, number, line)
+                    times = {name: row[name] for name in naive if isinstance(row.get(name), str)}
+                    rows.append(row | {name: text.rstrip("Zz") for name, text in times.items()})
             try:
                 columns = table_of(rows, schema)
             except InvalidInputError as error:

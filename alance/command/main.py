@@ -22,6 +22,7 @@ from alance.command import (
     reading,
     serving,
     versions,
+    words,
 )
 from alance.command.output import show
 from alance.command.terminal import escaped
@@ -51,7 +52,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _text_of(error: AlanceError) -> str:
     """Return the text of an error, with commands in place of functions."""
     listing = "list it by `alance ls`, and name a table of it by `NAME --in FOLDER`"
-    return str(error).replace("open it by `alance.connect`", listing)
+    text = str(error).replace(
+        "use mode 'append' or 'overwrite'", "write `alance append`, or --overwrite"
+    )
+    return text.replace("open it by `alance.connect`", listing)
 
 
 async def _run(args: argparse.Namespace) -> int:
@@ -74,9 +78,15 @@ class _CommandParser(argparse.ArgumentParser):
             others = []
         if others:  # here, because the parser of all subcommands knows no option of this one
             options = [name for name in self._option_string_actions if name.startswith("--")]
-            hint = did_you_mean(others[0].partition("=")[0], options)
-            if others[0].startswith("--where") and "--filter" in options:
-                hint = ", did you mean '--filter'?"
+            option = others[0].partition("=")[0]
+            hint = did_you_mean(option, options)
+            meant = words.OPTIONS.get(option, "")
+            if meant.partition("'")[2].partition("'")[0] in self._option_string_actions:
+                hint = f", did you mean {meant}?"
+            elif option == "--where" and "filter" in vars(parsed):
+                hint = "; the condition stands behind the table, without an option"
+            elif meant:
+                hint = f"; write {meant}" if meant.startswith("`") else ""
             if not hint and "--in" in options and len(others) == 1 and others[0][:1] != "-":
                 name = f"{others[0]} --in {getattr(parsed, 'uri', 'CATALOG')}"
                 hint = f"; a table of a catalog is named by `{self.prog} {name}`"
@@ -101,6 +111,9 @@ class _CommandParser(argparse.ArgumentParser):
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
             choices = [*map(str, action.choices)]
+            if action.dest == "command" and value in words.SUBCOMMANDS:
+                text = f"no {value!r}; write `alance {words.SUBCOMMANDS[value]}`"
+                raise argparse.ArgumentError(action, text)
             message = f"no {value!r}, expected one of {', '.join(choices)}"
             raise argparse.ArgumentError(action, message + did_you_mean(str(value), choices))
 

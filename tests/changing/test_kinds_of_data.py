@@ -143,7 +143,10 @@ async def test_python_values_take_the_types_of_the_table(tmp_path: Path) -> None
         (pl.Series("number", [1]), "data of type Series: expected a Table"),
         (pa.chunked_array([[1]]), "data of type ChunkedArray: expected a Table"),
         (pa.Table, "data of Table, a class: expected a Table"),
-        (np.arange(2), "an iterable of int64: expected dicts, Tables or RecordBatches$"),
+        (
+            np.arange(2),
+            "an iterable of int64: expected dicts, Tables or RecordBatches; an array is a column",
+        ),
         (({"x": n} for n in range(2)), "an iterable of dict: .*; a list of dicts is accepted$"),
     ],
 )

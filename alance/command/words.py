@@ -1,0 +1,57 @@
+"""Words of other commands and their options, with what to write for `alance`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+SUBCOMMANDS: Final = {
+    "add": "append URI FILE",
+    "alter": "update, drop-columns or index",
+    "bench": "trace URI",
+    "checkout": "head URI --version NUMBER",
+    "columns": "schema URI",
+    "create": "write URI FILE",
+    "create-index": "index URI --create COLUMN",
+    "describe": "info URI or schema URI",
+    "dump": "cat URI --format csv",
+    "export": "cat URI --format parquet > FILE",
+    "find": "head URI --filter CONDITION",
+    "get": "head URI --filter CONDITION",
+    "help": "--help",
+    "history": "versions URI",
+    "import": "write URI FILE, or append URI FILE",
+    "indices": "index URI",
+    "indexes": "index URI",
+    "insert": "append URI FILE",
+    "list": "ls FOLDER",
+    "load": "write URI FILE",
+    "log": "versions URI",
+    "merge": "upsert URI FILE",
+    "mv": "rename",
+    "nearest": "search URI",
+    "optimize": "maintain URI, or compact URI",
+    "query": "sql URI QUERY",
+    "read": "head URI, or cat URI",
+    "rm": "drop URI, or delete URI CONDITION",
+    "rows": "count URI, or head URI",
+    "select": "sql URI QUERY",
+    "show": "head URI, or info URI",
+    "stats": "info URI, or health URI",
+    "tables": "ls FOLDER",
+    "tag": "tags URI",
+    "vacuum": "cleanup URI",
+    "verify": "validate URI",
+}
+OPTIONS: Final = {
+    "--append": "`alance append`",
+    "--condition": "'--filter'",
+    "--force": "'--yes'",
+    "--fields": "'--columns'",
+    "--limit": "'-n'",
+    "--mode": "'--overwrite', or `alance append`",
+    "--output": "`> FILE`",
+    "--replace": "'--overwrite'",
+    "--select": "'--columns'",
+    "--tag": "'--version'",
+    "--where": "'--filter'",
+}
