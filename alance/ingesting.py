@@ -287,8 +287,8 @@ class Sink(Hinted):
     ) -> bool:
         """Accept rows that replace the rows with their keys, or are inserted. For sinks with `on`.
 
-        Changes of a key take effect in the order in which they are accepted. In columns that the
-        data lacks, updated rows keep their values, and inserted rows are null.
+        Changes of a key take effect in the order in which they are accepted. In columns and members
+        of structs that the data lacks, updated rows keep their values, and inserted rows are null.
 
         Cost: as `write`; a commit also takes the columns that the data lacks for updated rows.
 
@@ -301,9 +301,8 @@ class Sink(Hinted):
             False if the rows were skipped.
 
         Raises:
-            InvalidInputError: a key column, a column that is not nullable, or a member of a struct
-                is missing; a key is null, or rows do not fit the table; the sink is not open, or
-                has no `on`.
+            InvalidInputError: a key column, or a column or member that is not nullable, is missing;
+                a key is null, or rows do not fit the table; the sink is not open, or has no `on`.
             CommitConflictError, AlanceError: as from `write`.
         """
         self._check(token)

@@ -142,6 +142,20 @@ async def test_members_that_the_data_lacks(tmp_path: Path) -> None:
         assert by_value(read(twins.ours)) == by_value(read(twins.theirs))
 
 
+async def test_a_null_struct_stays_null_if_a_member_cannot_be_null(tmp_path: Path) -> None:
+    """Whatever members the data has; a struct with a value there needs that member."""
+    whole = pa.struct([pa.field("x", pa.int64(), nullable=False), ("y", pa.string())])
+    table = pa.table({"id": [1, 2], "s": pa.array([{"x": 1, "y": "a"}, None], whole)})
+    dataset = await alance.write_dataset(table, tmp_path / "t")
+    for member in ("x", "y"):
+        part = pa.array([None], pa.struct([whole.field(member).with_nullable(True)]))
+        dataset = await dataset.upsert(pa.table({"id": [2], "s": part}), "id")
+    rows = lance.dataset(str(tmp_path / "t")).to_table().to_pylist()
+    assert {row["id"]: row["s"] for row in rows} == {1: {"x": 1, "y": "a"}, 2: None}
+    with pytest.raises(InvalidInputError, match=r"'x'.*not nullable"):
+        await dataset.upsert(pa.table({"id": [2], "s": [{"y": "b"}]}), "id")
+
+
 async def test_members_that_cannot_be_filled(tmp_path: Path) -> None:
     struct = pa.array([{"x": 1, "y": 2}])
     table = pa.table({"id": [1], "s": struct, "l": [[{"x": 1, "y": 2}]]})

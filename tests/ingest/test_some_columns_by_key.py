@@ -1,4 +1,4 @@
-"""Streams of changes by key whose rows have some columns of the table only."""
+"""Streams of changes by key whose rows have some columns, and members of structs, only."""
 
 from __future__ import annotations
 
@@ -22,7 +22,16 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-ROW = pa.struct([("x", pa.int64()), ("y", pa.string())])
+INNER = pa.struct([("p", pa.int64()), ("q", pa.list_(pa.int64()))])
+ROW = pa.struct([("x", pa.int64()), ("y", pa.string()), ("inner", INNER)])
+SHAPES = [  # of the struct in the rows that are written
+    ROW,
+    pa.struct([("x", pa.int64())]),
+    pa.struct([("y", pa.string()), ("inner", INNER)]),
+    pa.struct([("inner", pa.struct([("q", pa.list_(pa.int64()))]))]),
+    pa.struct([("x", pa.int64()), ("inner", pa.struct([("p", pa.int64())]))]),
+    pa.struct([("inner", pa.struct([]))]),
+]
 SCHEMA = pa.schema(
     [
         ("a", pa.int64()),
@@ -41,33 +50,68 @@ Model = dict[int, Row]
 Change = tuple[int, Row | None]
 
 
-def value_of(column: str, number: int) -> Any:
+def value_of(column: str, number: int, shape: pa.DataType = ROW) -> Any:
     if number % 7 == 0:
         return None
+    inner = {"p": number, "q": None if number % 5 == 0 else [number]}
+    row = {"x": number, "y": None if number % 3 == 0 else str(number)}
     values: dict[str, Any] = {
         "a": number,
         "text": f"text {number}",
         "list": [number] * (number % 3),
-        "row": {"x": number, "y": None if number % 3 == 0 else str(number)},
+        "row": {**row, "inner": None if number % 4 == 0 else inner},
         "vector": [float(number), 0.5],
         "word": f"word {number % 4}",
     }
-    return values[column]
+    return cut(values[column], shape) if column == "row" else values[column]
 
 
-def change(model: Model, changes: Sequence[Change]) -> None:
-    """Apply changes to a model, one by one."""
+def cut(value: Any, shape: pa.DataType) -> Any:
+    """Return the members of a value that a type has."""
+    if value is None or not pa.types.is_struct(shape):
+        return value
+    return {member.name: cut(value[member.name], member.type) for member in shape}
+
+
+def filled(new: Any, old: Any, shape: pa.DataType, whole: pa.DataType) -> Any:
+    """Return the value of a struct, some members of which are changed."""
+    if shape == whole or (new is None and old is None):
+        return new
+    new, old = new or {}, old or {}
+    value = {member.name: old.get(member.name) for member in whole}
+    for member in shape:
+        name = member.name
+        value[name] = filled(new.get(name), value[name], member.type, whole.field(name).type)
+    return value
+
+
+def change(model: Model, changes: Sequence[Change], shape: pa.DataType = ROW) -> None:
+    """Apply changes to a model, one by one; their structs have the type `shape`."""
     for key, row in changes:
         if row is None:
             model.pop(key, None)
         else:
             old = model.get(key, dict.fromkeys(SCHEMA.names))
             model[key] = {**old, **row, "id": key}
+            if "row" in row:
+                model[key]["row"] = filled(row["row"], old["row"], shape, ROW)
 
 
-def batch(rows: Sequence[Row], columns: Sequence[str]) -> pa.RecordBatch:
+def fields_of(columns: Sequence[str], shape: pa.DataType = ROW) -> pa.Schema:
     fields = [SCHEMA.field(name) for name in columns]
-    return pa.RecordBatch.from_pylist(list(rows), schema=pa.schema(fields))
+    return pa.schema([field.with_type(shape) if field.name == "row" else field for field in fields])
+
+
+def batch(rows: Sequence[Row], columns: Sequence[str], shape: pa.DataType = ROW) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist(list(rows), schema=fields_of(columns, shape))
+
+
+def bare(value: Any) -> Any:
+    """Return a value with None for structs of nulls; combined changes do not tell them apart."""
+    if not isinstance(value, dict):
+        return value
+    members = {name: bare(member) for name, member in value.items()}
+    return members if any(member is not None for member in members.values()) else None
 
 
 def contents(path: Path) -> Model:
@@ -83,6 +127,7 @@ def contents(path: Path) -> Model:
     st.lists(
         st.tuples(
             st.none() | st.sets(st.sampled_from(COLUMNS)),
+            st.sampled_from(SHAPES),
             st.lists(st.integers(0, 5), max_size=5),
         ),
         max_size=12,
@@ -90,53 +135,60 @@ def contents(path: Path) -> Model:
     st.randoms(use_true_random=False),
 )
 def test_combined_changes_equal_the_changes_one_by_one(
-    calls: list[tuple[set[str] | None, list[int]]], chance: random.Random
+    calls: list[tuple[set[str] | None, pa.DataType, list[int]]], chance: random.Random
 ) -> None:
     """From any earlier rows, and from none; whatever the order of the parts."""
-    changes: list[Change] = []
+    changes: list[tuple[Change, pa.DataType]] = []
     parts = []
-    for columns, keys in calls:
+    for columns, shape, keys in calls:
         names = [name for name in SCHEMA.names if name == "id" or name in (columns or ())]
         first = len(changes)
         for key in keys:
-            row = {name: value_of(name, len(changes) + 1) for name in names if name != "id"}
-            changes.append((key, None if columns is None else row))
-        rows = [{"id": key, **(row or {})} for key, row in changes[first:]]
+            number = len(changes) + 1
+            row = {name: value_of(name, number, shape) for name in names if name != "id"}
+            changes.append(((key, None if columns is None else row), shape))
+        rows = [{"id": key, **(row or {})} for (key, row), _ in changes[first:]]
         places = np.arange(first, len(changes))
-        parts.append(FeedPart(batch(rows, names), places, columns is None))
+        parts.append(FeedPart(batch(rows, names, shape), places, columns is None))
     chance.shuffle(parts)
     combined = combine(SCHEMA, ["id"], parts)
     assert combined.num_changes == len(changes)
-    old = {key: {name: f"old {name}" for name in SCHEMA.names} for key in range(5)}
-    for start in ({}, old):
-        expected: Model = dict(start)
-        change(expected, changes)
-        model: Model = dict(start)
+    old = {key: {name: value_of(name, 100 + key) for name in COLUMNS} for key in range(5)}
+    for start in (Model(), {key: {**row, "id": key} for key, row in old.items()}):
+        expected = dict(start)
+        for each, shape in changes:
+            change(expected, [each], shape)
+        model = dict(start)
         upserts, deleted = combined.deletions_first(["id"])
         for rows in deleted:
             change(model, [(key, None) for key in rows["id"].to_pylist()])
         for rows in upserts:
-            change(model, [(row["id"], row) for row in rows.to_pylist()])
-        assert model == expected
+            shape = rows.schema.field("row").type if "row" in rows.schema.names else ROW
+            change(model, [(row["id"], row) for row in rows.to_pylist()], shape)
+        assert bare(model) == bare(expected)
     # Each key is once.
     every = [*combined.rows, *combined.replacing, *combined.deleted]
     keys = [key for rows in every for key in rows["id"].to_pylist()]
-    assert sorted(keys) == sorted({key for key, _ in changes})
+    assert sorted(keys) == sorted({key for (key, _), _ in changes})
 
 
 async def write(
-    sink: alance.Sink, form: str, columns: Sequence[str], changes: Sequence[Change]
+    sink: alance.Sink,
+    form: str,
+    columns: Sequence[str],
+    changes: Sequence[Change],
+    shape: pa.DataType,
 ) -> None:
-    """Write changes in a form; their rows have the same columns."""
+    """Write changes in a form; their rows have the same columns, and structs of a type."""
     names = ["id", *columns]
     if form == "calls":
         for key, row in changes:
             if row is None:
                 await sink.delete({"id": [key]})
             else:
-                await sink.upsert(batch([{"id": key, **row}], names))
+                await sink.upsert(batch([{"id": key, **row}], names, shape))
         return
-    fields = [SCHEMA.field(name) for name in names]
+    fields = list(fields_of(names, shape))
     rows = [{"id": key, **(row or {})} for key, row in changes]
     if form == "kind":
         kinds = ["delete" if row is None else "upsert" for _, row in changes]
@@ -175,16 +227,17 @@ async def test_the_table_is_a_dictionary_of_rows(tmp_path: Path, form: str, stab
             sink = sinks[turn % 2]
             for _ in range(chance.randint(1, 6)):
                 columns = chance.sample(COLUMNS, chance.choice([0, 1, 1, 2, 5, 6]))
+                shape = chance.choice(SHAPES)
                 changes: list[Change] = []
                 for _ in range(chance.randint(0, 9)):
                     number += 1
-                    row = {name: value_of(name, number) for name in columns}
+                    row = {name: value_of(name, number, shape) for name in columns}
                     is_deletion = chance.random() < 0.25
                     changes.append((chance.randint(0, 12), None if is_deletion else row))
-                await write(sink, form, columns, changes)
-                change(model, changes)
+                await write(sink, form, columns, changes, shape)
+                change(model, changes, shape)
             await sink.flush()
-            assert contents(path) == model
+            assert bare(contents(path)) == bare(model)
             if turn == 3:
                 await (await alance.dataset(path)).create_scalar_index("id", "BTREE")
 
@@ -277,7 +330,15 @@ async def test_columns_that_no_change_has_are_not_made(
 async def test_rows_that_cannot_be_inserted_are_refused(tmp_path: Path) -> None:
     """As `Dataset.upsert` refuses them, and before they are accepted."""
     path = tmp_path / "t"
-    schema = pa.schema([("id", pa.int64()), pa.field("n", pa.int64(), nullable=False), ("s", ROW)])
+    row = pa.struct([("x", pa.int64()), pa.field("y", pa.string(), nullable=False)])
+    schema = pa.schema(
+        [
+            ("id", pa.int64()),
+            pa.field("n", pa.int64(), nullable=False),
+            ("s", row),
+            ("rows", pa.list_(row)),
+        ]
+    )
     async with alance.ingest(path, schema, on="id") as sink:
         await sink.upsert([{"id": 1, "n": 1, "s": None}])
         for data, message in (
@@ -285,13 +346,69 @@ async def test_rows_that_cannot_be_inserted_are_refused(tmp_path: Path) -> None:
                 [{"id": 7, "s": None}, {"id": 8, "s": None}],
                 "column 'n': missing .* id = 7, ",
             ),
-            ([{"id": 7, "n": 1, "s": {"x": 1}}], "column 's': members are missing"),
+            ([{"id": 7, "n": 1, "s": {"x": 1}}], "column 's.y': missing .* id = 7, "),
+            ([{"id": 7, "n": 1, "s": {"z": 1}}], "column 's.z': not among the members of 's'"),
+            ([{"id": 7, "n": 1, "rows": [{"x": 1}]}], "column 'rows': .*structs in lists"),
             ([{"id": 7, "n": 1, "t": 1}], "column 't'"),
         ):
             with pytest.raises(InvalidInputError, match=message):
                 await sink.upsert(data)
-        await sink.upsert([{"n": 2, "id": 1}, {"n": 3, "id": 4}])
-    assert {key: row["n"] for key, row in contents(path).items()} == {1: 2, 4: 3}
+        await sink.upsert([{"n": 2, "id": 1}, {"n": 3, "id": 4, "s": {"y": "y"}}])
+    rows = contents(path)
+    assert {key: row["n"] for key, row in rows.items()} == {1: 2, 4: 3}
+    assert rows[4]["s"] == {"x": None, "y": "y"}
     dataset = await alance.dataset(path)
     with pytest.raises(InvalidInputError, match="column 'n': missing"):
         await dataset.upsert([{"id": 7, "s": None}], "id")
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+async def test_structs_with_some_members_are_as_those_of_an_upsert(
+    tmp_path: Path, shape: pa.DataType
+) -> None:
+    """By a sink and by `Dataset.upsert`: a struct, a null, nulls in it, of old and new rows."""
+    start = batch([{"id": key, "row": value_of("row", key)} for key in range(1, 9)], ["id", "row"])
+    changes: list[Change] = [
+        (key, {"row": cut(row, shape)})
+        for key, row in enumerate(
+            [value_of("row", 21 + number) for number in range(7)]  # the first is null
+            + [None, {"x": None, "y": None, "inner": None}, value_of("row", 4)],
+            4,
+        )
+    ]
+    rows = batch([{"id": key, **(row or {})} for key, row in changes], ["id", "row"], shape)
+    model: Model = {}
+    for part in (start, rows):
+        types = part.schema.field("row").type
+        change(model, [(row["id"], {"row": row["row"]}) for row in part.to_pylist()], types)
+    for by_sink in (True, False):
+        path = tmp_path / str(by_sink)
+        whole = pa.Table.from_pylist(start.to_pylist(), SCHEMA)
+        dataset = await alance.write_dataset(whole, path)
+        if by_sink:
+            async with alance.ingest(path, on="id") as sink:
+                await sink.upsert(rows)
+        else:
+            await dataset.upsert(rows, "id")
+        assert contents(path) == model
+
+
+async def test_blobs_in_several_forms_are_committed_together(tmp_path: Path) -> None:
+    """As bytes and as structs; both forms in columns that stay and in rows of some columns."""
+    path = tmp_path / "t"
+    schema = pa.schema([("id", pa.int64()), alance.blob_field("b"), ("tag", pa.string())])
+    async with alance.ingest(path, schema, on="id", commit_interval=None) as sink:
+        await sink.upsert({"id": [1, 2], "b": [b"1", b"2"], "tag": ["", ""]})
+        structs = alance.blob_array([b"3", b"4"])
+        await sink.upsert(pa.table({"id": [3, 4], "b": structs, "tag": ["", ""]}))
+        await sink.flush()
+        for number, key in enumerate([1, 2, 3, 4, 5]):
+            await sink.upsert({"id": [key], "b": [b"bytes"]})
+            if number % 2:
+                await sink.upsert(pa.table({"id": [key], "b": alance.blob_array([b"struct"])}))
+            await sink.upsert({"id": [key], "tag": ["new"]})
+    read = await (await alance.dataset(path)).to_table(blob_handling="all_binary")
+    assert {row["id"]: (row["b"], row["tag"]) for row in read.to_pylist()} == {
+        key: (b"bytes" if key % 2 else b"struct", "new") for key in range(1, 6)
+    }
+    lance.dataset(str(path)).validate()  # type: ignore[no-untyped-call]

@@ -15,8 +15,9 @@ from alance.base.records import dataclass
 from alance.errors import InvalidInputError
 from alance.format.keys import Keys
 from alance.format.numbers import as_mask, as_numbers, python_value, to_arrow
+from alance.ops.blobs.arrow import has_blobs
 from alance.ops.merge.changed_keys import ChangedKeys, FeedPart, chosen_rows, combine
-from alance.ops.merge.plan import is_whole
+from alance.ops.merge.plan import narrowed
 from alance.ops.write.sources import conform
 
 if TYPE_CHECKING:
@@ -168,28 +169,20 @@ class Feed:
             return _empty(self.schema)
         for name in self.on:
             _column(batch, name, "on")
-        fields, missing = [], []
-        for field in self.schema:
-            index = batch.schema.get_field_index(field.name)
-            if index < 0:
-                missing.append(field)
-                continue
-            fields.append(field)
-            if not is_whole(batch.schema.field(index).type, field.type):
-                raise InvalidInputError(
-                    f"column {field.name!r}: members are missing in the rows; a sink takes rows "
-                    "without some columns, but columns with all members. Write all members, or "
-                    f"change some by dataset.upsert(rows, {list(self.on)}), which keeps the others"
-                )
-        rows = conform(batch, pa.schema(fields) if missing else self.schema)
+        fields = [
+            field if has_blobs(field) else narrowed(field, batch.schema.field(index))
+            for field in self.schema
+            if (index := batch.schema.get_field_index(field.name)) >= 0
+        ]
+        schema = pa.schema(fields)
+        rows = conform(batch, self.schema if schema.equals(self.schema) else schema)
         self._check_keys(rows)
-        for field in missing:
-            if not field.nullable:
-                key = ", ".join(f"{name} = {python_value(rows[name][0])!r}" for name in self.on)
-                raise InvalidInputError(
-                    f"column {field.name!r}: missing in the rows, the first of which has the key "
-                    f"{key}, and inserted rows cannot be null there"
-                )
+        if lacking := _lacking(self.schema, schema):
+            key = ", ".join(f"{name} = {python_value(rows[name][0])!r}" for name in self.on)
+            raise InvalidInputError(
+                f"column {lacking!r}: missing in the rows, the first of which has the key {key}, "
+                "and inserted rows cannot be null there"
+            )
         return rows
 
     def _keys(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -223,6 +216,23 @@ def table_schema(data: pa.Schema, kind: str | None, envelope: str | None) -> pa.
             raise InvalidInputError("envelope: expected a struct `after` in the first rows")
         return pa.schema(list(data.field(index).type))
     return pa.schema([field for field in data if field.name != kind])
+
+
+def _lacking(
+    whole: pa.Schema | pa.StructType, present: pa.Schema | pa.StructType, path: str = ""
+) -> str | None:
+    """Return the path of a missing column or member that cannot be null; None if there is none."""
+    for field in whole:
+        index = present.get_field_index(field.name)
+        if index < 0:
+            lacking = None if field.nullable else f"{path}{field.name}"
+        elif pa.types.is_struct(field.type):
+            lacking = _lacking(field.type, present.field(index).type, f"{path}{field.name}.")
+        else:
+            lacking = None
+        if lacking is not None:
+            return lacking
+    return None
 
 
 def _deletions(kinds: pa.Array, meanings: Mapping[str, bool], name: str) -> Mask:

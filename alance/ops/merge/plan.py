@@ -270,7 +270,7 @@ def source_fields(schema: Schema, source: pa.Schema) -> list[pa.Field]:
             continue
         arrow = field.logical_arrow()
         is_blob = field.is_blob_v1 or field.is_blob_v2
-        fields.append(arrow if is_blob else _narrowed(arrow, source.field(index), field.name))
+        fields.append(arrow if is_blob else narrowed(arrow, source.field(index)))
     return fields
 
 
@@ -307,12 +307,21 @@ def filled(new: pa.Array, old: pa.Array) -> pa.Array:
         if new.type.get_field_index(child.name) >= 0:
             array = filled(pc.struct_field(new, [child.name]), array)
         arrays.append(array)
-        fields.append(pa.field(child.name, array.type))
+        fields.append(child.with_type(array.type))
     null = pc.and_(new.is_null(), old.is_null())
     return pa.StructArray.from_arrays(arrays, fields=fields, mask=null)
 
 
-def _narrowed(whole: pa.Field, source_field: pa.Field, path: str) -> pa.Field:
+def narrowed(whole: pa.Field, source_field: pa.Field, path: str = "") -> pa.Field:
+    """Return a field of the table, with the members that a source has.
+
+    Args:
+        path: path of the struct that has the field, with a final dot; empty for a column.
+
+    Raises:
+        InvalidInputError: as from `source_fields`.
+    """
+    path += whole.name
     if not pa.types.is_struct(whole.type) or not pa.types.is_struct(source_field.type):
         if _lacks_members(source_field.type, whole.type):
             raise InvalidInputError(
@@ -322,7 +331,7 @@ def _narrowed(whole: pa.Field, source_field: pa.Field, path: str) -> pa.Field:
         return whole
     _check(source_field.type, [child.name for child in whole.type], f"{path}.")
     children = [
-        _narrowed(child, source_field.type.field(child.name), f"{path}.{child.name}")
+        narrowed(child, source_field.type.field(child.name), f"{path}.")
         for child in whole.type
         if source_field.type.get_field_index(child.name) >= 0
     ]

@@ -259,9 +259,9 @@ def _parts(changes: ChangedKeys, schema: pa.Schema) -> list[SourcePart]:
     """Return the rows to upsert, grouped by their columns; at least one part."""
     parts: list[SourcePart] = []
     for replaces, rows in ((False, changes.rows), (True, changes.replacing)):
-        by_columns: dict[tuple[str, ...], list[pa.RecordBatch]] = {}
+        by_columns: dict[pa.Schema, list[pa.RecordBatch]] = {}
         for batch in rows:
-            by_columns.setdefault(tuple(batch.schema.names), []).append(batch)
+            by_columns.setdefault(batch.schema, []).append(batch)
         tables = map(pa.Table.from_batches, by_columns.values())
         parts += [SourcePart(table, replaces=replaces) for table in tables]
     return parts or [SourcePart(schema.empty_table())]
