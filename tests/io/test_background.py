@@ -128,3 +128,21 @@ async def test_a_failure_that_nobody_waits_for_is_logged(caplog: pytest.LogCaptu
     goes_on.set()
     assert await remaining.settled(BOUND_S) == 0
     assert "the disk is full" in caplog.text
+
+
+async def test_cleanups_that_others_begin_are_awaited_as_well() -> None:
+    remaining, goes_on, ended = Background(), asyncio.Event(), list[str]()
+
+    async def last() -> None:
+        await asyncio.sleep(0.01)
+        ended.append("last")
+
+    async def work() -> None:
+        await goes_on.wait()
+        await cancelled_in(remaining, last())
+        ended.append("first")
+
+    await cancelled_in(remaining, work())
+    goes_on.set()
+    assert await remaining.settled(BOUND_S) == 0
+    assert ended == ["first", "last"]

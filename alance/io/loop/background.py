@@ -143,9 +143,14 @@ class Background:
             _log.warning("the cleanup of a cancelled call has failed: %s", error)
 
     async def settled(self, timeout_s: float) -> int:
-        """Wait at most `timeout_s` for pending cleanups; return the number still pending."""
-        if self._pending:
-            await asyncio.wait([*self._pending], timeout=timeout_s)
+        """Wait at most `timeout_s` for pending cleanups; return the number still pending.
+
+        Cleanups that begin meanwhile, as at the end of others, are awaited as well.
+        """
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + timeout_s
+        while self._pending and (remaining_s := deadline - clock()) > 0:
+            await asyncio.wait([*self._pending], timeout=remaining_s)
         return len(self._pending)
 
     async def aclose(self, limit_s: float = CLOSE_S) -> None:
