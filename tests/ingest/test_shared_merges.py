@@ -117,6 +117,22 @@ async def test_flushes_at_the_same_time_cost_a_single_merge(lab: Lab) -> None:
     assert num_requests[0] == num_requests[1]
 
 
+async def test_a_flush_reads_nothing_that_an_earlier_one_has_written(lab: Lab) -> None:
+    """Except the keys of its rows: not the version, and no deletion file."""
+    uri, options = f"s3://lab/shared-{next(_numbers)}.lance", lab.lance_options()
+    async with AsyncExitStack() as stack:
+        (sink,) = await opened(stack, uri, 1, storage_options=options, producer=None)
+        for turn in range(4):
+            await sink.upsert([{"id": number, "x": turn} for number in (0, turn, 10 + turn)])
+            with lab.recording() as requests:
+                await sink.flush()
+    reads = [record for record in requests.records if record["m"] == "GET"]
+    assert [record["op"] for record in reads].count("LIST") == 2
+    folders = {record["key"].split("/")[1] for record in reads if record["op"] != "LIST"}
+    assert folders == {"data"}
+    assert any("_deletions/" in record["key"] for record in requests.records)
+
+
 async def test_sinks_with_other_keys_or_properties_commit_by_themselves(tmp_path: Path) -> None:
     path = tmp_path / "t"
     async with AsyncExitStack() as stack:

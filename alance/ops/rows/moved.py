@@ -213,11 +213,15 @@ class _DeletionFiles:
         return emptied
 
     def handed(self) -> list[tuple[str, bytes]]:
-        """Return the files for the commit, and cache the deletion vectors for the next change."""
+        """Return the files for the commit."""
         self._begun += self.files
+        self._keep()
+        return [(self._location(file), file.content) for file in self.files]
+
+    def _keep(self) -> None:
+        """Cache the deletion vectors for the next change."""
         for file, vector in zip(self.files, self._vectors, strict=True):
             keep_deletions(self._snapshot.engine, self._location(file), vector)
-        return [(self._location(file), file.content) for file in self.files]
 
     async def put(self) -> None:
         """Write all files."""
@@ -229,6 +233,7 @@ class _DeletionFiles:
         self._begun += self.files
         pairs = zip(places, self.files, strict=True)
         await store.put_many([(path, file.content) for (_, path), file in pairs])
+        self._keep()
 
     async def discard(self) -> None:
         """Remove the files that have been written; ignores errors of the store."""

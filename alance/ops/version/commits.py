@@ -120,7 +120,10 @@ def manifests_of(
 
 async def latest(snapshot: Snapshot) -> Snapshot:
     """Return the latest version of the snapshot's branch. Cost: a LIST; a GET if it is newer."""
-    manifest = await load.load_latest(snapshot.engine, snapshot.table)
+    where = await load.latest(snapshot.engine, snapshot.table)
+    if where.version == snapshot.version:
+        return snapshot
+    manifest = await load.load_manifest(snapshot.engine, where)
     return Snapshot(snapshot.session, snapshot.table, manifest)
 
 
