@@ -130,7 +130,7 @@ def at_hand(
                 num_bytes += stop - start
     if num_bytes > AT_HAND_BYTES:
         return None
-    note = Note.of_caller(reason) if trace.active else NO_NOTE
+    note = Note.of_caller(reason)
     for location, (spans, owners) in by_location.items():
         if not location.startswith(store.root):
             store, _ = registry.resolve(location)
@@ -157,8 +157,7 @@ def _add_pieces(
             return False
         for (number, pieces, _), content in zip(requests, contents, strict=True):
             parts[number] = [content]
-            if note.recorder is not None:
-                note.read(pieces, begun)
+            note.read(pieces, begun)
     return True
 
 
@@ -170,9 +169,9 @@ def _spans_now(
     if not profile.answers_now:
         return None
     path = location[len(store.root) :]
-    if len(spans) == 1 and note.recorder is None:
-        return store.read_now(path, spans)
-    plan = coalesce(spans, profile.take_gap, profile.max_request_bytes)
+    plan = Coalesced(spans, [0])
+    if len(spans) > 1:
+        plan = coalesce(spans, profile.take_gap, profile.max_request_bytes)
     buffers = store.read_now(path, plan.spans)
     if buffers is None:
         return None
@@ -344,9 +343,6 @@ class Note(NamedTuple):
                 ranges=parts,
                 callers=self.callers,
             )
-
-
-NO_NOTE: Final = Note(None, "", ())
 
 
 def _note_pieces(
