@@ -6,7 +6,6 @@ Python's own messages name neither similar arguments (before 3.13) nor those of 
 from __future__ import annotations
 
 import inspect
-import sys
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 # Code of wrappers that answer wrong calls: here, and of `public_arguments`.
-_ANSWERING: Final = ("_call", "checked")
+_ANSWERING: Final = ("_call", "_awaited", "checked")
 # Attributes of a function that its wrapper has, too.
 _SHOWN: Final = ("__module__", "__name__", "__qualname__", "__doc__", "__annotations__")
 
@@ -63,7 +62,10 @@ def _methods(kind: Any) -> Iterator[tuple[type, str, Any]]:
 
 
 def _answering(function: Any) -> Any:
-    """Wrap a function, which another decorator may have wrapped already."""
+    """Wrap a function, which another decorator may have wrapped already.
+
+    The wrapper of a coroutine function is one, too, as frameworks look for that.
+    """
     if function.__code__.co_name in _ANSWERING:
         return function
     inner: FunctionType = inspect.unwrap(function)
@@ -76,14 +78,17 @@ def _answering(function: Any) -> Any:
                 raise
             raise wrong_call(error, inner, arguments) from None
 
+    async def _awaited(*values: Any, **arguments: Any) -> Any:
+        return await _call(*values, **arguments)
+
+    is_async = function.__code__.co_flags & inspect.CO_COROUTINE
+    wrapper: Any = _awaited if is_async else _call
     for name in _SHOWN:
-        setattr(_call, name, getattr(function, name))
-    if function.__code__.co_flags & inspect.CO_COROUTINE:
-        _mark_async(_call)
+        setattr(wrapper, name, getattr(function, name))
     if inner.__code__.co_flags & inspect.CO_VARKEYWORDS:
-        _call.__dict__["__signature__"] = ExpandedSignature(inner)
-    _call.__dict__["__wrapped__"] = function
-    return _call
+        wrapper.__signature__ = ExpandedSignature(inner)
+    wrapper.__wrapped__ = function
+    return wrapper
 
 
 def _is_inside(error: TypeError, function: FunctionType) -> bool:
@@ -94,14 +99,6 @@ def _is_inside(error: TypeError, function: FunctionType) -> bool:
             return True
         trace = trace.tb_next
     return not str(error).startswith(f"{function.__qualname__}()")
-
-
-def _mark_async(function: Any) -> None:
-    """Have `iscoroutinefunction` be true for a wrapper; before 3.12 only that of `asyncio`."""
-    if mark := getattr(inspect, "markcoroutinefunction", None):
-        mark(function)
-    elif module := sys.modules.get("asyncio.coroutines"):
-        function._is_coroutine = vars(module)["_is_coroutine"]
 
 
 def wrong_call(error: TypeError, function: FunctionType, named: Iterable[str]) -> TypeError:
