@@ -14,7 +14,6 @@ from alance.expr.builders.nested import member
 from alance.expr.casts import cast
 from alance.expr.compare import compare, distinct
 from alance.expr.exact import Digits
-from alance.expr.sql.habits import habit_hint
 from alance.expr.sql.parameters import NULL_LITERAL, Parameters
 from alance.expr.sql.syntax import SyntaxTree, is_kind
 from alance.expr.tree import Column, Literal, Node, Problem, plain_type, unknown
@@ -85,6 +84,8 @@ class Builder:
                 raise self._source.too_deep()
             builder = _BUILDERS.get(tree.kind)
             if builder is None:
+                from alance.expr.sql.habits import habit_hint
+
                 raise Problem(
                     f"{tree.kind} is not supported in a {self._source.what}"
                     f"{habit_hint(self._source.text) or _INSTEAD.get(tree.kind, '')}",

@@ -20,7 +20,6 @@ from sqlglot.errors import ParseError, TokenError
 
 from alance.base.cancellation import check_cancelled
 from alance.errors import InvalidInputError
-from alance.expr.sql.habits import habit_hint
 from alance.expr.sql.syntax import SyntaxTree
 
 if TYPE_CHECKING:
@@ -170,6 +169,8 @@ _SYNTAX_HINTS: Final = {
 
 
 def _syntax_error(source: SqlText, error: ParseError) -> InvalidInputError:
+    from alance.expr.sql.habits import habit_hint
+
     first = error.errors[0] if error.errors else {}
     highlight = first.get("highlight") or ""
     offset = len(first.get("start_context") or "")

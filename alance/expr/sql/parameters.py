@@ -23,7 +23,6 @@ from alance.errors import InvalidInputError
 from alance.expr.arithmetic import number_literal
 from alance.expr.casts import NARROW_DIGITS, WIDE_DIGITS, is_bytes, is_text
 from alance.expr.exact import EPOCH_ORDINAL, MAX_EXPONENT, PER_SECOND, Digits
-from alance.expr.sql.habits import habit_hint
 from alance.expr.tree import FAILURES, Literal, Problem, one_line, plain
 from alance.format.numbers import as_scalar, text_array, to_arrow
 
@@ -61,10 +60,8 @@ class Parameters:
         elif isinstance(values, Mapping):
             raise InvalidInputError(f"params: expected a list of {_count(by_place)}, by place")
         elif len(self._values) != by_place:
-            raise InvalidInputError(
-                f"params: {_count(len(self._values))}, the {source.what} has {by_place} ?"
-                f"{habit_hint(source.text)}"
-            )
+            problem = f"{_count(len(self._values))}, the {source.what} has {by_place} ?"
+            raise _wrong_params(source, problem)
 
     def _check_names(self, source: SqlText, named: Sequence[str]) -> None:
         if not isinstance(self._values, Mapping):
@@ -77,10 +74,7 @@ class Parameters:
             raise source.locate(problem, missing[0])
         unknown = [name for name in self._values if name not in named]
         if unknown:
-            raise InvalidInputError(
-                f"params: {unknown[0]!r}, the {source.what} has no such name"
-                f"{habit_hint(source.text)}"
-            )
+            raise _wrong_params(source, f"{unknown[0]!r}, the {source.what} has no such name")
 
     def literal(self, tree: SyntaxTree) -> Literal:
         """Return the value of a parameter as a literal.
@@ -295,6 +289,12 @@ def _name(tree: SyntaxTree) -> str:
 
 def _type(value: object) -> str:
     return "None" if value is None else type(value).__name__
+
+
+def _wrong_params(source: SqlText, problem: str) -> InvalidInputError:
+    from alance.expr.sql.habits import habit_hint
+
+    return InvalidInputError(f"params: {problem}{habit_hint(source.text)}")
 
 
 def _count(number: int) -> str:

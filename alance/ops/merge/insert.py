@@ -32,9 +32,8 @@ from alance.ops.version.summary import ChangeSummary
 from alance.ops.write.bases import places_of
 from alance.ops.write.blob_moves import moved_blobs
 from alance.ops.write.files import DataFiles
-from alance.ops.write.sources import open_source
+from alance.ops.write.sources import VECTOR_COLUMNS, open_source
 from alance.ops.write.spool import Scratch
-from alance.ops.write.vector_columns import VECTOR_COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence

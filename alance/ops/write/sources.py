@@ -26,7 +26,6 @@ from alance.file.write.small_batches import SmallBatches
 from alance.format.schema import check_not_reserved
 from alance.ops.blobs.arrow import blob_values, has_blobs
 from alance.ops.write.annotations import annotated_type, has_nulls_alone
-from alance.ops.write.vector_columns import VECTOR_COLUMNS, as_vectors, vectors
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
@@ -98,6 +97,8 @@ ACCEPTED: Final = (
     "arrays, or an iterable or async iterable of Tables or RecordBatches"
 )
 _SCALARS: Final = (str, bytes, int, float, datetime.date, type(None))
+# Column names under which lists of Python floats become vectors if no schema gives their type.
+VECTOR_COLUMNS: Final = ("vector", "embedding")
 _END_OF_BATCHES: Final = object()
 # Types of values that `pa.array` never cuts.
 WHOLE_TYPES: Final = frozenset([int, type(None), datetime.date])
@@ -252,11 +253,15 @@ def _column(
         if schema is not None and index >= 0 and has_blobs(schema.field(index)):
             return blob_values(values, schema.field(index))
         if isinstance(values, np.ndarray) and values.ndim > 1:
+            from alance.ops.write.vector_columns import vectors
+
             return vectors(values, type_)
         array = pa.array(values, type_)
         if type_ is not None and isinstance(values, list | tuple):
             _check_lossless(values, type_)
         if type_ is None and name in VECTOR_COLUMNS:
+            from alance.ops.write.vector_columns import as_vectors
+
             array = as_vectors(name, array, logged)
         if models and type_ is None and has_nulls_alone(array.type):
             return pa.array(values, annotated_type(models, name) or array.type)
@@ -385,6 +390,8 @@ def _of_frame(reader: pa.RecordBatchReader, logged: set[str]) -> tuple[pa.Schema
     for place, name in enumerate(table.column_names):
         column = table.column(place)
         if name in VECTOR_COLUMNS and column.num_chunks == 1:
+            from alance.ops.write.vector_columns import as_vectors
+
             table = table.set_column(place, name, as_vectors(name, column.chunk(0), logged))
     return table.schema, iter(table.to_batches())
 

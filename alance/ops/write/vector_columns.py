@@ -10,8 +10,6 @@ import pyarrow as pa
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-# Column names under which lists of Python floats become vectors if no schema gives their type.
-VECTOR_COLUMNS: Final = ("vector", "embedding")
 _log: Final = logging.getLogger(__name__)
 
 
