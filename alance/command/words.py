@@ -6,13 +6,13 @@ from typing import Final
 
 SUBCOMMANDS: Final = {
     "add": "append URI FILE",
-    "alter": "update, drop-columns or index",
     "bench": "trace URI",
     "checkout": "head URI --version NUMBER",
     "columns": "schema URI",
     "create": "write URI FILE",
     "create-index": "index URI --create COLUMN",
     "describe": "info URI or schema URI",
+    "drop-columns": "alter URI --drop NAME",
     "dump": "cat URI --format csv",
     "export": "cat URI --format parquet > FILE",
     "find": "head URI --filter CONDITION",
