@@ -223,8 +223,8 @@ async def get(
 
     See `Dataset.get` and `Dataset.get_arrow`.
     """
-    if isinstance(key, Mapping):
-        name = next(iter(key), "id")
+    if isinstance(key, Mapping) and key:
+        name = next(iter(key))
         raise InvalidInputError(f"key: got {type(key).__name__}; write get(value, {name!r})")
     reads = await _reads(snapshot, column, columns)
     arrays = reads.keys.arrays([key])
