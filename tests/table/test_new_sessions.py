@@ -18,9 +18,10 @@ import alance
 from alance.io.disk import local
 from alance.io.loop import futures, system
 from alance.io.reading import pool
+from tests.reference.held_files import held_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterator
     from types import FrameType
 
 ROWS = 50_000
@@ -28,8 +29,12 @@ OWN: Final = str(Path(alance.__file__).parent)
 
 
 @pytest.fixture(scope="module")
-def indexed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("new") / "t.lance"
+def indexed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    with held_folder(tmp_path_factory.mktemp("new")) as folder:
+        yield written(folder / "t.lance")
+
+
+def written(path: Path) -> Path:
     rng = np.random.default_rng(7)
     table = pa.table(
         {
