@@ -154,7 +154,7 @@ class Session(Hinted):
 
             self._disk = DiskStore(settings["cache_dir"], settings["cache_dir_bytes"])
         self._trust_versions = trust_versions
-        self._decode_threads: int = settings["decode_threads"] or USUAL_THREADS
+        self._decode_threads: int = settings["decode_threads"]
         self._engine: Engine | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
@@ -414,7 +414,7 @@ _USUAL: Final[Mapping[str, object]] = {
     "max_requests": None,
     "io_buffer_bytes": IO_BUFFER_BYTES,
     "block_cache_bytes": BLOCK_CACHE_BYTES,
-    "decode_threads": None,
+    "decode_threads": USUAL_THREADS,
     "timeout": TIMEOUT_S,
     "connect_timeout": CONNECT_S,
     "cache_dir": None,

@@ -75,15 +75,8 @@ class FileCache:
 
     def peek(self, path: str) -> OpenFile | None:
         """Return the open file; None if it is not open, or was replaced. Costs a stat."""
-        with self._lock:
-            file = self._files.get(path)
-            if file is None:
-                return None
-            self._files.move_to_end(path)
-        if _kernels.sizes_now([file.name], [file.identity])[0] < 0:
-            self._forget([(path, file)])
-            return None
-        return file
+        opened = self.peek_all((path,))
+        return None if opened is None else opened[path][0]
 
     def peek_all(self, paths: Collection[str]) -> dict[str, FileNow] | None:
         """Return the open files and their sizes by path.

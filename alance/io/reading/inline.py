@@ -14,7 +14,7 @@ import numpy as np
 
 from alance.base.records import dataclass
 from alance.errors import CorruptFileError
-from alance.format.coalesce import MAX_STOP, Coalesced, are_ranges, coalesce, is_range
+from alance.format.coalesce import Coalesced, are_ranges, coalesce, is_range
 from alance.format.plans import Pieces
 from alance.io.disk.files import PIECES_GAP
 from alance.io.events import trace
@@ -110,7 +110,7 @@ def at_hand(
         if isinstance(extent, Pieces):
             reader, paths = registry.piece_reader(extent.paths)
             if reader is not None:
-                inside = Pieces(paths, *extent[1:])
+                inside = extent._replace(paths=paths)
                 by_reader.setdefault(reader, []).append((number, extent, inside))
                 continue
             num_ranges += len(extent.starts)
@@ -121,7 +121,7 @@ def at_hand(
         else:
             ranges = [extent]
         for slot, (location, start, stop) in enumerate(ranges):
-            if not 0 <= start <= stop <= MAX_STOP:
+            if not is_range(start, stop):
                 return None
             if start < stop:
                 spans, owners = by_location.setdefault(location, ([], []))
