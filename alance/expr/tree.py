@@ -56,32 +56,16 @@ class Problem(Exception):
         return (UnsupportedError if self.unsupported else InvalidInputError)(message)
 
 
-# Names of other languages, with what to write in SQL.
-_INSTEAD: Final = {
-    "None": "NULL for a null value, and `column IS NULL` to find null values",
-    "nil": "NULL for a null value, and `column IS NULL` to find null values",
-    "NaN": "isnan(column) to find values that are no numbers",
-    "nan": "isnan(column) to find values that are no numbers",
-    "isna": "column IS NULL",
-    "isnull": "column IS NULL",
-    "is_null": "column IS NULL",
-    "notna": "column IS NOT NULL",
-    "notnull": "column IS NOT NULL",
-    "is_not_null": "column IS NOT NULL",
-    "len": "length(column)",
-    "startswith": "starts_with(column, 'text')",
-    "endswith": "ends_with(column, 'text')",
-}
 FEW_NAMES: Final = 12  # maximum number of column names in an error
 
 
 def unknown(kind: str, name: str, names: Iterable[str]) -> Problem:
     """Return the problem of an unknown name; the message suggests similar names."""
+    from alance.expr.sql.habits import name_hint
+
     names = list(names)
-    hint = did_you_mean(name, names)
-    if name in _INSTEAD:
-        hint = f"; write {_INSTEAD[name]}"
-    elif kind == "column" and not hint:
+    hint = name_hint(name) or did_you_mean(name, names)
+    if kind == "column" and not hint:
         columns = [candidate for candidate in names if not candidate.startswith("_row")]
         hint = f"; the columns are {', '.join(columns)}" if len(columns) <= FEW_NAMES else ""
     column = name if kind in ("column", "field") else None

@@ -1,4 +1,4 @@
-"""Hints for filters as other libraries write them: markers of parameters, methods, bare dates."""
+"""Hints for filters as others write them: markers of parameters, names, methods, bare dates."""
 
 from __future__ import annotations
 
@@ -10,23 +10,38 @@ _QUOTED: Final = re.compile(r"'(?:[^']|'')*'|\"[^\"]*\"|`[^`]*`")
 _MARKER: Final = re.compile(r"%s|%\(\w+\)s|(?<!\w)[$@#]\w+|\{[^{}]*\}|(?<![\w:]):\d+|\?\d+")
 _DATE: Final = re.compile(r"\b\d{4}-\d\d-\d\d(T[\d:.]+)?")
 _METHOD: Final = re.compile(r"\.(?:str\.)?(\w+)\(")
-_OF_METHODS: Final = {
-    "between": "column BETWEEN 1 AND 2",
-    "contains": "contains(column, 'text')",
+# Methods that are written as functions, too.
+_OF_FUNCTIONS: Final = {
     "endswith": "ends_with(column, 'text')",
-    "is_in": "column IN (1, 2)",
     "is_not_null": "column IS NOT NULL",
     "is_null": "column IS NULL",
-    "isin": "column IN (1, 2)",
     "isna": "column IS NULL",
     "isnull": "column IS NULL",
-    "lower": "lower(column)",
-    "match": "regexp_like(column, 'pattern')",
     "notna": "column IS NOT NULL",
     "notnull": "column IS NOT NULL",
     "startswith": "starts_with(column, 'text')",
+}
+_OF_METHODS: Final = _OF_FUNCTIONS | {
+    "between": "column BETWEEN 1 AND 2",
+    "contains": "contains(column, 'text')",
+    "is_in": "column IN (1, 2)",
+    "isin": "column IN (1, 2)",
+    "lower": "lower(column)",
+    "match": "regexp_like(column, 'pattern')",
     "upper": "upper(column)",
 }
+_OF_NAMES: Final = _OF_FUNCTIONS | {
+    "NaN": "isnan(column) to find values that are no numbers",
+    "None": "NULL for a null value, and `column IS NULL` to find null values",
+    "len": "length(column)",
+    "nan": "isnan(column) to find values that are no numbers",
+    "nil": "NULL for a null value, and `column IS NULL` to find null values",
+}
+
+
+def name_hint(name: str) -> str:
+    """Return what to write instead of a name of other languages; empty if that is unknown."""
+    return f"; write {_OF_NAMES[name]}" if name in _OF_NAMES else ""
 
 
 def habit_hint(text: str) -> str:
