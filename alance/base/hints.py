@@ -202,11 +202,11 @@ class Hinted:
     if not TYPE_CHECKING:  # a type checker finds them by itself
 
         def __getattr__(self, name: str) -> Any:
-            kind = type(self)
-            public = [member for member in dir(kind) if member[0] != "_"]
-            hint = "" if name.startswith("_") else did_you_mean(name, public)
+            kind, hint = type(self), ""
             if (kind.__name__, name) in _MEMBERS:
                 hint = f"; write `{_MEMBERS[kind.__name__, name]}`"
+            elif name[:1] != "_":
+                hint = did_you_mean(name, [member for member in dir(kind) if member[0] != "_"])
             raise AttributeError(f"{kind.__name__!r} object has no attribute {name!r}{hint}")
 
         def __getitem__(self, key: object) -> Any:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import alance
 from alance import InvalidInputError
@@ -23,9 +24,12 @@ from alance.distributed import move_table
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Awaitable, Callable, Iterable
 
     from alance import Catalog, Dataset
     from alance.command.arguments import Parsers
+
+R = TypeVar("R")
 
 
 def add_to(parsers: Parsers) -> None:
@@ -165,6 +169,19 @@ async def names_below(catalog: Catalog, namespace: tuple[str, ...] = ()) -> list
         tables = await catalog.list_tables(place, include_declared=False)
         names += [(*place, table) for table in tables]
     return names
+
+
+async def each_table(
+    work: Callable[[tuple[str, ...]], Awaitable[R]], names: Iterable[tuple[str, ...]], at_once: int
+) -> list[R]:
+    """Return the results of `work` for tables by name, in order, with up to `at_once` under way."""
+    turns = asyncio.Semaphore(at_once)
+
+    async def limited(name: tuple[str, ...]) -> R:
+        async with turns:
+            return await work(name)
+
+    return await asyncio.gather(*map(limited, names))
 
 
 async def table_or_catalog(args: argparse.Namespace) -> Catalog | Dataset:

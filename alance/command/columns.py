@@ -11,6 +11,7 @@ from alance import InvalidInputError
 from alance.blocking import did_you_mean
 from alance.command.arguments import add, names, opened, pair
 from alance.command.output import OutputFacts, OutputRows
+from alance.command.reading import all_fields
 from alance.command.terminal import is_terminal
 
 if TYPE_CHECKING:
@@ -135,15 +136,15 @@ async def _planned(
     Raises:
         InvalidInputError: no such column.
     """
-    types = _types(dataset)
+    fields = dict(all_fields(dataset))
     rows = []
     for path in [*changes, *dropped]:
-        if path not in types:
-            raise InvalidInputError(f"no field {path!r}{did_you_mean(path, types)}")
+        if path not in fields:
+            raise InvalidInputError(f"no field {path!r}{did_you_mean(path, fields)}")
         change = changes.get(path)
         row: dict[str, Any] = {
             "column": path,
-            "type": str(types[path]),
+            "type": str(fields[path].arrow_type),
             "change": _described(change),
         }
         touched = [
@@ -173,18 +174,3 @@ def _described(change: dict[str, Any] | None) -> str:
         "nullable": "allow nulls" if change.get("nullable") else "forbid nulls",
     }
     return ", ".join(texts[key] for key in change)
-
-
-def _types(dataset: Dataset) -> dict[str, pa.DataType]:
-    """Return the types of all columns and fields in them, by dotted path."""
-    types: dict[str, pa.DataType] = {}
-
-    def walk(field: Any, parent: str) -> None:
-        path = f"{parent}{field.name}"
-        types[path] = field.arrow_type
-        for child in field.children:
-            walk(child, f"{path}.")
-
-    for root in dataset.fields:
-        walk(root, "")
-    return types

@@ -248,8 +248,10 @@ def _typed_lines(source: SourceFile, schema: pa.Schema) -> Iterator[pa.RecordBat
             for number, line in enumerate(lines, first):
                 if line.strip():
                     row = _object(path, number, line)
-                    times = {name: row[name] for name in naive if isinstance(row.get(name), str)}
-                    rows.append(row | {name: text.rstrip("Zz") for name, text in times.items()})
+                    for name in naive:
+                        if isinstance(row.get(name), str):
+                            row[name] = row[name].rstrip("Zz")
+                    rows.append(row)
             try:
                 columns = table_of(rows, schema)
             except InvalidInputError as error:

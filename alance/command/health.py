@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import alance
 from alance import InvalidInputError
 from alance.command.arguments import add, add_reclaimable, add_version, opened
-from alance.command.catalogs import names_below, table_or_catalog
+from alance.command.catalogs import each_table, names_below, table_or_catalog
 from alance.command.output import Lines, OutputFacts, OutputRows, Size
 
 if TYPE_CHECKING:
@@ -136,20 +135,17 @@ async def _of_catalog(catalog: Catalog, args: argparse.Namespace) -> OutputRows:
     The exit status is 1 if a table cannot be read, and with `--check` 2 if maintenance is due.
     """
 
-    turns = asyncio.Semaphore(TABLES_AT_ONCE)
-
     async def look(name: tuple[str, ...]) -> _State:
         text = "/".join(name)
         try:
-            async with turns:
-                dataset = await catalog.open_table(name)
-                state = await _state(dataset, reclaimable=args.reclaimable, check=True)
+            dataset = await catalog.open_table(name)
+            state = await _state(dataset, reclaimable=args.reclaimable, check=True)
         except alance.AlanceError as error:
             return _State(text, None, error=str(error))
         return _State(text, *state)
 
-    names = await names_below(catalog)
-    states = sorted(await asyncio.gather(*map(look, names)), key=lambda state: state.rank)
+    states = await each_table(look, await names_below(catalog), TABLES_AT_ONCE)
+    states.sort(key=lambda state: state.rank)
     if any(state.error is not None for state in states):
         args.status = 1
     elif args.check and any(state.steps for state in states):

@@ -81,7 +81,7 @@ class _CommandParser(argparse.ArgumentParser):
             option = others[0].partition("=")[0]
             hint = did_you_mean(option, options)
             meant = words.OPTIONS.get(option, "")
-            if meant.partition("'")[2].partition("'")[0] in self._option_string_actions:
+            if any(f"'{name}'" in meant for name in self._option_string_actions):
                 hint = f", did you mean {meant}?"
             elif option == "--where" and "filter" in vars(parsed):
                 hint = "; the condition stands behind the table, without an option"

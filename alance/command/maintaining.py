@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import alance
 from alance.command.arguments import add, duration, pair, size
 from alance.command.budget import MaintenanceBudget
-from alance.command.catalogs import names_below, table_or_catalog
+from alance.command.catalogs import each_table, names_below, table_or_catalog
 from alance.command.output import OutputRows, Text
 from alance.command.terminal import escaped, is_terminal
 
@@ -179,15 +179,11 @@ async def _round(
             raise
         return [_Result(catalog.uri, None, str(error))], start
     start %= max(1, len(names))
-    turns = asyncio.Semaphore(args.at_once)
 
     async def run(name: tuple[str, ...]) -> _Result:
-        async with turns:
-            opening = partial(catalog.open_table, name)
-            return await _tried("/".join(name), opening, args, budget)
+        return await _tried("/".join(name), partial(catalog.open_table, name), args, budget)
 
-    order = names[start:] + names[:start]
-    results = await asyncio.gather(*map(run, order))
+    results = await each_table(run, names[start:] + names[:start], args.at_once)
     passed = (place for place, result in enumerate(results) if _is_waiting(result))
     following = (start + next(passed, 0)) % max(1, len(names))
     return sorted(results, key=lambda result: result.name), following

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
 
+    from alance import Dataset
     from alance.command.arguments import Parsers
 
 OUTPUT_FORMATS = ("jsonl", "csv", "arrow", "parquet")
@@ -163,13 +164,25 @@ async def _upkeep(args: argparse.Namespace, dataset: alance.Dataset) -> dict[str
     return facts
 
 
-async def schema(args: argparse.Namespace) -> OutputRows:
-    """List the columns."""
-    dataset = await opened(args)
-    rows: list[dict[str, Any]] = []
+def all_fields(dataset: Dataset) -> list[tuple[str, Any]]:
+    """Return all columns, each before the fields in it, with their dotted paths."""
+    fields: list[tuple[str, Any]] = []
 
     def walk(field: Any, parent: str) -> None:
-        path = f"{parent}.{field.name}" if parent else field.name
+        path = f"{parent}{field.name}"
+        fields.append((path, field))
+        for child in field.children:
+            walk(child, f"{path}.")
+
+    for root in dataset.fields:
+        walk(root, "")
+    return fields
+
+
+async def schema(args: argparse.Namespace) -> OutputRows:
+    """List the columns."""
+    rows = []
+    for path, field in all_fields(await opened(args)):
         metadata = field.to_arrow().metadata or {}
         rows.append(
             {
@@ -180,11 +193,6 @@ async def schema(args: argparse.Namespace) -> OutputRows:
                 "metadata": {key.decode(): value.decode() for key, value in metadata.items()},
             }
         )
-        for child in field.children:
-            walk(child, path)
-
-    for root in dataset.fields:
-        walk(root, "")
     return OutputRows(
         rows, ("id", "column", "type", "nullable", "metadata"), right=frozenset({"id"})
     )

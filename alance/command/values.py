@@ -45,8 +45,7 @@ KINDS: Final = {
 async def values_at(parsers: Mapping[str, argparse.ArgumentParser], line: str) -> list[str]:
     """Return the values with which the last word of a command line may go on.
 
-    The result is empty if they are free, or a table or catalog cannot be read in
-    time.
+    The result is empty if they are free, or a table or catalog cannot be read in time.
 
     Args:
         parsers: the parser of each subcommand.
