@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from datetime import date
 from typing import TYPE_CHECKING, Any, Final
 
@@ -10,9 +11,11 @@ import pyarrow as pa
 import pytest
 
 import alance.sync as alance
+from alance.command import main
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from pathlib import Path
 
 SIZE: Final = 8
 VECTOR: Final = [1.0] * SIZE
@@ -63,6 +66,27 @@ def check(act: Callable[[], object], parts: Sequence[str]) -> None:
     if isinstance(error, TypeError | AttributeError) and not isinstance(error, alance.AlanceError):
         words = ("unexpected keyword", "has no attribute", "its arguments are")
         assert any(word in message for word in words), message
+
+
+def check_command(
+    line: tuple[Any, ...], folder: Path, patch: pytest.MonkeyPatch, out: pytest.CaptureFixture[str]
+) -> None:
+    """Run a line of the command in a folder, and check its exit status and its line of error.
+
+    Args:
+        line: the text, the exit status, and parts of the message.
+    """
+    text, status, *parts = line
+    patch.chdir(folder)
+    try:
+        code: object = main(shlex.split(text))
+    except SystemExit as end:
+        code = end.code
+    message = out.readouterr().err
+    assert code == status
+    assert [part for part in parts if part not in message] == [], message
+    assert len(message.splitlines()) == 1
+    assert PRIVATE not in message
 
 
 def rows_of(mistakes: Sequence[tuple[Any, ...]]) -> list[Any]:

@@ -5,7 +5,6 @@ As in `test_mistakes.py`: a call, and the parts that its message must have.
 
 from __future__ import annotations
 
-import shlex
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,9 +12,8 @@ import pyarrow as pa
 import pytest
 
 import alance.sync as alance
-from alance.command import main
 from alance.serve import Service
-from tests.bad_input.mistakes import PRIVATE, ROWS, VECTOR, Place, check, rows_of
+from tests.bad_input.mistakes import PRIVATE, ROWS, VECTOR, Place, check, check_command, rows_of
 from tests.service.clients import client_of
 
 if TYPE_CHECKING:
@@ -227,17 +225,7 @@ def test_the_command_answers_a_mistake_by_one_line(
     capsys: pytest.CaptureFixture[str],
     line: tuple[Any, ...],
 ) -> None:
-    text, status, *parts = line
-    monkeypatch.chdir(place.folder)
-    try:
-        code = main(shlex.split(text))
-    except SystemExit as end:
-        code = end.code  # type: ignore[assignment]  # a number
-    message = capsys.readouterr().err
-    assert code == status
-    assert [part for part in parts if part not in message] == [], message
-    assert len(message.splitlines()) == 1
-    assert PRIVATE not in message
+    check_command(line, place.folder, monkeypatch, capsys)
 
 
 async def test_the_service_answers_a_mistake_by_its_member(place: Place) -> None:

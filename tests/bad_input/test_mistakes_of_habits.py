@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import datetime as dt
 import logging
-import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,7 +22,7 @@ from alance import sync
 from alance.base.hints import _COUNTERPARTS, _MEMBERS
 from alance.command import main
 from alance.verbs.peer_names import OF_OTHERS
-from tests.bad_input.mistakes import PRIVATE, ROWS, VECTOR, Place, check, rows_of
+from tests.bad_input.mistakes import PRIVATE, ROWS, VECTOR, Place, check, check_command, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -235,17 +234,8 @@ def test_lines_of_other_commands_are_answered(
     capsys: pytest.CaptureFixture[str],
     line: tuple[Any, ...],
 ) -> None:
-    text, status, *parts = line
-    monkeypatch.chdir(place.folder)
     (place.folder / "notes.csv").write_text("id\n1\n")
-    try:
-        code = main(shlex.split(text))
-    except SystemExit as end:
-        code = end.code  # type: ignore[assignment]  # a number
-    message = capsys.readouterr().err
-    assert code == status
-    assert [part for part in parts if part not in message] == [], message
-    assert len(message.splitlines()) == 1
+    check_command(line, place.folder, monkeypatch, capsys)
 
 
 def test_attributes_of_others_are_answered(place: Place) -> None:
