@@ -107,7 +107,10 @@ class ArrowCondition:
         return tuple(path for field in needed for path in self._paths(field, needed, text))
 
     def _paths(self, field: pa.Field, needed: Sequence[pa.Field], text: str) -> list[str]:
-        """Return the paths of a column's fields that are read; its name if it is read whole."""
+        """Return the paths of the fields that the expression reads of a column.
+
+        Returns the column's name if the expression reads all of the column.
+        """
         if not pa.types.is_struct(field.type):
             return [field.name]
         references = [re.findall(_FIELD_NAME, nested) for nested in re.findall(_NESTED, text)]

@@ -1,7 +1,7 @@
 """Conditions implied by a pyarrow expression, as nodes of alance, for indices and statistics.
 
-A part that is not understood is dropped if the expression implies the remaining condition as well.
-Otherwise there is no implied condition.
+A term of an AND that is not understood is dropped, because the expression implies the other terms.
+Any other part that is not understood, such as a term of an OR, leaves no implied condition.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ class Implied:
     """A condition that is true for all rows for which a part of an expression is true.
 
     Attributes:
-        is_equivalent: True if condition and part agree on every row, on false and null as well.
+        is_equivalent: True if condition and part have the same value (true, false or null) in every
+            row.
         is_true: True if condition and part are true for the same rows.
     """
 

@@ -104,7 +104,7 @@ class Ask:
 
     @cached_property
     def points(self) -> list[Any] | None:
-        """Values for which the condition may be true; for all others it is false or null.
+        """List of values that contains all for which the condition is true.
 
         Values are integers in the type's unit, floats or bytes; 0.0 stands for -0.0 as well. None
         if the values cannot be listed, or are more than `MAX_POINTS`.
@@ -121,7 +121,7 @@ class Ask:
     def of_json(self) -> tuple[Steps, Ask] | None:
         """Path of the single JSON value that the condition reads, and the condition on that value.
 
-        None if the condition reads several JSON values, or also something that is no JSON value.
+        None if the condition reads several JSON values, or anything besides a JSON value.
         """
         values: dict[Steps, Column] = {}
         condition = _of_json(self.condition, values)
@@ -132,9 +132,9 @@ class Ask:
 
     @cached_property
     def of_item(self) -> Ask | None:
-        """Condition on a single item of a list column.
+        """Condition on an item such that the list matches if one of its items matches.
 
-        None if a matching item does not suffice for the whole condition.
+        None if there is no such condition.
         """
         condition = _of_item(self.condition)
         return None if condition is None else Ask(item_of(self.column), condition)
@@ -249,11 +249,12 @@ def _columns(node: Node) -> Sequence[Column]:
 
 
 def _of_json(node: Node, values: dict[Steps, Column]) -> Node | None:
-    """Replace JSON values in a node by columns. Returns None if the node reads anything else.
+    """Replace JSON values in a node by columns.
+
+    Returns None if the node reads anything but JSON values, or one path as two types.
 
     Args:
-        values: columns by path; the replaced values are added. Also returns None if one path is
-            read as two types.
+        values: columns by path; the replaced values are added.
     """
     if isinstance(node, Literal):
         return node

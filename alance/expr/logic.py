@@ -150,8 +150,8 @@ def _joined(is_and: bool, args: list[Node]) -> list[Node]:
 def _term(op: str, node: Node) -> Column | None:
     """Return the column of a term that a hash look-up can replace; None for other terms.
 
-    In OR (`op` is =), such terms are = and IN; in AND (`op` is !=), they are != and NOT IN. The
-    column must not be of floats.
+    In OR (`op` is =), such terms are = and IN; in AND (`op` is !=), they are != and NOT IN. Columns
+    of floats and booleans are not looked up.
     """
     meant = node.meaning if isinstance(node, Call) else None
     if op == "!=" and isinstance(node, Call) and node.name == "not":
@@ -379,7 +379,7 @@ class _ValueTable:
         self._table: _kernels.KeyTable | None = None
 
     def mask(self, rows: pa.Array) -> pa.BooleanArray:
-        """Return which rows are in the list; null where the row is null. CPU.
+        """Return the mask of the rows that are in the list; null where the row is null. CPU work.
 
         Args:
             rows: rows of the type of the values.

@@ -95,7 +95,7 @@ class Ranges:
     def rows_in(self, values: pa.Array) -> Int64s | None:
         """Return the positions of the values that are in the set.
 
-        Returns None if the values are not stored as integers that fit int64.
+        Returns None if the values, or the edges of the set, are not integers that fit int64.
 
         Args:
             values: sorted values, nulls first.

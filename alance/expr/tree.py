@@ -94,8 +94,8 @@ class Literal:
     Attributes:
         value: the scalar, in the literal's own type.
         digits: the number as written, so that `1.1` compares exactly with a decimal column.
-        name: the text if it was in double quotes, for messages that recommend backticks, because it
-            is a name in other SQL; None for other literals.
+        name: the text if it was in double quotes; None for other literals. In other SQL double
+            quotes mark a name, so messages recommend backticks.
     """
 
     value: pa.Scalar
