@@ -242,8 +242,8 @@ class RemoteStore:
     ) -> tuple[memoryview, int]:
         """Return the last `num_bytes`, and the object's size.
 
-        Costs one GET. If the size is unknown and the store has no suffix ranges (Azure), a HEAD
-        comes before it.
+        Costs one GET if the size is known or the store has suffix ranges; otherwise (Azure) a HEAD
+        before it. An empty object of unknown size costs a HEAD more.
         """
         if size is None and self.profile.has_suffix_ranges:
             try:

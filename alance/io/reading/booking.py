@@ -114,11 +114,13 @@ def _expect(
 def _coalesced(
     profile: StoreProfile, take_gap: int, starts: Int64s, stops: Int64s, *, bulk: bool
 ) -> Coalesced:
-    """Merge ranges over the widest gap that does not waste too many bytes.
+    """Merge ranges of an object whose gaps are narrow.
 
-    A scan of small pieces of pages could read most of the file in gaps, and hold these bytes. So if
-    the scan gap wastes more bytes than are requested, and more than a request may have, the take
-    gap is tried. If that wastes too many as well, the gap is limited to the mean length of a range.
+    A take merges over `take_gap`. A scan of small pieces of pages could read most of the file in
+    gaps, and hold these bytes. So a bulk read uses the widest of three gaps that does not waste too
+    many bytes. The scan gap may waste as many bytes as are requested, or as one request may have;
+    the take gap as many as are requested, or `MAX_GAP_TOTAL_BYTES`. The third gap is the mean
+    length of a range.
     """
     ranges = np.array((starts, stops)).T
     num_bytes, max_bytes = int((stops - starts).sum()), profile.max_request_bytes

@@ -277,10 +277,10 @@ class Scheduler:
     ) -> tuple[memoryview, int]:
         """Read the last bytes of an object, or the whole of a smaller object.
 
-        Cost: one request.
+        Cost: one request. If the size is unknown, two on Azure and for an empty object.
 
         Args:
-            size: the object's size; None if unknown: Azure then needs a second request.
+            size: the object's size; None if unknown.
 
         Returns:
             The bytes, and the object's size.

@@ -107,7 +107,7 @@ class Store(Protocol):
         """Reader of pieces; None if pieces are read as ordinary ranges."""
 
     def get_ranges(self, path: str, ranges: Sequence[Span]) -> asyncio.Future[Sequence[memoryview]]:
-        """Start reading ranges of an object, each by a separate request.
+        """Start reading ranges of an object, without merging them.
 
         The buffers come in the order of `ranges`, read-only. Cancelling the future drops the
         requests.
