@@ -29,7 +29,7 @@ async def create_data_file(
 
     Its columns are matched to columns of the table by name.
 
-    Cost: one GET.
+    Cost: one GET, or two if the footer is larger than 64 KiB.
 
     Args:
         dataset: the table.

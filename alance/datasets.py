@@ -70,9 +70,10 @@ async def dataset(
 ) -> Dataset:
     """Open a dataset at its latest version, at a requested version, or as a handle that follows it.
 
-    Cost: one LIST and one GET; one GET for a version by number, two for a tag; for `asof` one LIST,
-    and concurrent GETs of all manifests. With `follow`, also a LIST per interval, and a GET for
-    each newer version.
+    Cost: by default one LIST and one GET. A version by number costs one GET (two if its manifest
+    has a V1 name), a tag one GET more. `asof` costs one LIST, concurrent GETs of all manifests, and
+    a GET of the chosen one. With `follow`, also a LIST per interval, and a GET for each newer
+    version.
 
     Example:
 
@@ -215,7 +216,9 @@ class Dataset(Verbs, BlobVerbs, SearchVerbs, KeyVerbs, EngineVerbs, Framed):
 
     @property
     def staleness(self) -> float | None:
-        """Seconds since this was certainly the latest version; None without `follow`."""
+        """Seconds since the last successful poll for the latest version began; None without
+        `follow`.
+        """
         return None
 
     def pinned(self) -> Dataset:
@@ -260,7 +263,9 @@ class Dataset(Verbs, BlobVerbs, SearchVerbs, KeyVerbs, EngineVerbs, Framed):
     async def take(self, indices: object, columns: Columns = None) -> pa.Table:
         """Read rows by position, in the given order; repeated positions give repeated rows.
 
-        Cost: one round of requests when warm (two for full-zip strings whose index is not cached).
+        Cost: one round of requests (two for full-zip strings whose index is not cached). Before it
+        a round for footers that are not cached, and another for page tables that are not in the
+        last 64 KiB of a file.
 
         Example:
 
@@ -444,10 +449,10 @@ class Dataset(Verbs, BlobVerbs, SearchVerbs, KeyVerbs, EngineVerbs, Framed):
     ) -> DatasetStats:
         """Count the rows, deleted rows, fragments, files, bytes and indices of this version.
 
-        Cost: no request for facts that the manifest records. Otherwise a HEAD for each file of
-        unknown size (files of old releases) and a GET for each deletion file of unknown count.
-        `with_column_bytes` adds a GET for each data file that is not open, two for a file of
-        hundreds of columns.
+        Cost: no request for facts that the manifest records. Manifests of old releases lack some:
+        each file of unknown size costs a HEAD, each deletion file of unknown count a GET, and each
+        fragment of unknown row count the opening of a file. `with_column_bytes` adds a GET for each
+        data file that is not open, two for a file of hundreds of columns.
 
         Args:
             small_rows: number of rows below which a fragment counts as small.
@@ -466,8 +471,8 @@ class Dataset(Verbs, BlobVerbs, SearchVerbs, KeyVerbs, EngineVerbs, Framed):
     ) -> int:
         """Count the rows, or the rows for which a filter is true.
 
-        Cost: without a filter no request, except a GET for each deletion file of unknown count;
-        with a filter a scan of its columns, or only an index if that answers the filter.
+        Cost: without a filter no request, unless the manifest lacks counts, as for `stats`; with a
+        filter a scan of its columns, or only an index if that answers the filter.
 
         Example:
 
@@ -494,8 +499,7 @@ class Dataset(Verbs, BlobVerbs, SearchVerbs, KeyVerbs, EngineVerbs, Framed):
     ) -> pa.Table:
         """Aggregate the rows of a scan, or each group of rows; see `Scanner.aggregate`.
 
-        Cost: a scan of the columns that the aggregates, groups and filter use. Memory:
-        `memory_bytes`.
+        Cost: as `Scanner.aggregate`. Memory: as there.
 
         Example:
 
@@ -505,7 +509,7 @@ class Dataset(Verbs, BlobVerbs, SearchVerbs, KeyVerbs, EngineVerbs, Framed):
         Args:
             aggregates: SQL aggregates by the names of the output columns.
             group_by: as `columns` of `take`; None: one group of all rows.
-            memory_bytes: bound of the groups held in memory.
+            memory_bytes: maximum bytes of the groups.
             options: as for `scanner`, such as `filter`.
 
         Raises:
@@ -542,7 +546,8 @@ class Dataset(Verbs, BlobVerbs, SearchVerbs, KeyVerbs, EngineVerbs, Framed):
                 time.
 
         Raises:
-            InvalidInputError: `num_rows` is larger than the number of rows.
+            InvalidInputError: `num_rows` is negative or larger than the number of rows, or an
+                unknown column.
         """
         await self._load("numpy.random")
         return await sample(self._snapshot, num_rows, columns, seed=seed)
@@ -570,7 +575,7 @@ class _FollowingDataset(Dataset):
 
     @property
     def staleness(self) -> float:
-        """Seconds since this was certainly the latest version."""
+        """Seconds since the last successful poll for the latest version began."""
         return self._follower.staleness
 
     async def checkout_latest(self) -> Dataset:  # type: ignore[override]  # of one version

@@ -111,7 +111,8 @@ class FileSession(Hinted):
 
         Args:
             path: path of the file.
-            schema, version, page_bytes, buffer_bytes: as for `FileWriter.open`.
+            schema, version, page_bytes: as for `FileWriter.open`.
+            buffer_bytes: maximum bytes of rows that wait for their pages, in all columns; 40 MiB.
 
         Raises:
             InvalidInputError, UnsupportedError: as from `FileWriter.open`.
@@ -192,7 +193,7 @@ class FileSession(Hinted):
     async def list_with_delimiter(self, path: str | None = None) -> ListResult:
         """Return the folders and files directly in a folder.
 
-        Cost: as `list`.
+        Cost: a LIST per thousand folders and files.
 
         Args:
             path: as for `list`.
@@ -258,8 +259,8 @@ class FileSession(Hinted):
     async def upload_file(self, local_path: str | os.PathLike[str], remote_path: str) -> None:
         """Copy a local file to the store. An existing file is replaced as a whole.
 
-        Cost: one PUT; for large files one per part. Memory: a piece of 8 MiB, and the parts that
-        are under way.
+        Cost: one PUT; for a file above 8 MiB a request that begins the upload, one per 8 MiB, and
+        one that completes it. Memory: a piece of 8 MiB, and the parts that are under way.
 
         Args:
             local_path: path of the local file.

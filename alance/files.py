@@ -184,7 +184,8 @@ class FileReader(Hinted):
     async def take(self, rows: object, columns: Sequence[str] | None = None) -> pa.Table:
         """Read rows by position, in the given order; repeated positions give repeated rows.
 
-        Cost: one round of requests when warm.
+        Cost: one round of requests; before it a round for page tables that are not cached and not
+        in the last 64 KiB of the file.
 
         Args:
             rows: positions from 0; a list, numpy or Arrow array of integers.
@@ -432,7 +433,8 @@ class FileWriter(Hinted):
     async def write(self, data: Data) -> None:
         """Add rows. Waits while too many bytes are under way to the store.
 
-        Cost: one PUT at the end of the block; for larger files a request for every 8 MiB.
+        Cost: one PUT at the end of the block; for a file above 8 MiB a request that begins the
+        upload, one per 8 MiB, and one that completes it.
 
         Args:
             data: anything that `write_dataset` accepts.

@@ -155,6 +155,8 @@ class DatasetFragment(Framed):
     ) -> AsyncIterator[pa.RecordBatch]:
         """Scan as a stream of batches; see `Dataset.to_batches`.
 
+        Cost: as `Dataset.to_batches`, for this fragment.
+
         Args:
             columns, options: as for `scanner`.
 
@@ -295,7 +297,7 @@ class DatasetFragment(Framed):
         to the table's by name; columns of the table that it lacks are null. The result is a
         protobuf message.
 
-        Cost: one GET.
+        Cost: one GET, or two if the footer is larger than 64 KiB.
 
         Args:
             filename: name of the file in the folder `data` of this branch.
@@ -319,7 +321,7 @@ class DatasetFragment(Framed):
         commits `operations.Delete(fragments, ids)` on the version that all of them read. There,
         `fragments` are the results, and `ids` are the ids of fragments whose result was None.
 
-        Cost: a scan of the predicate's columns, and a PUT.
+        Cost: a scan of the predicate's columns, and a PUT if some rows match, but not all.
 
         Args:
             predicate: SQL text or a pyarrow expression.
@@ -339,7 +341,8 @@ class DatasetFragment(Framed):
     async def delete_rows(self, offsets: object) -> DataFragment | None:
         """Mark rows by their physical offsets as deleted, without a commit; see `delete`.
 
-        Cost: a GET of the deletion file if it is not cached, and a PUT.
+        Cost: a GET of the deletion file if it is not cached, and a PUT. No PUT if no row remains,
+        or without offsets.
 
         Args:
             offsets: offsets from 0, in any order, which count deleted rows as well; a list, numpy

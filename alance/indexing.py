@@ -96,7 +96,7 @@ class IndexBuild:
         """Plan tasks over all fragments of a version, with about equal bytes.
 
         Cost: no request, and some 10 us per fragment. For vectors also the training: a take of the
-        sample, k-means, two PUTs.
+        sample, k-means, two PUTs; or with `done` a read of the earlier training.
 
         Args:
             dataset: the version.
@@ -194,10 +194,10 @@ class IndexBuild:
     ) -> IndexSegment:
         """Merge the parts of all tasks into the files of the index.
 
-        Cost: a read of the parts' bytes, in GETs of `memory_bytes / 4 / parts` (at least 256 KiB);
-        the files' PUTs. Memory: about `memory_bytes`, but at least 512 KiB per part, and the pages
-        being written; for a bitmap index also the rows of one value, for vectors those of one
-        partition.
+        Cost: a read of the parts, in GETs of `memory_bytes / 4 / parts` bytes, but at least 256 KiB
+        and at most 8 MiB; for vectors also a read of the training; the files' PUTs. For texts only
+        one PUT. Memory: about `memory_bytes`, but at least 512 KiB per part, and the pages being
+        written; for a bitmap index also the rows of one value, for vectors those of one partition.
 
         Args:
             dataset: any version of the table.
@@ -234,8 +234,9 @@ class IndexBuild:
 
         Rows that were appended after the plan are scanned until `optimize.optimize_indices()`.
 
-        Cost: a commit, and one DELETE; if tasks wrote files of the index, a LIST of its folder, and
-        another DELETE if killed attempts left files there.
+        Cost: a commit, and a DELETE per thousand parts; for vectors another DELETE, of the
+        training; for texts no DELETE. If tasks wrote files of the index, also a LIST of its folder,
+        and a DELETE if killed attempts left files there.
 
         Args:
             dataset: any version of the table.
@@ -258,7 +259,7 @@ class IndexBuild:
     async def discard(cls, dataset: Dataset, parts: Sequence[IndexPart]) -> None:
         """Remove the files of parts that are not needed. Errors of the store are ignored.
 
-        Cost: one DELETE. Raises no error.
+        Cost: one DELETE per thousand files; none without parts. Raises no error.
 
         Args:
             dataset: any version of the table.

@@ -367,8 +367,7 @@ class Compaction:
     async def plan(cls, dataset: Dataset, **options: Unpack[CompactionArguments]) -> CompactionPlan:
         """Plan a compaction: groups of fragments to rewrite together.
 
-        Cost: no request if the manifest records the numbers of deleted rows; else a GET for each
-        deletion file of unknown count.
+        Cost: no request, unless the manifest lacks counts, as for `Dataset.stats`.
 
         Args:
             dataset: the version.

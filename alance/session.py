@@ -177,7 +177,12 @@ class Session(Hinted):
 
     @property
     def engine(self) -> Engine:
-        """Scheduler, caches and pool; created at the first use in a running loop."""
+        """Scheduler, caches and pool; created at the first use in a running loop.
+
+        Raises:
+            InvalidInputError: the session is closed, or belongs to another event loop.
+            UnsupportedError: no event loop of asyncio is running.
+        """
         try:  # inlined, because each step of a read gets the engine
             loop = asyncio.get_running_loop()
         except RuntimeError as error:
@@ -239,8 +244,8 @@ class Session(Hinted):
     async def settled(self, timeout_s: float = 60.0) -> int:
         """Wait until the cleanup of cancelled calls has ended.
 
-        Cancelled calls return within a second. If the store is slow, the uncommitted files that
-        they wrote are removed after that.
+        A cancelled call on a remote store returns within a second, even if the store is slow. The
+        uncommitted files that the call wrote may then be removed later.
 
         Cost: no request of its own.
 
@@ -251,7 +256,7 @@ class Session(Hinted):
             Number of cleanups that are still running.
 
         Raises:
-            InvalidInputError: the session belongs to another event loop.
+            InvalidInputError: the session is closed, or belongs to another event loop.
         """
         return await self.engine.background.settled(timeout_s)
 
@@ -261,7 +266,7 @@ class Session(Hinted):
         Cost: no request.
 
         Raises:
-            InvalidInputError: the session belongs to another event loop.
+            InvalidInputError: the session is closed, or belongs to another event loop.
         """
         disk = self.engine.cache.disk
         if disk is not None:

@@ -256,7 +256,7 @@ def _len(self: Any) -> int:
 
 
 def _is_full(self: Any) -> bool:
-    """Return whether there is a row, or a table."""
+    """Return True if there is a row, or a table."""
     return len(self) > 0
 
 

@@ -38,10 +38,10 @@ STARTED_S: Final = 5.0  # seconds until all threads of the pool must have starte
 async def warm_up(*, session: Session | None = None) -> None:
     """Import the modules of takes, scans, searches, appends and changes, and start the threads.
 
-    Without it the first filter waits a tenth of a second for the SQL parser, and the first append
-    as long for the writers. Await it when a service starts, before or after the tables are opened.
-    The work is done in threads, so that the loop is not blocked. A second call takes almost no
-    time.
+    Without it the first filter that is not simple waits a tenth of a second for the SQL parser, and
+    the first append as long for the writers. Await it when a service starts, before or after the
+    tables are opened. The work is done in threads, so that the loop is not blocked. A second call
+    takes almost no time.
 
     Cost: no request.
 

@@ -75,11 +75,16 @@ async def write_dataset(
 ) -> Dataset:
     """Write rows as a new table, append them to a table, or replace its rows.
 
-    After an error or a cancellation the table is unchanged, and the data files are removed.
+    After an error or a cancellation the table is unchanged, and the data files are removed. Two
+    cases may leave a new version: a CommitStateUnknownError, and a cancellation during the PUT of
+    the manifest.
 
-    Cost: a LIST to find the table, and a GET of its latest version if that is not cached; multipart
-    uploads of the data; together with the last of them, the transaction's file and a LIST; then a
-    conditional PUT of the manifest.
+    Cost: a LIST to find the table, and a GET of its latest version if that is not cached; an upload
+    of each data file; together with the last of them, a PUT of the transaction and a LIST; then a
+    PUT of the manifest. A Table of up to 8 MiB is usually appended without the second LIST; within
+    two seconds of another append by the session, instead without the first LIST and the GET. The
+    first commit of a process to a store may also test its conditional PUTs: two PUTs, a GET and a
+    DELETE.
 
     Example:
 
