@@ -64,7 +64,7 @@ def key_array(keys: object, type_: pa.DataType, name: str) -> pa.Array:
 
 
 def _key_hint(keys: object, type_: pa.DataType) -> str:
-    """Return what to write instead of a key of another kind; empty if that is unknown."""
+    """Return a hint for a key that does not fit the column; empty if there is none."""
     key = keys[0] if isinstance(keys, list | tuple) and len(keys) == 1 else None
     if isinstance(key, list | tuple | set | frozenset | np.ndarray):
         return "; `get_many(keys, column)` reads the rows of several keys"

@@ -200,7 +200,7 @@ def predicate_from_arrow(expression: pc.Expression, schema: pa.Schema) -> Predic
 
 
 def _condition_hint(condition: object) -> str:
-    """Return what to write instead of another library's condition; empty if that is unknown."""
+    """Return the counterpart of another library's condition as a hint; empty if there is none."""
     if isinstance(condition, Mapping) and condition:
         return f"; write '{next(iter(condition))} = :value', with `params`"
     if isinstance(condition, bool):
@@ -217,7 +217,7 @@ def _condition_hint(condition: object) -> str:
 
 
 def _value_hint(value: object) -> str:
-    """Return what to write instead of a value that is no SQL text."""
+    """Return a hint for a value that is no SQL text."""
     if callable(value):
         return "; a function stands alone: add_columns(function, read_columns=[...])"
     if isinstance(value, list | tuple) or hasattr(value, "__array__"):

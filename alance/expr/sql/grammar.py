@@ -2,7 +2,7 @@
 
 Text is in single or double quotes, names are bare or in backticks, bytes are X'..'. The parser
 knows only functions with special syntax; a call of any other function keeps its name. Importing
-this module takes 0.2 s.
+this module takes 0.1 s.
 """
 
 from __future__ import annotations

@@ -40,12 +40,12 @@ _OF_NAMES: Final = _OF_FUNCTIONS | {
 
 
 def name_hint(name: str) -> str:
-    """Return what to write instead of a name of other languages; empty if that is unknown."""
+    """Return the counterpart of a name of other languages as a hint; empty if there is none."""
     return f"; write {_OF_NAMES[name]}" if name in _OF_NAMES else ""
 
 
 def habit_hint(text: str) -> str:
-    """Return what to write instead of another library's syntax in a text; empty if there is none.
+    """Return the counterpart of another library's syntax as a hint; empty if there is none.
 
     Args:
         text: the SQL text, which has a mistake.
