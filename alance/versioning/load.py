@@ -362,7 +362,9 @@ _SCHEMES = (NamingScheme.V2, NamingScheme.V1)
 
 
 async def versions(engine: Engine, table: Table) -> list[VersionInfo]:
-    """Return all versions, oldest first. Cost: one LIST, then all GETs concurrently.
+    """Return all versions, oldest first.
+
+    Cost: one LIST, then concurrent GETs of all manifests that are not cached.
 
     Raises:
         NotFoundError: there is no dataset.
@@ -435,8 +437,10 @@ async def read_manifests(
 async def load_asof(engine: Engine, table: Table, time: datetime) -> Manifest:
     """Read the manifest of the latest version that was committed strictly before a time.
 
-    Commit times are by the committers' clocks and need not ascend, so all are compared. Cost: one
-    LIST, then all GETs concurrently.
+    Commit times are by the committers' clocks and need not ascend, so all are compared.
+
+    Cost: one LIST, then concurrent GETs of all manifests that are not cached, then a GET of the
+    chosen one unless it is cached.
 
     Args:
         time: time with a time zone.

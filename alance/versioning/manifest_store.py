@@ -406,7 +406,7 @@ async def check_conditional_puts(
     both seem to succeed.
 
     Cost: none for local files, memory, and the services GCS and Azure. For other stores, once per
-    store and process: two PUTs one after the other, and a DELETE.
+    store and process: two PUTs, a GET and a DELETE, one after the other.
 
     Args:
         folder: path inside the store of a folder for the probe object, which is then deleted.

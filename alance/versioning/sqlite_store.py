@@ -142,7 +142,7 @@ class SqliteStore:
         )
 
     async def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        import sqlite3  # imported here, because it takes 15 ms and few users need it
+        import sqlite3  # imported here, because few users need it
 
         def job() -> T:
             # Without an isolation level, each statement is a transaction.
