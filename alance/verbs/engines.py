@@ -85,7 +85,7 @@ class EngineVerbs(Handle):
             query, params, tables, settings: as for `sql`.
 
         Raises:
-            InvalidInputError, UnsupportedError: as from `sql`.
+            InvalidInputError, MissingPackageError: as from `sql`.
         """
         await self._load(sql, blob_bytes)
         batches = sql.sql_batches(cast("Dataset", self), query, params, tables, settings)

@@ -262,7 +262,7 @@ class IndexVerbs(Handle):
     async def describe_indices(self) -> list[IndexDescription]:
         """Return the indices of this version, ordered by name, each with its segments.
 
-        Cost: a GET for each deletion file of unknown count; otherwise no request.
+        Cost: no request, unless the manifest lacks counts, as for `Dataset.stats`.
 
         Raises:
             CorruptFileError: a deletion file contradicts the format.
@@ -280,8 +280,8 @@ class IndexVerbs(Handle):
         of others. Vector indices add `metric_type`, `num_partitions` and `partitions`, each with
         its `size` in rows, deleted rows included.
 
-        Cost: a read of the headers of the index's files, once (none for texts); a GET for each
-        deletion file of unknown count.
+        Cost: a read of the headers of the index's files, once (none for texts); for vectors also a
+        GET per segment and call; a GET for each deletion file of unknown count.
 
         Args:
             name: name of the index.

@@ -104,8 +104,8 @@ class MaintenanceVerbs(Handle):
         """Return the state on which maintenance decides, such as numbers of deleted rows.
 
         Cost: two LISTs, and a GET if a run of `maintain` is recorded; a GET for each deletion file
-        whose row count is not in the manifest (old writers). With `reclaimable` nine LISTs, one
-        more for each branch, and a GET for each version, tag and branch.
+        whose row count is not in the manifest (old writers). With `reclaimable` nine LISTs in all,
+        one more for each branch, and a GET for each version, tag and branch.
 
         Example:
 

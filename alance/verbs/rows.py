@@ -137,8 +137,8 @@ class RowVerbs(Handle):
         `num_deleted_rows`; a version is committed even if it is 0.
 
         Cost: a scan of the predicate's columns and the deletion vectors; a PUT for each fragment
-        that loses rows, together with the transaction's file and a LIST; then the manifest. A
-        predicate without columns, such as `true`, reads no data.
+        that loses some of its rows, but not all, together with the transaction's file and a LIST;
+        then the manifest. A predicate without columns, such as `true`, reads no data.
 
         Example:
 
@@ -178,8 +178,9 @@ class RowVerbs(Handle):
         committed even if there are none.
 
         Cost: a scan of `where`'s columns, then of all columns of the matching rows; their new
-        files, and a PUT for each fragment that loses rows, together with the transaction's file and
-        a LIST; then the manifest. Memory: some batches, and 16 bytes per matching row.
+        files, and a PUT for each fragment that loses some of its rows, but not all, together with
+        the transaction's file and a LIST; then the manifest. Memory: some batches, and 16 bytes per
+        matching row.
 
         Example:
 
@@ -504,8 +505,8 @@ class MergeInsert(Uncalled):
         The key columns of the table and the columns of conditions are scanned. Columns that the
         data lacks are taken by address for updated rows.
 
-        Cost: the scan and the takes; the new files, and a PUT for each fragment that loses rows,
-        together with the transaction's file and a LIST; then the manifest.
+        Cost: the scan and the takes; the new files, and a PUT for each fragment that loses some of
+        its rows, but not all, together with the transaction's file and a LIST; then the manifest.
 
         Args:
             data: anything that `write_dataset` accepts, with columns in any order; it may lack

@@ -49,9 +49,9 @@ class SearchVerbs(Handle):
         The output has the requested columns and `_distance` (float32), ordered by distance, then
         row id. Deleted rows, null vectors and vectors with NaN are never found.
 
-        Cost: with an index, a read of its headers once (two rounds), then a round for the searched
-        partitions that are not cached, and a take of the k rows. Without an index, a scan of the
-        column, in which every vector is compared; memory is that of a scan and of k rows.
+        Cost: with an index, a read of its headers once (one or two rounds), then a round for the
+        searched partitions that are not cached, and a take of the k rows. Without an index, a scan
+        of the column, in which every vector is compared; memory is that of a scan and of k rows.
 
         Example:
 
@@ -126,10 +126,10 @@ class SearchVerbs(Handle):
         The output has the requested columns and `_score` (float32), ordered by score, then row id.
         Deleted rows are never found, but count in scores until the index is rebuilt.
 
-        Cost: with an inverted index, a read of its headers once (two rounds), then a round for the
-        posting lists that are not cached, and a take of the k rows. Rows that the index does not
-        cover are scanned. Memory: the index's tokens and 12 bytes per document in the search cache;
-        up to 8 bytes per matching row.
+        Cost: with an inverted index, a read of its tokens and documents once (one or two rounds),
+        then a round for the posting lists that are not cached, and a take of the k rows. Rows that
+        the index does not cover are scanned. Memory: the index's tokens and 12 bytes per document
+        in the search cache; up to 8 bytes per matching row.
 
         Example:
 

@@ -79,8 +79,8 @@ class VersionVerbs(Handle):
     async def checkout_version(self, version: Reference) -> Self:
         """Open another version.
 
-        Cost: one GET, or no request for this dataset's own version; one more GET for a tag or a
-        branch, and a LIST for the latest version of a branch.
+        Cost: one GET (two if the manifest has a V1 name), or no request for this dataset's own
+        number; one more GET for a tag or a branch, and a LIST for the latest version of a branch.
 
         Example:
 
@@ -115,8 +115,8 @@ class VersionVerbs(Handle):
     async def checkout_branch(self, branch: str | None, version: int | None = None) -> Self:
         """Open a version of another branch; by default the latest one.
 
-        Cost: one GET for the branch's record (not for the main branch), one LIST and one GET; no
-        LIST if a number is passed.
+        Cost: one GET for the branch's record (not for the main branch); one LIST, and a GET for a
+        version that is not cached. With a number, one GET instead (two for a V1 name).
 
         Args:
             branch: name; None or `main`: the main branch.
@@ -196,8 +196,8 @@ class VersionVerbs(Handle):
 
         Ids of rows, fields and fragments that later versions have used are not reused.
 
-        Cost: a LIST, and a GET for the latest version unless it is cached; a GET for a version
-        other than this one; then two rounds.
+        Cost: a LIST, and a GET for the latest version unless it is cached; a GET for the restored
+        version (two for a tag), or none for this dataset's own number; then two rounds.
 
         Example:
 
