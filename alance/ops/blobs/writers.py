@@ -146,7 +146,8 @@ class PackedBlobWriter(_BlobWriter):
     async def write_blob(self, data: bytes) -> None:
         """Append a blob. Waits while too many bytes are under way.
 
-        Cost: no request until the object has 8 MiB; then a request for each full part.
+        Cost: no request until the object exceeds 8 MiB; then one that begins the upload, and one
+        for each part of 8 MiB.
 
         Args:
             data: bytes of the blob.
@@ -234,7 +235,8 @@ class DedicatedBlobWriter(_BlobWriter):
     async def write(self, data: bytes) -> None:
         """Append bytes of the blob. Waits while too many bytes are under way.
 
-        Cost: no request until the object has 8 MiB; then a request for each full part.
+        Cost: no request until the object exceeds 8 MiB; then one that begins the upload, and one
+        for each part of 8 MiB.
 
         Args:
             data: the next bytes.

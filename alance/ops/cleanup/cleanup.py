@@ -198,9 +198,10 @@ async def cleanup(
 ) -> CleanupStats:
     """Delete old versions, and files that no version needs.
 
-    Cost: a LIST of each folder of the table; a GET for each version of the table and its branches;
-    three more LISTs; and the deletions, up to 1,000 files in a request. With managed blobs, also a
-    LIST of their folder, and a scan of the descriptions of all versions.
+    Cost: a LIST of each folder of the table; a GET for each version of the table and its branches,
+    and for each tag and branch; three more LISTs; and the deletions, up to 1,000 files in a
+    request. With managed blobs, also a LIST of their folder, and a scan of the descriptions of all
+    versions.
 
     Args:
         objects: returns the locations of the objects of a version's managed blobs; None: all these
@@ -237,7 +238,7 @@ async def explain(
     include_files: bool,
     max_files: int,
 ) -> CleanupExplanation:
-    """Return what `cleanup` would do. Cost: the requests of `cleanup` before the deletions.
+    """Explain a cleanup without deleting. Cost: the requests of `cleanup` before the deletions.
 
     Raises:
         InvalidInputError: `max_files` is not positive, or tagged versions match.

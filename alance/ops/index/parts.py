@@ -101,8 +101,9 @@ class IndexTask:
     async def execute(self, dataset: Dataset) -> IndexPart:
         """Read the column in these fragments and write its values, sorted, with their row numbers.
 
-        Cost: a scan of the column; a PUT. Memory: about twice `memory_bytes`, plus the batches read
-        ahead.
+        Cost: a scan of the column; an upload of the file, or of several for texts; for vectors also
+        a read of the training; a GET of the version's manifest if `dataset` is another version.
+        Memory: about twice `memory_bytes`, plus the batches read ahead.
 
         Args:
             dataset: any version of the table.

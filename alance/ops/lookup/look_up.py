@@ -88,8 +88,9 @@ async def look_up(
     Returns None if no index can answer a part of the filter. Returns an answer without fragments if
     indices exist but are damaged, unsupported or not worth using.
 
-    Cost: for each index one round for its page table, once, and one for its pages. With stable row
-    ids and a bitmap index, the first call also reads all deletion vectors and row ids.
+    Cost: for each index one round for its pages; before it, unless they are cached, one for its
+    page table or keys (two if they are large). With stable row ids and a bitmap index, the first
+    call also reads all deletion vectors and row ids.
 
     Args:
         handles: fragments of the read.

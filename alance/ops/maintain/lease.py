@@ -186,7 +186,8 @@ async def acquire(snapshot: Snapshot) -> Lease | str:
 
     On a store without conditional puts, several runs may acquire it.
 
-    Cost: a LIST, a GET of the newest record, a PUT, and a DELETE.
+    Cost: a LIST and a PUT; if there are older records, also a GET of the newest one, and a DELETE.
+    If another run holds the lease, only the LIST and the GET.
 
     Raises:
         CorruptFileError: the newest record cannot be parsed.

@@ -3,9 +3,9 @@
 The result equals the changes one after the other. A deletion or a row with all columns hides the
 earlier changes of its key. Rows with some columns are put together: in each column the last value
 of a key remains. If the key was deleted before them, the columns that none of them has are null.
-The same holds for structs with some members, at any depth. Only one thing differs: if changes of
-different members are all of null structs, and set all members, the struct becomes null, not a
-struct of nulls.
+The same holds for structs with some members, at any depth, with one exception. Changes that each
+set some members of a struct to null, and together all members, make the struct null. One after the
+other, they would give a struct of nulls.
 """
 
 from __future__ import annotations

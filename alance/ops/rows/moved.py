@@ -83,7 +83,7 @@ async def prepare_rows(
     """Prepare the commit of an operation that removes rows and adds new fragments.
 
     Cost: a GET per deletion vector that is not cached. The commit PUTs a deletion file for each
-    fragment that loses some of its rows, while data files are still being uploaded.
+    fragment that loses some of its rows, but not all, while data files are still being uploaded.
 
     Args:
         snapshot: version that `rows` were computed from.

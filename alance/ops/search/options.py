@@ -93,8 +93,8 @@ class Probing:
     """Options of the search in an index; see `SearchArguments`.
 
     Attributes:
-        effort: exponent e from 0 to 1: of n partitions, at least n^e are searched, or `minimum` if
-            that is more. None: `minimum` alone, or e = 0.5 if `minimum` is None.
+        effort: exponent e from 0 to 1. Of n partitions, at least n^e and at least `minimum` are
+            searched, but at most `maximum`. None: only `minimum` counts, or e = 0.5 if it is None.
     """
 
     use_index: bool = True

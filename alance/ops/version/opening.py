@@ -45,8 +45,9 @@ async def open_snapshot(
 ) -> Snapshot:
     """Open a version of the dataset at a URI; by default the latest.
 
-    Cost: one LIST and one GET. A version by number costs one GET, by tag two; `asof` reads all
-    manifests concurrently. A manifest in the session's disk cache saves its GET.
+    Cost: one LIST, and a GET unless a cache has the manifest. A version by number costs one GET
+    (two for a V1 name; none if the disk cache is trusted), a tag one GET more; `asof` costs as
+    `load_asof`.
 
     Args:
         uri: URI of the dataset; with `store`, the path inside it.
@@ -133,7 +134,7 @@ async def _latest_there(engine: Engine, table: Table) -> int | None:
 async def versions(snapshot: Snapshot) -> list[VersionInfo]:
     """List all versions of the snapshot's branch, oldest first.
 
-    Cost: one LIST, and a GET for each manifest, concurrently.
+    Cost: one LIST, and concurrent GETs of all manifests that are not cached.
 
     Raises:
         TableNotFoundError: the dataset has been removed.
@@ -153,8 +154,8 @@ async def latest_version(snapshot: Snapshot) -> int:
 async def checkout(snapshot: Snapshot, version: Reference | None) -> Snapshot:
     """Return a version of the dataset; the snapshot itself if it has that version.
 
-    Cost: one LIST and one GET for the latest version, one GET for a number (none for the snapshot's
-    own), two GETs for a tag.
+    Cost: for the latest version one LIST, and a GET unless it is cached; for a number one GET (two
+    for a V1 name, none for the snapshot's own number); for a tag one GET more.
 
     Args:
         version: a number on the snapshot's branch; a tag; a pair of branch and number, or None for
@@ -186,7 +187,10 @@ async def checkout_listed(snapshot: Snapshot, where: load.ManifestLocation) -> S
 
 
 async def at_version(snapshot: Snapshot, version: int) -> Snapshot:
-    """Return the same table at a version number, possibly the snapshot itself."""
+    """Return the same table at a version number, possibly the snapshot itself.
+
+    Cost: as `load_version`; no request for the snapshot's own version.
+    """
     if version == snapshot.version:
         return snapshot
     manifest = await load.load_version(snapshot.engine, snapshot.table, version)
@@ -198,8 +202,8 @@ async def checkout_branch(
 ) -> Snapshot:
     """Return a version of another branch; by default the latest.
 
-    Cost: one LIST and one GET; no LIST if a number is given. A branch other than main takes one
-    more GET, for its record.
+    Cost: one LIST, and a GET unless the version is cached; with a number one GET instead (two for a
+    V1 name). A branch other than main takes one more GET, for its record.
 
     Args:
         branch: None or `main` for the main branch.

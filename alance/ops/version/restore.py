@@ -24,7 +24,8 @@ async def restore(
 ) -> Snapshot:
     """Commit the content of an older version as the latest version.
 
-    Cost: a LIST and a GET for the latest version, one GET for the restored version; then a commit.
+    Cost: a LIST for the latest version, and a GET unless it is cached; one GET for the restored
+    version, or none for the snapshot's own number; then a commit.
 
     Args:
         version: a number or tag on the snapshot's branch; None: the snapshot's version.

@@ -211,8 +211,9 @@ class Snapshot:
     async def prepare(self, handles: Iterable[FragmentHandle]) -> None:
         """Read deletion vectors, unknown file sizes and row counts of fragments, all concurrently.
 
-        Cost: no request if they are known; one GET for a deletion file, and one HEAD for a file
-        whose size the manifest lacks.
+        Cost: a GET for each deletion file that is not cached. If the manifest lacks facts, also a
+        HEAD for each file of unknown size, and for each fragment of unknown row count the opening
+        of a file.
         """
         unknown = self.unprepared([*handles])
         if unknown:

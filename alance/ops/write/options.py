@@ -29,7 +29,11 @@ Mode: TypeAlias = Literal["create", "append", "overwrite"]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits of data files, and whether they get statistics of their zones (docs/statistics.md)."""
+    """Limits and contents of new data files.
+
+    Attributes:
+        statistics: True to write statistics of their zones (docs/statistics.md).
+    """
 
     max_rows_per_file: int = MAX_ROWS_PER_FILE
     max_bytes_per_file: int = MAX_BYTES_PER_FILE

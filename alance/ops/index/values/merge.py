@@ -192,7 +192,8 @@ class RunMerger:
     ) -> AsyncGenerator[pa.RecordBatch, None]:
         """Yield all rows in order, nulls first; rows with equal values keep the order of the parts.
 
-        Cost: each byte of the parts is read once. A GET reads a run's share of the memory.
+        Cost: each byte of the parts is read once. A GET reads a run's share of the memory, but at
+        most 8 MiB.
 
         Args:
             low, high: bounds of the values, as keys of `keys_of`: from `low` on and before `high`.

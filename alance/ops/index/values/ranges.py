@@ -79,7 +79,9 @@ class IndexRange:
     async def execute(self, dataset: Dataset) -> IndexPages:
         """Merge the range and write it. If it is executed twice, only one result is used.
 
-        Cost: a read of the blocks, a PUT. Memory: `memory_bytes`, but at least 512 KiB per part.
+        Cost: a read of the blocks, and for graphs of the training; an upload of the file; a GET of
+        the version's manifest if `dataset` is another version. Memory: `memory_bytes`, but at least
+        512 KiB per part.
 
         Args:
             dataset: any version of the table.

@@ -154,7 +154,7 @@ async def run_batches(
 async def read_blocks(
     snapshot: Snapshot, part: IndexPart, start: int, stop: int, schema: pa.Schema
 ) -> list[pa.RecordBatch]:
-    """Return consecutive blocks of a part. Cost: one GET.
+    """Return consecutive blocks of a part. Cost: one GET per 8 MiB.
 
     Args:
         schema: schema of the result. Stored values are cast to it, such as integers to floats.

@@ -144,7 +144,7 @@ def _sample(batch: pa.RecordBatch) -> pa.Array:
 
 
 def _ends(samples: list[pa.Array], num_ranges: int) -> list[tuple[pa.Scalar, bool]]:
-    """Return the starts of ranges, ascending, and for each whether its value fills a range alone.
+    """Return the starts of ranges, ascending; each with True if its value fills a range alone.
 
     A value fills a range alone if it is so frequent in the sample that several ranges would start
     with it: no split can separate its rows.

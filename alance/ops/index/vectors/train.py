@@ -185,7 +185,7 @@ async def _vectors_of_row(snapshot: Snapshot, checked: CheckedVectors, num_rows:
 
 
 def _num_values(checked: CheckedVectors) -> int:
-    """Return how many values a PQ or SQ code can have, which sets the sample size; 1 otherwise."""
+    """Return the number of values of a PQ or SQ code, which sets the sample size; else 1."""
     if checked.kind == ScalarEncoder.KIND:
         return 1 << SQ_BITS
     return 1 << checked.num_bits if checked.kind == ProductEncoder.KIND else 1

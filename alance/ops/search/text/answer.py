@@ -41,7 +41,7 @@ async def ranked_rows(
 ) -> list[Ranked]:
     """Find the rows that match each query, best first.
 
-    Cost for all queries together: with an index, its metadata, once (two rounds), and a round for
+    Cost for all queries together: with an index, a read of its head, once, and a round for
     uncached posting lists; a scan of the texts that no index covers. Memory: 8 bytes for each row
     that matches any part of a query, and the posting lists.
 

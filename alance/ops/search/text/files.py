@@ -115,7 +115,10 @@ def _key(snapshot: Snapshot, index: Index) -> tuple[str, str]:
 
 
 async def open_segment(snapshot: Snapshot, index: Index) -> TextSegment:
-    """Open a segment, through the search cache. Cost: two rounds.
+    """Open a segment, through the search cache.
+
+    Cost: one round, and another if page tables are not in the last 64 KiB of a file; a round of
+    HEADs before them if the index's record lacks the sizes of its files.
 
     Raises:
         CorruptFileError: the files contradict the format or each other.
@@ -131,7 +134,9 @@ async def open_segment(snapshot: Snapshot, index: Index) -> TextSegment:
 
 
 async def open_params(snapshot: Snapshot, index: Index) -> TextParams:
-    """Return the token settings of a segment, through the search cache. Cost: two rounds.
+    """Return the token settings of a segment, through the search cache.
+
+    Cost: one GET; a HEAD before it if the index's record lacks the sizes of its files.
 
     Raises:
         CorruptFileError, UnsupportedError, NotFoundError: as in `open_segment`.
@@ -185,7 +190,7 @@ async def _read(
 ) -> _ReadFiles:
     """Read the tokens and documents of partitions, and the page tables of posting lists.
 
-    Cost: two rounds. Page tables go to the search cache.
+    Cost: as `open_segment`. Page tables go to the search cache.
 
     Args:
         with_head: True to read also the segment's metadata.
