@@ -124,16 +124,17 @@ class Catalog(Hinted):
     ) -> list[str]:
         """Return the sorted names of the tables of a namespace.
 
-        Cost: in a folder a LIST to open `__manifest`, a scan of it if there is one, and for the
-        root one LIST per thousand tables, and one per thousand objects, to omit those that are
-        deregistered. If tables are large, one HEAD per table instead of the latter. From a server
-        a request per page.
+        Cost: in a folder a LIST, and a GET and a scan of `__manifest` if there is one. For the root
+        also a LIST per thousand tables, and requests that find the deregistered ones: a LIST per
+        thousand objects until a LIST passes fewer than 16 tables, then a HEAD for each remaining
+        table. For fewer than 5 tables, and on a local store, there are only the HEADs. From a
+        server a request per page.
 
         Args:
             namespace: default: the root.
             include_declared: True to include names that were declared for tables that are not yet
-                written. In a folder, False costs one LIST per thousand objects, for the root none
-                in addition; if tables are large, one per table.
+                written. In a folder, False costs a LIST for each of the remaining tables; in a
+                namespace also the LISTs per thousand objects, as for the root.
 
         Raises:
             NotFoundError: no such namespace.
@@ -160,8 +161,8 @@ class Catalog(Hinted):
     ) -> None:
         """Create a namespace.
 
-        Cost: in a folder a LIST and a GET to open `__manifest`, a scan of it, and an append to it;
-        from a server a request.
+        Cost: in a folder a LIST and a GET to open `__manifest`, its creation if it is missing, a
+        scan of it, and an append to it; from a server a request.
 
         Args:
             namespace: names of the enclosing namespaces, then its own name.

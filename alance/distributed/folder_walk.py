@@ -86,10 +86,12 @@ class WalkedFolders:
 
 
 async def walk_folders(store: Store, path: str, folders: Iterable[str]) -> WalkedFolders:
-    """Return the state of folders directly below a path, without those that the walk has not
-    reached: they are few, large, or in a store that does not list by name or is on this machine.
+    """Walk over folders directly below a path, and return the state of those that are reached.
 
-    Cost: a LIST per thousand objects, or per 16 folders that are reached, whichever is less.
+    The walk ends after a LIST that passes fewer than 16 folders. It reaches no folder if there are
+    fewer than 5, or if the store is local or does not list by name.
+
+    Cost: a LIST per thousand objects, and at most one per 16 folders.
     """
     walked = WalkedFolders({}, {})
     if not (store.profile.is_remote and store.profile.lists_in_order):
