@@ -1,6 +1,6 @@
 """Functions of Arrow by name, like `pyarrow.compute`, but quick to import.
 
-Importing `pyarrow.compute` takes a tenth of a second of processor time, because it generates the
+Importing `pyarrow.compute` takes 30 ms of processor time, because it generates the
 documentation of three hundred functions. In this module a function is bound at its first use.
 """
 

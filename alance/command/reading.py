@@ -140,7 +140,7 @@ async def info(args: argparse.Namespace) -> OutputFacts:
 
 
 async def _upkeep(args: argparse.Namespace, dataset: alance.Dataset) -> dict[str, Any]:
-    """Return what `info` shows of a table's maintenance."""
+    """Return the facts of a table's maintenance for `info`."""
     try:
         health = await dataset.health(reclaimable=args.reclaimable)
     except alance.UnsupportedError:  # a plain HTTP server does not list the versions

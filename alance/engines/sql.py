@@ -142,7 +142,7 @@ def _one_line(error: Exception) -> str:
 
 
 def _hint(error: Exception, query: str, sources: Mapping[str, object]) -> str:
-    """Return what to write instead of a query: the tables that are there, or another call."""
+    """Return a hint for a query that failed: its tables, or another call; empty without a hint."""
     verb = query.split(maxsplit=1)[0].lower() if query.strip() else ""
     if verb in _CHANGES:
         return f"; `sql` only reads: write {_CHANGES[verb]}"

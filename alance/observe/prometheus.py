@@ -95,7 +95,7 @@ class Metrics(Observer):
             self._times["request_seconds", kind].add(event.seconds)
 
     def on_retry(self, event: RetryDecided) -> None:
-        """Count a failed attempt, and whether it is retried.
+        """Count a failed attempt, separately for retried and refused ones.
 
         Args:
             event: the attempt.

@@ -257,7 +257,7 @@ class _TableSource(Datasource):
     def _metadata(
         self, pieces: Sequence[Piece], fields: frozenset[int] | None, schema: pa.Schema
     ) -> tuple[int, BlockMetadata]:
-        """Return the stored rows of a split, and what Ray is told of its block."""
+        """Return the number of stored rows of a split, and the metadata of its block for Ray."""
         num_rows = num_bytes = 0
         num_live: int | None = 0 if self._options.filter is self._options.nearest is None else None
         for piece in pieces:

@@ -127,7 +127,7 @@ class Order:
 
 
 def by_turns(shares: list[int], count: int) -> list[int]:
-    """Return how many items each share loses if `count` items are taken from them in turn.
+    """Return the number of items that each share loses if `count` items are taken in turn.
 
     Raises:
         InvalidInputError: the shares have fewer items in total.
