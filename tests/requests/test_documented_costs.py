@@ -13,6 +13,8 @@ import pytest
 import alance
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from alance.testing.lab import Lab, Recording
 
 URI: Final = "s3://lab/documented-costs"
@@ -87,7 +89,14 @@ d.drop_columns(["n"])                   | 1 LIST, 2 PUT
 d.delete("false")                       | 1 LIST, 2 PUT
 alance.commit(d, NOTHING)               | 1 LIST, 1 GET, 2 PUT
 d.restore(3)                            | 2 LIST, 1 GET, 2 PUT
-d.shallow_clone(CLONE)         | 1 LIST, 2 HEAD, 3 PUT
+d.restore()                             | 2 LIST, 1 GET, 2 PUT
+d.restore(d.version)                    | 2 LIST, 2 PUT
+d.shallow_clone(CLONE)                  | 1 LIST, 2 HEAD, 3 PUT
+d.fragments[-1].delete_rows([0])        | 1 PUT
+d.fragments[-1].delete("false")         | nothing
+d.fragments[-1].delete("true")          | nothing
+alance.write_fragments({"id": [1]}, d)  | 1 PUT
+d.delete("true")                        | 1 LIST, 2 PUT
 """
 
 
@@ -146,7 +155,7 @@ async def requests(lab: Lab, uri: str, code: str) -> Recording:
         "NOTHING": alance.operations.UpdateConfig(),
     }
     async with alance.Session() as session:
-        names["d"] = await alance.dataset(URI, storage_options=lab.lance_options(), session=session)
+        names["d"] = await alance.dataset(uri, storage_options=lab.lance_options(), session=session)
         with lab.recording() as seen:
             result = eval(code, names)
             if hasattr(result, "__aiter__"):
@@ -169,6 +178,28 @@ async def test_calls_that_write_send_the_documented_requests(lab: Lab) -> None:
     for call in calls(WRITES):
         seen = await requests(lab, uri, call.code)
         assert Counter(record["op"] for record in seen.records) == call.requests, call.code
+
+
+@pytest.mark.usefixtures("_table")
+async def test_a_version_as_of_a_time_is_read_after_all_manifests(lab: Lab) -> None:
+    async with alance.Session() as session:
+        with lab.recording() as seen:
+            await alance.dataset(
+                URI, asof="2999-01-01", storage_options=lab.lance_options(), session=session
+            )
+    assert Counter(record["op"] for record in seen.records) == {"LIST": 1, "GET": 8 + 1}
+
+
+async def test_an_upload_above_8_mib_has_a_begin_and_an_end(lab: Lab, tmp_path: Path) -> None:
+    (tmp_path / "large").write_bytes(bytes(9 << 20))
+    async with alance.Session() as session:
+        files = alance.FileSession.open(
+            "s3://lab/files", storage_options=lab.lance_options(), session=session
+        )
+        with lab.recording() as seen:
+            await files.upload_file(tmp_path / "large", "large")
+    counts = Counter(record["op"] for record in seen.records)
+    assert counts == {"MPCREATE": 1, "PART": 2, "MPCOMPLETE": 1}
 
 
 async def test_each_call_reads_a_large_translation_of_addresses_anew(lab: Lab) -> None:
