@@ -156,7 +156,7 @@ class Stage:
     Args:
         name: name of the stage.
         total: amount of all work; None: unknown. A stage without work reports nothing.
-        unit: name of what is counted, in the plural.
+        unit: plural name of the counted things, such as `rows`.
         reporter: receiver of the events; None for that of the enclosing `Reporting`. Generators
             pass a receiver, because they run in the context of their consumer.
     """

@@ -96,10 +96,11 @@ class UpkeepVerbs(Handle):
             delete_unverified: also remove files of no version that are younger than seven days.
                 Only safe while nobody else writes to the table: files of running writers would go
                 as well.
-            error_if_tagged_old_versions: False: tagged versions that match stay without an error.
-            delete_rate_limit: files deleted per second, at most.
-            delete_concurrency: requests for deletion at once; 4 by default.
-            dry_run: only count.
+            error_if_tagged_old_versions: False to retain tagged versions that match; True to raise
+                an error for them (the default).
+            delete_rate_limit: maximum number of files deleted per second; None: no limit.
+            delete_concurrency: maximum number of concurrent deletions; None: 4.
+            dry_run: True to count without deleting.
             progress: called with a `Progress` of each stage; True: a bar (docs/progress.md).
 
         Raises:

@@ -90,7 +90,7 @@ class Burst:
             self.tells = False
 
     def land(self, num_requests: int, num_bytes: int, now: float, *, retries: int = 0) -> None:
-        """Add the answers to `num_requests`, after `retries` failed attempts."""
+        """Add the answers to some requests, which took `retries` failed attempts as well."""
         self.tells = self.tells and not retries
         self.num_requests += num_requests
         self.num_bytes += num_bytes

@@ -203,7 +203,7 @@ class Store(Protocol):
         """
 
     async def remove_folders(self, prefix: str) -> None:
-        """Remove the folder `prefix` and the folders in it where they are empty.
+        """Remove the empty folders at and below `prefix`.
 
         Does nothing on stores without folders, whose names merely contain `/`.
         """

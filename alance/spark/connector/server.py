@@ -63,7 +63,7 @@ class ConnectorServer:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def serve(self, listener: socket.socket, idle_s: float = IDLE_S) -> None:
-        """Accept connections until there has been none for `idle_s`."""
+        """Accept connections until there has been none for `idle_s`, and no request is open."""
         loop = asyncio.get_running_loop()
         listener.setblocking(False)
         while True:
