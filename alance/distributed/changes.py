@@ -59,7 +59,8 @@ async def added_by(dataset: Dataset, version: int) -> Added:
 
     For updates and merges of tables with stable row ids, a filter selects the inserted rows.
 
-    Cost: two GETs, of the two versions, unless they are cached.
+    Cost: two GETs, of the manifests of the two versions (four for V1 names), and a GET of the
+    transaction if the manifest lacks it.
 
     Args:
         dataset: any version of the table.
@@ -100,7 +101,8 @@ async def last_sequence(uri: str, producer: str, **place: Unpack[OpenArguments])
     are searched.
 
     Cost: a LIST and a GET. For a producer that the latest version does not record, such as a new
-    one, a GET for each existing manifest, 16 at a time.
+    one, also another LIST and the GETs of the manifests, 16 at a time, until one names the
+    producer.
 
     Args:
         uri: URI of the table.

@@ -151,7 +151,9 @@ async def move_table(uri: str, target: str, **place: Unpack[OpenArguments]) -> N
     next call. If the deletion is interrupted, the table is at its new place: call `drop` for the
     old place.
 
-    Cost: on other stores a LIST, a COPY per object, and the cost of `drop`.
+    Cost: LISTs of the versions, the target and the branches, a GET of the latest version and of
+    each branch; on other stores than a local disk also a LIST and a COPY per object, and the cost
+    of `drop`.
 
     Args:
         uri: URI of the table.

@@ -25,8 +25,8 @@ async def maintain(
     that are due run at once. This process takes the lease, plans, commits, deletes expired rows,
     and removes versions.
 
-    Cost: as of `Dataset.maintain`, without the bytes of the tasks. A compaction takes 4 GiB a
-    worker.
+    Cost: as of `Dataset.maintain`, without the bytes of the tasks. A step of compaction rewrites up
+    to 4 GiB of data files for each task that the workers run at once.
 
     Args:
         dataset: any version of the table.

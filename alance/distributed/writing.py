@@ -218,7 +218,7 @@ def release_memory(kept_bytes: int) -> None:
 async def delete_rows(dataset: Dataset, offsets: Mapping[int, Int64s], predicate: str) -> Dataset:
     """Commit a version without some rows.
 
-    Cost: the deletion files of the fragments that lose rows, and a commit.
+    Cost: the deletion files of the fragments that lose some of their rows, and a commit.
 
     Args:
         dataset: the version to which the offsets apply.
@@ -264,7 +264,7 @@ async def replace_rows(
 ) -> Dataset:
     """Commit a version without some rows, and with new fragments.
 
-    Cost: the deletion files of the fragments that lose rows, and a commit.
+    Cost: the deletion files of the fragments that lose some of their rows, and a commit.
 
     Args:
         dataset: the version to which the offsets apply.

@@ -72,7 +72,7 @@ class Version:
         return open_record(self.record, self.uri, fragments, **access(self.storage_options))
 
     async def opened(self) -> Dataset:
-        """Open the version with its fragments and indices. Cost: one GET."""
+        """Open the version with its fragments and indices. Cost: one GET; two for a V1 name."""
         return await alance.dataset(self.uri, version=self.number, **access(self.storage_options))
 
 

@@ -36,7 +36,9 @@ FILES_UNIT: Final = "files"
 
 
 async def added_by(dataset: Dataset, version: int, options: StreamOptions) -> Added:
-    """Return the fragments that a version adds to the one before it. Cost: at most two GETs.
+    """Return the fragments that a version adds to the one before it.
+
+    Cost: as `distributed.added_by`.
 
     Raises:
         NotFoundError: the version was cleaned up.
@@ -155,7 +157,10 @@ class StreamFollower:
         return Offset(dataset.version, read, True)
 
     async def next(self, start: Offset, limit: Limit | None, target: int | None) -> Offset:
-        """Return the end of the next batch. Cost: one LIST, and two GETs per new version.
+        """Return the end of the next batch.
+
+        Cost: a LIST unless `target` is set; two GETs for the version of `start` and for each newer
+        version that is examined.
 
         Args:
             limit: limit of the batch; None: only `MAX_VERSIONS`.
@@ -176,7 +181,9 @@ class StreamFollower:
         return end
 
     async def parts(self, start: Offset, end: Offset, names: Sequence[str]) -> list[StreamPart]:
-        """Plan the tasks of a batch. Cost: a GET for each manifest in between that is not cached.
+        """Plan the tasks of a batch.
+
+        Cost: two GETs for each version of the batch; at first also as `_reference`.
 
         Args:
             names: columns to read, by their names when the query started.

@@ -47,7 +47,7 @@ class AlanceSource(DataSource):
     async def opened(self) -> tuple[ReadOptions, Dataset, StructType]:
         """Open the version that the options name; return pinned options, version and columns.
 
-        Cost: as `open_version`; for a time, one LIST and a GET of each manifest.
+        Cost: as `open_version`; for a time, as `alance.dataset` with `asof`.
         """
         streams = any(name.lower().replace("_", "") in STREAM_ONLY for name in self.options)
         kind = StreamOptions if streams else ReadOptions

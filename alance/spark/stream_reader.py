@@ -93,7 +93,7 @@ class AlanceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = run(self._following.latest())
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, int]:
-        """Return the end of the next batch. Cost: one LIST, and two GETs per new version."""
+        """Return the end of the next batch. Cost: as `StreamFollower.next`."""
         ours = None if isinstance(limit, ReadAllAvailable) else Limit.of(self.options)
         return run(self._following.next(Offset.of(start), ours, self._target)).dict()
 
@@ -102,7 +102,7 @@ class AlanceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return None
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """Plan the tasks of a batch. Cost: a GET for each uncached manifest in between."""
+        """Plan the tasks of a batch. Cost: two GETs for each version of the batch."""
         names = self.schema.names
         parts = run(self._following.parts(Offset.of(start), Offset.of(end), names))
         return [StreamRows(rows, part) for part in parts for rows in part.rows]

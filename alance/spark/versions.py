@@ -49,7 +49,7 @@ class Version:
 async def open_version(options: TableOptions, version: int | str | None = None) -> Dataset:
     """Open a version by number or tag, or the latest one.
 
-    Cost: one LIST and one GET for the latest version; one GET for a number, two for a tag.
+    Cost: as `alance.dataset`.
 
     Raises:
         NotFoundError: no such table or version.
