@@ -380,8 +380,8 @@ class FileWriter(Hinted):
 
     @property
     def num_bytes(self) -> int:
-        """Size of the file, once the block has ended; before, the bytes written so far plus those
-        of buffered rows.
+        """Size of the file in bytes. Before the end of the block: the bytes written so far, plus
+        those of buffered rows.
         """
         if self._written is not None:
             return self._written.num_bytes

@@ -487,9 +487,6 @@ def followers_of(session: Session) -> WeakSet[Follower] | None:
 
 
 def _here(session: Session) -> Session:
-    """Return a session as is, except another loop's own session.
-
-    For that, return the running loop's own session.
-    """
+    """Return the running loop's own session in place of another loop's; else the session itself."""
     is_elsewhere = session._is_own and session._loop is not asyncio.get_running_loop()
     return Session.of_loop() if is_elsewhere else session

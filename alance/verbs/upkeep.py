@@ -174,8 +174,8 @@ class UpkeepVerbs(Handle):
         `manifest`, `data file`, `deletion file`, `transaction file` or `index file`. A file appears
         once for each version that names it. Versions do not name blobs beside a data file.
 
-        Cost: a LIST, and a GET for each version, 16 at a time; a LIST for each index segment whose
-        record does not name its files (old writers).
+        Cost: a LIST, and a GET for each version that is not cached, 16 at a time; a LIST for each
+        index segment whose record does not name its files (old writers).
 
         Args:
             min_version: leave out versions before this one.

@@ -134,7 +134,7 @@ class VersionVerbs(Handle):
         """Return the transaction of a version.
 
         Cost: no request if the manifest contains the transaction, as most do, else one GET; one
-        more GET for another version.
+        more GET for another version (two for a V1 name).
 
         Args:
             version: number of a version on this branch; None for this version.

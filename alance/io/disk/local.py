@@ -159,7 +159,7 @@ class LocalStore:
         return files.read_now(file, ranges)
 
     def open_file(self, path: str) -> files.OpenFile | None:
-        """Return the open file of a path; None if it is not open, or the path names another file.
+        """Return the open file of a path; None if it is not open, or was replaced since then.
 
         Costs a stat.
         """

@@ -59,7 +59,9 @@ class IndexFiles:
         self.where = snapshot.table.index_folder(snapshot.manifest, index)
 
     async def page_table(self) -> PageTable:
-        """Return the page table of a B-tree. Cost: one round with a GET for each file, once.
+        """Return the page table of a B-tree.
+
+        Cost: one round with a GET for each file, once; another round for a large page table.
 
         Raises:
             CorruptFileError: the page table does not match the files.

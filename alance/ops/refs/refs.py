@@ -109,8 +109,8 @@ class Tags(_Refs):
     ) -> None:
         """Create a tag that names a version. Cleanup retains the version as long as the tag exists.
 
-        Cost: a HEAD of the manifest and a PUT; also a GET for a reference by tag or branch, and a
-        LIST for the latest version of a branch.
+        Cost: a HEAD of the manifest (two for a V1 name) and a PUT; also a GET for a reference by
+        tag or branch, and a LIST for the latest version of a branch.
 
         Example:
 

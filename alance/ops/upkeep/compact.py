@@ -122,8 +122,7 @@ class CompactionPlan:
 async def plan(snapshot: Snapshot, options: CompactionOptions) -> CompactionPlan:
     """Plan the compaction of a version; oldest fragments first.
 
-    Cost: no request if the manifest has the numbers of deleted rows; otherwise a GET for each
-    deletion file.
+    Cost: no request, unless the manifest lacks counts, as for `Dataset.stats`.
 
     Raises:
         UnsupportedError: this release of alance cannot rewrite the table.

@@ -124,7 +124,8 @@ async def repair(
     id. The report lists them in `left`, names an older version without such findings in
     `good_version`, and counts the rows of missing and unreadable data files in `lost_rows`.
 
-    Cost: as `validate`, twice, and once for each older version that is searched.
+    Cost: a LIST, and a GET of the latest manifest; as `validate`, twice, and once for each older
+    version that is searched, after a GET of its manifest; a commit if there is something to repair.
 
     Args:
         uri: path or URI of the table, or of a branch.

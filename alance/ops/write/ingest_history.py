@@ -43,7 +43,8 @@ async def read_history(
 ) -> History:
     """Read the notes of a version and the versions before it, up to `limit` versions.
 
-    Cost: a GET for each version, 16 at a time; none if the newest version names the producer.
+    Cost: a GET for each of the older versions, 16 at a time; none if the newest version names the
+    producer.
 
     Args:
         producer: producer whose last batch is searched; None: read the tokens of all versions.
