@@ -156,7 +156,8 @@ class IndexBuild:
             pages = [await each.execute(dataset) for each in ranges]
             segment = await IndexBuild.merge(dataset, plan, parts, pages)
 
-        Cost: no request; some 10 us per MiB of the parts.
+        Cost: no request, but a GET if `dataset` is at another version than the plan; some 10 us per
+        MiB of the parts.
 
         Args:
             dataset: any version of the table.
@@ -196,8 +197,9 @@ class IndexBuild:
 
         Cost: a read of the parts, in GETs of `memory_bytes / 4 / parts` bytes, but at least 256 KiB
         and at most 8 MiB; for vectors also a read of the training; the files' PUTs. For texts only
-        one PUT. Memory: about `memory_bytes`, but at least 512 KiB per part, and the pages being
-        written; for a bitmap index also the rows of one value, for vectors those of one partition.
+        one PUT. A GET more if `dataset` is at another version than the plan. Memory: about
+        `memory_bytes`, but at least 512 KiB per part, and the pages being written; for a bitmap
+        index also the rows of one value, for vectors those of one partition.
 
         Args:
             dataset: any version of the table.
@@ -236,7 +238,8 @@ class IndexBuild:
 
         Cost: a commit, and a DELETE per thousand parts; for vectors another DELETE, of the
         training; for texts no DELETE. If tasks wrote files of the index, also a LIST of its folder,
-        and a DELETE if killed attempts left files there.
+        and a DELETE if killed attempts left files there. A GET more if `dataset` is at another
+        version than the plan.
 
         Args:
             dataset: any version of the table.

@@ -416,7 +416,8 @@ class Compaction:
         Indices are remapped; if the plan had `defer_index_remap`, a later `optimize_indices` does
         it.
 
-        Cost: two commits; a read and a write of the index segments that cover the fragments.
+        Cost: two commits; a read and a write of the index segments that cover the fragments, unless
+        the plan had `defer_index_remap`; a GET if `dataset` is at another version than the plan.
 
         Args:
             dataset: any version of the table.

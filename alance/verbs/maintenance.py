@@ -103,9 +103,9 @@ class MaintenanceVerbs(Handle):
     async def health(self, *, reclaimable: bool = False) -> TableHealth:
         """Return the state on which maintenance decides, such as numbers of deleted rows.
 
-        Cost: two LISTs, and a GET if a run of `maintain` is recorded; a GET for each deletion file
-        whose row count is not in the manifest (old writers). With `reclaimable` nine LISTs in all,
-        one more for each branch, and a GET for each version, tag and branch.
+        Cost: two LISTs, and a GET if a run of `maintain` is recorded; as for `stats` if the
+        manifest lacks counts. With `reclaimable` nine LISTs in all, one more for each branch, and a
+        GET for each version, tag and branch.
 
         Example:
 

@@ -229,8 +229,7 @@ class VersionVerbs(Handle):
 
         No data is copied. A cancelled call still makes the branch.
 
-        Cost: a HEAD and a GET of the manifest; PUTs of the branch's record, of the transaction and
-        of the manifest, and a LIST.
+        Cost: as `Branches.create`.
 
         Example:
 

@@ -54,7 +54,7 @@ async def load_tag(engine: Engine, table: Table, name: str) -> TagContents:
 
 
 async def load_branch(engine: Engine, table: Table, name: str) -> BranchContents | None:
-    """Read a branch; None for main. Cost: one GET.
+    """Read a branch; None for main. Cost: one GET; none for main.
 
     Raises:
         NotFoundError: there is no such branch.

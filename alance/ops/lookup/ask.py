@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 async def ask_segment(snapshot: Snapshot, segment: Segment, ask: Ask) -> Asked:
     """Find the pages or keys of a segment that may answer a question, without their rows.
 
-    Cost: a round, once; two for a large page table.
+    Cost: a round, once; two for a large page table. Bloom filters and FM indices take more; see
+    their `ask`.
 
     Raises:
         CorruptFileError, UnsupportedError, NotFoundError: the index cannot be read.

@@ -187,7 +187,7 @@ async def look(
     """Return the state of a version.
 
     Cost: a LIST of the versions; a LIST of the records of maintenance, and a GET if there are any;
-    a GET for each deletion file whose row count is not in the manifest.
+    as for `Dataset.stats` if the manifest lacks counts.
 
     Args:
         versions: manifests that are not detached, oldest first; None: they are listed.

@@ -59,8 +59,8 @@ class RefTarget:
 async def target_of(snapshot: Snapshot, reference: Reference | None) -> RefTarget:
     """Return the version of a reference (None: the snapshot's version), and check that it exists.
 
-    Cost: one HEAD; also one GET for a tag or branch, and one LIST for the latest version of a
-    branch.
+    Cost: one HEAD (two for a V1 name); also one GET for a tag or branch, and one LIST for the
+    latest version of a branch.
 
     Raises:
         NotFoundError: no such version, tag or branch.

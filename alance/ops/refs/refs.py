@@ -136,8 +136,8 @@ class Tags(_Refs):
     async def update(self, name: str, reference: Reference | None = None) -> None:
         """Move a tag to another version. If two calls are concurrent, the later PUT wins.
 
-        Cost: a GET, a HEAD and a PUT; also a GET for a reference by tag or branch, and a LIST for
-        the latest version of a branch.
+        Cost: a GET, a HEAD (two for a V1 name) and a PUT; also a GET for a reference by tag or
+        branch, and a LIST for the latest version of a branch.
 
         Args:
             name: name of the tag.
@@ -246,8 +246,9 @@ class Branches(_Refs):
         No data is copied. A cancelled call still creates the branch. `Dataset.create_branch` does
         the same and opens the branch.
 
-        Cost: a HEAD and a GET of the manifest; PUTs of the branch's record, of the transaction and
-        of the manifest, and a LIST.
+        Cost: a HEAD and a GET of the manifest (twice as many for a V1 name); PUTs of the branch's
+        record, of the transaction and of the manifest, and a LIST. Also a GET for a reference by
+        tag or branch, and a LIST for the latest version of a branch.
 
         Args:
             name: letters, digits, `.`, `-` and `_`, in segments between `/`.

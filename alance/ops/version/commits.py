@@ -119,7 +119,10 @@ def manifests_of(
 
 
 async def latest(snapshot: Snapshot) -> Snapshot:
-    """Return the latest version of the snapshot's branch. Cost: a LIST; a GET if it is newer."""
+    """Return the latest version of the snapshot's branch.
+
+    Cost: a LIST; a GET if the version is newer and not cached.
+    """
     where = await load.latest(snapshot.engine, snapshot.table)
     if where.version == snapshot.version:
         return snapshot

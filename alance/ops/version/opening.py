@@ -226,7 +226,7 @@ async def read_transaction(snapshot: Snapshot, version: int | None = None) -> Tr
     """Return the transaction of a version (by default of this one); None if it was not stored.
 
     Cost: none if it is in the manifest's file, as is usual, else one GET; one more GET for another
-    version.
+    version (two for a V1 name).
 
     Raises:
         VersionNotFoundError: no such version.

@@ -135,7 +135,7 @@ async def write_run(
 async def run_batches(
     snapshot: Snapshot, parts: Sequence[IndexPart], schema: pa.Schema
 ) -> AsyncGenerator[pa.RecordBatch, None]:
-    """Yield the batches of one run after another. Cost: a GET for about 8 MiB.
+    """Yield the batches of one run after another. Cost: a GET per 8 MiB.
 
     Raises:
         CorruptFileError, NotFoundError, StoreError: a part cannot be read.

@@ -77,7 +77,7 @@ async def write_training(base: Snapshot, checked: CheckedVectors, build: str) ->
 async def training_at(snapshot: Snapshot, build: str, leaf: Field) -> Training:
     """Return the training that `write_training` stored.
 
-    Cost: two or three rounds.
+    Cost: at most three rounds, the first of them HEADs, because no record has the files' sizes.
 
     Raises:
         NotFoundError: the training is gone.

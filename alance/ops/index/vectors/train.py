@@ -294,7 +294,7 @@ def _given_codebook(checked: CheckedVectors, parts: int, values: int) -> Float32
 async def training_of(snapshot: Snapshot, index: Index, leaf: Field) -> Training | None:
     """Return the training of an existing segment; None if its kind cannot be written here.
 
-    Cost: two or three rounds.
+    Cost: at most three rounds.
 
     Raises:
         CorruptFileError, NotFoundError, UnsupportedError: files cannot be read.

@@ -220,7 +220,7 @@ def _key(files: IndexFiles, name: str) -> Hashable:
 
 
 async def _load(snapshot: Snapshot, files: IndexFiles, name: str) -> FmPartition:
-    """Return a partition, through the search cache. Cost: two rounds, once.
+    """Return a partition, through the search cache. Cost: once one round, or two for a large file.
 
     Raises:
         CorruptFileError: the file is not a partition.
