@@ -142,7 +142,8 @@ class Scanner(Hinted):
 
         Cost: a round of requests for uncached footers of fragments, and one for page tables outside
         the last 64 KiB of a file; then a round per span of rows, and one more for columns that are
-        read late. Spans are read ahead within `io_buffer_bytes`, so that their rounds overlap.
+        read late. Spans are read ahead within `io_buffer_bytes`, so that their rounds overlap. If
+        an index is used, its reads come first: one round, or up to three if its head is not cached.
         `explain` counts the requests.
 
         Raises:

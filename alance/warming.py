@@ -47,6 +47,9 @@ async def warm_up(*, session: Session | None = None) -> None:
 
     Args:
         session: session whose threads are started; None: the loop's own session.
+
+    Raises:
+        InvalidInputError: the session is closed, or belongs to another event loop.
     """
     engine = (session or Session.of_loop()).engine
     await engine.pool.load(*VERB_MODULES, *FILTER, LOOK_UP, *SQL, *GRAMMAR, *ENGINE)

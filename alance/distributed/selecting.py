@@ -49,8 +49,8 @@ class SelectedRows:
         fragments: ids of the fragments with such rows.
         spans: ascending spans of such rows, by fragment id; a fragment without an entry has them
             anywhere.
-        offsets: serialized roaring bitmaps of the offsets of such rows, by fragment id. An index
-            has answered; the fragment has no other rows that pass.
+        offsets: serialized roaring bitmaps of the offsets of such rows, by the ids of fragments for
+            which an index has answered; no other rows of these fragments pass.
         pruned: ids of the fragments whose statistics are taken into account.
         is_exact: True if all rows of `offsets` pass the filter, unless an index is wrong.
         num_counted: number of rows that pass in other fragments; 0 unless rows are counted.

@@ -199,7 +199,9 @@ class _TableSink(Datasink):
 
     @property
     def min_bytes_per_write(self) -> int:
-        """With it, Ray makes tasks of the write alone, so that the first blocks have a schema."""
+        """Bytes of blocks per task. With a minimum, Ray writes in tasks of their own, which know
+        the schema of the first blocks.
+        """
         return WRITE_BYTES
 
     def on_write_start(self, schema: pa.Schema | None = None) -> None:

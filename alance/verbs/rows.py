@@ -221,6 +221,10 @@ class RowVerbs(Handle):
 
         Args:
             on: key columns; None: the table's primary key.
+
+        Raises:
+            InvalidInputError: `on` is neither a text nor an iterable. `execute` raises the errors
+                of the merge.
         """
         check_type(
             "on", on, (str, Iterable, type(None)), "the name of a key column, or a list of names"

@@ -178,6 +178,9 @@ def blob_field(
             KiB.
         dedicated_size_threshold: bytes of the largest blob that shares an object; None: 4 MiB.
         pack_file_size_threshold: maximum bytes of an object of several blobs; None: 1 GiB.
+
+    Raises:
+        InvalidInputError: the name is not text.
     """
     check_text("name", name)
     limits = {

@@ -231,7 +231,7 @@ class _LastValues:
     def _of_members(
         cls, type_: pa.DataType, setters: Sequence[_Setter], num_keys: int
     ) -> _LastValues:
-        """Find the last values of each member; a struct is null if all that remains of it is."""
+        """Find the last values of each member; a struct is null if all remaining ones are null."""
         members = {}
         for child in type_:
             below = [
@@ -252,7 +252,10 @@ class _LastValues:
         return cls(type_, form, members=members, valid=valid)
 
     def shapes(self) -> list[Int64s]:
-        """Return `form` of this and of all members below; keys with equal ones have equal types."""
+        """Return the forms of this value and of all members below it, by key.
+
+        Keys whose forms are all equal have equal types.
+        """
         below = () if self.members is None else self.members.values()
         return [self.form, *(shape for member in below for shape in member.shapes())]
 

@@ -91,7 +91,7 @@ class CarriedSegment:
     ) -> CarriedSegment | None:
         """Open a segment; None if it has another training, or its coverage is unknown.
 
-        Cost: some rounds.
+        Cost: as `training_of`, and at most two rounds for the header of the codes.
 
         Args:
             leaf: field of the column.
