@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import pyarrow as pa
 
-from alance.spark.notes import is_collated
+from alance.spark.notes import is_compared_by_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -156,7 +156,8 @@ def column_of(path: Sequence[str], schema: pa.Schema) -> tuple[str, pa.DataType]
         if names.count(name) != 1:
             return None
         field = schema.field(name) if kind is None else kind.field(name)
-        if is_collated(field) or (field.metadata and BLOB_METADATA_KEY in field.metadata):
+        is_blob = BLOB_METADATA_KEY in (field.metadata or {})
+        if is_blob or not is_compared_by_bytes(field):
             return None
         kind = field.type
     if kind is None or isinstance(kind, pa.BaseExtensionType):

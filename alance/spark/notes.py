@@ -1,8 +1,8 @@
 """Notes: field metadata that stores properties of Spark columns which Arrow types lack.
 
-A comment is the metadata `comment`, which other engines read as well. Collations and the types of
-Spark's machine learning have keys of their own. Other metadata of Spark is stored under the key
-that PySpark uses in Arrow.
+A comment is the metadata `comment`, which other engines read as well. Collations, lengths of texts
+and the types of Spark's machine learning have keys of their own. Other metadata of Spark is stored
+under the key that PySpark uses in Arrow.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_type
-from pyspark.sql.types import ArrayType, MapType, StringType, StructType
+from pyspark.sql.types import ArrayType, CharType, MapType, StringType, StructType, VarcharType
 
 from alance import InvalidInputError
 
@@ -29,7 +29,12 @@ METADATA: Final = "SPARK::metadata::json"  # PySpark's own key
 USER_TYPE: Final = "spark:user-type"
 USER_TYPES: Final = ("VectorUDT", "MatrixUDT")
 COLLATION: Final = "spark:collation"
+LENGTH: Final = "spark:length"  # a text's type with its length, such as char(3) or varchar(9)
+CHAR: Final = b"char("
+# Spark's own metadata of a text column that it reads from CHAR or VARCHAR.
+_READ_TYPE: Final = "__CHAR_VARCHAR_TYPE_STRING"
 _COLLATION_NAME: Final = re.compile(r"\w+")
+_LENGTH: Final = re.compile(r"(char|varchar)\((\d+)\)")
 _HIDDEN: Final = ("lance", "ARROW:", "PARQUET:", "SPARK::", "spark:")
 
 
@@ -62,11 +67,14 @@ def notes_of(kind: DataType, metadata: Mapping[str, Any] | None = None) -> dict[
     """Return the notes of a field by key, None for absent ones; omits notes of its members."""
     values = dict(metadata or {})
     comment = values.pop(COMMENT, None)
+    read_type = values.pop(_READ_TYPE, "")
+    limit = kind.simpleString() if isinstance(kind, (CharType, VarcharType)) else read_type
     name = type(kind).__name__
     collation = kind.collation if isinstance(kind, StringType) else None
     return {
         USER_TYPE: name if name in USER_TYPES else None,
         COLLATION: None if collation == StringType().collation else collation,
+        LENGTH: limit if _LENGTH.fullmatch(limit) else None,
         COMMENT: comment,
         METADATA: json.dumps(values) if values else None,
     }
@@ -102,9 +110,10 @@ def is_noted(field: pa.Field) -> bool:
     return bool(field.metadata) or any(map(is_noted, members))
 
 
-def is_collated(field: pa.Field) -> bool:
-    """True if Spark compares a field's values by a collation instead of by their bytes."""
-    return COLLATION.encode() in (field.metadata or {})
+def is_compared_by_bytes(field: pa.Field) -> bool:
+    """False if Spark compares a field's texts by a collation, or pads them to their CHAR length."""
+    notes = field.metadata or {}
+    return COLLATION.encode() not in notes and not notes.get(LENGTH.encode(), b"").startswith(CHAR)
 
 
 def noted_type(field: pa.Field, storage: pa.DataType) -> DataType | None:
@@ -117,11 +126,14 @@ def noted_type(field: pa.Field, storage: pa.DataType) -> DataType | None:
         InvalidInputError: the noted collation is not a valid name in Spark.
     """
     notes = field.metadata or {}
-    if is_collated(field) and pa.types.is_string(storage):
+    if COLLATION.encode() in notes and pa.types.is_string(storage):
         name = notes[COLLATION.encode()].decode("utf-8", "replace")
         if not _COLLATION_NAME.fullmatch(name):
             raise InvalidInputError(f"column {field.name!r}: collation {name!r} is none of Spark")
         return StringType(name)
+    limit = _LENGTH.fullmatch(notes.get(LENGTH.encode(), b"").decode("utf-8", "replace"))
+    if limit is not None and pa.types.is_string(storage):
+        return (CharType if limit[1] == "char" else VarcharType)(int(limit[2]))
     name = notes.get(USER_TYPE.encode(), b"").decode("utf-8", "replace")
     if name not in USER_TYPES or not pa.types.is_struct(field.type):
         return None

@@ -14,7 +14,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.errors import PySparkTypeError
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
-from pyspark.sql.types import ArrayType, LongType, MapType, StructField, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    CharType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    VarcharType,
+)
 
 from alance import InvalidInputError, UnsupportedError
 from alance.distributed import META
@@ -78,14 +87,33 @@ def arrow_schema(schema: StructType) -> pa.Schema:
 
 
 def _arrow_field(field: StructField) -> pa.Field:
+    unlimited = StructField(field.name, _unlimited(field.dataType), field.nullable, field.metadata)
     try:
-        return to_arrow_schema(StructType([field]), timezone="UTC").field(0)
+        return to_arrow_schema(StructType([unlimited]), timezone="UTC").field(0)
     except PySparkTypeError as error:
         kind = field.dataType.simpleString()
-        advice = "; write string" if "char(" in kind else ""
         raise UnsupportedError(
-            f"column {field.name!r}: tables of Lance do not have Spark's type {kind}{advice}"
+            f"column {field.name!r}: tables of Lance do not have Spark's type {kind}"
         ) from error
+
+
+def _unlimited(kind: DataType) -> DataType:
+    """Return the type with texts of any length in the place of CHAR and VARCHAR."""
+    if isinstance(kind, (CharType, VarcharType)):
+        return StringType()
+    if isinstance(kind, StructType):
+        return StructType(
+            [
+                StructField(part.name, _unlimited(part.dataType), part.nullable, part.metadata)
+                for part in kind
+            ]
+        )
+    if isinstance(kind, ArrayType):
+        return ArrayType(_unlimited(kind.elementType), kind.containsNull)
+    if isinstance(kind, MapType):
+        key, value = _unlimited(kind.keyType), _unlimited(kind.valueType)
+        return MapType(key, value, kind.valueContainsNull)
+    return kind
 
 
 def new_table_schema(

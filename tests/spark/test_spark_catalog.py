@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import time
 from pathlib import Path
@@ -109,13 +108,6 @@ def test_what_a_table_cannot_be_is_refused(spark, lake):
         spark.sql("CREATE TABLE lance.t (id INT) USING orc")
     with pytest.raises(AnalysisException, match=r"name '_t': expected one without"):
         spark.sql("CREATE TABLE lance._t (id INT)")
-    for kind in ("CHAR(3)", "VARCHAR(3)", "ARRAY<VARCHAR(3)>"):
-        says = rf"UnsupportedError: column 'c': .* type {re.escape(kind.lower())}; write string"
-        with pytest.raises(AnalysisException, match=says):
-            spark.sql(f"CREATE TABLE lance.t (id INT, c {kind})")
-    spark.sql("CREATE TABLE lance.t (id INT)")
-    with pytest.raises(AnalysisException, match=r"UnsupportedError: column 'c': .* varchar\(3\)"):
-        spark.sql("ALTER TABLE lance.t ADD COLUMN c VARCHAR(3)")
 
 
 def test_a_query_makes_a_table_in_one_version(spark, lake):
@@ -214,7 +206,7 @@ def test_columns_are_changed(spark, lake):
     assert described["s"] == "struct<a:int,b:int>"
     with pytest.raises(AnalysisException, match="expected one that can be null"):
         spark.sql("ALTER TABLE lance.t ADD COLUMN other INT NOT NULL")
-    with pytest.raises(AnalysisException, match="a position or default value"):
+    with pytest.raises(AnalysisException, match="a position of a new column"):
         spark.sql("ALTER TABLE lance.t ADD COLUMN other INT FIRST")
 
 

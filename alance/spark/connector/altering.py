@@ -7,10 +7,20 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
-from pyspark.sql.types import StructType
+from pyspark.sql.types import NullType, StructType
 
-from alance import InvalidInputError, UnsupportedError
-from alance.spark.notes import COLLATION, COMMENT, noted, notes_of, texts_of
+from alance import InvalidInputError, UnsupportedError, batch_udf
+from alance.distributed import ROW_ADDRESS
+from alance.spark.notes import (
+    COLLATION,
+    COMMENT,
+    LENGTH,
+    METADATA,
+    metadata_of,
+    noted,
+    notes_of,
+    texts_of,
+)
 from alance.spark.types import arrow_schema, nullable, plain
 
 if TYPE_CHECKING:
@@ -28,9 +38,16 @@ KIND_BY_OP: Final[Mapping[str, str]] = {
     "type": "type",
     "nullable": "alter",
     "comment": "comment",
+    "default": "default",
     "set": "config",
     "unset": "config",
+    "add_constraint": "config",
+    "drop_constraint": "config",
 }
+# Spark's metadata of a column with a default: SQL for new rows, and for rows that were there when
+# the column was added. alance stores the values of the latter.
+CURRENT_DEFAULT: Final = "CURRENT_DEFAULT"
+EXISTS_DEFAULT: Final = "EXISTS_DEFAULT"
 
 
 async def alter(dataset: Dataset, changes: Sequence[Mapping[str, Any]]) -> Dataset:
@@ -49,7 +66,7 @@ async def alter(dataset: Dataset, changes: Sequence[Mapping[str, Any]]) -> Datas
     for kind, run in groupby(changes, lambda change: KIND_BY_OP[change["op"]]):
         group = list(run)
         if kind == "add":
-            dataset = await dataset.add_columns(_new_columns(group))
+            dataset = await _with_columns(dataset, group)
         elif kind == "drop":
             names = [".".join(change["path"]) for change in group if _is_dropped(dataset, change)]
             dataset = await dataset.drop_columns(names) if names else dataset
@@ -60,27 +77,102 @@ async def alter(dataset: Dataset, changes: Sequence[Mapping[str, Any]]) -> Datas
         elif kind == "comment":
             comments = {".".join(change["path"]): {COMMENT: change["text"]} for change in group}
             dataset = await dataset.update_field_metadata(comments)
+        elif kind == "default":
+            dataset = await dataset.update_field_metadata(_new_defaults(dataset, group))
         else:
-            values = {change["key"]: change.get("value") for change in group}
-            dataset = await dataset.update_config(values)
+            dataset = await dataset.update_config(_new_config(dataset, group))
     return dataset
 
 
-def _new_columns(changes: Sequence[Mapping[str, Any]]) -> list[pa.Field]:
-    fields = []
+async def _with_columns(dataset: Dataset, changes: Sequence[Mapping[str, Any]]) -> Dataset:
+    """Add columns: those with a default have its value in the rows that exist, others are null."""
+    fields = [_new_column(change) for change in changes]
+    if not any("default" in change for change in changes):
+        return await dataset.add_columns(fields)
+    values = [
+        _stored(change["default"], field) if "default" in change else pa.scalar(None, field.type)
+        for change, field in zip(changes, fields, strict=True)
+    ]
+    schema = pa.schema(fields)
+
+    @batch_udf(output_schema=schema)
+    def columns(batch: pa.RecordBatch) -> pa.RecordBatch:
+        arrays = [pa.repeat(value, batch.num_rows) for value in values]
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    return await dataset.add_columns(columns, read_columns=[ROW_ADDRESS])
+
+
+def _new_column(change: Mapping[str, Any]) -> pa.Field:
+    *outer, name = change["path"]
+    path = ".".join(change["path"])
+    column = StructType.fromJson(json.loads(change["field"]))[0]
+    if not column.nullable and "default" not in change:
+        raise InvalidInputError(
+            f"column {path!r}: a new column is null in the rows that there are; expected one that "
+            "can be null, or that has a default"
+        )
+    if outer and "default" in change:
+        raise UnsupportedError(f"column {path!r}: a new member of a struct cannot have a default")
+    kind = _type(path, column.dataType)
+    field = noted(pa.field(name, kind, column.nullable), column.dataType, column.metadata)
+    for parent in reversed(outer):
+        field = pa.field(parent, pa.struct([field]))
+    return field
+
+
+def _stored(text: str, field: pa.Field) -> pa.Scalar:
+    """Parse Spark's internal value of a default: dates are days, and times microseconds.
+
+    Raises:
+        UnsupportedError: bytes, or a value of a nested type.
+    """
+    kind = field.type
+    if pa.types.is_nested(kind) or pa.types.is_binary(kind):
+        raise UnsupportedError(f"column {field.name!r}: a default of type {kind} is not supported")
+    number = pa.int32() if pa.types.is_date(kind) else pa.int64()
+    steps = [number, kind] if pa.types.is_temporal(kind) else [kind]
+    values = pa.array([text])
+    for step in steps:
+        values = values.cast(step)
+    return values[0]
+
+
+def _new_defaults(
+    dataset: Dataset, changes: Sequence[Mapping[str, Any]]
+) -> dict[str, dict[str, str | None]]:
+    """Return the notes of columns whose default changes; a default without SQL is removed."""
+    notes = {}
     for change in changes:
-        if not change["nullable"]:
-            raise InvalidInputError(
-                f"column {'.'.join(change['path'])!r}: a new column is null in the rows that there "
-                "are; expected one that can be null"
-            )
-        *outer, name = change["path"]
-        metadata = {COMMENT: change["comment"]} if change.get("comment") else None
-        field = noted(pa.field(name, _type(change)), _spark_type(change), metadata)
-        for parent in reversed(outer):
-            field = pa.field(parent, pa.struct([field]))
-        fields.append(field)
-    return fields
+        path = ".".join(change["path"])
+        field = _field(dataset, path)
+        values = {} if field is None else metadata_of(field)
+        if change["sql"]:
+            values = {EXISTS_DEFAULT: "NULL", **values, CURRENT_DEFAULT: change["sql"]}
+        else:
+            values.pop(CURRENT_DEFAULT, None)
+            values.pop(EXISTS_DEFAULT, None)
+        notes[path] = {METADATA: notes_of(NullType(), values)[METADATA]}
+    return notes
+
+
+def _new_config(dataset: Dataset, changes: Sequence[Mapping[str, Any]]) -> dict[str, str | None]:
+    """Return values of the configuration by key; None removes a key.
+
+    Raises:
+        UnsupportedError: another place of the table.
+        InvalidInputError: a constraint that exists is added, or one that is missing is dropped.
+    """
+    for change in changes:
+        op, key = change["op"], change["key"]
+        if op == "set" and key == "location":
+            raise UnsupportedError("SET LOCATION: the place of a table is in the warehouse")
+        exists, name = key in dataset.config, key.rpartition(".")[2]
+        if op == "add_constraint" and exists:
+            raise InvalidInputError(f"constraint {name!r}: exists; expected another name")
+        if op == "drop_constraint" and not exists and not change["if_exists"]:
+            raise InvalidInputError(f"constraint {name!r}: not there; write IF EXISTS")
+    return {change["key"]: change.get("value") for change in changes}
 
 
 def _alteration(change: Mapping[str, Any]) -> dict[str, Any]:
@@ -91,22 +183,23 @@ def _alteration(change: Mapping[str, Any]) -> dict[str, Any]:
 
 
 async def _with_types(dataset: Dataset, changes: Sequence[Mapping[str, Any]]) -> Dataset:
-    """Cast columns to new types. A new text collation is only noted, because it changes no value.
+    """Cast columns to new types. Of text, a new collation or length is noted, and changes no value.
 
     A cast creates a new field, which gets the notes of the old one.
     """
     cast, notes = [], {}
     for change in changes:
-        path, kind = ".".join(change["path"]), _type(change)
-        field = _field(dataset, path)
-        collation = {COLLATION: notes_of(_spark_type(change))[COLLATION]}
+        path, spark_type = ".".join(change["path"]), _spark_type(change)
+        kind, field = _type(path, spark_type), _field(dataset, path)
+        all_notes = notes_of(spark_type)
+        kept = {key: all_notes[key] for key in (COLLATION, LENGTH)}
         if field is not None and plain(field.type) == kind:
-            notes[path] = collation
+            notes[path] = kept
             continue
         cast.append({"path": path, "data_type": kind})
         texts = {} if field is None else texts_of(field)
-        if any(collation.values()) or texts:
-            notes[path] = {**texts, **collation}
+        if any(kept.values()) or texts:
+            notes[path] = {**texts, **kept}
     if cast:
         dataset = await dataset.alter_columns(*cast)
     return await dataset.update_field_metadata(notes) if notes else dataset
@@ -129,9 +222,8 @@ def _spark_type(change: Mapping[str, Any]) -> DataType:
     return StructType.fromJson(json.loads(change["type"]))[0].dataType
 
 
-def _type(change: Mapping[str, Any]) -> pa.DataType:
-    name = ".".join(change["path"])
-    return nullable(arrow_schema(StructType().add(name, _spark_type(change))).field(0).type)
+def _type(name: str, kind: DataType) -> pa.DataType:
+    return nullable(arrow_schema(StructType().add(name, kind)).field(0).type)
 
 
 def _is_dropped(dataset: Dataset, change: Mapping[str, Any]) -> bool:

@@ -7,6 +7,7 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.catalyst.analysis.NamespaceAlreadyExistsException;
 import org.apache.spark.sql.catalyst.analysis.NoSuchNamespaceException;
@@ -14,7 +15,6 @@ import org.apache.spark.sql.catalyst.analysis.NoSuchTableException;
 import org.apache.spark.sql.catalyst.analysis.NonEmptyNamespaceException;
 import org.apache.spark.sql.catalyst.analysis.TableAlreadyExistsException;
 import org.apache.spark.sql.connector.catalog.CatalogV2Util;
-import org.apache.spark.sql.connector.catalog.Column;
 import org.apache.spark.sql.connector.catalog.Identifier;
 import org.apache.spark.sql.connector.catalog.NamespaceChange;
 import org.apache.spark.sql.connector.catalog.ProcedureCatalog;
@@ -22,9 +22,11 @@ import org.apache.spark.sql.connector.catalog.StagedTable;
 import org.apache.spark.sql.connector.catalog.StagingTableCatalog;
 import org.apache.spark.sql.connector.catalog.SupportsNamespaces;
 import org.apache.spark.sql.connector.catalog.Table;
+import org.apache.spark.sql.connector.catalog.TableCatalogCapability;
 import org.apache.spark.sql.connector.catalog.TableChange;
+import org.apache.spark.sql.connector.catalog.TableInfo;
+import org.apache.spark.sql.connector.catalog.constraints.Constraint;
 import org.apache.spark.sql.connector.catalog.procedures.UnboundProcedure;
-import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
@@ -123,10 +125,16 @@ public final class AlanceCatalog
   }
 
   @Override
-  public Table createTable(
-      Identifier table, Column[] columns, Transform[] partitions, Map<String, String> properties)
+  public Set<TableCatalogCapability> capabilities() {
+    return Set.of(
+        TableCatalogCapability.SUPPORT_COLUMN_DEFAULT_VALUE,
+        TableCatalogCapability.SUPPORT_TABLE_CONSTRAINT);
+  }
+
+  @Override
+  public Table createTable(Identifier table, TableInfo info)
       throws TableAlreadyExistsException, NoSuchNamespaceException {
-    stageCreate(table, columns, partitions, properties).commitStagedChanges();
+    stageCreate(table, info).commitStagedChanges();
     try {
       return loadTable(table);
     } catch (NoSuchTableException error) {
@@ -134,42 +142,45 @@ public final class AlanceCatalog
     }
   }
 
+  /** Columns, with defaults and comments, and constraints are those of the other table. */
   @Override
-  public StagedTable stageCreate(
-      Identifier table, Column[] columns, Transform[] partitions, Map<String, String> properties)
+  public Table createTableLike(Identifier table, TableInfo info, Table other)
       throws TableAlreadyExistsException, NoSuchNamespaceException {
-    JsonNode place = place(table, partitions, properties);
-    if (place.get("there").asBoolean()) {
-      throw new TableAlreadyExistsException(table);
-    }
-    return stage(table, columns, place, Server.request("save").put("mode", "create"));
+    return createTable(table, info);
   }
 
   @Override
-  public StagedTable stageReplace(
-      Identifier table, Column[] columns, Transform[] partitions, Map<String, String> properties)
+  public StagedTable stageCreate(Identifier table, TableInfo info)
+      throws TableAlreadyExistsException, NoSuchNamespaceException {
+    JsonNode place = place(table, info);
+    if (place.get("there").asBoolean()) {
+      throw new TableAlreadyExistsException(table);
+    }
+    return stage(table, info, place, Server.request("save").put("mode", "create"));
+  }
+
+  @Override
+  public StagedTable stageReplace(Identifier table, TableInfo info)
       throws NoSuchNamespaceException, NoSuchTableException {
-    JsonNode place = place(table, partitions, properties);
+    JsonNode place = place(table, info);
     if (!place.get("there").asBoolean()) {
       throw new NoSuchTableException(table);
     }
     ObjectNode request = Server.request("save").put("mode", "replace").put("must_exist", true);
-    return stage(table, columns, place, request);
+    return stage(table, info, place, request);
   }
 
   @Override
-  public StagedTable stageCreateOrReplace(
-      Identifier table, Column[] columns, Transform[] partitions, Map<String, String> properties)
+  public StagedTable stageCreateOrReplace(Identifier table, TableInfo info)
       throws NoSuchNamespaceException {
-    JsonNode place = place(table, partitions, properties);
+    JsonNode place = place(table, info);
     ObjectNode request = Server.request("save").put("mode", "replace").put("must_exist", false);
-    return stage(table, columns, place, request);
+    return stage(table, info, place, request);
   }
 
   /** The location of a new table, and its options and configuration. */
-  private JsonNode place(Identifier table, Transform[] partitions, Map<String, String> properties)
-      throws NoSuchNamespaceException {
-    if (partitions.length > 0) {
+  private JsonNode place(Identifier table, TableInfo info) throws NoSuchNamespaceException {
+    if (info.partitions().length > 0) {
       throw new UnsupportedOperationException("tables of Lance are not partitioned");
     }
     if (!namespaceExists(table.namespace())) {
@@ -177,17 +188,21 @@ public final class AlanceCatalog
     }
     ObjectNode request = request("new", table);
     request.put("default", SparkSession.active().conf().get("spark.sql.sources.default"));
-    request.set("properties", Opened.texts(properties));
+    request.set("properties", Opened.texts(info.properties()));
     return ask(request);
   }
 
   private StagedTable stage(
-      Identifier table, Column[] columns, JsonNode place, ObjectNode request) {
+      Identifier table, TableInfo info, JsonNode place, ObjectNode request) {
     Map<String, String> options = new HashMap<>();
     place.get("options").properties().forEach(
         entry -> options.put(entry.getKey(), entry.getValue().asText()));
-    request.set("config", place.get("config"));
-    StructType schema = CatalogV2Util.v2ColumnsToStructType(columns);
+    ObjectNode config = (ObjectNode) place.get("config");
+    for (Constraint constraint : info.constraints()) {
+      config.put(Constraints.key(constraint.name()), Constraints.text(constraint));
+    }
+    request.set("config", config);
+    StructType schema = CatalogV2Util.v2ColumnsToStructType(info.columns());
     return new StagedAlanceTable(fullName(table), python(), schema, options, request);
   }
 

@@ -14,6 +14,7 @@ import org.apache.spark.sql.connector.catalog.SupportsRead;
 import org.apache.spark.sql.connector.catalog.SupportsRowLevelOperations;
 import org.apache.spark.sql.connector.catalog.SupportsWrite;
 import org.apache.spark.sql.connector.catalog.TableCapability;
+import org.apache.spark.sql.connector.catalog.constraints.Constraint;
 import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.connector.read.ScanBuilder;
 import org.apache.spark.sql.connector.write.LogicalWriteInfo;
@@ -94,6 +95,7 @@ class AlanceTable
     if (isNamed()) {
       properties.put("location", options.get("path"));
       properties.putAll(opened().properties());
+      properties.keySet().removeIf(key -> key.startsWith(Constraints.PREFIX));
     }
     return properties;
   }
@@ -105,6 +107,11 @@ class AlanceTable
       all.remove(TableCapability.BATCH_WRITE);
     }
     return all;
+  }
+
+  @Override
+  public Constraint[] constraints() {
+    return Constraints.of(isNamed() ? opened().properties() : Map.of());
   }
 
   @Override

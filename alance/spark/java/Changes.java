@@ -3,6 +3,9 @@ package alance.spark;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.JsonNodeFactory;
 import com.fasterxml.jackson.databind.node.ObjectNode;
+import org.apache.spark.sql.connector.catalog.CatalogV2Util;
+import org.apache.spark.sql.connector.catalog.Column;
+import org.apache.spark.sql.connector.catalog.ColumnDefaultValue;
 import org.apache.spark.sql.connector.catalog.TableChange;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
@@ -27,10 +30,8 @@ final class Changes {
       }
     }
     if (change instanceof TableChange.AddColumn add) {
-      boolean isPlain = add.position() == null && add.defaultValue() == null;
-      node.put("op", isPlain ? "add" : "a position or default value of a new column");
-      node.put("nullable", add.isNullable()).put("type", type(add.dataType()));
-      node.put("comment", add.comment());
+      node.put("op", add.position() == null ? "add" : "a position of a new column");
+      put(node, add);
     } else if (change instanceof TableChange.DeleteColumn drop) {
       node.put("op", "drop").put("if_exists", drop.ifExists());
     } else if (change instanceof TableChange.RenameColumn rename) {
@@ -41,12 +42,33 @@ final class Changes {
       node.put("op", "comment").put("text", comment.newComment());
     } else if (change instanceof TableChange.UpdateColumnNullability relax) {
       node.put("op", "nullable").put("nullable", relax.nullable());
+    } else if (change instanceof TableChange.UpdateColumnDefaultValue value) {
+      node.put("op", "default").put("sql", value.newDefaultValue());
+    } else if (change instanceof TableChange.AddConstraint add) {
+      node.put("op", "add_constraint").put("key", Constraints.key(add.constraint().name()));
+      node.put("value", Constraints.text(add.constraint()));
+    } else if (change instanceof TableChange.DropConstraint drop) {
+      node.put("op", "drop_constraint").put("key", Constraints.key(drop.name()));
+      node.put("if_exists", drop.ifExists());
     } else if (change instanceof TableChange.SetProperty set) {
       node.put("op", "set").put("key", set.property()).put("value", set.value());
     } else if (change instanceof TableChange.RemoveProperty unset) {
       node.put("op", "unset").put("key", unset.property());
     } else {
       node.put("op", change.getClass().getSimpleName());
+    }
+  }
+
+  /** The new column as Spark's field, which names the default, and the default's value as text. */
+  private static void put(ObjectNode node, TableChange.AddColumn add) {
+    String[] path = add.fieldNames();
+    ColumnDefaultValue value = add.defaultValue();
+    Column column =
+        Column.create(
+            path[path.length - 1], add.dataType(), add.isNullable(), add.comment(), value, null);
+    node.put("field", CatalogV2Util.v2ColumnsToStructType(new Column[] {column}).json());
+    if (value != null && value.getValue().value() != null) {
+      node.put("default", String.valueOf(value.getValue().value()));
     }
   }
 

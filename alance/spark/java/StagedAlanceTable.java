@@ -1,8 +1,10 @@
 package alance.spark;
 
 import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.util.HashMap;
 import java.util.Map;
 import org.apache.spark.sql.connector.catalog.StagedTable;
+import org.apache.spark.sql.connector.catalog.constraints.Constraint;
 import org.apache.spark.sql.connector.metric.CustomTaskMetric;
 import org.apache.spark.sql.connector.write.LogicalWriteInfo;
 import org.apache.spark.sql.connector.write.WriteBuilder;
@@ -31,6 +33,14 @@ final class StagedAlanceTable extends AlanceTable implements StagedTable {
   @Override
   public Map<String, String> properties() {
     return Map.of();
+  }
+
+  @Override
+  public Constraint[] constraints() {
+    Map<String, String> config = new HashMap<>();
+    request.get("config").properties().forEach(
+        entry -> config.put(entry.getKey(), entry.getValue().asText()));
+    return Constraints.of(config);
   }
 
   @Override

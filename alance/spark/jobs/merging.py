@@ -28,7 +28,7 @@ from alance.spark.jobs.changing import (
     table_of,
     target_in_place,
 )
-from alance.spark.notes import is_collated
+from alance.spark.notes import is_compared_by_bytes
 from alance.spark.types import arrow_schema
 from alance.spark.worker import run
 
@@ -206,7 +206,9 @@ class _ClausePlan:
         """Return the key columns if values that Spark finds equal have equal bytes; else none."""
         key = {name.casefold() for name in self.on}
         fields = [field for field in base.schema if field.name.casefold() in key]
-        is_other = any(is_collated(field) or pa.types.is_floating(field.type) for field in fields)
+        is_other = not all(map(is_compared_by_bytes, fields)) or any(
+            pa.types.is_floating(field.type) for field in fields
+        )
         return () if is_other else self.on
 
     def columns_of(self, names: Sequence[str]) -> list[str]:
