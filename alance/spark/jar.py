@@ -129,7 +129,7 @@ def add_connector(spark: SparkSession) -> bool:
     context = getattr(spark, "_sc", None)
     if context is None or _is_loaded(context._jvm):
         return True
-    jar = _connector_or_none()
+    jar = connector_or_none()
     if jar is None:
         return False
     loader = _loader(context._jvm)
@@ -181,7 +181,7 @@ def _loader(jvm: Any) -> Any:
 
 
 @cache
-def _connector_or_none() -> Path | None:
+def connector_or_none() -> Path | None:
     """Return the path of the jar. If there is none, warn once and return None."""
     try:
         return connector()

@@ -27,6 +27,7 @@ REGISTRATION_KEY: Final = "spark.alance.registration"  # key in a session's conf
 # `parquet`.
 CATALOGS: Final = ("spark.sql.catalog.lance", "spark.sql.catalog.alance")
 CATALOG_CLASS: Final = "alance.spark.AlanceCatalog"  # class of the connector
+EXTENSIONS_CLASS: Final = "alance.spark.AlanceExtensions"
 WAREHOUSE: Final = CATALOGS[0] + ".warehouse"
 PYTHON_SOURCE: Final = (
     "org.apache.spark.sql.execution.datasources.v2.python.UserDefinedPythonDataSource"
@@ -167,7 +168,7 @@ def session(
         builder = SparkSession.builder.appName(name)
         if master is not None:
             builder = builder.master(master)
-        for key, value in (conf or {}).items():
+        for key, value in _with_extensions(conf or {}).items():
             builder = builder.config(key, value)
         running = builder.getOrCreate()
     if warehouse is None:
@@ -175,6 +176,17 @@ def session(
     else:
         register(running, warehouse=warehouse)
     return running
+
+
+def _with_extensions(conf: Mapping[str, str]) -> dict[str, str]:
+    """Add the connector and its statements, which Spark loads when it starts."""
+    from alance.spark.jar import connector_or_none
+
+    jar = None if "SPARK_REMOTE" in os.environ else connector_or_none()
+    if jar is None:
+        return dict(conf)
+    more = {"spark.jars": str(jar), "spark.sql.extensions": EXTENSIONS_CLASS}
+    return {**conf, **{key: ",".join(filter(None, [conf.get(key), more[key]])) for key in more}}
 
 
 def _prepare() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 import json
+from collections import Counter
 from dataclasses import fields
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
@@ -73,13 +74,14 @@ async def create_index(
     metric: str | None = None,
     options: str | None = None,
 ) -> list[Any]:
-    """Create an index of values, vectors or texts on a column; `options` is a JSON object."""
-    try:
-        more = {} if options is None else json.loads(options)
-    except ValueError:
-        more = None
+    """Create an index of values, vectors or texts on a column; `options` is a JSON object.
+
+    Texts in it that are JSON are parsed, because OPTIONS of CREATE INDEX are texts.
+    """
+    more = _parsed(options or "{}")
     if not isinstance(more, dict):
         raise InvalidInputError(f"options={options!r}: expected a JSON object")
+    more = {key: _parsed(value) if isinstance(value, str) else value for key, value in more.items()}
     kind: Any = index_type.upper()  # alance refuses an unknown one
     by: Any = metric or "l2"
     if kind.startswith(OF_VECTORS):
@@ -87,6 +89,22 @@ async def create_index(
     else:
         after = await dataset.create_scalar_index(column, kind, name, **more)
     return [[after.version]]
+
+
+async def drop_index(dataset: Dataset, *, name: str) -> list[Any]:
+    """Drop an index."""
+    return [[(await dataset.drop_index(name)).version]]
+
+
+async def indices(dataset: Dataset) -> list[Any]:
+    """List the indices of a table, with the number of their segments."""
+    segments = dataset.list_indices()
+    counts = Counter(segment["name"] for segment in segments)
+    by_name = {segment["name"]: segment for segment in segments}
+    return [
+        [name, index["type"], ", ".join(index["fields"]), counts[name]]
+        for name, index in by_name.items()
+    ]
 
 
 async def optimize_indices(dataset: Dataset) -> list[Any]:
@@ -119,6 +137,12 @@ async def create_branch(dataset: Dataset, *, branch: str, version: str | None = 
     return [[begun.version]]
 
 
+async def delete_branch(dataset: Dataset, *, branch: str) -> list[Any]:
+    """Delete a branch."""
+    await dataset.branches.delete(branch)
+    return [[dataset.version]]
+
+
 async def versions(dataset: Dataset) -> list[Any]:
     """List the versions of a table, oldest first."""
     return [
@@ -134,11 +158,14 @@ PROCEDURES: Final[Mapping[str, Callable[..., Awaitable[list[Any]]]]] = {
         cleanup,
         maintain,
         create_index,
+        drop_index,
+        indices,
         optimize_indices,
         restore,
         create_tag,
         delete_tag,
         create_branch,
+        delete_branch,
         versions,
     )
 }
@@ -147,6 +174,7 @@ RESULTS: Final[Mapping[str, str]] = {
     "cleanup": "old_versions long, bytes_removed long",
     "maintain": "step string, target string, why string, done boolean, bytes long, requests long, "
     "outcome string",
+    "indices": "name string, type string, columns string, segments long",
     "versions": "version long, timestamp string",
 }
 ONE_VERSION: Final = "version long"
@@ -184,6 +212,14 @@ def described(name: str) -> dict[str, object]:
 def _type(annotation: object) -> str:
     """Return Spark's type of a parameter, from the first type in its Python annotation."""
     return _SPARK_TYPES[str(annotation).partition(" ")[0]]
+
+
+def _parsed(text: str) -> Any:
+    """Parse JSON; other texts are returned as they are."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
 
 
 def _version(text: str) -> int | str:

@@ -116,8 +116,7 @@ public final class AlanceCatalog
     JsonNode answer = found(ask(request), table);
     PythonDataSourceV2 python = python();
     Opened opened = Opened.of(python.source(), answer);
-    Map<String, String> options = Map.of("path", answer.get("uri").asText());
-    return new AlanceTable(fullName(table), python, opened.schema(), options, opened, true);
+    return new CatalogTable(fullName(table), python, answer.get("uri").asText(), opened);
   }
 
   private String fullName(Identifier table) {
