@@ -62,6 +62,7 @@ def test_new_rows_have_defaults_of_columns(spark: SparkSession) -> None:
             datetime(2026, 2, 3, 4, 5, 6, 700000),
         ),
         ("STRING", "'it''s'", "it's"),
+        ("CHAR(3)", "'ab'", "ab "),
         ("INT", "NULL", None),
     ],
 )

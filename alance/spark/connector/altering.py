@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
-from pyspark.sql.types import NullType, StructType
+from pyspark.sql.types import CharType, NullType, StructType
 
 from alance import InvalidInputError, UnsupportedError, batch_udf
 from alance.distributed import ROW_ADDRESS
@@ -26,7 +26,7 @@ from alance.spark.types import arrow_schema, nullable, plain
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pyspark.sql.types import DataType
+    from pyspark.sql.types import DataType, StructField
 
     from alance import Dataset
 
@@ -90,7 +90,7 @@ async def _with_columns(dataset: Dataset, changes: Sequence[Mapping[str, Any]]) 
     if not any("default" in change for change in changes):
         return await dataset.add_columns(fields)
     values = [
-        _stored(change["default"], field) if "default" in change else pa.scalar(None, field.type)
+        _stored(change, field) if "default" in change else pa.scalar(None, field.type)
         for change, field in zip(changes, fields, strict=True)
     ]
     schema = pa.schema(fields)
@@ -106,7 +106,7 @@ async def _with_columns(dataset: Dataset, changes: Sequence[Mapping[str, Any]]) 
 def _new_column(change: Mapping[str, Any]) -> pa.Field:
     *outer, name = change["path"]
     path = ".".join(change["path"])
-    column = StructType.fromJson(json.loads(change["field"]))[0]
+    column = _field_of(change)
     if not column.nullable and "default" not in change:
         raise InvalidInputError(
             f"column {path!r}: a new column is null in the rows that there are; expected one that "
@@ -121,8 +121,15 @@ def _new_column(change: Mapping[str, Any]) -> pa.Field:
     return field
 
 
-def _stored(text: str, field: pa.Field) -> pa.Scalar:
+def _field_of(change: Mapping[str, Any]) -> StructField:
+    """Return Spark's field of a new column."""
+    return StructType.fromJson(json.loads(change["field"]))[0]
+
+
+def _stored(change: Mapping[str, Any], field: pa.Field) -> pa.Scalar:
     """Parse Spark's internal value of a default: dates are days, and times microseconds.
+
+    Texts of a CHAR column are padded to its length.
 
     Raises:
         UnsupportedError: bytes, or a value of a nested type.
@@ -132,7 +139,9 @@ def _stored(text: str, field: pa.Field) -> pa.Scalar:
         raise UnsupportedError(f"column {field.name!r}: a default of type {kind} is not supported")
     number = pa.int32() if pa.types.is_date(kind) else pa.int64()
     steps = [number, kind] if pa.types.is_temporal(kind) else [kind]
-    values = pa.array([text])
+    of_spark = _field_of(change).dataType
+    width = of_spark.length if isinstance(of_spark, CharType) else 0
+    values = pa.array([change["default"].ljust(width)])
     for step in steps:
         values = values.cast(step)
     return values[0]
