@@ -352,8 +352,8 @@ class SourceGaps:
         """
         schema = dataset._snapshot.schema
         source_schema = pa.schema(source_fields(schema, source))
-        check_inserted(schema, source_schema)
-        conform(empty_batch(source), source_schema)
+        rows = conform(empty_batch(source), source_schema)
+        check_inserted(schema.to_arrow(), rows)
 
     async def filled(
         self, dataset: Dataset, batches: Iterator[pa.RecordBatch]

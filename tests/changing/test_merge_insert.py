@@ -147,13 +147,31 @@ async def test_a_null_struct_stays_null_if_a_member_cannot_be_null(tmp_path: Pat
     whole = pa.struct([pa.field("x", pa.int64(), nullable=False), ("y", pa.string())])
     table = pa.table({"id": [1, 2], "s": pa.array([{"x": 1, "y": "a"}, None], whole)})
     dataset = await alance.write_dataset(table, tmp_path / "t")
+
+    async def update(struct: pa.Array) -> None:
+        merge = dataset.merge_insert("id").when_matched_update_all()
+        await merge.execute(pa.table({"id": [2], "s": struct}))
+
     for member in ("x", "y"):
-        part = pa.array([None], pa.struct([whole.field(member).with_nullable(True)]))
-        dataset = await dataset.upsert(pa.table({"id": [2], "s": part}), "id")
+        await update(pa.array([None], pa.struct([whole.field(member).with_nullable(True)])))
     rows = lance.dataset(str(tmp_path / "t")).to_table().to_pylist()
     assert {row["id"]: row["s"] for row in rows} == {1: {"x": 1, "y": "a"}, 2: None}
     with pytest.raises(InvalidInputError, match=r"'x'.*not nullable"):
-        await dataset.upsert(pa.table({"id": [2], "s": [{"y": "b"}]}), "id")
+        await update(pa.array([{"y": "b"}]))
+
+
+async def test_inserted_rows_need_each_member_that_cannot_be_null(tmp_path: Path) -> None:
+    """Before the data is read: a row that matches would not need it."""
+    inner = pa.struct([pa.field("a", pa.int64(), nullable=False), ("b", pa.int64())])
+    schema = pa.schema([("id", pa.int64()), ("s", pa.struct([("in", inner), ("y", pa.int64())]))])
+    table = pa.Table.from_pylist([{"id": 1, "s": {"in": {"a": 1, "b": 1}, "y": 1}}], schema)
+    dataset = await alance.write_dataset(table, tmp_path / "t")
+    for key in (1, 2):
+        with pytest.raises(InvalidInputError, match=r"'s\.in\.a': missing in the data"):
+            await dataset.upsert([{"id": key, "s": {"in": {"b": 2}}}], "id")
+    dataset = await dataset.upsert([{"id": 1, "s": {"in": {"a": 2}}}, {"id": 2}], "id")
+    rows = {row["id"]: row["s"] for row in (await dataset.to_table()).to_pylist()}
+    assert rows == {1: {"in": {"a": 2, "b": 1}, "y": 1}, 2: None}
 
 
 async def test_members_that_cannot_be_filled(tmp_path: Path) -> None:

@@ -347,19 +347,61 @@ async def test_rows_that_cannot_be_inserted_are_refused(tmp_path: Path) -> None:
                 "column 'n': missing .* id = 7, ",
             ),
             ([{"id": 7, "n": 1, "s": {"x": 1}}], "column 's.y': missing .* id = 7, "),
+            ([{"id": 1, "n": 2}, {"id": 4, "n": 3, "s": {"y": "y"}}], "column 's.y': null"),
             ([{"id": 7, "n": 1, "s": {"z": 1}}], "column 's.z': not among the members of 's'"),
             ([{"id": 7, "n": 1, "rows": [{"x": 1}]}], "column 'rows': .*structs in lists"),
             ([{"id": 7, "n": 1, "t": 1}], "column 't'"),
         ):
             with pytest.raises(InvalidInputError, match=message):
                 await sink.upsert(data)
-        await sink.upsert([{"n": 2, "id": 1}, {"n": 3, "id": 4, "s": {"y": "y"}}])
+        await sink.upsert([{"n": 2, "id": 1}])
+        await sink.upsert([{"n": 3, "id": 4, "s": {"y": "y"}}])
     rows = contents(path)
     assert {key: row["n"] for key, row in rows.items()} == {1: 2, 4: 3}
     assert rows[4]["s"] == {"x": None, "y": "y"}
     dataset = await alance.dataset(path)
     with pytest.raises(InvalidInputError, match="column 'n': missing"):
         await dataset.upsert([{"id": 7, "s": None}], "id")
+
+
+INNER = pa.struct([pa.field("a", pa.int64(), nullable=False), ("b", pa.int64())])
+NEEDED = pa.struct([pa.field("x", pa.int64(), nullable=False), ("y", pa.int64()), ("in", INNER)])
+PARTS: list[tuple[Any, pa.DataType]] = [
+    (value, pa.struct([NEEDED.field(name).with_nullable(True) for name in names]))
+    for names in (["x"], ["y"], ["x", "y"], ["y", "in"])
+    for value in (None, {name: {"a": 5, "b": 5} if name == "in" else 5 for name in names})
+]
+PARTS += [
+    (value, pa.struct([NEEDED.field("x"), pa.field("in", pa.struct([INNER.field(name)]))]))
+    for name in ("a", "b")
+    for value in (None, {"x": 5, "in": None}, {"x": 5, "in": {name: 5}})
+]
+
+
+@pytest.mark.parametrize(("value", "part"), PARTS, ids=str)
+async def test_a_sink_takes_what_an_upsert_can_write_into_any_row(
+    tmp_path: Path, value: Any, part: pa.DataType
+) -> None:
+    """Into no row, a null, and a struct with a value or a null for the inner one."""
+    rows = pa.table({"id": [1], "s": pa.array([value], part)})
+    whole = {"x": 1, "y": 1, "in": {"a": 1, "b": 1}}
+    outcomes = []
+    states = [{"id": 2, "s": None}, {"id": 1, "s": None}, {"id": 1, "s": whole}]
+    for number, state in enumerate([*states, {"id": 1, "s": {**whole, "in": None}}]):
+        table = pa.Table.from_pylist([state], pa.schema([("id", pa.int64()), ("s", NEEDED)]))
+        dataset = await alance.write_dataset(table, tmp_path / str(number))
+        try:
+            outcomes.append((await dataset.upsert(rows, "id")).version)
+        except InvalidInputError:
+            outcomes.append(None)
+    async with alance.ingest(tmp_path / "0", on="id") as sink:
+        if all(outcomes):
+            await sink.upsert(rows)
+        else:
+            with pytest.raises(
+                InvalidInputError, match=r"column 's\..*: (missing|null) in the rows"
+            ):
+                await sink.upsert(rows)
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)

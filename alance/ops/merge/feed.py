@@ -13,11 +13,12 @@ import pyarrow as pa
 from alance.base import compute as pc
 from alance.base.records import dataclass
 from alance.errors import InvalidInputError
+from alance.file.batches import empty_batch
 from alance.format.keys import Keys
 from alance.format.numbers import as_mask, as_numbers, python_value, to_arrow
 from alance.ops.blobs.arrow import has_blobs
 from alance.ops.merge.changed_keys import ChangedKeys, FeedPart, chosen_rows, combine
-from alance.ops.merge.plan import narrowed
+from alance.ops.merge.plan import check_inserted, narrowed
 from alance.ops.write.sources import conform
 
 if TYPE_CHECKING:
@@ -154,7 +155,7 @@ class Feed:
         if not set(self.on) <= set(names):
             chosen = chosen[:0]
         if not len(chosen):
-            return FeedPart(_empty(self.key_schema), places[:0], True)
+            return FeedPart(empty_batch(self.key_schema), places[:0], True)
         old = pa.RecordBatch.from_struct_array(before.take(to_arrow(chosen)))
         old = conform(old.select(list(self.on)), self.key_schema)
         keys = Keys.of(old.columns).values
@@ -166,7 +167,7 @@ class Feed:
     def _rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return rows with the columns of the table that the batch has."""
         if not batch.num_rows:
-            return _empty(self.schema)
+            return empty_batch(self.schema)
         for name in self.on:
             _column(batch, name, "on")
         fields = [
@@ -175,19 +176,19 @@ class Feed:
             if (index := batch.schema.get_field_index(field.name)) >= 0
         ]
         schema = pa.schema(fields)
-        rows = conform(batch, self.schema if schema.equals(self.schema) else schema)
+        if schema.equals(self.schema):
+            rows = conform(batch, self.schema)
+            self._check_keys(rows)
+            return rows
+        rows = conform(batch, schema)
         self._check_keys(rows)
-        if lacking := _lacking(self.schema, schema):
-            key = ", ".join(f"{name} = {python_value(rows[name][0])!r}" for name in self.on)
-            raise InvalidInputError(
-                f"column {lacking!r}: missing in the rows, the first of which has the key {key}, "
-                "and inserted rows cannot be null there"
-            )
+        key = ", ".join(f"{name} = {python_value(rows[name][0])!r}" for name in self.on)
+        check_inserted(self.schema, rows, f"the rows, the first of which has the key {key}")
         return rows
 
     def _keys(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         if not batch.num_rows:
-            return _empty(self.key_schema)
+            return empty_batch(self.key_schema)
         for name in self.on:
             _column(batch, name, "on")
         keys = conform(batch.select(list(self.on)), self.key_schema)
@@ -216,23 +217,6 @@ def table_schema(data: pa.Schema, kind: str | None, envelope: str | None) -> pa.
             raise InvalidInputError("envelope: expected a struct `after` in the first rows")
         return pa.schema(list(data.field(index).type))
     return pa.schema([field for field in data if field.name != kind])
-
-
-def _lacking(
-    whole: pa.Schema | pa.StructType, present: pa.Schema | pa.StructType, path: str = ""
-) -> str | None:
-    """Return the path of a missing column or member that cannot be null; None if there is none."""
-    for field in whole:
-        index = present.get_field_index(field.name)
-        if index < 0:
-            lacking = None if field.nullable else f"{path}{field.name}"
-        elif pa.types.is_struct(field.type):
-            lacking = _lacking(field.type, present.field(index).type, f"{path}{field.name}.")
-        else:
-            lacking = None
-        if lacking is not None:
-            return lacking
-    return None
 
 
 def _deletions(kinds: pa.Array, meanings: Mapping[str, bool], name: str) -> Mask:
@@ -296,7 +280,3 @@ def _check_images(images: pa.StructArray, needed: Mask, name: str) -> None:
 
 def _of_structs(structs: pa.StructArray, chosen: Mask) -> pa.RecordBatch:
     return pa.RecordBatch.from_struct_array(structs.filter(to_arrow(chosen)))
-
-
-def _empty(schema: pa.Schema) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([pa.nulls(0, kind.type) for kind in schema], schema=schema)

@@ -10,13 +10,14 @@ from alance.base import compute as pc
 from alance.base.checks import did_you_mean, some_columns
 from alance.base.records import dataclass
 from alance.errors import InvalidInputError, UnsupportedError
+from alance.file.batches import empty_batch
 from alance.format.paths import split_path
 from alance.ops.read.filters import parse_over, parse_predicate
 from alance.ops.version.conditions import Bound
 from alance.ops.version.projection import META
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from alance.expr import Predicate
     from alance.format.schema import Schema
@@ -169,7 +170,7 @@ def _check_source(
         if not _is_whole(schema, source_schema, name):
             raise InvalidInputError(f"key column {name!r}: the data has some members only")
     if plan.inserts:
-        check_inserted(schema, source_schema)
+        check_inserted(schema.to_arrow(), empty_batch(source_schema))
 
 
 def gaps_of(schema: Schema, source_schema: pa.Schema) -> tuple[str, ...]:
@@ -274,18 +275,42 @@ def source_fields(schema: Schema, source: pa.Schema) -> list[pa.Field]:
     return fields
 
 
-def check_inserted(schema: Schema, source_schema: pa.Schema) -> None:
-    """Check that the source has all columns that inserted rows need.
+def check_inserted(whole: pa.Schema, rows: pa.RecordBatch, what: str = "the data") -> None:
+    """Check that rows with some columns, or some members of structs, can be inserted.
+
+    They need each column that is not nullable, and each such member of their structs. A null for
+    some members of a struct would set these to null, so none of them may be such a member.
+
+    Args:
+        whole: columns of the table.
+        rows: the rows; none, to check the columns before the rows are read.
+        what: description of the rows, for the message.
 
     Raises:
-        InvalidInputError: inserted rows lack a column that is not nullable.
+        InvalidInputError: the rows lack a column or member that is not nullable.
     """
-    for field in schema.fields:
-        if source_schema.get_field_index(field.name) < 0 and not field.logical_arrow().nullable:
-            raise InvalidInputError(
-                f"column {field.name!r}: missing in the data, and inserted rows cannot be null "
-                "there"
-            )
+    columns = dict(zip(rows.schema.names, rows.columns, strict=True))
+    if problem := _missing(whole, columns):
+        raise InvalidInputError(f"{problem} in {what}, and inserted rows cannot be null there")
+
+
+def _missing(
+    whole: pa.Schema | pa.StructType, present: Mapping[str, pa.Array], path: str = ""
+) -> str | None:
+    """Return a missing column, or a missing or null member, for the message; None if there is none.
+
+    Args:
+        path: path of the struct with the members, with a final dot; empty for columns.
+    """
+    for field in whole:
+        array = present.get(field.name)
+        if not field.nullable and (array is None or (path and array.null_count)):
+            return f"column {path + field.name!r}: {'missing' if array is None else 'null'}"
+        if array is not None and not is_whole(array.type, field.type):
+            members = {child.name: pc.struct_field(array, [child.name]) for child in array.type}
+            if problem := _missing(field.type, members, f"{path}{field.name}."):
+                return problem
+    return None
 
 
 def is_whole(source_type: pa.DataType, whole: pa.DataType) -> bool:
