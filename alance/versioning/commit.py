@@ -233,10 +233,16 @@ class _CommitRun:
         beside = [] if data is None else [data]
         self._name_transaction()
         if self._table.is_remote:
-            beside += [self._manifests.check(), self._write_named()]
+            beside.append(self._write_and_check())
         else:
             await self._manifests.check()  # usually without a request
         await all_of([*beside, *more])
+
+    async def _write_and_check(self) -> None:
+        """Write the queued objects, then check the store by the transaction file among them."""
+        written = self._named.get("transaction")
+        await self._write_named()
+        await self._manifests.check(written)
 
     async def _newer(self, race: Race | None = None) -> Sequence[Manifest]:
         if self._base is not None:

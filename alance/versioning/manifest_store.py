@@ -13,10 +13,11 @@ import asyncio
 import contextlib
 import uuid
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
-from weakref import WeakKeyDictionary
+from weakref import WeakSet
 
 from alance.base.records import dataclass
 from alance.errors import (
+    AlreadyExistsError,
     CommitConflictError,
     CorruptFileError,
     NotFoundError,
@@ -73,8 +74,12 @@ class VersionsGoneError(RetryableConflictError):
 class ManifestStore(Protocol):
     """Interface by which a committer reads and creates the versions of a table or branch."""
 
-    async def check(self) -> None:
+    async def check(self, written: tuple[str, bytes] | None = None) -> None:
         """Check, once per process, that versions can be created safely.
+
+        Args:
+            written: location and content of an object that this commit has just written; None to
+                write an object for the check.
 
         Raises:
             UnsupportedError: the store has no working put-if-absent.
@@ -193,11 +198,16 @@ class ConditionalManifests:
             )
         return self._table.manifest(manifest_name(version, self.scheme))
 
-    async def check(self) -> None:
+    async def check(self, written: tuple[str, bytes] | None = None) -> None:
         """Probe the store; see `check_conditional_puts` for the cost."""
-        if not self._is_safe:
-            store, path = self._engine.registry.resolve(self._table.folder(TRANSACTIONS))
-            await check_conditional_puts(store, path, self._engine.background, self.patience)
+        if self._is_safe:
+            return
+        probe = self._table.folder(f"{TRANSACTIONS}/{PROBE_PREFIX}{uuid.uuid4()}")
+        store, path = self._engine.registry.resolve(probe if written is None else written[0])
+        if written is None:
+            await check_by_probe(store, path, self._engine.background, self.patience)
+        else:
+            await check_conditional_puts(store, path, written[1], self.patience)
 
     async def latest(self) -> ManifestLocation | None:
         """Return the latest version; None if there is no table.
@@ -394,58 +404,81 @@ def gone_text(table: Table, version: int, newest: int) -> str:
 
 PROBE_PREFIX: Final = ".probe-"
 
-_answers: WeakKeyDictionary[Store, bool] = WeakKeyDictionary()
+# Stores that obey conditions, and the names of those that have one: other sessions open the same
+# bucket of the same server as another store.
+_obedient: WeakSet[Store] = WeakSet()
+_obedient_names: set[str] = set()
 
 
 async def check_conditional_puts(
-    store: Store, folder: str, background: Background, patience: Patience | None = None
+    store: Store, path: str, content: bytes, patience: Patience | None = None
 ) -> None:
     """Refuse a store that ignores the condition of put-if-absent and overwrites the object.
 
     Some servers with a cloud's protocol ignore conditions on writes, so that two committers would
-    both seem to succeed.
+    both seem to succeed. So an object that exists is put once more if it is absent, with the same
+    content: a store that ignores the condition does no harm.
 
-    Cost: none for local files, memory, and the services GCS and Azure. For other stores, once per
-    store and process: two PUTs, a GET and a DELETE, one after the other.
+    Cost: none for local files, memory, and the services S3, GCS and Azure. For other servers, a
+    PUT, once per bucket and process.
 
     Args:
-        folder: path inside the store of a folder for the probe object, which is then deleted.
-        background: deletes the probe object if the caller is cancelled.
+        path: path of the object.
+        content: bytes of the object.
 
     Raises:
         UnsupportedError: the store ignores the condition.
-        StoreError: the probe object could not be written.
+        StoreError: the store refused to write the object.
         CommitStateUnknownError: the store did not answer.
     """
-    if store.heeds_conditions():
+    if is_obedient(store):
         return
-    heeds = _answers.get(store)
-    if heeds is None:
-        heeds = await _probe(store, folder, background, patience or Patience())
-        _answers[store] = heeds
-    if not heeds:
+    is_refused = False
+
+    async def put() -> None:
+        nonlocal is_refused
+        try:
+            await store.put(path, content, if_absent=True)
+        except AlreadyExistsError:
+            is_refused = True
+
+    async def whose() -> Settled:
+        raise NotFoundError(f"{store.root}{path}: the store has not answered the put")
+
+    limits = (patience or Patience()).for_bytes(len(content))
+    await put_settled(put, whose, store.root + path, limits)
+    if not is_refused:
         raise UnsupportedError(
             f"{without_number(store.root)}: this store overwrites where it was asked to create an "
             f"object only if it is absent, so that concurrent commits would be lost; give a "
             f"commit_lock or an external manifest store (alance.check_store tells what else is "
             f"amiss)"
         )
+    _obedient.add(store)
+    if (name := store.lasting_name()) is not None:
+        _obedient_names.add(name)
 
 
-async def _probe(store: Store, folder: str, background: Background, patience: Patience) -> bool:
-    path = f"{folder}/{PROBE_PREFIX}{uuid.uuid4()}"
-    first, second = b"first", b"second"
+def is_obedient(store: Store) -> bool:
+    """True if a store is known to obey the condition of put-if-absent."""
+    return store.heeds_conditions() or store in _obedient or store.lasting_name() in _obedient_names
 
-    async def put(body: bytes) -> Settled:
-        async def whose() -> Settled:
-            return Settled.OURS if await store.get(path) == body else Settled.THEIRS
 
-        return await put_settled(
-            lambda: store.put(path, body, if_absent=True), whose, store.root + path, patience
-        )
+async def check_by_probe(
+    store: Store, path: str, background: Background, patience: Patience | None = None
+) -> None:
+    """Check a store as `check_conditional_puts` does, by a new object.
 
+    Cost: that of `check_conditional_puts`, and a PUT and a DELETE.
+
+    Args:
+        path: path of the object, which is then deleted.
+        background: deletes the object if the caller is cancelled.
+    """
+    if is_obedient(store):
+        return
     try:
-        await put(first)
-        return await put(second) is Settled.THEIRS
+        await store.put(path, b"")
+        await check_conditional_puts(store, path, b"", patience)
     finally:
         await background.discard(store.delete([path]), store)

@@ -18,7 +18,8 @@ from alance.io.loop.background import Background
 from alance.io.opening.registry import StoreRegistry
 from alance.io.stores.conformance import CHECKS, examine
 from alance.testing.weather import CONDITIONS
-from alance.versioning.manifest_store import check_conditional_puts
+from alance.versioning import manifest_store
+from alance.versioning.manifest_store import check_by_probe, check_conditional_puts
 from tests.moto_server import KEYS, moto_server
 from tests.reference.waiting import stuck
 
@@ -41,6 +42,11 @@ def reached(lab: Lab, scheme: str) -> tuple[str, dict[str, str]]:
     options = lab.lance_options() if scheme == "s3" else lab.gcs_options()
     options["connect_timeout"] = f"{10 + number}s"
     return f"{scheme}://lab/conformance-{number}", options
+
+
+def forget(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forget which servers obey conditions, as another process does not know it."""
+    monkeypatch.setattr(manifest_store, "_obedient_names", set())
 
 
 @pytest.fixture(scope="module")
@@ -85,8 +91,11 @@ async def test_a_report_is_a_table(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["s3", "gs"])
-async def test_a_server_that_ignores_conditions_is_refused(lab: Lab, scheme: str) -> None:
+async def test_a_server_that_ignores_conditions_is_refused(
+    lab: Lab, scheme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Before any version or data is there to be lost; reading such a table goes on."""
+    forget(monkeypatch)
     uri, options = reached(lab, scheme)
     lab.config(ignores=CONDITIONS)
     with pytest.raises(UnsupportedError, match="overwrites where it was asked to create"):
@@ -100,6 +109,7 @@ async def test_a_server_that_ignores_conditions_is_refused(lab: Lab, scheme: str
     options = {**options, "connect_timeout": "4s"}  # a store of its own
     dataset = await alance.write_dataset(ROWS, uri, storage_options=options)
     lab.config(ignores=CONDITIONS)
+    forget(monkeypatch)
     later = {**options, "connect_timeout": "5s"}  # as another process would see it
     dataset = await alance.dataset(uri, storage_options=later)
     with pytest.raises(UnsupportedError, match="commit_lock"):
@@ -127,26 +137,70 @@ async def test_no_right_to_write_is_told_at_once(lab: Lab) -> None:
         await alance.check_store(uri, storage_options=options)
 
 
-@pytest.mark.parametrize(("scheme", "num_requests"), [("s3", 3), ("gs", 3)])
+@pytest.mark.parametrize("scheme", ["s3", "gs"])
 async def test_other_servers_than_the_clouds_are_asked_once(
-    lab: Lab, scheme: str, num_requests: int
+    lab: Lab, scheme: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """By another put of a file that a commit has written; no session asks again."""
+    forget(monkeypatch)
+    uri, options = reached(lab, scheme)
+    with lab.recording() as seen:
+        for number in range(2):
+            later = {**options, "connect_timeout": f"{2 + number}s"}  # a store of its own
+            async with alance.Session() as session:
+                more: Any = {"storage_options": later, "session": session}
+                await alance.write_dataset(ROWS, f"{uri}-{number}", **more)
+    refused = [record for record in seen.records if record["st"] == 412]
+    assert len(refused) == 1
+    assert "/_transactions/" in refused[0]["key"]
+    assert sum(record["key"] == refused[0]["key"] for record in seen.records) == 2
+
+
+@pytest.mark.parametrize("scheme", ["s3", "gs"])
+async def test_without_such_a_file_the_check_removes_its_own(
+    lab: Lab, scheme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forget(monkeypatch)
     uri, options = reached(lab, scheme)
     store, folder = StoreRegistry().open(uri, storage_options=options)
     with lab.recording() as seen:
-        await check_conditional_puts(store, folder, Background())
-        await check_conditional_puts(store, folder, Background())
-    assert [record["op"] for record in seen.records[:2]] == ["PUT", "PUT"]
-    # S3 settles the refusal by reading.
-    assert num_requests <= len(seen.records) <= num_requests + 1
+        await check_by_probe(store, f"{folder}/probe", Background())
+        await check_by_probe(store, f"{folder}/probe", Background())
+    assert [record["op"] for record in seen.records][:2] == ["PUT", "PUT"]
+    assert len(seen.records) == 3
+    assert not [meta async for meta in store.list(folder)]
 
 
-async def test_who_is_cancelled_while_a_server_is_asked_is_free(lab: Lab) -> None:
+async def test_a_check_without_an_answer_is_made_again(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A lost answer does not tell if the condition was obeyed."""
+    forget(monkeypatch)
+    uri, options = reached(lab, "s3")
+    store, folder = StoreRegistry().open(
+        uri, storage_options={**options, "client_max_retries": "0"}
+    )
+    await store.put(f"{folder}/object", b"content")
+    fault = {"op": "PUT", "action": "apply_status", "status": 503, "times": 2}
+    lab.config(faults=[fault])
+    await check_conditional_puts(store, f"{folder}/object", b"content")
+    assert bytes(await store.get(f"{folder}/object")) == b"content"
+    forget(monkeypatch)
+    lab.config(faults=[fault], ignores=CONDITIONS)
+    other, _ = StoreRegistry().open(uri, storage_options=options)
+    with pytest.raises(UnsupportedError, match="overwrites"):
+        await check_conditional_puts(other, f"{folder}/object", b"content")
+
+
+async def test_who_is_cancelled_while_a_server_is_asked_is_free(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forget(monkeypatch)
     uri, options = reached(lab, "s3")
     store, folder = StoreRegistry().open(uri, storage_options=options)
     background, since = Background(), lab.stats()["requests"]
     lab.config(faults=[{"action": "stall"}])
-    asking = asyncio.create_task(check_conditional_puts(store, folder, background))
+    asking = asyncio.create_task(check_by_probe(store, f"{folder}/probe", background))
     await stuck(lab, since)
     asking.cancel()
     async with asyncio.timeout(30):
@@ -154,6 +208,30 @@ async def test_who_is_cancelled_while_a_server_is_asked_is_free(lab: Lab) -> Non
             await asking
     assert background.num_pending == 1  # the removal of what may come to be written
     await background.aclose(0.0)
+
+
+@pytest.mark.parametrize(
+    ("uri", "options", "heeds"),
+    [
+        ("s3://bucket", {}, True),
+        ("s3://bucket", {"endpoint": "https://s3.eu-west-1.amazonaws.com"}, False),
+        ("s3://bucket", {"endpoint": "http://minio"}, False),
+        ("s3://bucket--euw1-az1--x-s3", {}, False),
+        ("s3://alias--op-s3", {}, False),
+        ("gs://bucket", {}, True),
+        ("gs://bucket", {"base_url": "http://server"}, False),
+        ("az://container", {"account_name": "me", "account_key": "a2V5"}, True),
+        ("http://server/folder", {}, False),
+    ],
+)
+def test_the_clouds_themselves_are_not_asked(
+    uri: str, options: dict[str, str], heeds: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT", "GOOGLE_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    keys = {"access_key_id": "a", "secret_access_key": "b"} if uri.startswith("s3") else {}
+    store, _ = StoreRegistry().open(uri, storage_options=keys | options)
+    assert store.heeds_conditions() is heeds
 
 
 @pytest.mark.parametrize(

@@ -122,6 +122,36 @@ def test_sessions_share_a_store_of_the_same_options_and_limits() -> None:
     assert opened(other, 1, "shared-store") is not store
 
 
+def test_stores_one_after_the_other_share_a_client_for_a_while(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A new one costs 5 ms, mostly for root certificates, and connections."""
+    now = 0.0
+    monkeypatch.setattr(registries.time, "monotonic", lambda: now)
+    monkeypatch.setattr(registries._Clients, "_process", None)
+    client = opened(StoreRegistry(), 1).objects
+    uploads = opened(StoreRegistry(), 1).upload_objects
+    assert client is not uploads
+    now += registries.CLIENT_AGE_S
+    assert opened(StoreRegistry(), 1).objects is client
+    now += 1
+    assert opened(StoreRegistry(), 1).objects is not client
+    assert opened(StoreRegistry(), 1).upload_objects is not uploads
+
+
+def test_other_options_places_and_surroundings_have_clients_of_their_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(registries._Clients, "_process", None)
+    clients = [opened(StoreRegistry(), 1).objects, opened(StoreRegistry(), 2).objects]
+    clients += [opened(StoreRegistry(), 1, "c").objects]
+    clients += [opened(StoreRegistry(TimeLimits(timeout_s=1)), 1).objects]
+    monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:1")
+    clients += [opened(StoreRegistry(), 1).objects]
+    assert len({id(client) for client in clients}) == len(clients)
+    assert len(registries._Clients.of_process()._recent) == registries.MAX_CLIENTS
+
+
 def test_a_root_means_one_store_as_long_as_its_session_lives() -> None:
     """Facts that the session caches by location never apply to a store opened later."""
     registry = StoreRegistry()

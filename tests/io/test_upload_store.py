@@ -6,7 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from alance.io.cloud.remote import SMALL_PUT_BYTES, RemoteStore
+from alance.io.cloud.remote import (
+    FIRST_PUT_BYTES,
+    FIRST_PUTS_BYTES,
+    SMALL_PUT_BYTES,
+    RemoteStore,
+)
 from alance.io.opening.registry import StoreRegistry
 
 if TYPE_CHECKING:
@@ -70,12 +75,34 @@ async def test_only_large_bodies_make_a_store_object_for_uploads(lab: Lab) -> No
     """It would cost 5 ms of each new session that writes a few rows."""
     store, path = StoreRegistry().open("s3://lab/bodies", storage_options=lab.lance_options())
     assert isinstance(store, RemoteStore)
+    sizes = {"small": SMALL_PUT_BYTES, "piecewise": 1000, "first": FIRST_PUT_BYTES}
     await store.put(f"{path}/small", bytes(SMALL_PUT_BYTES))
     async with store.open_upload(f"{path}/piecewise") as upload:
         await upload.write(bytes(1000))
         await upload.finish()
+    await store.put(f"{path}/first", bytes(FIRST_PUT_BYTES))
     assert store._uploads is None
-    await store.put(f"{path}/large", bytes(SMALL_PUT_BYTES + 1))
+    await store.put(f"{path}/large", bytes(FIRST_PUT_BYTES + 1))
     assert store._uploads is not None
-    for name, size in (("small", SMALL_PUT_BYTES), ("piecewise", 1000)):
+    for name, size in sizes.items():
         assert await store.size(f"{path}/{name}") == size
+
+
+async def test_many_bodies_that_are_not_small_make_it_too(lab: Lab) -> None:
+    store, path = StoreRegistry().open("s3://lab/many", storage_options=lab.lance_options())
+    assert isinstance(store, RemoteStore)
+    for number in range(FIRST_PUTS_BYTES // FIRST_PUT_BYTES):
+        await store.put(f"{path}/{number}", bytes(FIRST_PUT_BYTES))
+        assert store._uploads is None
+    await store.put(f"{path}/last", bytes(SMALL_PUT_BYTES + 1))
+    assert store._uploads is not None
+
+
+async def test_the_second_attempt_has_the_time_of_uploads(lab: Lab) -> None:
+    options = {**lab.lance_options(), "client_max_retries": "0", "read_timeout": "500ms"}
+    store, path = StoreRegistry().open("s3://lab/slow", storage_options=options)
+    assert isinstance(store, RemoteStore)
+    lab.config(faults=[{"op": "PUT", "action": "stall", "times": 1}])
+    await store.put(f"{path}/first", bytes(SMALL_PUT_BYTES + 1))
+    assert store._uploads is not None
+    assert await store.size(f"{path}/first") == SMALL_PUT_BYTES + 1

@@ -69,6 +69,14 @@ def endpoint_of(kind: Kind, config: Mapping[str, object]) -> str | None:
     return None
 
 
+def names_server(kind: Kind, config: Mapping[str, object]) -> bool:
+    """True if options or the environment name a server, be it one of the cloud.
+
+    Some endpoints of a cloud, such as those of S3 on Outposts, lack features of the cloud.
+    """
+    return any(True for _ in _named(kind, config))
+
+
 def check_endpoint(kind: Kind, config: Mapping[str, object]) -> None:
     """Check that an endpoint is a URL. Without the check obstore would panic at a request.
 

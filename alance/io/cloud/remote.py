@@ -10,12 +10,13 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from functools import partial
+from itertools import repeat
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 import obstore
 
 from alance.errors import CorruptFileError, NotFoundError
-from alance.io.cloud.endpoints import endpoint_of, lasting_name
+from alance.io.cloud.endpoints import lasting_name, names_server
 from alance.io.cloud.remote_list import LOOK_S, check_level, list_objects
 from alance.io.cloud.resilience import Retries
 from alance.io.cloud.upload_remote import RemoteUpload
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
         Awaitable,
         Callable,
         Coroutine,
+        Iterator,
         Sequence,
     )
 
@@ -61,6 +63,10 @@ SINGLE_PUT_BYTES: Final = 64 << 20  # larger bodies are uploaded in parts
 # Bodies up to this size are sent by the store object for reads, within its `SILENCE_S`. The one for
 # uploads would save their SHA-256 (0.2 ms), but takes 5 ms to create, mostly for certificates.
 SMALL_PUT_BYTES: Final = 256 << 10
+# The first bodies up to this size are sent by it as well, until creating the other one has paid: a
+# line of less than 210 KB/s is too slow for `SILENCE_S`, and needs the other one for a retry.
+FIRST_PUT_BYTES: Final = 1 << 20
+FIRST_PUTS_BYTES: Final = 4 << 20  # bytes of all of these; their SHA-256 takes 3 ms
 DELETE_BYTES: Final = 4096  # counted for the time limit: a second for 16 deleted objects
 
 
@@ -96,6 +102,7 @@ class RemoteStore:
         self._inherited = objects
         self._make_uploads = uploads  # no closure over self, which would keep it alive
         self._uploads: ObjectStore | None = None
+        self._first_puts = 0  # bytes of bodies above `SMALL_PUT_BYTES` sent without `_uploads`
         self._retries = replace(retries or Retries(), store=self.uri)
         self.limits = TimeLimits() if limits is None else limits
         lifecycle.on_fork(self)
@@ -309,17 +316,17 @@ class RemoteStore:
                 await upload.finish()
             return
 
-        is_small = len(content) <= SMALL_PUT_BYTES
-        objects = self.objects if if_absent or is_small else self.upload_objects
+        senders = repeat(self.objects) if if_absent else self._senders(len(content))
         mode: PutMode = "create" if if_absent else "overwrite"
 
         async def attempt() -> None:
             lifecycle.enter()
             limit = RequestLimit(self.limits.put(len(content)))
+            sender = next(senders)
             try:
                 async with limit.clock:
                     await _watch(
-                        obstore.put_async(objects, path, content, mode=mode, use_multipart=False)
+                        obstore.put_async(sender, path, content, mode=mode, use_multipart=False)
                     )
             except TimeoutError:
                 raise outlasted(limit.seconds, None) from None
@@ -335,6 +342,16 @@ class RemoteStore:
             except Exception as error:
                 failure = translate(error, self.uri + path)
                 raise failure from failure.__cause__
+
+    def _senders(self, num_bytes: int) -> Iterator[ObjectStore]:
+        """Yield the store object for each attempt to write a body without a condition."""
+        if num_bytes <= SMALL_PUT_BYTES:
+            yield from repeat(self.objects)
+        sent = self._first_puts + num_bytes
+        if self._uploads is None and num_bytes <= FIRST_PUT_BYTES and sent <= FIRST_PUTS_BYTES:
+            self._first_puts = sent
+            yield self.objects
+        yield from repeat(self.upload_objects)
 
     async def put_in_order(
         self, objects: Sequence[tuple[str, Body]], *, if_absent: bool = False
@@ -393,9 +410,9 @@ class RemoteStore:
         return lasting_name(self.root, self.profile, self.objects)
 
     def heeds_conditions(self) -> bool:
-        """Return True if the server is a cloud that has always had conditional puts."""
+        """Return True if the server is that of a cloud that has conditional puts."""
         config = getattr(self.objects, "config", None) or {}
-        return self.profile.heeds_conditions and endpoint_of(self.profile.kind, config) is None
+        return self.profile.heeds_conditions and not names_server(self.profile.kind, config)
 
     async def list_level(self, prefix: str) -> tuple[Names, Names]:
         """Return the sorted paths of the folders and of the objects directly under `prefix`."""

@@ -9,6 +9,7 @@ as long as it is used: a registry references recently opened stores, and each ta
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 import time
@@ -39,7 +40,6 @@ from alance.io.stores.store import translate
 from alance.io.stores.uri import Address, clean_path, join, parse_uri
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Callable, Mapping, Sequence
 
     from alance.io.cloud.remote import ObjectStore
@@ -62,6 +62,14 @@ WRITE_RETRY_S: Final = 180.0
 # Stores that a session keeps for tables that are opened again; connections are most of their cost.
 MAX_OPEN_STORES: Final = 32
 STORE_IDLE_S: Final = 600.0
+
+MAX_CLIENTS: Final = 4  # clients of obstore that later stores may use
+CLIENT_AGE_S: Final = 60.0  # files of credentials that changed are read soon
+# Variables of the environment that a client reads when it is created, by their prefixes.
+_CLIENT_VARIABLES: Final = (
+    *("AWS_", "AZURE_", "AZURITE_", "GOOGLE_", "MSI_", "IDENTITY_"),
+    *("HTTP_", "HTTPS_", "ALL_PROXY", "NO_PROXY", "REQUEST_METHOD", "SSL_CERT_"),
+)
 
 NO_OPTIONS: Final = StoreOptions()  # of local files and of memory
 USUAL_LIMITS: Final = TimeLimits()
@@ -136,6 +144,47 @@ class _Open:
         ]
         last = max(numbers, default=0)
         return f"{plain}#{last + 1}/" if last else f"{plain}/"
+
+
+class _Clients:
+    """Store objects of obstore, used again by later stores of the same place and options.
+
+    A new one costs 5 ms, mostly for root certificates, and new connections. So sessions one after
+    the other share those of the last minute.
+    """
+
+    _process: _Clients | None = None
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._recent: OrderedDict[object, tuple[ObjectStore, float]] = OrderedDict()
+        lifecycle.on_fork(self)
+
+    @classmethod
+    def of_process(cls) -> _Clients:
+        if cls._process is None:
+            cls._process = cls()
+        return cls._process
+
+    def after_fork(self) -> None:
+        """Forget all store objects: they do not work in a child."""
+        lifecycle.inherit(self._recent)
+        self._lock, self._recent = threading.Lock(), OrderedDict()
+
+    def get(self, key: object, make: Callable[[], ObjectStore]) -> ObjectStore:
+        """Return the store object of a key if it is not too old; else make one."""
+        variables = sorted(os.environ.items())
+        read = [pair for pair in variables if pair[0].upper().startswith(_CLIENT_VARIABLES)]
+        key = key, *read
+        with self._lock:
+            now = time.monotonic()
+            while self._recent and now - next(iter(self._recent.values()))[1] > CLIENT_AGE_S:
+                self._recent.popitem(last=False)
+            if key not in self._recent:
+                self._recent[key] = make(), now
+                if len(self._recent) > MAX_CLIENTS:
+                    self._recent.popitem(last=False)
+            return self._recent[key][0]
 
 
 @lru_cache(maxsize=256)
@@ -332,7 +381,7 @@ def _make(address: Address, options: StoreOptions, limits: TimeLimits) -> Store:
         limits = replace(limits, timeout_s=max(limits.timeout_s, options.retry_timeout_s))
     try:
         lifecycle.revive()
-        objects, suited = _objects(address, options, limits)
+        objects, suited = _objects(address, options, limits), _profile(address)
     except (obstore_errors.BaseError, ValueError) as error:
         # The text may quote a value, and so a secret: name the options without values.
         raise InvalidInputError(
@@ -345,7 +394,7 @@ def _make(address: Address, options: StoreOptions, limits: TimeLimits) -> Store:
         suited,
         retries,
         limits,
-        lambda: _objects(address, options, limits, _cheaper(objects))[0],
+        lambda: _objects(address, options, limits, _cheaper(objects)),
     )
 
 
@@ -367,12 +416,33 @@ def _retry_config(options: StoreOptions, writes: bool) -> Config:
     }
 
 
+def _profile(address: Address) -> StoreProfile:
+    if address.kind == "s3":
+        # Suffixes of the names of directory buckets, and of aliases of buckets on Outposts.
+        is_bucket = not address.container.endswith(("--x-s3", "--op-s3"))
+        return profile.S3 if is_bucket else profile.S3_EXPRESS
+    return {"gcs": profile.GCS, "azure": profile.AZURE}.get(address.kind, profile.HTTP)
+
+
 def _objects(
     address: Address,
     options: StoreOptions,
     limits: TimeLimits,
     for_writes: Config | None = None,
-) -> tuple[ObjectStore, StoreProfile]:
+) -> ObjectStore:
+    def make() -> ObjectStore:
+        return _new_objects(address, options, limits, for_writes)
+
+    if options.renewed is not None:  # an object of the user, which goes with its store
+        return make()
+    place = address._replace(root=_taken_apart(address.root)[0], path="")
+    more = None if for_writes is None else tuple(sorted(for_writes.items()))
+    return _Clients.of_process().get((place, options, limits, more), make)
+
+
+def _new_objects(
+    address: Address, options: StoreOptions, limits: TimeLimits, for_writes: Config | None
+) -> ObjectStore:
     writes = for_writes is not None
     config: Config = {**(for_writes or {}), **dict(options.config)}
     usual_client = limits.writing(profile.UPLOAD_PART_BYTES) if writes else limits.reading()
@@ -384,22 +454,19 @@ def _objects(
         kwargs["credential_provider"] = options.renewed
     match address.kind:
         case "s3":
-            suited = profile.S3
-            if address.container.endswith("--x-s3"):  # suffix of the names of directory buckets
+            if address.container.endswith("--x-s3"):
                 config.setdefault("s3_express", "true")
-                suited = profile.S3_EXPRESS
-            return obstore_stores.S3Store(address.container, config=config, **kwargs), suited  # type: ignore[arg-type]
+            return obstore_stores.S3Store(address.container, config=config, **kwargs)  # type: ignore[arg-type]
         case "gcs":
-            return obstore_stores.GCSStore(address.container, config=config, **kwargs), profile.GCS  # type: ignore[arg-type]
+            return obstore_stores.GCSStore(address.container, config=config, **kwargs)  # type: ignore[arg-type]
         case "azure":
             if address.account:
                 config.setdefault("account_name", address.account)
-            store = obstore_stores.AzureStore(address.container, config=config, **kwargs)  # type: ignore[arg-type]
-            return store, profile.AZURE
+            return obstore_stores.AzureStore(address.container, config=config, **kwargs)  # type: ignore[arg-type]
     url = address.root.partition("#")[0]
     if url.startswith("http://"):
         client.setdefault("allow_http", "true")
-    return obstore_stores.HTTPStore.from_url(url, **kwargs), profile.HTTP  # type: ignore[arg-type]
+    return obstore_stores.HTTPStore.from_url(url, **kwargs)  # type: ignore[arg-type]
 
 
 def _cheaper(objects: ObjectStore) -> Config:

@@ -34,7 +34,7 @@ class StoreProfile:
         is_remote: True if a request costs milliseconds, and a failed one may still take effect.
         answers_now: True if bytes in memory or in the page cache can be read without waiting.
         shares_calls: True if a call may have any number of ranges, and is one request.
-        heeds_conditions: True if all versions of the protocol have conditional puts.
+        heeds_conditions: True if the cloud itself has conditional puts; other servers may not.
         is_plain_server: True if it has no multipart uploads, and may be unable to list.
         has_suffix_ranges: True if the last bytes of an object of unknown size cost one request.
         lists_in_order: True if listings are sorted by name and can start after a name.
@@ -114,18 +114,26 @@ S3: Final = StoreProfile(
     latency_s=0.03,
     span_bytes=16 * MIB,  # about 1 MiB per column of 16: bandwidth times latency
     ahead_bytes=128 * MIB,  # 100 ms at 1.3 GB/s, the most that was measured
+    heeds_conditions=True,  # AWS has conditional puts in all regions since 2024
 )
 
-# Directory buckets: listings have no order and cannot start after a name.
-S3_EXPRESS: Final = replace(S3, lists_in_order=False)
+# Directory buckets: listings have no order and cannot start after a name. Also for Outposts.
+S3_EXPRESS: Final = replace(S3, lists_in_order=False, heeds_conditions=False)
 
-GCS: Final = replace(S3, kind="gcs", max_requests=_REMOTE_REQUESTS, heeds_conditions=True)
+GCS: Final = replace(S3, kind="gcs", max_requests=_REMOTE_REQUESTS)
 
 # Azure's protocol has no suffix ranges: the size must be known, or costs a HEAD request.
 AZURE: Final = replace(GCS, kind="azure", has_suffix_ranges=False)
 
 # A plain server, not a cloud, with few connections; listings of WebDAV have no order.
-HTTP: Final = replace(S3, kind="http", max_requests=32, is_plain_server=True, lists_in_order=False)
+HTTP: Final = replace(
+    S3,
+    kind="http",
+    max_requests=32,
+    is_plain_server=True,
+    lists_in_order=False,
+    heeds_conditions=False,
+)
 
 OBSTORE_MEMORY: Final = StoreProfile(
     kind="memory",
