@@ -27,9 +27,14 @@ SMALL: Any = {"num_partitions": 3, "num_sub_vectors": 4, "num_bits": 4}
 
 
 class Turns(Coroutine[Any, Any, Any]):
-    """A coroutine that counts down each time it goes on, together with all others."""
+    """A coroutine that counts down each time it goes on, together with all others.
+
+    Attributes:
+        remaining: turns until `end` is called; 0 or less: it is not called.
+    """
 
     remaining = 0
+    end: Callable[[], object] = staticmethod(lambda: os.kill(os.getpid(), signal.SIGKILL))
 
     def __init__(self, inner: Coroutine[Any, Any, Any]) -> None:
         self.inner = inner
@@ -40,10 +45,10 @@ class Turns(Coroutine[Any, Any, Any]):
 
     @classmethod
     def count(cls) -> None:
-        """Count one down; at the last one the process ends."""
+        """Count one down; the last one is the end, by default of the process."""
         cls.remaining -= 1
         if cls.remaining == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
+            cls.end()
 
     def throw(self, *error: Any) -> Any:
         return self.inner.throw(*error)
