@@ -74,21 +74,26 @@ def versions_bytes(values: UInt64s) -> bytes:
     Args:
         values: version of each row, in physical order; shape (n,).
     """
-    sequence = rowids_pb2.RowDatasetVersionSequence()
-    if len(values):
-        starts = np.flatnonzero(np.concatenate(([True], values[1:] != values[:-1])))
-        stops = np.append(starts[1:], len(values))
-        versions = values[starts]
-        for start, stop, version in zip(
-            starts.tolist(), stops.tolist(), versions.tolist(), strict=True
-        ):
-            run = sequence.runs.add(version=version)
-            run.span.range.start, run.span.range.end = start, stop
-    return bytes(sequence.SerializeToString())
+    if not len(values):
+        return b""
+    starts = np.flatnonzero(np.concatenate(([True], values[1:] != values[:-1])))
+    lengths = np.diff(starts, append=len(values))
+    runs: dict[tuple[int, int], bytes] = {}
+    parts = []
+    for run in zip(lengths.tolist(), values[starts].tolist(), strict=True):
+        content = runs.get(run)
+        if content is None:
+            content = runs[run] = one_version_bytes(run[1], run[0])
+        parts.append(content)
+    return b"".join(parts)  # messages end to end are a message with all their runs
 
 
 def one_version_bytes(version: int, num_rows: int) -> bytes:
-    """Serialize the version sequence of rows that all have the same version."""
+    """Serialize the version sequence of rows that all have the same version.
+
+    Each run is written as if it began at row 0: only its length counts, and a start of 0 takes no
+    bytes.
+    """
     sequence = rowids_pb2.RowDatasetVersionSequence()
     if num_rows:
         sequence.runs.add(version=version).span.range.end = num_rows

@@ -175,9 +175,10 @@ async def attempt(
         return await rewrite_columns(base, merge, source, rows, places, scratch, summary)
     files = await _new_files(base, plan)
     updates = plan.when_matched == "update"
+    moved_ids = row_ids if base.has_stable_row_ids and updates else None
     try:
         if updates:
-            await write_updated(base, source, files, rows, places)
+            moved_ids = await write_updated(base, source, files, rows, places, moved_ids)
         if plan.inserts:
             await write_inserted(base, source, files, matches.matched)
         fragments = await files.seal()
@@ -190,7 +191,6 @@ async def attempt(
         fields_for_preserving_frag_bitmap=_field_ids(merge),
         inserted_rows=None if keys is None else keys.filter(),
     )
-    moved_ids = row_ids if base.has_stable_row_ids and updates else None
     changed = ChangedRows(deleted, files=files, new_fragments=fragments, row_ids=moved_ids)
     return await prepare_rows(base, change, changed, plan.commit, summary)
 

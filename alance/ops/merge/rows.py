@@ -1,7 +1,8 @@
 """Write the rows of a merge.
 
-Updated rows are written first, then inserted rows, both in the order of the source. For updated
-rows, columns that the source lacks are taken from the table.
+Updated rows are written first, then inserted rows, both in the order of the source; with stable row
+ids, updated rows in the order of their ids. For updated rows, columns that the source lacks are
+taken from the table.
 
 With `rewrite_columns`, matched rows keep their addresses: new data files contain the source's
 columns for all rows of the changed fragments. Values of unmatched rows come from the table. Source
@@ -64,27 +65,40 @@ MERGED_TAKE_BYTES: Final = 32 << 20  # maximum encoded bytes of these rows
 
 
 async def write_updated(
-    base: Snapshot, source: HeldSource, files: DataFiles, rows: Int64s, places: UInt64s
-) -> None:
-    """Write the updated rows.
+    base: Snapshot,
+    source: HeldSource,
+    files: DataFiles,
+    rows: Int64s,
+    places: UInt64s,
+    row_ids: UInt64s | None,
+) -> UInt64s | None:
+    """Write the updated rows; return their row ids in the order in which they are written.
+
+    With stable row ids, a piece of the source is written in the order of the row ids. Sorted ids,
+    and the versions that created the rows, take few bytes in the manifest.
 
     Args:
         rows: numbers of source rows, ascending; repeated if a source row updates several rows.
         places: addresses of the rows that they update.
+        row_ids: row ids of the rows that they update; None without stable row ids.
 
     Raises:
         InvalidInputError: nulls in columns that are not nullable.
         UnsupportedError: columns that the source lacks have blobs that cannot be moved.
     """
     schema = table_schema(base.manifest)
+    written = []
     for part in source.parts:
         names = part.gaps(base)
-        async for batch, start, stop in chosen_rows(part, rows):
+        async for batch, numbers in chosen_rows(part, rows, row_ids):
             if part.replaces:
                 batch = await _conformed(base, batch, schema)
-            async with aclosing(completed(base, names, batch, places[start:stop])) as whole:
+            async with aclosing(completed(base, names, batch, places[numbers])) as whole:
                 async for rows_of_table in whole:
                     await files.write(rows_of_table)
+            if row_ids is not None:
+                written.append(row_ids[numbers])
+    return np.concatenate(written) if written else row_ids
 
 
 async def completed(
@@ -127,7 +141,7 @@ async def write_inserted(
     schema = table_schema(base.manifest)
     rows = await base.engine.decode(lambda: np.flatnonzero(~matched), matched.nbytes)
     for part in source.parts:
-        async for batch, _, _ in chosen_rows(part, rows):
+        async for batch, _ in chosen_rows(part, rows):
             await files.write(await _conformed(base, batch, schema))
 
 
@@ -137,13 +151,15 @@ async def _conformed(base: Snapshot, batch: pa.RecordBatch, schema: pa.Schema) -
 
 
 async def chosen_rows(
-    source: HeldRows, rows: Int64s
-) -> AsyncGenerator[tuple[pa.RecordBatch, int, int], None]:
-    """Yield source rows by number in batches, each with its range of positions in `rows`.
+    source: HeldRows, rows: Int64s, keys: UInt64s | None = None
+) -> AsyncGenerator[tuple[pa.RecordBatch, Int64s], None]:
+    """Yield source rows by number in batches, each with the positions of its rows in `rows`.
 
     Args:
         source: a part of the source.
         rows: numbers of rows in the whole source, ascending.
+        keys: values by which the rows of a batch are sorted, in the order of `rows`; None to keep
+            the order of the source.
     """
     run = source.rows.scratch.pool.run
     first = source.first
@@ -152,15 +168,17 @@ async def chosen_rows(
             last = first + batch.num_rows
             start, stop = np.searchsorted(rows, [first, last]).tolist()
             for begin in range(start, stop, PIECE_ROWS):
-                end = min(stop, begin + PIECE_ROWS)
-                chosen = rows[begin:end] - first
+                numbers = np.arange(begin, min(stop, begin + PIECE_ROWS))
+                if keys is not None:
+                    numbers = begin + np.argsort(keys[numbers], kind="stable")
+                chosen = rows[numbers] - first
                 is_part = len(chosen) < batch.num_rows or (chosen != np.arange(len(chosen))).any()
                 if is_part:
                     take = partial(batch.take, to_arrow(chosen))
                     part = await run(take, inline=work_bytes([batch]) <= DECODED_INLINE_BYTES)
                 else:
                     part = batch
-                yield part, begin, end
+                yield part, numbers
             first = last
             if stop == len(rows):
                 return
@@ -316,8 +334,8 @@ class _MergedValues(OfLiveRows):
                 for number in np.unique(owner)
             ]
 
-        async for batch, start, stop in chosen_rows(whole_source, rows):
-            for number, part in await scratch.pool.run(partial(split, batch, places[start:stop])):
+        async for batch, numbers in chosen_rows(whole_source, rows):
+            for number, part in await scratch.pool.run(partial(split, batch, places[numbers])):
                 await buckets[number].append(part)
         return cls(names, target, sorted_places, bounds, buckets)
 

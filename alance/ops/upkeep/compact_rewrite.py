@@ -11,11 +11,15 @@ import numpy as np
 
 from alance.errors import CorruptFileError
 from alance.file.write.small_batches import in_groups, merged
+from alance.file_version import FileVersion
+from alance.format.numbers import to_arrow
+from alance.format.schema import Schema
 from alance.format.table.changes.lineage import joined
 from alance.format.table.flags import MANAGED_KEY
 from alance.ops.read.options import ScanOptions
 from alance.ops.read.plan import plan_scan
 from alance.ops.read.scan import scan
+from alance.ops.version.learn import HIDDEN_FIELDS, hidden_field
 from alance.ops.version.lineage import load_lineage
 from alance.ops.write.blob_moves import moved_blobs, with_payloads
 from alance.ops.write.files import DataFiles, rows_of
@@ -29,11 +33,17 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from alance.base.progress import Stage
+    from alance.format.field import Field
     from alance.format.proto import table_pb2
     from alance.format.table.changes.lineage import Lineage
     from alance.ops.upkeep.compact_plan import ResolvedCompactionOptions
     from alance.ops.version.snapshot import Snapshot
 
+# Keys of a table's configuration, as pylance has them: whether long row ids and versions may be
+# stored in data files, which older readers refuse; and the bytes from which they are.
+SPILL_KEY: Final = "lance.row_lineage.spill"
+INLINE_KEY: Final = "lance.row_lineage.inline_max_bytes"
+INLINE_MAX_BYTES: Final = 200 << 10  # for each sequence of a fragment
 JOINED_ROWS: Final = 64 << 10
 JOINED_BYTES: Final = 8 << 20
 
@@ -62,7 +72,11 @@ async def rewrite(
     num_rows = sum(counts)
     num_files = max(1, num_rows // options.target_rows_per_fragment)
     limits = Limits(max(1, -(-num_rows // num_files)), options.max_bytes_per_file)
-    files = DataFiles(snapshot.session, snapshot.table, snapshot.schema, options.version, limits)
+    lineage = await _lineage(snapshot, fragment_ids) if snapshot.has_stable_row_ids else None
+    run = snapshot.engine.pool.run
+    hidden = await run(partial(_hidden, snapshot, options, lineage, num_files))
+    written = Schema((*snapshot.schema.fields, *hidden), snapshot.schema.metadata)
+    files = DataFiles(snapshot.session, snapshot.table, written, options.version, limits)
     try:
         schema = table_schema(snapshot.manifest)
         async with (
@@ -73,7 +87,10 @@ async def rewrite(
                 if part is None:
                     await files.cut()
                 else:
-                    await files.write(conform(part, schema))
+                    part = conform(part, schema)
+                    if lineage is not None:
+                        part = _with_lineage(part, lineage, hidden, files.num_rows)
+                    await files.write(part)
                     stage.add(part.num_rows)
         fragments = await files.seal()
         if rows_of(fragments) != num_rows:
@@ -81,9 +98,8 @@ async def rewrite(
                 f"fragments {list(fragment_ids)}: {rows_of(fragments)} rows, the manifest says "
                 f"that there are {num_rows}"
             )
-        if snapshot.has_stable_row_ids:
-            lineage = await _lineage(snapshot, fragment_ids)
-            await snapshot.engine.pool.run(lambda: _carry(lineage, fragments))
+        if lineage is not None:
+            await run(partial(_carry, lineage, fragments, [field.id for field in hidden]))
         await files.publish()
     except BaseException:
         await files.discard()
@@ -154,9 +170,51 @@ async def _lineage(snapshot: Snapshot, fragment_ids: Sequence[int]) -> Lineage:
     return await snapshot.engine.pool.run(live)
 
 
-def _carry(lineage: Lineage, fragments: Sequence[table_pb2.DataFragment]) -> None:
-    """Store the lineage of rows in their new fragments."""
+def _hidden(
+    snapshot: Snapshot,
+    options: ResolvedCompactionOptions,
+    lineage: Lineage | None,
+    num_files: int,
+) -> tuple[Field, ...]:
+    """Return fields for the sequences that are stored in the data files, not in the manifest.
+
+    These are the sequences that take many bytes, if the table's configuration allows it. CPU work.
+    """
+    config = snapshot.manifest.config
+    if lineage is None or config.get(SPILL_KEY) != "true" or options.version is FileVersion.V0_1:
+        return ()
+    try:
+        limit = int(config.get(INLINE_KEY, INLINE_MAX_BYTES))
+    except ValueError:
+        limit = INLINE_MAX_BYTES
+    fields = map(hidden_field, HIDDEN_FIELDS)
+    return tuple(field for field in fields if len(lineage.inline(field.id)) > limit * num_files)
+
+
+def _with_lineage(
+    rows: pa.RecordBatch, lineage: Lineage, hidden: Sequence[Field], start: int
+) -> pa.RecordBatch:
+    """Append the sequences that are stored in the data files to rows, the first of which is given.
+
+    Args:
+        start: position of the first of these rows among all rows.
+    """
+    for field in hidden:
+        values = lineage.values(field.id)[start : start + rows.num_rows]
+        rows = rows.append_column(field.to_arrow(), to_arrow(values))
+    return rows
+
+
+def _carry(
+    lineage: Lineage, fragments: Sequence[table_pb2.DataFragment], hidden: Sequence[int]
+) -> None:
+    """Store the lineage of rows in their new fragments.
+
+    Args:
+        hidden: ids of the fields whose sequences the data files have.
+    """
     start = 0
     for fragment in fragments:
-        lineage.take(np.arange(start, start + fragment.physical_rows)).write(fragment)
+        rows = np.arange(start, start + fragment.physical_rows)
+        lineage.take(rows).write(fragment, hidden)
         start += fragment.physical_rows

@@ -39,6 +39,11 @@ HIDDEN_FIELDS: Final = {
 }
 
 
+def hidden_field(name: str) -> Field:
+    """Return the field of data files that hold row ids or versions, by the name of its column."""
+    return Field(name, HIDDEN_FIELDS[name], -1, "uint64", False, {}, (), file_pb2.Field())
+
+
 async def learn_rows_and_sizes(snapshot: Snapshot, handle: FragmentHandle) -> None:
     """Read the sizes of a fragment's files and its row count into the handle.
 
@@ -98,7 +103,7 @@ async def learn_values(snapshot: Snapshot, handle: FragmentHandle, name: str) ->
     if record is not None:
         handle.keep_values(name, await load_external(snapshot.engine, snapshot.table, record))
         return
-    field = Field(name, HIDDEN_FIELDS[name], -1, "uint64", False, {}, (), file_pb2.Field())
+    field = hidden_field(name)
     handle.source_of(field.id)
     schema, rows = Schema((field,), {}), handle.num_physical_rows
     states = ScanStates(snapshot.engine.cache)

@@ -60,7 +60,10 @@ def update(draft: Draft, change: Update) -> None:
                 f"Update: updated_fragment_offset_bitmaps of fragment {key}: {error}"
             ) from error
     before = draft.previous.fragments
-    sources = (before.records[position] for position in np.argsort(before.ids).tolist())
+    # Rows move out of fragments that lose rows; the others need not be parsed.
+    losing = {*change.removed_fragment_ids, *(record.id for record in change.updated_fragments)}
+    order = np.lexsort((before.ids, ~np.isin(before.ids, list(losing))))
+    sources = (before.records[position] for position in order.tolist())
     draft.remove(change.removed_fragment_ids)
     draft.replace(change.updated_fragments)
     added = draft.add(change.new_fragments)

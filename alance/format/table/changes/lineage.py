@@ -15,15 +15,22 @@ import numpy as np
 
 from alance.base.records import dataclass
 from alance.errors import InvalidInputError, UnsupportedError
+from alance.format.table.fragment import CREATED_AT_FIELD, ROW_ID_FIELD, UPDATED_AT_FIELD
 from alance.format.table.row_ids import parse_row_ids, parse_versions
 from alance.format.table.row_ids_encode import one_version_bytes, row_ids_bytes, versions_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from alance.base.arrays import Int64s, UInt64s
     from alance.format.proto import table_pb2
 
+# Names of sequences in a fragment's record, by the ids of the fields that may hold them instead.
+SEQUENCE_NAMES: Final = {
+    ROW_ID_FIELD: "row_ids",
+    CREATED_AT_FIELD: "created_at_versions",
+    UPDATED_AT_FIELD: "last_updated_at_versions",
+}
 FIRST_VERSION: Final = 1  # version of the rows of a fragment without a version sequence
 
 
@@ -39,11 +46,29 @@ class Lineage:
         """Return the lineage of the rows at offsets; shape (n,)."""
         return Lineage(self.row_ids[rows], self.created_at[rows], self.last_updated_at[rows])
 
-    def write(self, fragment: table_pb2.DataFragment) -> None:
-        """Store the sequences inline in a fragment's record."""
-        fragment.inline_row_ids = row_ids_bytes(self.row_ids)
-        fragment.inline_created_at_versions = versions_bytes(self.created_at)
-        fragment.inline_last_updated_at_versions = versions_bytes(self.last_updated_at)
+    def values(self, field_id: int) -> UInt64s:
+        """Return the sequence that is stored in a hidden field, by the id of the field."""
+        if field_id == ROW_ID_FIELD:
+            return self.row_ids
+        return self.created_at if field_id == CREATED_AT_FIELD else self.last_updated_at
+
+    def inline(self, field_id: int) -> bytes:
+        """Serialize a sequence for a fragment's record, by the id of its hidden field."""
+        values = self.values(field_id)
+        return row_ids_bytes(values) if field_id == ROW_ID_FIELD else versions_bytes(values)
+
+    def write(self, fragment: table_pb2.DataFragment, hidden: Collection[int] = ()) -> None:
+        """Store the sequences inline in a fragment's record.
+
+        Args:
+            hidden: ids of the hidden fields that a data file of the fragment has; their sequences
+                are not inline.
+        """
+        for field_id, name in SEQUENCE_NAMES.items():
+            if field_id in hidden:
+                getattr(fragment, f"column_{name}").SetInParent()
+            else:
+                setattr(fragment, f"inline_{name}", self.inline(field_id))
 
 
 def joined(parts: Sequence[Lineage]) -> Lineage:
@@ -152,8 +177,8 @@ def mark_moved(
     Args:
         fragments: records of the new fragments, with all row ids.
         num_moved: number of leading rows of each fragment that were moved; the other rows are new.
-        sources: fragments that rows may come from, in ascending order of ids. The first fragment
-            that has a row's id is its source.
+        sources: fragments that rows may come from. The first fragment that has a row's id is its
+            source; all that have it tell the same version.
     """
     row_ids = np.concatenate(
         [
