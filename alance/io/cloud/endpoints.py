@@ -150,8 +150,7 @@ def lasting_name(root: str, profile: StoreProfile, objects: object) -> str | Non
     named["url"] = str(getattr(objects, "url", ""))
     named["prefix"] = str(getattr(objects, "prefix", None) or "")
     named["key"] = _in_key(config)
-    variables = {
-        name: value for name, value in os.environ.items() if _NAMING_VARIABLE.fullmatch(name)
-    }
+    names = [name for name in os.environ if _NAMING_VARIABLE.fullmatch(name)]
+    variables = {name: os.environ.get(name) for name in names}
     parts = [profile.kind, without_number(root), named, variables]
     return json.dumps(parts, sort_keys=True, default=str)

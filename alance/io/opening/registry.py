@@ -173,9 +173,8 @@ class _Clients:
 
     def get(self, key: object, make: Callable[[], ObjectStore]) -> ObjectStore:
         """Return the store object of a key if it is not too old; else make one."""
-        variables = sorted(os.environ.items())
-        read = [pair for pair in variables if pair[0].upper().startswith(_CLIENT_VARIABLES)]
-        key = key, *read
+        names = [name for name in os.environ if name.upper().startswith(_CLIENT_VARIABLES)]
+        key = key, *((name, os.environ.get(name)) for name in names)
         with self._lock:
             now = time.monotonic()
             while self._recent and now - next(iter(self._recent.values()))[1] > CLIENT_AGE_S:
