@@ -92,7 +92,8 @@ async def dataset(
             dataset remains at its version.
         rests: with `follow`: True to pause polling after 12 polls without a read; the next read
             then uses the version known before. False to poll without a pause.
-        store: an obstore store to use instead of opening a new one.
+        store: an obstore store to use instead of opening a new one; or a file system of fsspec, to
+            read only.
         storage_options: names as in Lance and object_store (`aws_access_key_id`, `endpoint`, ...);
             or a provider of credentials that expire, alone or as `credentials` among the options: a
             function without arguments, async or not (docs/stores.md).

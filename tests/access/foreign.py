@@ -81,7 +81,7 @@ def serving(folder: Path, elsewhere: str = "") -> Iterator[Foreign]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
     foreign = Foreign(f"http://127.0.0.1:{server.server_port}", folder)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     try:
         yield foreign

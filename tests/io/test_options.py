@@ -138,9 +138,9 @@ def test_obstore_knows_every_key() -> None:
             "b", config={"account_name": "x"} | config
         ),
     }
-    for kind, names in options._CONFIG_OPTIONS.items():
-        for name in names:
-            message = complaint(partial(makers[kind], {name: "true"}))
+    for kind, make in makers.items():
+        for name in options._CONFIG_OPTIONS[kind]:
+            message = complaint(partial(make, {name: "true"}))
             assert "is not valid for store" not in message, (kind, name)
     for name in options._CLIENT_OPTIONS:
         message = complaint(partial(obstore_stores.S3Store, "b", client_options={name: "true"}))

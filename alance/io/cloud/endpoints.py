@@ -24,11 +24,13 @@ _ENDPOINT_OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "s3": ("endpoint_url_s3", "endpoint"),
     "gcs": ("base_url",),
     "azure": ("endpoint",),
+    "hf": ("endpoint",),
 }
 _ENDPOINT_VARIABLES: Final[Mapping[str, tuple[str, ...]]] = {
     "s3": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"),
     "gcs": ("GOOGLE_BASE_URL",),
     "azure": ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT"),
+    "hf": ("HF_ENDPOINT",),
 }
 _CLOUD_HOSTS: Final[Mapping[str, tuple[str, ...]]] = {
     "s3": (".amazonaws.com", ".amazonaws.com.cn"),

@@ -8,27 +8,24 @@ costs 65 to 135 us, whatever its size, so one call reads a group of ten small ra
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from functools import partial
 from itertools import repeat
-from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import obstore
 
 from alance.errors import CorruptFileError, NotFoundError
 from alance.io.cloud.endpoints import lasting_name, names_server
 from alance.io.cloud.remote_list import LOOK_S, check_level, list_objects
-from alance.io.cloud.resilience import Retries
+from alance.io.cloud.requests import Requests
 from alance.io.cloud.upload_remote import RemoteUpload
 from alance.io.events import observing, trace
 from alance.io.loop import forked, lifecycle
-from alance.io.loop.futures import JoinedFutures, Retried, done, failed
 from alance.io.loop.limits import RequestLimit, TimeLimits, outlasted
 from alance.io.loop.tasks import each
 from alance.io.stores.store import (
     MAX_PUTS,
     ObjectMeta,
-    check_spans,
     check_tag,
     check_whole,
     put_each,
@@ -36,6 +33,7 @@ from alance.io.stores.store import (
     translate,
     without_number,
 )
+from alance.io.stores.uri import quoted
 
 if TYPE_CHECKING:
     from collections.abc import (
@@ -51,6 +49,7 @@ if TYPE_CHECKING:
     from obstore import PutMode
     from obstore.store import AzureStore, GCSStore, HTTPStore, LocalStore, MemoryStore, S3Store
 
+    from alance.io.cloud.resilience import Retries
     from alance.io.events.trace import Kind
     from alance.io.stores.profile import StoreProfile
     from alance.io.stores.store import Body, Names, Span
@@ -103,8 +102,8 @@ class RemoteStore:
         self._make_uploads = uploads  # no closure over self, which would keep it alive
         self._uploads: ObjectStore | None = None
         self._first_puts = 0  # bytes of bodies above `SMALL_PUT_BYTES` sent without `_uploads`
-        self._retries = replace(retries or Retries(), store=self.uri)
         self.limits = TimeLimits() if limits is None else limits
+        self._requests = Requests(self.uri, retries, self.limits)
         lifecycle.on_fork(self)
 
     def __repr__(self) -> str:
@@ -142,64 +141,17 @@ class RemoteStore:
 
     def get_ranges(self, path: str, ranges: Sequence[Span]) -> asyncio.Future[Sequence[memoryview]]:
         """Start reading ranges; one call of obstore reads a group of consecutive small ranges."""
-        loop = asyncio.get_running_loop()
-        try:
-            check_spans(self.uri + path, ranges)
-        except CorruptFileError as error:
-            return failed(error, loop)
-        calls = [self._get_group(path, group, loop) for group in self._groups(ranges)]
-        return calls[0] if len(calls) == 1 else JoinedFutures(calls, loop)
+        return self._requests.get_ranges(path, ranges, self.profile, self._start)
 
-    def _groups(self, ranges: Sequence[Span]) -> list[list[Span]]:
-        groups: list[list[Span]] = []
-        room = 0
-        for span in ranges:
-            small = span[1] - span[0] <= self.profile.group_range_bytes
-            if not small or not room:
-                groups.append([])
-                room = self.profile.group_size if small else 1
-            groups[-1].append(span)
-            room -= 1
-        return groups
-
-    def _get_group(
-        self, path: str, ranges: Sequence[Span], loop: asyncio.AbstractEventLoop
-    ) -> asyncio.Future[Sequence[memoryview]]:
-        where = self.uri + path
-        requested = [span for span in ranges if span[0] != span[1]]  # HTTP has no empty range
-
-        def start_single() -> asyncio.Future[obstore.Bytes]:
-            lifecycle.enter()
-            begin, end = requested[0]
+    def _start(self, path: str, spans: Sequence[Span]) -> asyncio.Future[Any]:
+        lifecycle.enter()
+        if len(spans) == 1:
+            begin, end = spans[0]
             return _watch(obstore.get_range_async(self.objects, path, start=begin, end=end))
-
-        def start_all() -> asyncio.Future[Sequence[obstore.Bytes]]:
-            lifecycle.enter()
-            begins, ends = [span[0] for span in requested], [span[1] for span in requested]
-            return _watch(
-                obstore.get_ranges_async(self.objects, path, starts=begins, ends=ends, coalesce=0)
-            )
-
-        finish = partial(_buffers, where, ranges, requested)
-        failure = partial(translate, where=where)
-        num_bytes = sum([stop - start for start, stop in requested])
-        limit_s = self.limits.whole(num_bytes)
-        if not requested:
-            return (
-                JoinedFutures([], loop)
-                if not ranges
-                else done([memoryview(b"")] * len(ranges), loop)
-            )
-        call: asyncio.Future[Sequence[memoryview]]
-        if len(requested) == 1:
-            call = Retried(
-                start_single, lambda body: finish([body]), failure, self._retries, limit_s, loop
-            )
-        else:
-            call = Retried(start_all, finish, failure, self._retries, limit_s, loop)
-        if observing.is_on():
-            observing.RequestUnderWay("get", self.uri, path, len(requested)).watch(call, num_bytes)
-        return call
+        begins, ends = [span[0] for span in spans], [span[1] for span in spans]
+        return _watch(
+            obstore.get_ranges_async(self.objects, path, starts=begins, ends=ends, coalesce=0)
+        )
 
     async def _run(
         self,
@@ -210,39 +162,13 @@ class RemoteStore:
         received: Callable[[T], int] = lambda _: 0,
         sent: int = 0,
     ) -> T:
-        """Run a request with retries within its time limit, and report it; return its result."""
-        with observing.RequestUnderWay(kind, self.uri, path) as request:
-            request.sent = sent
-            result = await self._tried(path, attempt, limit, request)
-            request.received = received(result)
-            return result
-
-    async def _tried(
-        self,
-        path: str,
-        attempt: Callable[[], Awaitable[T]],
-        limit: RequestLimit | None,
-        request: observing.RequestUnderWay,
-    ) -> T:
-        limit = limit or RequestLimit(self.limits.whole())
-        last: Exception | None = None
-        request.retries = -1
+        """Run a request of obstore; see `Requests.run`."""
 
         def enter() -> Awaitable[T]:
-            request.retries += 1
             lifecycle.enter()
             return attempt()
 
-        def failed(error: BaseException) -> Exception:
-            nonlocal last
-            last = translate(error, self.uri + path)
-            return last
-
-        try:
-            async with limit.clock:
-                return await self._retries.run(enter, failed)
-        except TimeoutError:
-            raise translate(outlasted(limit.seconds, last), self.uri + path) from None
+        return await self._requests.run(kind, path, enter, limit, received, sent)
 
     async def get_tail(
         self, path: str, num_bytes: int, *, size: int | None = None
@@ -403,7 +329,7 @@ class RemoteStore:
 
     def uri_of(self, path: str) -> str | None:
         """Return the URI of an object; None if the store object has a prefix."""
-        return None if getattr(self.objects, "prefix", None) else self.uri + path
+        return None if getattr(self.objects, "prefix", None) else self.uri + quoted(path)
 
     def lasting_name(self) -> str | None:
         """Return the store's name in the disk cache; see `endpoints.lasting_name`."""
@@ -446,20 +372,3 @@ class RemoteStore:
 def _watch(call: Coroutine[object, object, T]) -> asyncio.Future[T]:
     """Return the started future of an obstore function, which its stubs type as a coroutine."""
     return lifecycle.watch(asyncio.ensure_future(call))
-
-
-def _buffers(
-    where: str,
-    ranges: Sequence[Span],
-    requested: Sequence[Span],
-    bodies: Sequence[obstore.Bytes],
-) -> Sequence[memoryview]:
-    """Return a buffer for each range; only the ranges that are not empty were requested."""
-    views = [memoryview(body) for body in bodies]
-    for span, view in zip(requested, views, strict=True):
-        if len(view) != span[1] - span[0]:
-            raise short_read(where, span, len(view))
-    if len(requested) == len(ranges):
-        return views
-    remaining = iter(views)
-    return [next(remaining) if start != stop else memoryview(b"") for start, stop in ranges]

@@ -251,10 +251,11 @@ def _settle(future: asyncio.Future[Any], result: Any, error: BaseException | Non
 THREADS: Final = 16  # threads for local reads and writes; 32 read no faster
 
 
-class _Threads:
-    """Thread pool that all local stores share, because starting threads blocks the loop."""
+class Threads:
+    """Thread pool that all stores of a kind share, because starting threads blocks the loop."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str) -> None:
+        self._name = name
         self.after_fork()
 
     def after_fork(self) -> None:
@@ -267,8 +268,8 @@ class _Threads:
         with self._lock:
             if self._executor is None:
                 lifecycle.on_fork(self)
-                self._executor = ThreadPoolExecutor(THREADS, "alance-io")
+                self._executor = ThreadPoolExecutor(THREADS, self._name)
             return self._executor
 
 
-threads: Final = _Threads()
+threads: Final = Threads("alance-io")  # of local stores

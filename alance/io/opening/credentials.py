@@ -133,7 +133,7 @@ class Renewed:
         if kind not in _CREDENTIAL_PARTS:
             raise InvalidInputError(
                 f"storage option {CREDENTIALS!r}: {kind} stores have no credentials that expire; "
-                f"give default_headers"
+                f"give {'token' if kind == 'hf' else 'default_headers'}"
             )
         try:
             key: tuple[str, object] = kind, provider

@@ -66,11 +66,11 @@ def parse_options(kind: Kind, options: Mapping[str, object] | None) -> StoreOpti
         if key.startswith(BASE_PREFIX) or key in (WITH_SECRETS, CREDENTIALS):
             continue
         name = canonical(kind, key)
-        if name == "default_headers":
+        if name == "default_headers" and kind != "hf":
             headers.update(_headers(key, value))
         elif name in _RETRY_OPTIONS:
             retries[name] = _number(key, value)
-        elif name in _CLIENT_OPTIONS:
+        elif name in _CLIENT_OPTIONS and (kind != "hf" or name in _HUB_CLIENT_OPTIONS):
             _enter(client, name, key, value)
         elif kind in _CONFIG_OPTIONS and name in _CONFIG_OPTIONS[kind]:
             _enter(config, name, key, value)
@@ -94,9 +94,9 @@ def parse_options(kind: Kind, options: Mapping[str, object] | None) -> StoreOpti
 
 
 def _hint_of(kind: Kind, key: str) -> str:
-    """Return a hint for an option of s3fs, gcsfs, adlfs, boto3 or pyarrow; empty if unknown."""
+    """Return a hint for an option of s3fs, gcsfs, adlfs, boto3, pyarrow or pylance; else empty."""
     names = _PEERS.get(kind, {}) | _PEERS_OF_ALL
-    hint = names.get(key.lower().removeprefix("aws_"), "")
+    hint = names.get(key.lower().removeprefix("aws_").removeprefix("hf_"), "")
     if hint.replace("_", "").isalpha():
         return f", did you mean {hint!r}?"
     return hint and f"; write {hint}"
@@ -248,6 +248,7 @@ _PREFIXES: Final[Mapping[Kind, tuple[str, ...]]] = {
     "s3": ("aws_",),
     "gcs": ("google_", "gcs_"),
     "azure": ("azure_storage_", "azure_"),
+    "hf": ("hf_",),
 }
 
 # Prefixes of the environment variables for a kind of store.
@@ -334,6 +335,15 @@ _PEERS: Final[Mapping[Kind, dict[str, str]]] = {
         "connection_string": "its parts, account_name and account_key",
         "credential": "account_key, sas_token, or credentials with a function",
         "endpoint_url": "endpoint",
+    },
+    "hf": {
+        "download_mode": "nothing: files are read by ranges over HTTP",
+        "enable_resolve_cache": "nothing: each read asks the Hub where the file is",
+        "repo_id": "the repository in the URI, hf://datasets/OWNER/NAME",
+        "revision": "the revision in the URI, hf://datasets/OWNER/NAME@REVISION/path",
+        "root": "the folder in the URI, hf://datasets/OWNER/NAME/FOLDER",
+        "proxy_url": "nothing: the variable HTTPS_PROXY names a proxy",
+        "use_auth_token": "token",
     },
 }
 
@@ -433,8 +443,10 @@ _CONFIG_OPTIONS: Final[Mapping[Kind, frozenset[str]]] = {
             "use_fabric_endpoint",
         }
     ),
+    "hf": frozenset({"endpoint", "skip_signature", "token"}),
 }
 
+_HUB_CLIENT_OPTIONS: Final = frozenset({"allow_http", "timeout"})  # the Hub's client has its own
 _CLIENT_OPTIONS: Final = frozenset(
     {
         "allow_http",

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import threading
 import time
 from collections import OrderedDict
@@ -26,6 +27,7 @@ from obstore import store as obstore_stores
 
 from alance.errors import InvalidInputError
 from alance.io.cloud.endpoints import check_endpoint, endpoint_of
+from alance.io.cloud.filesystem import FileSystemStore, split_place
 from alance.io.cloud.remote import RemoteStore
 from alance.io.cloud.resilience import Retries
 from alance.io.disk.local import LocalStore
@@ -41,6 +43,8 @@ from alance.io.stores.uri import Address, clean_path, join, parse_uri
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+
+    from fsspec import AbstractFileSystem
 
     from alance.io.cloud.remote import ObjectStore
     from alance.io.opening.credentials import StorageOptions
@@ -69,6 +73,10 @@ CLIENT_AGE_S: Final = 60.0  # files of credentials that changed are read soon
 _CLIENT_VARIABLES: Final = (
     *("AWS_", "AZURE_", "AZURITE_", "GOOGLE_", "MSI_", "IDENTITY_"),
     *("HTTP_", "HTTPS_", "ALL_PROXY", "NO_PROXY", "REQUEST_METHOD", "SSL_CERT_"),
+)
+READ_ONLY: Final = (
+    "because file systems of fsspec are read only here; to write, open the table by its URI with "
+    "storage_options, or pass a store of obstore"
 )
 
 NO_OPTIONS: Final = StoreOptions()  # of local files and of memory
@@ -121,13 +129,18 @@ class _Open:
         (self.lasting if lasts else self._passing)[store.root] = store
         return store
 
-    def around(self, objects: object, limits: TimeLimits) -> Store | None:
+    def around(self, objects: object, limits: TimeLimits, base: str = "") -> Store | None:
         """Return the open store that was made for an object of the user, or for an equal object.
 
         Returns None if no such store with the same time limits is open.
+
+        Args:
+            base: of a file system, the beginning of its paths; see `FileSystemStore`.
         """
         for store in list(self._passing.values()):
-            if isinstance(store, RemoteStore) and store.is_of_user and store.limits == limits:
+            if not isinstance(store, RemoteStore | FileSystemStore) or store.limits != limits:
+                continue
+            if store.is_of_user and getattr(store, "base", "") == base:
                 is_same = store.objects is objects
                 if is_same or (type(store.objects) is type(objects) and store.objects == objects):
                     return store
@@ -235,11 +248,12 @@ class StoreRegistry:
             storage_options: configuration of store, client and retries, or a provider of
                 credentials (`io.opening.credentials`). Missing options come from the environment,
                 as in obstore, and from AWS's profiles.
-            store: a store object of obstore, or a `Store`.
+            store: a store object of obstore, a file system of fsspec, or a `Store`.
 
         Raises:
             InvalidInputError: the URI, an option or the store object is not valid.
             UnsupportedError: the scheme is not supported.
+            MissingPackageError: the scheme needs a package that is not installed.
             AccessError: the AWS profile does not exist, or its files are malformed.
         """
         if store is not None:
@@ -258,6 +272,10 @@ class StoreRegistry:
             check_endpoint(kind, dict(options.config))
             if kind == "s3":
                 options = with_profile(options)
+            elif kind == "hf":
+                from alance.io.opening.hub import with_hub  # only with its extra
+
+                options = with_hub(options)
             key = address.root, options, limits
 
         def make() -> Store:
@@ -317,6 +335,10 @@ class StoreRegistry:
         return store
 
     def _adopt(self, store: object, path: str) -> tuple[Store, str]:
+        # A file system was imported by whoever made it.
+        fsspec = sys.modules.get("fsspec")
+        if fsspec is not None and isinstance(store, fsspec.AbstractFileSystem):
+            return self._adopt_files(store, path)
         inside = clean_path(path)
         lifecycle.revive()
         store = forked.of_this_process(store)
@@ -328,6 +350,21 @@ class StoreRegistry:
         with self._open.lock:
             opened = self._open.around(store, limits) or self._wrap(store, limits)
             return self._keep(opened), inside
+
+    def _adopt_files(self, files: AbstractFileSystem, path: str) -> tuple[Store, str]:
+        """Return the read-only store of a file system of fsspec, and the path inside it."""
+        base, inside = split_place(files, path)
+        with self._open.lock:
+            opened = self._open.around(files, self._limits, base)
+            if opened is None:
+                protocol = files.protocol if isinstance(files.protocol, str) else files.protocol[0]
+                server = base.partition("://")[2].strip("/") or "store"
+                root = self._open.free_root(f"fsspec+{protocol}://{server}/")
+                opened = FileSystemStore(
+                    root, files, base, limits=self._limits, instead=READ_ONLY, is_of_user=True
+                )
+                self._open.add(opened)
+            return self._keep(opened), clean_path(inside)
 
     def _wrap(self, store: object, limits: TimeLimits) -> Store:
         for kind, (scheme, suited) in _ADOPTED_KINDS.items():
@@ -345,8 +382,8 @@ class StoreRegistry:
                 raise InvalidInputError(f"store: another one has the root {own.root!r}")
             return self._open.add(own)
         raise InvalidInputError(
-            f"store: expected a store of obstore, found {type(store).__module__}."
-            f"{type(store).__qualname__}"
+            f"store: expected a store of obstore or a file system of fsspec, found "
+            f"{type(store).__module__}.{type(store).__qualname__}"
         )
 
 
@@ -378,6 +415,10 @@ def _make(address: Address, options: StoreOptions, limits: TimeLimits) -> Store:
     limits = _of_client(limits, dict(options.client), max(inner, retries.max_retries))
     if options.retry_timeout_s is not None:
         limits = replace(limits, timeout_s=max(limits.timeout_s, options.retry_timeout_s))
+    if address.kind == "hf":
+        from alance.io.opening.hub import hub_store
+
+        return hub_store(address.root, options, retries, limits)
     try:
         lifecycle.revive()
         objects, suited = _objects(address, options, limits), _profile(address)

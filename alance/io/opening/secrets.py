@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from alance.errors import InvalidInputError
+from alance.io.cloud.filesystem import FileSystemStore
 from alance.io.cloud.remote import RemoteStore
 from alance.io.opening.credentials import CREDENTIALS, goes_by_name, is_provider
 from alance.io.opening.options import BASE_PREFIX, CHOOSER, SECRETS, WITH_SECRETS, canonical_names
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from alance.io.stores.store import Store
+
+
+# Options of a file system that are no secrets, for sure.
+_PLAIN_OPTIONS: Final = frozenset({"anon", "asynchronous", "auto_mkdir", "use_listings_cache"})
 
 
 def portable(options: Mapping[str, object] | None) -> dict[str, object] | None:
@@ -69,11 +74,20 @@ def _is_true(value: object) -> bool:
 def portable_store(store: Store) -> tuple[Callable[..., object], tuple[Any, ...]] | None:
     """Return a function and its arguments that rebuild a user's store object, without secrets.
 
-    Returns None if the store is not an object of obstore.
+    Returns None if the store is neither an object of obstore nor a file system of fsspec.
 
     Raises:
-        InvalidInputError: the store object cannot be pickled, such as one in memory.
+        InvalidInputError: the store object cannot be pickled: it is in memory, or a file system
+            with options, any of which may be a secret.
     """
+    if isinstance(store, FileSystemStore):
+        files: Any = store.objects
+        if files.storage_args or not _PLAIN_OPTIONS.issuperset(files.storage_options):
+            raise InvalidInputError(
+                f"store {store.uri!r}: a pickle would contain the options of the file system, "
+                f"secrets perhaps; open the table where it is read, with a file system made there"
+            )
+        return _make, (type(files), (), files.storage_options)
     if not isinstance(store, RemoteStore):
         return None
     objects: Any = store.objects

@@ -21,6 +21,7 @@ from alance.io.stores.store import (
     without_number,
 )
 from alance.io.stores.upload import Upload
+from alance.io.stores.uri import quoted
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -147,7 +148,7 @@ class MemoryStore:
 
     def uri_of(self, path: str) -> str:
         """Return the URI of an object or folder, which is valid only in this process."""
-        return without_number(self.root) + path
+        return without_number(self.root) + quoted(path)
 
     def lasting_name(self) -> None:
         """Return None: the objects end with the process."""

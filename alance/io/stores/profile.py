@@ -11,7 +11,7 @@ from typing import Final, Literal, TypeAlias
 
 from alance.base.records import dataclass
 
-Kind: TypeAlias = Literal["memory", "local", "s3", "gcs", "azure", "http"]
+Kind: TypeAlias = Literal["memory", "local", "s3", "gcs", "azure", "http", "hf", "fsspec"]
 
 KIB: Final = 1 << 10
 MIB: Final = 1 << 20
@@ -134,6 +134,12 @@ HTTP: Final = replace(
     lists_in_order=False,
     heeds_conditions=False,
 )
+
+# File systems of fsspec have 16 threads, or a pool of connections, of aiohttp's 100 as a rule.
+FSSPEC: Final = replace(S3, kind="fsspec", max_requests=32, has_suffix_ranges=False)
+
+# The Hub's file system blocks a thread for each request.
+HUB: Final = replace(FSSPEC, kind="hf", max_requests=16)
 
 OBSTORE_MEMORY: Final = StoreProfile(
     kind="memory",

@@ -308,6 +308,19 @@ _STORE_HINTS: Final = {
 }
 
 
+# Causes of errors of the Hub's file system.
+_NO_REPOSITORY: Final = frozenset(
+    {
+        "DisabledRepoError",
+        "GatedRepoError",
+        "HFValidationError",
+        "RepositoryNotFoundError",
+        "RevisionNotFoundError",
+    }
+)
+# Packages whose errors without a status are those of connections.
+_CLIENTS: Final = frozenset({"aiohttp", "botocore", "httpcore", "httpx", "httpx2", "requests"})
+
 # Message of obstore's client for http:// where only https:// is allowed.
 _NOT_ENCRYPTED: Final = "source: BadScheme"
 
@@ -372,7 +385,7 @@ class SystemErrors:
 
 def _translated(error: BaseException, where: str, text: str, summary: str) -> AlanceError:
     status_match = _STATUS.search(text)
-    status = int(status_match[1]) if status_match else None
+    status = int(status_match[1]) if status_match else _status_of(error)
     code = _CODE.search(text)
     if code is not None and code[1] in _NO_BUCKET:
         bucket = _BUCKET.match(where)
@@ -384,10 +397,16 @@ def _translated(error: BaseException, where: str, text: str, summary: str) -> Al
         )
     if _METADATA.search(text) and status not in _TRANSIENT_STATUS:
         return AccessError(f"{where}: {_no_credentials(where)} ({summary})", status=status)
+    if is_of_repository(error):
+        return _no_repository(error, where)
+    if status is None and _is_of_client(error):
+        return StoreError(f"{where}: {summary or type(error).__name__}", retryable=True)
     if (failure := _by_type(error, where, summary, status)) is not None:
         return failure
     if status == 416 or "Wanted range starting at" in text:
         return CorruptFileError(f"{where}: a range starts beyond the object's end")
+    if status in (404, 410):
+        return NotFoundError(f"{where}: no such object")
     if status in (401, 403):
         return AccessError(f"{where}: {summary}", status=status)
     transport = _TRANSPORT.search(text)
@@ -396,6 +415,58 @@ def _translated(error: BaseException, where: str, text: str, summary: str) -> Al
     )
     kind = f" ({transport[1].lower()})" if transport else ""
     return StoreError(f"{where}: {summary}{kind}", retryable=transient, status=status)
+
+
+def is_of_repository(error: BaseException) -> bool:
+    """Return True if an error is about a repository of the Hub, not about a file in it."""
+    return bool(_repository_error(error))
+
+
+def _repository_error(error: BaseException) -> str:
+    """Return the name of the Hub's error, which may be a cause; empty if there is none."""
+    names = (type(error).__name__, type(error.__cause__).__name__)
+    return next((name for name in names if name in _NO_REPOSITORY), "")
+
+
+def _no_repository(error: BaseException, where: str) -> AlanceError:
+    repository = "/".join(where.split("/")[:5])  # hf://datasets/OWNER/NAME
+    match _repository_error(error):
+        case "HFValidationError":
+            return InvalidInputError(f"{where}: no repository of the Hub has such a name")
+        case "RevisionNotFoundError":
+            return BucketNotFoundError(f"{where}: no such revision", repository)
+        case "RepositoryNotFoundError":
+            return BucketNotFoundError(
+                f"{where}: no such repository, or a private one, which needs a token: "
+                f"storage_options={{'token': ...}} or HF_TOKEN",
+                repository,
+            )
+    return AccessError(
+        f"{where}: the repository is gated or disabled; ask its owner for access, and pass your "
+        f"token: storage_options={{'token': ...}} or HF_TOKEN",
+        status=403,
+    )
+
+
+def _is_of_client(error: BaseException) -> bool:
+    """Return True if an error of a Python client is about a connection: it has no status."""
+    package = type(error).__module__.partition(".")[0]
+    return isinstance(error, ConnectionError) or (
+        package in _CLIENTS and not isinstance(error, ValueError | FileNotFoundError)
+    )
+
+
+def _status_of(error: BaseException) -> int | None:
+    """Return the HTTP status of an error of another client; None if it has none.
+
+    It is in `status` (aiohttp), `code` (gcsfs) or the response (requests, httpx).
+    """
+    response = getattr(error, "response", None)
+    for holder, name in ((error, "status"), (error, "code"), (response, "status_code")):
+        status = getattr(holder, name, None)
+        if isinstance(status, int) and 400 <= status < 600:
+            return status
+    return None
 
 
 def _by_type(

@@ -22,7 +22,8 @@ class Address(NamedTuple):
         kind: the kind of the store.
         root: root of the store, ends in "/"; a location is a root followed by a path.
         path: path inside the store, without `/` at either end; empty for the store's root.
-        container: bucket, container or name of a memory store; empty for local files and HTTP.
+        container: bucket, container or name of a memory store; `datasets` of the Hub; empty for
+            local files and HTTP.
         account: the storage account that an Azure URI names; empty if it names none.
     """
 
@@ -63,6 +64,11 @@ def parse_uri(uri: str | os.PathLike[str]) -> Address:
             f"or a local path"
         )
     return _PARSERS[scheme](scheme, rest)
+
+
+def quoted(path: str) -> str:
+    """Quote the characters of a path that a URI reads as others."""
+    return path.replace("%", "%25").replace("#", "%23").replace("?", "%3F")
 
 
 def kind_at(location: str) -> Kind | None:
@@ -168,6 +174,19 @@ def _http(scheme: str, rest: str) -> Address:
     return Address("http", f"{scheme}://{parts.netloc}/", clean_path(unquote(parts.path)))
 
 
+def _hub(scheme: str, rest: str) -> Address:
+    kind, _, path = rest.partition("/")
+    parts = path.strip("/").split("/")
+    if kind != "datasets" or (path and len(parts) < 2):
+        raise InvalidInputError(
+            f"uri '{scheme}://{rest}': expected {scheme}://datasets/OWNER/NAME[@REVISION]/path; "
+            f"to read from another repository, pass store=huggingface_hub.HfFileSystem()"
+        )
+    # The Hub's file system unquotes a revision, as only it knows which may contain `/`.
+    inside = [part if place == 1 else unquote(part) for place, part in enumerate(parts)]
+    return Address("hf", f"{scheme}://{kind}/", clean_path("/".join(inside)), kind)
+
+
 _PARSERS: Final[Mapping[str, Callable[[str, str], Address]]] = {
     "s3": _bucket("s3"),
     "s3a": _bucket("s3"),
@@ -177,6 +196,7 @@ _PARSERS: Final[Mapping[str, Callable[[str, str], Address]]] = {
     "abfss": _azure,
     "http": _http,
     "https": _http,
+    "hf": _hub,
     "file": _file,
     "memory": _memory,
 }

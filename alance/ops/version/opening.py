@@ -54,7 +54,7 @@ async def open_snapshot(
         version: a number or a tag; None: the latest version.
         asof: time; opens the latest version committed strictly before it. Without a time zone it is
             UTC.
-        store: a store object of obstore, or a `Store`.
+        store: a store object of obstore, a file system of fsspec, or a `Store`.
         storage_options: configuration of store, client and retries.
         session: shared scheduler, cache and limits; by default the event loop's session.
         manifest_store, commit_lock: external manifest store or lock; see `open_table`.

@@ -113,9 +113,7 @@ def checked(bases: Iterable[DatasetBasePath], table: Table) -> list[DatasetBaseP
     """
     if isinstance(bases, DatasetBasePath | str | bytes):
         raise InvalidInputError("base paths: expected a list of DatasetBasePath")
-    own = parse_uri(
-        table.store.uri_of(table.path) or f"{without_number(table.store.root)}{table.path}"
-    )
+    own_root = without_number(table.store.root)
     ready = []
     for base in bases:
         if not isinstance(base, DatasetBasePath):
@@ -123,7 +121,7 @@ def checked(bases: Iterable[DatasetBasePath], table: Table) -> list[DatasetBaseP
         if base.name == "":
             raise InvalidInputError(f"base path {base.path!r}: its name is empty; expected None")
         address = parse_uri(base.path)
-        if address.root == own.root and f"{address.path}/".startswith(f"{own.path}/"):
+        if address.root == own_root and f"{address.path}/".startswith(f"{table.path}/"):
             raise InvalidInputError(
                 f"base path {base.path!r}: is within the folder of dataset {table.uri!r}"
             )

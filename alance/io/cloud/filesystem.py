@@ -1,0 +1,429 @@
+"""A file system of fsspec as a store, for reads alone.
+
+fsspec has two kinds of file systems. The methods of an asynchronous one (`_cat_file`, `_ls`, ...)
+run in its own event loop, which fsspec has in a thread, or in the caller's loop if it was made with
+`asynchronous=True`. The methods of others block, so they run in worker threads. Either way, the
+caller's loop never waits, and a cancelled caller is free at once: a coroutine is cancelled, too; a
+thread goes on to the end of its call.
+
+File systems cache listings. The cache of a folder is dropped before the folder is listed, so that
+new versions are seen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from datetime import UTC, datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias, TypeVar
+from weakref import ref
+
+from alance.errors import InvalidInputError, NotFoundError, StoreError, UnsupportedError
+from alance.io.cloud.requests import Requests
+from alance.io.loop import lifecycle
+from alance.io.loop.futures import Threads, in_thread
+from alance.io.loop.limits import RequestLimit, TimeLimits
+from alance.io.stores.profile import FSSPEC
+from alance.io.stores.store import (
+    ObjectMeta,
+    check_tag,
+    check_whole,
+    is_of_repository,
+    without_number,
+)
+from alance.io.stores.uri import quoted
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
+
+    from fsspec import AbstractFileSystem
+
+    from alance.io.cloud.resilience import Retries
+    from alance.io.stores.profile import StoreProfile
+    from alance.io.stores.store import Body, Names, Span
+
+    Entries: TypeAlias = list[tuple[str, Mapping[str, Any]]]  # paths and descriptions
+
+T = TypeVar("T")
+
+# Not the threads of local reads: a server that hangs would hold them.
+_threads: Final = Threads("alance-fsspec")
+_TAGS: Final = ("ETag", "etag", "blob_id", "xet_hash")
+_TIMES: Final = ("LastModified", "last_modified", "updated", "mtime", "modified", "created")
+
+
+class FileSystemStore:
+    """A file system of fsspec behind the protocol of a store. Writes are refused.
+
+    Args:
+        root: the store's root, unique in the process.
+        files: the file system.
+        base: what stands before each path of the store in a path of the file system.
+        profile: parameters for planning reads.
+        retries: policy for retries, after those of the file system.
+        limits: time limits of a request, with all its retries.
+        instead: what to write instead of a write to this store, for the error.
+        is_of_user: True if the user passed the file system.
+    """
+
+    def __init__(
+        self,
+        root: str,
+        files: AbstractFileSystem,
+        base: str,
+        profile: StoreProfile = FSSPEC,
+        retries: Retries | None = None,
+        limits: TimeLimits | None = None,
+        *,
+        instead: str,
+        is_of_user: bool = False,
+    ) -> None:
+        self.root = root
+        self.uri = without_number(root)  # for messages
+        self.profile = profile
+        self.base = base
+        self.is_of_user = is_of_user
+        self.limits = TimeLimits() if limits is None else limits
+        self._files = files
+        self._instead = instead
+        self._requests = Requests(self.uri, retries, self.limits)
+        self._loop: ref[asyncio.AbstractEventLoop] | None = None  # with `asynchronous=True`
+        self._turn: threading.Lock | None = threading.Lock() if _is_archive(files) else None
+        lifecycle.on_fork(self)
+
+    def __repr__(self) -> str:
+        return f"FileSystemStore({self.root!r})"
+
+    def after_fork(self) -> None:
+        """Forget the parent's loop, and a lock that another thread may have held."""
+        self._loop = None
+        self._turn = self._turn and threading.Lock()
+
+    @property
+    def objects(self) -> AbstractFileSystem:
+        """The file system, made anew in a forked child."""
+        files = self._files
+        # The thread of its loop does not exist in a child.
+        if _is_async(files) and files._pid != os.getpid():
+            files = self._files = type(files)(*files.storage_args, **files.storage_options)
+        return files
+
+    @property
+    def pieces(self) -> None:
+        """Always None: a call of fsspec reads ranges, each to a buffer of its own."""
+
+    def read_now(self, path: str, ranges: Sequence[Span]) -> None:
+        """Return None: a file system may always wait."""
+
+    def get_ranges(self, path: str, ranges: Sequence[Span]) -> asyncio.Future[Sequence[memoryview]]:
+        """Start reading ranges; one call of fsspec reads a group of consecutive small ranges."""
+        return self._requests.get_ranges(path, ranges, self.profile, self._start)
+
+    def _start(self, path: str, spans: Sequence[Span]) -> asyncio.Future[Any]:
+        files, place = self.objects, self._place(path)
+        if _is_async(files):
+            return self._awaited(files, partial(_cat_ranges, files, place, spans))
+        return self._threaded(partial(_read_ranges, files, place, spans))
+
+    def _awaited(
+        self, files: AbstractFileSystem, work: Callable[[], Coroutine[Any, Any, T]]
+    ) -> asyncio.Future[T]:
+        """Start a coroutine in the loop of an asynchronous file system.
+
+        Raises:
+            InvalidInputError: the file system was made with `asynchronous=True`, and is in use in
+                another event loop.
+        """
+        loop = asyncio.get_running_loop()
+        if not files.asynchronous:
+            answer = asyncio.run_coroutine_threadsafe(work(), files.loop)
+            return asyncio.wrap_future(answer, loop=loop)
+        home = None if self._loop is None else self._loop()
+        if home is not None and home is not loop and not home.is_closed():
+            raise InvalidInputError(
+                f"{self.uri}: the file system has asynchronous=True, so it belongs to the event "
+                f"loop that used it first; pass one without asynchronous=True"
+            )
+        self._loop = ref(loop)
+        return loop.create_task(work())
+
+    def _threaded(self, work: Callable[[], T]) -> asyncio.Future[T]:
+        """Start a blocking call in a worker thread."""
+        turn = self._turn
+        if turn is None:
+            return in_thread(_threads.executor(), work, asyncio.get_running_loop())
+
+        def in_turn() -> T:
+            with turn:
+                return work()
+
+        return in_thread(_threads.executor(), in_turn, asyncio.get_running_loop())
+
+    def _call(self, name: str, *args: object, **options: object) -> asyncio.Future[Any]:
+        """Start a method of the file system."""
+        files = self.objects
+        if _is_async(files):
+            return self._awaited(files, partial(getattr(files, f"_{name}"), *args, **options))
+        return self._threaded(partial(getattr(files, name), *args, **options))
+
+    def _place(self, path: str) -> str:
+        return self.base + path
+
+    async def get_tail(
+        self, path: str, num_bytes: int, *, size: int | None = None
+    ) -> tuple[memoryview, int]:
+        """Return the last `num_bytes`, and the object's size, which costs a call if unknown."""
+        if size is None:
+            size = await self.size(path)
+        (tail,) = await self.get_ranges(path, [(max(0, size - num_bytes), size)])
+        return tail, size
+
+    def open_file(self, path: str) -> None:
+        """Return None: the store does not know which objects are files of this machine."""
+
+    async def get(self, path: str, *, e_tag: str | None = None) -> memoryview:
+        """Return the whole object. fsspec does not say which object it read: `e_tag` must be None.
+
+        Listings of this store have only weak tags, which callers do not pass here.
+        """
+        check_tag(self.uri + path, e_tag, None)
+        limit = RequestLimit(self.limits.whole())
+
+        async def attempt() -> memoryview:
+            info = await self._info(path)
+            check_whole(self.uri + path, info["size"] or 0)
+            limit.become(self.limits.whole(info["size"] or 0))
+            return memoryview(await self._call("cat_file", self._place(path)))
+
+        return await self._requests.run("get", path, attempt, limit, len)
+
+    async def size(self, path: str) -> int:
+        """Size of the object in bytes. Costs a call, a HEAD of a web server."""
+        info = await self._requests.run("head", path, lambda: self._info(path))
+        if info["size"] is None:
+            raise UnsupportedError(f"{self.uri}{path}: the server does not tell its size")
+        return int(info["size"])
+
+    async def _info(self, path: str) -> Mapping[str, Any]:
+        """Return fsspec's description of a file.
+
+        Raises:
+            FileNotFoundError: it does not exist, also after the cached listing was dropped; or it
+                is a folder.
+        """
+        place = self._place(path)
+        try:
+            info: Mapping[str, Any] = await self._call("info", place)
+        except FileNotFoundError:
+            self.objects.invalidate_cache(place)
+            info = await self._call("info", place)
+        if info["type"] == "directory":
+            raise FileNotFoundError(place)
+        return info
+
+    async def list_level(self, prefix: str) -> tuple[Names, Names]:
+        """Return the sorted paths of the folders and of the objects directly under `prefix`."""
+        entries = await self._listed("ls", prefix)
+        folders = [path for path, info in entries if info["type"] == "directory"]
+        objects = [path for path, info in entries if info["type"] != "directory"]
+        return sorted(folders), sorted(objects)
+
+    async def list(
+        self, prefix: str, *, start_after: str | None = None
+    ) -> AsyncIterator[ObjectMeta]:
+        """Yield the objects under the folder `prefix`, sorted by path.
+
+        fsspec lists all of them before the first is yielded. An object whose size is not in the
+        listing, as of an index page of a web server, costs a call for it.
+        """
+        for path, info in sorted(await self._listed("find", prefix), key=lambda entry: entry[0]):
+            if start_after is not None and path <= start_after:
+                continue
+            size = info.get("size")
+            if size is None:
+                try:
+                    size = await self.size(path)
+                except NotFoundError:  # deleted since, or a link to something else
+                    continue
+            yield ObjectMeta(path, size, _time_of(info), _weak_tag(info))
+
+    async def _listed(self, method: str, prefix: str) -> Entries:
+        """Return path and description of what is in a folder; empty if there is no such folder."""
+        folder = prefix.strip("/")
+        place = self._place(folder)
+
+        async def attempt() -> Any:
+            self.objects.invalidate_cache(place)
+            try:
+                return await self._call(method, place, detail=True)
+            except (FileNotFoundError, NotADirectoryError) as error:
+                if is_of_repository(error):
+                    raise
+                return []
+
+        answer = await self._requests.run("list", folder, attempt)
+        infos: Iterable[Mapping[str, Any]] = answer.values() if isinstance(answer, dict) else answer
+        start = place.strip("/") + "/" if place.strip("/") else ""
+        inside = f"{folder}/" if folder else ""
+        entries: Entries = []
+        for info in infos:
+            name = str(info["name"]).strip("/")
+            if name.startswith(start):
+                entries.append((inside + name[len(start) :], info))
+        return entries
+
+    async def put(self, path: str, body: Body, *, if_absent: bool = False) -> None:
+        """Raise UnsupportedError."""
+        self._refuse(path)
+
+    async def put_in_order(
+        self, objects: Sequence[tuple[str, Body]], *, if_absent: bool = False
+    ) -> None:
+        """Raise UnsupportedError."""
+        self._refuse(objects[0][0])
+
+    async def put_many(self, objects: Sequence[tuple[str, Body]]) -> None:
+        """Raise UnsupportedError if there are objects."""
+        if objects:
+            self._refuse(objects[0][0])
+
+    def open_upload(
+        self, path: str, *, size_hint: int | None = None, durable: bool = True
+    ) -> NoReturn:
+        """Raise UnsupportedError."""
+        self._refuse(path)
+
+    async def delete(self, paths: Sequence[str]) -> None:
+        """Raise UnsupportedError if there are paths."""
+        if paths:
+            self._refuse(paths[0])
+
+    async def copy(self, source: str, target: str) -> None:
+        """Raise UnsupportedError."""
+        self._refuse(target)
+
+    def _refuse(self, path: str) -> NoReturn:
+        raise UnsupportedError(f"{self.uri}{path}: cannot be written, {self._instead}")
+
+    async def unfinished(self, prefix: str) -> Sequence[ObjectMeta]:
+        """Return an empty sequence: nothing is written here."""
+        return ()
+
+    async def remove_folders(self, prefix: str) -> None:
+        """Raise UnsupportedError."""
+        self._refuse(prefix)
+
+    def uri_of(self, path: str) -> str | None:
+        """Return the URI of an object; None if the user passed the file system.
+
+        Else it is the Hub, whose URIs have a name and a revision, quoted, in second place.
+        """
+        if self.is_of_user:
+            return None
+        parts = [part if i == 1 else quoted(part) for i, part in enumerate(path.split("/"))]
+        return self.uri + "/".join(parts)
+
+    def lasting_name(self) -> None:
+        """Return None: the identity of a file system's server is unknown."""
+
+    def heeds_conditions(self) -> bool:
+        """Return False: nothing is written here."""
+        return False
+
+
+def split_place(files: AbstractFileSystem, path: str) -> tuple[str, str]:
+    """Split a path of a file system, or its URI, to the base of its store and the path inside.
+
+    The base is the beginning of all paths: `/`, empty, or the server of a URL.
+    """
+    place = str(files._strip_protocol(path))
+    scheme, mark, rest = place.partition("://")
+    if mark:
+        server, _, inside = rest.partition("/")
+        return f"{scheme}://{server}/", inside
+    inside = place.lstrip("/")
+    return place[: len(place) - len(inside)], inside
+
+
+async def _cat_ranges(files: AbstractFileSystem, place: str, spans: Sequence[Span]) -> Any:
+    """Read ranges by an asynchronous file system: a body of one range, else a list of them."""
+    if len(spans) == 1:
+        body = await files._cat_file(place, start=spans[0][0], end=spans[0][1])
+        return _checked(place, spans[0], body)
+    starts, stops = [span[0] for span in spans], [span[1] for span in spans]
+    bodies = await files._cat_ranges([place] * len(spans), starts, stops, on_error="raise")
+    return [_checked(place, span, body) for span, body in zip(spans, bodies, strict=True)]
+
+
+def _read_ranges(files: AbstractFileSystem, place: str, spans: Sequence[Span]) -> Any:
+    """Read ranges by a blocking file system, as `_cat_ranges` does.
+
+    A file is opened once. Its cache would read ahead by megabytes, and its size would cost a
+    request. File systems with a `cat_file` of their own know better.
+    """
+    from fsspec import AbstractFileSystem as Base
+
+    if type(files).cat_file is not Base.cat_file:
+        bodies = [files.cat_file(place, start, stop) for start, stop in spans]
+    else:
+        most = max([stop for _, stop in spans])
+        with files.open(place, "rb", cache_type="none", size=most) as file:
+            bodies = [_read_range(file, span) for span in spans]
+    checked = [_checked(place, span, body) for span, body in zip(spans, bodies, strict=True)]
+    return checked[0] if len(spans) == 1 else checked
+
+
+def _read_range(file: Any, span: Span) -> bytes:
+    start, stop = span
+    file.seek(start)
+    body: bytes = file.read(stop - start)
+    while len(body) < stop - start and (more := file.read(stop - start - len(body))):
+        body += more
+    return body
+
+
+def _checked(place: str, span: Span, body: Any) -> Any:
+    """Return a body, which may be shorter than its range, as of a file that ends before.
+
+    Raises:
+        StoreError, Exception: the body is longer; the body is an error.
+    """
+    if isinstance(body, BaseException):
+        raise body
+    if len(body) > span[1] - span[0]:
+        raise StoreError(
+            f"{place}: {len(body)} bytes came for a range of {span[1] - span[0]}; the server "
+            f"ignores ranges"
+        )
+    return body
+
+
+def _is_async(files: AbstractFileSystem) -> bool:
+    """Return True for an asynchronous file system; one that wraps another is what that is."""
+    return bool(files.async_impl and getattr(getattr(files, "fs", None), "async_impl", True))
+
+
+def _is_archive(files: AbstractFileSystem) -> bool:
+    """Return True for archives, whose members share one open file and so its position."""
+    from fsspec.archive import AbstractArchiveFileSystem
+
+    return isinstance(files, AbstractArchiveFileSystem)
+
+
+def _time_of(info: Mapping[str, Any]) -> datetime | None:
+    """Return the time of a description's last change; None if it has none that is known."""
+    for name in _TIMES:
+        value = info.get(name)
+        if isinstance(value, datetime):
+            return value if value.tzinfo else value.replace(tzinfo=UTC)
+        if isinstance(value, int | float):
+            return datetime.fromtimestamp(value, UTC)
+    return None
+
+
+def _weak_tag(info: Mapping[str, Any]) -> str | None:
+    """Return an entity tag that says whether an object changed, but which no read can check."""
+    tag = next((info[name] for name in _TAGS if info.get(name)), None)
+    return None if tag is None else f'W/"{str(tag).strip(chr(34))}"'
