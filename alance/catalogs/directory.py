@@ -19,6 +19,7 @@ import posixpath
 import uuid
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote
 
 from alance.catalogs.backend import DELIMITER, Place, changed, shown
 from alance.catalogs.catalog_manifest import (
@@ -47,6 +48,7 @@ from alance.errors import (
     TableNotFoundError,
 )
 from alance.io.loop.tasks import each
+from alance.io.stores.uri import quoted
 from alance.ops.upkeep.place import drop
 from alance.session import open_store
 from alance.writing import write_dataset
@@ -79,13 +81,13 @@ class DirectoryBackend:
         return self._uri + self._query
 
     def _place(self, folder: str) -> Place:
-        name = folder if self._is_path else folder.replace("%", "%25")
+        name = folder if self._is_path else quoted(folder)
         return Place(posixpath.join(self._uri, name) + self._query, self._options)
 
     def _folder(self, place: Place) -> str:
         """Return the folder of a place, relative to the catalog's folder."""
         name = place.uri.removesuffix(self._query).removeprefix(self._uri).lstrip("/")
-        return name if self._is_path else name.replace("%25", "%")
+        return name if self._is_path else unquote(name)
 
     def _open(self, uri: str) -> tuple[Store, str]:
         """Return the store of a URI, and the path in it."""

@@ -282,7 +282,9 @@ async def test_blobs_that_the_caller_ingests_get_no_credentials_of_the_table(
     [
         ("s3://a/t", {}, "s3://b/t", True),
         ("s3://a/t", {}, "s3a://b/t", True),
-        ("s3://a/t", {}, "s3://evil.example?/t", False),
+        ("s3://a/t", {}, "s3://evil.example:80/t", False),
+        ("hf://datasets/a/n/t", {"token": "t"}, "hf://datasets/b/m/t", True),
+        ("hf://datasets/a/n/t", {"token": "t"}, "https://host/t", False),
         ("s3://a/t", {}, "gs://a/t", False),
         ("gs://a/t", {"token": "t"}, "gs://b/t", True),
         ("az://c/t", {"account_name": "mine"}, "az://d/t", True),

@@ -5,12 +5,20 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import quote
 
+import lance
+import pyarrow as pa
 import pytest
 
+import alance
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.io.stores.uri import _PARSERS, _REFUSED, Address, clean_path, join, parse_uri
 from tests.pages import ROOT
+
+if TYPE_CHECKING:
+    from alance.testing.lab import Lab
 
 
 @pytest.mark.parametrize(
@@ -85,6 +93,30 @@ def test_a_relative_path_needs_a_working_directory(
 def test_what_is_no_uri_is_refused(uri: str) -> None:
     with pytest.raises(InvalidInputError):
         parse_uri(uri)
+
+
+@pytest.mark.parametrize("top", ["s3://b", "gs://b", "az://c", "memory://m", "hf://datasets/a/n"])
+@pytest.mark.parametrize(("mark", "name"), [("#", "fragment"), ("?", "query")])
+def test_signs_that_pylance_ignores_are_refused(top: str, mark: str, name: str) -> None:
+    """With pylance, `s3://b/a#x` and `s3://b/a?x` are the table `a`."""
+    with pytest.raises(InvalidInputError) as refused:
+        parse_uri(f"{top}/a{mark}s3cret")
+    assert f"would begin a {name}" in str(refused.value)
+    assert f"write %{ord(mark):X}" in str(refused.value)
+    assert "s3cret" not in str(refused.value)
+    assert parse_uri(f"{top}/a%{ord(mark):X}x").path.endswith(f"a{mark}x")
+
+
+@pytest.mark.parametrize("name", ["a#b", "c?d", "e%f", "g%23h", "i j"])
+async def test_a_quoted_name_is_one_table_for_pylance(lab: Lab, name: str) -> None:
+    options = lab.lance_options()
+    uri = f"s3://lab/signs/{quote(name)}"
+    lance.write_dataset(pa.table({"a": [1, 2]}), uri, storage_options=options)
+    dataset = await alance.dataset(uri, storage_options=options)
+    assert await dataset.count_rows() == 2
+    table = dataset._snapshot.table
+    assert table.path == f"signs/{name}"
+    assert parse_uri(table.store.uri_of(table.path) or "").path == table.path
 
 
 def test_passwords_in_a_uri_are_refused_and_not_repeated() -> None:

@@ -63,7 +63,14 @@ def parse_uri(uri: str | os.PathLike[str]) -> Address:
             f"uri {text!r}: scheme {scheme!r} is not known; expected one of {', '.join(_PARSERS)}, "
             f"or a local path"
         )
-    return _PARSERS[scheme](scheme, rest)
+    address = _PARSERS[scheme](scheme, rest)
+    if mark := min(set(rest) & _MARKS, key=rest.index, default=""):
+        raise InvalidInputError(
+            f"uri '{scheme}://{rest.partition(mark)[0]}{mark}…': {mark!r} would begin a "
+            f"{_MARK_NAMES[mark]}, which pylance ignores; as part of a name, write "
+            f"%{ord(mark):X}"
+        )
+    return address
 
 
 def quoted(path: str) -> str:
@@ -200,6 +207,9 @@ _PARSERS: Final[Mapping[str, Callable[[str, str], Address]]] = {
     "file": _file,
     "memory": _memory,
 }
+
+_MARK_NAMES: Final = {"#": "fragment", "?": "query"}
+_MARKS: Final = frozenset(_MARK_NAMES)
 
 _REFUSED: Final = {
     "s3+ddb": "names a table whose versions are in DynamoDB; expected the s3:// URI of its folder"
