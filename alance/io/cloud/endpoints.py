@@ -25,6 +25,9 @@ _ENDPOINT_OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "gcs": ("base_url",),
     "azure": ("endpoint",),
     "hf": ("endpoint",),
+    "oss": ("endpoint",),
+    "cos": ("endpoint",),
+    "tos": ("endpoint",),
 }
 _ENDPOINT_VARIABLES: Final[Mapping[str, tuple[str, ...]]] = {
     "s3": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"),

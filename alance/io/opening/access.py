@@ -5,7 +5,7 @@ table are used only within their *scope*:
 
 | table on | scope |
 |---|---|
-| S3, GCS | all buckets of the same endpoint: keys and tokens go to that server alone |
+| S3, GCS, OSS, COS, TOS | all buckets of the same endpoint: keys go to that server alone |
 | Azure | all containers of the same account |
 | HTTP | the same scheme, host and port |
 | local disk, memory | this machine: neither needs credentials |
@@ -186,7 +186,7 @@ class Access:
         if self.home is None:
             return "the given store object"
         match self.kind:
-            case "s3" | "gcs":
+            case "s3" | "gcs" | "oss" | "cos" | "tos":
                 return f"buckets of the same {self.kind} endpoint"
             case "azure":
                 return f"containers of the account {self._account() or 'of the environment'!r}"

@@ -51,14 +51,15 @@ StorageOptions: TypeAlias = Mapping[str, Any] | Provider
 
 # By kind of store: obstore's names for the options that form credentials. Of several alternatives,
 # the first complete one is used; only `session_token` may be missing.
+_S3_PARTS: Final = (
+    {
+        "access_key_id": "access_key_id",
+        "secret_access_key": "secret_access_key",
+        "session_token": "token",
+    },
+)
 _CREDENTIAL_PARTS: Final[Mapping[str, tuple[Mapping[str, str], ...]]] = {
-    "s3": (
-        {
-            "access_key_id": "access_key_id",
-            "secret_access_key": "secret_access_key",
-            "session_token": "token",
-        },
-    ),
+    **dict.fromkeys(("s3", "oss", "cos", "tos"), _S3_PARTS),
     "gcs": ({"bearer_token": "token"},),
     "azure": ({"sas_key": "sas_token"}, {"account_key": "access_key"}, {"token": "token"}),
 }
@@ -308,7 +309,7 @@ def _credential(kind: Kind, answer: Answer) -> dict[str, Any]:
         if not is_header_text(value):
             raise ProviderError(f"{name} {NOT_HEADER_TEXT}")
     credential = {parts[name]: value for name, value in parameters.items()}
-    if kind == "s3":
+    if "access_key_id" in credential:
         credential.setdefault("token", None)
     return credential
 

@@ -123,6 +123,11 @@ def canonical_names(key: str) -> set[str]:
     return {canonical(kind, key) for kind in _CONFIG_OPTIONS}
 
 
+def config_names(kind: Kind) -> frozenset[str]:
+    """Return the canonical names of the store options of a kind of store."""
+    return _CONFIG_OPTIONS[kind]
+
+
 def canonical(kind: Kind, key: str) -> str:
     """Return the canonical name of a key for a kind of store."""
     key = key.lower()
@@ -148,7 +153,7 @@ def with_environment(kind: Kind, options: StoreOptions) -> StoreOptions:
         return options
     own_config = dict(options.config)
     for variable in os.environ:
-        name = canonical(kind, variable) if variable.startswith(_VARIABLE_PREFIXES[kind]) else ""
+        name = canonical(kind, variable) if variable.startswith(VARIABLE_PREFIXES[kind]) else ""
         is_used = name in HEADER_OPTIONS and name not in own_config
         if is_used and not is_header_text(os.environ.get(variable, "")):
             raise InvalidInputError(f"environment variable {variable}: {NOT_HEADER_TEXT}")
@@ -183,12 +188,12 @@ def with_environment(kind: Kind, options: StoreOptions) -> StoreOptions:
 @cache
 def _client_variables(kind: Kind) -> Mapping[str, str]:
     """Return the option of client or retries for each environment variable, for a kind of store."""
-    if kind not in _VARIABLE_PREFIXES:
+    if kind not in VARIABLE_PREFIXES:
         return {}
     spelled = {name: name for name in (*_CLIENT_OPTIONS, *_RETRY_OPTIONS)} | _COMMON_ALIASES
     return _LANCE_VARIABLES | {
         prefix + text.upper(): name
-        for prefix in _VARIABLE_PREFIXES[kind]
+        for prefix in VARIABLE_PREFIXES[kind]
         for text, name in spelled.items()
     }
 
@@ -249,13 +254,20 @@ _PREFIXES: Final[Mapping[Kind, tuple[str, ...]]] = {
     "gcs": ("google_", "gcs_"),
     "azure": ("azure_storage_", "azure_"),
     "hf": ("hf_",),
+    "oss": ("oss_", "alibaba_cloud_"),
+    "cos": ("cos_", "tencentcloud_"),
+    "tos": ("tos_", "volcengine_"),
 }
+S3_ALIKE: Final[frozenset[Kind]] = frozenset({"oss", "cos", "tos"})  # see `io.opening.s3_alike`
 
 # Prefixes of the environment variables for a kind of store.
-_VARIABLE_PREFIXES: Final[Mapping[Kind, tuple[str, ...]]] = {
+VARIABLE_PREFIXES: Final[Mapping[Kind, tuple[str, ...]]] = {
     "s3": ("AWS_",),
     "gcs": ("GOOGLE_",),
     "azure": ("AZURE_STORAGE_", "AZURE_"),
+    "oss": ("OSS_", "ALIBABA_CLOUD_"),
+    "cos": ("COS_", "TENCENTCLOUD_"),
+    "tos": ("TOS_", "VOLCENGINE_"),
 }
 _LANCE_VARIABLES: Final[dict[str, str]] = {  # variables of Lance, for all clouds
     "OBJECT_STORE_CLIENT_MAX_RETRIES": "client_max_retries",
@@ -345,6 +357,14 @@ _PEERS: Final[Mapping[Kind, dict[str, str]]] = {
         "proxy_url": "nothing: the variable HTTPS_PROXY names a proxy",
         "use_auth_token": "token",
     },
+    "oss": {
+        "oss_role_arn": "credentials, with a function that returns them",
+        "oss_sts_endpoint": "credentials, with a function that returns them",
+    },
+    "cos": {
+        "cos_disable_config_load": "nothing: only the options and variables of COS are read",
+        "cos_enable_versioning": "nothing: versions of objects are not read",
+    },
 }
 
 _ALIASES: Final[Mapping[Kind, Mapping[str, str]]] = {
@@ -370,8 +390,30 @@ _ALIASES: Final[Mapping[Kind, Mapping[str, str]]] = {
         "bearer_token": "token",
         "identity_endpoint": "msi_endpoint",
     },
+    "oss": {
+        "access_key_secret": "secret_access_key",
+        "allow_anonymous": "skip_signature",
+        "security_token": "session_token",
+    },
+    "cos": {
+        "secret_id": "access_key_id",
+        "secret_key": "secret_access_key",
+        "security_token": "session_token",
+    },
+    "tos": {"security_token": "session_token"},
 }
 
+_S3_ALIKE_OPTIONS: Final = frozenset(
+    {
+        "access_key_id",
+        "endpoint",
+        "region",
+        "secret_access_key",
+        "session_token",
+        "skip_signature",
+        "virtual_hosted_style_request",
+    }
+)
 _CONFIG_OPTIONS: Final[Mapping[Kind, frozenset[str]]] = {
     "s3": frozenset(
         {
@@ -444,6 +486,9 @@ _CONFIG_OPTIONS: Final[Mapping[Kind, frozenset[str]]] = {
         }
     ),
     "hf": frozenset({"endpoint", "skip_signature", "token"}),
+    "oss": _S3_ALIKE_OPTIONS,
+    "cos": _S3_ALIKE_OPTIONS,
+    "tos": _S3_ALIKE_OPTIONS,
 }
 
 _HUB_CLIENT_OPTIONS: Final = frozenset({"allow_http", "timeout"})  # the Hub's client has its own

@@ -25,7 +25,7 @@ from weakref import WeakSet, WeakValueDictionary
 from obstore import exceptions as obstore_errors
 from obstore import store as obstore_stores
 
-from alance.errors import InvalidInputError
+from alance.errors import AlanceError, InvalidInputError
 from alance.io.cloud.endpoints import check_endpoint, endpoint_of
 from alance.io.cloud.filesystem import FileSystemStore, split_place
 from alance.io.cloud.remote import RemoteStore
@@ -36,6 +36,7 @@ from alance.io.loop.limits import TimeLimits, seconds_of
 from alance.io.opening.aws_profile import with_profile
 from alance.io.opening.credentials import as_mapping
 from alance.io.opening.options import StoreOptions, parse_options, with_environment
+from alance.io.opening.s3_alike import s3_config, with_variables
 from alance.io.stores import profile
 from alance.io.stores.memory import MemoryStore
 from alance.io.stores.store import translate
@@ -268,7 +269,8 @@ class StoreRegistry:
         if kind in ("local", "memory"):
             options = NO_OPTIONS
         else:
-            options, limits = with_environment(kind, options), self._limits
+            options = with_variables(kind, with_environment(kind, options))
+            limits = self._limits
             check_endpoint(kind, dict(options.config))
             if kind == "s3":
                 options = with_profile(options)
@@ -422,6 +424,8 @@ def _make(address: Address, options: StoreOptions, limits: TimeLimits) -> Store:
     try:
         lifecycle.revive()
         objects, suited = _objects(address, options, limits), _profile(address)
+    except AlanceError:
+        raise
     except (obstore_errors.BaseError, ValueError) as error:
         # The text may quote a value, and so a secret: name the options without values.
         raise InvalidInputError(
@@ -434,7 +438,7 @@ def _make(address: Address, options: StoreOptions, limits: TimeLimits) -> Store:
         suited,
         retries,
         limits,
-        lambda: _objects(address, options, limits, _cheaper(objects)),
+        lambda: _objects(address, options, limits, _cheaper(objects, address)),
     )
 
 
@@ -461,7 +465,8 @@ def _profile(address: Address) -> StoreProfile:
         # Suffixes of the names of directory buckets, and of aliases of buckets on Outposts.
         is_bucket = not address.container.endswith(("--x-s3", "--op-s3"))
         return profile.S3 if is_bucket else profile.S3_EXPRESS
-    return {"gcs": profile.GCS, "azure": profile.AZURE}.get(address.kind, profile.HTTP)
+    by_kind = {"gcs": profile.GCS, "azure": profile.AZURE, **profile.S3_ALIKE}
+    return by_kind.get(address.kind, profile.HTTP)
 
 
 def _objects(
@@ -497,6 +502,11 @@ def _new_objects(
             if address.container.endswith("--x-s3"):
                 config.setdefault("s3_express", "true")
             return obstore_stores.S3Store(address.container, config=config, **kwargs)  # type: ignore[arg-type]
+        case "oss" | "cos" | "tos":
+            settings, fixed = s3_config(address, options)
+            kwargs.setdefault("credential_provider", fixed)
+            config = {**(for_writes or {}), **settings}
+            return obstore_stores.S3Store(address.container, config=config, **kwargs)  # type: ignore[arg-type]
         case "gcs":
             return obstore_stores.GCSStore(address.container, config=config, **kwargs)  # type: ignore[arg-type]
         case "azure":
@@ -509,13 +519,13 @@ def _new_objects(
     return obstore_stores.HTTPStore.from_url(url, **kwargs)  # type: ignore[arg-type]
 
 
-def _cheaper(objects: ObjectStore) -> Config:
+def _cheaper(objects: ObjectStore, address: Address) -> Config:
     """Return options for writes to S3 that avoid the SHA-256 of each body, two thirds of the work.
 
     TLS protects the body in transit, so it need not be signed. For AWS itself the options add a
     CRC, which not every other server supports. Empty for other stores and for servers without TLS.
     """
-    if not isinstance(objects, obstore_stores.S3Store):
+    if not isinstance(objects, obstore_stores.S3Store) or address.kind != "s3":
         return {}
     endpoint = endpoint_of("s3", objects.config)
     if endpoint is None:

@@ -11,7 +11,9 @@ from typing import Final, Literal, TypeAlias
 
 from alance.base.records import dataclass
 
-Kind: TypeAlias = Literal["memory", "local", "s3", "gcs", "azure", "http", "hf", "fsspec"]
+Kind: TypeAlias = Literal[
+    "memory", "local", "s3", "gcs", "azure", "http", "hf", "fsspec", "oss", "cos", "tos"
+]
 
 KIB: Final = 1 << 10
 MIB: Final = 1 << 20
@@ -119,6 +121,12 @@ S3: Final = StoreProfile(
 
 # Directory buckets: listings have no order and cannot start after a name. Also for Outposts.
 S3_EXPRESS: Final = replace(S3, lists_in_order=False, heeds_conditions=False)
+
+# Clouds with S3's protocol. Whether they obey conditional puts, each process tests once.
+OSS: Final = replace(S3, kind="oss", max_requests=_REMOTE_REQUESTS, heeds_conditions=False)
+COS: Final = replace(OSS, kind="cos")
+TOS: Final = replace(OSS, kind="tos")
+S3_ALIKE: Final = {"oss": OSS, "cos": COS, "tos": TOS}
 
 GCS: Final = replace(S3, kind="gcs", max_requests=_REMOTE_REQUESTS)
 
