@@ -226,6 +226,7 @@ def place(lab: Lab, dynamodb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPat
         "AWS_DEFAULT_REGION": "us-east-1",
         "AWS_ALLOW_HTTP": "true",
         "DYNAMODBENDPOINT": dynamodb,
+        "AWS_ENDPOINT_URL_GLUE": dynamodb,  # a server of moto has all services
     }
     for name, value in environment.items():
         monkeypatch.setenv(name, value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 from contextlib import asynccontextmanager, suppress
@@ -59,32 +60,44 @@ async def connect(
     storage_options: StorageOptions | None = None,
     session: Session | None = None,
 ) -> Catalog:
-    """Open a catalog of tables: a folder, or a server.
+    """Open a catalog of tables: a folder, a server, or AWS Glue.
 
     A folder contains its tables as `name.lance`, like LanceDB; a table `__manifest` in it, if there
     is one, lists namespaces and the tables in them. A server speaks the REST protocol of Lance
     namespaces. It returns the places of tables, and may return credentials for them, which are
-    renewed before they expire.
+    renewed before they expire. Glue's databases are namespaces, and its tables of Lance are those
+    with the property `table_type=lance`.
 
     Cost: no request.
 
     Args:
-        uri: a path or URI of a folder; an `http://` or `https://` URI of a server; or an object
-            with the methods of a `lance_namespace.LanceNamespace`, whose calls are made in threads.
+        uri: a path or URI of a folder; an `http://` or `https://` URI of a server; an object with
+            the methods of a `lance_namespace.LanceNamespace`, whose calls are made in threads;
+            `glue://[CATALOG_ID][?region=...&endpoint=...&root=...]`, or boto3's client for Glue.
         headers: headers of each request to a server, such as `Authorization`.
         storage_options: options of a folder's store; for a server, options of tables for which it
-            returns none.
+            returns none; for Glue, options of all tables.
         session: shared scheduler, cache and limits; None: the session of the event loop.
 
     Raises:
         InvalidInputError: a bad URI or option.
-        MissingPackageError: a server's client is not installed (the extra `catalog`).
+        MissingPackageError: a server's client (the extra `catalog`) or boto3 (the extra `glue`) is
+            not installed.
     """
+    from alance.catalogs import glue
     from alance.catalogs.client import ClientBackend, rest_client
     from alance.catalogs.directory import DirectoryBackend
+    from alance.catalogs.metastore import MetastoreBackend
 
     backend: Backend
-    if not isinstance(uri, str | os.PathLike):
+    if glue.is_client(uri) or str(uri).startswith(glue.SCHEME):
+        session = session or Session.of_loop()
+        if isinstance(uri, str):  # in a thread: the client reads a megabyte of descriptions
+            metastore, root = await asyncio.to_thread(glue.glue_of_uri, uri)
+        else:
+            metastore, root = glue.Glue(uri), None
+        backend = MetastoreBackend(metastore, root, storage_options, session)
+    elif not isinstance(uri, str | os.PathLike):
         backend = ClientBackend(uri, repr(uri), storage_options)
     elif str(uri).startswith(("http://", "https://")):
         client = rest_client(str(uri), dict(headers or {}))
@@ -93,7 +106,7 @@ async def connect(
         session = session or Session.of_loop()
         backend = DirectoryBackend(os.fspath(uri), storage_options, session)
     if headers and not isinstance(backend, ClientBackend):
-        raise InvalidInputError("headers: of a server; a folder has none")
+        raise InvalidInputError("headers: of a server; a folder and Glue have none")
     return Catalog(backend, session)
 
 
@@ -199,10 +212,11 @@ class Catalog(Hinted):
         *,
         replace: bool = False,
     ) -> dict[str, str]:
-        """Change properties of a namespace in a folder, and return all of its properties.
+        """Change properties of a namespace in a folder or in Glue, and return all properties.
 
-        Changes of other properties at the same time are kept. Servers have no call for this: their
-        namespaces get properties only by `create_namespace`.
+        In a folder, changes of other properties at the same time are kept; in Glue, the last change
+        counts. Servers have no call for this: their namespaces get properties only by
+        `create_namespace`.
 
         Cost: as `describe_namespace`, and an update of `__manifest`; again for each change that
         somebody else makes at the same time.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import alance
 from alance import InvalidInputError
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from alance.command.arguments import Parsers
 
 R = TypeVar("R")
+
+# URIs of catalogs that name no folder, so that no table is looked for there.
+SERVERS: Final = ("http://", "https://", "glue://")
 
 
 def add_to(parsers: Parsers) -> None:
@@ -133,7 +136,7 @@ async def _check_catalog(args: argparse.Namespace) -> None:
     Raises:
         InvalidInputError: the place is a table, or does not exist.
     """
-    if args.uri.startswith(("http://", "https://")):
+    if args.uri.startswith(SERVERS):
         return
     if "://" not in args.uri and not _is_folder(args.uri):
         raise InvalidInputError(f"{args.uri}: expected a folder of tables, or a catalog's URI")
@@ -192,7 +195,7 @@ async def table_or_catalog(args: argparse.Namespace) -> Catalog | Dataset:
     """
     if args.catalog is not None:  # the URI is the name of a table
         return await opened(args)
-    if args.uri.startswith(("http://", "https://")):  # no table can be changed over HTTP
+    if args.uri.startswith(SERVERS):
         return await connected(args, args.uri)
     try:
         return await opened(args)

@@ -1,0 +1,286 @@
+"""AWS Glue as a catalog: its databases are namespaces, and some of its tables are of Lance."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import TYPE_CHECKING, Any
+
+import boto3
+import pytest
+
+import alance
+from alance.catalogs.glue import Glue
+from alance.command import main
+from alance.errors import (
+    AccessError,
+    AlreadyExistsError,
+    InvalidInputError,
+    MissingPackageError,
+    NotFoundError,
+    StoreError,
+    TableNotFoundError,
+)
+from tests.moto_server import KEYS, moto_server
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from alance import Catalog
+    from alance.testing.lab import Lab
+
+ROWS = {"id": [1, 2, 3]}
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[str]:
+    with moto_server() as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def _client(endpoint: str) -> Any:
+    return boto3.client("glue", region_name="us-east-1", endpoint_url=endpoint, **KEYS)
+
+
+@pytest.fixture
+def client(_client: Any) -> Any:
+    """A client of boto3, on a Glue without databases."""
+    for database in _client.get_databases()["DatabaseList"]:
+        _client.delete_database(Name=database["Name"])
+    return _client
+
+
+@pytest.fixture
+async def catalog(client: Any, tmp_path: Path) -> Catalog:
+    catalog = await alance.connect(client)
+    await catalog.create_namespace("shop", properties={"location": f"{tmp_path}/lake/shop"})
+    return catalog
+
+
+async def test_tables_are_created_opened_listed_and_dropped(
+    catalog: Catalog, tmp_path: Path
+) -> None:
+    await catalog.create_table(("shop", "users"), ROWS)
+    assert await catalog.list_namespaces() == ["shop"]
+    assert await catalog.list_tables("shop") == ["users"]
+    assert await catalog.list_tables() == []
+    users = await catalog.open_table(("shop", "users"))
+    assert await users.count_rows() == 3
+    assert users.uri.startswith(f"{tmp_path}/lake/shop/users-")
+    await catalog.create_table(("shop", "users"), {"id": [4]}, mode="append")
+    assert await (await catalog.open_table(("shop", "users"))).count_rows() == 4
+    with pytest.raises(AlreadyExistsError, match=r"there is a table 'shop\.users' already"):
+        await catalog.create_table(("shop", "users"), ROWS)
+    with pytest.raises(InvalidInputError, match="it has tables"):
+        await catalog.drop_namespace("shop")
+    await catalog.drop_table(("shop", "users"))
+    assert await catalog.list_tables("shop") == []
+    assert [*(tmp_path / "lake" / "shop").iterdir()] == []
+    await catalog.drop_namespace("shop")
+    assert await catalog.list_namespaces() == []
+
+
+async def test_other_programs_see_a_table_as_lance_namespace_marks_it(
+    catalog: Catalog, client: Any
+) -> None:
+    await catalog.create_table(("shop", "users"), ROWS)
+    table = client.get_table(DatabaseName="shop", Name="users")["Table"]
+    assert table["TableType"] == "EXTERNAL_TABLE"
+    assert table["Parameters"]["table_type"] == "lance"
+    place = await catalog.place(("shop", "users"))
+    assert table["StorageDescriptor"]["Location"] == place.uri
+
+
+async def test_tables_of_other_formats_are_no_tables_here(
+    catalog: Catalog, client: Any, tmp_path: Path
+) -> None:
+    for name, kind in (("theirs", "LANCE"), ("ice", "ICEBERG")):
+        folder = tmp_path / name
+        table = {
+            "Name": name,
+            "TableType": "EXTERNAL_TABLE",
+            "Parameters": {"table_type": kind, "owner": "ann"},
+            "StorageDescriptor": {"Location": str(folder)},
+        }
+        client.create_table(DatabaseName="shop", TableInput=table)
+    assert await catalog.list_tables("shop") == ["theirs"]
+    assert await catalog.list_tables("shop", include_declared=False) == []
+    with pytest.raises(TableNotFoundError, match="no table of Lance, but of ICEBERG format"):
+        await catalog.open_table(("shop", "ice"))
+    with pytest.raises(AlreadyExistsError):
+        await catalog.create_table(("shop", "ice"), ROWS)
+    await catalog.create_table(("shop", "theirs"), ROWS, mode="overwrite")
+    assert await catalog.list_tables("shop", include_declared=False) == ["theirs"]
+    await catalog.rename_table(("shop", "theirs"), ("shop", "ours"))
+    assert await (await catalog.open_table(("shop", "ours"))).count_rows() == 3
+    renamed = client.get_table(DatabaseName="shop", Name="ours")["Table"]
+    assert renamed["Parameters"]["owner"] == "ann"
+    assert sorted(await catalog.list_tables("shop")) == ["ours"]
+
+
+async def test_a_table_is_registered_deregistered_and_renamed(
+    catalog: Catalog, tmp_path: Path
+) -> None:
+    await alance.write_dataset(ROWS, tmp_path / "elsewhere.lance")
+    await catalog.create_namespace("eu")
+    await catalog.register_table(("shop", "visits"), tmp_path / "elsewhere.lance")
+    with pytest.raises(AlreadyExistsError):
+        await catalog.register_table(("shop", "visits"), tmp_path / "elsewhere.lance")
+    with pytest.raises(TableNotFoundError, match="there is no table in"):
+        await catalog.register_table(("shop", "none"), tmp_path / "absent.lance")
+    await catalog.rename_table(("shop", "visits"), ("eu", "visits"))
+    assert await catalog.list_tables("shop") == []
+    assert await (await catalog.open_table(("eu", "visits"))).count_rows() == 3
+    uri = await catalog.deregister_table(("eu", "visits"))
+    assert uri == f"{tmp_path}/elsewhere.lance"
+    assert await (await alance.dataset(uri)).count_rows() == 3
+    with pytest.raises(TableNotFoundError):
+        await catalog.deregister_table(("eu", "visits"))
+
+
+async def test_a_database_has_properties_and_a_location(
+    catalog: Catalog, client: Any, tmp_path: Path
+) -> None:
+    location = str(tmp_path / "far")
+    await catalog.create_namespace("eu", properties={"owner": "ann", "location": location})
+    client.create_table(DatabaseName="eu", TableInput={"Name": "other"})
+    assert client.get_database(Name="eu")["Database"]["LocationUri"] == location
+    changed = await catalog.update_namespace("eu", {"owner": None, "description": "of EU"})
+    assert changed == {"location": location, "description": "of EU"}
+    assert await catalog.describe_namespace("eu") == changed
+    await catalog.create_table(("eu", "orders"), ROWS)
+    assert (await catalog.place(("eu", "orders"))).uri.startswith(f"{location}/orders-")
+    assert await catalog.update_namespace("eu", {"tier": "1"}, replace=True) == {"tier": "1"}
+
+
+async def test_a_database_without_a_location_has_no_place_for_tables(
+    client: Any, tmp_path: Path
+) -> None:
+    catalog = await alance.connect(client)
+    await catalog.create_namespace("eu")
+    with pytest.raises(InvalidInputError, match=r"no location for tables; set it by update_name"):
+        await catalog.create_table(("eu", "orders"), ROWS)
+    await catalog.update_namespace("eu", {"location": str(tmp_path)})
+    await catalog.create_table(("eu", "orders"), ROWS)
+    assert await catalog.list_tables("eu") == ["orders"]
+
+
+def test_names_of_all_pages_are_listed() -> None:
+    """Also if the last page, or a server that does not end, repeats its token."""
+
+    class Pages:
+        def get_databases(self, **fields: str) -> dict[str, Any]:
+            number = int(fields.get("NextToken", "0"))
+            return {
+                "DatabaseList": [{"Name": f"d{number}"}],
+                "NextToken": str(min(number + 1, 2)),
+            }
+
+    assert Glue(Pages()).databases() == ["d0", "d1", "d2"]
+
+
+async def test_what_is_missing_or_wrong_is_said(catalog: Catalog) -> None:
+    await catalog.create_table(("shop", "users"), ROWS)
+    with pytest.raises(TableNotFoundError, match="did you mean 'users'"):
+        await catalog.open_table(("shop", "user"))
+    for name in ("users", ("absent", "users"), ("a", "b", "c")):
+        with pytest.raises(TableNotFoundError):
+            await catalog.open_table(name)
+        assert not await catalog.table_exists(name)
+    with pytest.raises(InvalidInputError, match="expected two names"):
+        await catalog.create_table("users", ROWS)
+    for work in (
+        lambda: catalog.list_tables("absent"),
+        lambda: catalog.describe_namespace("absent"),
+        lambda: catalog.drop_namespace("absent"),
+        lambda: catalog.create_table(("absent", "t"), ROWS),
+    ):
+        with pytest.raises(NotFoundError):
+            await work()
+    with pytest.raises(AlreadyExistsError):
+        await catalog.create_namespace("shop")
+    with pytest.raises(InvalidInputError, match="expected one name"):
+        await catalog.create_namespace(("shop", "eu"))
+    for named in (("shop", "Users"),):
+        with pytest.raises(InvalidInputError, match="in lower case only; write 'users'"):
+            await catalog.rename_table(("shop", "users"), named)
+
+
+async def test_of_many_creators_of_a_name_one_succeeds(catalog: Catalog, tmp_path: Path) -> None:
+    works = [catalog.create_table(("shop", "users"), {"id": [i]}) for i in range(4)]
+    results = await asyncio.gather(*works, return_exceptions=True)
+    refused = [result for result in results if isinstance(result, AlreadyExistsError)]
+    assert len(refused) == 3
+    assert len([*(tmp_path / "lake" / "shop").iterdir()]) == 1  # nothing of the others is there
+    assert await (await catalog.open_table(("shop", "users"))).count_rows() == 1
+
+
+async def test_a_uri_names_a_root_and_options_are_those_of_tables(
+    client: Any, endpoint: str, lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in KEYS.items():
+        monkeypatch.setenv(name.upper(), value)
+    options = lab.lance_options()
+    uri = f"glue://?region=us-east-1&endpoint={endpoint}&root=s3://lab/glue"
+    catalog = await alance.connect(uri, storage_options=options)
+    await catalog.create_namespace("far")
+    await catalog.create_table(("far", "t"), ROWS)
+    place = await catalog.place(("far", "t"))
+    assert (place.uri[:17], place.storage_options) == ("s3://lab/glue/far", options)
+    assert "secret" not in repr(place) + repr(catalog)
+
+
+async def test_the_command_lists_tables_of_glue(
+    catalog: Catalog,
+    endpoint: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    await catalog.create_table(("shop", "users"), ROWS)
+    for name, value in KEYS.items():
+        monkeypatch.setenv(name.upper(), value)
+    uri = f"glue://?region=us-east-1&endpoint={endpoint}"
+    assert await asyncio.to_thread(main, ["ls", uri, "--json"]) == 0
+    assert capsys.readouterr().out == '{"table": "shop/"}\n'
+    assert await asyncio.to_thread(main, ["head", "shop/users", "--in", uri, "--json"]) == 0
+    assert capsys.readouterr().out.count('"id"') == 3
+
+
+async def test_uris_and_environments_that_are_wrong_are_refused(
+    endpoint: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with pytest.raises(InvalidInputError, match=r"expected the parameters region.*boto3\.client"):
+        await alance.connect("glue://?regin=x")
+    with pytest.raises(InvalidInputError, match="headers"):
+        await alance.connect("glue://?region=us-east-1", headers={"a": "b"})
+    for variable in ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_ACCESS_KEY_ID"):
+        monkeypatch.delenv(variable, raising=False)
+    for variable in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+        monkeypatch.setenv(variable, str(tmp_path / "absent"))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    with pytest.raises(InvalidInputError, match=r"region.* Expected glue://\[CATALOG_ID\]"):
+        await alance.connect("glue://")
+    catalog = await alance.connect(f"glue://1234?region=us-east-1&endpoint={endpoint}")
+    assert catalog.uri == "glue://1234"
+    with pytest.raises(AccessError, match="credentials"):
+        await catalog.list_namespaces()
+    monkeypatch.setitem(sys.modules, "botocore.config", None)
+    with pytest.raises(MissingPackageError, match="glue:// needs boto3"):
+        await alance.connect("glue://?region=us-east-1")
+
+
+async def test_a_server_that_does_not_answer_is_a_store_error(client: Any) -> None:
+    catalog = await alance.connect(
+        boto3.client(
+            "glue",
+            region_name="us-east-1",
+            endpoint_url="http://127.0.0.1:9",
+            config=boto3.session.Config(retries={"max_attempts": 0}),
+            **KEYS,
+        )
+    )
+    with pytest.raises(StoreError, match="Could not connect") as refused:
+        await catalog.list_namespaces()
+    assert refused.value.retryable
