@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 from contextlib import asynccontextmanager, suppress
@@ -60,23 +59,24 @@ async def connect(
     storage_options: StorageOptions | None = None,
     session: Session | None = None,
 ) -> Catalog:
-    """Open a catalog of tables: a folder, a server, or AWS Glue.
+    """Open a catalog of tables: a folder, a server, AWS Glue, or Unity Catalog.
 
     A folder contains its tables as `name.lance`, like LanceDB; a table `__manifest` in it, if there
     is one, lists namespaces and the tables in them. A server speaks the REST protocol of Lance
     namespaces. It returns the places of tables, and may return credentials for them, which are
-    renewed before they expire. Glue's databases are namespaces, and its tables of Lance are those
-    with the property `table_type=lance`.
+    renewed before they expire. Databases of Glue and schemas of Unity are namespaces, and their
+    tables of Lance are those with the property `table_type=lance`.
 
     Cost: no request.
 
     Args:
         uri: a path or URI of a folder; an `http://` or `https://` URI of a server; an object with
             the methods of a `lance_namespace.LanceNamespace`, whose calls are made in threads;
-            `glue://[CATALOG_ID][?region=...&endpoint=...&root=...]`, or boto3's client for Glue.
+            `glue://[CATALOG_ID][?region=...&endpoint=...&root=...]`, or boto3's client for Glue;
+            `unity://HOST[:PORT]/CATALOG[?root=...]`, or `unity+http://` without encryption.
         headers: headers of each request to a server, such as `Authorization`.
         storage_options: options of a folder's store; for a server, options of tables for which it
-            returns none; for Glue, options of all tables.
+            returns none; for Glue and Unity, options of all tables.
         session: shared scheduler, cache and limits; None: the session of the event loop.
 
     Raises:
@@ -84,19 +84,15 @@ async def connect(
         MissingPackageError: a server's client (the extra `catalog`) or boto3 (the extra `glue`) is
             not installed.
     """
-    from alance.catalogs import glue
     from alance.catalogs.client import ClientBackend, rest_client
     from alance.catalogs.directory import DirectoryBackend
     from alance.catalogs.metastore import MetastoreBackend
+    from alance.catalogs.metastores import open_metastore
 
     backend: Backend
-    if glue.is_client(uri) or str(uri).startswith(glue.SCHEME):
+    if (opened := await open_metastore(uri, headers or {})) is not None:
         session = session or Session.of_loop()
-        if isinstance(uri, str):  # in a thread: the client reads a megabyte of descriptions
-            metastore, root = await asyncio.to_thread(glue.glue_of_uri, uri)
-        else:
-            metastore, root = glue.Glue(uri), None
-        backend = MetastoreBackend(metastore, root, storage_options, session)
+        backend = MetastoreBackend(*opened, storage_options, session)
     elif not isinstance(uri, str | os.PathLike):
         backend = ClientBackend(uri, repr(uri), storage_options)
     elif str(uri).startswith(("http://", "https://")):
@@ -105,8 +101,8 @@ async def connect(
     else:
         session = session or Session.of_loop()
         backend = DirectoryBackend(os.fspath(uri), storage_options, session)
-    if headers and not isinstance(backend, ClientBackend):
-        raise InvalidInputError("headers: of a server; a folder and Glue have none")
+    if headers and isinstance(backend, DirectoryBackend):
+        raise InvalidInputError("headers: of a server; a folder has none")
     return Catalog(backend, session)
 
 
@@ -212,10 +208,10 @@ class Catalog(Hinted):
         *,
         replace: bool = False,
     ) -> dict[str, str]:
-        """Change properties of a namespace in a folder or in Glue, and return all properties.
+        """Change properties of a namespace in a folder, Glue or Unity, and return all properties.
 
-        In a folder, changes of other properties at the same time are kept; in Glue, the last change
-        counts. Servers have no call for this: their namespaces get properties only by
+        In a folder, changes of other properties at the same time are kept; in Glue and Unity, the
+        last change counts. Servers have no call for this: their namespaces get properties only by
         `create_namespace`.
 
         Cost: as `describe_namespace`, and an update of `__manifest`; again for each change that

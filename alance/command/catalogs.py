@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 # URIs of catalogs that name no folder, so that no table is looked for there.
-SERVERS: Final = ("http://", "https://", "glue://")
+SERVERS: Final = ("http://", "https://", "glue://", "unity://", "unity+http://")
 
 
 def add_to(parsers: Parsers) -> None:

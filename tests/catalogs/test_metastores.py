@@ -1,4 +1,4 @@
-"""AWS Glue as a catalog: its databases are namespaces, and some of its tables are of Lance."""
+"""Glue and Unity as catalogs: databases and schemas are namespaces, some tables are of Lance."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ from alance.errors import (
     StoreError,
     TableNotFoundError,
 )
+from tests.access.foreign import serving
+from tests.catalogs.unity_server import UnityServer, serving_unity
 from tests.moto_server import KEYS, moto_server
 
 if TYPE_CHECKING:
@@ -52,10 +54,31 @@ def client(_client: Any) -> Any:
     return _client
 
 
-@pytest.fixture
-async def catalog(client: Any, tmp_path: Path) -> Catalog:
+async def shop_of_glue(client: Any, tmp_path: Path) -> Catalog:
     catalog = await alance.connect(client)
     await catalog.create_namespace("shop", properties={"location": f"{tmp_path}/lake/shop"})
+    return catalog
+
+
+@pytest.fixture
+async def glue(client: Any, tmp_path: Path) -> Catalog:
+    return await shop_of_glue(client, tmp_path)
+
+
+@pytest.fixture
+def unity() -> Iterator[UnityServer]:
+    with serving_unity() as server:
+        yield server
+
+
+@pytest.fixture(params=["glue", "unity"])
+async def catalog(request: pytest.FixtureRequest, tmp_path: Path) -> Catalog:
+    """A catalog with the namespace `shop`, whose tables are in `lake/shop`."""
+    if request.param == "glue":
+        return await shop_of_glue(request.getfixturevalue("client"), tmp_path)
+    unity: UnityServer = request.getfixturevalue("unity")
+    catalog = await alance.connect(f"{unity.uri}?root={tmp_path}/lake")
+    await catalog.create_namespace("shop")
     return catalog
 
 
@@ -68,7 +91,7 @@ async def test_tables_are_created_opened_listed_and_dropped(
     assert await catalog.list_tables() == []
     users = await catalog.open_table(("shop", "users"))
     assert await users.count_rows() == 3
-    assert users.uri.startswith(f"{tmp_path}/lake/shop/users-")
+    assert users.uri.removeprefix("file://").startswith(f"{tmp_path}/lake/shop/users-")
     await catalog.create_table(("shop", "users"), {"id": [4]}, mode="append")
     assert await (await catalog.open_table(("shop", "users"))).count_rows() == 4
     with pytest.raises(AlreadyExistsError, match=r"there is a table 'shop\.users' already"):
@@ -83,18 +106,18 @@ async def test_tables_are_created_opened_listed_and_dropped(
 
 
 async def test_other_programs_see_a_table_as_lance_namespace_marks_it(
-    catalog: Catalog, client: Any
+    glue: Catalog, client: Any
 ) -> None:
-    await catalog.create_table(("shop", "users"), ROWS)
+    await glue.create_table(("shop", "users"), ROWS)
     table = client.get_table(DatabaseName="shop", Name="users")["Table"]
     assert table["TableType"] == "EXTERNAL_TABLE"
     assert table["Parameters"]["table_type"] == "lance"
-    place = await catalog.place(("shop", "users"))
+    place = await glue.place(("shop", "users"))
     assert table["StorageDescriptor"]["Location"] == place.uri
 
 
 async def test_tables_of_other_formats_are_no_tables_here(
-    catalog: Catalog, client: Any, tmp_path: Path
+    glue: Catalog, client: Any, tmp_path: Path
 ) -> None:
     for name, kind in (("theirs", "LANCE"), ("ice", "ICEBERG")):
         folder = tmp_path / name
@@ -105,19 +128,19 @@ async def test_tables_of_other_formats_are_no_tables_here(
             "StorageDescriptor": {"Location": str(folder)},
         }
         client.create_table(DatabaseName="shop", TableInput=table)
-    assert await catalog.list_tables("shop") == ["theirs"]
-    assert await catalog.list_tables("shop", include_declared=False) == []
+    assert await glue.list_tables("shop") == ["theirs"]
+    assert await glue.list_tables("shop", include_declared=False) == []
     with pytest.raises(TableNotFoundError, match="no table of Lance, but of ICEBERG format"):
-        await catalog.open_table(("shop", "ice"))
+        await glue.open_table(("shop", "ice"))
     with pytest.raises(AlreadyExistsError):
-        await catalog.create_table(("shop", "ice"), ROWS)
-    await catalog.create_table(("shop", "theirs"), ROWS, mode="overwrite")
-    assert await catalog.list_tables("shop", include_declared=False) == ["theirs"]
-    await catalog.rename_table(("shop", "theirs"), ("shop", "ours"))
-    assert await (await catalog.open_table(("shop", "ours"))).count_rows() == 3
+        await glue.create_table(("shop", "ice"), ROWS)
+    await glue.create_table(("shop", "theirs"), ROWS, mode="overwrite")
+    assert await glue.list_tables("shop", include_declared=False) == ["theirs"]
+    await glue.rename_table(("shop", "theirs"), ("shop", "ours"))
+    assert await (await glue.open_table(("shop", "ours"))).count_rows() == 3
     renamed = client.get_table(DatabaseName="shop", Name="ours")["Table"]
     assert renamed["Parameters"]["owner"] == "ann"
-    assert sorted(await catalog.list_tables("shop")) == ["ours"]
+    assert sorted(await glue.list_tables("shop")) == ["ours"]
 
 
 async def test_a_table_is_registered_deregistered_and_renamed(
@@ -134,25 +157,25 @@ async def test_a_table_is_registered_deregistered_and_renamed(
     assert await catalog.list_tables("shop") == []
     assert await (await catalog.open_table(("eu", "visits"))).count_rows() == 3
     uri = await catalog.deregister_table(("eu", "visits"))
-    assert uri == f"{tmp_path}/elsewhere.lance"
+    assert (uri or "").removeprefix("file://") == f"{tmp_path}/elsewhere.lance"
     assert await (await alance.dataset(uri)).count_rows() == 3
     with pytest.raises(TableNotFoundError):
         await catalog.deregister_table(("eu", "visits"))
 
 
 async def test_a_database_has_properties_and_a_location(
-    catalog: Catalog, client: Any, tmp_path: Path
+    glue: Catalog, client: Any, tmp_path: Path
 ) -> None:
     location = str(tmp_path / "far")
-    await catalog.create_namespace("eu", properties={"owner": "ann", "location": location})
+    await glue.create_namespace("eu", properties={"owner": "ann", "location": location})
     client.create_table(DatabaseName="eu", TableInput={"Name": "other"})
     assert client.get_database(Name="eu")["Database"]["LocationUri"] == location
-    changed = await catalog.update_namespace("eu", {"owner": None, "description": "of EU"})
+    changed = await glue.update_namespace("eu", {"owner": None, "description": "of EU"})
     assert changed == {"location": location, "description": "of EU"}
-    assert await catalog.describe_namespace("eu") == changed
-    await catalog.create_table(("eu", "orders"), ROWS)
-    assert (await catalog.place(("eu", "orders"))).uri.startswith(f"{location}/orders-")
-    assert await catalog.update_namespace("eu", {"tier": "1"}, replace=True) == {"tier": "1"}
+    assert await glue.describe_namespace("eu") == changed
+    await glue.create_table(("eu", "orders"), ROWS)
+    assert (await glue.place(("eu", "orders"))).uri.startswith(f"{location}/orders-")
+    assert await glue.update_namespace("eu", {"tier": "1"}, replace=True) == {"tier": "1"}
 
 
 async def test_a_database_without_a_location_has_no_place_for_tables(
@@ -203,9 +226,12 @@ async def test_what_is_missing_or_wrong_is_said(catalog: Catalog) -> None:
         await catalog.create_namespace("shop")
     with pytest.raises(InvalidInputError, match="expected one name"):
         await catalog.create_namespace(("shop", "eu"))
-    for named in (("shop", "Users"),):
-        with pytest.raises(InvalidInputError, match="in lower case only; write 'users'"):
-            await catalog.rename_table(("shop", "users"), named)
+
+
+async def test_glue_has_names_in_lower_case(glue: Catalog) -> None:
+    await glue.create_table(("shop", "users"), ROWS)
+    with pytest.raises(InvalidInputError, match="in lower case only; write 'users'"):
+        await glue.rename_table(("shop", "users"), ("shop", "Users"))
 
 
 async def test_of_many_creators_of_a_name_one_succeeds(catalog: Catalog, tmp_path: Path) -> None:
@@ -233,12 +259,12 @@ async def test_a_uri_names_a_root_and_options_are_those_of_tables(
 
 
 async def test_the_command_lists_tables_of_glue(
-    catalog: Catalog,
+    glue: Catalog,
     endpoint: str,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    await catalog.create_table(("shop", "users"), ROWS)
+    await glue.create_table(("shop", "users"), ROWS)
     for name, value in KEYS.items():
         monkeypatch.setenv(name.upper(), value)
     uri = f"glue://?region=us-east-1&endpoint={endpoint}"
@@ -284,3 +310,67 @@ async def test_a_server_that_does_not_answer_is_a_store_error(client: Any) -> No
     with pytest.raises(StoreError, match="Could not connect") as refused:
         await catalog.list_namespaces()
     assert refused.value.retryable
+
+
+async def test_unity_sees_a_table_as_lance_namespace_marks_it(
+    unity: UnityServer, tmp_path: Path
+) -> None:
+    location = f"file://{tmp_path}/eu"
+    catalog = await alance.connect(unity.uri)
+    await catalog.create_namespace("eu", properties={"location": location, "description": "EU"})
+    assert unity.schemas["main.eu"]["comment"] == "EU"
+    await catalog.create_table(("eu", "orders"), ROWS)
+    table = unity.tables["main.eu.orders"]
+    assert (table["table_type"], table["data_source_format"]) == ("EXTERNAL", "TEXT")
+    assert table["properties"] == {"table_type": "lance"}
+    assert table["storage_location"].startswith(f"{location}/orders-")
+    unity.tables["main.eu.other"] = {"name": "other", "data_source_format": "DELTA"}
+    assert await catalog.list_tables("eu") == ["orders"]
+    with pytest.raises(TableNotFoundError, match="no table of Lance"):
+        await catalog.open_table(("eu", "other"))
+    changed = await catalog.update_namespace("eu", {"description": None, "tier": "1"})
+    assert changed == {"location": location, "tier": "1"}
+    assert await catalog.describe_namespace("eu") == changed
+
+
+async def test_pages_of_unity_are_joined_and_an_overloaded_one_is_asked_again(
+    unity: UnityServer,
+) -> None:
+    catalog = await alance.connect(unity.uri)
+    for name in "abcde":
+        await catalog.create_namespace(name)
+    unity.failing = [503, 429]
+    assert await catalog.list_namespaces() == [*"abcde"]
+    unity.requests.clear()
+    unity.failing = [503]
+    with pytest.raises(StoreError, match="status 503") as refused:  # a POST is sent once
+        await catalog.create_namespace("f")
+    assert refused.value.retryable
+    assert len(unity.requests) == 1
+
+
+async def test_a_token_goes_to_unity_alone(unity: UnityServer, tmp_path: Path) -> None:
+    unity.token = "s3cret"
+    with pytest.raises(AccessError, match="token"):
+        await (await alance.connect(unity.uri)).list_namespaces()
+    headers = {"Authorization": f"Bearer {unity.token}"}
+    catalog = await alance.connect(unity.uri, headers=headers)
+    assert await catalog.list_namespaces() == []
+    assert unity.token not in repr(catalog) + repr(catalog._backend._metastore)  # type: ignore[attr-defined]
+    with serving(tmp_path) as foreign:
+        unity.redirect = foreign.url
+        with pytest.raises(StoreError, match="status 307"):
+            await catalog.list_namespaces()
+        assert foreign.requests == []
+
+
+async def test_uris_of_unity_that_are_wrong_are_refused() -> None:
+    for uri in ("unity://host", "unity:///main", "unity://h/a/b", "unity://h/a?regon=x"):
+        with pytest.raises(InvalidInputError, match=r"expected unity://HOST\[:PORT\]/CATALOG"):
+            await alance.connect(uri)
+    with pytest.raises(InvalidInputError) as refused:
+        await alance.connect("unity://me:s3cret@host/main")
+    assert "s3cret" not in str(refused.value)
+    catalog = await alance.connect("unity+http://127.0.0.1:9/main")
+    with pytest.raises(StoreError, match="refused"):
+        await catalog.list_namespaces()
