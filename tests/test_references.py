@@ -45,11 +45,13 @@ FILE: Final = re.compile(
 # The same and more in the guide's tasks: folders, and files without a folder.
 GUIDED_FILE: Final = re.compile(
     r"`((?:alance|docs|io|layouts|merge|protos|tests|tools|upkeep|write)/[\w./*-]*"
-    r"|\w+\.(?:pyi?|[ch]pp|md|proto))`"
+    r"|\w+\.(?:pyi?|[ch]pp|java|md|proto))`"
 )
-GUIDED_NAME: Final = re.compile(r"`(_?[A-Za-z]\w*(?:(?:::|\.)(?!(?:pyi?|[ch]pp|md|proto)`)\w+)?)`")
-IN_ROOT: Final = {"CHANGELOG.md", "CONTRIBUTING.md"}
-TEXTS: Final = {".py", ".pyi", ".cpp", ".hpp", ".md", ".proto"}
+GUIDED_NAME: Final = re.compile(
+    r"`(_?[A-Za-z]\w*(?:(?:::|\.)(?!(?:pyi?|[ch]pp|java|md|proto)`)\w+)?)`"
+)
+IN_ROOT: Final = {"CHANGELOG.md", "CONTRIBUTING.md", "README.md"}
+TEXTS: Final = {".py", ".pyi", ".cpp", ".hpp", ".java", ".md", ".proto"}
 PLACES: Final = [ROOT, *(ROOT / "alance" / place for place in ("", "format", "ops"))]
 COMMITS: Final = ROOT / "docs" / "commits.md"
 
