@@ -51,6 +51,7 @@ class ArrowCondition:
         Args:
             schema: schema of the rows, with the types for which the expression was written.
         """
+        schema = self._named(schema)
         empty = _empty(schema)
 
         def type_of(part: pc.Expression) -> pa.DataType:
@@ -90,7 +91,7 @@ class ArrowCondition:
         if "FieldPath(" in re.sub(_QUOTED, "", text):
             raise Problem("columns by position; name them: pc.field('name')")
         try:
-            values = self.evaluate(_empty(schema))
+            values = self.evaluate(_empty(self._named(schema)))
         except FAILURES as error:
             absent = re.match(_ABSENT, str(error))
             if absent is not None:
@@ -99,12 +100,18 @@ class ArrowCondition:
             raise Problem(one_line(error)) from error
         if not is_value and not pa.types.is_boolean(values.type):
             raise Problem(f"expected a condition, found {values.type}")
-        needed = [schema.field(name) for name in schema.names if name in text]
+        needed = [*self._named(schema)]
         for field in tuple(needed):
             others = [other for other in needed if other is not field]
             if self._runs_on(others):
                 needed = others
         return tuple(path for field in needed for path in self._paths(field, needed, text))
+
+    def _named(self, schema: pa.Schema) -> pa.Schema:
+        """Return the schema of the columns whose name occurs in the expression's text."""
+        text = str(self.expression)
+        places = [place for place, name in enumerate(schema.names) if name in text]
+        return pa.schema([schema.field(place) for place in places])
 
     def _paths(self, field: pa.Field, needed: Sequence[pa.Field], text: str) -> list[str]:
         """Return the paths of the fields that the expression reads of a column.

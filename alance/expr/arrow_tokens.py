@@ -195,7 +195,7 @@ class _Rewriter:
         kind, value = part.head
         if kind == "literal":
             type_ = self.batch.column(int(value)).type
-        elif kind == "field_ref" and self.schema.names.count(value) == 1:
+        elif kind == "field_ref" and len(self.schema.get_all_field_indices(value)) == 1:
             type_ = self.schema.field(value).type
         else:
             type_ = self.type_of(self.expression(part))

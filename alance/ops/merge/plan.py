@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -364,14 +365,14 @@ def narrowed(whole: pa.Field, source_field: pa.Field, path: str = "") -> pa.Fiel
 
 
 def _check(source: pa.Schema | pa.StructType, names_of_table: Sequence[str], path: str) -> None:
-    names = [field.name for field in source]
-    for name in names:
-        if name not in names_of_table:
+    known = set(names_of_table)
+    for name, count in Counter([field.name for field in source]).items():
+        if name not in known:
             where = f"members of {path[:-1]!r}" if path else "columns of the table"
             raise InvalidInputError(
                 f"column {path + name!r}: not among the {where}, {', '.join(names_of_table)}"
             )
-        if names.count(name) > 1:
+        if count > 1:
             raise InvalidInputError(f"column {path + name!r}: the data has it twice")
 
 

@@ -191,11 +191,14 @@ def project(
             outputs.append(Output(name, (name,)))
     fields: list[str] = []
     meta: set[str] = set()
+    requested: dict[str, list[str]] = {}  # names or paths by column
+    if columns is not None and not isinstance(columns, Mapping) and not flat:
+        for name in columns:
+            requested.setdefault(schema.names_of(name)[0], []).append(name)
     for place, output in enumerate(outputs):
         needed = output.computed.columns if output.computed else (join_path(output.path),)
-        if columns is not None and not isinstance(columns, Mapping) and not flat:
-            needed = tuple(name for name in columns if schema.names_of(name)[0] == output.name)
-            needed = needed or (output.name,)
+        if output.name in requested:
+            needed = tuple(requested[output.name])
             if not output.is_meta:
                 outputs[place] = output._replace(part=_part_field(schema, needed))
         for name in needed:
@@ -222,6 +225,8 @@ def _member(array: pa.Array, path: tuple[str, ...]) -> pa.Array:
 
 def _part_field(schema: Schema, paths: tuple[str, ...]) -> pa.Field | None:
     """Return the field with the members at `paths`; None if a read returns no others."""
+    if (whole := schema.top(paths[0])) is not None and whole.is_leaf:
+        return None
     (field,) = schema.project(paths, is_stored=False).fields
     return None if schema.project(paths).fields == (field,) else field.to_arrow()
 
