@@ -19,10 +19,9 @@ from alance.io.loop.generators import outermost
 from alance.ops.read import ordering
 from alance.ops.read.aggregates import count
 from alance.ops.read.options import BlobMode, described, split_arguments
-from alance.ops.read.plan import parsed
 from alance.ops.read.scan import scanned
 from alance.ops.read.window import cut_table
-from alance.ops.version.first_use import load_readers
+from alance.ops.version.first_use import load_readers, parsed
 from alance.ops.version.options import GROUP_BYTES
 from alance.ops.version.projection import ROW_ADDRESS
 
@@ -128,6 +127,12 @@ class Scanner(Hinted):
         await self._snapshot.engine.pool.load(module)
         return await _search_of(module).table(self._snapshot, columns, options)
 
+    async def _blobs(self) -> dict[str, Field]:
+        """Return `_blobs_as_bytes` without blocking the loop."""
+        if self._options.blob_handling != "all_binary":
+            return {}
+        return await parsed(self._snapshot, self._columns, lambda: self._blobs_as_bytes)
+
     @property
     def _blobs_as_bytes(self) -> dict[str, Field]:
         if self._options.blob_handling != "all_binary":
@@ -151,7 +156,7 @@ class Scanner(Hinted):
             CorruptFileError: a file contradicts the format.
             StoreError: the store failed.
         """
-        blobs, options = self._blobs_as_bytes, self._options
+        blobs, options = await self._blobs(), self._options
         if not blobs:
             batches = self._scan(options)
         else:

@@ -82,6 +82,7 @@ class UnbuiltFields:
     """Top-level fields of a wide table; each `Field` is built on first access."""
 
     def __init__(self, messages: Sequence[file_pb2.Field], fields: _kernels.SchemaFields) -> None:
+        self.num_fields = len(fields)
         self._messages = messages
         self._fields = fields
         self._built: dict[int, Field] = {}
@@ -147,7 +148,15 @@ class Schema:
         remember: memo of values derived from this schema; a table's versions share it.
     """
 
-    __slots__ = ("__weakref__", "_by_name", "_fields", "_unbuilt", "metadata", "remember")
+    __slots__ = (
+        "__weakref__",
+        "_by_name",
+        "_fields",
+        "_num_fields",
+        "_unbuilt",
+        "metadata",
+        "remember",
+    )
 
     def __init__(
         self, fields: tuple[Field, ...] | UnbuiltFields, metadata: Mapping[str, str]
@@ -156,6 +165,7 @@ class Schema:
         self._unbuilt = fields if isinstance(fields, UnbuiltFields) else None
         self.metadata = metadata
         self._by_name: dict[str, Field] = {}
+        self._num_fields = -1  # unknown
         self.remember = Remembered()
 
     def __eq__(self, other: object) -> bool:
@@ -305,9 +315,17 @@ class Schema:
     @property
     def by_name(self) -> Mapping[str, Field]:
         """Top-level fields by name; for duplicate names, the first field."""
-        if not self._by_name:
-            self._by_name.update((field.name, field) for field in reversed(self.fields))
+        if not self._by_name:  # threads see all names or none
+            self._by_name = {field.name: field for field in reversed(self.fields)}
         return self._by_name
+
+    @property
+    def num_fields(self) -> int:
+        """Number of fields at all depths."""
+        if self._num_fields < 0:
+            unbuilt = None if self._fields is not None else self._unbuilt
+            self._num_fields = unbuilt.num_fields if unbuilt is not None else len([*self.walk()])
+        return self._num_fields
 
     def field_by_id(self, field_id: int) -> Field | None:
         """Return the field with an id, at any depth; None if there is none."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import chain, compress
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
@@ -13,7 +13,6 @@ from alance.file.rows.kernel_arrays import LeafForm, converted, kernel_type, lea
 from alance.format.layouts.fields import dimension_of, owns_column
 from alance.format.layouts.place import PagePlace
 from alance.format.numbers import storage_type
-from alance.format.plans import TURN
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -21,9 +20,7 @@ if TYPE_CHECKING:
     from alance._kernels import RowPlan
     from alance.errors import CorruptFileError
     from alance.format.field import Field
-    from alance.format.plans import Plan
 
-FIELDS_A_TURN: Final = 128  # fields to describe between turns; nested ones take 15 us
 LEAF_NODE, LIST_NODE, LARGE_LIST_NODE = 0, -1, -2  # node numbers in the kernel
 _Shape: TypeAlias = (
     "tuple[tuple[int, ...], tuple[int, ...], tuple[LeafForm, ...], pa.DataType | None]"
@@ -151,14 +148,6 @@ class FieldForms(NamedTuple):
                 error.add_note(f"in field {field.name!r}")
                 raise
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-
-def find_forms(fields: Sequence[Field]) -> Plan[None]:
-    """Plan the memos of the fields' forms: no round, but turns if there are many fields."""
-    for number, field in enumerate(fields, 1):
-        if number % FIELDS_A_TURN == 0:
-            yield TURN
-        field.derive("form", _shape)
 
 
 def forms_of(fields: Iterable[Field], own_ids: Iterable[int]) -> FieldForms:

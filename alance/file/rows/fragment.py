@@ -15,7 +15,7 @@ from alance.errors import CorruptFileError
 from alance.file.older.entry import is_older, open_older
 from alance.file.open.files import FileOf, open_columns_of, open_files
 from alance.file.open.recall import ScanStates
-from alance.file.rows.field_forms import FIELDS_A_TURN, find_forms, with_tables
+from alance.file.rows.field_forms import with_tables
 from alance.file.rows.leaves import LeafSet
 from alance.file.rows.placed_rows import fetch_placed, placed_rows
 from alance.file.rows.ranged import read_ranges
@@ -269,9 +269,6 @@ def open_fragments(schema: Schema, to_open: Sequence[ToOpen]) -> Plan[list[OpenF
         CorruptFileError: a column does not have as many rows as its fragment.
     """
     every = LeafSet.of_schema(schema)
-    if not every.is_described and len(schema.fields) > FIELDS_A_TURN:
-        yield from find_forms(schema.fields)
-        every.is_described = True
     files: list[tuple[int, FileSource]] = [
         (number, source)
         for number, (sources, _, _) in enumerate(to_open)

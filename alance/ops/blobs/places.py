@@ -28,10 +28,11 @@ from alance.format.types import nested_type
 from alance.ops.blobs.files import blob_path
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from alance.base.arrays import UInt64s
     from alance.format.field import Field
+    from alance.format.schema import Schema
     from alance.ops.version.snapshot import FragmentHandle, Snapshot
 
     Member: TypeAlias = Callable[[Field, pa.Field, pa.Array], pa.Field]
@@ -279,6 +280,18 @@ STRUCTURES: Final = ("struct", "list", "list.struct", "large_list", "large_list.
 def has_blobs(field: Field) -> bool:
     """True if the field or any of its descendants is a blob."""
     return any(below.is_blob_v1 or below.is_blob_v2 for below in field.walk())
+
+
+def fields_with_blobs(schema: Schema) -> Sequence[Field]:
+    """Return the columns that are blobs or contain blobs; memoized."""
+    return schema.remember(
+        fields_with_blobs,
+        lambda: [
+            field
+            for field in schema.fields
+            if (field.metadata or field.children) and has_blobs(field)
+        ],
+    )
 
 
 def check_structure(field: Field) -> None:

@@ -12,6 +12,7 @@ from alance.format.numbers import as_numbers, text_array
 from alance.format.paths import join_path
 from alance.ops.blobs.places import (
     check_structure,
+    fields_with_blobs,
     has_blobs,
     leaves_of,
     places_of,
@@ -31,7 +32,10 @@ if TYPE_CHECKING:
 
 def output_fields(snapshot: Snapshot, columns: Columns) -> Iterator[tuple[str, Field]]:
     """Yield the names and fields of output columns that are blobs or contain blobs."""
-    for output in project(snapshot.schema, columns, flat=True).outputs:
+    schema = snapshot.schema
+    if not fields_with_blobs(schema):
+        return
+    for output in project(schema, columns, flat=True).outputs:
         path = () if output.is_meta else output.path
         if output.computed is not None and isinstance(output.computed.value, Column):
             path = output.computed.value.path  # the path of a renamed column

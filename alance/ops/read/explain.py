@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from contextlib import aclosing
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from alance.base.records import dataclass
@@ -20,7 +21,7 @@ from alance.ops.read.positions import as_positions
 from alance.ops.read.rows import num_rows_of
 from alance.ops.read.scan import scan
 from alance.ops.read.take import take
-from alance.ops.version.first_use import load_readers
+from alance.ops.version.first_use import load_readers, parsed
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -201,7 +202,7 @@ async def explain_take(snapshot: Snapshot, indices: object, columns: Columns) ->
     """
     positions = as_positions(indices, "indices")
     await load_readers(snapshot, columns)
-    choice = snapshot.taken_columns(columns)
+    choice = await parsed(snapshot, columns, partial(snapshot.taken_columns, columns))
     if choice.projection.meta:
         await snapshot.load_meta(snapshot.handles, choice.projection.meta)
     seen = await _watch(snapshot, lambda dry: take(dry, positions, columns))

@@ -19,6 +19,7 @@ from alance.ops.version.conditions import (
     Bound,
     expression_work,
 )
+from alance.ops.version.first_use import parsed
 from alance.ops.version.projection import with_meta_fields
 
 if TYPE_CHECKING:
@@ -121,7 +122,7 @@ async def parsed_predicate(
     """
     if condition is None:
         return None
-    schema = visible_schema(snapshot, measure)
+    schema = await parsed(snapshot, None, lambda: visible_schema(snapshot, measure))
     if isinstance(condition, str):
         return await _memoized(
             snapshot, condition, schema, lambda: parse_over(schema.arrow, condition)
@@ -130,12 +131,13 @@ async def parsed_predicate(
         work = KEY_BYTES * sum(map(len, condition.values))
         return await snapshot.engine.decode(lambda: parse_over(schema.arrow, condition), work)
     if not isinstance(condition, Bound):
-        work = expression_work(str(condition))
+        text = str(condition)
+        work = expression_work(text) + CHARACTER_BYTES * len(text)
         return await snapshot.engine.decode(lambda: parse_over(schema.arrow, condition), work)
     text, params = condition.text, condition.params
-    parsed: ParsedFilter = await _memoized(snapshot, text, None, lambda: _parse_text(text))
+    tree: ParsedFilter = await _memoized(snapshot, text, None, lambda: _parse_text(text))
     return await snapshot.engine.decode(
-        lambda: parsed.predicate(schema.arrow, params), VALUE_BYTES * _count(params) // 10
+        lambda: tree.predicate(schema.arrow, params), VALUE_BYTES * _count(params) // 10
     )
 
 

@@ -23,10 +23,9 @@ from alance.format.numbers import python_value, to_arrow
 from alance.format.paths import quoted
 from alance.ops.read.options import ScanOptions
 from alance.ops.read.ordering import output_schema
-from alance.ops.read.plan import parsed
 from alance.ops.read.scan import scanned
 from alance.ops.version.conditions import KEY_BYTES, Among
-from alance.ops.version.first_use import FILTER, LOOK_UP
+from alance.ops.version.first_use import FILTER, LOOK_UP, parsed
 from alance.ops.version.projection import plain_names
 
 if TYPE_CHECKING:
@@ -285,11 +284,13 @@ async def _reads(snapshot: Snapshot, column: KeyColumn, columns: Columns) -> Key
     await snapshot.engine.pool.load(*KEY_MODULES)
     key: Hashable = column if column is None or isinstance(column, str) else tuple(column)
     names = plain_names(columns)
-    if columns is not None and names is None:
-        return await parsed(snapshot, columns, lambda: KeyReads.of(snapshot, column, columns))
     # Use an object per event loop, because callers wait on their own loop.
     place = KeyReads, asyncio.get_running_loop(), key, names
-    return snapshot.remember(place, lambda: KeyReads.of(snapshot, column, columns))
+    is_plain = columns is None or names is not None
+    if is_plain and (known := snapshot.remember.get(place)) is not None:
+        return known
+    reads = await parsed(snapshot, columns, lambda: KeyReads.of(snapshot, column, columns))
+    return snapshot.remember(place, lambda: reads) if is_plain else reads
 
 
 def _listed(table: pa.Table) -> list[_Row]:

@@ -18,7 +18,7 @@ from alance.format.table.flags import MANAGED_BLOBS
 from alance.ops.blobs.places import (
     check_structure,
     ends_of,
-    has_blobs,
+    fields_with_blobs,
     leaves_of,
     named_objects,
 )
@@ -92,7 +92,7 @@ async def _look(
         find: function that gets a blob field, its descriptions, and the fragment id of each
             description.
     """
-    fields = [field for field in snapshot.schema.fields if has_blobs(field)]
+    fields = fields_with_blobs(snapshot.schema)
     for field in fields:
         check_structure(field)
     if not fields or not fragments:

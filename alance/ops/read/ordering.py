@@ -16,9 +16,10 @@ from alance.file.batches import empty_batch
 from alance.format.numbers import as_numbers
 from alance.format.paths import join_path
 from alance.ops.read.options import orderings_of
-from alance.ops.read.plan import parsed, projection_of
+from alance.ops.read.plan import projection_of
 from alance.ops.read.scan import scanned
 from alance.ops.read.take import flat_rows
+from alance.ops.version.first_use import parsed
 from alance.ops.version.projection import META, ROW_ADDRESS, plain_names
 
 if TYPE_CHECKING:
@@ -96,12 +97,17 @@ async def sorted_table(
     async with aclosing(scanned(snapshot, needed, unsorted, rows=rows)) as batches:
         async for batch in batches:
             await run(partial(first.add, batch))
-    table = (await run(first.result)).slice(options.offset or 0)
+    offset = options.offset or 0
     if not takes_others(options):
-        return table.select(schema.names).replace_schema_metadata(schema.metadata)
-    addresses = as_numbers(table.column(ROW_ADDRESS).combine_chunks())
-    batch = await flat_rows(snapshot, addresses, projection, by_address=True)
-    return pa.Table.from_batches([batch]).cast(schema)
+
+        def finish() -> pa.Table:
+            table = first.result().slice(offset)
+            return table.select(schema.names).replace_schema_metadata(schema.metadata)
+
+        return await run(finish)
+    addresses = as_numbers((await run(first.result)).column(ROW_ADDRESS).combine_chunks())
+    batch = await flat_rows(snapshot, addresses[offset:], projection, by_address=True)
+    return await run(lambda: pa.Table.from_batches([batch]).cast(schema))
 
 
 def takes_others(options: ScanOptions) -> bool:

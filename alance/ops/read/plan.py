@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeVar, cast
@@ -11,18 +10,17 @@ import numpy as np
 
 from alance.base.checks import check_type, some_of
 from alance.errors import InvalidInputError
-from alance.file.batches import leaf_bytes
-from alance.format.layouts.fields import leaf_columns
+from alance.file.rows.leaves import FEW_FIELDS, LeafSet
 from alance.format.schema import Schema
 from alance.ops.read.filters import parsed_predicate, visible_schema
 from alance.ops.read.options import condition_of
 from alance.ops.read.rows import TAKEN_SHARE, ScanPlan, num_rows_of
-from alance.ops.version.first_use import load_readers
+from alance.ops.version.first_use import load_readers, parsed
 from alance.ops.version.projection import META, plain_names, project
 from alance.ops.version.snapshot import Handles
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from collections.abc import Set as AbstractSet
 
     from alance.base.arrays import Int64s
@@ -70,14 +68,20 @@ async def plan_scan(
     """
     await load_readers(snapshot, columns, condition_of(options))
     predicate = await parsed_predicate(snapshot, condition_of(options))
-    projection = await parsed(
-        snapshot, columns, lambda: projection_of(snapshot, columns, options, flat=flat)
-    )
-    key = (split_fields, projection.fields, predicate and (predicate.columns, predicate.documents))
-    first, late = snapshot.schema.remember(
-        (*key, options.late_materialization),
-        lambda: split_fields(snapshot.schema, projection, predicate, options),
-    )
+
+    def choose() -> tuple[Projection, Schema, Schema | None]:
+        projection = projection_of(snapshot, columns, options, flat=flat)
+        of_filter = predicate and (predicate.columns, predicate.documents)
+        first, late = snapshot.schema.remember(
+            (split_fields, projection.fields, of_filter, options.late_materialization),
+            lambda: split_fields(snapshot.schema, projection, predicate, options),
+        )
+        for own in (first, late):
+            if own is not None and len(own.fields) > FEW_FIELDS:
+                LeafSet.described(own)
+        return projection, first, late
+
+    projection, first, late = await parsed(snapshot, columns, choose)
     meta = projection.meta
     if predicate is not None:
         meta = meta.union(name for name in predicate.columns if name in META)
@@ -125,13 +129,6 @@ def chosen(snapshot: Snapshot, options: ScanOptions) -> Sequence[FragmentHandle]
         )
     positions = sorted(position for position in of_ids.values() if position is not None)
     return [snapshot.handles[position] for position in positions]
-
-
-async def parsed(snapshot: Snapshot, columns: Columns, make: Callable[[], T]) -> T:
-    """Call `make`, which parses columns. If columns may be computed, call it in the pool."""
-    if not isinstance(columns, Mapping):
-        return make()
-    return await snapshot.engine.decode(make, math.inf)
 
 
 def projection_of(
@@ -371,8 +368,7 @@ def in_large_batches(plan: ScanPlan) -> ScanPlan:
 
     The batch size does not change if the width of a column is unknown, as for strings.
     """
-    leaves = [leaf for field in plan.first_schema.fields for leaf in leaf_columns(field)]
-    widths = [leaf_bytes(leaf) for leaf in leaves]
+    widths = LeafSet.of_schema(plan.first_schema).row_bytes
     if not widths or not all(widths):
         return plan
     rows = int(min(LARGE_ROWS, LARGE_BATCH_BYTES / sum(widths)))

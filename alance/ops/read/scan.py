@@ -22,12 +22,11 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
-from alance.file.batches import leaf_bytes
 from alance.file.open.columns import SMALL_BYTES
 from alance.file.open.recall import ScanStates
 from alance.file.open.tracing import describe
 from alance.file.rows.fragment import open_fragments
-from alance.format.layouts.fields import leaf_columns
+from alance.file.rows.leaves import LeafSet
 from alance.format.plans import joined_spans, together
 from alance.io.loop.readahead import Job, grouped, in_turn, readahead
 from alance.ops.read.groups import (
@@ -366,8 +365,7 @@ def _has_narrow_late(plan: ScanPlan) -> bool:
     """Return True if late columns have only a few bytes per row."""
     if plan.late_schema is None:
         return False
-    leaves = [leaf for field in plan.late_schema.fields for leaf in leaf_columns(field)]
-    widths = [leaf_bytes(leaf) for leaf in leaves]
+    widths = LeafSet.of_schema(plan.late_schema).row_bytes
     return min(widths) > 0 and sum(widths) <= NARROW_BYTES
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Mapping
 from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
@@ -25,7 +24,7 @@ from alance.ops.read.taking import (
     prepare_take,
     read_rows,
 )
-from alance.ops.version.first_use import COMPUTE_MODULE, load_readers
+from alance.ops.version.first_use import COMPUTE_MODULE, load_readers, parsed
 from alance.ops.version.projection import plain_names
 
 if TYPE_CHECKING:
@@ -199,9 +198,7 @@ async def _take_placed(
         counts: number of rows of each caller.
     """
     await load_readers(snapshot, columns)
-    choose = partial(snapshot.taken_columns, columns)
-    is_computed = isinstance(columns, Mapping)
-    choice = await snapshot.engine.decode(choose, math.inf) if is_computed else choose()
+    choice = await parsed(snapshot, columns, partial(snapshot.taken_columns, columns))
     projection, schema = choice.projection, choice.schema
     positions, rows, cuts, places = placed
     if not positions:

@@ -15,6 +15,7 @@ import numpy as np
 from alance.base.records import dataclass
 from alance.errors import CorruptFileError, InvalidInputError, UnsupportedError
 from alance.file.rows.fragment import open_fragments
+from alance.file.rows.leaves import LeafSet
 from alance.format.numbers import distinct
 from alance.io.loop.tasks import all_of
 from alance.ops.read.plan import chosen
@@ -25,6 +26,7 @@ from alance.ops.search.flat import add_vectors, kernel_of, search_flat
 from alance.ops.search.heads import few_states
 from alance.ops.search.indexed import Kernels, open_segment, search_segments
 from alance.ops.search.segments import flat_options, way_of
+from alance.ops.version.first_use import parsed
 from alance.ops.version.projection import project
 
 if TYPE_CHECKING:
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from alance.base.arrays import Float32s, Float64s, Int32s, Int64s, Mask, UInt32s, UInt64s
     from alance.format.plans import Plan
     from alance.format.row_set import RowSet
+    from alance.format.schema import Schema
     from alance.ops.read.options import ScanOptions
     from alance.ops.search.eligible import Eligible
     from alance.ops.search.indexed import Ivf
@@ -329,7 +332,14 @@ async def open_ahead(snapshot: Snapshot, options: ScanOptions, columns: Columns)
     handles = chosen(snapshot, options)
     if not snapshot.is_remote or len(handles) > OPENED_AHEAD:
         return
-    schema = snapshot.schema.project(project(snapshot.schema, columns, flat=True).fields)
+
+    def choose() -> Schema:
+        projection = project(snapshot.schema, columns, flat=True)
+        schema = snapshot.schema.project(projection.fields)
+        LeafSet.described(schema)
+        return schema
+
+    schema = await parsed(snapshot, columns, choose)
     if not schema.fields:
         return
     await snapshot.resolve_sizes(handles)

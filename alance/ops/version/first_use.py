@@ -8,18 +8,21 @@ open such files on the event loop without a stall.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sized
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from alance.file_version import FileVersion
 from alance.io.loop.tasks import all_of
+from alance.io.reading.engine import DECODED_INLINE_BYTES
 from alance.io.reading.pool import is_imported
 from alance.ops.version.conditions import Among, Bound
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Callable
 
     from alance.io.reading.engine import Engine
+    from alance.ops.version.projection import Columns
     from alance.ops.version.snapshot import Snapshot
 
 T = TypeVar("T")
@@ -39,6 +42,8 @@ OLDER_FILES: Final = (
     "alance.file.older.v0_1",
     "alance.format.v0_1.statistics",
 )
+# Work of describing a field for the first time, in units of decoding a byte: 10 to 30 us.
+FIELD_WORK: Final = 512
 NEWER_FILES: Final = "alance.format.layouts.planar"
 _loaded: Final[set[str]] = set()
 
@@ -50,6 +55,20 @@ async def beside(engine: Engine, module: str, work: Awaitable[T]) -> T:
     done: asyncio.Future[T] = asyncio.ensure_future(work)
     await all_of([done, engine.pool.load(module)])
     return done.result()
+
+
+async def parsed(snapshot: Snapshot, columns: Columns, make: Callable[[], T]) -> T:
+    """Call `make`, which parses columns. If these may be computed, or are many, use the pool.
+
+    Args:
+        columns: columns of a read; None: all.
+    """
+    schema, work = snapshot.schema, math.inf
+    if columns is None:
+        work = FIELD_WORK * schema.num_fields
+    elif not isinstance(columns, Mapping):
+        work = FIELD_WORK * len(columns) if isinstance(columns, Sized) else 0
+    return make() if work <= DECODED_INLINE_BYTES else await snapshot.engine.decode(make, work)
 
 
 async def load_readers(

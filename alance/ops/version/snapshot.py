@@ -10,6 +10,7 @@ import numpy as np
 from alance.base.checks import did_you_mean, some_of
 from alance.base.progress import is_watched
 from alance.errors import CorruptFileError, NotFoundError, RowNotFoundError
+from alance.file.rows.leaves import FEW_FIELDS, LeafSet
 from alance.format.schema import Remembered
 from alance.format.table.changes.apply_indices import SYSTEM
 from alance.io.loop.tasks import all_of
@@ -69,6 +70,8 @@ class TakenColumns(NamedTuple):
             schema: schema of the table.
             fields: fields to read.
         """
+        if len(fields.fields) > FEW_FIELDS:
+            LeafSet.described(fields)
         own, ids = fields.remember(TakenColumns, lambda: _read_ids(fields))
         return cls(projection, fields, (schema.remember("identity", object), *own), ids)
 

@@ -22,7 +22,7 @@ from alance.ops.blobs.places import (
     External,
     check_structure,
     described,
-    has_blobs,
+    fields_with_blobs,
     leaves_of,
     rebuilt,
     with_leaves,
@@ -59,8 +59,8 @@ def moved_blobs(snapshot: Snapshot, columns: Sequence[str]) -> list[str]:
         UnsupportedError: blobs are inside types other than structs and lists.
     """
     names = []
-    for field in snapshot.schema.fields:
-        if field.name in columns and has_blobs(field):
+    for field in fields_with_blobs(snapshot.schema):
+        if field.name in columns:
             check_structure(field)
             names.append(field.name)
     return names
