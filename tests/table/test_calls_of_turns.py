@@ -1,12 +1,14 @@
-"""Turns of the event loop make few calls of Python, however many columns a table has.
+"""Turns of the event loop have little work, however many columns and pages a table has.
 
-Calls are counted, not timed. Every turn at which others may run is taken, so that no clock decides.
+Calls and pages are counted, not timed. All pauses are made, so that no clock decides.
 """
 
 from __future__ import annotations
 
 import asyncio
 import sys
+from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -15,10 +17,15 @@ import pyarrow.compute as pc
 import pytest
 
 import alance
-from alance import sync
+from alance import operations, sync
+from alance.file.open.new_pages import NewPages
+from tests.reference.served import opened_on
+from tests.reference.waiting import Turns
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+
+    from alance.testing.lab import Lab
 
     Work = Callable[[alance.Dataset], Awaitable[object]]
 
@@ -73,6 +80,11 @@ def wide(rows: int, first: int = 0) -> pa.Table:
     return pa.table({"id": numbers, **{f"c{n}": numbers + n for n in range(COLUMNS - 1)}})
 
 
+def make_all_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("alance.io.reading.pool.LOOP_TURN_S", 0.0)
+    monkeypatch.setattr("alance.io.reading.drive.PLAN_TURN_S", 0.0)
+
+
 @pytest.fixture(scope="module")
 def uri(tmp_path_factory: pytest.TempPathFactory) -> str:
     path = str(tmp_path_factory.mktemp("wide") / "t.lance")
@@ -85,8 +97,7 @@ async def test_turns_make_few_calls_for_many_columns(
     uri: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     work = WORKS[name]
-    monkeypatch.setattr("alance.io.reading.pool.LOOP_TURN_S", 0.0)
-    monkeypatch.setattr("alance.io.reading.drive.PLAN_TURN_S", 0.0)
+    make_all_pauses(monkeypatch)
     async with alance.Session() as session:
         await work(await alance.dataset(uri, session=session))  # imports what it needs
     async with alance.Session() as session:
@@ -95,3 +106,49 @@ async def test_turns_make_few_calls_for_many_columns(
             await asyncio.sleep(0)
             await work(dataset)
     assert 0 < calls.most < MOST_CALLS
+
+
+NUM_PAGES: Final = 300  # of each of two columns
+PAGES_A_TURN: Final = 50
+
+
+async def write_pages(path: Path) -> pa.Table:
+    """Write a file whose pages have two rows each."""
+    numbers = np.arange(2 * NUM_PAGES)
+    table = pa.table({"id": numbers, "x": numbers / 8})
+    empty = await alance.write_dataset(table.slice(0, 0), path)
+    async with empty.new_file_session().open_writer(
+        "data/pages.lance", table.schema, version="2.1", page_bytes=16
+    ) as writer:
+        for start in range(0, len(table), 2):
+            await writer.write(table.slice(start, 2))
+    fragment = await alance.DatasetFragment.create_from_file("pages.lance", empty)
+    await alance.commit(empty, operations.Append((fragment,)))
+    return table
+
+
+@pytest.mark.parametrize("way", ["take", "scan", "filter"])
+async def test_turns_learn_few_of_many_pages(
+    lineitem_lab: Lab, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    table = await write_pages(Path(lineitem_lab.root) / "lab" / f"pages-{way}.lance")
+    lineitem_lab.rescan()
+    make_all_pauses(monkeypatch)
+    monkeypatch.setattr("alance.file.open.new_pages.PAGES_A_TURN", PAGES_A_TURN)
+    monkeypatch.setattr("alance.ops.read.groups.SMALL_FRAGMENT_BYTES", 0)
+    learned: Counter[object] = Counter()  # by the loop's round and the task
+    learn, turns = NewPages._learn, Turns()
+
+    def counted(pages: NewPages, group: Any, *arguments: Any, **options: Any) -> None:
+        learned[turns.count, asyncio.current_task()] += group.num_pages
+        learn(pages, group, *arguments, **options)
+
+    monkeypatch.setattr(NewPages, "_learn", counted)
+    async with opened_on(lineitem_lab, f"s3://lab/pages-{way}.lance") as dataset, turns:
+        if way == "take":
+            result = await dataset.take(range(len(table)))
+        else:
+            result = await dataset.to_table(filter="x >= 0" if way == "filter" else None)
+    assert result == table
+    assert learned.total() >= NUM_PAGES
+    assert max(learned.values()) <= PAGES_A_TURN

@@ -216,7 +216,8 @@ def _rows_of(
             if plans:
                 yield TURN
             plans.append(batch.place(content))
-        num_unknown = sum([len(plan.unknown) for plan in plans])
+        unknown = [plan.unknown for plan in plans]
+        num_unknown = sum(map(len, unknown))
         if not num_unknown:
             lacking = [at for at, plan in enumerate(plans) if plan.lacks_places]
             if not lacking:
@@ -229,8 +230,8 @@ def _rows_of(
         is_much = num_unknown > PLANS_A_TURN
         if is_much:
             yield TURN
-        pages = yield from _new_pages(batches, plans, states)
-        missing = pages.fill_known()
+        pages = yield from _new_pages(batches, unknown, states)
+        missing = yield from pages.fill_known()
         if is_much:
             yield TURN
         if missing and not is_guessed:
@@ -258,13 +259,13 @@ def _rows_of(
 
 
 def _new_pages(
-    batches: Sequence[_Batch], plans: Sequence[_kernels.RowPlan], states: States
+    batches: Sequence[_Batch], unknown_of: Sequence[Sequence[tuple[int, int]]], states: States
 ) -> Plan[NewPages]:
-    """Wrap the unknown pages of plans, to load them together; no round."""
+    """Wrap the unknown pages of the batches' plans, to load them together; no round."""
     owners: list[tuple[int, OpenFragment]] = []
     unknown: list[tuple[int, int]] = []
-    for batch, plan in zip(batches, plans, strict=True):
-        unknown += [(len(owners) + table, page) for table, page in plan.unknown]
+    for batch, pages in zip(batches, unknown_of, strict=True):
+        unknown += [(len(owners) + table, page) for table, page in pages] if owners else pages
         owners += product(batch.fields.leaves, batch.run.fragments)
     return (yield from new_pages(owners, unknown, states))
 
@@ -327,9 +328,10 @@ def _completed(
     """Place all rows of batches; a page that was just learned may want its items, too."""
     while True:
         plans = [batch.place(content) for batch in batches]
-        if any(plan.unknown for plan in plans):
-            pages = yield from _new_pages(batches, plans, states)
-            if pages.fill_known():
+        unknown = [plan.unknown for plan in plans]
+        if any(unknown):
+            pages = yield from _new_pages(batches, unknown, states)
+            if (yield from pages.fill_known()):
                 yield from pages.learn()
         elif any(plan.lacks_places for plan in plans):
             yield from _read_places(batches, plans, content)

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Final
 
 from alance import _kernels
 from alance.errors import CorruptFileError
-from alance.file.open.new_pages import MOST_BYTES, PAGE_GAP_BYTES, new_pages
+from alance.file.open.new_pages import MOST_BYTES, PAGE_GAP_BYTES, PAGES_A_TURN, new_pages
 from alance.file.rows.placed_columns import PlacedColumns, PlacedRows
-from alance.format.plans import ByteRange, Pieces, joined_spans, together
+from alance.format.plans import TURN, ByteRange, Pieces, joined_spans, together
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from alance.format.container import Container
     from alance.format.plans import Plan
 
-LEARNED_AT_ONCE: Final = 64  # pages learned by one plan: a millisecond or two
 FEW_PIECES: Final = 16  # maximum number of pieces to request as ranges even if small
 LARGE_BYTES: Final = 32 << 10  # mean piece size above which a copy costs more than a request
 _PATH = attrgetter("path")
@@ -160,9 +159,9 @@ def place_range(
     content: PageBytes | None = None
     while placed := _placed(fragment, [(start, stop)] if start < stop else (), content):
         fields, plan = placed
-        if plan.unknown:
-            pages = yield from _new_pages(fragment, fields, plan.unknown, states)
-            if pages.fill_known():
+        if unknown := plan.unknown:
+            pages = yield from _new_pages(fragment, fields, unknown, states)
+            if (yield from pages.fill_known()):
                 yield from pages.learn()
         elif plan.lacks_places:
             content = content or PageBytes(_containers(fragment, fields))
@@ -215,25 +214,30 @@ def read_ranges(
         parts: ranges of each part; ascending over all parts, not empty.
     """
     content: PageBytes | None = None
+    is_much = False
     spans = joined_spans(chain.from_iterable(parts))
     while placed := _placed(fragment, spans, content):
         fields, plan = placed
         paths = _paths(fragment, fields)
         content = content or PageBytes(_containers(fragment, fields))
-        if plan.unknown:
-            pages = yield from _new_pages(fragment, fields, plan.unknown, states)
-            small = pages.small(spans)
-            if missing := pages.fill_known():
+        if unknown := plan.unknown:
+            pages = yield from _new_pages(fragment, fields, unknown, states)
+            small = yield from pages.small(spans)
+            if missing := (yield from pages.fill_known()):
                 loads = [content.read_rows(plan, paths), pages.learn()]
-                if rest := pages.rest([*{*missing}.intersection(small)]):
+                if rest := (yield from pages.rest([*{*missing}.intersection(small)])):
                     loads.append(content.read(rest))
                 yield from together(loads)
+            if is_much := len(unknown) > PAGES_A_TURN:
+                yield TURN
             continue
         if plan.lacks_places:  # also of the rows between two parts
             every = [*chain.from_iterable(parts)]
             plan = _plan(fragment, fields, every, content)
             yield from content.read_rows(plan, paths, places=True)
             continue
+        if is_much:
+            yield TURN
         yield from content.read_rows(plan, paths)
         plans = [plan]
         if len(parts) > 1:
@@ -268,24 +272,11 @@ def _load(
         most_bytes: maximum bytes of a state to load; None for no limit.
     """
     pages = yield from _new_pages(fragment, fields, plan.unknown, states)
-    skipped = {*pages.small(besides)}
+    skipped = {*(yield from pages.small(besides))}
     missing = [
         pages.unknown[at]
-        for at in pages.fill_known()
+        for at in (yield from pages.fill_known())
         if at not in skipped and (most_bytes is None or pages.num_bytes(at) <= most_bytes)
     ]
-    several = [
-        missing[first : first + LEARNED_AT_ONCE]
-        for first in range(0, len(missing), LEARNED_AT_ONCE)
-    ]
-    yield from together([_learned(fragment, fields, own, states) for own in several])
-
-
-def _learned(
-    fragment: OpenFragment,
-    fields: FieldForms,
-    unknown: Sequence[tuple[int, int]],
-    states: States,
-) -> Plan[None]:
-    pages = yield from _new_pages(fragment, fields, unknown, states)
+    pages = yield from _new_pages(fragment, fields, missing, states)
     yield from pages.learn()

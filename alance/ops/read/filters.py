@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sized
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
@@ -122,7 +123,7 @@ async def parsed_predicate(
     """
     if condition is None:
         return None
-    schema = await parsed(snapshot, None, lambda: visible_schema(snapshot, measure))
+    schema = await parsed(snapshot, None, partial(visible_schema, snapshot, measure))
     if isinstance(condition, str):
         return await _memoized(
             snapshot, condition, schema, lambda: parse_over(schema.arrow, condition)

@@ -289,7 +289,7 @@ async def _reads(snapshot: Snapshot, column: KeyColumn, columns: Columns) -> Key
     is_plain = columns is None or names is not None
     if is_plain and (known := snapshot.remember.get(place)) is not None:
         return known
-    reads = await parsed(snapshot, columns, lambda: KeyReads.of(snapshot, column, columns))
+    reads = await parsed(snapshot, columns, partial(KeyReads.of, snapshot, column, columns))
     return snapshot.remember(place, lambda: reads) if is_plain else reads
 
 
