@@ -20,7 +20,7 @@ from alance.format.proto import encodings_v2_1_pb2, encodings_v2_3_pb2
 from alance.format.v2_0.arrays import value_buffers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 Span = tuple[int, int]
 # Number of the buffer with a page's values, by the layout, or in planar pages (2.3) by the kind of
@@ -51,12 +51,32 @@ class _Buffer(NamedTuple):
         return self.number == _values_of(self.column.page(self.page).encoding)
 
 
+class _Index(NamedTuple):
+    """Page buffers of a file, by position.
+
+    Attributes:
+        num_columns: number of open columns.
+        starts: start of each buffer.
+        end: end of the last buffer.
+    """
+
+    num_columns: int
+    starts: Sequence[int]
+    buffers: Sequence[_Buffer]
+    end: int
+
+    def overlapping(self, start: int, stop: int) -> list[_Buffer]:
+        first = max(0, bisect_right(self.starts, start) - 1)
+        last = bisect_left(self.starts, stop, first)
+        return [buffer for buffer in self.buffers[first:last] if buffer.stop > start]
+
+
 class DataSpans:
     """Page buffers of the opened columns, by file."""
 
     def __init__(self) -> None:
         self._files: dict[str, Container] = {}
-        self._sorted: dict[str, tuple[int, list[int], list[_Buffer]]] = {}
+        self._indices: dict[str, _Index] = {}
 
     @property
     def paths(self) -> Iterable[str]:
@@ -68,29 +88,32 @@ class DataSpans:
         if isinstance(value, Container):
             self._files[value.path] = value
 
-    def needed(self, path: str, start: int, stop: int) -> list[Span]:
-        """Return the parts of a range that contain no values of pages, ascending.
+    def are_open(self, paths: Iterable[str]) -> set[str]:
+        """Return the paths of the files of which columns are open."""
+        own = {path: self._files.get(path) for path in paths}
+        return {path for path, file in own.items() if file is not None and file.columns.open}
 
-        Gaps between pages are omitted. Returns the whole range if no column of the file was opened.
+    def needed(self, path: str, ranges: Iterable[Span]) -> Iterator[Span]:
+        """Yield the parts of ranges of an open file that contain no values of pages.
+
+        Gaps between pages are omitted. CPU work.
         """
-        if path not in self._files or not self._files[path].columns.open:
-            return [(start, stop)]
-        spans = [
-            (max(start, buffer.start), min(stop, buffer.stop))
-            for buffer in self._overlapping(path, start, stop)
-            if not buffer.has_values
-        ]
-        container = self._files[path]
-        spans += [
-            (max(start, begin), min(stop, end))
-            for begin, end in container.buffers.tolist()
-            if begin < stop and end > start
-        ]
-        buffers = self._index(path)[1]
-        end = max((buffer.stop for buffer in buffers), default=0)
-        if stop > end:
-            spans.append((max(start, end), stop))
-        return joined_spans(spans)
+        index = self._index(path)
+        own_buffers = self._files[path].buffers.tolist()
+        for start, stop in ranges:
+            spans = [
+                (max(start, buffer.start), min(stop, buffer.stop))
+                for buffer in index.overlapping(start, stop)
+                if not buffer.has_values
+            ]
+            spans += [
+                (max(start, begin), min(stop, end))
+                for begin, end in own_buffers
+                if begin < stop and end > start
+            ]
+            if stop > index.end:
+                spans.append((max(start, index.end), stop))
+            yield from joined_spans(spans) if len(spans) > 1 else spans
 
     def pages(self, ranges: Iterable[tuple[str, Span]]) -> int:
         """Count the pages that have values in these ranges."""
@@ -98,7 +121,7 @@ class DataSpans:
             (path, buffer.column.index, buffer.page)
             for path, span in ranges
             if path in self._files
-            for buffer in self._overlapping(path, *span)
+            for buffer in self._index(path).overlapping(*span)
             if buffer.has_values
         }
         return len(pages)
@@ -109,27 +132,16 @@ class DataSpans:
         pages = {
             (path, buffer.column.index, buffer.page)
             for path in self._files
-            for buffer in self._index(path)[1]
+            for buffer in self._index(path).buffers
             if buffer.has_values
         }
         return len(pages)
 
-    def _overlapping(self, path: str, start: int, stop: int) -> list[_Buffer]:
-        starts, buffers = self._index(path)
-        first = max(0, bisect_right(starts, start) - 1)
-        overlapping = []
-        for buffer in buffers[first:]:
-            if buffer.start >= stop:
-                break
-            if buffer.stop > start:
-                overlapping.append(buffer)
-        return overlapping
-
-    def _index(self, path: str) -> tuple[list[int], list[_Buffer]]:
+    def _index(self, path: str) -> _Index:
         file = self._files[path]
         opened = file.columns.open
-        num_columns, starts, buffers = self._sorted.get(path, (-1, [], []))
-        if num_columns != len(opened):
+        index = self._indices.get(path)
+        if index is None or index.num_columns != len(opened):
             columns = [OpenColumn(file, index, file.columns.column(index)) for index in opened]
             buffers = sorted(
                 (
@@ -142,8 +154,9 @@ class DataSpans:
                 key=lambda buffer: buffer.start,
             )
             starts = [buffer.start for buffer in buffers]
-            self._sorted[path] = (len(columns), starts, buffers)
-        return starts, buffers
+            end = max((buffer.stop for buffer in buffers), default=0)
+            index = self._indices[path] = _Index(len(columns), starts, buffers, end)
+        return index
 
 
 class Needed:
@@ -153,12 +166,11 @@ class Needed:
         self._spans: dict[str, list[Span]] = {}
         self._longest = 0
 
-    def add(self, path: str, span: Span) -> None:
-        spans = self._spans.setdefault(path, [])
-        at = bisect_left(spans, span)
-        if spans[at : at + 1] != [span]:
-            spans.insert(at, span)
-            self._longest = max(self._longest, span[1] - span[0])
+    def add(self, path: str, spans: Iterable[Span]) -> None:
+        """Add ranges of a file. CPU work."""
+        own = sorted({*self._spans.get(path, ()), *spans})
+        self._spans[path] = own
+        self._longest = max(self._longest, *[stop - start for start, stop in own], 0)
 
     def within(self, path: str, start: int, stop: int) -> list[Span]:
         """Return the parts of a range that were added, ascending and disjoint."""

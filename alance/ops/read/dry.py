@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import math
 from copy import copy
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 
 # Seconds; longer than it takes to send a wave of requests, so that a wave counts as one round.
 WAVE_PAUSE_S: Final = 0.002
+RANGE_WORK: Final = 1 << 10  # work of looking a range up, in units of decoding a byte: some us
 
 
 class TakePlanned(Exception):
@@ -71,7 +73,7 @@ class DryStore:
 
     async def _answer(self, path: str, ranges: Sequence[Span]) -> Sequence[memoryview]:
         location = self.root + path
-        needed = [self._dry.needed.within(location, *span) for span in ranges]
+        needed = await self._dry.needed_within(location, ranges)
         byte_ranges = [ByteRange(location, *span) for spans in needed for span in spans]
         if not byte_ranges:
             await asyncio.sleep(WAVE_PAUSE_S)
@@ -155,12 +157,7 @@ class _DryScheduler(Scheduler):
     dry: DrySession
 
     def _started(self, read: Read, extents: Sequence[Extent], *, bulk: bool) -> Read:
-        for extent in extents:
-            for location, start, stop in (
-                extent.ranges() if isinstance(extent, Pieces) else [extent]
-            ):
-                for span in self.dry.spans.needed(location, start, stop):
-                    self.dry.needed.add(location, span)
+        self.dry.note(extents)
         return super()._started(read, extents, bulk=bulk)
 
     def speed(self, location: str) -> Speed:
@@ -206,7 +203,9 @@ class DrySession(Session):
         )
         self.real = real = session.engine
         self.spans = DataSpans()
-        self.needed = Needed()
+        self._needed = Needed()
+        self._noted: list[tuple[Sequence[Extent], set[str]]] = []
+        self._looking = asyncio.Lock()
         self.outside = contextvars.copy_context()  # context with the caller's traces
         registry = cast("StoreRegistry", _Registry(self))
         scheduler = _DryScheduler(registry, io_buffer_bytes=session.io_buffer_bytes)
@@ -226,6 +225,35 @@ class DrySession(Session):
     def engine(self) -> Engine:
         return self._dry
 
+    def note(self, extents: Sequence[Extent]) -> None:
+        """Note what a read requests, and the files of which columns are open now."""
+        paths = {
+            path
+            for extent in extents
+            for path in (extent.paths if isinstance(extent, Pieces) else (extent.path,))
+        }
+        self._noted.append((extents, self.spans.are_open(paths)))
+
+    async def needed_within(self, location: str, ranges: Sequence[Span]) -> list[list[Span]]:
+        """Return the parts of each range that were requested and contain no values of pages."""
+
+        def look() -> list[list[Span]]:
+            while self._noted:
+                self._take_in(*self._noted.pop(0))
+            return [self._needed.within(location, *span) for span in ranges]
+
+        async with self._looking:
+            work = math.inf if self._noted else RANGE_WORK * len(ranges)
+            return await self.real.decode(look, work)
+
+    def _take_in(self, extents: Sequence[Extent], opened: set[str]) -> None:
+        requested: dict[str, list[Span]] = {}
+        for extent in extents:
+            for path, start, stop in extent.ranges() if isinstance(extent, Pieces) else [extent]:
+                requested.setdefault(path, []).append((start, stop))
+        for path, ranges in requested.items():
+            self._needed.add(path, self.spans.needed(path, ranges) if path in opened else ranges)
+
 
 async def dry_run(
     snapshot: Snapshot, run: Callable[[Snapshot], Awaitable[Any]], recorder: trace.RequestRecorder
@@ -236,8 +264,9 @@ async def dry_run(
     """
     session = DrySession(snapshot.session)
     try:
+        copied = await snapshot.engine.pool.run(lambda: _copy(snapshot, session))
         with trace.recording(recorder, alone=True):
-            await run(_copy(snapshot, session))
+            await run(copied)
     except TakePlanned:
         pass
     finally:

@@ -237,13 +237,12 @@ class _DryRun:
 async def _watch(snapshot: Snapshot, run: Callable[[Snapshot], Awaitable[Any]]) -> _DryRun:
     recorder = trace.RequestRecorder()
     spans = await dry_run(snapshot, run, recorder)
-    num_pages = _pages(spans, recorder.events)
-    return _DryRun(
-        tuple(_steps(recorder.events)),
-        recorder.rounds,
-        num_pages,
-        spans.num_pages - num_pages,
-    )
+
+    def count() -> _DryRun:
+        num_pages, steps = _pages(spans, recorder.events), tuple(_steps(recorder.events))
+        return _DryRun(steps, recorder.rounds, num_pages, spans.num_pages - num_pages)
+
+    return await snapshot.engine.pool.run(count)
 
 
 async def _drain(snapshot: Snapshot, plan: ScanPlan) -> None:
