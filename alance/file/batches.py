@@ -139,9 +139,15 @@ def _concatenated(concat: Callable[[Sequence[RowsT]], RowsT], parts: Sequence[Ro
         raise BatchTooLargeError(f"{error}: read fewer rows at once") from error
 
 
+MANY_CALLS_BYTES: Final = 1 << 20  # work that no caller does on the event loop
 COLUMN_CALL_BYTES: Final = 4 << 10  # bytes; decoding them takes as long as one Arrow call
 
 
 def work_bytes(batches: Iterable[pa.RecordBatch]) -> int:
-    """Estimate the CPU work of one Arrow call per column, as a number of bytes to decode."""
-    return sum(batch.nbytes + COLUMN_CALL_BYTES * batch.num_columns for batch in batches)
+    """Estimate the CPU work of one Arrow call per column, as a number of bytes to decode.
+
+    Ignores the bytes of rows with many columns, since asking for them takes a call per column.
+    """
+    own = [*batches]
+    work = COLUMN_CALL_BYTES * sum([batch.num_columns for batch in own])
+    return work if work >= MANY_CALLS_BYTES else work + sum([batch.nbytes for batch in own])

@@ -121,7 +121,7 @@ def test_a_bar_a_request_by_object_and_round(show: Any) -> None:
 
 def test_details_on_hover(show: Any) -> None:
     recorder = Recorder()
-    recorder.places.add("s3://b/x.lance", "price", lambda: [(0, 200_000)])
+    recorder.places.add("s3://b/x.lance", {"price": lambda: [(0, 200_000)]})
     recorder.events.append(
         event(
             0,

@@ -133,9 +133,9 @@ def test_spans_are_merged() -> None:
 
 def test_places_of_bytes() -> None:
     places = NamedSpans()
-    places.add("x", "a", lambda: [(0, 10), (30, 40)])
-    places.add("x", "b", lambda: [(10, 30)])
-    places.add("x", "a", lambda: [(0, 1000)])  # the first one counts
+    places.add("x", {"a": lambda: [(0, 10), (30, 40)]})
+    places.add("x", {"b": lambda: [(10, 30)]})
+    places.add("x", {"a": lambda: [(0, 1000)]})  # the first one counts
     assert places.of("x", [(5, 6)]) == ("a",)
     assert places.of("x", [(9, 31)]) == ("a", "b")
     assert places.of("x", [(10, 30)]) == ("b",)

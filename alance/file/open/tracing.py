@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from alance.io.events import trace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from alance.file.rows.fragment import OpenFragment
     from alance.format.field import Field
@@ -19,10 +19,18 @@ def describe(fragments: Iterable[OpenFragment]) -> None:
     if not trace.active:
         return
     for fragment in fragments:
-        names = dict(_names(fragment.schema.fields, ""))
-        for at, leaf in enumerate(fragment.own.columns):
-            path, name = fragment.containers[at].path, names[leaf.field.id]
-            trace.describe(path, name, partial(_spans, fragment, at))
+        names = fragment.schema.remember(describe, partial(_names_of, fragment.schema.fields))
+        by_path: dict[str, dict[str, Callable[[], list[tuple[int, int]]]]] = {}
+        for at, (leaf, file) in enumerate(
+            zip(fragment.own.columns, fragment.containers, strict=True)
+        ):
+            by_path.setdefault(file.path, {})[names[leaf.field.id]] = partial(_spans, fragment, at)
+        for path, named in by_path.items():
+            trace.describe(path, named)
+
+
+def _names_of(fields: Sequence[Field]) -> dict[int, str]:
+    return dict(_names(fields, ""))
 
 
 def _names(fields: Sequence[Field], prefix: str) -> Iterator[tuple[int, str]]:

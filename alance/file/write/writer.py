@@ -66,6 +66,8 @@ def check_version(version: FileVersion, leaves: Iterable[Field]) -> None:
 
 
 T = TypeVar("T")
+# Maximum columns of a batch whose size the event loop asks for, at 3 us each.
+MEASURED_COLUMNS: Final = 256
 # Maximum rows of a file that the event loop encodes, in less time than a hop takes.
 QUICK_ROWS: Final = 99
 
@@ -176,7 +178,10 @@ class DataFileWriter(ABC):
             )
         if not batch.num_rows:
             return
-        leaving = self._small.add(batch)
+        if batch.num_columns <= MEASURED_COLUMNS:
+            leaving = self._small.add(batch)
+        else:
+            leaving = await self._pool.run(partial(self._small.add, batch))
         self._num_rows += batch.num_rows
         if leaving:
             await self._write_merged(leaving)

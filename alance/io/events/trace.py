@@ -29,7 +29,7 @@ from alance.io.events.trace_text import chrome, span_of, table, waterfall, waves
 from alance.io.stores.store import without_number
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
 Span: TypeAlias = tuple[int, int]  # start and stop of a range of bytes, half-open
@@ -42,11 +42,11 @@ class NamedSpans:
         self._spans: dict[str, dict[str, Callable[[], Iterable[Span]]]] = {}
         self._sorted: dict[str, tuple[list[int], list[int], list[str]]] = {}
 
-    def add(self, location: str, name: str, spans: Callable[[], Iterable[Span]]) -> None:
-        """Set the spans of a name in an object; does nothing if the name is set already."""
+    def add(self, location: str, named: Mapping[str, Callable[[], Iterable[Span]]]) -> None:
+        """Set the spans of names in an object, except of names that are set already."""
         names = self._spans.setdefault(location, {})
-        if name not in names:
-            names[name] = spans
+        if not names.keys() >= named.keys():
+            self._spans[location] = {**named, **names}
             self._sorted.pop(location, None)
 
     def of(self, location: str, spans: Sequence[Span]) -> tuple[str, ...]:
@@ -422,10 +422,14 @@ def compare(num_values: int) -> None:
             receiver._compared(num_values)
 
 
-def describe(location: str, name: str, spans: Callable[[], Iterable[Span]]) -> None:
-    """Name spans of an object, such as those of a column; `spans` is called when needed."""
+def describe(location: str, named: Mapping[str, Callable[[], Iterable[Span]]]) -> None:
+    """Name spans of an object, such as those of its columns.
+
+    Args:
+        named: functions by name that return the spans; called when needed.
+    """
     for receiver in _with_outer([_current.get()]):
-        receiver.places.add(without_number(location), name, spans)
+        receiver.places.add(without_number(location), named)
 
 
 @contextmanager

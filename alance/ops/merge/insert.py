@@ -27,7 +27,7 @@ from alance.ops.merge.rows import rewrite_columns, write_inserted, write_updated
 from alance.ops.merge.source import SourcePart, hold
 from alance.ops.rows.moved import FEW_MOVED_ROWS, ChangedRows, prepare_rows
 from alance.ops.version.commits import latest, with_retries
-from alance.ops.version.first_use import load_readers
+from alance.ops.version.first_use import load_readers, of_fields
 from alance.ops.version.summary import ChangeSummary
 from alance.ops.write.bases import places_of
 from alance.ops.write.blob_moves import moved_blobs
@@ -97,7 +97,9 @@ async def held(
     pool = snapshot.engine.pool
     own = {name for name in VECTOR_COLUMNS if snapshot.schema.top(name) is not None}
     sources = [await open_source(part.data, part.schema, pool, own) for part in parts]
-    merge = RowMerge.of(plan, snapshot.schema, *(source.schema for source in sources))
+    schemas = [source.schema for source in sources]
+    make = partial(RowMerge.of, plan, snapshot.schema, *schemas)
+    merge = await of_fields(snapshot.engine, sum(map(len, schemas)), make)
     scratch = Scratch(pool)
     replaces = [part.replaces for part in parts]
     try:

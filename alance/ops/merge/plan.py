@@ -180,7 +180,7 @@ def gaps_of(schema: Schema, source_schema: pa.Schema) -> tuple[str, ...]:
         field.name
         for field in schema.fields
         if source_schema.get_field_index(field.name) < 0
-        or not _is_whole(schema, source_schema, field.name)
+        or not (field.is_leaf or _is_whole(schema, source_schema, field.name))
     )
 
 

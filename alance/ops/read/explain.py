@@ -155,6 +155,25 @@ async def explain_scan(
     (plan,) = plans
     late = plan.late_schema
     at_most = () if late is None else (await _watch(snapshot, run_late)).steps
+    return await snapshot.engine.pool.run(
+        lambda: _explanation(snapshot, plan, options, seen, at_most)
+    )
+
+
+def _explanation(
+    snapshot: Snapshot,
+    plan: ScanPlan,
+    options: ScanOptions,
+    seen: _DryRun,
+    at_most: Sequence[Step],
+) -> Explanation:
+    """Describe a scan by its dry runs. CPU work.
+
+    Args:
+        seen: dry run of the first columns.
+        at_most: requests of the late columns, if all rows passed the filter.
+    """
+    late = plan.late_schema
     spans = [num_rows_of(plan.spans_of(handle)) for handle in plan.handles]
     pruned = None if plan.pruner is None else plan.pruner.skipped
     num_rows = sum(spans) - (pruned.rows if pruned else 0)

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 JOINT_ROWS: Final = 1 << 18  # maximum rows of takes that are read together
 _DELETED: Final = attrgetter("deleted")
+FEW_FRAGMENTS: Final = 256  # maximum fragments whose handles the event loop creates, 5 us each
 OUTPUT_WORK: Final = 512  # work per output column, as bytes to decode: 15 us
 UNDER_WAY: Final = 8  # maximum concurrent takes of a kind; later callers share the next one
 
@@ -189,6 +190,14 @@ async def _take_joined(
     return table
 
 
+def _handles_at(snapshot: Snapshot, positions: Sequence[int]) -> list[FragmentHandle]:
+    """Return fragments by position, with the locations of their files. CPU work."""
+    handles = snapshot.handles.at(positions)
+    for handle in handles:
+        assert handle.identity is not None
+    return handles
+
+
 async def _take_placed(
     snapshot: Snapshot, placed: Placed, columns: Columns, counts: Sequence[int], *, live: bool
 ) -> list[pa.Table]:
@@ -203,7 +212,10 @@ async def _take_placed(
     positions, rows, cuts, places = placed
     if not positions:
         return [pa.Table.from_batches([_nothing(projection, schema)])] * len(counts)
-    handles = snapshot.handles.at(positions)
+    if len(positions) <= FEW_FRAGMENTS:
+        handles = snapshot.handles.at(positions)
+    else:
+        handles = await snapshot.engine.pool.run(partial(_handles_at, snapshot, positions))
     await snapshot.recall(handles)
     await prepare_take(snapshot, handles, schema)
     if projection.meta:

@@ -22,13 +22,13 @@ from alance.file.open.tracing import describe
 from alance.file.rows.fragment import open_fragments
 from alance.file.rows.placed_rows import placed_rows
 from alance.file.rows.taken import TakenRows
-from alance.format.plans import all_read
+from alance.format.plans import TURN, all_read
 from alance.io.loop.readahead import Job, readahead
 from alance.io.loop.tasks import all_of
 from alance.ops.version.first_use import beside
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Hashable, Sequence
 
     import pyarrow as pa
 
@@ -52,6 +52,7 @@ FEW_CALLERS: Final = 8  # maximum callers whose rows the event loop splits, 10 t
 SHARED_TAKE_BYTES: Final = 1 << 20
 # Encoded bytes per part on a remote store; parts are read and decoded concurrently.
 TAKE_PART_BYTES: Final = 16 << 20
+FRAGMENTS_A_TURN: Final = 512  # fragments to look up between turns, 2 to 4 us each
 # Rows; for more, reading takes longer than the round that a guess saves.
 ROUND_WORTH_ROWS: Final = 1 << 10
 
@@ -289,8 +290,15 @@ def opened_fragments(
     cache: SearchCache, handles: Sequence[FragmentHandle], choice: TakenColumns
 ) -> Plan[list[OpenFragment]]:
     """Return open fragments; plan to open those that are not cached, in one round."""
-    keys = [("fragment", handle.identity, choice.key) for handle in handles]
-    fragments: list[OpenFragment | None] = cache.peek_all(keys)
+    keys: list[Hashable] = []
+    fragments: list[OpenFragment | None] = []
+    for first in range(0, len(handles), FRAGMENTS_A_TURN):
+        if first:
+            yield TURN
+        part = handles[first : first + FRAGMENTS_A_TURN]
+        of_part = [("fragment", handle.identity, choice.key) for handle in part]
+        keys += of_part
+        fragments += cache.peek_all(of_part)
     if None in fragments:
         missing = [number for number, fragment in enumerate(fragments) if fragment is None]
         sources = [
@@ -299,6 +307,8 @@ def opened_fragments(
             for source in handles[number].sources
             if not choice.ids.isdisjoint(source.columns)
         ]
+        if len(missing) > FRAGMENTS_A_TURN:
+            yield TURN
         yield from open_files(sources, cache)
         # If several callers waited for the same files, only the first opens the fragments.
         cached = cache.peek_all([keys[number] for number in missing])

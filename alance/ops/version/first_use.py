@@ -12,6 +12,7 @@ import math
 from collections.abc import Mapping, Sized
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from alance.file.rows.leaves import FEW_FIELDS
 from alance.file_version import FileVersion
 from alance.io.loop.tasks import all_of
 from alance.io.reading.engine import DECODED_INLINE_BYTES
@@ -57,18 +58,29 @@ async def beside(engine: Engine, module: str, work: Awaitable[T]) -> T:
     return done.result()
 
 
+async def of_fields(engine: Engine, num_fields: float, make: Callable[[], T]) -> T:
+    """Call `make`, which takes some microseconds for each of a schema's fields.
+
+    For many fields, it is called in the pool.
+    """
+    work = FIELD_WORK * num_fields
+    return make() if work <= DECODED_INLINE_BYTES else await engine.decode(make, work)
+
+
 async def parsed(snapshot: Snapshot, columns: Columns, make: Callable[[], T]) -> T:
     """Call `make`, which parses columns. If these may be computed, or are many, use the pool.
 
     Args:
         columns: columns of a read; None: all.
     """
-    schema, work = snapshot.schema, math.inf
+    num_fields = math.inf
     if columns is None:
-        work = FIELD_WORK * schema.num_fields
+        num_fields = snapshot.schema.num_fields
     elif not isinstance(columns, Mapping):
-        work = FIELD_WORK * len(columns) if isinstance(columns, Sized) else 0
-    return make() if work <= DECODED_INLINE_BYTES else await snapshot.engine.decode(make, work)
+        num_fields = len(columns) if isinstance(columns, Sized) else 0
+    if num_fields <= FEW_FIELDS:
+        return make()
+    return await of_fields(snapshot.engine, num_fields, make)
 
 
 async def load_readers(

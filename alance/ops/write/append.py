@@ -9,13 +9,17 @@ Appends that arrive while a version is being committed all become the next versi
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from alance.file.rows.leaves import FEW_FIELDS
+from alance.format.encode.small_file import small_files
 from alance.format.table.operations import Append
 from alance.format.table.transaction import Transaction
 from alance.io.loop.background import grace_of
 from alance.ops.cleanup.after import clean_after
 from alance.ops.version.commits import commit_on, manifests_of
+from alance.ops.version.first_use import of_fields
 from alance.ops.version.snapshot import Snapshot
 from alance.ops.version.summary import ChangeSummary
 from alance.ops.write.bases import places_of, registered
@@ -197,11 +201,15 @@ async def files_on(
         AccessError: a base path is outside the scope of the table's credentials.
     """
     bases = registered(options.bases, table, base)
+    version = options.version_for(base)
+    if schema.num_fields > FEW_FIELDS:  # found in advance, and off the event loop
+        encoder = partial(small_files, schema, version)
+        await of_fields(session.engine, schema.num_fields, encoder)
     return DataFiles(
         session,
         table,
         schema,
-        options.version_for(base),
+        version,
         options.limits,
         options.hooks,
         bases=bases,

@@ -91,6 +91,7 @@ Data: TypeAlias = (
     "Iterable[Rows] | AsyncIterable[Rows]"
 )
 
+CUT_COLUMNS: Final = 256  # maximum columns of a table that the event loop cuts into batches
 ACCEPTED: Final = (
     "a Table, RecordBatch, RecordBatchReader, Dataset or Scanner of alance or pyarrow, Dataset of "
     "Hugging Face, pandas or polars frame, a list of dicts or pydantic models, a dict of lists or "
@@ -171,7 +172,10 @@ async def open_source(
     elif not is_arrow and isinstance(data, Scanned) and not _is_pyarrow_dataset(data):
         schema = schema or data.schema  # blobs are blobs in this schema, not bytes
         data = data.scanner(blob_handling="all_binary")
-    own, batches = _opened(data, logged)
+    if isinstance(data, pa.Table) and data.num_columns > CUT_COLUMNS:
+        own, batches = await pool.run(partial(_opened, data, logged))
+    else:
+        own, batches = _opened(data, logged)
     if isinstance(batches, AsyncIterable):
         stream = _from_async(batches)
     else:

@@ -67,10 +67,11 @@ class Spool:
         """
         if not batch.num_rows:
             return
+        num_bytes = batch.nbytes  # asking takes 3 us a column
         self.num_rows += batch.num_rows
-        self.num_bytes += batch.nbytes
+        self.num_bytes += num_bytes
         self._held.append(batch)
-        self._held_bytes += batch.nbytes
+        self._held_bytes += num_bytes
         if self.memory is not None and self._held_bytes > self.memory:
             await self.scratch.pool.run(self._spill)
 

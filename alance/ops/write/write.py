@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, get_args
 
 import pyarrow as pa
@@ -27,6 +28,7 @@ from alance.format.table.operations_meta import Restore
 from alance.format.table.transaction import Transaction
 from alance.ops.blobs.arrow import blobs_of_version
 from alance.ops.version.commits import commit_on, manifests_of
+from alance.ops.version.first_use import of_fields
 from alance.ops.version.snapshot import Snapshot
 from alance.ops.write.append import append_to, files_on, summary_of
 from alance.ops.write.append_by_uri import append_by_uri
@@ -264,7 +266,8 @@ async def write_on(
     if mode == "append" and base is not None:
         return await append_to(session, table, base, data, options)
     source = await open_source(data, schema, session.engine.pool)
-    fields = _new_schema(source.schema, base, options)
+    make = partial(_new_schema, source.schema, base, options)
+    fields = await of_fields(session.engine, len(source.schema), make)
     files = await files_on(session, table, base, fields, options)
     try:
         fragments = tuple(await files.write_all(source.batches, source.num_rows))
