@@ -172,22 +172,28 @@ class Scanner(Hinted):
             async for batch in batches:
                 yield batch
 
-    async def _scan(self, options: ScanOptions) -> AsyncGenerator[pa.RecordBatch, None]:
-        if (module := self._search_module) is not None:
-            table = await self._search(module, self._columns, options)
-            for batch in cut_table(table, options):
-                yield batch
-            return
-        if options.order_by and (await self._schema()).names:  # rows without columns are all equal
-            table = await ordering.sorted_table(self._snapshot, self._columns, options)
-            for batch in cut_table(table, options):
-                yield batch
-            return
+    def _scan(self, options: ScanOptions) -> AsyncGenerator[pa.RecordBatch, None]:
+        module = self._search_module
+        if module is not None or options.order_by:
+            return self._ordered(module, options)
         is_large = self._is_folded and options.batch_size is None and options.limit is None
-        rows = scanned(self._snapshot, self._columns, options, is_large=is_large)
-        async with aclosing(rows) as batches:
-            async for batch in batches:
-                yield batch
+        return scanned(self._snapshot, self._columns, options, is_large=is_large)
+
+    async def _ordered(
+        self, module: ModuleType | None, options: ScanOptions
+    ) -> AsyncGenerator[pa.RecordBatch, None]:
+        """Yield the rows of a search or of `order_by`, which are a table before the first batch."""
+        if module is not None:
+            table = await self._search(module, self._columns, options)
+        elif (await self._schema()).names:
+            table = await ordering.sorted_table(self._snapshot, self._columns, options)
+        else:  # rows without columns are all equal
+            async with aclosing(self._scan(replace(options, order_by=None))) as batches:
+                async for batch in batches:
+                    yield batch
+            return
+        for batch in cut_table(table, options):
+            yield batch
 
     async def to_table(self) -> pa.Table:
         """Read all rows into memory.

@@ -52,7 +52,7 @@ async def test_deletions_are_read_once(history: History, session: Session) -> No
     assert second.deleted is None
     assert first.physical(np.arange(9)).tolist() == [0, 1, 2, 4, 5, 6, 7, 8, 9]
     assert first.physical_span(2, 4) == (2, 5)
-    assert first.is_live(np.array([2, 3])).tolist() == [True, False]
+    assert first.live_of(np.array([2, 3])).tolist() == [2]
     # Another version with the same deletion file finds it in the cache.
     other = await open_snapshot(history.path, version=3, session=session)
     with trace() as recorder:
@@ -162,7 +162,7 @@ async def meta_of(snapshot: Snapshot, name: str) -> list[object]:
     values: list[object] = []
     for handle in snapshot.handles:
         rows = np.arange(handle.num_physical_rows)
-        values += handle.meta(name, rows[handle.is_live(rows)]).to_pylist()
+        values += handle.meta(name, handle.live_of(rows)).to_pylist()
     return values
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import compress
+from itertools import accumulate, compress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -103,11 +103,11 @@ class PlacedColumns(NamedTuple):
     @property
     def sizes(self) -> dict[int, int]:
         """Encoded bytes by field id."""
-        of_columns, columns = self.placed.plan.column_bytes, iter(self.columns)
-        return {
-            form.field.id: sum([of_columns[next(columns)] for _ in form.leaves])
-            for form in self.fields.forms
-        }
+        of_columns, forms = self.placed.plan.column_bytes, self.fields.forms
+        upto = np.cumsum([0, *map(of_columns.__getitem__, self.columns)])
+        ends = [0, *accumulate([len(form.leaves) for form in forms])]
+        ids = [form.field.id for form in forms]
+        return dict(zip(ids, np.diff(upto[ends]).tolist(), strict=True))
 
     @property
     def num_bytes(self) -> int:

@@ -101,6 +101,8 @@ class _FragmentRun(NamedTuple):
         Args:
             keys: key of each fragment.
         """
+        if len(self.fragments) == 1:
+            return [self]
         runs, first = [], 0
         for _, alike in groupby(keys):
             last = first + len([*alike])
@@ -208,9 +210,11 @@ def _rows_of(
     content: PageBytes | None = None
     is_guessed = guess and len(rows.fragments[0].containers) * rows.num_spans <= GUESSED_PLACES
     ahead: NewPages | None = None
+    pages: NewPages | None = None
     while ahead is None:
-        runs = rows.alike()
-        batches = [*chain.from_iterable(map(_FragmentRun.batches, runs))]
+        if pages is None or pages.has_dropped:
+            runs = rows.alike()
+            batches = [*chain.from_iterable(map(_FragmentRun.batches, runs))]
         plans: list[_kernels.RowPlan] = []
         for batch in batches:
             if plans:

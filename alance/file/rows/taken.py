@@ -135,14 +135,15 @@ class TakenRows(NamedTuple):
         """
         if count <= 1 or len(self.schema.fields) <= 1:
             return [self]
-        own_sizes = [task.sizes() for task in self.tasks]
-        sizes = [sum([own.get(field.id, 0) for own in own_sizes]) for field in self.schema.fields]
-        middles = np.cumsum(sizes) - np.array(sizes) / 2
-        share = (middles * count / max(1, sum(sizes))).astype(np.int64)
-        fields = self.schema.fields
+        fields, own_sizes = self.schema.fields, [task.sizes() for task in self.tasks]
+        sizes = np.sum([[own.get(field.id, 0) for field in fields] for own in own_sizes], 0)
+        middles = np.cumsum(sizes) - sizes / 2
+        share = (middles * count / max(1, sizes.sum())).astype(np.int64).tolist()
         schemas = [
-            Schema(tuple(fields[at] for at in np.flatnonzero(share == part).tolist()), {})
-            for part in dict.fromkeys(share.tolist())
+            Schema(
+                tuple([field for field, own in zip(fields, share, strict=True) if own == part]), {}
+            )
+            for part in dict.fromkeys(share)
         ]
         return [TakenRows(own, [task.only(own) for task in self.tasks]) for own in schemas]
 

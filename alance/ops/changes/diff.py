@@ -176,8 +176,7 @@ class _LiveRows:
             owners, offsets = [nothing.view(np.int64)], [nothing.view(np.int64)]
             ids, updated_at = [nothing], [nothing]
             for number, handle in enumerate(handles):
-                rows = np.arange(handle.num_physical_rows)
-                live = rows[handle.is_live(rows)]
+                live = handle.live_of(np.arange(handle.num_physical_rows))
                 owners.append(np.full(len(live), number))
                 offsets.append(live)
                 if by_id:

@@ -318,8 +318,8 @@ async def _live_row_ids(snapshot: Snapshot, without: frozenset[int]) -> UInt64s:
     def collect() -> UInt64s:
         row_ids = [np.empty(0, np.uint64)]
         for handle in handles:
-            rows = np.arange(handle.num_physical_rows)
-            row_ids.append(handle.row_values(ROW_ID).at(rows[handle.is_live(rows)]))
+            live = handle.live_of(np.arange(handle.num_physical_rows))
+            row_ids.append(handle.row_values(ROW_ID).at(live))
         return np.concatenate(row_ids)
 
     return await snapshot.engine.pool.run(collect)

@@ -143,13 +143,15 @@ async def explain_scan(
     async def run(dry: Snapshot) -> None:
         plan = await dry_plan(dry)
         plans.append(plan)
-        await _drain(dry, replace(plan, options=_unlimited(plan.options)))
+        await _drain(dry, replace(plan, is_cut=True))
 
     async def run_late(dry: Snapshot) -> None:
         plan = replace(await dry_plan(dry), pruner=plans[0].pruner)
         assert plan.late_schema is not None
-        late = replace(plan, first_schema=plan.late_schema, late_schema=None, predicate=None)
-        await _drain(dry, replace(late, options=_unlimited(plan.options)))
+        late, first = None, plan.late_schema
+        await _drain(
+            dry, replace(plan, first_schema=first, late_schema=late, predicate=None, is_cut=True)
+        )
 
     seen = await _watch(snapshot, run)
     (plan,) = plans
@@ -268,11 +270,6 @@ async def _drain(snapshot: Snapshot, plan: ScanPlan) -> None:
     async with aclosing(scan(snapshot, plan)) as batches:
         async for _ in batches:
             pass
-
-
-def _unlimited(options: ScanOptions) -> ScanOptions:
-    """Return the options without limit and offset, because a dry run returns no rows."""
-    return replace(options, limit=None, offset=None)
 
 
 def _steps(events: Sequence[RequestEvent]) -> list[Step]:

@@ -83,8 +83,10 @@ class SplitReader:
         self.snapshot = snapshot
         self.plan = plan
         # A scan with a limit needs few rows, so it does not do all steps ahead.
-        self._goes_ahead = snapshot.is_remote and plan.options.limit is None
+        self._goes_ahead = snapshot.is_remote and (plan.is_cut or plan.options.limit is None)
         self._turns = asyncio.Semaphore(at_once)
+        # True if filtering a few rows does not need a thread.
+        self._is_quick = plan.predicate is None or plan.predicate.is_quick
         self._may_guess = not plan.options.late_materialization
         self._seen = self._num_kept = 0  # number of rows before and after the filter
         self._dense = asyncio.Event()  # set if most bytes of late columns have been needed so far
@@ -114,11 +116,6 @@ class SplitReader:
         late = self.plan.late_schema
         assert late is not None
         return TakenColumns.of_fields(self.snapshot.schema, self.plan.projection, late)
-
-    @cached_property
-    def _is_quick(self) -> bool:
-        """True if filtering a few rows does not need a thread."""
-        return self.plan.predicate is None or self.plan.predicate.is_quick
 
     async def open_late(self, groups: Sequence[FragmentGroup]) -> list[FragmentGroup]:
         """Open the late columns of large fragments if these are read ahead; return all groups.
@@ -283,7 +280,7 @@ class SplitReader:
         return await self.snapshot.engine.drive(reading, reason, bulk=True)
 
     async def take(self, rows: PhysicalRows) -> Rows:
-        """Return the output rows of rows that indices picked.
+        """Return the output rows of rows that are taken.
 
         Cost: a take of the first columns, and one of the late columns of rows that pass the filter.
         """
@@ -301,7 +298,7 @@ class SplitReader:
                 rows,
                 self.first_columns,
                 filtered,
-                reason="index rows",
+                reason="scan" if plan.predicate is None else "index rows",
                 is_quick=self._is_quick,
             )
             if first is None or plan.late_schema is None:

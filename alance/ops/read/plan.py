@@ -36,7 +36,8 @@ T = TypeVar("T")
 
 LARGE_ROWS: Final = 1 << 19
 LARGE_BATCH_BYTES: Final = 16 << 20  # bytes of a decoded batch
-PLACED_ROWS: Final = 128  # maximum rows from an index in a fragment that are always taken singly
+# Maximum rows that are always taken singly: rows from an index in a fragment, or of a limit.
+PLACED_ROWS: Final = 128
 # Spans are scanned if an index selects at least 1 / DENSE_SHARE of their rows.
 DENSE_SHARE: Final = 2
 # Work as bytes to decode: per fragment with rows from an index, and per fragment of the scan.
@@ -66,8 +67,9 @@ async def plan_scan(
     Raises:
         InvalidInputError: a column or fragment is unknown, or the filter is invalid.
     """
-    await load_readers(snapshot, columns, condition_of(options))
-    predicate = await parsed_predicate(snapshot, condition_of(options))
+    condition = condition_of(options)
+    await load_readers(snapshot, columns, condition)
+    predicate = await parsed_predicate(snapshot, condition)
 
     def choose() -> tuple[Projection, Schema, Schema | None]:
         projection = projection_of(snapshot, columns, options, flat=flat)
@@ -92,12 +94,23 @@ async def plan_scan(
         covered = await covered_fragments(snapshot, predicate)
         if covered is not None:
             handles = [handle for handle in handles if handle.id in covered]
-    spans: dict[int, list[tuple[int, int]]] = {}
-    if predicate is None and (options.limit is not None or options.offset):
-        handles, spans, options = await narrow(snapshot, handles, options)
+    spans: Mapping[int, tuple[int, int]] = {}
+    if is_cut := predicate is None and (options.limit is not None or bool(options.offset)):
+        handles, spans = await narrow(snapshot, handles, options)
     if meta:
         await snapshot.load_meta(handles, meta)
-    plan = ScanPlan(options, projection, predicate, first, late, handles, spans, meta)
+    plan = ScanPlan(
+        options,
+        projection,
+        predicate,
+        first,
+        late,
+        handles,
+        {number: [span] for number, span in spans.items()},
+        meta,
+        picked=few_rows(handles, spans) if is_cut and not options.include_deleted_rows else {},
+        is_cut=is_cut,
+    )
     if predicate is None:
         return plan
     plan = await with_indices(snapshot, plan, counts=counts)
@@ -193,18 +206,17 @@ def _as_needed(first: Schema, projection: Projection, predicate: Predicate) -> S
 
 async def narrow(
     snapshot: Snapshot, handles: Sequence[FragmentHandle], options: ScanOptions
-) -> tuple[list[FragmentHandle], dict[int, list[tuple[int, int]]], ScanOptions]:
+) -> tuple[list[FragmentHandle], dict[int, tuple[int, int]]]:
     """Return the fragments and physical rows that an offset and a limit select without a filter.
 
-    Deletion vectors are only read for the first and the last fragment. The returned options have no
-    offset and no limit, because the spans apply them.
+    Deletion vectors are only read for the first and the last fragment.
     """
     skip, remaining = options.offset or 0, options.limit
     first = 0
     if options.fragments is None and not options.include_deleted_rows:
         first, skip = _skipped(snapshot, skip)
     needed: list[FragmentHandle] = []
-    spans: dict[int, list[tuple[int, int]]] = {}
+    spans: dict[int, tuple[int, int]] = {}
     for position in range(first, len(handles)):
         if remaining == 0:
             break
@@ -219,14 +231,31 @@ async def narrow(
             continue
         taken = rows - skip if remaining is None else min(rows - skip, remaining)
         if options.include_deleted_rows:
-            spans[handle.id] = [(skip, skip + taken)]
+            spans[handle.id] = skip, skip + taken
         elif skip or taken < rows:
-            await snapshot.prepare([handle])
-            spans[handle.id] = [handle.physical_span(skip, skip + taken)]
+            await handle.deletions()
+            spans[handle.id] = handle.physical_span(skip, skip + taken)
         needed.append(handle)
         skip = 0
         remaining = None if remaining is None else remaining - taken
-    return needed, spans, replace(options, limit=None, offset=None)
+    return needed, spans
+
+
+def few_rows(
+    handles: Sequence[FragmentHandle], spans: Mapping[int, tuple[int, int]]
+) -> dict[int, Int64s]:
+    """Return the row offsets of each fragment if there are few rows; else an empty mapping.
+
+    Few rows are taken, because a take decodes them on the event loop and caches what it learns of
+    their pages.
+
+    Args:
+        spans: range of rows by fragment id; all rows of fragments without an entry.
+    """
+    own = {handle.id: spans.get(handle.id, (0, handle.num_physical_rows)) for handle in handles}
+    if num_rows_of(own.values()) > PLACED_ROWS:
+        return {}
+    return {number: np.arange(*span) for number, span in own.items()}
 
 
 def _skipped(snapshot: Snapshot, num_rows: int) -> tuple[int, int]:
@@ -234,6 +263,8 @@ def _skipped(snapshot: Snapshot, num_rows: int) -> tuple[int, int]:
 
     Fragments are skipped only up to the first one whose row count is not in the manifest.
     """
+    if not num_rows:
+        return 0, 0
     counts = snapshot.manifest.fragments.num_rows
     unknown = np.flatnonzero(counts < 0)
     ends = np.cumsum(counts[: unknown[0]] if len(unknown) else counts)

@@ -22,7 +22,7 @@ from alance.format.numbers import as_mask, to_arrow, true_rows
 from alance.ops.version.projection import META
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from alance.base.arrays import Int64s
     from alance.expr import Predicate
@@ -59,13 +59,16 @@ class ScanPlan:
         spans: ascending spans of physical rows to read, by fragment id; all rows of fragments
             without an entry.
         pruner: pruner of rows by statistics; None without pruning.
-        picked: row offsets from an index, by fragment id; only these rows of the fragment are read.
+        picked: offsets of rows to take, by fragment id; only these rows of the fragment are read.
+            They are from an index, or the few rows of a limit.
         picked_by: part of the filter that is true for these rows, unless the index is wrong; None
             if there is no such part.
         is_exact: True if the whole filter is true for these rows, unless the index is wrong.
         index_lines: texts for `explain` about the use of indices.
         counted: rows that indices have counted, including deleted rows, in fragments that are not
             scanned; None if indices count no rows.
+        is_cut: True if the rows are those of the options' offset and limit, or if these do not
+            matter.
         reads_files_whole: True to read each file of a small fragment with one request, without
             caching. There must be no filter, and the fragments must be prepared.
     """
@@ -84,6 +87,7 @@ class ScanPlan:
     is_exact: bool = False
     index_lines: tuple[str, ...] = ()
     counted: RowSet | None = None
+    is_cut: bool = False
     reads_files_whole: bool = False
 
     def spans_of(self, handle: FragmentHandle) -> Sequence[tuple[int, int]]:
@@ -106,7 +110,7 @@ class ChosenRows:
     is_exact: bool = False
 
 
-def num_rows_of(spans: Sequence[tuple[int, int]]) -> int:
+def num_rows_of(spans: Iterable[tuple[int, int]]) -> int:
     """Return the total number of rows in spans."""
     return sum(stop - start for start, stop in spans)
 

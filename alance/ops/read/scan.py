@@ -33,6 +33,7 @@ from alance.ops.read.groups import (
     FragmentGroup,
     Split,
     cut_span,
+    file_bytes,
     fixed_row_bytes,
     is_small,
     whole_groups,
@@ -68,10 +69,9 @@ PART_DECODED_BYTES: Final = 32 << 20
 LEAST_SCAN_PART_BYTES: Final = 1 << 20
 PART_ROWS: Final = 128 << 10
 MIN_SCAN_PART_ROWS: Final = 1024
-# Limits of a take of rows from an index; fewer rows are one take, whatever their size.
+# Limits of a take of picked rows.
 PICKED_ROWS: Final = 8192
 PICKED_BYTES: Final = 8 << 20
-FEW_PICKED_ROWS: Final = 64
 NARROW_PARTS: Final = 4  # factor for `PART_ROWS` if late columns are narrow
 NARROW_BYTES: Final = 64  # maximum bytes per row of narrow late columns
 # Maximum bytes of page tables that a scan caches, so that the next one saves a round. More would
@@ -113,23 +113,11 @@ async def scan(snapshot: Snapshot, plan: ScanPlan) -> AsyncGenerator[pa.RecordBa
     in requests of up to 16 MiB that run ahead of the consumer within the budget. Rows from indices
     need no page tables. Late columns take another round, unless all columns are read at once.
     """
-    window = RowWindow(plan.options)
-    async with aclosing(_decoded(snapshot, plan)) as batches:
-        async for batch in batches:
-            for piece in window.cut(batch):
-                yield piece
-            if window.is_full:
-                break
-    for piece in window.rest():
-        yield piece
-
-
-async def _decoded(snapshot: Snapshot, plan: ScanPlan) -> AsyncGenerator[pa.RecordBatch, None]:
-    windows = await _windows(snapshot, plan)
+    output, windows = RowWindow(plan.options, plan.is_cut), await _windows(snapshot, plan)
     opening: asyncio.Task[AsyncGenerator[Rows, None]] | None = None
     try:
         window = next(windows, None)
-        while window is not None:
+        while window is not None and not output.is_full:
             outputs = await (opening or _open(*window))
             opening, following = None, next(windows, None)
             if following is not None:
@@ -138,15 +126,20 @@ async def _decoded(snapshot: Snapshot, plan: ScanPlan) -> AsyncGenerator[pa.Reco
                 async for rows in outputs:
                     # Several steps if the rows do not fit into one batch.
                     steps: deque[Rows | Rest] = deque([rows])
-                    while steps:
+                    while steps and not output.is_full:
                         step = steps.popleft()
                         if isinstance(step, list):
                             steps.extendleft(reversed(step))
                         elif callable(step):
                             steps.appendleft(await step())
                         elif step is not None:
-                            yield step
+                            for piece in output.cut(step):
+                                yield piece
+                    if output.is_full:
+                        break
             window = following
+        for piece in output.rest():
+            yield piece
     finally:
         if opening is not None:
             opening.cancel()
@@ -192,7 +185,7 @@ async def _open(
 ) -> AsyncGenerator[Rows, None]:
     """Open the fragments of a window, and return its output rows, which are read when iterated.
 
-    Spans are fetched ahead, and splits are decoded ahead. Rows that indices picked are taken ahead.
+    Spans are fetched ahead, and splits are decoded ahead. Picked rows are taken ahead.
     """
     ahead = partial(
         readahead,
@@ -247,20 +240,20 @@ async def _groups(reader: SplitReader, handles: Sequence[FragmentHandle]) -> lis
 
 
 async def _takes(reader: SplitReader, handles: Sequence[FragmentHandle]) -> list[Job[Rows]]:
-    """Return takes of the live rows that indices picked; a job returns the output rows."""
+    """Return takes of the live rows that are picked; a job returns the output rows."""
     snapshot, columns, picked = reader.snapshot, reader.first_columns, reader.plan.picked
     await snapshot.recall(handles)
     await prepare_take(snapshot, handles, columns.schema)
-    live = [(own := picked[handle.id])[handle.is_live(own)] for handle in handles]
+    live = [handle.live_of(picked[handle.id]) for handle in handles]
     rows = PhysicalRows(handles, np.concatenate(live), [*itertools.accumulate(map(len, live))])
-    count, row_bytes = 1, 0.0
-    if rows.num_rows > FEW_PICKED_ROWS:
+    sizes = [file_bytes(own) / max(1, own.num_physical_rows) for own in handles]
+    row_bytes = max(fixed_row_bytes(columns.schema), *sizes)
+    if rows.num_rows * row_bytes > PICKED_BYTES:  # the files may have many other columns
         plan = opened_fragments(snapshot.engine.cache, handles, columns)
         row_bytes = max(map(_SCAN_ROW_BYTES, await snapshot.engine.drive(plan, "open files")))
-        step = max(1, min(PICKED_ROWS, int(PICKED_BYTES / max(1.0, row_bytes))))
-        count = -(-rows.num_rows // step)
+    step = max(1, min(PICKED_ROWS, int(PICKED_BYTES / max(1.0, row_bytes))))
     jobs = []
-    for part in rows.ranges(count):
+    for part in rows.ranges(max(1, -(-rows.num_rows // step))):
         rest: Rest = partial(reader.take, part)
         if reader.plan.projection.is_computed:
             rest = partial(reader.computed, rest)

@@ -267,8 +267,9 @@ def _check_live(handle: FragmentHandle, rows: Int64s) -> None:
             f"it has {handle.num_physical_rows} rows",
             (beyond | handle.id << 32).tolist(),
         )
-    gone = rows[~handle.is_live(rows)]
-    if len(gone):
+    live = handle.live_of(rows)
+    if len(live) < len(rows):
+        gone = np.setdiff1d(rows, live)
         raise RowNotFoundError(
             f"row offset {gone[0]} in fragment {handle.id}: the row is deleted",
             (gone | handle.id << 32).tolist(),

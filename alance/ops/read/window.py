@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import field, replace
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -17,17 +17,22 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class RowWindow:
-    """Window over a stream: `limit` rows from `offset` on, in batches of the options' size."""
+    """Window over a stream: `limit` rows from `offset` on, in batches of the options' size.
+
+    Attributes:
+        is_cut: True if the stream has only these rows.
+    """
 
     options: ScanOptions
+    is_cut: bool = False
     skip: int = field(init=False)
     limit: int | None = field(init=False)
     # Pending rows, if batches need an exact size.
     _short: list[pa.RecordBatch] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
-        self.skip = self.options.offset or 0
-        self.limit = self.options.limit
+        self.skip = 0 if self.is_cut else self.options.offset or 0
+        self.limit = None if self.is_cut else self.options.limit
 
     @property
     def is_full(self) -> bool:
@@ -84,7 +89,7 @@ class RowWindow:
 
 def cut_table(table: pa.Table, options: ScanOptions) -> Iterator[pa.RecordBatch]:
     """Yield a table in batches of the options' size, without applying offset and limit."""
-    window = RowWindow(replace(options, offset=None, limit=None))
+    window = RowWindow(options, is_cut=True)
     for batch in table.to_batches():
         yield from window.cut(batch)
     yield from window.rest()

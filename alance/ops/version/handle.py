@@ -173,11 +173,9 @@ class FragmentHandle:
             return None
         return self.deleted.live_mask(start, stop)
 
-    def is_live(self, rows: Int64s) -> Mask:
-        """Return the mask of live rows among physical rows."""
-        if self.deleted is None:
-            return np.ones(len(rows), np.bool_)
-        return ~self.deleted.contains(rows)
+    def live_of(self, rows: Int64s) -> Int64s:
+        """Return the live rows among physical rows."""
+        return rows if self.deleted is None else rows[~self.deleted.contains(rows)]
 
     def physical(self, offsets: Int64s) -> Int64s:
         """Return the physical offsets of live rows, given their positions among the live rows.
@@ -199,6 +197,8 @@ class FragmentHandle:
         Args:
             start, stop: half-open range of live rows; it must not be empty.
         """
+        if self.deleted is None:
+            return start, stop
         first, last = self.physical(np.array([start, stop - 1])).tolist()
         return first, last + 1
 

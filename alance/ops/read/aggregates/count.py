@@ -33,8 +33,7 @@ async def count_scanned(snapshot: Snapshot, options: ScanOptions) -> int:
         return await _count_batches(snapshot, plan)
     total = await count_live(snapshot, plan.counted)
     if plan.handles:
-        scanned = replace(plan, options=replace(plan.options, limit=None, offset=None))
-        total += await _count_batches(snapshot, scanned)
+        total += await _count_batches(snapshot, replace(plan, is_cut=True))
     return _cut(total, options)
 
 
