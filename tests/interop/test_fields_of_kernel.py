@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import alance
-from alance.file.rows.ranged import PageBytes
+from alance.file.rows.placing import PageBytes
 from alance.file.rows.taken import FragmentTask
 from alance.format import layouts
 from alance.format.layouts.row_pages import zipped_form

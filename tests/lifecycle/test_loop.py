@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import alance
-from alance.file.rows.ranged import MOST_BYTES
+from alance.file.open.new_pages import MOST_BYTES
 from alance.io.reading.reads import Landed
 from alance.testing.stalls import Stalls
 from alance.versioning import load

@@ -38,17 +38,6 @@ MOST_BYTES: Final = 4 << 20  # longest range; the loop would copy one that takes
 CONSTANT_CONTENT: Final = memoryview(b"")  # constant pages have their value in the description
 
 
-def new_pages(
-    owners: Sequence[tuple[int, OpenFragment]],
-    unknown: Sequence[tuple[int, int]],
-    states: States,
-) -> Plan[NewPages]:
-    """Wrap pages of unknown state whose descriptions are parsed; no round. See `NewPages`."""
-    pages = NewPages(owners, unknown, states)
-    yield from pages.find()
-    return pages
-
-
 class _Group(NamedTuple):
     """Consecutive pages that one kernel call learns.
 

@@ -17,7 +17,7 @@ from alance.base.records import dataclass
 from alance.errors import AlanceError
 from alance.file.batches import completed, empty_columns
 from alance.file.open.recall import PATIENCE, OwnStates
-from alance.file.rows.ranged import place_range
+from alance.file.rows.ranged import read_ranges
 from alance.file.rows.taken import FragmentTask
 from alance.format.coalesce import coalesce
 from alance.format.plans import ByteRange, NotAtHand, Pieces, answered
@@ -67,11 +67,10 @@ class LocalRows:
             return empty_columns(self.num_rows)
         try:
             with self.fragment.lock:  # so that threads do not learn the same pages
-                placing = place_range(self.fragment, self.start, self.stop, OwnStates())
-                columns = answered(placing, self._read)
-            decoded = []
-            if columns is not None:
-                decoded.append((columns.fields.fields, columns.decode(self._reader, schema)))
+                parts = [[(self.start, self.stop)]]
+                placing = read_ranges(self.fragment, parts, OwnStates(), is_read=False)
+                placed = answered(placing, self._read) or ()
+            decoded = [(own.fields.fields, own.decode(self._reader, schema)) for own in placed]
         except NotAtHand:
             return None
         return completed(schema, decoded, self._column)

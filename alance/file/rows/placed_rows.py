@@ -9,37 +9,33 @@ concurrently.
 
 from __future__ import annotations
 
-from itertools import accumulate, chain, groupby, pairwise, product
+from itertools import accumulate, chain, groupby, pairwise
 from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from alance import _kernels
-from alance.errors import CorruptFileError
-from alance.file.open.files import bytes_at_hand
-from alance.file.open.new_pages import new_pages
 from alance.file.rows.field_forms import FieldForms
-from alance.file.rows.placed_columns import PlacedColumns, PlacedRows
-from alance.file.rows.ranged import PageBytes
+from alance.file.rows.placing import PageBytes, Placing, unknown_pages
 from alance.file.rows.taken import FragmentTask
 from alance.format.plans import PLANS_A_TURN, TURN, together
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from alance import _kernels
     from alance.base.arrays import Int64s
     from alance.file.open.columns import States
     from alance.file.open.new_pages import NewPages
     from alance.file.rows.fragment import OpenFragment
-    from alance.format.container import Container
+    from alance.file.rows.placed_columns import PlacedColumns, PlacedRows
     from alance.format.plans import Plan
     from alance.format.schema import Schema
     from alance.format.v2_0.fields import FieldPiece
 
 PLACED_AT_ONCE: Final = 1 << 17  # rows times columns that a call places: 1 to 4 milliseconds
 _IDS_OF = attrgetter("own.ids")
-_CONTAINERS, _PATH_OF, _TABLES_OF = map(attrgetter, ("containers", "path", "tables"))
+_CONTAINERS = attrgetter("containers")
 _PLACED_OF, _WHOLE_OF, _KINDS_OF = map(attrgetter, ("placed", "whole", "kinds"))
 # Above this number of guesses, wasted bytes cost more than a round of 30 ms.
 GUESSED_PLACES: Final = 64
@@ -123,85 +119,28 @@ class _FragmentRun(NamedTuple):
         ways = map(_PLACED_OF, own), map(_WHOLE_OF, own), map(_KINDS_OF, own)
         return self.split(zip(*ways, strict=True))
 
-    def batches(self) -> list[_Batch]:
+    def batches(self) -> list[Placing]:
         """Split the fields into batches, each for one kernel call."""
         if not len(self.rows):
             return []
-        batches = []
+        batches, step = [], max(1, PLACED_AT_ONCE // len(self.rows))
         for part, is_whole in self.fragments[0].by_file():
-            step = max(1, PLACED_AT_ONCE // max(1, len(self.rows)))
-            if len(part.leaves) <= step:
-                batches.append(_Batch(self, part, is_whole))
-                continue
-            cuts = [at // step for at in accumulate([len(form.leaves) for form in part.forms])]
-            for _, forms_of in groupby(zip(cuts, part.forms, strict=True), itemgetter(0)):
-                fields = FieldForms.of([form for _, form in forms_of])
-                batches.append(_Batch(self, fields, is_whole))
+            several = [part]
+            if len(part.leaves) > step:
+                cuts = [at // step for at in accumulate([len(form.leaves) for form in part.forms])]
+                groups = groupby(zip(cuts, part.forms, strict=True), itemgetter(0))
+                several = [FieldForms.of([form for _, form in group]) for _, group in groups]
+            batches += [
+                Placing.of(self.fragments, self.rows, self.ends, fields, is_whole, self.first)
+                for fields in several
+            ]
         return batches
 
-    def others(self, batches: Sequence[_Batch]) -> list[int]:
+    def others(self, batches: Sequence[Placing]) -> list[int]:
         """Return the numbers of the leaves that are in none of the run's `batches`."""
         numbers = range(len(self.fragments[0].containers)) if len(self.rows) else ()
-        own = {at for part in batches if part.run is self for at in part.fields.leaves}
+        own = {at for part in batches if part.run == self.first for at in part.fields.leaves}
         return [at for at in numbers if at not in own] if len(own) < len(numbers) else []
-
-
-class _Batch(NamedTuple):
-    """Fields of a run that one kernel call places.
-
-    Attributes:
-        is_whole: True if the fields' files are completely in memory.
-    """
-
-    run: _FragmentRun
-    fields: FieldForms
-    is_whole: bool
-
-    @property
-    def containers(self) -> list[Container]:
-        """File of each table of the plan."""
-        by_leaf = [*zip(*map(_CONTAINERS, self.run.fragments), strict=True)]
-        return [*chain.from_iterable(map(by_leaf.__getitem__, self.fields.leaves))]
-
-    @property
-    def paths(self) -> list[str]:
-        """Path of the file of each table of the plan."""
-        return [*map(_PATH_OF, self.containers)]
-
-    def place(
-        self, content: PageBytes | None = None, *, is_partial: bool = False
-    ) -> _kernels.RowPlan:
-        """Place the rows. The plan's `unknown` has the pages of unknown state.
-
-        Args:
-            content: bytes read so far, including entries of pages' indices; None if there are none.
-            is_partial: True to place the rows of known pages even if there are unknown ones.
-        """
-        run, leaves = self.run, self.fields.leaves
-        held = [] if content is None else content.of(self.paths)
-        tables = [*map(_TABLES_OF, run.fragments)]
-        try:
-            return _kernels.plan_rows(tables, leaves, run.rows, run.ends, held, is_partial)
-        except ValueError as error:
-            path = run.fragments[0].containers[leaves[0]].path
-            raise CorruptFileError(f"{path}: {error}") from error
-
-    def placed(self, plan: _kernels.RowPlan, content: PageBytes | None = None) -> PlacedColumns:
-        """Return the placed rows.
-
-        They have their bytes if the files are completely in memory, or if `content` has the bytes.
-
-        Raises:
-            CorruptFileError: a page does not have values of its field's type.
-        """
-        containers = self.containers
-        paths = [*map(_PATH_OF, containers)]
-        self.fields.check(plan, paths)
-        placed = PlacedRows(plan, paths, content.of(paths) if content is not None else None)
-        if self.is_whole and not placed.is_read:
-            by_path = {container.path: container for container in containers}
-            placed.content = bytes_at_hand(placed.pieces, by_path)
-        return PlacedColumns(placed, self.fields, range(len(self.fields.leaves)))
 
 
 def _rows_of(
@@ -234,7 +173,7 @@ def _rows_of(
         is_much = num_unknown > PLANS_A_TURN
         if is_much:
             yield TURN
-        pages = yield from _new_pages(batches, unknown, states)
+        pages = yield from unknown_pages(batches, unknown, states)
         missing = yield from pages.fill_known()
         if is_much:
             yield TURN
@@ -255,41 +194,29 @@ def _rows_of(
     placed, *others = yield from together(reading)
     columns: dict[int, list[PlacedColumns]] = {run.first: [] for run in runs}
     for batch, own in zip(batches, placed, strict=True):
-        columns[batch.run.first].append(own)
+        columns[batch.run].append(own)
     return [
         FragmentTask(schema, len(run.rows), of_run, columns[run.first])
         for run, of_run in zip(runs, others or [{}] * len(runs), strict=True)
     ]
 
 
-def _new_pages(
-    batches: Sequence[_Batch], unknown_of: Sequence[Sequence[tuple[int, int]]], states: States
-) -> Plan[NewPages]:
-    """Wrap the unknown pages of the batches' plans, to load them together; no round."""
-    owners: list[tuple[int, OpenFragment]] = []
-    unknown: list[tuple[int, int]] = []
-    for batch, pages in zip(batches, unknown_of, strict=True):
-        unknown += [(len(owners) + table, page) for table, page in pages] if owners else pages
-        owners += product(batch.fields.leaves, batch.run.fragments)
-    return (yield from new_pages(owners, unknown, states))
-
-
 def _placed(
-    batches: Sequence[_Batch], plans: Sequence[_kernels.RowPlan], *, is_read: bool
+    batches: Sequence[Placing], plans: Sequence[_kernels.RowPlan], *, is_read: bool
 ) -> Plan[list[PlacedColumns]]:
     """Return the placed rows of complete plans.
 
     Args:
         is_read: True to read their bytes, in one round.
     """
-    columns = [batch.placed(plan) for batch, plan in zip(batches, plans, strict=True)]
+    columns = [batch.columns(plan) for batch, plan in zip(batches, plans, strict=True)]
     if is_read:
         yield from fetch_placed([own.placed for own in columns if not own.placed.is_read])
     return columns
 
 
 def _read_places(
-    batches: Sequence[_Batch], plans: Sequence[_kernels.RowPlan], content: PageBytes
+    batches: Sequence[Placing], plans: Sequence[_kernels.RowPlan], content: PageBytes
 ) -> Plan[None]:
     """Plan the reading of the entries of pages' indices that row plans lack; one round."""
     reading = [
@@ -300,7 +227,7 @@ def _read_places(
 
 
 def _read_ahead(
-    batches: Sequence[_Batch], pages: NewPages, states: States
+    batches: Sequence[Placing], pages: NewPages, states: States
 ) -> Plan[list[PlacedColumns]]:
     """Plan the states of unknown pages and all rows: one round, or two if a guess misses.
 
@@ -321,20 +248,20 @@ def _read_ahead(
         loads.append(content.read(guesses))
     yield from together(loads)
     plans = yield from _completed(batches, content, states)
-    columns = [batch.placed(plan, content) for batch, plan in zip(batches, plans, strict=True)]
+    columns = [batch.columns(plan, content) for batch, plan in zip(batches, plans, strict=True)]
     yield from together([content.read_rows(own.placed.plan, own.placed.paths) for own in columns])
     return columns
 
 
 def _completed(
-    batches: Sequence[_Batch], content: PageBytes, states: States
+    batches: Sequence[Placing], content: PageBytes, states: States
 ) -> Plan[list[_kernels.RowPlan]]:
     """Place all rows of batches; a page that was just learned may want its items, too."""
     while True:
         plans = [batch.place(content) for batch in batches]
         unknown = [plan.unknown for plan in plans]
         if any(unknown):
-            pages = yield from _new_pages(batches, unknown, states)
+            pages = yield from unknown_pages(batches, unknown, states)
             if (yield from pages.fill_known()):
                 yield from pages.learn()
         elif any(plan.lacks_places for plan in plans):
