@@ -14,6 +14,7 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from alance.base.records import dataclass
+from alance.io.loop.tasks import begin
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator
@@ -111,7 +112,7 @@ async def in_turn(works: AsyncGenerator[Awaitable[T], None], ahead: int) -> Asyn
     begun: deque[asyncio.Future[T]] = deque()
     try:
         async for work in works:
-            begun.append(asyncio.ensure_future(work))
+            begun.append(begin(work))
             if len(begun) > ahead or begun[-1].done():
                 yield await begun.popleft()
         while begun:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from alance.io.loop.futures import seen
+from alance.io.loop.futures import done, failed, seen
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator, Iterable
@@ -100,3 +100,18 @@ class Begun(Coroutine[Any, Any, T]):
 
     def __await__(self) -> Generator[Any, Any, T]:
         raise TypeError("for a task")
+
+
+def begin(work: Awaitable[T]) -> asyncio.Future[T]:
+    """Begin a coroutine at once, and return a future of its result.
+
+    A task continues the coroutine if it waits; otherwise the future is done.
+    """
+    if not isinstance(work, Coroutine):
+        return asyncio.ensure_future(work)
+    loop = asyncio.get_running_loop()
+    try:
+        begun = Begun(work)
+    except Exception as error:
+        return failed(error, loop)
+    return loop.create_task(begun) if begun.ended is None else done(begun.ended.value, loop)

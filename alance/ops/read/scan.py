@@ -41,7 +41,7 @@ from alance.ops.read.groups import (
 )
 from alance.ops.read.late import SplitReader
 from alance.ops.read.plan import at_once, in_large_batches, plan_scan, restricted
-from alance.ops.read.taking import PhysicalRows, opened_fragments, prepare_take
+from alance.ops.read.taking import PhysicalRows, opened_fragments, prepare_take, prepared
 from alance.ops.read.window import RowWindow
 
 if TYPE_CHECKING:
@@ -209,17 +209,8 @@ async def _groups(reader: SplitReader, handles: Sequence[FragmentHandle]) -> lis
     all_states = [ScanStates(engine.cache, shared_bytes=shared) for _ in handles]
     await snapshot.resolve_sizes(handles)
     await snapshot.recall(handles)
-    deletions = asyncio.gather(*(handle.deletions() for handle in handles))
-    try:
-        opening = [
-            handle.to_open(states) for handle, states in zip(handles, all_states, strict=True)
-        ]
-        opened = await engine.drive(open_fragments(plan.first_schema, opening), "open files")
-        await deletions
-    except BaseException:
-        deletions.cancel()
-        await asyncio.gather(deletions, return_exceptions=True)
-        raise
+    to_open = [handle.to_open(states) for handle, states in zip(handles, all_states, strict=True)]
+    opened = await prepared(snapshot, handles, open_fragments(plan.first_schema, to_open))
     describe(opened)
     pairs = list(zip(handles, opened, strict=True))
     spans = await needed_spans(engine, plan, handles, opened)

@@ -12,7 +12,7 @@ import itertools
 from contextlib import aclosing
 from functools import partial
 from operator import attrgetter, mul
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar, cast
 
 import numpy as np
 
@@ -262,12 +262,20 @@ async def prepare_take(
     snapshot: Snapshot, handles: Sequence[FragmentHandle], schema: Schema
 ) -> None:
     """Load deletion vectors, and concurrently open the files that are needed afterwards."""
+    if snapshot.unprepared(handles):
+        await snapshot.resolve_sizes(handles)
+        to_open = [handle.to_open(snapshot.engine.cache) for handle in handles]
+        await prepared(snapshot, handles, open_fragments(schema, to_open))
+
+
+async def prepared(snapshot: Snapshot, handles: Sequence[FragmentHandle], opening: Plan[T]) -> T:
+    """Run a plan that opens files, and read the deletion vectors of fragments concurrently."""
+    reading = snapshot.engine.drive(opening, "open files")
     if not snapshot.unprepared(handles):
-        return
-    await snapshot.resolve_sizes(handles)
-    engine = snapshot.engine
-    opening = open_fragments(schema, [handle.to_open(engine.cache) for handle in handles])
-    await all_of([engine.drive(opening, "open files"), snapshot.prepare(handles)])
+        return await reading
+    opened: list[Any] = await all_of([reading, snapshot.prepare(handles)])
+    result: T = opened[0]
+    return result
 
 
 def take_rows(
