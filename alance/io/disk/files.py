@@ -256,8 +256,7 @@ def read_pieces(
         OSError: with `wait`, a read fails.
     """
     paths, ends, starts, stops, _ = pieces
-    held = [*map(opened.__getitem__, paths)]
-    files, sizes = [file for file, _ in held], [size for _, size in held]
+    files, sizes = zip(*map(opened.__getitem__, paths), strict=True)
     if not wait and not all(map(_NOWAITS, files)):
         return None
     status, number, content = _kernels.read_pieces(

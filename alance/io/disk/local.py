@@ -145,8 +145,8 @@ class LocalStore:
         Returns None if a byte is not there, or if this tick of the loop has read its limit of
         inline bytes.
         """
-        file = self._files.peek(path)
-        if file is None or not file.nowait:
+        opened = self._files.peek_all((path,))
+        if opened is None or not (file := opened[path][0]).nowait:
             return None
         num_bytes = 0
         for start, stop in ranges:
@@ -183,12 +183,13 @@ class LocalStore:
         Args:
             requests: pieces with paths inside the store.
         """
-        paths = {path for pieces in requests for path in pieces.paths}
+        paths: set[str] = set()
+        cost = 0
+        for pieces in requests:
+            paths.update(pieces.paths)
+            cost += pieces.num_bytes + PIECE_COST_BYTES * len(pieces.starts)
         opened = self._files.peek_all(paths)
-        if opened is None:
-            return None
-        cost = sum([ask.num_bytes + PIECE_COST_BYTES * len(ask.starts) for ask in requests])
-        if not self._tick.has(cost):
+        if opened is None or not self._tick.has(cost):
             return None
         buffers = []
         for pieces in requests:

@@ -110,7 +110,7 @@ def at_hand(
         if isinstance(extent, Pieces):
             reader, paths = registry.piece_reader(extent.paths)
             if reader is not None:
-                inside = extent._replace(paths=paths)
+                inside = Pieces(paths, *extent[1:])
                 by_reader.setdefault(reader, []).append((number, extent, inside))
                 continue
             num_ranges += len(extent.starts)
@@ -157,7 +157,8 @@ def _add_pieces(
             return False
         for (number, pieces, _), content in zip(requests, contents, strict=True):
             parts[number] = [content]
-            note.read(pieces, begun)
+            if note.recorder is not None:
+                note.read(pieces, begun)
     return True
 
 
