@@ -26,6 +26,7 @@ from alance.file.rows.fragment import open_fragments
 from alance.file.rows.in_place import LocalRows
 from alance.file.rows.whole import group_key
 from alance.format.plans import all_read, together
+from alance.io.loop.futures import done
 from alance.io.loop.readahead import Job
 from alance.io.loop.tasks import all_of
 from alance.io.reading.inline import Note
@@ -189,8 +190,16 @@ class SplitReader:
     async def _begin(
         self, splits: Sequence[Split], reserved: int, is_eager: bool
     ) -> Sequence[Rest]:
+        group = splits[0].group
         try:
-            return await self._begin_together(splits, reserved, is_eager)
+            if group.late is not None:
+                return await self._filter_ahead(splits, group.late, reserved, is_eager)
+            tasks = await self._first(splits)
+            rest = [partial(self._finish, *pair) for pair in zip(splits, tasks, strict=True)]
+            if self.plan.late_schema is None or not self._goes_ahead:
+                return rest
+            async with self._groups:
+                return [partial(_ready, await step()) for step in rest]
         except BatchTooLargeError:
             return [partial(self._alone, split) for split in splits]
 
@@ -222,21 +231,6 @@ class SplitReader:
         if not parts:
             raise error
         return [partial(self._alone, part) for part in parts]
-
-    async def _begin_together(
-        self, splits: Sequence[Split], reserved: int, is_eager: bool
-    ) -> Sequence[Rest]:
-        group = splits[0].group
-        if group.late is not None:
-            return await self._filter_ahead(splits, group.late, reserved, is_eager)
-        tasks = await self._first(splits)
-        rest = [partial(self._finish, *pair) for pair in zip(splits, tasks, strict=True)]
-        if self.plan.late_schema is None:
-            return rest
-        if self._goes_ahead:
-            async with self._groups:
-                return [partial(_ready, await step()) for step in rest]
-        return rest
 
     async def computed(self, rest: Rest) -> Rows:
         """Compute the output rows of a split: the first part, and steps for the other parts."""
@@ -498,9 +492,7 @@ class SplitReader:
 
 
 def _ready(batch: Rows) -> asyncio.Future[Rows]:
-    future: asyncio.Future[Rows] = asyncio.get_running_loop().create_future()
-    future.set_result(batch)
-    return future
+    return done(batch, asyncio.get_running_loop())
 
 
 def _late_bytes(late: OpenFragment, splits: Sequence[Split]) -> int:

@@ -224,7 +224,9 @@ async def _groups(reader: SplitReader, handles: Sequence[FragmentHandle]) -> lis
             load
             for group in groups
             if not group.is_small
-            for load in group.page_tables(_fetched(reader, group))
+            for load in group.page_tables(
+                [*itertools.chain.from_iterable(map(joined_spans, _parts(reader, group)))]
+            )
         ]
         await engine.drive_all(loads, "page tables")
     return groups
@@ -317,11 +319,6 @@ def _parts(reader: SplitReader, group: FragmentGroup) -> Iterator[list[tuple[int
     """Yield the spans to fetch from an open fragment; a span is a list of parts to decode."""
     part_rows = _part_rows(reader, group)
     return _cut_spans(group.spans, part_rows, _fetched_rows(reader, group, part_rows))
-
-
-def _fetched(reader: SplitReader, group: FragmentGroup) -> list[tuple[int, int]]:
-    """Return the ranges of rows to fetch from an open fragment; adjacent parts are joined."""
-    return [span for parts in _parts(reader, group) for span in joined_spans(parts)]
 
 
 def _fetched_rows(reader: SplitReader, group: FragmentGroup, part_rows: int) -> int:
