@@ -149,7 +149,8 @@ class Scanner(Hinted):
         the last 64 KiB of a file; then a round per span of rows, and one more for columns that are
         read late. Spans are read ahead within `io_buffer_bytes`, so that their rounds overlap. If
         an index is used, its reads come first: one round, or up to three if its head is not cached.
-        `explain` counts the requests.
+        Up to 128 rows of a `limit` without a filter cost a take of them. `explain` counts the
+        requests.
 
         Raises:
             InvalidInputError: an unknown column, a bad filter or option.
