@@ -149,5 +149,7 @@ def work_bytes(batches: Iterable[pa.RecordBatch]) -> int:
     Ignores the bytes of rows with many columns, since asking for them takes a call per column.
     """
     own = [*batches]
-    work = COLUMN_CALL_BYTES * sum([batch.num_columns for batch in own])
-    return work if work >= MANY_CALLS_BYTES else work + sum([batch.nbytes for batch in own])
+    work: int = COLUMN_CALL_BYTES * sum([batch.num_columns for batch in own])
+    if work < MANY_CALLS_BYTES:
+        work += sum([int(batch.nbytes) for batch in own])
+    return work

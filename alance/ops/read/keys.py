@@ -287,7 +287,8 @@ async def _reads(snapshot: Snapshot, column: KeyColumn, columns: Columns) -> Key
     # Use an object per event loop, because callers wait on their own loop.
     place = KeyReads, asyncio.get_running_loop(), key, names
     is_plain = columns is None or names is not None
-    if is_plain and (known := snapshot.remember.get(place)) is not None:
+    known: KeyReads | None = snapshot.remember.get(place) if is_plain else None
+    if known is not None:
         return known
     reads = await parsed(snapshot, columns, partial(KeyReads.of, snapshot, column, columns))
     return snapshot.remember(place, lambda: reads) if is_plain else reads
