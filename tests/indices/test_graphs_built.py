@@ -13,9 +13,8 @@ import pytest
 
 import alance
 from alance.errors import InvalidInputError
-from alance.format.index.encoders import ProductEncoder, ScalarEncoder
+from alance.format.index.encoders import ProductEncoder, ScalarEncoder, untransposed
 from alance.format.index.hnsw import GRAPH_VECTORS, GRAPHS_KEY, LINKS
-from alance.format.index.vector_codes import untransposed
 from alance.format.proto import vector_index_pb2
 from alance.format.table.indices import Index
 from alance.ops.index.vectors.graphs import NewGraphs

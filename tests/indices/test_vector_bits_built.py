@@ -11,10 +11,9 @@ import pytest
 
 import alance
 from alance.errors import InvalidInputError
-from alance.format.index import rabitq
-from alance.format.index.encoders import RabitqEncoder, encoder_like
+from alance.format.index import quantizers
+from alance.format.index.encoders import RabitqEncoder, encoder_like, unpacked_signs
 from alance.format.index.values import Vectors, VectorType
-from alance.format.index.vector_codes import unpacked_signs
 from alance.format.table.indices import Index
 from alance.ops.index.vectors.train import training_of
 from tests.indices.test_indices_moved import unindexed
@@ -67,8 +66,8 @@ async def test_by_the_same_rotation_the_numbers_are_those_of_pylance(
     columns = encoder.encode(vectors, labels, training.points)
     ours = pa.table(columns, names=[field.name for field in encoder.fields])
     assert ours.schema.names == stored.schema.names[1:]
-    signs = [unpacked_signs(column_of_bytes(stored, rabitq.SIGNS))]
-    signs.append(column_of_bytes(ours, rabitq.SIGNS))
+    signs = [unpacked_signs(column_of_bytes(stored, quantizers.SIGNS))]
+    signs.append(column_of_bytes(ours, quantizers.SIGNS))
     # pylance rotates by chance, and in float32: once in some hundred builds, one number of 20,000
     # to 70,000 is so near zero that its sign is that of the rounding. No other sign may differ.
     beside = vectors.points() - training.points.reshape(-1, dim)[0].astype(np.float64)
@@ -77,12 +76,12 @@ async def test_by_the_same_rotation_the_numbers_are_those_of_pylance(
         positive = np.unpackbits(own, axis=1, bitorder="little") == 1
         differing = np.abs(rotated)[positive != (rotated > 0)] / np.abs(rotated).max()
         assert (differing < 1e-4).all(), differing
-    for name in rabitq.FACTORS:
+    for name in quantizers.FACTORS:
         assert np.allclose(ours[name], stored[name], rtol=1e-3, atol=1e-3)
     if bits > 1:
         # Which steps are best is not told: of the same vectors they are about as good. Of 60 builds
         # a row's ratio is 0.78 to 1.58, and the median 0.99 to 1.10.
-        scales = [np.abs(np.asarray(each[rabitq.EXTRA_FACTORS[1]])) for each in (ours, stored)]
+        scales = [np.abs(np.asarray(each[quantizers.EXTRA_FACTORS[1]])) for each in (ours, stored)]
         assert 0.8 < np.median(scales[0] / scales[1]) < 1.25
 
 
@@ -145,9 +144,9 @@ async def test_vectors_of_no_whole_bytes_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_rotation_by_a_matrix_is_not_written() -> None:
-    rotation = rabitq.Rotation(np.empty((0, 16)), np.eye(16))
+    rotation = quantizers.Rotation(np.empty((0, 16)), np.eye(16))
     centroids = np.zeros((1, 16), np.float32)
-    quantizer = rabitq.Rabitq("l2", rotation, centroids, 4, True, ())
+    quantizer = quantizers.Rabitq("l2", rotation, centroids, 4, True)
     type_ = VectorType.of(pa.list_(pa.float32(), 16))
     assert type_ is not None
     assert encoder_like(quantizer, type_) is None

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import alance
-from alance.format.index.vector_codes import (
+from alance.format.index.encoders import (
     packed_signs,
     transposed,
     unpacked_signs,

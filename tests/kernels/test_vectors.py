@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alance import _kernels
-from alance.format.index import rabitq
+from alance.format.index import quantizers
 from alance.format.index.values import METRICS, TYPES
 
 ALL = np.empty(0, np.uint8)
@@ -213,7 +213,7 @@ def test_lists_that_contradict_their_values_are_refused() -> None:
 def test_wide_and_narrow_registers_give_the_same_codes_of_bits() -> None:
     values = np.random.default_rng(0).standard_normal((200, 48)).astype(np.float32)
     centroids = np.zeros((1, 48), np.float32)
-    rotation = rabitq.Rotation.drawn(48, 1).signs.astype(np.float32).reshape(-1)
+    rotation = quantizers.Rotation.drawn(48, 1).signs.astype(np.float32).reshape(-1)
     arguments = (
         values.reshape(-1).view(np.uint8),
         TYPES["float32"],

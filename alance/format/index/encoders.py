@@ -1,28 +1,45 @@
 """Encoders of the vectors of a new index: uncompressed, or as quantizer codes.
 
+A partition stores PQ codes by column, and RaBitQ signs in blocks of 32 rows. In these orders, only
+whole partitions can be decoded, not single rows.
+
 Source: what pylance 14.0.2 writes.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, runtime_checkable
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 import pyarrow as pa
 
 from alance import _kernels
 from alance.base.records import dataclass
-from alance.format.index import flat, pq, rabitq, sq
 from alance.format.index.ivf import tensor_of
+from alance.format.index.quantizers import (
+    ESTIMATOR,
+    EXTRA_CODES,
+    EXTRA_FACTORS,
+    FACTORS,
+    FLAT_VECTORS,
+    PQ_CODES,
+    SIGNS,
+    SQ_CODES,
+    FlatQuantizer,
+    ProductQuantizer,
+    Rabitq,
+    Rotation,
+    ScalarQuantizer,
+)
 from alance.format.index.values import Vectors, values_of
-from alance.format.index.vector_codes import packed_signs, transposed, untransposed
 from alance.format.numbers import as_numbers, to_arrow
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from alance.base.arrays import Bytes, Float32s, Int64s
-    from alance.format.index.ivf import Quantizer
+    from alance.format.index.quantizers import Quantizer
     from alance.format.index.values import VectorType
     from alance.format.proto import vector_index_pb2
 
@@ -35,9 +52,13 @@ CODE_BITS: Final[Mapping[str, tuple[int, ...]]] = {
     "SQ": (SQ_BITS,),
     "RQ": (5, 1, 2, 3, 4, 6, 7, 8, 9),
 }
+BLOCK_ROWS: Final = 32
+# Rows of the first half of a block, in stored order. Row r shares each byte with row r + 16: r has
+# the low nibble.
+_PAIRED: Final = np.array([0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15])
 
 
-class Encoder(Protocol):
+class Encoder(ABC):
     """Encoder of the vectors of an index.
 
     Attributes:
@@ -45,13 +66,17 @@ class Encoder(Protocol):
         VERSION: index version in the index's manifest record.
     """
 
+    __slots__ = ()
+
     KIND: ClassVar[str]
-    VERSION: ClassVar[int]
+    VERSION: ClassVar[int] = 1
 
     @property
+    @abstractmethod
     def fields(self) -> tuple[pa.Field, ...]:
         """Columns of the codes."""
 
+    @abstractmethod
     def encode(self, vectors: Vectors, labels: Int64s, centroids: Float32s) -> list[pa.Array]:
         """Encode vectors as columns. CPU work.
 
@@ -62,15 +87,29 @@ class Encoder(Protocol):
 
     def laid_out(self, columns: Sequence[pa.Array]) -> list[pa.Array]:
         """Put the columns of a whole partition into stored byte order."""
+        return list(columns)
 
+    @abstractmethod
     def storage(self) -> Mapping[str, Any]:
         """Return the storage metadata that readers need."""
 
     def buffers(self) -> tuple[bytes, ...]:
         """Return the global buffers that `storage` refers to; the first one has number 2."""
+        return ()
 
+    @abstractmethod
     def describe(self, details: Details) -> None:
         """Record the kind of codes in the details of the index's record."""
+
+
+class LinkableEncoder(Encoder):
+    """Encoder whose codes can be compared with each other, as a graph build needs."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def graph_rows(self, columns: Sequence[pa.Array], metric: str) -> _kernels.GraphRows:
+        """Return the rows of a whole partition for a graph build, from its stored columns."""
 
 
 def list_of_bytes(codes: Bytes) -> pa.Array:
@@ -79,32 +118,25 @@ def list_of_bytes(codes: Bytes) -> pa.Array:
     return pa.FixedSizeListArray.from_arrays(to_arrow(codes.reshape(-1)), type=type_)
 
 
-@runtime_checkable
-class LinkableEncoder(Encoder, Protocol):
-    """Encoder whose codes can be compared with each other, as a graph build needs."""
-
-    def graph_rows(self, columns: Sequence[pa.Array], metric: str) -> _kernels.GraphRows:
-        """Return the rows of a whole partition for a graph build, from its stored columns."""
+def bytes_of_list(column: pa.Array) -> Bytes:
+    """Return fixed-size lists as bytes of shape (n, width): the inverse of `list_of_bytes`."""
+    return as_numbers(column.flatten()).reshape(len(column), -1)
 
 
 @dataclass(frozen=True, slots=True)
-class FlatEncoder:
+class FlatEncoder(LinkableEncoder):
     """Encoder of uncompressed vectors."""
 
     KIND: ClassVar = "FLAT"
-    VERSION: ClassVar = 1
 
     type: VectorType
 
     @property
     def fields(self) -> tuple[pa.Field, ...]:
-        return (pa.field(flat.FLAT_VECTORS, self.type.arrow, nullable=False),)
+        return (pa.field(FLAT_VECTORS, self.type.arrow, nullable=False),)
 
     def encode(self, vectors: Vectors, labels: Int64s, centroids: Float32s) -> list[pa.Array]:
         return [vectors.to_arrow(self.type.arrow)]
-
-    def laid_out(self, columns: Sequence[pa.Array]) -> list[pa.Array]:
-        return list(columns)
 
     def graph_rows(self, columns: Sequence[pa.Array], metric: str) -> _kernels.GraphRows:
         values, _ = values_of(columns[0])
@@ -114,19 +146,15 @@ class FlatEncoder:
     def storage(self) -> Mapping[str, Any]:
         return {"dim": self.type.dim}
 
-    def buffers(self) -> tuple[bytes, ...]:
-        return ()
-
     def describe(self, details: Details) -> None:
         details.flat.SetInParent()
 
 
 @dataclass(frozen=True, slots=True)
-class ScalarEncoder:
+class ScalarEncoder(LinkableEncoder):
     """Scalar quantization: each component is coded as one of 256 steps between two bounds."""
 
     KIND: ClassVar = "SQ"
-    VERSION: ClassVar = 1
 
     dim: int
     low: float
@@ -139,14 +167,11 @@ class ScalarEncoder:
 
     @property
     def fields(self) -> tuple[pa.Field, ...]:
-        return (pa.field(sq.SQ_CODES, pa.list_(pa.uint8(), self.dim)),)
+        return (pa.field(SQ_CODES, pa.list_(pa.uint8(), self.dim)),)
 
     def encode(self, vectors: Vectors, labels: Int64s, centroids: Float32s) -> list[pa.Array]:
         codes = _kernels.encode_sq(vectors.values, *vectors.kind, self.low, self.high)
         return [list_of_bytes(codes.reshape(-1, self.dim))]
-
-    def laid_out(self, columns: Sequence[pa.Array]) -> list[pa.Array]:
-        return list(columns)
 
     def graph_rows(self, columns: Sequence[pa.Array], metric: str) -> _kernels.GraphRows:
         codes = as_numbers(columns[0].flatten())
@@ -159,15 +184,12 @@ class ScalarEncoder:
             "bounds": {"start": self.low, "end": self.high},
         }
 
-    def buffers(self) -> tuple[bytes, ...]:
-        return ()
-
     def describe(self, details: Details) -> None:
         details.sq.num_bits = SQ_BITS
 
 
 @dataclass(frozen=True, slots=True)
-class ProductEncoder:
+class ProductEncoder(LinkableEncoder):
     """Product quantization: each sub-vector is coded as the number of its nearest codebook entry.
 
     Attributes:
@@ -179,7 +201,6 @@ class ProductEncoder:
     """
 
     KIND: ClassVar = "PQ"
-    VERSION: ClassVar = 1
 
     codebook: Float32s
     dtype: np.dtype[Any]
@@ -199,7 +220,7 @@ class ProductEncoder:
     @property
     def fields(self) -> tuple[pa.Field, ...]:
         width = self.parts * self.bits // 8
-        return (pa.field(pq.PQ_CODES, pa.list_(pa.uint8(), width)),)
+        return (pa.field(PQ_CODES, pa.list_(pa.uint8(), width)),)
 
     def encode(self, vectors: Vectors, labels: Int64s, centroids: Float32s) -> list[pa.Array]:
         codes = _kernels.encode_pq(
@@ -214,19 +235,14 @@ class ProductEncoder:
         return [list_of_bytes(codes.reshape(-1, self.parts * self.bits // 8))]
 
     def laid_out(self, columns: Sequence[pa.Array]) -> list[pa.Array]:
-        (column,) = columns
-        codes = as_numbers(column.flatten()).reshape(len(column), -1)
-        return [list_of_bytes(transposed(codes))]
+        return [list_of_bytes(transposed(bytes_of_list(*columns)))]
 
     def graph_rows(self, columns: Sequence[pa.Array], metric: str) -> _kernels.GraphRows:
-        (column,) = columns
-        codes = as_numbers(column.flatten()).reshape(len(column), -1)
+        codes = bytes_of_list(*columns)
         if self.is_transposed:
             codes = untransposed(codes)
-        codebook, by_product = self.codebook.reshape(-1), metric == "dot"
-        return _kernels.GraphProducts(
-            codes.reshape(-1), codebook, self.parts, self.bits, by_product
-        )
+        codebook, shape = self.codebook.reshape(-1), (self.parts, self.bits)
+        return _kernels.GraphProducts(codes.reshape(-1), codebook, *shape, metric == "dot")
 
     def storage(self) -> Mapping[str, Any]:
         return {
@@ -249,7 +265,7 @@ class ProductEncoder:
 
 
 @dataclass(frozen=True, slots=True)
-class RabitqEncoder:
+class RabitqEncoder(Encoder):
     """RaBitQ: a few bits per component of the rotated residual (vector minus centroid).
 
     Attributes:
@@ -260,22 +276,22 @@ class RabitqEncoder:
     KIND: ClassVar = "RQ"
     VERSION: ClassVar = 2
 
-    rotation: rabitq.Rotation
+    rotation: Rotation
     bits: int
 
     @classmethod
     def drawn(cls, dim: int, bits: int, seed: int) -> RabitqEncoder:
         """Return an encoder with a random rotation; RaBitQ needs no training."""
-        return cls(rabitq.Rotation.drawn(dim, seed), bits)
+        return cls(Rotation.drawn(dim, seed), bits)
 
     @property
     def fields(self) -> tuple[pa.Field, ...]:
         dim, extra = self.rotation.signs.shape[1], self.bits - 1
-        fields = [(rabitq.SIGNS, pa.list_(pa.uint8(), dim // 8))]
-        fields += [(name, pa.float32()) for name in rabitq.FACTORS]
+        fields = [(SIGNS, pa.list_(pa.uint8(), dim // 8))]
+        fields += [(name, pa.float32()) for name in FACTORS]
         if extra:
-            fields.append((rabitq.EXTRA_CODES, pa.list_(pa.uint8(), extra * -(-dim // 64) * 8)))
-            fields += [(name, pa.float32()) for name in rabitq.EXTRA_FACTORS]
+            fields.append((EXTRA_CODES, pa.list_(pa.uint8(), extra * -(-dim // 64) * 8)))
+            fields += [(name, pa.float32()) for name in EXTRA_FACTORS]
         return tuple(pa.field(name, type_) for name, type_ in fields)
 
     def encode(self, vectors: Vectors, labels: Int64s, centroids: Float32s) -> list[pa.Array]:
@@ -296,8 +312,7 @@ class RabitqEncoder:
 
     def laid_out(self, columns: Sequence[pa.Array]) -> list[pa.Array]:
         signs, *others = columns
-        codes = as_numbers(signs.flatten()).reshape(len(signs), -1)
-        return [list_of_bytes(packed_signs(codes)), *others]
+        return [list_of_bytes(packed_signs(bytes_of_list(signs))), *others]
 
     def storage(self) -> Mapping[str, Any]:
         return {
@@ -307,14 +322,59 @@ class RabitqEncoder:
             "code_dim": self.rotation.signs.shape[1],
             "num_bits": self.bits,
             "packed": True,
-            "query_estimator": rabitq.ESTIMATOR,
+            "query_estimator": ESTIMATOR,
         }
-
-    def buffers(self) -> tuple[bytes, ...]:
-        return ()
 
     def describe(self, details: Details) -> None:
         details.rq.num_bits = self.bits
+
+
+def transposed(codes: Bytes) -> Bytes:
+    """Transpose the codes of a partition to column order.
+
+    Args:
+        codes: shape (n, m). The result has this shape, but its bytes are those of shape (m, n).
+    """
+    return np.ascontiguousarray(codes.T).reshape(codes.shape)
+
+
+def untransposed(stored: Bytes) -> Bytes:
+    """Return the codes of a partition row by row, shape (n, m): the inverse of `transposed`."""
+    num_rows, width = stored.shape
+    return np.ascontiguousarray(stored.reshape(width, num_rows).T)
+
+
+def packed_signs(codes: Bytes) -> Bytes:
+    """Pack the sign bits of a partition into blocks of 32 rows.
+
+    Args:
+        codes: signs of 8 components per byte; shape (n, width).
+
+    Returns:
+        The stored bytes, in the shape of `codes`.
+    """
+    num_rows, width = codes.shape
+    whole = num_rows // BLOCK_ROWS * BLOCK_ROWS
+    blocks = codes[:whole].reshape(-1, BLOCK_ROWS, width).transpose(0, 2, 1)
+    first, second = blocks[..., _PAIRED], blocks[..., _PAIRED + 16]
+    low = (first & 15) | (second & 15) << 4
+    high = first >> 4 | second & 240
+    stored = np.concatenate([low, high], axis=2)
+    return np.concatenate([stored.ravel(), codes[whole:].T.ravel()]).reshape(num_rows, width)
+
+
+def unpacked_signs(stored: Bytes) -> Bytes:
+    """Unpack the sign bits of a partition, shape (n, width): the inverse of `packed_signs`."""
+    num_rows, width = stored.shape
+    whole = num_rows // BLOCK_ROWS * BLOCK_ROWS
+    content = stored.ravel()
+    blocks = content[: whole * width].reshape(-1, width, BLOCK_ROWS)
+    low, high = blocks[..., :16], blocks[..., 16:]
+    codes = np.empty(blocks.shape, np.uint8)
+    codes[..., _PAIRED] = (low & 15) | (high & 15) << 4
+    codes[..., _PAIRED + 16] = low >> 4 | high & 240
+    rest = content[whole * width :].reshape(width, num_rows - whole).T
+    return np.concatenate([codes.transpose(0, 2, 1).reshape(whole, width), rest])
 
 
 def encoder_like(quantizer: Quantizer, type_: VectorType) -> Encoder | None:
@@ -326,14 +386,14 @@ def encoder_like(quantizer: Quantizer, type_: VectorType) -> Encoder | None:
         type_: type of the vectors.
     """
     match quantizer:
-        case flat.FlatQuantizer():
+        case FlatQuantizer():
             return FlatEncoder(type_)
-        case sq.ScalarQuantizer(dim=dim, low=low, high=high):
+        case ScalarQuantizer(dim=dim, low=low, high=high):
             return ScalarEncoder(dim, low, high)
-        case pq.ProductQuantizer(parts=parts, bits=bits):
+        case ProductQuantizer(parts=parts, bits=bits):
             by_code = quantizer.codebook.reshape(parts, -1, 1 << bits).transpose(0, 2, 1)
             codebook = np.ascontiguousarray(by_code)
             return ProductEncoder(codebook, type_.dtype, quantizer.centroids.metric != "dot")
-        case rabitq.Rabitq(rotation=rotation, extra=extra) if len(rotation.signs):
+        case Rabitq(rotation=rotation, extra=extra) if len(rotation.signs):
             return RabitqEncoder(rotation, extra + 1)
     return None

@@ -13,7 +13,7 @@ Source: what pylance 14.0.2 writes.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from alance import _kernels
-    from alance.base.arrays import Bytes, Float32s, Float64s, Int32s, Int64s, UInt64s
+    from alance.base.arrays import Float32s, Int64s, UInt64s
 
 
 INDEX_FILE: Final = "index.idx"
@@ -105,59 +105,6 @@ class Centroids:
             raise UnsupportedError(f"vector index of type {type_} by {metric}")
         values = parse_centroids(content).astype(np.float32)
         return cls(kind, has_graphs, metric, values)
-
-
-class Quantizer(Protocol):
-    """Codec of an index's stored vectors; compares them with queries.
-
-    Attributes:
-        columns: columns of `auxiliary.idx` except the row ids.
-        is_exact: True if distances are exact, False if they are estimated from codes.
-    """
-
-    @property
-    def columns(self) -> tuple[str, ...]: ...
-
-    @property
-    def is_exact(self) -> bool: ...
-
-    def queries(self, queries: Float64s) -> Float64s:
-        """Return the queries in the form that codes are compared with.
-
-        Args:
-            queries: vectors, normalized for `cosine`.
-        """
-        ...
-
-    def check(self, schema: pa.Schema) -> None:
-        """Check that a file has the columns of this quantizer.
-
-        Raises:
-            CorruptFileError: a column has another type.
-        """
-        ...
-
-    def prepared(self, partition: Partition) -> Partition:
-        """Return a partition with the derived values that `add` needs; the result is cached.
-
-        CPU work.
-        """
-        ...
-
-    def add(
-        self,
-        nearest: _kernels.Nearest,
-        numbers: Int32s,
-        partition: Partition,
-        mask: Bytes,
-    ) -> None:
-        """Compare the rows of a partition with queries; collect the nearest rows in `nearest`.
-
-        Args:
-            numbers: positions in `nearest` of the queries to compare.
-            mask: nonzero for eligible rows; empty for all rows.
-        """
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,7 +46,8 @@ if TYPE_CHECKING:
     from alance.base.arrays import Bytes, Float64s, Int32s, Int64s
     from alance.file.rows.fragment import OpenFragment
     from alance.format.index.hnsw import Graphs
-    from alance.format.index.ivf import Centroids, Quantizer
+    from alance.format.index.ivf import Centroids
+    from alance.format.index.quantizers import Quantizer
     from alance.format.plans import Plan
     from alance.io.reading.engine import Engine
     from alance.ops.search.eligible import Eligible

@@ -11,16 +11,17 @@ import numpy as np
 import pyarrow as pa
 
 from alance.errors import CorruptFileError, UnsupportedError
-from alance.format.index import hnsw, ivf, pq, rabitq
-from alance.format.index.encoders import ProductEncoder, encoder_like
-from alance.format.index.quantizers import quantizer_of
-from alance.format.index.values import VectorType
-from alance.format.index.vector_codes import (
+from alance.format.index import hnsw, ivf
+from alance.format.index.encoders import (
+    ProductEncoder,
+    encoder_like,
     packed_signs,
     transposed,
     unpacked_signs,
     untransposed,
 )
+from alance.format.index.quantizers import PQ_CODES, SIGNS, ProductQuantizer, quantizer_of
+from alance.format.index.values import VectorType
 from alance.format.numbers import as_numbers, to_arrow
 from alance.ops.index.vectors.graphs import NewGraphs
 from alance.ops.lookup.stored import SegmentEnd, StoredFile
@@ -123,7 +124,7 @@ class _OldGraphs:
         links = hnsw.described(index.message.index_details.value)
         if encoder is None or links is None or centroids.metric == "hamming":
             raise UnsupportedError(f"vector index {index.name!r}: graphs of another kind")
-        if isinstance(quantizer, pq.ProductQuantizer) and isinstance(encoder, ProductEncoder):
+        if isinstance(quantizer, ProductQuantizer) and isinstance(encoder, ProductEncoder):
             encoder = replace(encoder, is_transposed=quantizer.is_transposed)
         values = ivf.parse_centroids(self._content)
         aimed = self._head.metadata.get(ivf.AIMED, "0")
@@ -211,8 +212,8 @@ def reordered_columns(schema: pa.Schema, storage: Mapping[str, Any]) -> dict[str
         CorruptFileError: the columns are not those of a vector index.
     """
     orders = {
-        pq.PQ_CODES: ("transposed", (untransposed, transposed)),
-        rabitq.SIGNS: ("packed", (unpacked_signs, packed_signs)),
+        PQ_CODES: ("transposed", (untransposed, transposed)),
+        SIGNS: ("packed", (unpacked_signs, packed_signs)),
     }
     names = schema.names
     if names[:1] != [ivf.VECTOR_ROW_IDS] or schema.field(0).type != pa.uint64():
