@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from alance.catalogs import Catalog, connect
     from alance.file_session import FileSession
     from alance.files import FileReader, FileWriter
-    from alance.format.index.text.tokenize import tokenize
+    from alance.format.index.text.analyzer import tokenize
     from alance.format.table.fragment import DatasetBasePath
     from alance.indexing import IndexBuild
     from alance.ingesting import Sink, ingest
@@ -138,7 +138,7 @@ _PLACES: Final = {
     "observe": "alance.observe",
     "operations": "alance.operations",
     "optimize": "alance.optimize",
-    "tokenize": "alance.format.index.text.tokenize",
+    "tokenize": "alance.format.index.text.analyzer",
     "trace": "alance.viz.page",
     "types": "alance.types",
     "warm_up": "alance.warming",

@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from alance.file.open.describe import ColumnDescription, FileDescription, PageDescription
     from alance.file_session import ListResult
     from alance.format.field import Field
+    from alance.format.index.text.analyzer import Token
     from alance.format.index.text.params import (
         Granularity,
         Language,
         TokenArguments,
         Tokenizer,
     )
-    from alance.format.index.text.tokenize import Token
     from alance.format.proto.file_pb2 import Field as FieldMessage
     from alance.format.proto.table_pb2 import DataFragment, IndexMetadata
     from alance.format.table.fragment import DataFile, DeletionFile, Fragment
@@ -210,7 +210,7 @@ _TYPE_PLACES: Final = {
     "TextIndexArguments": "alance.ops.index.texts.new",
     "TextIndexKind": "alance.ops.index.texts.new",
     "TextSearchArguments": "alance.ops.search.text.search_options",
-    "Token": "alance.format.index.text.tokenize",
+    "Token": "alance.format.index.text.analyzer",
     "TokenArguments": "alance.format.index.text.params",
     "Tokenizer": "alance.format.index.text.params",
     "Totals": "alance.io.events.trace",

@@ -17,8 +17,7 @@ import alance
 import alance.sync
 from alance.errors import InvalidInputError
 from alance.format.index.text.analyzer import Analyzer
-from alance.format.index.text.columns import token_rows
-from alance.format.index.text.dictionary import TokenDictionary
+from alance.format.index.text.dictionary import TokenDictionary, token_rows
 from alance.format.index.text.folding import folded
 from alance.format.index.text.params import LANGUAGES, TOKENIZERS, TextParams, is_of_elements
 from alance.format.index.text.stop_words import STOP_WORDS

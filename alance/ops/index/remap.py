@@ -15,7 +15,7 @@ from alance.base.records import dataclass
 from alance.errors import AlanceError, CorruptFileError, NotFoundError, UnsupportedError
 from alance.format.index.ivf import INDEX_FILE, STORAGE_FILE
 from alance.format.index.remap import AddressMap
-from alance.format.index.text.columns import OF_ELEMENTS, TEXT_FORMAT
+from alance.format.index.text.metadata import OF_ELEMENTS, TEXT_FORMAT
 from alance.format.index.text.params import (
     as_written_here,
     is_of_elements,

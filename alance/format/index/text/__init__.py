@@ -5,5 +5,4 @@ Where to change something:
     metadata of a segment's files: `metadata`
     tokens and their numbers: `dictionary`
     posting lists and positions: `postings`
-    columns of new files: `columns`
 """

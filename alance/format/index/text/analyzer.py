@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from functools import cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Unpack
 
 import numpy as np
 import Stemmer
 
 from alance import _kernels
+from alance.base.calls import public
+from alance.base.checks import unexpected
+from alance.errors import InvalidInputError
 from alance.format.index.text.folding import folded
-from alance.format.index.text.params import TOKENIZERS
+from alance.format.index.text.params import TOKENIZERS, TextParams, TokenArguments
 from alance.format.index.text.stop_words import STOP_WORDS
 from alance.format.index.values import NO_MASK
 from alance.format.numbers import (
@@ -30,7 +33,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from alance.base.arrays import Bytes, Int32s, Int64s, UInt32s
-    from alance.format.index.text.params import TextParams
 
 _EMPTY: Final = np.empty(0, np.int32)
 
@@ -169,3 +171,39 @@ def _stop_words(language: str) -> frozenset[str]:
 
 def _lower(word: str) -> str:
     return "".join(character.lower() for character in word)
+
+
+class Token(NamedTuple):
+    """A token of a text.
+
+    Attributes:
+        text: normalized text of the token: lower case, stemmed, and so on.
+        position: number among the tokens of the text, from 0; omitted tokens count, except before
+            the first token.
+    """
+
+    text: str
+    position: int
+
+
+@public
+def tokenize(text: str, **options: Unpack[TokenArguments]) -> Sequence[Token]:
+    """Split a text or query into tokens, like an index with these token settings.
+
+    Cost: no request; some microseconds.
+
+    Args:
+        text: the text or query.
+        options: see `alance.types.TokenArguments`.
+
+    Raises:
+        TypeError: an unknown option.
+        InvalidInputError: `text` is not a string, or an option is out of range.
+    """
+    if not isinstance(text, str):
+        raise InvalidInputError(f"text={text!r}: expected a text")
+    unknown = set(options) - set(TokenArguments.__annotations__)
+    if unknown:
+        raise unexpected(unknown, TokenArguments.__annotations__, "tokenize: ")
+    words = Analyzer(TextParams.of(options)).words_of([text])[0]
+    return [Token(word, place - words[0][1]) for word, place in words]

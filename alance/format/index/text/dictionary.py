@@ -13,9 +13,10 @@ import numpy as np
 import pyarrow as pa
 
 from alance import _kernels
+from alance.base import compute as pc
 from alance.base.records import dataclass
 from alance.errors import CorruptFileError, kernel_errors
-from alance.format.numbers import as_numbers, contents_of, is_text, packed
+from alance.format.numbers import as_numbers, contents_of, is_text, packed, text_array, to_arrow
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +26,13 @@ if TYPE_CHECKING:
 TOKEN: Final = "_token"
 TOKEN_ID: Final = "_token_id"
 _TRAILER: Final = 20  # bytes of a transducer after its nodes: number of tokens, root, checksum
-TRANSDUCER: Final = ("_token_fst_bytes", "_token_next_id", "_token_total_length")
+TOKENS_SCHEMA: Final = pa.schema(
+    [
+        pa.field("_token_fst_bytes", pa.large_binary(), nullable=False),
+        pa.field("_token_next_id", pa.uint32(), nullable=False),
+        pa.field("_token_total_length", pa.uint64(), nullable=False),
+    ]
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +119,7 @@ class TokenDictionary:
             CorruptFileError: tokens are out of order, or there are not `num_lists` of them.
         """
         tokens: Tokens | None = None
-        if batch.schema.names == list(TRANSDUCER):
+        if batch.schema.names == TOKENS_SCHEMA.names:
             content, num_tokens, token_bytes = _of_transducer(batch)
         else:
             tokens = Tokens.checked(*_of_rows(batch))
@@ -163,12 +170,9 @@ class TokenDictionary:
 
 
 def _of_transducer(batch: pa.RecordBatch) -> tuple[Bytes, int, int]:
-    types = [pa.types.is_large_binary, pa.types.is_uint32, pa.types.is_uint64]
     columns = batch.columns
-    if batch.num_rows != 1 or not all(
-        is_type(column.type) and not column.null_count
-        for is_type, column in zip(types, columns, strict=True)
-    ):
+    is_whole = batch.num_rows == 1 and not any(column.null_count for column in columns)
+    if not is_whole or batch.schema.types != TOKENS_SCHEMA.types:
         raise CorruptFileError(f"text index: a dictionary of {batch.num_rows} rows, {batch.schema}")
     content = np.frombuffer(columns[0][0].as_buffer(), np.uint8)
     if len(content) < _TRAILER:
@@ -196,3 +200,22 @@ def _of_rows(batch: pa.RecordBatch) -> tuple[Int64s, Bytes, UInt32s]:
         raise CorruptFileError(f"text index: tokens of {batch.schema}")
     offsets, data = contents_of(words)
     return offsets.copy(), data.copy(), as_numbers(numbers).copy()
+
+
+def token_rows(words: Sequence[str]) -> pa.RecordBatch:
+    """Encode tokens as a transducer in a single row; a token's number is its position in `words`.
+
+    Raises:
+        CorruptFileError: a token occurs twice.
+    """
+    contents = text_array([word.encode() for word in words], pa.large_string())
+    order = pc.array_sort_indices(contents).cast(pa.uint32())
+    offsets, data = contents_of(contents.take(order))
+    with kernel_errors:
+        content = _kernels.encode_transducer(offsets, data, as_numbers(order))
+    transducer = text_array([content.data], pa.large_binary())
+    counts = [
+        to_arrow(np.array([len(words)], np.uint32)),
+        to_arrow(np.array([len(data)], np.uint64)),
+    ]
+    return pa.RecordBatch.from_arrays([transducer, *counts], schema=TOKENS_SCHEMA)

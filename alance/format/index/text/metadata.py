@@ -20,10 +20,11 @@ import pyarrow as pa
 from alance.base.records import dataclass
 from alance.errors import CorruptFileError, UnsupportedError
 from alance.format.index.text.params import TextParams
-from alance.format.numbers import as_numbers, places_in
+from alance.format.numbers import as_numbers, places_in, text_array, to_arrow
+from alance.format.table.roaring import roaring_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from alance.base.arrays import Int64s, UInt32s, UInt64s
 
@@ -38,6 +39,22 @@ TEXT_FORMATS: Final = (1, 2, 3)
 # The index of a codec is its number in the kernels.
 TAILS: Final = ("fixed32_v1", "varint_delta_v1")
 MAX_PARTITIONS: Final = 1 << 16
+TEXT_FORMAT: Final = 2  # format version of new files
+OF_ELEMENTS: Final = 3  # index version for documents that are list elements
+_BLOCK: Final = {"posting_block_size": "128"}
+_TAIL: Final = {"posting_tail_codec": TAILS[1]}
+_POSITIONS: Final = {
+    "positions_layout": "shared_stream_v2",
+    "positions_codec": "packed_delta_v1",
+}
+TOKEN_SET: Final = {"token_set_format": "fst"}  # pylance only merges segments with the same format
+DOCUMENTS: Final = pa.schema(
+    [
+        pa.field(DOCUMENT_ROW_IDS, pa.uint64(), nullable=False),
+        pa.field(LENGTHS, pa.uint32(), nullable=False),
+    ]
+)
+DOCUMENTS_OF_ELEMENTS: Final = DOCUMENTS.append(pa.field(ELEMENTS, pa.uint32(), nullable=False))
 
 
 def tokens_file(number: int) -> str:
@@ -79,18 +96,15 @@ class TextMetadata:
         params = TextParams.parse(metadata.get("params", ""))
         version, block = metadata.get("format_version", "1"), metadata.get("posting_block_size")
         tail = metadata.get("posting_tail_codec", TAILS[0])
-        layout = metadata.get("positions_layout", "shared_stream_v2")
-        codec = metadata.get("positions_codec", "packed_delta_v1")
+        positions = {key: metadata.get(key, value) for key, value in _POSITIONS.items()}
         if (
             version not in map(str, TEXT_FORMATS)
             or block not in (None, "128", "256")
             or tail not in TAILS
-            or layout != "shared_stream_v2"
-            or codec != "packed_delta_v1"
+            or positions != _POSITIONS
         ):
-            raise UnsupportedError(
-                f"text index of format {version!r}: blocks of {block}, {tail}, {layout}, {codec}"
-            )
+            layout = ", ".join((tail, *positions.values()))
+            raise UnsupportedError(f"text index of format {version!r}: blocks of {block}, {layout}")
         try:
             numbers = json.loads(metadata["partitions"])
         except (KeyError, ValueError) as error:
@@ -143,15 +157,13 @@ class Documents:
                 the metadata.
             UnsupportedError: documents are elements of nested lists.
         """
-        types = [(DOCUMENT_ROW_IDS, pa.uint64()), (LENGTHS, pa.uint32())]
         if INNER_ELEMENTS in batch.schema.names:
             raise UnsupportedError("text index of the elements of lists in lists")
-        if ELEMENTS in batch.schema.names:
-            types.append((ELEMENTS, pa.uint32()))
-        columns = [batch.schema.get_field_index(name) for name, _ in types]
+        schema = DOCUMENTS_OF_ELEMENTS if ELEMENTS in batch.schema.names else DOCUMENTS
+        columns = [batch.schema.get_field_index(name) for name in schema.names]
         if min(columns) < 0 or any(
             batch.column(at).type != type_ or batch.column(at).null_count
-            for at, (_, type_) in zip(columns, types, strict=True)
+            for at, type_ in zip(columns, schema.types, strict=True)
         ):
             raise CorruptFileError(f"text index: documents of {batch.schema}")
         ids, lengths, *elements = (as_numbers(batch.column(at)) for at in columns)
@@ -203,3 +215,38 @@ def rounded(lengths: UInt32s) -> UInt32s:
     shifts = np.maximum(0, np.frexp(lengths.astype(np.float64))[1] - 4).astype(np.uint32)
     short: UInt32s = (lengths >> shifts) << shifts
     return short
+
+
+def layout(*, with_positions: bool, version: int = TEXT_FORMAT) -> dict[str, str]:
+    """Return the metadata entries for the layout of posting lists."""
+    metadata = {"format_version": str(version), **_BLOCK, **_TAIL}
+    return metadata | _POSITIONS if with_positions else metadata
+
+
+def metadata_schema(params: TextParams, partitions: Sequence[int], version: int) -> pa.Schema:
+    """Return the schema of `metadata.lance`."""
+    metadata = {
+        "partitions": json.dumps(list(partitions), separators=(",", ":")),
+        "params": params.as_json(),
+        **TOKEN_SET,
+        **layout(with_positions=params.with_position, version=version),
+    }
+    return pa.schema([pa.field(DELETED, pa.binary(), nullable=False)], metadata=metadata)
+
+
+def metadata_rows(schema: pa.Schema) -> pa.RecordBatch:
+    """Return the only row of `metadata.lance`, without deleted fragments."""
+    nothing = text_array([roaring_bytes(np.empty(0, np.int64))], pa.large_binary())
+    return pa.RecordBatch.from_arrays([nothing.cast(pa.binary())], schema=schema)
+
+
+def document_rows(ids: UInt64s, lengths: UInt32s, elements: UInt32s | None) -> pa.RecordBatch:
+    """Return the rows of the document file.
+
+    Args:
+        elements: position of each document in its list; None if documents are rows.
+    """
+    arrays = [to_arrow(ids), to_arrow(lengths)]
+    if elements is None:
+        return pa.RecordBatch.from_arrays(arrays, schema=DOCUMENTS)
+    return pa.RecordBatch.from_arrays([*arrays, to_arrow(elements)], schema=DOCUMENTS_OF_ELEMENTS)

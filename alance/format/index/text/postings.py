@@ -10,7 +10,7 @@ Other columns have maximum scores and upper bounds, which alance writes but does
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -18,10 +18,20 @@ import pyarrow as pa
 from alance import _kernels
 from alance.base.records import dataclass
 from alance.errors import CorruptFileError, kernel_errors
-from alance.format.numbers import as_numbers, contents_of, lists_of, offsets_in, offsets_of
+from alance.format.numbers import (
+    as_numbers,
+    contents_of,
+    lists_of,
+    offsets_in,
+    offsets_of,
+    strings_array,
+    to_arrow,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+
+    import numpy.typing as npt
 
     from alance.base.arrays import Bytes, Int64s, UInt32s
     from alance.format.index.text.metadata import TextMetadata
@@ -34,6 +44,7 @@ POSITIONS: Final = "_compressed_position"
 POSITION_BLOCKS: Final = "_position_block_offset"
 POSITIONS_V1: Final = "_position"
 _NO_POSITIONS: Final = np.empty(0, np.uint32)
+_BINARIES: Final = pa.list_(pa.field("item", pa.large_binary()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,3 +156,66 @@ def _lists(column: pa.Array) -> tuple[Int64s, Int64s, Bytes]:
     if values.null_count:
         raise CorruptFileError("text index: a block is null")
     return (lists_of(column)[0], *contents_of(values))
+
+
+def postings_schema(metadata: Mapping[str, str], *, with_positions: bool) -> pa.Schema:
+    """Return the schema of the posting list file.
+
+    Args:
+        metadata: metadata of the schema, as from `layout`.
+    """
+    fields = [
+        pa.field(POSTING, _BINARIES, nullable=False),
+        pa.field(MAX_SCORE, pa.float32(), nullable=False),
+        pa.field(POSTING_LENGTH, pa.uint32(), nullable=False),
+        pa.field(IMPACTS, _BINARIES, nullable=False),
+    ]
+    if with_positions:
+        blocks = pa.list_(pa.field("item", pa.uint32()))
+        fields += [
+            pa.field(POSITIONS, pa.large_binary(), nullable=False),
+            pa.field(POSITION_BLOCKS, blocks, nullable=False),
+        ]
+    return pa.schema(fields, metadata=dict(metadata))
+
+
+def posting_rows(
+    lists: Postings, lengths: UInt32s, mean_length: float, schema: pa.Schema
+) -> pa.RecordBatch:
+    """Encode posting lists as rows.
+
+    Args:
+        lists: posting lists, none of which is empty.
+        lengths: number of tokens of each document of the partition.
+        mean_length: mean of `lengths`.
+    """
+    with kernel_errors:
+        stored = _kernels.encode_postings(
+            lists.starts,
+            lists.docs,
+            lists.frequencies,
+            _NO_POSITIONS if lists.positions is None else lists.positions,
+            lists.positions is not None,
+            lengths,
+            mean_length,
+        )
+    return stored_rows(stored, schema)
+
+
+def stored_rows(stored: _kernels.StoredLists, schema: pa.Schema) -> pa.RecordBatch:
+    """Return the rows for posting lists that the kernel has encoded."""
+    blocks, scores, counts, bounds, places, (offsets, values) = stored
+    arrays = [_binaries(*blocks), to_arrow(scores), to_arrow(counts), _binaries(*bounds)]
+    if POSITIONS in schema.names:
+        starts = pa.ListArray.from_arrays(to_arrow(offsets), to_arrow(values))
+        arrays += [strings_array(pa.large_binary(), *places), starts]
+    arrays = [array.cast(field.type) for array, field in zip(arrays, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _binaries(
+    lists: npt.NDArray[Any], offsets: npt.NDArray[Any], data: npt.NDArray[Any]
+) -> pa.Array:
+    return pa.ListArray.from_arrays(
+        to_arrow(lists), strings_array(pa.large_binary(), offsets, data)
+    )

@@ -17,7 +17,7 @@ from alance.base.progress import Stage
 from alance.base.records import dataclass
 from alance.errors import NotFoundError, UnsupportedError
 from alance.file.budgets import PAGE_BYTES
-from alance.format.index.text import columns, metadata
+from alance.format.index.text import dictionary, metadata, postings
 from alance.format.index.text.analyzer import Analyzer, Elements
 from alance.format.index.text.metadata import TextMetadata
 from alance.format.index.text.params import is_of_elements
@@ -115,7 +115,7 @@ async def texts_like(
         source,
         stored.params,
         of_elements=of_elements,
-        version=max(columns.TEXT_FORMAT, stored.format_version),
+        version=max(metadata.TEXT_FORMAT, stored.format_version),
     )
 
 
@@ -134,7 +134,7 @@ class TextSegmentBuilder(NewSegment):
     params: TextParams
     memory_bytes: int = SORT_MEMORY_BYTES
     of_elements: bool = False
-    version: int = columns.TEXT_FORMAT
+    version: int = metadata.TEXT_FORMAT
 
     async def build(self, fragment_ids: Collection[int]) -> table_pb2.IndexMetadata:
         """Write the files of the segment and return its record.
@@ -196,13 +196,13 @@ class TextSegmentBuilder(NewSegment):
         self, fragment_ids: Collection[int], numbers: Sequence[int]
     ) -> table_pb2.IndexMetadata:
         """Write the metadata file of the segment and return its record. Cost: a PUT."""
-        schema = columns.metadata_schema(self.params, numbers, self.version)
+        schema = metadata.metadata_schema(self.params, numbers, self.version)
         await self.files.write(
-            metadata.TEXT_METADATA_FILE, schema, _rows_of(columns.metadata_rows(schema))
+            metadata.TEXT_METADATA_FILE, schema, _rows_of(metadata.metadata_rows(schema))
         )
         return self.record(
             fragment_ids,
-            version=columns.OF_ELEMENTS if self.of_elements else self.version,
+            version=metadata.OF_ELEMENTS if self.of_elements else self.version,
             details=(
                 TEXT_DETAILS,
                 self.params.details(of_elements=self.of_elements, version=self.version),
@@ -212,15 +212,15 @@ class TextSegmentBuilder(NewSegment):
     async def _write(self, part: _NewPartition, number: int) -> None:
         pool = self.snapshot.engine.pool
         words = _rows_of(await pool.run(part.words))
-        await self.files.write(metadata.tokens_file(number), columns.TOKENS_SCHEMA, words)
+        await self.files.write(metadata.tokens_file(number), dictionary.TOKENS_SCHEMA, words)
         documents = _rows_of(await pool.run(part.documents))
         end = SegmentEnd({metadata.TOTAL: str(part.num_tokens)})
         name = metadata.documents_file(number)
-        schema = columns.DOCUMENTS_OF_ELEMENTS if self.of_elements else columns.DOCUMENTS
+        schema = metadata.DOCUMENTS_OF_ELEMENTS if self.of_elements else metadata.DOCUMENTS
         await self.files.write(name, schema, documents, lambda: end)
         with_positions = self.params.with_position
-        layout = columns.layout(with_positions=with_positions, version=self.version)
-        schema = columns.postings_schema(layout, with_positions=with_positions)
+        layout = metadata.layout(with_positions=with_positions, version=self.version)
+        schema = postings.postings_schema(layout, with_positions=with_positions)
 
         async def lists() -> AsyncGenerator[pa.RecordBatch, None]:
             first = 0
@@ -281,7 +281,7 @@ class _NewPartition:
         words = self._analyzer.words
         del self._analyzer
         _release()
-        return columns.token_rows(words)
+        return dictionary.token_rows(words)
 
     def documents(self) -> pa.RecordBatch:
         """Return the rows of the document file; free everything except the document lengths."""
@@ -289,7 +289,7 @@ class _NewPartition:
         self._lengths = [np.concatenate(self._lengths)]
         elements, self._elements = self._elements, None
         places = None if elements is None else np.concatenate(elements)
-        return columns.document_rows(ids, self._lengths[0], places)
+        return metadata.document_rows(ids, self._lengths[0], places)
 
     def lists(self, first: int, schema: pa.Schema) -> tuple[pa.RecordBatch, int]:
         """Return rows of the posting list file from token `first` on, and the next token.
@@ -300,7 +300,7 @@ class _NewPartition:
         mean = self.num_tokens / self.num_docs
         stored, stop = self._postings.take(first, ROWS_BYTES, lengths, mean)
         _release()
-        return columns.stored_rows(stored, schema), stop
+        return postings.stored_rows(stored, schema), stop
 
 
 def _release() -> None:

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from alance.base.records import dataclass
 from alance.errors import UnsupportedError
-from alance.format.index.text import columns, metadata
+from alance.format.index.text import dictionary, metadata, postings
 from alance.format.index.text.dictionary import TokenDictionary
 from alance.format.index.text.metadata import Documents, TextMetadata
 from alance.format.index.text.postings import Postings
@@ -48,7 +48,7 @@ async def moved_texts(snapshot: Snapshot, index: Index, moves: Moves, new: Segme
         await _MovedPartition.open(snapshot, index, old, number, moves) for number in old.partitions
     ]
     schema = head.schema
-    if old.format_version >= columns.TEXT_FORMAT and all(part.is_kept.all() for part in parts):
+    if old.format_version >= metadata.TEXT_FORMAT and all(part.is_kept.all() for part in parts):
         for part in parts:
             await part.write_documents(new)
             for file, name in ((part.tokens, part.tokens_name), (part.lists, part.lists_name)):
@@ -60,13 +60,13 @@ async def moved_texts(snapshot: Snapshot, index: Index, moves: Moves, new: Segme
             await part.write_documents(new)
             await part.write_tokens(new, await part.write_lists(new))
         changed = {
-            **columns.TOKEN_SET,
+            **metadata.TOKEN_SET,
             "partitions": "[" + ",".join(str(part.number) for part in parts) + "]",
             **_layout(old),
         }
         schema = schema.with_metadata({**head.metadata, **changed})
 
-    await new.write(metadata.TEXT_METADATA_FILE, schema, _rows_of(columns.metadata_rows(schema)))
+    await new.write(metadata.TEXT_METADATA_FILE, schema, _rows_of(metadata.metadata_rows(schema)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -122,7 +122,7 @@ class _MovedPartition:
         elements = self.documents.elements
         if elements is not None:
             elements = elements[self.is_kept]
-        rows = columns.document_rows(self.rows.view(np.uint64), self.lengths, elements)
+        rows = metadata.document_rows(self.rows.view(np.uint64), self.lengths, elements)
         end = SegmentEnd({metadata.TOTAL: str(int(self.lengths.sum(dtype=np.uint64)))})
         name = metadata.documents_file(self.number)
         await new.write(name, rows.schema, _rows_of(rows), lambda: end)
@@ -131,7 +131,7 @@ class _MovedPartition:
         """Write the posting lists of retained documents; return the mask of non-empty tokens."""
         pool = self.snapshot.engine.pool
         with_positions = self.old.params.with_position
-        schema = columns.postings_schema(_layout(self.old), with_positions=with_positions)
+        schema = postings.postings_schema(_layout(self.old), with_positions=with_positions)
         is_used: list[Mask] = [np.zeros(0, np.bool_)]
         lengths = self.lengths
         mean = float(lengths.mean(dtype=np.float64)) if len(lengths) else 1.0
@@ -142,7 +142,7 @@ class _MovedPartition:
             )
             lists, is_there = _without(lists, self.is_kept)
             is_used.append(is_there)
-            return columns.posting_rows(lists, lengths, mean, schema)
+            return postings.posting_rows(lists, lengths, mean, schema)
 
         async def rows() -> AsyncGenerator[pa.RecordBatch, None]:
             spans = spans_of(self.lists.num_rows, LISTS_AT_ONCE)
@@ -163,15 +163,15 @@ class _MovedPartition:
             for place, number in enumerate(tokens.numbers.tolist()):
                 words[number] = tokens.word(place)
             used = np.flatnonzero(is_used).tolist()
-            return columns.token_rows([words[number] for number in used])
+            return dictionary.token_rows([words[number] for number in used])
 
         rows = await self.snapshot.engine.pool.run(words)
-        await new.write(self.tokens_name, columns.TOKENS_SCHEMA, _rows_of(rows))
+        await new.write(self.tokens_name, dictionary.TOKENS_SCHEMA, _rows_of(rows))
 
 
 def _layout(old: TextMetadata) -> dict[str, str]:
-    version = max(old.format_version, columns.TEXT_FORMAT)
-    return columns.layout(with_positions=old.params.with_position, version=version)
+    version = max(old.format_version, metadata.TEXT_FORMAT)
+    return metadata.layout(with_positions=old.params.with_position, version=version)
 
 
 def _without(lists: Postings, is_kept: Mask) -> tuple[Postings, Mask]:
