@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pyroaring import BitMap
 
 import alance
-from alance.format.index.addresses import joined_rows, parse_rows, rows_bytes
+from alance.format.index.bitmap import joined_rows, parse_rows, rows_bytes
 from alance.format.row_set import NO_ROWS, RowSet
 from alance.format.table.roaring import check_roaring, parse_roaring, roaring_bytes
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 from lance.file import LanceFileReader
 
 import alance
-from alance.format.index.addresses import parse_rows
+from alance.format.index.bitmap import parse_rows
 from tests.indices.copies import write_copy
 
 if TYPE_CHECKING:

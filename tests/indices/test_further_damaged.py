@@ -16,7 +16,7 @@ from pyroaring import BitMap
 
 import alance
 from alance.errors import CorruptFileError
-from alance.format.index.addresses import rows_bytes
+from alance.format.index.bitmap import rows_bytes
 from alance.format.index.ngram import parse_postings, postings_bytes
 from tests.indices.copies import write_copy
 from tests.indices.index_cases import entries, ids, opened_with_sizes, plan_of

@@ -17,7 +17,7 @@ from lance.indices import IndexConfig
 
 import alance
 from alance.errors import InvalidInputError
-from alance.format.index.addresses import parse_rows
+from alance.format.index.bitmap import parse_rows
 from alance.format.index.ngram import parse_postings
 from alance.ops.index.values import runs as index_runs
 from tests.indices.further_cases import COLUMNS, FILTERS, KINDS, by_alance, by_pylance, rows

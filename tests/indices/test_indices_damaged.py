@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import alance
-from alance.format.index.addresses import parse_rows, rows_bytes
+from alance.format.index.bitmap import parse_rows, rows_bytes
 from alance.format.index.btree import parse_page_table
 from tests.indices.index_cases import ids, plan_of
 from tests.spoiling import spoiled_copies

@@ -24,7 +24,7 @@ from alance.errors import (
     RetryableConflictError,
 )
 from alance.format.index import bitmap
-from alance.format.index.addresses import joined_rows, parse_rows, rows_bytes
+from alance.format.index.bitmap import joined_rows, parse_rows, rows_bytes
 from alance.indexing import IndexBuild
 from alance.ops.index.values import runs as index_runs
 from alance.ops.index.values.merge import RunMerger

@@ -14,7 +14,7 @@ import pytest
 
 import alance.sync
 from alance.errors import InvalidInputError
-from alance.format.index import build
+from alance.format.index import bitmap
 from alance.io.reading.pool import DecodePool
 from alance.ops.index.values import sort
 from alance.ops.index.values.sort import RowSorter, sort_parts
@@ -124,7 +124,7 @@ async def test_no_more_rows_are_sorted_at_once_than_a_share_of_the_memory(
 def test_rows_of_a_key_become_sets_before_all_are_there(
     tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(build, "OPEN_ROWS", 7)
+    monkeypatch.setattr(bitmap, "OPEN_ROWS", 7)
     words = ["abcd", "bcde", None]
     texts = [words[n % 3] for n in range(300)]
     values = [text and [text] for text in texts] if kind == "LABEL_LIST" else texts

@@ -215,3 +215,59 @@ def _files_of(
 def part_file(number: int) -> str:
     """Return the file name for the pages of a range of values."""
     return f"part_{number}_{DATA_FILE}"
+
+
+class PageTableBuilder:
+    """Builder of a B-tree page table; rows are added in order.
+
+    Args:
+        type_: type of the values.
+        page_rows: number of rows of a page.
+    """
+
+    def __init__(self, type_: pa.DataType, page_rows: int = PAGE_ROWS) -> None:
+        self._page_rows = page_rows
+        self._lows: list[pa.Array] = []
+        self._highs: list[pa.Array] = []
+        self._last: pa.Array | None = None
+        self._num_rows = self._num_nulls = 0
+        low, high, nulls, place = LOOKUP_COLUMNS
+        self.schema = pa.schema(
+            [
+                pa.field(low, type_),
+                pa.field(high, type_),
+                pa.field(nulls, pa.uint32(), nullable=False),
+                pa.field(place, pa.uint32(), nullable=False),
+            ]
+        )
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Add rows: sorted values in the first column, nulls first."""
+        values = batch.column(0)
+        page = self._page_rows
+        starts = np.arange(-self._num_rows % page, len(values), page)
+        ends = np.arange((-1 - self._num_rows) % page, len(values), page)
+        self._lows.append(values.take(to_arrow(starts)))
+        self._highs.append(values.take(to_arrow(ends)))
+        self._last = values.slice(len(values) - 1, 1) if len(values) else self._last
+        self._num_rows += len(values)
+        self._num_nulls += values.null_count
+
+    def finish(self) -> pa.RecordBatch:
+        """Return the rows of the page table."""
+        num_pages = -(-self._num_rows // self._page_rows)
+        if self._num_rows % self._page_rows and self._last is not None:
+            self._highs.append(self._last)
+        empty = pa.nulls(0, self.schema.field(0).type)
+        places = np.arange(num_pages)
+        rows = np.minimum(self._num_rows - places * self._page_rows, self._page_rows)
+        nulls = np.clip(self._num_nulls - places * self._page_rows, 0, rows)
+        return pa.RecordBatch.from_arrays(
+            [
+                pa.concat_arrays([empty, *self._lows]),
+                pa.concat_arrays([empty, *self._highs]),
+                to_arrow(nulls.astype(np.uint32)),
+                to_arrow(places.astype(np.uint32)),
+            ],
+            schema=self.schema,
+        )

@@ -12,21 +12,26 @@ Source: what pylance 14.0.2 writes.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
 
+from alance import _kernels
+from alance.base import compute as pc
 from alance.base.records import dataclass
 from alance.errors import CorruptFileError
+from alance.expr.compare import float_values
+from alance.expr.tree import plain
 from alance.format.index import bloom
-from alance.format.numbers import as_numbers
+from alance.format.index.bitmap import rows_bytes
+from alance.format.numbers import as_mask, as_numbers, text_array, to_arrow
 from alance.format.row_set import OFFSET_BITS, RowSet
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
-    from alance.base.arrays import Int64s, Mask
+    from alance.base.arrays import Bytes, Int64s, Mask
 
 ZONE_PLACE_COLUMNS: Final = ("fragment_id", "zone_start", "zone_length")
 MAP_FILE: Final = "zonemap.lance"
@@ -129,3 +134,159 @@ def whole_column(batch: pa.RecordBatch, name: str) -> Int64s:
 def check_columns(batch: pa.RecordBatch, names: Sequence[str]) -> None:
     if missing := [name for name in names if name not in batch.schema.names]:
         raise CorruptFileError(f"index file with columns {batch.schema.names}, no {missing[0]}")
+
+
+BATCH_ZONES: Final = 256  # maximum zones per batch
+FILTER_BATCH_BYTES: Final = 8 << 20  # maximum bytes of bloom filters per batch
+
+
+class ZoneBuilder:
+    """Builder of zones within fragments, each with bounds or a bloom filter.
+
+    Attributes:
+        has_filters: True to build bloom filters, False to build bounds.
+        null_rows: addresses of null rows.
+
+    Args:
+        type_: type of the values.
+        options: options of the zones.
+    """
+
+    def __init__(self, type_: pa.DataType, options: ZoneOptions, *, has_filters: bool) -> None:
+        self.has_filters = has_filters
+        self._options = options
+        self._filter_bytes = bloom.filter_bytes(options.rows, options.wrong) if has_filters else 0
+        self._batch_zones = min(BATCH_ZONES, FILTER_BATCH_BYTES // max(1, self._filter_bytes)) or 1
+        # Rows of the last zone, which more rows may follow.
+        self._open: list[tuple[pa.Array, Int64s]] = []
+        self._num_open = 0
+        self.null_rows: list[Int64s] = []
+        self._zones: list[tuple[Any, ...]] = []
+        places = [pa.field(name, pa.uint64(), nullable=False) for name in ZONE_PLACE_COLUMNS]
+        if has_filters:
+            own = [
+                pa.field(bloom.HAS_NULL, pa.bool_(), nullable=False),
+                pa.field(bloom.FILTERS, pa.binary(), nullable=False),
+            ]
+            self.schema = pa.schema([*places, *own])
+        else:
+            low, high, *counts = MAP_COLUMNS[:4]
+            own = [pa.field(name, pa.uint32(), nullable=False) for name in counts]
+            self.schema = pa.schema([pa.field(low, type_), pa.field(high, type_), *own, *places])
+
+    @property
+    def run_schema(self) -> pa.Schema:
+        """Columns of a run, which one process writes before the merge: those of the index file."""
+        return self.schema
+
+    @property
+    def file(self) -> str:
+        """Name of the file of zones."""
+        return bloom.BLOOM_FILE if self.has_filters else MAP_FILE
+
+    def add(self, values: pa.Array, addresses: pa.Array) -> list[pa.RecordBatch]:
+        """Add values with their row addresses; return batches of completed zones. CPU work."""
+        values, rows = plain(values), as_numbers(addresses).astype(np.int64)
+        if values.null_count:
+            self.null_rows.append(rows[~as_mask(values.is_valid())])
+        for start, stop in self._cuts(rows):
+            self._open.append((values.slice(start, stop - start), rows[start:stop]))
+            self._num_open += stop - start
+        return self._ready(self._batch_zones)
+
+    def _cuts(self, rows: Int64s) -> Iterator[tuple[int, int]]:
+        """Yield the row range of each zone.
+
+        Before each range, close the open zone if it is complete.
+        """
+        edges = (np.flatnonzero(np.diff(rows >> OFFSET_BITS)) + 1).tolist()
+        for start, stop in zip([0, *edges], [*edges, len(rows)], strict=True):
+            if (
+                self._open
+                and start < stop
+                and self._open[-1][1][-1] >> OFFSET_BITS != rows[start] >> OFFSET_BITS
+            ):
+                self._close()
+            while start < stop:
+                end = min(stop, start + self._options.rows - self._num_open)
+                yield start, end
+                start = end
+                if self._num_open == self._options.rows:
+                    self._close()
+
+    def finish(self) -> list[pa.RecordBatch]:
+        """Close the last zone and return the remaining batches. CPU work."""
+        self._close()
+        return self._ready(1)
+
+    def end(self) -> tuple[dict[str, str], Bytes]:
+        """Return the metadata of the file, and the set of null rows, which is its global buffer."""
+        rows = np.concatenate([np.empty(0, np.int64), *self.null_rows])
+        metadata = {NULL_BITMAP: "1"}
+        if self.has_filters:
+            wrong = np.format_float_positional(self._options.wrong, trim="-")
+            metadata |= {bloom.ITEMS_KEY: str(self._options.rows), bloom.PROBABILITY_KEY: wrong}
+        else:
+            metadata[MAP_ROWS] = str(self._options.rows)
+        return metadata, np.frombuffer(rows_bytes(rows), np.uint8)
+
+    def _close(self) -> None:
+        if not self._open:
+            return
+        values = pa.concat_arrays([part for part, _ in self._open])
+        first, last = int(self._open[0][1][0]), int(self._open[-1][1][-1])
+        self._open, self._num_open = [], 0
+        fragment, start = first >> OFFSET_BITS, first & ((1 << OFFSET_BITS) - 1)
+        place = (fragment, start, last - first + 1)
+        if self.has_filters:
+            content = np.zeros(self._filter_bytes, np.uint8)
+            _kernels.bloom_add(bloom.hashes_of(values), content)
+            self._zones.append((*place, values.null_count > 0, content.tobytes()))
+        else:
+            self._zones.append((*_bounds(values), *place))
+
+    def _ready(self, least: int) -> list[pa.RecordBatch]:
+        if len(self._zones) < least:
+            return []
+        columns = []
+        for number, field in enumerate(self.schema):
+            parts = [zone[number] for zone in self._zones]
+            is_bounds = parts and isinstance(parts[0], pa.Array)
+            columns.append(pa.concat_arrays(parts) if is_bounds else _array(parts, field.type))
+        self._zones = []
+        return [pa.RecordBatch.from_arrays(columns, schema=self.schema)]
+
+
+def _array(values: list[Any], type_: pa.DataType) -> pa.Array:
+    if pa.types.is_binary(type_):
+        return text_array(values, pa.large_binary()).cast(type_)
+    return to_arrow(np.array(values)).cast(type_)
+
+
+def _bounds(values: pa.Array) -> tuple[pa.Array, pa.Array, int, int]:
+    """Return the minimum, the maximum, the number of nulls and the number of NaNs.
+
+    NaN counts as the largest value. For fixed-size binary, both bounds are null, as in pylance.
+    """
+    nulls, nans = values.null_count, 0
+    values, type_ = values.drop_null(), values.type
+    if pa.types.is_floating(type_):
+        floats = float_values(values)
+        is_nan = np.isnan(floats)
+        nans = int(np.count_nonzero(is_nan))
+        numbers = floats[~is_nan]
+        if len(floats):
+            # -0.0 sorts before 0.0.
+            zeros = np.signbit(numbers[numbers == 0])
+            low, high = (numbers.min(), numbers.max()) if len(numbers) else (np.nan, np.nan)
+            low = -0.0 if low == 0 and zeros.any() else low
+            high = 0.0 if high == 0 and not zeros.all() else high
+            pair = np.array([low, np.nan if nans else high], floats.dtype)
+            has_numbers = np.array([len(numbers) > 0])
+            return to_arrow(pair[:1], has_numbers), to_arrow(pair[1:]), nulls, nans
+    if not len(values) or pa.types.is_fixed_size_binary(type_):
+        return pa.nulls(1, type_), pa.nulls(1, type_), nulls, nans
+    # Arrow has no min_max of durations.
+    ends_of = pc.min_max(values.view(pa.int64()) if pa.types.is_duration(type_) else values)
+    low, high = (pa.repeat(ends_of[name], 1).view(type_) for name in ("min", "max"))
+    return low, high, nulls, nans

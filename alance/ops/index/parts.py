@@ -19,7 +19,7 @@ from alance.base.calls import public
 from alance.base.checks import check_count
 from alance.base.records import dataclass
 from alance.errors import InvalidInputError
-from alance.format.index.addresses import parse_rows, rows_bytes
+from alance.format.index.bitmap import parse_rows, rows_bytes
 from alance.format.index.text.source import TextSource
 from alance.format.table.naming import INDICES
 from alance.format.table.operations_meta import CreateIndex

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from alance.base.records import dataclass
 from alance.errors import InvalidInputError
-from alance.format.index.addresses import parse_rows
+from alance.format.index.bitmap import parse_rows
 from alance.format.table.indices import Index, holds_row_ids
 from alance.ops.index.values.build import SegmentBuilder, run_rows
 from alance.ops.index.values.column_values import ColumnValues, OtherTypeError

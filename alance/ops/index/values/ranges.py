@@ -22,7 +22,8 @@ from alance.base.calls import public
 from alance.base.records import dataclass
 from alance.errors import InvalidInputError
 from alance.format.index import btree
-from alance.format.index.build import PageTableBuilder, RowSetBuilder
+from alance.format.index.bitmap import RowSetBuilder
+from alance.format.index.btree import PageTableBuilder
 from alance.format.index.hnsw import Links
 from alance.format.numbers import to_arrow
 from alance.format.proto import table_pb2

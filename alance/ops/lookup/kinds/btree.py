@@ -15,8 +15,7 @@ from alance.errors import CorruptFileError
 from alance.expr.pruning import Zones, may_match
 from alance.expr.tree import plain
 from alance.format.index import btree
-from alance.format.index.btree import FENCE_ROWS
-from alance.format.index.build import PageTableBuilder
+from alance.format.index.btree import FENCE_ROWS, PageTableBuilder
 from alance.format.numbers import as_mask, as_numbers, python_value, to_arrow
 from alance.format.row_set import NO_ROWS, RowSet
 from alance.format.statistics import ColumnBounds

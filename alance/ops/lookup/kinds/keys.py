@@ -12,7 +12,7 @@ from alance.base import compute as pc
 from alance.base.records import dataclass
 from alance.expr.tree import plain, plain_type
 from alance.format.index import bitmap, btree
-from alance.format.index.addresses import rows_bytes
+from alance.format.index.bitmap import rows_bytes
 from alance.format.index.ngram import token_rows
 from alance.format.numbers import as_numbers, to_arrow
 from alance.ops.lookup.stored import NO_END, SegmentEnd

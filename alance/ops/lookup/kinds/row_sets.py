@@ -12,9 +12,7 @@ import pyarrow as pa
 
 from alance.errors import CorruptFileError
 from alance.format.index import bitmap
-from alance.format.index.addresses import rows_bytes
-from alance.format.index.bitmap import ROW_SETS
-from alance.format.index.build import RowSetBuilder
+from alance.format.index.bitmap import ROW_SETS, RowSetBuilder, rows_bytes
 from alance.format.row_set import RowSet
 from alance.ops.lookup.files import KEPT_SETS, sort_key
 from alance.ops.lookup.kinds.kind import IndexKind

@@ -13,8 +13,14 @@ from alance.base.records import dataclass
 from alance.errors import CorruptFileError
 from alance.expr.compare import float_values
 from alance.format.index import bloom
-from alance.format.index.zone_build import FILTER_BATCH_BYTES, ZoneBuilder
-from alance.format.index.zones import INDEX_ZONE_ROWS, NULL_BITMAP, ZoneOptions, ZoneRows
+from alance.format.index.zones import (
+    FILTER_BATCH_BYTES,
+    INDEX_ZONE_ROWS,
+    NULL_BITMAP,
+    ZoneBuilder,
+    ZoneOptions,
+    ZoneRows,
+)
 from alance.format.numbers import as_mask, to_arrow
 from alance.format.row_set import OFFSET_BITS
 from alance.ops.lookup.kinds.kind import IndexKind
