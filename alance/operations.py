@@ -6,6 +6,9 @@ parts that this release does not know are preserved.
 
 from alance.format.table.operations import (
     Append,
+    Clone,
+    CreateIndex,
+    DataOverlay,
     DataReplacement,
     DataReplacementGroup,
     Delete,
@@ -13,18 +16,13 @@ from alance.format.table.operations import (
     Operation,
     Overwrite,
     Project,
+    ReserveFragments,
+    Restore,
     Rewrite,
     RewriteGroup,
     RewrittenIndex,
-    Update,
-)
-from alance.format.table.operations_meta import (
-    Clone,
-    CreateIndex,
-    DataOverlay,
-    ReserveFragments,
-    Restore,
     Unknown,
+    Update,
     UpdateBases,
     UpdateConfig,
     UpdateMap,

@@ -184,7 +184,7 @@ format.table.changes format.table.changes.apply format.table.changes.apply_colum
 format.table.changes.apply_meta format.table.changes.apply_rows
 format.table.changes.apply_state format.table.changes.drafted format.table.changes.lineage
 format.table.operations
-format.table.operations_meta format.table.row_ids_encode format.table.transaction format.table.wire
+format.table.transaction
 ops.blobs ops.blobs.arrow ops.blobs.files
 ops.cleanup ops.cleanup.after
 ops.version.commits

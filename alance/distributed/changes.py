@@ -15,10 +15,10 @@ from alance.format.table.operations import (
     Merge,
     Overwrite,
     Project,
+    Restore,
     Rewrite,
     Update,
 )
-from alance.format.table.operations_meta import Restore
 from alance.ops.version.opening import read_transaction
 from alance.ops.version.projection import CREATED_AT
 from alance.ops.version.snapshot import Snapshot

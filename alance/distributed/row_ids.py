@@ -11,8 +11,7 @@ import pyarrow as pa
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.format.numbers import as_numbers, to_arrow
 from alance.format.proto.table_pb2 import DataFragment
-from alance.format.table.row_ids import num_row_ids, parse_row_ids
-from alance.format.table.row_ids_encode import row_ids_bytes
+from alance.format.table.row_ids import num_row_ids, parse_row_ids, row_ids_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -21,7 +21,7 @@ from alance.format.paths import join_path
 from alance.format.plans import joined_spans
 from alance.format.proto import table_pb2
 from alance.format.schema import Schema
-from alance.format.table.fragments import Records
+from alance.format.table.fragment import Records
 from alance.format.table.manifest import Manifest
 from alance.ops.read.aggregates.extremes import extreme_rows
 from alance.ops.read.filters import parse_predicate

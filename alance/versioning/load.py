@@ -15,9 +15,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 from alance.base.records import dataclass
 from alance.errors import BucketNotFoundError, CorruptFileError, InvalidInputError, NotFoundError
 from alance.format.plans import ByteRange
-from alance.format.table.manifest import Manifest, met_manifest, parse_manifest
+from alance.format.table.manifest import (
+    Manifest,
+    VersionTotals,
+    met_manifest,
+    parse_manifest,
+    parse_totals,
+)
 from alance.format.table.naming import NamingScheme, manifest_name, parse_manifest_name
-from alance.format.table.totals import VersionTotals, parse_totals
 from alance.io.loop.readahead import grouped
 from alance.io.loop.tasks import all_of
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import alance
-from alance.format.table.fragments import Records
+from alance.format.table.fragment import Records
 from alance.ops.version.snapshot import FragmentHandle
 
 if TYPE_CHECKING:

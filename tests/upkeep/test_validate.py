@@ -15,7 +15,7 @@ import alance
 from alance.errors import CorruptFileError
 from alance.format.proto import table_pb2
 from alance.format.table.roaring import roaring_bytes
-from alance.format.table.row_ids_encode import row_ids_bytes, versions_bytes
+from alance.format.table.row_ids import row_ids_bytes, versions_bytes
 from tests.changing.both_ways import Twins, rows
 from tests.upkeep.edited import edit, lose_files
 

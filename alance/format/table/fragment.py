@@ -5,16 +5,24 @@ Source: docs/format/table.md, "DataFragment, DataFile, overlays, ExternalFile" a
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, overload
 
+import numpy as np
+from google.protobuf.message import DecodeError
+
+from alance import _kernels
 from alance.base.records import dataclass
 from alance.errors import CorruptFileError
 from alance.file_version import FileVersion
-from alance.format.proto import table_pb2
+from alance.format.proto import copied, table_pb2
+from alance.format.table.flags import SEQUENCE_ONEOFS
 from alance.format.table.naming import DATA, DELETIONS, deletion_name
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
+
+    from alance.base.arrays import Int32s, Int64s, Mask, UInt64s
 
 # Negative field ids in a data file: -2 is a tombstone, these are hidden lineage columns.
 ROW_ID_FIELD: Final = -3
@@ -204,3 +212,310 @@ def lineage_paths(fragment: table_pb2.DataFragment) -> list[str]:
         fragment.external_created_at_versions,
     )
     return [file.path for file in files if file.path]
+
+
+# Fields of a record that its form omits; see `Records`.
+OWN_PARTS: Final = ("id", "physical_rows", "deletion_file")
+MAX_FRAGMENT_ROWS: Final = 1 << 32  # rows per fragment; a row address has 32 bits for the offset
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Records(Sequence[table_pb2.DataFragment]):
+    """Serialized records of fragments; each record is parsed on access.
+
+    Fragments have the same form if their records differ only in ids, row counts, names and sizes of
+    files, deletions and row ids. A form is a record without these parts; it shows whether there are
+    deletions and row ids, but not their content. A table has few forms, so checks of all fragments'
+    columns look at the forms alone.
+
+    Attributes:
+        content: the records as consecutive fields of a manifest.
+        stops: end of each record's field in `content`. All arrays have shape (n,).
+        sizes: number of bytes of each record; record i is `content[stops[i] - sizes[i] :
+            stops[i]]`.
+        ids: ids of the fragments.
+        rows: number of stored rows, including deleted rows; 0 if unknown.
+        deleted: number of deleted rows; 0 if unknown, -1 without a deletion file.
+        file_bytes: total size of each fragment's data files, as far as recorded.
+        form_of: position in `forms` of each record's form.
+        forms: serialized forms.
+    """
+
+    content: bytes
+    stops: Int64s
+    sizes: Int64s
+    ids: UInt64s
+    rows: UInt64s
+    deleted: Int64s
+    file_bytes: UInt64s
+    form_of: Int32s
+    forms: Sequence[bytes]
+
+    @classmethod
+    def of(cls, messages: Iterable[table_pb2.DataFragment]) -> Records:
+        """Build from parsed records, which need not be valid."""
+        fragments = list(messages)
+        forms: dict[bytes, int] = {}
+        form_of = [forms.setdefault(form_bytes(fragment), len(forms)) for fragment in fragments]
+        fields = [field_bytes(fragment) for fragment in fragments]
+        deleted = [
+            fragment.deletion_file.num_deleted_rows if fragment.HasField("deletion_file") else -1
+            for fragment in fragments
+        ]
+        return cls(
+            b"".join(fields),
+            np.cumsum(np.array([len(field) for field in fields], np.int64)),
+            np.array([fragment.ByteSize() for fragment in fragments], np.int64),
+            np.array([fragment.id for fragment in fragments], np.uint64),
+            np.array([fragment.physical_rows for fragment in fragments], np.uint64),
+            np.array([min(rows, np.iinfo(np.int64).max) for rows in deleted], np.int64),
+            np.array([_file_bytes(fragment) for fragment in fragments], np.uint64),
+            np.array(form_of, np.int32),
+            list(forms),
+        )
+
+    @classmethod
+    def read(cls, content: bytes) -> Records:
+        """Read the records from the serialized fragment fields of a manifest."""
+        parts = _kernels.manifest_fragments(content)
+        if parts is None:  # the kernel does not read unusual content
+            return cls.of(table_pb2.Manifest.FromString(content).fragments)
+        return cls(*parts[1:])
+
+    def __len__(self) -> int:
+        return len(self.stops)
+
+    @overload
+    def __getitem__(self, index: int) -> table_pb2.DataFragment: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[table_pb2.DataFragment]: ...
+    def __getitem__(
+        self, index: int | slice
+    ) -> table_pb2.DataFragment | list[table_pb2.DataFragment]:
+        if isinstance(index, slice):
+            first, stop, step = index.indices(len(self))
+            return [] if first >= stop else self._parsed(first, stop)[::step]
+        stop = int(self.stops[index])
+        try:
+            return table_pb2.DataFragment.FromString(
+                self.content[stop - int(self.sizes[index]) : stop]
+            )
+        except DecodeError as error:
+            raise CorruptFileError(f"fragment {index} of the manifest: {error}") from error
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Records):
+            return NotImplemented
+        return self.content == other.content and np.array_equal(self.stops, other.stops)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"Records({len(self)})"
+
+    def _parsed(self, first: int, stop: int) -> list[table_pb2.DataFragment]:
+        """Parse consecutive records, at least one, by a single protobuf call."""
+        try:
+            return list(table_pb2.Manifest.FromString(self.fields(first, stop - 1)).fragments)
+        except DecodeError as error:
+            raise CorruptFileError(f"fragments of the manifest: {error}") from error
+
+    def part(self, first: int, stop: int) -> Records:
+        """Copy the records `first` to `stop - 1`, at least one."""
+        start = int(self.stops[first - 1]) if first else 0
+        return Records(
+            self.fields(first, stop - 1),
+            self.stops[first:stop] - start,
+            self.sizes[first:stop].copy(),
+            self.ids[first:stop].copy(),
+            self.rows[first:stop].copy(),
+            self.deleted[first:stop].copy(),
+            self.file_bytes[first:stop].copy(),
+            self.form_of[first:stop].copy(),
+            self.forms,
+        )
+
+    def fields(self, first: int, last: int) -> bytes:
+        """Return the serialized fields of consecutive records, including `last`."""
+        start = int(self.stops[first - 1]) if first else 0
+        return self.content[start : int(self.stops[last])]
+
+
+def _file_bytes(fragment: table_pb2.DataFragment) -> int:
+    return sum(file.file_size_bytes for file in fragment.files) % (1 << 64)
+
+
+def field_bytes(fragment: table_pb2.DataFragment) -> bytes:
+    """Serialize a fragment's record as a field of a manifest."""
+    return bytes(table_pb2.Manifest(fragments=[fragment]).SerializeToString())
+
+
+def form_bytes(fragment: table_pb2.DataFragment) -> bytes:
+    """Serialize the form of a fragment; see `Records`."""
+    form = copied(fragment)
+    for name in OWN_PARTS:
+        form.ClearField(name)
+    if fragment.HasField("deletion_file"):
+        form.deletion_file.SetInParent()
+    for file in form.files:
+        file.ClearField("path")
+        file.ClearField("file_size_bytes")
+    for sequence in SEQUENCE_ONEOFS:
+        arm = form.WhichOneof(sequence)
+        if arm is not None and arm.startswith("inline_"):
+            setattr(form, arm, b"")
+        elif arm is not None:
+            getattr(form, arm).Clear()
+            getattr(form, arm).SetInParent()
+    return bytes(form.SerializeToString(deterministic=True))
+
+
+class Fragments(Sequence[Fragment]):
+    """Fragments in row order; each is parsed on first access.
+
+    Attributes:
+        records: the serialized records, which need not be valid.
+        ids: shape (n,).
+        physical_rows: number of stored rows of each, including deleted rows; 0 if unknown.
+        num_rows: number of live rows of each, shape (n,); -1 if unknown.
+        repeated_id: an id that two fragments share, as releases up to 0.16 wrote; None if all
+            differ.
+
+    Raises:
+        CorruptFileError: an id has more than 32 bits, or a fragment more than 2^32 rows. Access to
+            an item raises it, too, if the record is inconsistent.
+    """
+
+    __slots__ = (
+        "_forms",
+        "_order",
+        "_parsed",
+        "ids",
+        "num_rows",
+        "physical_rows",
+        "records",
+        "repeated_id",
+    )
+
+    def __init__(self, records: Records) -> None:
+        self.records, num_fragments = records, len(records)
+        self._parsed: list[Fragment | None] = [None] * num_fragments
+        self._forms: tuple[table_pb2.DataFragment, ...] | None = None
+        if num_fragments and int(records.ids.max()) >> 32:
+            raise CorruptFileError(f"fragment id {records.ids.max()}: expected at most 32 bits")
+        self.ids: Int64s = records.ids.astype(np.int64)
+        if num_fragments and int(records.rows.max()) > MAX_FRAGMENT_ROWS:
+            raise CorruptFileError(
+                f"fragment of {records.rows.max()} rows: at most {MAX_FRAGMENT_ROWS}"
+            )
+        is_told = records.rows > 0
+        self.physical_rows: Int64s = np.where(is_told, records.rows, 0).astype(np.int64)
+        live = self.physical_rows - np.maximum(records.deleted, 0)
+        # A fragment without live rows should not exist, so its recorded count is not trusted.
+        live[~is_told | (records.deleted == 0) | (live == 0)] = -1
+        self.num_rows: Int64s = live
+        self.repeated_id: int | None = None
+        self._order: Int64s | None = None
+        if len(self.ids) > 1 and not bool((self.ids[1:] > self.ids[:-1]).all()):
+            self._order = np.argsort(self.ids, kind="stable")
+            ordered = self.ids[self._order]
+            repeated = ordered[1:][ordered[1:] == ordered[:-1]]
+            if len(repeated):
+                self.repeated_id = int(repeated[0])
+
+    def unparsed(self) -> Fragments:
+        """Return the same fragments, of which none is parsed; they share the arrays."""
+        fragments = object.__new__(Fragments)
+        for name in self.__slots__:
+            setattr(fragments, name, getattr(self, name))
+        fragments._parsed, fragments._forms = [None] * len(self._parsed), None
+        return fragments
+
+    def __len__(self) -> int:
+        return len(self._parsed)
+
+    @overload
+    def __getitem__(self, index: int) -> Fragment: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Fragment, ...]: ...
+    def __getitem__(self, index: int | slice) -> Fragment | tuple[Fragment, ...]:
+        if isinstance(index, slice):
+            return tuple(self[number] for number in range(*index.indices(len(self))))
+        fragment = self._parsed[index]
+        if fragment is None:
+            fragment = self._parsed[index] = Fragment.from_protobuf(self.records[index])
+        return fragment
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Fragments | tuple | list):
+            return NotImplemented
+        return tuple(self) == tuple(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"Fragments({len(self)})"
+
+    @property
+    def forms(self) -> Sequence[table_pb2.DataFragment]:
+        """Parsed forms of the records; see `Records`. A form may belong to no fragment.
+
+        Raises:
+            CorruptFileError: a record contradicts the format.
+        """
+        if self._forms is None:
+            try:
+                self._forms = tuple(
+                    table_pb2.DataFragment.FromString(form) for form in self.records.forms
+                )
+            except DecodeError as error:
+                raise CorruptFileError(f"fragments of the manifest: {error}") from error
+        return self._forms
+
+    def below(self, base_id: int | None) -> Fragments:
+        """Return the fragments of a clone, in which files without a base path get the given one.
+
+        Args:
+            base_id: id of the base path; None to remove the base path of all files.
+        """
+        return Fragments(Records.read(_kernels.based_fragments(self.records.content, base_id)))
+
+    @property
+    def is_ascending(self) -> bool:
+        """True if the ids ascend strictly."""
+        return self._order is None
+
+    def row_id_ranges(self) -> tuple[UInt64s, Mask]:
+        """Return the first row id of each fragment, and a mask of fragments with one range of ids.
+
+        Both have shape (n,). The mask is set if the row ids are inline as a single range, and the
+        fragment has no deletion file.
+        """
+        records = self.records
+        firsts, counts = _kernels.row_id_ranges(records.content, records.stops, records.sizes)
+        is_told = (self.physical_rows > 0) & (records.deleted < 0)
+        return firsts, is_told & (counts == self.physical_rows)
+
+    def position_of(self, fragment_id: int) -> int | None:
+        """Return the position of a fragment in the list; None if there is no such fragment."""
+        place = int(np.searchsorted(self.ids, fragment_id, sorter=self._order))
+        if place == len(self):
+            return None
+        position = place if self._order is None else int(self._order[place])
+        return position if self.ids[position] == fragment_id else None
+
+    def positions_of(self, fragment_ids: Int64s) -> Int64s:
+        """Return the positions of fragments in the list; -1 for missing ones; shape (n,)."""
+        if not len(self):
+            return np.full(len(fragment_ids), -1)
+        places = np.minimum(self.ids.searchsorted(fragment_ids, sorter=self._order), len(self) - 1)
+        positions = places if self._order is None else self._order[places]
+        return np.where(self.ids[positions] == fragment_ids, positions, -1)
+
+    def record_of(self, fragment_id: int) -> table_pb2.DataFragment | None:
+        """Parse a fragment's record into a new message.
+
+        Returns None if there is no such fragment.
+        """
+        position = self.position_of(fragment_id)
+        return None if position is None else self.records[position]

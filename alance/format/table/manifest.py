@@ -15,9 +15,11 @@ import struct
 from collections import OrderedDict
 from dataclasses import field
 from datetime import UTC, datetime
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
 
+import numpy as np
 from google.protobuf.message import DecodeError, Message
 
 from alance import _kernels
@@ -33,12 +35,10 @@ from alance.format.table.flags import (
     correct_file_version,
     is_perhaps_wrong,
 )
-from alance.format.table.fragment import DatasetBasePath
-from alance.format.table.fragments import Fragments, Records
+from alance.format.table.fragment import DatasetBasePath, Fragments, Records
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
+    from collections.abc import Mapping, Sequence
 
 M = TypeVar("M", bound=Message)
 
@@ -450,3 +450,58 @@ def _changes(message: table_pb2.Manifest) -> Mapping[int, int]:
     stored = [field for part in message.fragments for file in part.files for field in file.fields]
     first = max([*fields, *stored]) + 1
     return {old: first + n for n, old in enumerate(sorted(twice.intersection(fields)))}
+
+
+class VersionTotals(NamedTuple):
+    """Number and time of a version, with totals of its fragments."""
+
+    version: int
+    timestamp: datetime | None  # UTC; None if the manifest has no time
+    num_fragments: int
+    num_files: int
+    file_bytes: int  # total size of data files, as far as recorded
+    num_deletion_files: int
+    num_deleted_rows: int
+    num_rows: int  # including deleted rows
+
+    @classmethod
+    def of(cls, manifest: Manifest) -> VersionTotals:
+        """Compute the totals of a parsed manifest."""
+        records = list(manifest.fragments.records)
+        files = [file for record in records for file in record.files]
+        deletions = [record.deletion_file for record in records if record.HasField("deletion_file")]
+        return cls(
+            manifest.version,
+            manifest.timestamp,
+            len(records),
+            len(files),
+            sum(file.file_size_bytes for file in files),
+            len(deletions),
+            sum(deletion.num_deleted_rows for deletion in deletions),
+            sum(record.physical_rows for record in records),
+        )
+
+
+def parse_totals(contents: Sequence[memoryview], places: Sequence[str]) -> list[VersionTotals]:
+    """Read the totals of manifests. CPU work.
+
+    Args:
+        contents: content of each file.
+        places: names of the files, for messages.
+
+    Raises:
+        CorruptFileError: the bytes contradict the format.
+        UnsupportedError: this alance does not know a table feature.
+    """
+    stops = np.array(list(accumulate(map(len, contents))), np.int64)
+    numbers = _kernels.manifest_totals(b"".join(contents), stops).reshape(len(contents), -1)
+    totals = []
+    for row, content, place in zip(numbers.tolist(), contents, places, strict=True):
+        is_usual, version, has_time, seconds, nanos, reader, writer, has_max_id, *counts = row
+        if not is_usual:
+            totals.append(VersionTotals.of(parse_manifest(content, place)))
+            continue
+        check_readable(reader, writer, has_max_field_id=bool(has_max_id))
+        time = commit_time(seconds, nanos) if has_time else None
+        totals.append(VersionTotals(version, time, *counts))
+    return totals

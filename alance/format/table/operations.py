@@ -1,42 +1,128 @@
 """Operations: each is the change that a transaction makes to a version, as a frozen dataclass.
 
-Operations on rows, columns and fragments are here, the others in `operations_meta.py`, whose
-`OPERATIONS` lists all. Fragments, fields, files and index entries are protobuf messages, which keep
-unknown fields. Do not change these messages.
+Operations on rows, columns and fragments come first, then those on indices, configuration, versions
+and base paths. Fragments, fields, files and index entries are protobuf messages, which keep unknown
+fields. Do not change these messages.
 
 Source: docs/format/table.md, "Operations".
 """
 
 from __future__ import annotations
 
-from dataclasses import field
-from typing import TYPE_CHECKING, ClassVar, Final
+from collections.abc import Mapping
+from dataclasses import field, fields
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
+
+from google.protobuf.message import Message
+from google.protobuf.unknown_fields import UnknownFieldSet
 
 from alance.base.records import dataclass
-from alance.format.proto import file_pb2, table_pb2, transaction_pb2
-from alance.format.table.wire import Wire
+from alance.format.proto import copied, file_pb2, table_pb2, transaction_pb2
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from google.protobuf.any_pb2 import Any as AnyMessage
-    from google.protobuf.message import Message
 
 _T: Final = transaction_pb2.Transaction
 
+EXTRA_ATTRIBUTE = "extra"
 REWRITE_ROWS: Final = 0
 REWRITE_COLUMNS: Final = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Operation(Wire):
-    """Base class of all operations.
+class Wire:
+    """Base class of dataclasses that mirror protobuf messages and keep unknown fields.
+
+    An attribute has the name of its field in the message, or of the field in `NAMES`. Repeated
+    fields are tuples, maps are dicts, absent fields are None. `PARTS` names the attributes that are
+    dataclasses of this kind. Do not change messages that are attributes.
 
     Attributes:
-        ARM: name of the operation's field in the transaction's message.
+        extra: all other content of a message, serialized.
     """
 
-    ARM: ClassVar[str] = ""
+    MESSAGE: ClassVar[type[Message]]
+    NAMES: ClassVar[Mapping[str, str]] = {}
+    PARTS: ClassVar[Mapping[str, type[Wire]]] = {}
+
+    extra: bytes = field(default=b"", repr=False)
+
+    @classmethod
+    def from_protobuf(cls, message: Message) -> Self:
+        """Wrap a message. Messages inside are shared, not copied.
+
+        Args:
+            message: the protobuf message.
+        """
+        values: dict[str, Any] = {}
+        for attribute in fields(cls):
+            if attribute.name == EXTRA_ATTRIBUTE:
+                continue
+            name = cls.NAMES.get(attribute.name, attribute.name)
+            values[attribute.name] = _value(
+                message, name, cls.PARTS.get(attribute.name), is_optional=attribute.default is None
+            )
+        return cls(**values, extra=unknown_fields(message))
+
+    def to_protobuf(self) -> Message:
+        """Return a new message."""
+        message = self.MESSAGE()
+        if self.extra:
+            message.MergeFromString(self.extra)
+        for attribute in fields(self):
+            value = getattr(self, attribute.name)
+            if attribute.name != EXTRA_ATTRIBUTE and value is not None:
+                _set(message, self.NAMES.get(attribute.name, attribute.name), value)
+        return message
+
+
+def unknown_fields(message: Message) -> bytes:
+    """Serialize the top-level fields of a message that are unknown to its class."""
+    if not message.DESCRIPTOR.fields:
+        return bytes(message.SerializeToString())
+    if not len(UnknownFieldSet(message)):
+        return b""
+    rest = copied(message)
+    for descriptor in message.DESCRIPTOR.fields:
+        rest.ClearField(descriptor.name)
+    return bytes(rest.SerializeToString())
+
+
+def _value(message: Message, name: str, part: type[Wire] | None, *, is_optional: bool) -> Any:
+    value: Any = getattr(message, name)
+    if hasattr(value, "items"):
+        return {key: part.from_protobuf(value[key]) if part else value[key] for key in value}
+    if hasattr(value, "extend"):
+        return tuple(map(part.from_protobuf, value) if part else value)
+    if is_optional and not message.HasField(name):
+        return None
+    return part.from_protobuf(value) if part else value
+
+
+def _set(message: Message, name: str, value: Any) -> None:
+    if isinstance(value, Mapping):
+        into = getattr(message, name)
+        for key, item in value.items():
+            if isinstance(item, Wire | Message):
+                into[key].CopyFrom(_message(item))
+            else:
+                into[key] = item
+    elif isinstance(value, tuple | list):
+        is_wire = bool(value) and isinstance(value[0], Wire)
+        getattr(message, name).extend(map(_message, value) if is_wire else value)
+    elif isinstance(value, Wire | Message):
+        getattr(message, name).CopyFrom(_message(value))
+    else:
+        setattr(message, name, value)
+
+
+def _message(value: Any) -> Any:
+    return value.to_protobuf() if isinstance(value, Wire) else value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation(Wire):
+    """Base class of all operations."""
 
     @property
     def name(self) -> str:
@@ -48,7 +134,6 @@ class Operation(Wire):
 class Append(Operation):
     """Add fragments after the existing ones. Fragments with id 0 get the next free id."""
 
-    ARM: ClassVar = "append"
     MESSAGE: ClassVar[type[Message]] = _T.Append
 
     fragments: tuple[table_pb2.DataFragment, ...] = ()
@@ -64,7 +149,6 @@ class Delete(Operation):
         predicate: the user's filter, for information only.
     """
 
-    ARM: ClassVar = "delete"
     MESSAGE: ClassVar[type[Message]] = _T.Delete
 
     updated_fragments: tuple[table_pb2.DataFragment, ...] = ()
@@ -83,7 +167,6 @@ class Overwrite(Operation):
         initial_bases: base paths of a new table; a base path with id 0 gets an id.
     """
 
-    ARM: ClassVar = "overwrite"
     MESSAGE: ClassVar[type[Message]] = _T.Overwrite
     NAMES: ClassVar = {"new_schema": "schema"}
 
@@ -126,7 +209,6 @@ class Rewrite(Operation):
         old_fragments, new_fragments: old form of a single group; read but never written.
     """
 
-    ARM: ClassVar = "rewrite"
     MESSAGE: ClassVar[type[Message]] = _T.Rewrite
     PARTS: ClassVar = {"groups": RewriteGroup, "rewritten_indices": RewrittenIndex}
 
@@ -153,7 +235,6 @@ class Merge(Operation):
         preserves_nullability: True if all fields that were nullable still are.
     """
 
-    ARM: ClassVar = "merge"
     MESSAGE: ClassVar[type[Message]] = _T.Merge
 
     fragments: tuple[table_pb2.DataFragment, ...] = ()
@@ -166,7 +247,6 @@ class Merge(Operation):
 class Project(Operation):
     """Drop columns, rename them, or change their nullability; files do not change."""
 
-    ARM: ClassVar = "project"
     MESSAGE: ClassVar[type[Message]] = _T.Project
 
     schema: tuple[file_pb2.Field, ...] = ()
@@ -188,7 +268,6 @@ class Update(Operation):
             changed rows, by fragment id. `updated_fragment_offsets` is the old form.
     """
 
-    ARM: ClassVar = "update"
     MESSAGE: ClassVar[type[Message]] = _T.Update
 
     removed_fragment_ids: tuple[int, ...] = ()
@@ -219,8 +298,196 @@ class DataReplacementGroup(Wire):
 class DataReplacement(Operation):
     """Add a file with new values to each fragment; all files have the same fields."""
 
-    ARM: ClassVar = "data_replacement"
     MESSAGE: ClassVar[type[Message]] = _T.DataReplacement
     PARTS: ClassVar = {"replacements": DataReplacementGroup}
 
     replacements: tuple[DataReplacementGroup, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CreateIndex(Operation):
+    """Add and remove index segments.
+
+    Attributes:
+        removed_indices: entries to remove, identified by their UUIDs.
+    """
+
+    MESSAGE: ClassVar[type[Message]] = _T.CreateIndex
+
+    new_indices: tuple[table_pb2.IndexMetadata, ...] = ()
+    removed_indices: tuple[table_pb2.IndexMetadata, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Restore(Operation):
+    """Make an older version the newest."""
+
+    MESSAGE: ClassVar[type[Message]] = _T.Restore
+
+    version: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ReserveFragments(Operation):
+    """Reserve fragment ids for a later commit."""
+
+    MESSAGE: ClassVar[type[Message]] = _T.ReserveFragments
+
+    num_fragments: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateMap(Wire):
+    """Changes to a map of strings.
+
+    Attributes:
+        updates: new value of each key; None to delete the key.
+        replace: True to clear the map first.
+    """
+
+    MESSAGE: ClassVar[type[Message]] = _T.UpdateMap
+
+    updates: Mapping[str, str | None] = field(default_factory=dict)
+    replace: bool = False
+
+    @classmethod
+    def from_protobuf(cls, message: Message) -> UpdateMap:
+        """Parse a message. If a key occurs twice, its last entry counts.
+
+        Args:
+            message: the protobuf message.
+        """
+        assert isinstance(message, _T.UpdateMap)
+        updates = {
+            update_entry.key: update_entry.value if update_entry.HasField("value") else None
+            for update_entry in message.update_entries
+        }
+        return cls(updates, message.replace, extra=unknown_fields(message))
+
+    def to_protobuf(self) -> transaction_pb2.Transaction.UpdateMap:
+        """Return a new message."""
+        message = _T.UpdateMap(replace=self.replace)
+        message.MergeFromString(self.extra)
+        for key, value in self.updates.items():
+            message.update_entries.add(key=key, value=value)
+        return message
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateConfig(Operation):
+    """Change the configuration and the metadata of the table, its schema and its fields.
+
+    The last four attributes are an old form, which is read but never written.
+    """
+
+    MESSAGE: ClassVar[type[Message]] = _T.UpdateConfig
+    PARTS: ClassVar = {
+        "config_updates": UpdateMap,
+        "table_metadata_updates": UpdateMap,
+        "schema_metadata_updates": UpdateMap,
+        "field_metadata_updates": UpdateMap,
+    }
+
+    config_updates: UpdateMap | None = None
+    table_metadata_updates: UpdateMap | None = None
+    schema_metadata_updates: UpdateMap | None = None
+    field_metadata_updates: Mapping[int, UpdateMap] = field(default_factory=dict)
+    upsert_values: Mapping[str, str] = field(default_factory=dict)
+    delete_keys: tuple[str, ...] = ()
+    schema_metadata: Mapping[str, str] = field(default_factory=dict)
+    field_metadata: Mapping[int, transaction_pb2.Transaction.UpdateConfig.FieldMetadata] = field(
+        default_factory=dict
+    )
+
+    @property
+    def config(self) -> UpdateMap:
+        """Changes of the configuration, from the current or the old form."""
+        if self.config_updates is not None:
+            return self.config_updates
+        deleted: dict[str, str | None] = dict.fromkeys(self.delete_keys)
+        return UpdateMap({**deleted, **self.upsert_values})
+
+    @property
+    def of_schema(self) -> UpdateMap | None:
+        """Changes of the schema's metadata, from either form; None if there are none."""
+        if self.schema_metadata_updates is not None or not self.schema_metadata:
+            return self.schema_metadata_updates
+        return UpdateMap(dict(self.schema_metadata), replace=True)
+
+    @property
+    def of_fields(self) -> Mapping[int, UpdateMap]:
+        """Changes of the fields' metadata by field id, from the current or the old form."""
+        old = {
+            key: UpdateMap(dict(updates.metadata), replace=True)
+            for key, updates in self.field_metadata.items()
+        }
+        return {**old, **self.field_metadata_updates}
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateMemWalState(Operation):
+    """Record progress of the in-memory write-ahead log; retained and compared, but not applied."""
+
+    MESSAGE: ClassVar[type[Message]] = _T.UpdateMemWalState
+
+    compacted_sstables: tuple[transaction_pb2.Transaction.CompactedSstable, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Clone(Operation):
+    """Make the first version of a new table or branch from a version of another table or branch."""
+
+    MESSAGE: ClassVar[type[Message]] = _T.Clone
+
+    is_shallow: bool = True
+    ref_name: str | None = None
+    ref_version: int = 0
+    ref_path: str = ""
+    branch_name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateBases(Operation):
+    """Add base paths; a base path with id 0 gets an id."""
+
+    MESSAGE: ClassVar[type[Message]] = _T.UpdateBases
+
+    new_bases: tuple[table_pb2.BasePath, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DataOverlay(Operation):
+    """Overlay values of single rows of fragments; retained and compared, but not applied."""
+
+    MESSAGE: ClassVar[type[Message]] = _T.DataOverlay
+
+    groups: tuple[transaction_pb2.Transaction.DataOverlay.Group, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown(Operation):
+    """Operation that this alance does not know. It is retained, and conflicts with all others."""
+
+    MESSAGE: ClassVar[type[Message]] = transaction_pb2.Transaction
+
+
+# Operations by the name of their field in the transaction's message.
+OPERATION_BY_ARM: Final[Mapping[str, type[Operation]]] = {
+    "append": Append,
+    "delete": Delete,
+    "overwrite": Overwrite,
+    "create_index": CreateIndex,
+    "rewrite": Rewrite,
+    "merge": Merge,
+    "restore": Restore,
+    "reserve_fragments": ReserveFragments,
+    "update": Update,
+    "project": Project,
+    "update_config": UpdateConfig,
+    "data_replacement": DataReplacement,
+    "update_mem_wal_state": UpdateMemWalState,
+    "clone": Clone,
+    "update_bases": UpdateBases,
+    "data_overlay": DataOverlay,
+}
+ARM_OF: Final = {kind: arm for arm, kind in OPERATION_BY_ARM.items()}

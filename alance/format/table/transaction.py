@@ -14,10 +14,9 @@ from google.protobuf.message import DecodeError
 
 from alance.base.records import dataclass
 from alance.errors import CorruptFileError, InvalidInputError
-from alance.format.proto import transaction_pb2
+from alance.format.proto import copied, transaction_pb2
 from alance.format.table.naming import MESSAGE_PROPERTY, transaction_name
-from alance.format.table.operations_meta import OPERATION_BY_ARM, Unknown
-from alance.format.table.wire import unknown_fields
+from alance.format.table.operations import ARM_OF, OPERATION_BY_ARM, Unknown, unknown_fields
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -120,8 +119,7 @@ class Transaction:
             change: the operation.
             read_version: version that the operation was computed from; None to leave it unchanged.
         """
-        message = transaction_pb2.Transaction()
-        message.CopyFrom(self.message)
+        message = copied(self.message)
         if read_version is not None:
             message.read_version = read_version
         _set_change(message, change)
@@ -133,8 +131,7 @@ class Transaction:
         Args:
             properties: properties to add; they replace properties with the same keys.
         """
-        message = transaction_pb2.Transaction()
-        message.CopyFrom(self.message)
+        message = copied(self.message)
         message.transaction_properties.update(properties)
         return Transaction.from_protobuf(message)
 
@@ -144,10 +141,11 @@ class Transaction:
 
 
 def _set_change(message: transaction_pb2.Transaction, change: Operation) -> None:
-    if not change.ARM:
+    arm = ARM_OF.get(type(change))
+    if arm is None:
         message.MergeFromString(change.extra)
         return
-    part = getattr(message, change.ARM)
+    part = getattr(message, arm)
     part.SetInParent()  # mark an operation without content as present
     part.CopyFrom(change.to_protobuf())
 

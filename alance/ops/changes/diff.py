@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from alance.base.arrays import Int64s, Mask, UInt64s
-    from alance.format.table.fragments import Records
+    from alance.format.table.fragment import Records
     from alance.ops.version.handle import FragmentHandle
     from alance.ops.version.snapshot import Snapshot
 

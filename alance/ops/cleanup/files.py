@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from alance.base.arrays import Int32s
     from alance.format.proto import table_pb2
-    from alance.format.table.fragments import Records
+    from alance.format.table.fragment import Records
     from alance.ops.cleanup.policy import Kind
 
 UNVERIFIED_AGE: Final = timedelta(days=7)

@@ -9,7 +9,7 @@ from alance.base.checks import check_count
 from alance.base.records import dataclass
 from alance.format.table.changes.apply_indices import SYSTEM
 from alance.format.table.indices import JSON_KIND, Index, json_target
-from alance.format.table.operations_meta import CreateIndex
+from alance.format.table.operations import CreateIndex
 from alance.ops.index.late import catch_up
 from alance.ops.index.manage import segments_of_name
 from alance.ops.index.new import indexed_column, refuse_reuse

@@ -19,7 +19,7 @@ from alance.format.index.remap import LateMoves
 from alance.format.table.changes.apply_indices import SYSTEM, covered, reuse_index, with_coverage
 from alance.format.table.changes.apply_rows import with_files
 from alance.format.table.indices import Index
-from alance.format.table.operations_meta import CreateIndex
+from alance.format.table.operations import CreateIndex
 from alance.format.table.reuse import translated
 from alance.ops.index.remap import is_translated, record, translate
 from alance.ops.index.reuse import load_compactions

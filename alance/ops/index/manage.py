@@ -9,7 +9,7 @@ from alance.errors import InvalidInputError, UnsupportedError
 from alance.format.index.details import index_type
 from alance.format.table.changes.apply_indices import SYSTEM
 from alance.format.table.indices import VECTOR_KIND, Index
-from alance.format.table.operations_meta import CreateIndex
+from alance.format.table.operations import CreateIndex
 from alance.ops.index.new import check_new, commit_segments
 from alance.ops.index.values.build import SegmentBuilder
 from alance.ops.index.vectors import partitions

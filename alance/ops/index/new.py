@@ -12,7 +12,7 @@ from alance.format.field import struct_paths
 from alance.format.paths import join_path
 from alance.format.table.changes.apply_indices import SYSTEM
 from alance.format.table.indices import FRAGMENT_REUSE
-from alance.format.table.operations_meta import CreateIndex
+from alance.format.table.operations import CreateIndex
 from alance.ops.index.values.options import (
     IndexConfig,
     ValueIndexArguments,

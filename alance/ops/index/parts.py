@@ -22,7 +22,7 @@ from alance.errors import InvalidInputError
 from alance.format.index.bitmap import parse_rows, rows_bytes
 from alance.format.index.text.source import TextSource
 from alance.format.table.naming import INDICES
-from alance.format.table.operations_meta import CreateIndex
+from alance.format.table.operations import CreateIndex
 from alance.io.loop.readahead import grouped
 from alance.ops.index.new import CheckedIndex, NewIndex, check_new
 from alance.ops.index.segment_files import discard_files, discard_others, is_part

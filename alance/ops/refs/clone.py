@@ -21,7 +21,7 @@ from alance.format.proto import table_pb2
 from alance.format.table.changes.apply_state import Settings
 from alance.format.table.manifest import parse_manifest
 from alance.format.table.naming import NamingScheme
-from alance.format.table.operations_meta import Clone
+from alance.format.table.operations import Clone
 from alance.format.table.transaction import Transaction
 from alance.ops.refs.clone_notes import clone_noted
 from alance.ops.refs.files import BASES, copy_files, named_objects

@@ -16,7 +16,7 @@ from alance.errors import (
     UnsupportedError,
 )
 from alance.format.table.naming import NamingScheme, manifest_name
-from alance.format.table.refs_write import tag_bytes
+from alance.format.table.refs import tag_bytes
 from alance.io.loop.tasks import all_of
 from alance.ops.version import opening
 from alance.versioning import load, refs

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Final
 from alance.errors import InvalidInputError, NotFoundError
 from alance.format.table.refs import (
     MAIN,
+    branch_bytes,
     branch_folder,
     check_branch_name,
     check_tag_name,
     parse_tag,
+    time_text,
+    with_members,
 )
-from alance.format.table.refs_write import branch_bytes, time_text, with_members
 from alance.io.loop.background import grace_of
 from alance.ops.refs.clone import clone_into
 from alance.ops.refs.records import delete_all, put_new, put_over, target_of

@@ -24,7 +24,7 @@ from alance.format.table.deletions import (
 )
 from alance.format.table.naming import DELETIONS
 from alance.format.table.operations import Delete, Update
-from alance.format.table.row_ids_encode import row_ids_bytes
+from alance.format.table.row_ids import row_ids_bytes
 from alance.io.loop.tasks import all_of
 from alance.ops.version.commits import PreparedChange
 from alance.ops.version.lineage import lineage_reader

@@ -18,8 +18,7 @@ from alance.errors import AlanceError, InvalidInputError
 from alance.format.index.remap import NewFragment, OldFragment, group_of
 from alance.format.proto import copied, table_pb2
 from alance.format.table.changes.apply_indices import SYSTEM, covered
-from alance.format.table.operations import Rewrite, RewriteGroup
-from alance.format.table.operations_meta import ReserveFragments
+from alance.format.table.operations import ReserveFragments, Rewrite, RewriteGroup
 from alance.io.loop.tasks import each
 from alance.ops.blobs.files import remove_blobs
 from alance.ops.index.late import catch_up

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from alance.errors import InvalidInputError
-from alance.format.table.operations_meta import UpdateConfig, UpdateMap
+from alance.format.table.operations import UpdateConfig, UpdateMap
 from alance.ops.version.commits import PreparedChange
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from alance.base.records import dataclass
 from alance.errors import AlanceError
 from alance.format.proto import copied
 from alance.format.table.changes.apply_indices import SYSTEM, covered, with_coverage
-from alance.format.table.fragments import Records
+from alance.format.table.fragment import Records
 from alance.format.table.indices import Index
 from alance.format.table.manifest import Manifest
 

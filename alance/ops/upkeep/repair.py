@@ -18,7 +18,7 @@ from alance.errors import CorruptFileError, NotFoundError, RetryableConflictErro
 from alance.format.schema import Remembered
 from alance.format.table.changes.apply import apply, manifest_bytes
 from alance.format.table.manifest import parse_manifest
-from alance.format.table.operations_meta import Restore
+from alance.format.table.operations import Restore
 from alance.format.table.transaction import Transaction
 from alance.io.loop.tasks import all_of
 from alance.ops.upkeep.remedies import FragmentFacts, Remedies

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from alance.errors import InvalidInputError
-from alance.format.table.operations_meta import Restore
+from alance.format.table.operations import Restore
 from alance.io.loop.tasks import all_of
 from alance.ops.version import opening
 from alance.ops.version.commits import PreparedChange, latest

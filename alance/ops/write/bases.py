@@ -16,7 +16,7 @@ from alance.errors import InvalidInputError
 from alance.format.proto import table_pb2
 from alance.format.table.fragment import DatasetBasePath
 from alance.format.table.naming import VERSIONS
-from alance.format.table.operations_meta import UpdateBases
+from alance.format.table.operations import UpdateBases
 from alance.io.loop.tasks import all_of
 from alance.io.stores.store import without_number
 from alance.io.stores.uri import parse_uri

@@ -23,8 +23,7 @@ from alance.format.table.changes.apply_state import Settings
 from alance.format.table.fragment import DataFile, inside
 from alance.format.table.manifest import parse_manifest
 from alance.format.table.naming import NamingScheme
-from alance.format.table.operations import Append, Operation, Overwrite
-from alance.format.table.operations_meta import Restore
+from alance.format.table.operations import ARM_OF, Append, Operation, Overwrite, Restore
 from alance.format.table.transaction import Transaction
 from alance.ops.blobs.arrow import blobs_of_version
 from alance.ops.version.commits import commit_on, manifests_of
@@ -215,7 +214,7 @@ def _check(operation: object) -> None:
     """
     if not isinstance(operation, Operation):
         raise InvalidInputError(f"operation {operation!r:.100}: expected one of alance.operations")
-    if not operation.ARM:
+    if type(operation) not in ARM_OF:
         return
     try:
         message = operation.to_protobuf()

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from alance import _kernels
 from alance.format.proto import table_pb2
 from alance.format.table.changes.drafted import DraftedFragments
-from alance.format.table.fragments import Fragments, Records, form_bytes
+from alance.format.table.fragment import Fragments, Records, form_bytes
 
 if TYPE_CHECKING:
     import pytest

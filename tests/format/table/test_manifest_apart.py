@@ -17,7 +17,7 @@ from alance import _kernels
 from alance.errors import AlanceError, CorruptFileError
 from alance.format.proto import rowids_pb2, table_pb2
 from alance.format.table import manifest
-from alance.format.table.fragments import Fragments, Records, form_bytes
+from alance.format.table.fragment import Fragments, Records, form_bytes
 from alance.format.table.manifest import Manifest, parse_manifest
 from alance.format.table.row_ids import parse_row_ids, row_id_segments
 

@@ -11,8 +11,12 @@ import pytest
 import alance
 from alance import _kernels
 from alance.errors import AlanceError, UnsupportedError
-from alance.format.table.manifest import MANIFEST_FOOTER, parse_manifest
-from alance.format.table.totals import VersionTotals, parse_totals
+from alance.format.table.manifest import (
+    MANIFEST_FOOTER,
+    VersionTotals,
+    parse_manifest,
+    parse_totals,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,10 +11,12 @@ from pyroaring import BitMap
 from alance.errors import InvalidInputError
 from alance.format.table.deletions import new_deletion_file, parse_arrow, parse_bitmap
 from alance.format.table.roaring import parse_roaring, roaring_bytes
-from alance.format.table.row_ids import num_row_ids, parse_row_ids, parse_versions
-from alance.format.table.row_ids_encode import (
+from alance.format.table.row_ids import (
     extended_row_ids,
+    num_row_ids,
     one_version_bytes,
+    parse_row_ids,
+    parse_versions,
     row_ids_bytes,
     versions_bytes,
 )

@@ -15,7 +15,7 @@ import numpy as np
 
 from alance.base.deferred import Deferred
 from alance.errors import CorruptFileError, UnsupportedError
-from alance.format.proto import table_pb2
+from alance.format.proto import copied, table_pb2
 from alance.format.table.indices import FRAGMENT_REUSE, covered_fragments
 from alance.format.table.roaring import roaring_bytes
 
@@ -47,8 +47,7 @@ def with_coverage(
     index: table_pb2.IndexMetadata, fragment_ids: Iterable[int]
 ) -> table_pb2.IndexMetadata:
     """Copy an entry with another bitmap."""
-    copy = table_pb2.IndexMetadata()
-    copy.CopyFrom(index)
+    copy = copied(index)
     copy.fragment_bitmap = roaring_bytes(np.array(sorted(fragment_ids), np.int64))
     return copy
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from alance.errors import InvalidInputError
 from alance.format.field import KEY_PROPERTIES, PRIMARY_KEYS, check_primary_key, set_keys
+from alance.format.proto import copied
 from alance.format.table.changes.apply_state import MAX_FRAGMENT_ID
 from alance.format.table.changes.drafted import DraftedFragments
 from alance.format.table.flags import FIELD_IDS_NOT_REUSED, STABLE_ROW_IDS, STICKY
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     from alance.format.proto import table_pb2
     from alance.format.table.changes.apply_state import Draft
-    from alance.format.table.operations_meta import (
+    from alance.format.table.operations import (
         Clone,
         CreateIndex,
         ReserveFragments,
@@ -194,11 +195,7 @@ def clone(draft: Draft, change: Clone) -> None:
         raise InvalidInputError("Clone: needs the version to clone, and a table that is not there")
     message = draft.message
     message.CopyFrom(draft.source.head)
-    draft.indices = []
-    for index in draft.source.indices:
-        copied = type(index)()
-        copied.CopyFrom(index)
-        draft.indices.append(copied)
+    draft.indices = list(map(copied, draft.source.indices))
     message.ClearField("branch")
     if change.branch_name is not None:
         message.branch = change.branch_name

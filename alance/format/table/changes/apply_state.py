@@ -17,8 +17,7 @@ from alance.format.schema import check_not_reserved, check_null_characters
 from alance.format.table.changes.drafted import DraftedFragments
 from alance.format.table.changes.lineage import mark_created
 from alance.format.table.flags import STABLE_ROW_IDS
-from alance.format.table.row_ids import num_row_ids
-from alance.format.table.row_ids_encode import extended_row_ids
+from alance.format.table.row_ids import extended_row_ids, num_row_ids
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

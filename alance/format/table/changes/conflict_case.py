@@ -16,6 +16,7 @@ from alance.errors import CommitConflictError, InvalidInputError, RetryableConfl
 from alance.format.proto import copied, table_pb2
 from alance.format.table.deletions import new_deletion_file
 from alance.format.table.operations import (
+    DataOverlay,
     DataReplacement,
     Delete,
     Merge,
@@ -23,7 +24,6 @@ from alance.format.table.operations import (
     Rewrite,
     Update,
 )
-from alance.format.table.operations_meta import DataOverlay
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -20,14 +20,12 @@ from alance.format.table.changes.conflict_case import (
 )
 from alance.format.table.operations import (
     Append,
+    CreateIndex,
     DataReplacement,
     Merge,
     Overwrite,
     Rewrite,
     Update,
-)
-from alance.format.table.operations_meta import (
-    CreateIndex,
     UpdateBases,
     UpdateConfig,
     UpdateMap,

@@ -22,8 +22,7 @@ from alance.format.table.changes.conflict_case import (
     to_merge,
     updated,
 )
-from alance.format.table.operations import Delete, Merge, Update
-from alance.format.table.operations_meta import CreateIndex
+from alance.format.table.operations import CreateIndex, Delete, Merge, Update
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from alance.format.numbers import distinct
-from alance.format.proto import table_pb2
-from alance.format.table.fragments import Fragments, Records, field_bytes
+from alance.format.proto import copied, table_pb2
+from alance.format.table.fragment import Fragments, Records, field_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
@@ -58,7 +58,8 @@ class DraftedFragments:
     def missing(self, fragment_ids: Collection[int]) -> list[int]:
         """Return the ids that no fragment has; sorted."""
         numbers = np.array(sorted(fragment_ids), np.int64)
-        return [int(number) for number in numbers[~np.isin(numbers, self.ids)]]
+        missing: list[int] = numbers[~np.isin(numbers, self.ids)].tolist()
+        return missing
 
     def get(self, fragment_id: int) -> table_pb2.DataFragment:
         """Return the mutable record of an existing fragment."""
@@ -85,10 +86,8 @@ class DraftedFragments:
 
     def add(self, fragment: table_pb2.DataFragment) -> table_pb2.DataFragment:
         """Add a copy of a fragment and return the copy."""
-        copy = table_pb2.DataFragment()
-        copy.CopyFrom(fragment)
-        self._added.append(copy)
-        return copy
+        self._added.append(copied(fragment))
+        return self._added[-1]
 
     def replace(self, fragment: table_pb2.DataFragment) -> None:
         """Replace the record of the existing fragment with the same id by a copy."""
@@ -96,8 +95,7 @@ class DraftedFragments:
         if position is None or not self._is_kept[position]:
             self.get(fragment.id).CopyFrom(fragment)
             return
-        copy = self._changed[position] = table_pb2.DataFragment()
-        copy.CopyFrom(fragment)
+        self._changed[position] = copied(fragment)
 
     def remove(self, fragment_ids: Collection[int]) -> None:
         gone = set(fragment_ids)

@@ -16,8 +16,13 @@ import numpy as np
 from alance.base.records import dataclass
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.format.table.fragment import CREATED_AT_FIELD, ROW_ID_FIELD, UPDATED_AT_FIELD
-from alance.format.table.row_ids import parse_row_ids, parse_versions
-from alance.format.table.row_ids_encode import one_version_bytes, row_ids_bytes, versions_bytes
+from alance.format.table.row_ids import (
+    one_version_bytes,
+    parse_row_ids,
+    parse_versions,
+    row_ids_bytes,
+    versions_bytes,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
