@@ -18,8 +18,8 @@ from alance.expr.pruning import check_of
 from alance.expr.tree import Column, plain_type
 from alance.file_version import FileVersion
 from alance.format.numbers import as_numbers
-from alance.format.table.changes.apply_columns import without_dead_files
 from alance.format.table.changes.apply_indices import related
+from alance.format.table.changes.apply_rows import without_dead_files
 from alance.format.table.operations import Merge, Project
 from alance.ops.columns.backfill import Backfill
 from alance.ops.columns.cast import Casts

@@ -22,7 +22,7 @@ from alance.file.batches import fixed_bytes, one_batch
 from alance.format.layouts.fields import leaf_columns
 from alance.format.numbers import to_arrow
 from alance.format.proto import copied, table_pb2
-from alance.format.table.changes.apply_columns import TOMBSTONE
+from alance.format.table.changes.apply_rows import TOMBSTONE
 from alance.io.loop.tasks import all_of
 from alance.ops.columns.sources import GroupedValues, source_of
 from alance.ops.read.groups import (

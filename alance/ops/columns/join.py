@@ -17,7 +17,7 @@ from alance.errors import InvalidInputError
 from alance.expr.tree import plain
 from alance.format.keys import KeyColumns
 from alance.format.numbers import as_mask, to_arrow
-from alance.format.table.changes.apply_columns import TOMBSTONE
+from alance.format.table.changes.apply_rows import TOMBSTONE
 from alance.format.table.roaring import roaring_bytes
 from alance.ops.blobs.places import has_blobs
 from alance.ops.columns.add import add_opened, add_opened_to_fragment, whole_columns

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from alance import _kernels
 from alance.format.proto import table_pb2
-from alance.format.table.changes.drafted import DraftedFragments
+from alance.format.table.changes.apply_state import DraftedFragments
 from alance.format.table.fragment import Fragments, Records, form_bytes
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """Build the next version of a table from a manifest and a transaction; pure, without I/O.
 
-So a lost commit race costs only another call. The steps of each operation are in `apply_rows.py`,
-`apply_columns.py` and `apply_meta.py`.
+So a lost commit race costs only another call. The steps of the operations are in `apply_rows.py`
+and `apply_meta.py`.
 
 Source: docs/format/table.md, "Building the next manifest" and "Manifest files".
 """
@@ -18,9 +18,9 @@ from alance.base.records import dataclass
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.format.numbers import distinct
 from alance.format.proto import copied, table_pb2
-from alance.format.table.changes import apply_columns, apply_meta, apply_rows
-from alance.format.table.changes.apply_columns import drop_dead_files, drop_tombstones
+from alance.format.table.changes import apply_meta, apply_rows
 from alance.format.table.changes.apply_indices import retain
+from alance.format.table.changes.apply_rows import drop_dead_files, drop_tombstones
 from alance.format.table.changes.apply_state import DEFAULT_SETTINGS, Draft, Settings
 from alance.format.table.dictionaries import place_values
 from alance.format.table.flags import check_writable, flags_of, settle_file_version
@@ -49,13 +49,13 @@ STEPS: Final[Mapping[str, Callable[[Draft, Any], None]]] = {
     "Overwrite": apply_rows.overwrite,
     "CreateIndex": apply_meta.create_index,
     "Rewrite": apply_rows.rewrite,
-    "Merge": apply_columns.merge,
+    "Merge": apply_rows.merge,
     "Restore": apply_meta.restore,
     "ReserveFragments": apply_meta.reserve,
     "Update": apply_rows.update,
-    "Project": apply_columns.project,
+    "Project": apply_rows.project,
     "UpdateConfig": apply_meta.update_config,
-    "DataReplacement": apply_columns.replace_data,
+    "DataReplacement": apply_rows.replace_data,
     "Clone": apply_meta.clone,
     "UpdateBases": apply_meta.update_bases,
 }
@@ -135,22 +135,12 @@ def apply(
         raise UnsupportedError(f"operation {name}: not written by this alance")
     if previous is None and name not in ("Overwrite", "Clone"):
         raise InvalidInputError(f"{name}: there is no table yet")
-    if previous is not None:
-        flags = previous.head
-        check_writable(flags.reader_feature_flags, flags.writer_feature_flags)
-    if source is not None:
-        flags = source.head
+    for manifest in filter(None, (previous, source)):
+        flags = manifest.head
         check_writable(flags.reader_feature_flags, flags.writer_feature_flags)
     if version is None:
         version = 1 if previous is None else previous.version + 1
-    draft = Draft.after(
-        previous,
-        source=source,
-        version=version,
-        settings=settings,
-        lineages=lineage,
-        index_entries=index_entries,
-    )
+    draft = Draft(previous, source, version, settings, lineage or {}, index_entries)
     STEPS[name](draft, change)
     draft.message.config.update(config or {})
     _finish(draft, transaction, name, now)
@@ -188,9 +178,7 @@ def _finish(draft: Draft, transaction: Transaction, name: str, now: datetime) ->
     writes_file = draft.settings.writes_transaction_file
     if writes_file:
         message.transaction_file = transaction.file_name
-    stable = draft.stable
-    if draft.source is not None:
-        stable = draft.source.has_stable_row_ids
+    stable = draft.stable if draft.source is None else draft.source.has_stable_row_ids
     message.reader_feature_flags, message.writer_feature_flags = flags_of(
         message,
         forms,

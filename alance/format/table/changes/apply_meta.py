@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 from alance.errors import InvalidInputError
 from alance.format.field import KEY_PROPERTIES, PRIMARY_KEYS, check_primary_key, set_keys
 from alance.format.proto import copied
-from alance.format.table.changes.apply_state import MAX_FRAGMENT_ID
-from alance.format.table.changes.drafted import DraftedFragments
+from alance.format.table.changes.apply_state import MAX_FRAGMENT_ID, DraftedFragments
 from alance.format.table.flags import FIELD_IDS_NOT_REUSED, STABLE_ROW_IDS, STICKY
 
 if TYPE_CHECKING:

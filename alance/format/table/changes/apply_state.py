@@ -8,20 +8,23 @@ from __future__ import annotations
 from dataclasses import field
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
 from alance.base.checks import some_of
 from alance.base.records import dataclass
 from alance.errors import InvalidInputError
 from alance.format.field import check_primary_key
-from alance.format.proto import table_pb2
+from alance.format.numbers import distinct
+from alance.format.proto import copied, table_pb2
 from alance.format.schema import check_not_reserved, check_null_characters
-from alance.format.table.changes.drafted import DraftedFragments
 from alance.format.table.changes.lineage import mark_created
-from alance.format.table.flags import STABLE_ROW_IDS
+from alance.format.table.fragment import Fragments, Records, field_bytes
 from alance.format.table.row_ids import extended_row_ids, num_row_ids
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
+    from alance.base.arrays import Int32s, Int64s
     from alance.file_version import FileVersion
     from alance.format.proto import file_pb2
     from alance.format.table.changes.lineage import Lineage
@@ -57,61 +60,39 @@ class Draft:
     """The next version under construction; owned by one call of `apply`.
 
     Attributes:
+        lineages: lineage of the previous version's spilled fragments, by fragment id.
+        index_entries: for a Rewrite that defers index remapping, the new entries of the index
+            section; else None.
         message: the manifest without its fragments; at first a copy of the previous one.
         fragments: fragments of the version; at first those of the previous version.
         indices: entries of the index section; shared with the previous version until replaced.
         stable: True if the table has stable row ids.
         next_fragment_id: lowest id that was never used.
-        lineages: lineage of the previous version's spilled fragments, by fragment id.
-        index_entries: for a Rewrite that defers index remapping, the new entries of the index
-            section; else None.
     """
 
-    message: table_pb2.Manifest
-    fragments: DraftedFragments
-    indices: list[table_pb2.IndexMetadata]
     previous: Manifest | None
     source: Manifest | None
     version: int
     settings: Settings
-    stable: bool
-    next_fragment_id: int
-    lineages: Mapping[int, Lineage] = field(default_factory=dict)
-    index_entries: Sequence[table_pb2.IndexMetadata] | None = None
+    lineages: Mapping[int, Lineage]
+    index_entries: Sequence[table_pb2.IndexMetadata] | None
+    message: table_pb2.Manifest = field(init=False)
+    fragments: DraftedFragments = field(init=False)
+    indices: list[table_pb2.IndexMetadata] = field(init=False)
+    stable: bool = field(init=False)
+    next_fragment_id: int = field(init=False)
 
-    @classmethod
-    def after(
-        cls,
-        previous: Manifest | None,
-        *,
-        source: Manifest | None,
-        version: int,
-        settings: Settings,
-        lineages: Mapping[int, Lineage] | None,
-        index_entries: Sequence[table_pb2.IndexMetadata] | None = None,
-    ) -> Draft:
-        """Start a draft as a copy of the previous version; if that is None, as an empty table."""
-        message = table_pb2.Manifest()
-        stable = settings.stable_row_ids
-        if previous is not None:
-            message.CopyFrom(previous.head)
-            stable = bool(message.reader_feature_flags & STABLE_ROW_IDS)
-        next_fragment_id = message.max_fragment_id + 1 if message.HasField("max_fragment_id") else 0
-        fragments = DraftedFragments(None if previous is None else previous.fragments)
-        next_fragment_id = max(next_fragment_id, 1 + int(fragments.ids.max(initial=-1)))
-        return cls(
-            message,
-            fragments,
-            list(previous.indices) if previous is not None else [],
-            previous,
-            source,
-            version,
-            settings,
-            stable,
-            next_fragment_id,
-            lineages or {},
-            index_entries,
-        )
+    def __post_init__(self) -> None:
+        """Start as a copy of the previous version; if that is None, as an empty table."""
+        before = self.previous
+        self.message = table_pb2.Manifest() if before is None else copied(before.head)
+        self.fragments = DraftedFragments(None if before is None else before.fragments)
+        self.indices = [] if before is None else list(before.indices)
+        self.stable = self.settings.stable_row_ids if before is None else before.has_stable_row_ids
+        highest = int(self.fragments.ids.max(initial=-1))
+        if self.message.HasField("max_fragment_id"):
+            highest = max(highest, self.message.max_fragment_id)
+        self.next_fragment_id = highest + 1
 
     def new_fragment_id(self) -> int:
         """Return an id that no fragment ever had.
@@ -221,3 +202,137 @@ class Draft:
         check_primary_key(new_fields)
         self.message.ClearField("fields")
         self.message.fields.extend(new_fields)
+
+
+class DraftedFragments:
+    """Fragments with removals, changes and additions; owned by one call of `apply`.
+
+    Args:
+        before: fragments to start with; None for none.
+    """
+
+    def __init__(self, before: Fragments | None = None) -> None:
+        self._before = Fragments(Records.of(())) if before is None else before
+        self._is_kept = np.ones(len(self._before), np.bool_)
+        self._changed: dict[int, table_pb2.DataFragment] = {}  # by position in `_before`
+        self._added: list[table_pb2.DataFragment] = []
+
+    @property
+    def ids(self) -> Int64s:
+        """Ids of the remaining old fragments in order, then of the added fragments."""
+        added = np.array([fragment.id for fragment in self._added], np.int64)
+        return np.concatenate([self._before.ids[self._is_kept], added])
+
+    @property
+    def forms(self) -> list[table_pb2.DataFragment]:
+        """Distinct forms of unchanged fragments, and records of the others; see `Records`."""
+        return [
+            *(
+                self._before.forms[number]
+                for number in distinct(self._untouched_forms().astype(np.int64))[0]
+            ),
+            *self.drafted,
+        ]
+
+    @property
+    def drafted(self) -> list[table_pb2.DataFragment]:
+        """Records that are changed or added."""
+        return [*self._changed.values(), *self._added]
+
+    def missing(self, fragment_ids: Collection[int]) -> list[int]:
+        """Return the ids that no fragment has; sorted."""
+        numbers = np.array(sorted(fragment_ids), np.int64)
+        missing: list[int] = numbers[~np.isin(numbers, self.ids)].tolist()
+        return missing
+
+    def get(self, fragment_id: int) -> table_pb2.DataFragment:
+        """Return the mutable record of an existing fragment."""
+        position = self._before.position_of(fragment_id)
+        if position is None or not self._is_kept[position]:
+            return next(fragment for fragment in self._added if fragment.id == fragment_id)
+        return self._get(position)
+
+    def all_like(
+        self, is_one: Callable[[table_pb2.DataFragment], bool]
+    ) -> Iterator[table_pb2.DataFragment]:
+        """Yield the mutable records of the fragments whose form satisfies a predicate.
+
+        Args:
+            is_one: predicate on a form; `Records` says which parts of a record a form has.
+        """
+        numbers = [number for number, form in enumerate(self._before.forms) if is_one(form)]
+        if numbers:
+            is_asked = self._is_kept & np.isin(self._before.records.form_of, numbers)
+            for position in np.flatnonzero(is_asked).tolist():
+                self._get(position)
+        yield from filter(is_one, self.drafted)
+
+    def add(self, fragment: table_pb2.DataFragment) -> table_pb2.DataFragment:
+        """Add a copy of a fragment and return the copy."""
+        self._added.append(copied(fragment))
+        return self._added[-1]
+
+    def replace(self, fragment: table_pb2.DataFragment) -> None:
+        """Replace the record of the existing fragment with the same id by a copy."""
+        position = self._before.position_of(fragment.id)
+        if position is None or not self._is_kept[position]:
+            self.get(fragment.id).CopyFrom(fragment)
+            return
+        self._changed[position] = copied(fragment)
+
+    def remove(self, fragment_ids: Collection[int]) -> None:
+        gone = set(fragment_ids)
+        is_gone = np.isin(self._before.ids, np.array(sorted(gone), np.int64))
+        self._is_kept &= ~is_gone
+        for position in np.flatnonzero(is_gone).tolist():
+            self._changed.pop(position, None)
+        self._added = [fragment for fragment in self._added if fragment.id not in gone]
+
+    def content(self) -> bytes:
+        """Serialize all fragments as fields of a manifest, in ascending order of their ids."""
+        if self._only_follow:
+            added = map(field_bytes, self._added)
+            return b"".join((self._before.records.content, *added))
+        retained, count = np.flatnonzero(self._is_kept), len(self._before)
+        # Numbers below `count` are positions in `_before`; higher numbers, minus `count`, are
+        # positions in `_added`.
+        numbers = np.concatenate([retained, np.arange(count, count + len(self._added))])
+        numbers = numbers[np.argsort(self.ids, kind="stable")]
+        if not len(numbers):
+            return b""
+        is_copied = (numbers < count) & ~np.isin(numbers, [*self._changed])
+        # Starts of runs of neighbours whose bytes are copied together.
+        begins = np.ones(len(numbers), np.bool_)
+        begins[1:] = (np.diff(numbers) != 1) | ~is_copied[1:] | ~is_copied[:-1]
+        starts = np.flatnonzero(begins)
+        ends = np.append(starts[1:], len(numbers)) - 1
+        parts = []
+        for first, last in zip(numbers[starts].tolist(), numbers[ends].tolist(), strict=True):
+            if first >= count:
+                parts.append(field_bytes(self._added[first - count]))
+            elif first in self._changed:
+                parts.append(field_bytes(self._changed[first]))
+            else:
+                parts.append(self._before.records.fields(first, last))
+        return b"".join(parts)
+
+    @property
+    def _only_follow(self) -> bool:
+        """True if no old fragment changed, and the ids of added fragments continue the old ids."""
+        before = self._before
+        if self._changed or not before.is_ascending or not self._is_kept.all():
+            return False
+        ids = [int(before.ids[-1])] if len(before) else []
+        ids += [fragment.id for fragment in self._added]
+        return ids == sorted(ids)
+
+    def _get(self, position: int) -> table_pb2.DataFragment:
+        fragment = self._changed.get(position)
+        if fragment is None:
+            fragment = self._changed[position] = self._before.records[position]
+        return fragment
+
+    def _untouched_forms(self) -> Int32s:
+        is_untouched = self._is_kept.copy()
+        is_untouched[[*self._changed]] = False
+        return self._before.records.form_of[is_untouched]

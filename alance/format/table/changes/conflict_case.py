@@ -144,9 +144,7 @@ def to_merge(case: Case) -> tuple[int, ...]:
 
     To rebase, the caller has to pass the deletion vectors of these fragments in `newer`.
     """
-    if case.deleted is None or not isinstance(case.ours, Delete | Update):
-        return ()
-    if not isinstance(case.theirs, Delete | Update):
+    if case.deleted is None:
         return ()
     ours = {fragment.id for fragment in updated(case.ours)} & case.deleted.keys()
     theirs = {

@@ -15,6 +15,7 @@ import numpy as np
 
 from alance.base.records import dataclass
 from alance.errors import InvalidInputError, UnsupportedError
+from alance.format.table.flags import SEQUENCE_ONEOFS
 from alance.format.table.fragment import CREATED_AT_FIELD, ROW_ID_FIELD, UPDATED_AT_FIELD
 from alance.format.table.row_ids import (
     one_version_bytes,
@@ -88,13 +89,8 @@ def joined(parts: Sequence[Lineage]) -> Lineage:
 
 def is_spilled(fragment: table_pb2.DataFragment) -> bool:
     """True if at least one sequence of a fragment is not inline in the manifest."""
-    return (
-        fragment.WhichOneof("row_id_sequence") in ("external_row_ids", "column_row_ids")
-        or fragment.WhichOneof("created_at_version_sequence")
-        in ("external_created_at_versions", "column_created_at_versions")
-        or fragment.WhichOneof("last_updated_at_version_sequence")
-        in ("external_last_updated_at_versions", "column_last_updated_at_versions")
-    )
+    arms = map(fragment.WhichOneof, SEQUENCE_ONEOFS)
+    return any(arm is not None and not arm.startswith("inline_") for arm in arms)
 
 
 def spilled(fragments: Iterable[table_pb2.DataFragment]) -> tuple[int, ...]:
