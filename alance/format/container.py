@@ -13,27 +13,37 @@
    36  4    `LANC`
 
 Normally, one read of the file's last bytes gets the footer, the tables and the metadata. A single
-kernel call parses the tails of many files.
+kernel call parses the tails of many files, another the metadata of many columns. It refuses unusual
+metadata; then the protobuf parser reports the error precisely.
 
-Source: docs/format/file.md, "Container".
+  search-cache buffer, the last global buffer of its file: copies of page buffers that a take needs
+    entries    page buffers at their positions, each at a multiple of 64 of the file
+    table      n times: u64 offset in the file, u32 bytes, u32 CRC-32 of these bytes
+    trailer    u32 n, u16 version (1), u16 zero, 8 bytes `alancesc`
+
+Pages refer to these copies by offset, so readers that do not know the search-cache buffer are not
+affected. Readers that know it get it with the file's last bytes, and verify the checksums.
+
+Source: docs/format/file.md, "Container"; file2.proto, message ColumnMetadata;
+docs/search-cache-buffer.md.
 """
 
 from __future__ import annotations
 
+import binascii
 import struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
+from google.protobuf.any_pb2 import Any
 from google.protobuf.message import DecodeError
 
 from alance import _kernels
 from alance.base.records import dataclass
 from alance.errors import CorruptFileError, UnsupportedError
 from alance.file_version import FileVersion
-from alance.format.column_metadata import FileColumn, parse_column
 from alance.format.plans import TURN, ByteRange
-from alance.format.proto import file_pb2
-from alance.format.search_buffer import SearchBuffer, parse_search_buffer
+from alance.format.proto import file2_pb2, file_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,6 +56,12 @@ FOOTER: Final = struct.Struct("<QQQIIHH4s")
 # Bytes; has the metadata of about 500 pages, and costs no more than a smaller GET.
 TAIL_BYTES: Final = 64 << 10
 COLUMNS_AT_ONCE: Final = 1 << 9  # columns per kernel call, which takes about a millisecond
+COLUMN_ENCODING: Final = "/lance.encodings.ColumnEncoding"
+FILE_BUFFER_ALIGNMENT: Final = 64  # bytes; buffers in files of 2.1 and later are aligned to it
+TRAILER: Final = struct.Struct("<IHH8s")
+SEARCH_BUFFER_VERSION: Final = 1
+SEARCH_BUFFER_MAGIC: Final = b"alancesc"
+SEARCH_BUFFER_ENTRY: Final = np.dtype([("offset", "<u8"), ("num_bytes", "<u4"), ("crc", "<u4")])
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,3 +275,182 @@ def tail_range(path: str, file_bytes: int, tail_bytes: int) -> ByteRange:
     if file_bytes < FOOTER.size:
         raise CorruptFileError(f"{path}: {file_bytes} bytes, a footer alone has {FOOTER.size}")
     return ByteRange(path, max(0, file_bytes - tail_bytes), file_bytes)
+
+
+class Page(NamedTuple):
+    """Buffers of a page, with the undecoded description of its layout."""
+
+    buffers: tuple[tuple[int, int], ...]  # (absolute offset, size) of each buffer
+    num_rows: int  # number of rows, multiplied by the dimensions of fixed-size lists of structs
+    encoding: bytes  # a serialized google.protobuf.Any
+
+
+class FileColumn:
+    """Pages of a column, in row order.
+
+    Args:
+        index: number of the column in the file.
+        kernel: pages as flat tables.
+    """
+
+    __slots__ = ("_first_rows", "index", "kernel")
+
+    def __init__(self, index: int, kernel: _kernels.ColumnPages) -> None:
+        self.index = index
+        self.kernel = kernel
+        self._first_rows: Int64s | None = None
+
+    @property
+    def pages(self) -> list[Page]:
+        """All pages, built on access."""
+        return [*map(self.page, range(self.num_pages))]
+
+    def page(self, number: int) -> Page:
+        """Build a page."""
+        return Page(*self.kernel.page(number))
+
+    @property
+    def num_pages(self) -> int:
+        return len(self.kernel)
+
+    @property
+    def first_rows(self) -> Int64s:
+        """First row of each page, then the number of rows; shape (pages + 1,)."""
+        if self._first_rows is None:
+            self._first_rows = np.frombuffer(self.kernel.first_rows(), np.int64)
+        return self._first_rows
+
+    @property
+    def num_rows(self) -> int:
+        return self.kernel.num_rows
+
+    @property
+    def buffer_bytes(self) -> int:
+        """Total bytes of the buffers of all pages."""
+        return self.kernel.buffer_bytes
+
+
+def parse_column(index: int, content: bytes, container: Container) -> _kernels.ColumnPages:
+    """Parse a column that the kernel refused, by the protobuf parser.
+
+    Nearly always the metadata are corrupt, and the error names the page and buffer. The kernel also
+    refuses unknown fields and a repeated encoding, which are valid, but which no known writer
+    produces. Tests use this parser as the kernel's reference.
+
+    Raises:
+        CorruptFileError: metadata that contradict themselves or the file.
+        UnsupportedError: an unknown encoding.
+    """
+    file_bytes, version = container.file_bytes, container.version
+    where = f"column {index} in {container.path}"
+    try:
+        message = file2_pb2.ColumnMetadata.FromString(content)
+    except DecodeError as error:
+        raise CorruptFileError(f"{where}: {error}") from error
+    if version > FileVersion.V2_0:
+        _check_encoding(_direct_encoding(message.encoding, where), where)
+    pages = []
+    num_rows = 0
+    for number, page in enumerate(message.pages):
+        place = f"page {number} of {where}"
+        offsets, sizes = page.buffer_offsets, page.buffer_sizes
+        if len(offsets) != len(sizes):
+            raise CorruptFileError(f"{place}: {len(offsets)} offsets, {len(sizes)} sizes")
+        buffers = tuple(zip(offsets, sizes, strict=True))
+        for offset, size in buffers:
+            if offset + size > file_bytes or (
+                offset % FILE_BUFFER_ALIGNMENT and version > FileVersion.V2_0
+            ):
+                raise CorruptFileError(
+                    f"{place}: buffer of {size} bytes at {offset}, "
+                    f"in a file of {file_bytes} bytes with buffers at multiples of "
+                    f"{FILE_BUFFER_ALIGNMENT}"
+                )
+        num_rows += page.length
+        if num_rows >= 1 << 62:
+            raise CorruptFileError(f"{place}: {page.length} rows")
+        pages.append(Page(buffers, page.length, _direct_encoding(page.encoding, place)))
+    return _kernels.ColumnPages(pages)
+
+
+def _check_encoding(encoding: bytes, where: str) -> None:
+    try:
+        url = Any.FromString(encoding).type_url
+    except DecodeError as error:
+        raise CorruptFileError(f"{where}: {error}") from error
+    if not url.endswith(COLUMN_ENCODING):
+        raise UnsupportedError(f"{where}: column encoding {url!r}")
+
+
+def _direct_encoding(encoding: file2_pb2.Encoding, where: str) -> bytes:
+    """Return the serialized `Any` of an encoding.
+
+    Raises:
+        UnsupportedError: the encoding is `indirect`, which was never written, or missing.
+    """
+    if not encoding.HasField("direct"):
+        kind = encoding.WhichOneof("location")
+        raise UnsupportedError(f"{where}: encoding is {kind or 'missing'}, expected 'direct'")
+    return encoding.direct.encoding
+
+
+@dataclass(frozen=True, slots=True)
+class SearchBuffer:
+    """Table of a search-cache buffer: number of bytes and CRC-32 of each entry, by file offset."""
+
+    entries: dict[int, tuple[int, int]]
+
+    def check(self, where: str, start: int, content: memoryview) -> None:
+        """Verify the checksum of a page buffer if it is an entry.
+
+        Raises:
+            CorruptFileError: a wrong size or checksum.
+        """
+        entry = self.entries.get(start)
+        if entry is not None and entry != (len(content), binascii.crc32(content)):
+            raise CorruptFileError(
+                f"{where}: {len(content)} bytes at {start} have another checksum than the "
+                f"{entry[0]} bytes that were written"
+            )
+
+    def check_all(self, where: str, content: memoryview) -> None:
+        """Verify all entries in the bytes of a whole file.
+
+        Raises:
+            CorruptFileError: a size or checksum is wrong.
+        """
+        for start, (num_bytes, _) in self.entries.items():
+            self.check(where, start, content[start : start + num_bytes])
+
+
+def parse_search_buffer(
+    where: str, tail: memoryview, tail_start: int, buffers: Int64s
+) -> SearchBuffer | None:
+    """Parse the table of a file's search-cache buffer.
+
+    Returns None if the file has no such buffer, if its version is unknown, or if the tail lacks the
+    table.
+
+    Args:
+        tail: the file's bytes from `tail_start` on.
+        buffers: shape (g, 2): start and stop of each global buffer, at least two.
+
+    Raises:
+        CorruptFileError: the table does not fit the buffer.
+    """
+    start, stop = buffers[-1].tolist()
+    if stop - TRAILER.size < max(start, tail_start):
+        return None
+    count, version, _, magic = TRAILER.unpack_from(tail, stop - TRAILER.size - tail_start)
+    if magic != SEARCH_BUFFER_MAGIC or version != SEARCH_BUFFER_VERSION:
+        return None
+    table_start = stop - TRAILER.size - count * SEARCH_BUFFER_ENTRY.itemsize
+    if table_start < start:
+        raise CorruptFileError(
+            f"{where}: a search-cache buffer of {stop - start} bytes with {count} entries"
+        )
+    if table_start < tail_start:
+        return None
+    table = np.frombuffer(tail, SEARCH_BUFFER_ENTRY, count, table_start - tail_start)
+    columns = (table[name].tolist() for name in ("offset", "num_bytes", "crc"))
+    return SearchBuffer({offset: (size, crc) for offset, size, crc in zip(*columns, strict=True)})

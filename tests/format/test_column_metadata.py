@@ -19,7 +19,7 @@ from alance.format.proto import file2_pb2
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from alance.format.column_metadata import FileColumn
+    from alance.format.container import FileColumn
 
 
 FILE_BYTES = 1 << 20

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 
     from alance.base.arrays import Int64s
     from alance.file.open.columns import OpenColumn
-    from alance.format.column_metadata import Page
-    from alance.format.container import Container
+    from alance.format.container import Container, Page
     from alance.format.field import Field
     from alance.format.plans import Plan
     from alance.format.v2_0.fields import FieldPiece

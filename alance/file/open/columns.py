@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from alance.format.column_metadata import FileColumn
+from alance.format.container import FileColumn
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from alance.format.column_metadata import FileColumn, Page
-    from alance.format.container import Container
+    from alance.format.container import Container, FileColumn, Page
     from alance.format.field import Field
     from alance.format.plans import Plan
     from alance.format.schema import Schema

@@ -21,7 +21,7 @@ from google.protobuf.any_pb2 import Any
 from alance import _kernels
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.file_version import FileVersion
-from alance.format.column_metadata import COLUMN_ENCODING, FILE_BUFFER_ALIGNMENT
+from alance.format.container import COLUMN_ENCODING, FILE_BUFFER_ALIGNMENT
 from alance.format.encode.planar import planar_layout
 from alance.format.field import BLOB, BLOB_V2_TYPE
 from alance.format.layouts import PAGE_LAYOUT

@@ -4,11 +4,13 @@ A deletion file is either an Arrow IPC file of one batch with one column `row_id
 nullable), or a portable 32-bit roaring bitmap. Both have the physical offsets of all rows deleted
 so far.
 
-Source: docs/format/table.md, "Deletion files".
+Source: docs/format/table.md, "Deletion files"; Apache Arrow columnar format, "Serialization and
+interprocess communication".
 """
 
 from __future__ import annotations
 
+import struct
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -16,7 +18,6 @@ import pyarrow as pa
 
 from alance.base.records import dataclass
 from alance.errors import CorruptFileError
-from alance.format.arrow_sizes import batch_place, batch_sizes
 from alance.format.numbers import as_numbers, to_arrow
 from alance.format.proto import table_pb2
 from alance.format.table.naming import deletion_name
@@ -28,6 +29,12 @@ if TYPE_CHECKING:
 ARROW_PADDING_BYTES: Final = 64  # bytes; Arrow pads a buffer by at most this much
 ARROW_MAX_ROWS: Final = 5000  # rows; more deleted rows are written as a bitmap
 DELETED_ROW_FIELD: Final = pa.field("row_id", pa.uint32(), nullable=False)
+# Fields of flatbuffer tables, see `batch_sizes`.
+BATCHES: Final = 3
+HEADER_FIELD: Final = 2
+FOOTER_END: Final = 10  # i32 size of the footer, "ARROW1"
+LENGTH_FIELD, BUFFERS_FIELD, COMPRESSION_FIELD = 0, 2, 3
+UNCOMPRESSED_SIZE: Final = -1  # declared size of a buffer that is stored uncompressed
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,9 +141,6 @@ def parse_bitmap(content: memoryview, num_physical_rows: int) -> DeletionVector:
 def _check_sizes(message: pa.ipc.Message, num_physical_rows: int) -> None:
     """Check the sizes that a batch declares before memory is allocated for them.
 
-    A compressed buffer begins with its uncompressed size, and Arrow allocates that many bytes
-    unchecked.
-
     Raises:
         CorruptFileError: the message is not a record batch, or has more rows than the fragment.
     """
@@ -207,3 +211,77 @@ def arrow_bytes(rows: Int64s) -> bytes:
     with pa.ipc.new_file(sink, schema, options=options) as writer:
         writer.write_batch(batch)
     return bytes(sink.getvalue().to_pybytes())
+
+
+def batch_place(content: memoryview) -> int:
+    """Return the position of a file's first record batch message, by the footer.
+
+    Raises:
+        CorruptFileError: the footer has no record batch that lies inside the file.
+    """
+    end = len(content) - FOOTER_END
+    length = _number(content, "<i", end)
+    footer = content[end - length : end] if 0 < length <= end else content[:0]
+    place = _field(footer, _follow(footer, 0), BATCHES)
+    start = _number(footer, "<q", _follow(footer, place) + 4) if place else -1
+    if not 0 <= start < end:
+        raise CorruptFileError(f"Arrow file of {len(content)} bytes: a batch at {start}")
+    return start
+
+
+def batch_sizes(metadata: memoryview, body: memoryview) -> tuple[int, list[int]]:
+    """Return the number of rows of a record batch, and the decompressed size of each buffer.
+
+    The first eight bytes of a compressed buffer declare its decompressed size, and pyarrow
+    allocates as much. The message is a flatbuffer. A table in it begins with the signed distance
+    back to its vtable. The vtable has the u16 sizes of itself and of the table, then the offset of
+    each field in the table (0 if absent).
+
+      Footer:       version, schema, dictionaries, batches (structs: i64 place, i32 size, i64 size)
+      Message:      version, header type, header (a table), body length, ..
+      RecordBatch:  length (i64), nodes, buffers (structs: i64 offset, i64 length), compression
+
+    Args:
+        metadata: flatbuffer of a message whose header is a record batch.
+
+    Raises:
+        CorruptFileError: a position is outside of the bytes, or a size is negative.
+    """
+    batch = _follow(metadata, _field(metadata, _follow(metadata, 0), HEADER_FIELD))
+    place = _field(metadata, batch, LENGTH_FIELD)
+    length = _number(metadata, "<q", place) if place else 0
+    place = _field(metadata, batch, BUFFERS_FIELD)
+    vector = _follow(metadata, place) if place else 0
+    count = _number(metadata, "<I", vector) if place else 0
+    is_compressed = bool(_field(metadata, batch, COMPRESSION_FIELD))
+    sizes = []
+    for entry in range(vector + 4, vector + 4 + 16 * count, 16):
+        start, size = _number(metadata, "<q", entry), _number(metadata, "<q", entry + 8)
+        if start < 0 or size < 0 or start + size > len(body):
+            raise CorruptFileError(
+                f"Arrow message: buffer of {size} bytes at {start}, the body has {len(body)}"
+            )
+        stated = _number(body, "<q", start) if is_compressed and size >= 8 else UNCOMPRESSED_SIZE
+        sizes.append(size if stated == UNCOMPRESSED_SIZE else stated)
+    if length < 0 or min(sizes, default=0) < 0:
+        raise CorruptFileError(f"Arrow message: {length} rows in buffers of {sizes} bytes")
+    return length, sizes
+
+
+def _number(content: memoryview, form: str, place: int) -> int:
+    if not 0 <= place <= len(content) - struct.calcsize(form):
+        raise CorruptFileError(f"Arrow message of {len(content)} bytes: a number at {place}")
+    return int(struct.unpack_from(form, content, place)[0])
+
+
+def _follow(content: memoryview, place: int) -> int:
+    return place + _number(content, "<I", place)
+
+
+def _field(content: memoryview, table: int, number: int) -> int:
+    """Return the position of a field of a flatbuffer table; 0 if the field is absent."""
+    vtable = table - _number(content, "<i", table)
+    if 4 + 2 * number + 2 > _number(content, "<H", vtable):
+        return 0
+    offset = _number(content, "<H", vtable + 4 + 2 * number)
+    return table + offset if offset else 0

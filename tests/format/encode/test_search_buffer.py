@@ -16,16 +16,22 @@ from hypothesis import strategies as st
 
 from alance import _kernels
 from alance.errors import AlanceError, CorruptFileError
-from alance.format.container import FOOTER, TAIL_BYTES, Container, open_container
+from alance.format.container import (
+    FOOTER,
+    SEARCH_BUFFER_MAGIC,
+    TAIL_BYTES,
+    TRAILER,
+    Container,
+    open_container,
+)
 from alance.format.layouts import page_form
 from alance.format.plans import run
-from alance.format.search_buffer import SEARCH_BUFFER_MAGIC, TRAILER
 from tests.reference.written import file_bytes
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from alance.format.column_metadata import FileColumn
+    from alance.format.container import FileColumn
 
 ROWS = 30_000
 
