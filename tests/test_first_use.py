@@ -342,7 +342,6 @@ FEW = (
     "alance.file.budgets",
     "alance.files",
     "alance.format.index",
-    "alance.format.index.details",
     "alance.format.table.changes.apply_indices",
     "alance.format.table.indices",
     "alance.ingesting",

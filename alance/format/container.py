@@ -36,14 +36,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 from google.protobuf.any_pb2 import Any
-from google.protobuf.message import DecodeError
 
 from alance import _kernels
 from alance.base.records import dataclass
 from alance.errors import CorruptFileError, UnsupportedError
 from alance.file_version import FileVersion
 from alance.format.plans import TURN, ByteRange
-from alance.format.proto import file2_pb2, file_pb2
+from alance.format.proto import file2_pb2, file_pb2, parsed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -132,10 +131,7 @@ class Container:
             CorruptFileError: the descriptor cannot be parsed.
         """
         content = yield from self.read_buffer(0)
-        try:
-            return file_pb2.FileDescriptor.FromString(bytes(content))
-        except DecodeError as error:
-            raise CorruptFileError(f"schema of {self.path}: {error}") from error
+        return parsed(file_pb2.FileDescriptor, content, f"schema of {self.path}")
 
     def check(self, start: int, content: memoryview) -> None:
         """Verify bytes of the file from `start` on, if the search-cache buffer has their checksum.
@@ -343,12 +339,11 @@ def parse_column(index: int, content: bytes, container: Container) -> _kernels.C
     """
     file_bytes, version = container.file_bytes, container.version
     where = f"column {index} in {container.path}"
-    try:
-        message = file2_pb2.ColumnMetadata.FromString(content)
-    except DecodeError as error:
-        raise CorruptFileError(f"{where}: {error}") from error
+    message = parsed(file2_pb2.ColumnMetadata, content, where)
     if version > FileVersion.V2_0:
-        _check_encoding(_direct_encoding(message.encoding, where), where)
+        url = parsed(Any, _direct_encoding(message.encoding, where), where).type_url
+        if not url.endswith(COLUMN_ENCODING):
+            raise UnsupportedError(f"{where}: column encoding {url!r}")
     pages = []
     num_rows = 0
     for number, page in enumerate(message.pages):
@@ -371,15 +366,6 @@ def parse_column(index: int, content: bytes, container: Container) -> _kernels.C
             raise CorruptFileError(f"{place}: {page.length} rows")
         pages.append(Page(buffers, page.length, _direct_encoding(page.encoding, place)))
     return _kernels.ColumnPages(pages)
-
-
-def _check_encoding(encoding: bytes, where: str) -> None:
-    try:
-        url = Any.FromString(encoding).type_url
-    except DecodeError as error:
-        raise CorruptFileError(f"{where}: {error}") from error
-    if not url.endswith(COLUMN_ENCODING):
-        raise UnsupportedError(f"{where}: column encoding {url!r}")
 
 
 def _direct_encoding(encoding: file2_pb2.Encoding, where: str) -> bytes:

@@ -17,14 +17,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from google.protobuf.message import DecodeError
 
 from alance import _kernels
 from alance.base.records import dataclass
 from alance.errors import CorruptFileError
 from alance.format.index.ivf import json_of, partition_offsets
 from alance.format.numbers import as_numbers
-from alance.format.proto import vector_index_pb2
+from alance.format.proto import parsed, vector_index_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -230,10 +229,7 @@ def described(details: bytes) -> Links | None:
     Raises:
         CorruptFileError: the details are not a message.
     """
-    try:
-        message = vector_index_pb2.VectorIndexDetails.FromString(details)
-    except DecodeError as error:
-        raise CorruptFileError(f"vector index: {error}") from error
+    message = parsed(vector_index_pb2.VectorIndexDetails, details, "vector index")
     if not message.HasField("hnsw_index_config"):
         return None
     config = message.hnsw_index_config

@@ -24,7 +24,7 @@ from alance.errors import CorruptFileError, UnsupportedError
 from alance.format.container import TAIL_BYTES
 from alance.format.index.values import METRICS, values_of
 from alance.format.numbers import as_numbers
-from alance.format.proto import vector_index_pb2
+from alance.format.proto import parsed, vector_index_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -191,7 +191,7 @@ def partition_offsets(content: memoryview, num_partitions: int, num_rows: int) -
     Raises:
         CorruptFileError: the partitions do not match the rows of the file.
     """
-    message = _ivf(content)
+    message = parsed(vector_index_pb2.IVF, content, "vector index")
     lengths = np.array(message.lengths, np.int64)
     offsets = np.concatenate(([0], np.cumsum(lengths)))
     if len(lengths) != num_partitions or int(offsets[-1]) != num_rows:
@@ -244,7 +244,7 @@ def integer(values: Mapping[Any, Any], name: str) -> int:
 
 def parse_centroids(content: memoryview) -> npt.NDArray[Any]:
     """Return the centroids of an `IVF` message, in their stored type; see `tensor`."""
-    return tensor(_ivf(content).centroids_tensor, 2)
+    return tensor(parsed(vector_index_pb2.IVF, content, "vector index").centroids_tensor, 2)
 
 
 def tensor(message: vector_index_pb2.Tensor, dims: int) -> npt.NDArray[Any]:
@@ -273,10 +273,7 @@ def tensor(message: vector_index_pb2.Tensor, dims: int) -> npt.NDArray[Any]:
 
 def parse_tensor(content: memoryview, dims: int) -> npt.NDArray[Any]:
     """Parse the bytes of a tensor message; see `tensor`."""
-    try:
-        return tensor(vector_index_pb2.Tensor.FromString(bytes(content)), dims)
-    except DecodeError as error:
-        raise CorruptFileError(f"vector index: {error}") from error
+    return tensor(parsed(vector_index_pb2.Tensor, content, "vector index"), dims)
 
 
 def tensor_of(values: npt.NDArray[Any]) -> vector_index_pb2.Tensor:
@@ -344,13 +341,6 @@ def hinted_tail_bytes(details: bytes) -> int:
 def storage_text(storage: Mapping[str, Any]) -> str:
     """Return the metadata value for `STORAGE`: the inverse of `storage_metadata`."""
     return json.dumps([json.dumps(storage, separators=(",", ":"))], separators=(",", ":"))
-
-
-def _ivf(content: memoryview) -> vector_index_pb2.IVF:
-    try:
-        return vector_index_pb2.IVF.FromString(bytes(content))
-    except DecodeError as error:
-        raise CorruptFileError(f"vector index: {error}") from error
 
 
 def json_of(metadata: Mapping[str, str], name: str) -> Any:

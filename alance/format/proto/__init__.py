@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
-if TYPE_CHECKING:
-    from google.protobuf.message import Message
+from google.protobuf.message import DecodeError, Message
 
-M = TypeVar("M", bound="Message")
+from alance.errors import CorruptFileError
+
+M = TypeVar("M", bound=Message)
 
 
 def copied(message: M) -> M:
@@ -15,3 +16,15 @@ def copied(message: M) -> M:
     copy = type(message)()
     copy.CopyFrom(message)
     return copy
+
+
+def parsed(kind: type[M], content: bytes | memoryview, where: str) -> M:
+    """Parse a message.
+
+    Raises:
+        CorruptFileError: the bytes are not a message. The error begins with `where`.
+    """
+    try:
+        return kind.FromString(bytes(content))
+    except DecodeError as error:
+        raise CorruptFileError(f"{where}: {error}") from error

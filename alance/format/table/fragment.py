@@ -15,7 +15,7 @@ from alance import _kernels
 from alance.base.records import dataclass
 from alance.errors import CorruptFileError
 from alance.file_version import FileVersion
-from alance.format.proto import copied, table_pb2
+from alance.format.proto import copied, parsed, table_pb2
 from alance.format.table.flags import SEQUENCE_ONEOFS
 from alance.format.table.naming import DATA, DELETIONS, deletion_name
 
@@ -315,10 +315,8 @@ class Records(Sequence[table_pb2.DataFragment]):
 
     def _parsed(self, first: int, stop: int) -> list[table_pb2.DataFragment]:
         """Parse consecutive records, at least one, by a single protobuf call."""
-        try:
-            return list(table_pb2.Manifest.FromString(self.fields(first, stop - 1)).fragments)
-        except DecodeError as error:
-            raise CorruptFileError(f"fragments of the manifest: {error}") from error
+        content = self.fields(first, stop - 1)
+        return list(parsed(table_pb2.Manifest, content, "fragments of the manifest").fragments)
 
     def part(self, first: int, stop: int) -> Records:
         """Copy the records `first` to `stop - 1`, at least one."""
@@ -464,12 +462,10 @@ class Fragments(Sequence[Fragment]):
             CorruptFileError: a record contradicts the format.
         """
         if self._forms is None:
-            try:
-                self._forms = tuple(
-                    table_pb2.DataFragment.FromString(form) for form in self.records.forms
-                )
-            except DecodeError as error:
-                raise CorruptFileError(f"fragments of the manifest: {error}") from error
+            self._forms = tuple(
+                parsed(table_pb2.DataFragment, form, "fragments of the manifest")
+                for form in self.records.forms
+            )
         return self._forms
 
     def below(self, base_id: int | None) -> Fragments:

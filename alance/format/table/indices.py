@@ -1,23 +1,24 @@
 """Records of indices in manifests.
 
-Source: docs/format/table.md, "Index section".
+Source: docs/format/table.md, "Index section"; docs/format/search-indices.md, "What the manifest
+says of an index".
 """
 
 from __future__ import annotations
 
 import uuid
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from google.protobuf import any_pb2
-from google.protobuf.message import DecodeError
 
 from alance.base.records import dataclass
 from alance.errors import CorruptFileError
+from alance.format.proto import parsed
 from alance.format.table.roaring import parse_roaring
 
 if TYPE_CHECKING:
-    from alance.format.proto import table_pb2
+    from alance.format.proto import table_pb2, vector_index_pb2
 
 _UUID_BYTES = 16
 # Limit of fragment ids in bitmaps: a bitmap of a few bytes may name 2^32 ids, which would not fit
@@ -30,6 +31,14 @@ JSON_KIND: Final = "Json"
 FRAGMENT_REUSE: Final = "__lance_frag_reuse"
 VECTOR_KIND: Final = "Vector"
 TEXT_KIND: Final = "Inverted"
+LISTED: Final = {"FM": "Fm"}  # kinds that pylance's list of indices spells differently
+_METRICS: Final = {0: "L2", 1: "Cosine", 2: "Dot", 3: "Hamming"}
+# Build options of codes, by the name of the codes in the details.
+CODE_OPTIONS: Final = {
+    "pq": ("num_bits", "num_sub_vectors"),
+    "sq": ("num_bits",),
+    "rq": ("num_bits",),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,11 +148,9 @@ def json_target(message: table_pb2.IndexMetadata) -> JsonTarget:
     """
     # The message has a path and an `Any`. An `Any` has the same wire format (type URL and content),
     # so it can parse the message.
-    try:
-        details = any_pb2.Any.FromString(message.index_details.value)
-        target = any_pb2.Any.FromString(details.value)
-    except DecodeError as error:
-        raise CorruptFileError(f"index {message.name}: details {error!r}") from error
+    where = f"index {message.name}: details"
+    details = parsed(any_pb2.Any, message.index_details.value, where)
+    target = parsed(any_pb2.Any, details.value, where)
     return JsonTarget(details.type_url, _kind_of_type(target.type_url))
 
 
@@ -161,3 +168,59 @@ def kind_of(message: table_pb2.IndexMetadata) -> str:
 
 def _kind_of_type(type_url: str) -> str:
     return type_url.rpartition("/")[2].rpartition(".")[2].removesuffix("IndexDetails")
+
+
+def index_type(message: table_pb2.IndexMetadata) -> str:
+    """Return the type of an index, such as `BTree` or `IVF_PQ`.
+
+    Returns `Vector` if the record of a vector index does not contain its type, and `Unknown` if the
+    record has no kind.
+
+    Raises:
+        CorruptFileError: the details are not a message.
+    """
+    kind = kind_of(message)
+    if kind != VECTOR_KIND:
+        return LISTED.get(kind, kind) or "Unknown"
+    details = _vector_details(message)
+    compression = details.WhichOneof("compression")
+    if compression is None:
+        return VECTOR_KIND
+    graph = "_HNSW" if details.HasField("hnsw_index_config") else ""
+    return f"IVF{graph}_{compression.upper()}"
+
+
+def details_of(message: table_pb2.IndexMetadata) -> dict[str, Any]:
+    """Return the build options of an index, named as in pylance; empty if the record lacks them.
+
+    Raises:
+        CorruptFileError: the details are not a message.
+    """
+    if kind_of(message) == JSON_KIND:
+        target = json_target(message)
+        return {"path": target.path, "target_details": {"index_type": target.kind}}
+    if kind_of(message) != VECTOR_KIND or not message.index_details.value:
+        return {}
+    details = _vector_details(message)
+    facts: dict[str, Any] = {"metric_type": _METRICS.get(details.metric_type, "Unknown")}
+    if details.HasField("hnsw_index_config"):
+        options = ("max_connections", "construction_ef", "max_level")
+        facts["hnsw"] = {name: getattr(details.hnsw_index_config, name) for name in options}
+    compression = details.WhichOneof("compression")
+    if compression in CODE_OPTIONS:
+        codes = getattr(details, compression)
+        names = CODE_OPTIONS[compression]
+        facts["compression"] = {
+            "type": compression,
+            **{name: getattr(codes, name) for name in names},
+        }
+    if compression == "rq":
+        facts["compression"]["rotation_type"] = "matrix" if details.rq.rotation_type else "fast"
+    return facts
+
+
+def _vector_details(message: table_pb2.IndexMetadata) -> vector_index_pb2.VectorIndexDetails:
+    # Imported late: tables without vectors do not need it.
+    from alance.format.proto.vector_index_pb2 import VectorIndexDetails
+
+    return parsed(VectorIndexDetails, message.index_details.value, f"index {message.name}: details")

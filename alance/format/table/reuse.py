@@ -16,13 +16,13 @@ Source: docs/format/table.md, "Deferred index remap".
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
-from google.protobuf.message import DecodeError
 from pyroaring import BitMap
 
 from alance.errors import CorruptFileError, UnsupportedError
+from alance.format.proto import parsed
 from alance.format.proto.reuse_index_pb2 import FragmentReuseDetails
 from alance.format.table.indices import FRAGMENT_REUSE
 from alance.format.table.roaring import end_of_roaring, parse_roaring, roaring_bytes
@@ -41,7 +41,7 @@ Group: TypeAlias = FragmentReuseDetails.Group
 Digest: TypeAlias = FragmentReuseDetails.Digest
 Inline: TypeAlias = FragmentReuseDetails.Inline
 External: TypeAlias = FragmentReuseDetails.External
-M = TypeVar("M", FragmentReuseDetails, FragmentReuseDetails.Inline)
+_WHERE: Final = f"index {FRAGMENT_REUSE}: details"
 
 
 def place_of(index: table_pb2.IndexMetadata) -> External | None:
@@ -50,7 +50,7 @@ def place_of(index: table_pb2.IndexMetadata) -> External | None:
     Raises:
         CorruptFileError: the details cannot be parsed.
     """
-    details = _details(index)
+    details = parsed(FragmentReuseDetails, index.index_details.value, _WHERE)
     return details.external if details.HasField("external") else None
 
 
@@ -66,26 +66,15 @@ def compactions_of(
         CorruptFileError: the details cannot be parsed.
         UnsupportedError: the details have a later form, or `content` is missing.
     """
-    details = _details(index)
+    details = parsed(FragmentReuseDetails, index.index_details.value, _WHERE)
     if content is not None:
-        details = FragmentReuseDetails(inline=_parsed(Inline, content))
+        details = FragmentReuseDetails(inline=parsed(Inline, content, _WHERE))
     if index.index_version or not details.HasField("inline") or details.inline.transitions:
         raise UnsupportedError(
             f"index {FRAGMENT_REUSE!r}: in a file of its own, or of a later form than this alance "
             "knows"
         )
     return tuple(details.inline.versions)
-
-
-def _details(index: table_pb2.IndexMetadata) -> FragmentReuseDetails:
-    return _parsed(FragmentReuseDetails, index.index_details.value)
-
-
-def _parsed(kind: type[M], content: bytes) -> M:
-    try:
-        return kind.FromString(content)
-    except DecodeError as error:
-        raise CorruptFileError(f"index {FRAGMENT_REUSE}: details {error!r}") from error
 
 
 def translated(

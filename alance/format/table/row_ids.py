@@ -8,10 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
-from google.protobuf.message import DecodeError
 
 from alance.errors import CorruptFileError, InvalidInputError
-from alance.format.proto import rowids_pb2
+from alance.format.proto import parsed, rowids_pb2
 from alance.format.table.fragment import MAX_FRAGMENT_ROWS
 
 if TYPE_CHECKING:
@@ -56,10 +55,7 @@ def row_id_segments(content: bytes) -> Sequence[rowids_pb2.U64Segment]:
     Raises:
         CorruptFileError: not a sequence.
     """
-    try:
-        return rowids_pb2.RowIdSequence.FromString(content).segments
-    except DecodeError as error:
-        raise CorruptFileError(f"row ids: {error}") from error
+    return parsed(rowids_pb2.RowIdSequence, content, "row ids").segments
 
 
 def segment_values(segment: rowids_pb2.U64Segment) -> UInt64s:
@@ -89,10 +85,7 @@ def parse_versions(content: bytes, num_rows: int) -> UInt64s:
     Raises:
         CorruptFileError: not a sequence, or one of another length.
     """
-    try:
-        message = rowids_pb2.RowDatasetVersionSequence.FromString(content)
-    except DecodeError as error:
-        raise CorruptFileError(f"version sequence: {error}") from error
+    message = parsed(rowids_pb2.RowDatasetVersionSequence, content, "version sequence")
     lengths = [_length(run.span) for run in message.runs]
     if sum(lengths) != num_rows:
         raise CorruptFileError(f"version sequence: {sum(lengths)} rows, expected {num_rows}")

@@ -10,11 +10,9 @@ import uuid as uuids
 from dataclasses import field
 from typing import TYPE_CHECKING, Final
 
-from google.protobuf.message import DecodeError
-
 from alance.base.records import dataclass
-from alance.errors import CorruptFileError, InvalidInputError
-from alance.format.proto import copied, transaction_pb2
+from alance.errors import InvalidInputError
+from alance.format.proto import copied, parsed, transaction_pb2
 from alance.format.table.naming import MESSAGE_PROPERTY, transaction_name
 from alance.format.table.operations import ARM_OF, OPERATION_BY_ARM, Unknown, unknown_fields
 
@@ -156,10 +154,5 @@ def parse_transaction(content: bytes | memoryview, where: str) -> Transaction:
     Raises:
         CorruptFileError: the bytes are not a transaction.
     """
-    try:
-        message = transaction_pb2.Transaction.FromString(bytes(content))
-    except DecodeError as error:
-        raise CorruptFileError(
-            f"{where}: no transaction in its {len(content)} bytes: {error}"
-        ) from error
-    return Transaction.from_protobuf(message)
+    where = f"{where}: no transaction in its {len(content)} bytes"
+    return Transaction.from_protobuf(parsed(transaction_pb2.Transaction, content, where))

@@ -6,9 +6,8 @@ import uuid
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from alance.base.records import dataclass
-from alance.format.index.details import details_of, index_type
 from alance.format.table.changes.apply_indices import MEM_WAL, SYSTEM
-from alance.format.table.indices import Index
+from alance.format.table.indices import Index, details_of, index_type
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -6,9 +6,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, cast
 
 from alance.errors import InvalidInputError, UnsupportedError
-from alance.format.index.details import index_type
 from alance.format.table.changes.apply_indices import SYSTEM
-from alance.format.table.indices import VECTOR_KIND, Index
+from alance.format.table.indices import VECTOR_KIND, Index, index_type
 from alance.format.table.operations import CreateIndex
 from alance.ops.index.new import check_new, commit_segments
 from alance.ops.index.values.build import SegmentBuilder

@@ -10,8 +10,8 @@ import numpy as np
 
 from alance.base.records import dataclass
 from alance.errors import InvalidInputError
-from alance.format.index.details import index_type
 from alance.format.table.changes.apply_indices import SYSTEM, covered, reuse_index
+from alance.format.table.indices import index_type
 from alance.ops.cleanup import cleanup
 from alance.ops.maintain.lease import last_run
 from alance.ops.maintain.policy import MaintenancePolicy, cleanup_of

@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict, get_args
 
-from google.protobuf.message import DecodeError
-
 from alance.base.checks import check_choice, check_counts
 from alance.base.records import dataclass
 from alance.errors import CorruptFileError, InvalidInputError, UnsupportedError
 from alance.format.index.text.stop_words import STOP_WORDS
-from alance.format.proto import text_index_pb2
+from alance.format.proto import parsed, text_index_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -229,7 +227,4 @@ def as_written_here(details: bytes) -> bytes:
 
 
 def _details(details: bytes) -> text_index_pb2.InvertedIndexDetails:
-    try:
-        return text_index_pb2.InvertedIndexDetails.FromString(details)
-    except DecodeError as error:
-        raise CorruptFileError(f"text index: details: {error}") from error
+    return parsed(text_index_pb2.InvertedIndexDetails, details, "text index: details")

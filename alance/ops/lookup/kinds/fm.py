@@ -13,10 +13,10 @@ from alance.base.records import dataclass
 from alance.errors import CorruptFileError, UnsupportedError
 from alance.expr.index_query import MAX_WAYS
 from alance.format.index import fm
-from alance.format.index.details import LISTED
 from alance.format.index.fm import FmPartition, FmTextRows, PartitionBuilder
 from alance.format.numbers import as_mask, is_variable
 from alance.format.row_set import RowSet
+from alance.format.table.indices import LISTED
 from alance.io.loop.readahead import Job, readahead
 from alance.io.loop.tasks import all_of
 from alance.ops.lookup.kinds.kind import IndexKind
