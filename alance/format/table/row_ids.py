@@ -33,7 +33,7 @@ def parse_row_ids(content: bytes, num_rows: int) -> UInt64s:
     remaining = num_rows
     parts = []
     for segment in row_id_segments(content):
-        parts.append(_expand(segment, remaining))
+        parts.append(segment_values(segment, remaining))
         remaining -= len(parts[-1])
     if remaining:
         raise CorruptFileError(f"row ids: {num_rows - remaining} of {num_rows} rows have one")
@@ -58,13 +58,24 @@ def row_id_segments(content: bytes) -> Sequence[rowids_pb2.U64Segment]:
     return parsed(rowids_pb2.RowIdSequence, content, "row ids").segments
 
 
-def segment_values(segment: rowids_pb2.U64Segment) -> UInt64s:
-    """Return the values of a segment; shape (n,).
+def segment_values(segment: rowids_pb2.U64Segment, limit: int = MAX_FRAGMENT_ROWS) -> UInt64s:
+    """Return the values of a segment, after checking that there are at most `limit`; shape (n,).
 
     Raises:
         CorruptFileError: a segment that contradicts itself.
     """
-    return _expand(segment, MAX_FRAGMENT_ROWS)
+    kind = segment.WhichOneof("segment")
+    if kind in ("array", "sorted_array"):
+        values = _array(getattr(segment, kind))
+        if len(values) > limit:
+            raise CorruptFileError(f"row ids: segment of {len(values)} rows, {limit} are left")
+        return values
+    starts, ids, size = _runs(segment, limit)
+    first = int(ids[0]) if len(ids) == 1 else 0
+    values = np.arange(first, first + size, dtype=np.uint64)
+    if len(ids) != 1:
+        values += np.repeat(ids - starts.astype(np.uint64), np.diff(starts, append=size))
+    return values
 
 
 def segment_bits(segment: rowids_pb2.U64Segment) -> Bytes:
@@ -73,8 +84,11 @@ def segment_bits(segment: rowids_pb2.U64Segment) -> Bytes:
     Raises:
         CorruptFileError: a segment that contradicts itself.
     """
-    bitmap = segment.range_with_bitmap
-    return _bits(bitmap.bitmap, _span(bitmap.start, bitmap.end))
+    part = segment.range_with_bitmap
+    bitmap, size = part.bitmap, _span(part.start, part.end)
+    if len(bitmap) < (size + 7) // 8:
+        raise CorruptFileError(f"row ids: bitmap of {len(bitmap)} bytes for {size} rows")
+    return np.unpackbits(np.frombuffer(bitmap, np.uint8), count=size, bitorder="little")
 
 
 def parse_versions(content: bytes, num_rows: int) -> UInt64s:
@@ -108,46 +122,10 @@ def _length(segment: rowids_pb2.U64Segment) -> int:
     return 0
 
 
-def _expand(segment: rowids_pb2.U64Segment, limit: int) -> UInt64s:
-    """Return the values of a segment, after checking that there are at most `limit`."""
-    length = _length(segment)
-    if not 0 <= length <= limit:
-        raise CorruptFileError(f"row ids: segment of {length} rows, {limit} are left")
-    kind = segment.WhichOneof("segment")
-    if kind == "range":
-        return np.arange(segment.range.start, segment.range.end, dtype=np.uint64)
-    if kind == "range_with_holes":
-        part = segment.range_with_holes
-        _check_size(_span(part.start, part.end), limit, len(_array(part.holes)))
-        values = np.arange(part.start, part.end, dtype=np.uint64)
-        retained = values[~np.isin(values, _array(part.holes))]
-        if len(retained) != length:
-            raise CorruptFileError("row ids: holes outside of their range")
-        return retained
-    if kind == "range_with_bitmap":
-        start = np.uint64(segment.range_with_bitmap.start)
-        return np.flatnonzero(segment_bits(segment)).astype(np.uint64) + start
-    if kind in ("sorted_array", "array"):
-        return _array(getattr(segment, kind))
-    return np.empty(0, np.uint64)
-
-
-def _check_size(span: int, limit: int, holes: int) -> None:
-    if span > limit + holes:
-        raise CorruptFileError(f"row ids: range of {span} with {holes} holes, {limit} rows left")
-
-
 def _span(start: int, end: int) -> int:
     if end < start:
         raise CorruptFileError(f"row ids: range from {start} to {end}")
     return end - start
-
-
-def _bits(bitmap: bytes, size: int) -> Bytes:
-    """Unpack the bits of a range, least significant first."""
-    if len(bitmap) < (size + 7) // 8:
-        raise CorruptFileError(f"row ids: bitmap of {len(bitmap)} bytes for {size} rows")
-    return np.unpackbits(np.frombuffer(bitmap, np.uint8), count=size, bitorder="little")
 
 
 def _array(encoded: rowids_pb2.EncodedU64Array) -> UInt64s:
@@ -229,9 +207,7 @@ def _runs(segment: rowids_pb2.U64Segment, limit: int) -> tuple[Int64s, UInt64s, 
             raise CorruptFileError(f"row ids: bitmap of {size} rows, {limit} are left")
         start = np.uint64(segment.range_with_bitmap.start)
         return np.cumsum(sizes) - sizes, firsts.astype(np.uint64) + start, size
-    ids = segment_values(segment)
-    if len(ids) > limit:
-        raise CorruptFileError(f"row ids: segment of {len(ids)} rows, {limit} are left")
+    ids = np.empty(0, np.uint64) if kind is None else segment_values(segment, limit)
     return *runs_of_ids(ids), len(ids)
 
 
