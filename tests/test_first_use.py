@@ -181,7 +181,7 @@ format.layouts.repdef format.layouts.selection
 format.proto.encodings_v2_0_pb2 format.proto.encodings_v2_3_pb2
 format.statistics
 format.table.changes format.table.changes.apply
-format.table.changes.apply_meta format.table.changes.apply_rows
+format.table.changes.apply_rows
 format.table.changes.apply_state format.table.changes.lineage
 format.table.operations
 format.table.transaction

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alance.format.coalesce import coalesce, split
+from alance.format.plans import coalesce, split
 
 RANGES = st.lists(
     st.tuples(st.integers(0, 5000), st.integers(1, 400)).map(lambda span: (span[0], sum(span))),

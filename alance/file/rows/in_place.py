@@ -19,8 +19,7 @@ from alance.file.batches import completed, empty_columns
 from alance.file.open.recall import PATIENCE, OwnStates
 from alance.file.rows.ranged import read_ranges
 from alance.file.rows.taken import FragmentTask
-from alance.format.coalesce import coalesce
-from alance.format.plans import ByteRange, NotAtHand, Pieces, answered
+from alance.format.plans import ByteRange, NotAtHand, Pieces, answered, coalesce
 from alance.io.disk import files
 from alance.io.events import trace
 

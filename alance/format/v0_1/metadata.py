@@ -21,9 +21,8 @@ from alance import _kernels
 from alance.base.records import dataclass
 from alance.errors import CorruptFileError
 from alance.file_version import FOOTERS, FileVersion
-from alance.format.coalesce import coalesce
 from alance.format.container import MAGIC, TAIL_BYTES, Container
-from alance.format.plans import ByteRange
+from alance.format.plans import ByteRange, coalesce
 from alance.format.proto import file_pb2, table_pb2
 from alance.format.schema import Schema
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from alance.format.coalesce import coalesce
 from alance.format.numbers import distinct
+from alance.format.plans import coalesce
 
 if TYPE_CHECKING:
     from alance.base.arrays import Int64s, Mask

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from alance.format.coalesce import coalesce, split
+from alance.format.plans import coalesce, split
 from alance.io.events import trace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from alance.base.arrays import Int64s
-    from alance.format.coalesce import Coalesced
+    from alance.format.plans import Coalesced
     from alance.io.caches.blocks import BlockCache
     from alance.io.reading.flights import Flight, Lane
     from alance.io.reading.reads import Read

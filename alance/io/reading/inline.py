@@ -14,8 +14,7 @@ import numpy as np
 
 from alance.base.records import dataclass
 from alance.errors import CorruptFileError
-from alance.format.coalesce import Coalesced, are_ranges, coalesce, is_range
-from alance.format.plans import Pieces
+from alance.format.plans import Coalesced, Pieces, are_ranges, coalesce, is_range
 from alance.io.disk.files import PIECES_GAP
 from alance.io.events import trace
 from alance.io.reading.booking import RangeRequest

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import numpy as np
 
 from alance import _kernels
-from alance.format.coalesce import coalesce
-from alance.format.plans import Pieces
+from alance.format.plans import Pieces, coalesce
 from alance.io.events import trace
 from alance.io.loop.futures import in_thread, threads
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from alance.errors import UnsupportedError
-from alance.format.coalesce import coalesce
 from alance.format.index.hnsw import described, walked_rows
+from alance.format.plans import coalesce
 from alance.io.loop.tasks import all_of
 from alance.io.reading.speed import rate_of
 from alance.ops.read.explain import Step, explain_scan

@@ -62,20 +62,9 @@ class TokenArguments(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextParams:
-    """Token settings; the steps are applied in the order of the attributes.
+    """Token settings, as in `TokenArguments`; the steps are applied in the order of the attributes.
 
     Attributes:
-        base_tokenizer: `simple` splits at characters that are neither letters nor digits,
-            `whitespace` at ASCII white space, `raw` nowhere; `ngram` takes all sequences of
-            characters.
-        max_token_length: omit tokens of at least this many bytes; None omits none.
-        lower_case: convert tokens to lower case.
-        stem: reduce words of the language to their stems (Snowball).
-        remove_stop_words: omit the stop words of the language.
-        custom_stop_words: stop words to omit instead of the language's; None for the language's.
-        ascii_folding: replace characters such as accented letters by ASCII ones; see `folding`.
-        min_ngram_length, max_ngram_length: length of `ngram` sequences in characters.
-        prefix_only: for `ngram`, take only the sequences at the start of a word.
         with_position: True if the index has token positions, which phrase queries need.
     """
 
@@ -167,18 +156,11 @@ class TextParams:
             of_elements: True if documents are the elements of lists, not rows.
             version: format version of the posting lists.
         """
+        names = self.__dataclass_fields__.keys() - {"custom_stop_words"}
+        settings: dict[str, Any] = {name: getattr(self, name) for name in names}
+        settings["language"] = json.dumps(self.language)
         return text_index_pb2.InvertedIndexDetails(
-            base_tokenizer=self.base_tokenizer,
-            language=json.dumps(self.language),
-            with_position=self.with_position,
-            max_token_length=self.max_token_length,
-            lower_case=self.lower_case,
-            stem=self.stem,
-            remove_stop_words=self.remove_stop_words,
-            ascii_folding=self.ascii_folding,
-            min_ngram_length=self.min_ngram_length,
-            max_ngram_length=self.max_ngram_length,
-            prefix_only=self.prefix_only,
+            **settings,
             block_size=128,
             document_granularity=int(of_elements),
             posting_format_version=version,
