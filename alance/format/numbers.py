@@ -197,14 +197,10 @@ def ascending(numbers: UInt64s) -> UInt64s:
     return _kernels.order_of(numbers)[0]
 
 
-def is_first(ordered: npt.NDArray[Any]) -> Mask:
-    """Return the mask of the values that differ from the one before; shape (n,).
-
-    Args:
-        ordered: values in ascending order.
-    """
-    is_new = np.ones(len(ordered), np.bool_)
-    np.not_equal(ordered[1:], ordered[:-1], out=is_new[1:])
+def is_first(values: npt.NDArray[Any]) -> Mask:
+    """Return the mask of the values that differ from the one before; shape (n,)."""
+    is_new = np.ones(len(values), np.bool_)
+    np.not_equal(values[1:], values[:-1], out=is_new[1:])
     return is_new
 
 

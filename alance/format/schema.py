@@ -523,14 +523,10 @@ def _texts(metadata: Mapping[bytes, bytes] | None, where: str) -> dict[str, str]
     return texts
 
 
+_TEXTS: Final = ("string", "large_string", "binary", "large_binary", "json")
 _ENCODINGS: Final = {
-    "struct": file_pb2.NONE,
-    "null": file_pb2.NONE,
-    "string": file_pb2.VAR_BINARY,
-    "large_string": file_pb2.VAR_BINARY,
-    "binary": file_pb2.VAR_BINARY,
-    "large_binary": file_pb2.VAR_BINARY,
-    "json": file_pb2.VAR_BINARY,
+    **dict.fromkeys(("struct", "null"), file_pb2.NONE),
+    **dict.fromkeys(_TEXTS, file_pb2.VAR_BINARY),
 }
 
 

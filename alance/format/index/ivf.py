@@ -53,18 +53,12 @@ TAIL: Final = "alance.tail_bytes"
 LEAST_HINTED: Final = 16 << 10  # bytes; every reader reads a tail that has smaller buffers
 MOST_HINTED: Final = 4 << 20  # bytes; larger hints are capped
 MAX_DIM: Final = 1 << 20
-_DTYPES: Final[Mapping[int, np.dtype[Any]]] = {
+_DTYPES: Final[Mapping[vector_index_pb2.Tensor.DataType, np.dtype[Any]]] = {
     vector_index_pb2.Tensor.BFLOAT16: np.dtype("<u2"),
     vector_index_pb2.Tensor.FLOAT16: np.dtype("<f2"),
     vector_index_pb2.Tensor.FLOAT32: np.dtype("<f4"),
     vector_index_pb2.Tensor.FLOAT64: np.dtype("<f8"),
     vector_index_pb2.Tensor.UINT8: np.dtype("u1"),
-}
-_TENSOR_TYPES: Final[Mapping[np.dtype[Any], vector_index_pb2.Tensor.DataType]] = {
-    np.dtype(np.float16): vector_index_pb2.Tensor.FLOAT16,
-    np.dtype(np.float32): vector_index_pb2.Tensor.FLOAT32,
-    np.dtype(np.float64): vector_index_pb2.Tensor.FLOAT64,
-    np.dtype(np.uint8): vector_index_pb2.Tensor.UINT8,
 }
 
 
@@ -279,37 +273,24 @@ def parse_tensor(content: memoryview, dims: int) -> npt.NDArray[Any]:
 def tensor_of(values: npt.NDArray[Any]) -> vector_index_pb2.Tensor:
     """Encode an array of float16, float32, float64 or uint8 as a tensor message."""
     little = np.ascontiguousarray(values, values.dtype.newbyteorder("<"))
+    kinds = {dtype: number for number, dtype in _DTYPES.items()}
     return vector_index_pb2.Tensor(
-        data_type=_TENSOR_TYPES[values.dtype], shape=values.shape, data=little.tobytes()
+        data_type=kinds[little.dtype], shape=values.shape, data=little.tobytes()
     )
 
 
-def ivf_of_partitions(lengths: Int64s) -> bytes:
-    """Encode the `IVF` message of `auxiliary.idx`.
+def ivf_bytes(lengths: Int64s, centroids: npt.NDArray[Any] | None = None) -> bytes:
+    """Encode an `IVF` message.
 
     Args:
-        lengths: number of rows of each partition.
+        lengths: number of rows of each partition in the file.
+        centroids: for `index.idx`, centroids in the type of the vectors; shape (partitions,
+            dimension).
     """
-    ends = np.cumsum(lengths)
     return vector_index_pb2.IVF(
-        offsets=(ends - lengths).tolist(), lengths=lengths.tolist()
-    ).SerializeToString(deterministic=True)
-
-
-def ivf_of_centroids(centroids: npt.NDArray[Any], lengths: Int64s | None = None) -> bytes:
-    """Encode the `IVF` message of `index.idx`.
-
-    Args:
-        centroids: centroids in the type of the vectors; shape (partitions, dimension).
-        lengths: number of rows of each partition in `index.idx`; None if it has no rows.
-    """
-    if lengths is None:
-        lengths = np.zeros(len(centroids), np.int64)
-    ends = np.cumsum(lengths)
-    return vector_index_pb2.IVF(
-        offsets=(ends - lengths).tolist(),
+        offsets=(np.cumsum(lengths) - lengths).tolist(),
         lengths=lengths.tolist(),
-        centroids_tensor=tensor_of(centroids),
+        centroids_tensor=None if centroids is None else tensor_of(centroids),
     ).SerializeToString(deterministic=True)
 
 

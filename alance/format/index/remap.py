@@ -6,7 +6,7 @@ fragments. So counting translates an address, and only the deleted rows have to 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -40,17 +40,6 @@ class NewFragment(NamedTuple):
 
     id: int
     num_rows: int
-
-
-class Moves(Protocol):
-    """Interface that translates row addresses."""
-
-    @property
-    def old_sizes(self) -> dict[int, int]:
-        """Number of physical rows of each old fragment."""
-
-    def moved(self, addresses: Int64s) -> tuple[Int64s, Mask]:
-        """Return the new addresses of live rows, and the mask of live rows in `addresses`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +183,9 @@ class LateMoves:
             addresses, has_address = moves.moved(addresses)
             mask[mask] = has_address
         return addresses, mask
+
+
+Moves: TypeAlias = AddressMap | LateMoves
 
 
 def _moves_of(group: Group) -> tuple[list[OldFragment], list[NewFragment]]:

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from alance.base.records import dataclass
 from alance.errors import CorruptFileError
-from alance.format.numbers import as_numbers, to_arrow
+from alance.format.numbers import as_numbers, places_in, to_arrow
 from alance.format.proto import table_pb2
 from alance.format.table.naming import deletion_name
 from alance.format.table.roaring import parse_roaring, roaring_bytes
@@ -77,9 +77,7 @@ class DeletionVector:
 
     def contains(self, rows: Int64s) -> Mask:
         """Return the mask of deleted rows among physical rows."""
-        places = np.searchsorted(self.rows, rows)
-        places[places == len(self.rows)] = 0
-        return self.rows[places] == rows if len(self.rows) else np.zeros(len(rows), np.bool_)
+        return places_in(self.rows, rows)[1]
 
     def to_physical(self, offsets: Int64s) -> Int64s:
         """Convert positions among live rows to physical offsets.

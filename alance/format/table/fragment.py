@@ -6,7 +6,7 @@ Source: docs/format/table.md, "DataFragment, DataFile, overlays, ExternalFile" a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, overload
+from typing import TYPE_CHECKING, Any, Final, overload
 
 import numpy as np
 from google.protobuf.message import DecodeError
@@ -321,17 +321,10 @@ class Records(Sequence[table_pb2.DataFragment]):
     def part(self, first: int, stop: int) -> Records:
         """Copy the records `first` to `stop - 1`, at least one."""
         start = int(self.stops[first - 1]) if first else 0
-        return Records(
-            self.fields(first, stop - 1),
-            self.stops[first:stop] - start,
-            self.sizes[first:stop].copy(),
-            self.ids[first:stop].copy(),
-            self.rows[first:stop].copy(),
-            self.deleted[first:stop].copy(),
-            self.file_bytes[first:stop].copy(),
-            self.form_of[first:stop].copy(),
-            self.forms,
-        )
+        content, stops = self.fields(first, stop - 1), self.stops[first:stop] - start
+        arrays = self.sizes, self.ids, self.rows, self.deleted, self.file_bytes, self.form_of
+        others: list[Any] = [*(array[first:stop].copy() for array in arrays), self.forms]
+        return Records(content, stops, *others)
 
     def fields(self, first: int, last: int) -> bytes:
         """Return the serialized fields of consecutive records, including `last`."""

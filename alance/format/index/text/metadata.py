@@ -20,7 +20,7 @@ import pyarrow as pa
 from alance.base.records import dataclass
 from alance.errors import CorruptFileError, UnsupportedError
 from alance.format.index.text.params import TextParams
-from alance.format.numbers import as_numbers, places_in, text_array, to_arrow
+from alance.format.numbers import as_numbers, is_first, places_in, text_array, to_arrow
 from alance.format.table.roaring import roaring_bytes
 
 if TYPE_CHECKING:
@@ -198,10 +198,8 @@ class Documents:
     def fragments(self) -> Int64s:
         """Return the fragment ids of the documents, ascending. Row ids must be row addresses."""
         numbers = (self.ids >> np.uint64(32)).view(np.int64)
-        is_first = np.ones(len(numbers), np.bool_)
-        np.not_equal(numbers[1:], numbers[:-1], out=is_first[1:])
         # The array is short, because documents of a fragment are consecutive.
-        return np.unique(numbers[is_first])
+        return np.unique(numbers[is_first(numbers)])
 
     @property
     def num_bytes(self) -> int:

@@ -325,7 +325,7 @@ class VectorSegmentBuilder(NewSegment):
             yield
 
         def end() -> SegmentEnd:
-            content = ivf.ivf_of_centroids(training.centroids)
+            content = ivf.ivf_bytes(np.zeros(len(training.centroids), np.int64), training.centroids)
             return SegmentEnd(metadata, [np.frombuffer(content, np.uint8)])
 
         name = ivf.INDEX_FILE
@@ -420,7 +420,7 @@ class CodedRows:
             ivf.BUFFER: "1",
             ivf.STORAGE: ivf.storage_text(encoder.storage()),
         }
-        contents = [ivf.ivf_of_partitions(self.lengths), *encoder.buffers()]
+        contents = [ivf.ivf_bytes(self.lengths), *encoder.buffers()]
         self.buffer_bytes = sum(map(len, contents))
         return SegmentEnd(metadata, [np.frombuffer(content, np.uint8) for content in contents])
 

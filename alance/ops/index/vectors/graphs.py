@@ -192,5 +192,5 @@ class NewGraphs:
                 ["" if shape is None else shape.text() for shape in shapes], separators=(",", ":")
             ),
         }
-        content = ivf.ivf_of_centroids(self._centroids, self._sizes)
+        content = ivf.ivf_bytes(self._sizes, self._centroids)
         return SegmentEnd(metadata, [np.frombuffer(content, np.uint8)])

@@ -70,7 +70,7 @@ async def moved_vectors(snapshot: Snapshot, index: Index, moves: Moves, new: Seg
             metadata[key] = 1 + len(buffers)
 
     def end() -> SegmentEnd:
-        first = np.frombuffer(ivf.ivf_of_partitions(partitions.lengths), np.uint8)
+        first = np.frombuffer(ivf.ivf_bytes(partitions.lengths), np.uint8)
         of_file = {
             ivf.BUFFER: "1",
             ivf.STORAGE: ivf.storage_text(metadata),
