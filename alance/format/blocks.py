@@ -88,7 +88,6 @@ def gather(block: Block, indices: Int64s) -> Block:
         indices: shape (n,), each in [0, block.num_values), in any order, with duplicates allowed.
 
     Raises:
-        CorruptFileError: an index is outside of the block.
         UnsupportedError: the strings have more bytes than 32-bit offsets can address.
     """
     match block:
@@ -134,11 +133,7 @@ def _gather_fixed(block: FixedWidth, indices: Int64s) -> Bytes:
 
 
 def bits_at(data: Bytes, places: Int64s) -> Bytes:
-    """Gather the bits at `places` into packed bits, LSB first.
-
-    Raises:
-        CorruptFileError: a place is outside the bytes.
-    """
+    """Gather the bits at `places` into packed bits, LSB first."""
     _check_places(places, 8 * len(data))
     bits = data[places >> 3] >> (places & 7).astype(np.uint8)
     return np.packbits(bits & np.uint8(1), bitorder="little")
@@ -171,9 +166,6 @@ def joined_values(blocks: Sequence[Block]) -> Block | None:
     """Concatenate blocks of the same kind.
 
     Returns None if kinds or widths differ, and for dictionaries.
-
-    Raises:
-        CorruptFileError: an offset is outside of its bytes.
     """
     first = blocks[0]
     if len(blocks) == 1:

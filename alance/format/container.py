@@ -95,11 +95,7 @@ class Container:
         return [FileColumn(index, self.columns.column(index)) for index in indices]
 
     def absent(self, indices: Sequence[int]) -> Sequence[int]:
-        """Return the columns that are not open yet.
-
-        Raises:
-            CorruptFileError: the file has no such column.
-        """
+        """Return the columns that are not open yet."""
         try:
             return self.columns.absent(indices)
         except IndexError:
@@ -109,11 +105,7 @@ class Container:
             ) from None
 
     def read_buffer(self, index: int) -> Plan[memoryview]:
-        """Plan the content of a global buffer.
-
-        Raises:
-            CorruptFileError: the file has no such buffer.
-        """
+        """Plan the content of a global buffer."""
         if not 0 <= index < len(self.buffers):
             raise CorruptFileError(
                 f"global buffer {index} in {self.path}: the file has {len(self.buffers)}"
@@ -125,20 +117,12 @@ class Container:
         return content
 
     def read_descriptor(self) -> Plan[file_pb2.FileDescriptor]:
-        """Plan the file's own schema and row count.
-
-        Raises:
-            CorruptFileError: the descriptor cannot be parsed.
-        """
+        """Plan the file's own schema and row count."""
         content = yield from self.read_buffer(0)
         return parsed(file_pb2.FileDescriptor, content, f"schema of {self.path}")
 
     def check(self, start: int, content: memoryview) -> None:
-        """Verify bytes of the file from `start` on, if the search-cache buffer has their checksum.
-
-        Raises:
-            CorruptFileError: the checksum is wrong.
-        """
+        """Verify bytes of the file from `start` on, if a search-cache buffer has their checksum."""
         if self.search is not None:
             self.search.check(self.path, start, content)
 
@@ -150,7 +134,6 @@ def read_columns(requests: Sequence[tuple[Container, Sequence[int]]]) -> Plan[No
     """Plan the pages of columns of files: no round if their tails hold the metadata, else one.
 
     Raises:
-        CorruptFileError: metadata that contradict their file.
         UnsupportedError: an unknown encoding.
     """
     held: list[_kernels.HeldFile] = []
@@ -200,7 +183,6 @@ def open_container(path: str, file_bytes: int, tail: memoryview | None = None) -
         tail: the file's last bytes; None to read them first.
 
     Raises:
-        CorruptFileError: the file is not of 2.x, or a table lies outside of it.
         UnsupportedError: the file version is unknown.
     """
     if tail is None:
@@ -213,7 +195,6 @@ def open_containers(files: Sequence[FileEnd]) -> Plan[list[Container]]:
     """Plan the opening of files from their tails: one round if any tail lacks tables, else none.
 
     Raises:
-        CorruptFileError: not a 2.x file, or tables outside of the file.
         UnsupportedError: another file version.
     """
     sizes = np.array([file.file_bytes for file in files], np.int64)
@@ -263,11 +244,7 @@ def open_containers(files: Sequence[FileEnd]) -> Plan[list[Container]]:
 
 
 def tail_range(path: str, file_bytes: int, tail_bytes: int) -> ByteRange:
-    """Return the range of a file's last bytes, which a reader needs first.
-
-    Raises:
-        CorruptFileError: the file is shorter than a footer.
-    """
+    """Return the range of a file's last bytes, which a reader needs first."""
     if file_bytes < FOOTER.size:
         raise CorruptFileError(f"{path}: {file_bytes} bytes, a footer alone has {FOOTER.size}")
     return ByteRange(path, max(0, file_bytes - tail_bytes), file_bytes)
@@ -302,7 +279,6 @@ class FileColumn:
         return [*map(self.page, range(self.num_pages))]
 
     def page(self, number: int) -> Page:
-        """Build a page."""
         return Page(*self.kernel.page(number))
 
     @property
@@ -334,7 +310,6 @@ def parse_column(index: int, content: bytes, container: Container) -> _kernels.C
     produces. Tests use this parser as the kernel's reference.
 
     Raises:
-        CorruptFileError: metadata that contradict themselves or the file.
         UnsupportedError: an unknown encoding.
     """
     file_bytes, version = container.file_bytes, container.version
@@ -387,11 +362,7 @@ class SearchBuffer:
     entries: dict[int, tuple[int, int]]
 
     def check(self, where: str, start: int, content: memoryview) -> None:
-        """Verify the checksum of a page buffer if it is an entry.
-
-        Raises:
-            CorruptFileError: a wrong size or checksum.
-        """
+        """Verify the checksum of a page buffer if it is an entry."""
         entry = self.entries.get(start)
         if entry is not None and entry != (len(content), binascii.crc32(content)):
             raise CorruptFileError(
@@ -400,11 +371,7 @@ class SearchBuffer:
             )
 
     def check_all(self, where: str, content: memoryview) -> None:
-        """Verify all entries in the bytes of a whole file.
-
-        Raises:
-            CorruptFileError: a size or checksum is wrong.
-        """
+        """Verify all entries in the bytes of a whole file."""
         for start, (num_bytes, _) in self.entries.items():
             self.check(where, start, content[start : start + num_bytes])
 
@@ -420,9 +387,6 @@ def parse_search_buffer(
     Args:
         tail: the file's bytes from `tail_start` on.
         buffers: shape (g, 2): start and stop of each global buffer, at least two.
-
-    Raises:
-        CorruptFileError: the table does not fit the buffer.
     """
     start, stop = buffers[-1].tolist()
     if stop - TRAILER.size < max(start, tail_start):

@@ -32,7 +32,6 @@ def json_text(values: VariableWidth, valid: Mask | None) -> VariableWidth:
         valid: mask of shape (n,); None if there are no nulls.
 
     Raises:
-        CorruptFileError: the bytes contradict the format.
         UnsupportedError: JSON text cannot express a value, or the text exceeds 2 GiB.
     """
     try:

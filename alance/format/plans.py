@@ -157,7 +157,6 @@ class Pieces(NamedTuple):
         return parts
 
     def ranges(self) -> list[ByteRange]:
-        """Return the pieces as separate ranges."""
         starts, stops = self.starts.tolist(), self.stops.tolist()
         if len(self.paths) == 1:
             paths = [*self.paths] * len(starts)

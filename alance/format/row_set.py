@@ -85,9 +85,6 @@ class RowSet:
 
         Args:
             bitmaps: pairs, ascending by upper half; the bitmaps have been checked.
-
-        Raises:
-            CorruptFileError: a bitmap is malformed nevertheless.
         """
         parts = [*bitmaps]
         num_bytes = SET_COUNT.size + sum([PART.size + len(part) for _, part in parts])
@@ -106,7 +103,6 @@ class RowSet:
 
     @classmethod
     def union(cls, sets: Iterable[RowSet]) -> RowSet:
-        """Return the union of sets."""
         bitmap = BitMap64()
         for rows in sets:
             bitmap |= rows._bitmap  # `BitMap64.union` is 8 times slower for dense sets
@@ -140,9 +136,6 @@ class RowSet:
 
         Args:
             domain: all rows of these fragments.
-
-        Raises:
-            CorruptFileError: a row is beyond the last row of its fragment.
         """
         if self.count_common(domain) == len(self):
             return self

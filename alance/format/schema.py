@@ -96,7 +96,6 @@ class UnbuiltFields:
         return None if number < 0 else self._at(number)
 
     def all(self) -> tuple[Field, ...]:
-        """Return all fields."""
         return tuple([self._at(number) for number in range(len(self._fields))])
 
     def logical_arrow(self) -> pa.Schema:
@@ -181,7 +180,6 @@ class Schema:
 
     @property
     def fields(self) -> tuple[Field, ...]:
-        """Top-level fields."""
         if self._fields is None:
             assert self._unbuilt is not None
             self._fields = self._unbuilt.all()
@@ -218,9 +216,6 @@ class Schema:
 
         Accepts fields with an unknown logical type; access to their Arrow type raises
         `UnsupportedError`.
-
-        Raises:
-            CorruptFileError: a parent is missing or comes later, or two fields have the same id.
         """
         seen: set[int] = set()
         children: dict[int, list[file_pb2.Field]] = {}

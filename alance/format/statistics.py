@@ -90,7 +90,6 @@ class ColumnBounds:
 
     @property
     def num_bytes(self) -> int:
-        """Memory in bytes, for a cache's budget."""
         return 300 + 3 * len(self.has_nulls) + int(self.low.nbytes + self.high.nbytes)
 
     @classmethod
@@ -102,7 +101,6 @@ class ColumnBounds:
 
     @classmethod
     def joined(cls, many: Sequence[ColumnBounds]) -> ColumnBounds:
-        """Concatenate bounds of the same type."""
         if len(many) == 1:
             return many[0]
         return cls(
@@ -154,12 +152,10 @@ class Statistics:
 
     @property
     def num_zones(self) -> int:
-        """Number of zones of each column."""
         return -(-self.num_rows // self.zone_rows)
 
     @property
     def num_bytes(self) -> int:
-        """Memory in bytes, for a cache's budget."""
         return 300 + self.entries.nbytes + self.bounds.nbytes + 100 * len(self.rows)
 
     def kind(self, column: int) -> str:
@@ -229,11 +225,7 @@ ZONE_VALUE_WIDTHS: Final = np.array([width_of(kind) for kind in ZONE_VALUE_KINDS
 
 
 def head_bytes(where: str, content: memoryview) -> int | None:
-    """Return the size of a statistics buffer's head from its first bytes; None for other buffers.
-
-    Raises:
-        CorruptFileError: the head is invalid.
-    """
+    """Return the size of a statistics buffer's head by its first bytes; None for other buffers."""
     if len(content) < STATISTICS_HEADER.size:
         return None
     magic, version, _, zone_rows, num_rows, columns, size = STATISTICS_HEADER.unpack_from(content)
@@ -257,9 +249,6 @@ def parse_head(where: str, content: memoryview, num_bytes: int) -> Statistics:
     Args:
         content: the head, of `head_bytes` bytes.
         num_bytes: size of the whole buffer.
-
-    Raises:
-        CorruptFileError: the checksum is wrong, or an entry does not fit.
     """
     crc = int.from_bytes(content[-4:], "little")
     if zlib.crc32(content[:-4]) != crc:
@@ -292,9 +281,6 @@ def parse_zones(
     The uncompressed block has the u32 number of nulls of each zone, and the u8 flags of each zone.
     Then, for kinds of fixed width, all low bounds and all high bounds; for text, the u8 sizes of
     the low bounds, those of the high bounds, all low bounds and all high bounds.
-
-    Raises:
-        CorruptFileError: a checksum or size is wrong.
     """
     entry = head.entries[head.rows[column]]
     crc, num_raw = int(entry["crc"]), int(entry["raw"])

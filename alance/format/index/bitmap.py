@@ -51,7 +51,6 @@ def parse_rows(content: memoryview) -> RowSet:
     """Parse a row set.
 
     Raises:
-        CorruptFileError: the bytes are not a row set.
         UnsupportedError: the set contains a whole fragment without listing its rows.
     """
     return RowSet.of_bitmaps(_bitmaps(content))
@@ -84,7 +83,6 @@ def joined_rows(sets: Sequence[memoryview]) -> bytes:
     The bitmap of a high half that only one set contains is copied without decoding.
 
     Raises:
-        CorruptFileError: the bytes are not a row set.
         UnsupportedError: a set contains a whole fragment without listing its rows.
     """
     if len(sets) == 1:
@@ -183,7 +181,6 @@ class RowSetBuilder:
         return ready
 
     def finish(self) -> list[pa.RecordBatch]:
-        """Return the remaining batches."""
         self._close()
         return [self._batch(self._keys)] if self._keys else []
 

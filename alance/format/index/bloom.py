@@ -89,11 +89,7 @@ def hashes_of_points(points: Sequence[Any], type_: pa.DataType) -> UInt64s:
 
 
 def hits(filters: pa.Array, hashes: UInt64s) -> Mask:
-    """Return a mask of the filters that may contain at least one of the values. CPU work.
-
-    Raises:
-        CorruptFileError: the bytes are not filters.
-    """
+    """Return a mask of the filters that may contain at least one of the values. CPU work."""
     if not pa.types.is_binary(filters.type) or filters.null_count:
         raise CorruptFileError(f"bloom filters of type {filters.type}, or null")
     try:
@@ -103,11 +99,7 @@ def hits(filters: pa.Array, hashes: UInt64s) -> Mask:
 
 
 def null_flags(column: pa.Array) -> Mask:
-    """Return the column `has_null` as a mask.
-
-    Raises:
-        CorruptFileError: the column is not boolean, or has nulls.
-    """
+    """Return the column `has_null` as a mask."""
     if not pa.types.is_boolean(column.type) or column.null_count:
         raise CorruptFileError(f"bloom filters: {HAS_NULL} of type {column.type}, or null")
     return as_numbers(column.cast(pa.uint8())).astype(np.bool_)

@@ -67,12 +67,10 @@ class PageTable:
 
     @property
     def num_pages(self) -> int:
-        """Number of pages."""
         return len(self.null_counts)
 
     @property
     def num_bytes(self) -> int:
-        """Memory in bytes, for the cache budget."""
         values = int(self.low.nbytes) + int(self.high.nbytes)
         return 200 + values + self.null_counts.nbytes + self.starts.nbytes
 
@@ -84,7 +82,6 @@ class PageTable:
         return self.files[file], start - first, stop - first
 
     def num_rows_of(self, pages: Int64s) -> int:
-        """Return the total number of rows of some pages."""
         return int((self.starts[pages + 1] - self.starts[pages]).sum())
 
     def counts(self) -> Int64s:
@@ -149,9 +146,6 @@ def parse_page_table(
         batch: rows of `page_lookup.lance`.
         metadata: metadata of its schema.
         num_rows: number of rows of each file of pages.
-
-    Raises:
-        CorruptFileError: the page table does not match the files.
     """
     text = metadata.get(BATCH_SIZE, str(PAGE_ROWS))
     if not text.isascii() or not text.isdigit() or not 0 < int(text) < 1 << 31:

@@ -75,7 +75,6 @@ FINGERPRINT: Final = "partition_fingerprint"
 
 
 def file_of(number: int) -> str:
-    """Return the file name of a partition."""
     return f"part_{number}{ENDING}"
 
 
@@ -97,11 +96,7 @@ class FmPartition:
 
     @classmethod
     def parse(cls, batch: pa.RecordBatch, metadata: Mapping[str, str]) -> FmPartition:
-        """Parse the rows and the metadata of a file. CPU work.
-
-        Raises:
-            CorruptFileError: the rows and the metadata do not form a partition.
-        """
+        """Parse the rows and the metadata of a file. CPU work."""
         try:
             return cls._parse(batch, metadata)
         except (KeyError, ValueError, struct.error) as error:
@@ -124,7 +119,6 @@ class FmPartition:
 
     @property
     def num_bytes(self) -> int:
-        """Memory in bytes, for the cache budget."""
         return 16 * len(self.rows) + (self.index.num_bytes if self.index is not None else 0) + 2000
 
     def find(self, pattern: bytes) -> tuple[int, int]:
@@ -140,9 +134,6 @@ class FmPartition:
 
         Args:
             span: range of suffixes, from `find`.
-
-        Raises:
-            CorruptFileError: the index is inconsistent.
         """
         if self.index is None or span[0] == span[1]:
             return self.rows[:0]
@@ -154,11 +145,7 @@ class FmPartition:
         return self.rows[np.unique(numbers)]
 
     def texts(self, keep: Mask) -> FmTextRows:
-        """Decode the texts of the rows in a mask. CPU work.
-
-        Raises:
-            CorruptFileError: the decoded texts do not match the stored offsets.
-        """
+        """Decode the texts of the rows in a mask. CPU work."""
         if self.index is None:
             return FmTextRows.none()
         content = self.index.text()
@@ -188,7 +175,6 @@ class FmTextRows(NamedTuple):
 
     @classmethod
     def none(cls) -> FmTextRows:
-        """Return an empty object."""
         empty = np.empty(0, np.int64)
         return cls(empty, empty, np.empty(0, np.uint8))
 
@@ -486,7 +472,6 @@ class _WaveletTree:
         return number
 
     def lengths(self, counts: Int64s) -> Int64s:
-        """Return the number of bits of each node."""
         lengths = np.zeros(len(self.children), np.int64)
         for symbol, (_, way) in self.codes.items():
             lengths[list(way)] += counts[symbol]

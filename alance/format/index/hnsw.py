@@ -91,11 +91,6 @@ class GraphShape(NamedTuple):
 
     @classmethod
     def parse(cls, text: object) -> GraphShape:
-        """Parse the JSON metadata of a graph.
-
-        Raises:
-            CorruptFileError: the text is not such JSON.
-        """
         try:
             graph = json.loads(text) if isinstance(text, str) else {}
             params = graph["params"]
@@ -147,9 +142,6 @@ class Graphs:
         Args:
             sizes: number of vectors of each partition.
             num_rows: number of rows of `index.idx`.
-
-        Raises:
-            CorruptFileError: the metadata are inconsistent or do not match the partitions.
         """
         offsets = partition_offsets(content, len(sizes), num_rows)
         listed = json_of(metadata, GRAPHS_KEY)
@@ -187,9 +179,6 @@ class Graphs:
 
         Args:
             batch: rows of the graph in `index.idx`, with the columns in `SEARCHED`.
-
-        Raises:
-            CorruptFileError: a link or a level is invalid or null.
         """
         vectors, links = batch.column(GRAPH_VECTORS), batch.column(LINKS)
         if vectors.null_count or links.null_count or links.values.null_count:
@@ -207,11 +196,7 @@ class Graphs:
 
 
 def check(schema: pa.Schema) -> None:
-    """Check that a file has the columns of graphs.
-
-    Raises:
-        CorruptFileError: a column is missing or has another type.
-    """
+    """Check that a file has the columns of graphs."""
     for field in FIELDS[:2]:
         if schema.get_field_index(field.name) < 0 or schema.field(field.name).type != field.type:
             raise CorruptFileError(f"vector index: columns {schema.names} of graphs")
@@ -224,11 +209,7 @@ def describe(links: Links, details: vector_index_pb2.VectorIndexDetails) -> None
 
 
 def described(details: bytes) -> Links | None:
-    """Return the options of the graphs from an index's record; None if the index has no graphs.
-
-    Raises:
-        CorruptFileError: the details are not a message.
-    """
+    """Return the options of the graphs from an index's record; None if the index has no graphs."""
     message = parsed(vector_index_pb2.VectorIndexDetails, details, "vector index")
     if not message.HasField("hnsw_index_config"):
         return None

@@ -86,7 +86,6 @@ class Centroids:
         """Parse the schema's metadata and the `IVF` message.
 
         Raises:
-            CorruptFileError: the bytes are inconsistent.
             UnsupportedError: the index type or the metric is unknown.
         """
         kind_and_metric = json_of(metadata, TYPE)
@@ -126,9 +125,6 @@ class Partition:
 
         Args:
             names: the quantizer's columns.
-
-        Raises:
-            CorruptFileError: a value is null.
         """
         arrays = [batch.column(name) for name in (VECTOR_ROW_IDS, *names)]
         if any(array.null_count for array in arrays):
@@ -170,21 +166,13 @@ class Storage:
         num_partitions: int,
         num_rows: int,
     ) -> Storage:
-        """Parse the schema's metadata and the `IVF` message.
-
-        Raises:
-            CorruptFileError: the partitions do not match the rows of the file.
-        """
+        """Parse the schema's metadata and the `IVF` message."""
         offsets = partition_offsets(content, num_partitions, num_rows)
         return cls(offsets, storage_metadata(metadata))
 
 
 def partition_offsets(content: memoryview, num_partitions: int, num_rows: int) -> Int64s:
-    """Parse an `IVF` message: first row of each partition, then the number of rows.
-
-    Raises:
-        CorruptFileError: the partitions do not match the rows of the file.
-    """
+    """Parse an `IVF` message: first row of each partition, then the number of rows."""
     message = parsed(vector_index_pb2.IVF, content, "vector index")
     lengths = np.array(message.lengths, np.int64)
     offsets = np.concatenate(([0], np.cumsum(lengths)))
@@ -201,11 +189,7 @@ def partition_offsets(content: memoryview, num_partitions: int, num_rows: int) -
 
 
 def storage_metadata(metadata: Mapping[str, str]) -> Mapping[str, Any]:
-    """Parse the quantizer's metadata: a JSON list whose only item is a string of JSON.
-
-    Raises:
-        CorruptFileError: the metadata are absent or have another form.
-    """
+    """Parse the quantizer's metadata: a JSON list whose only item is a string of JSON."""
     listed = json_of(metadata, STORAGE)
     if not isinstance(listed, list) or len(listed) != 1:
         raise CorruptFileError("vector index: no storage metadata")
@@ -213,20 +197,12 @@ def storage_metadata(metadata: Mapping[str, str]) -> Mapping[str, Any]:
 
 
 def buffer_number(metadata: Mapping[str, str]) -> int:
-    """Return the number of the global buffer with the `IVF` message.
-
-    Raises:
-        CorruptFileError: the metadata lacks the number.
-    """
+    """Return the number of the global buffer with the `IVF` message."""
     return integer(metadata, BUFFER)
 
 
 def integer(values: Mapping[Any, Any], name: str) -> int:
-    """Return a non-negative integer from metadata.
-
-    Raises:
-        CorruptFileError: the value is absent, not an integer, or negative.
-    """
+    """Return a non-negative integer from metadata."""
     try:
         number = int(values[name])
     except (KeyError, TypeError, ValueError):
@@ -245,8 +221,6 @@ def tensor(message: vector_index_pb2.Tensor, dims: int) -> npt.NDArray[Any]:
     """Return the values of a tensor in its shape; read-only. bfloat16 becomes float32.
 
     Raises:
-        CorruptFileError: the bytes do not match the shape, or the shape does not have `dims`
-            dimensions.
         UnsupportedError: the type of the values is not supported.
     """
     dtype = _DTYPES.get(message.data_type)
@@ -325,11 +299,6 @@ def storage_text(storage: Mapping[str, Any]) -> str:
 
 
 def json_of(metadata: Mapping[str, str], name: str) -> Any:
-    """Parse a metadata value as JSON.
-
-    Raises:
-        CorruptFileError: the value is absent or not JSON.
-    """
     try:
         return json.loads(metadata[name])
     except (KeyError, ValueError) as error:

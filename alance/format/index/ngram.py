@@ -63,11 +63,7 @@ def tokens_of(parts: Sequence[str], most: int) -> list[int]:
 
 
 def parse_postings(content: memoryview) -> RowSet:
-    """Parse the rows of a posting list.
-
-    Raises:
-        CorruptFileError: the bytes are not a posting list.
-    """
+    """Parse the rows of a posting list."""
     try:
         (number,) = struct.unpack_from("<Q", content)
         if number > MOST_PARTS:

@@ -70,11 +70,7 @@ class Quantizer(ABC):
 
     @abstractmethod
     def check(self, schema: pa.Schema) -> None:
-        """Check that a file has the columns of this quantizer.
-
-        Raises:
-            CorruptFileError: a column has another type.
-        """
+        """Check that a file has the columns of this quantizer."""
 
     def prepared(self, partition: Partition) -> Partition:
         """Return a partition with the derived values that `add` needs; the result is cached.
@@ -138,7 +134,6 @@ class ScalarQuantizer(Quantizer):
         """Parse the metadata.
 
         Raises:
-            CorruptFileError: the numbers contradict each other.
             UnsupportedError: components do not have 8 bits.
         """
         if integer(storage, "num_bits") != 8:
@@ -199,7 +194,6 @@ class ProductQuantizer(Quantizer):
         """Parse the metadata and the codebook's tensor.
 
         Raises:
-            CorruptFileError: the numbers contradict each other.
             UnsupportedError: codes have neither 4 nor 8 bits.
         """
         bits, parts = integer(storage, "nbits"), integer(storage, "num_sub_vectors")
@@ -270,11 +264,7 @@ class Rotation:
 
     @classmethod
     def parse(cls, storage: Mapping[str, Any], dim: int, content: memoryview | None) -> Rotation:
-        """Parse a stored matrix, or signs: one bit per sign, whole bytes per round.
-
-        Raises:
-            CorruptFileError: the shape of the matrix or the number of signs is wrong.
-        """
+        """Parse a stored matrix, or signs: one bit per sign, whole bytes per round."""
         if content is not None:
             matrix = parse_tensor(content, 2).astype(np.float64)
             if matrix.shape != (dim, dim):
@@ -321,7 +311,6 @@ class Rabitq(Quantizer):
         """Parse the metadata and the matrix.
 
         Raises:
-            CorruptFileError: the numbers contradict each other.
             UnsupportedError: the distance estimator is unknown.
         """
         bits, dim = integer(storage, "num_bits"), integer(storage, "code_dim")
@@ -370,11 +359,7 @@ def scale_of(metric: str) -> float:
 
 
 def check_codes(schema: pa.Schema, name: str, width: int) -> None:
-    """Check that a column of codes has `width` bytes per row.
-
-    Raises:
-        CorruptFileError: the column has another type.
-    """
+    """Check that a column of codes has `width` bytes per row."""
     arrow = schema.field(name).type
     is_list = pa.types.is_fixed_size_list(arrow)
     if not is_list or arrow.value_type != pa.uint8() or arrow.list_size != width:
@@ -393,9 +378,6 @@ def buffer_of(kind: str, storage: Mapping[str, Any]) -> int | None:
     """Return the number of the global buffer that a quantizer needs; None if it needs none.
 
     PQ needs its codebook; RaBitQ the matrix of its rotation, unless it rotates by signs.
-
-    Raises:
-        CorruptFileError: the quantizer's metadata lacks the number.
     """
     if kind == "PQ":
         return integer(storage, "codebook_position")
@@ -415,7 +397,6 @@ def quantizer_of(
         value_type: type of the column's values, a key of `values.TYPES`.
 
     Raises:
-        CorruptFileError: the metadata are inconsistent, or do not match the centroids.
         UnsupportedError: the metadata are valid, but alance cannot read such an index.
     """
     if centroids.kind == "PQ":

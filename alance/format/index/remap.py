@@ -156,9 +156,6 @@ class LateMoves:
         Args:
             fragments: ids of the fragments of the table; rows that end in any other fragment get no
                 new address.
-
-        Raises:
-            CorruptFileError: the row counts of a group do not match.
         """
         ids = {*fragments}
         for compaction in compactions:

@@ -63,11 +63,7 @@ class ZoneRows:
 
     @classmethod
     def of(cls, batch: pa.RecordBatch) -> ZoneRows:
-        """Parse the row ranges of the zones in an index file.
-
-        Raises:
-            CorruptFileError: a row is not a valid zone, or zones overlap.
-        """
+        """Parse the row ranges of the zones in an index file."""
         fragments, starts, lengths = (whole_column(batch, name) for name in ZONE_PLACE_COLUMNS)
         is_zone = (fragments >= 0) & (starts >= 0) & (lengths > 0)
         is_zone &= (
@@ -88,9 +84,6 @@ class ZoneRows:
         Args:
             ids: ids of fragments, at least one; shape (n,).
             num_rows: number of rows of each fragment; 0 if unknown.
-
-        Raises:
-            CorruptFileError: a zone ends after its fragment.
         """
         order = np.argsort(ids)
         ids, num_rows = ids[order], num_rows[order]
@@ -118,11 +111,7 @@ class ZoneRows:
 
 
 def whole_column(batch: pa.RecordBatch, name: str) -> Int64s:
-    """Return a column of integers as int64.
-
-    Raises:
-        CorruptFileError: the column is missing, has nulls or does not hold integers.
-    """
+    """Return a column of integers as int64."""
     if name not in batch.schema.names:
         raise CorruptFileError(f"index file with columns {batch.schema.names}, no {name}")
     column = batch.column(name)
@@ -181,7 +170,6 @@ class ZoneBuilder:
 
     @property
     def file(self) -> str:
-        """Name of the file of zones."""
         return bloom.BLOOM_FILE if self.has_filters else MAP_FILE
 
     def add(self, values: pa.Array, addresses: pa.Array) -> list[pa.RecordBatch]:

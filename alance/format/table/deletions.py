@@ -63,7 +63,6 @@ class DeletionVector:
 
     @property
     def num_bytes(self) -> int:
-        """Memory in bytes."""
         return self.rows.nbytes + 100
 
     def live_mask(self, start: int, stop: int) -> Mask | None:
@@ -94,12 +93,7 @@ class DeletionVector:
 
 
 def parse_arrow(content: memoryview, num_physical_rows: int) -> DeletionVector:
-    """Parse a deletion vector from an Arrow IPC file.
-
-    Raises:
-        CorruptFileError: the file does not have one batch with the column `row_id`, has nulls, or
-            has rows beyond the fragment.
-    """
+    """Parse a deletion vector from an Arrow IPC file."""
     try:
         with pa.ipc.open_file(pa.py_buffer(content)) as reader:
             if reader.num_record_batches != 1:
@@ -122,11 +116,7 @@ def parse_arrow(content: memoryview, num_physical_rows: int) -> DeletionVector:
 
 
 def parse_bitmap(content: memoryview, num_physical_rows: int) -> DeletionVector:
-    """Parse a deletion vector from a portable roaring bitmap.
-
-    Raises:
-        CorruptFileError: the content is not a bitmap, or has rows beyond the fragment.
-    """
+    """Parse a deletion vector from a portable roaring bitmap."""
     try:
         rows = parse_roaring(content, num_physical_rows)
     except CorruptFileError as error:
@@ -137,11 +127,7 @@ def parse_bitmap(content: memoryview, num_physical_rows: int) -> DeletionVector:
 
 
 def _check_sizes(message: pa.ipc.Message, num_physical_rows: int) -> None:
-    """Check the sizes that a batch declares before memory is allocated for them.
-
-    Raises:
-        CorruptFileError: the message is not a record batch, or has more rows than the fragment.
-    """
+    """Check the sizes that a batch declares before memory is allocated for them."""
     if message.type != "record batch":
         raise CorruptFileError(f"deletion file: {message.type}, expected a record batch")
     length, buffers = batch_sizes(memoryview(message.metadata), memoryview(message.body))
@@ -212,11 +198,7 @@ def arrow_bytes(rows: Int64s) -> bytes:
 
 
 def batch_place(content: memoryview) -> int:
-    """Return the position of a file's first record batch message, by the footer.
-
-    Raises:
-        CorruptFileError: the footer has no record batch that lies inside the file.
-    """
+    """Return the position of a file's first record batch message, by the footer."""
     end = len(content) - FOOTER_END
     length = _number(content, "<i", end)
     footer = content[end - length : end] if 0 < length <= end else content[:0]
@@ -241,9 +223,6 @@ def batch_sizes(metadata: memoryview, body: memoryview) -> tuple[int, list[int]]
 
     Args:
         metadata: flatbuffer of a message whose header is a record batch.
-
-    Raises:
-        CorruptFileError: a position is outside of the bytes, or a size is negative.
     """
     batch = _follow(metadata, _field(metadata, _follow(metadata, 0), HEADER_FIELD))
     place = _field(metadata, batch, LENGTH_FIELD)

@@ -33,11 +33,7 @@ def value_type(message: file_pb2.Field) -> str:
 
 
 def attach_values(fields: Iterable[file_pb2.Field], content: memoryview) -> None:
-    """Copy dictionary values from the manifest's file into its fields' messages.
-
-    Raises:
-        CorruptFileError: the values lie outside of the file.
-    """
+    """Copy dictionary values from the manifest's file into its fields' messages."""
     for message in fields:
         if message.dictionary.length and message.logical_type.startswith("dict:"):
             message.dictionary.values = _values(message, content)

@@ -98,7 +98,6 @@ def check_readable(reader_flags: int, writer_flags: int, *, has_max_field_id: bo
     """Check that this alance can read a table.
 
     Raises:
-        CorruptFileError: the flags contradict each other or the manifest.
         UnsupportedError: a reader flag is unknown. The message names it.
     """
     half = (reader_flags ^ writer_flags) & PAIRED

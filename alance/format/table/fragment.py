@@ -179,11 +179,7 @@ _OUTSIDE: Final = frozenset({"", ".", ".."})  # path segments that are not file 
 
 
 def inside(path: str, what: str) -> str:
-    """Return a relative path after checking that it stays below its folder.
-
-    Raises:
-        CorruptFileError: the path is empty or absolute, or contains `..`.
-    """
+    """Return a relative path after checking that it stays below its folder."""
     if not path or path.startswith("/") or "\\" in path or "\0" in path or "://" in path:
         raise CorruptFileError(f"{what} {path!r}: expected a relative path")
     if not _OUTSIDE.isdisjoint(path.split("/")):
@@ -371,10 +367,6 @@ class Fragments(Sequence[Fragment]):
         num_rows: number of live rows of each, shape (n,); -1 if unknown.
         repeated_id: an id that two fragments share, as releases up to 0.16 wrote; None if all
             differ.
-
-    Raises:
-        CorruptFileError: an id has more than 32 bits, or a fragment more than 2^32 rows. Access to
-            an item raises it, too, if the record is inconsistent.
     """
 
     __slots__ = (
@@ -449,11 +441,7 @@ class Fragments(Sequence[Fragment]):
 
     @property
     def forms(self) -> Sequence[table_pb2.DataFragment]:
-        """Parsed forms of the records; see `Records`. A form may belong to no fragment.
-
-        Raises:
-            CorruptFileError: a record contradicts the format.
-        """
+        """Parsed forms of the records; see `Records`. A form may belong to no fragment."""
         if self._forms is None:
             self._forms = tuple(
                 parsed(table_pb2.DataFragment, form, "fragments of the manifest")
@@ -471,7 +459,6 @@ class Fragments(Sequence[Fragment]):
 
     @property
     def is_ascending(self) -> bool:
-        """True if the ids ascend strictly."""
         return self._order is None
 
     def row_id_ranges(self) -> tuple[UInt64s, Mask]:

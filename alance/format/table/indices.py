@@ -77,20 +77,12 @@ class Index:
 
     @property
     def files_kind(self) -> str:
-        """Kind of the index's files: the kind of the index, or the target's kind for a JSON index.
-
-        Raises:
-            CorruptFileError: the details cannot be parsed.
-        """
+        """Kind of the index's files: of the index itself, or of the target of a JSON index."""
         return self.kind if self.kind != JSON_KIND else json_target(self.message).kind
 
     @classmethod
     def from_protobuf(cls, message: table_pb2.IndexMetadata) -> Index:
-        """Parse the manifest's record.
-
-        Raises:
-            CorruptFileError: the UUID or the bitmap is malformed.
-        """
+        """Parse the manifest's record."""
         content = message.uuid.uuid
         if len(content) != _UUID_BYTES:
             raise CorruptFileError(f"index {message.name!r}: UUID of {len(content)} bytes")
@@ -110,11 +102,7 @@ class Index:
 
 
 def covered_fragments(message: table_pb2.IndexMetadata) -> frozenset[int]:
-    """Return the fragments in an index's bitmap.
-
-    Raises:
-        CorruptFileError: the bytes are not a bitmap, or an id is not below `MAX_FRAGMENT`.
-    """
+    """Return the fragments in an index's bitmap."""
     return frozenset(parse_roaring(memoryview(message.fragment_bitmap), MAX_FRAGMENT).tolist())
 
 
@@ -141,11 +129,7 @@ def holds_row_ids(message: table_pb2.IndexMetadata) -> bool:
 
 
 def json_target(message: table_pb2.IndexMetadata) -> JsonTarget:
-    """Parse the target of a JSON index.
-
-    Raises:
-        CorruptFileError: the details cannot be parsed.
-    """
+    """Parse the target of a JSON index."""
     # The message has a path and an `Any`. An `Any` has the same wire format (type URL and content),
     # so it can parse the message.
     where = f"index {message.name}: details"
@@ -175,9 +159,6 @@ def index_type(message: table_pb2.IndexMetadata) -> str:
 
     Returns `Vector` if the record of a vector index does not contain its type, and `Unknown` if the
     record has no kind.
-
-    Raises:
-        CorruptFileError: the details are not a message.
     """
     kind = kind_of(message)
     if kind != VECTOR_KIND:
@@ -191,11 +172,7 @@ def index_type(message: table_pb2.IndexMetadata) -> str:
 
 
 def details_of(message: table_pb2.IndexMetadata) -> dict[str, Any]:
-    """Return the build options of an index, named as in pylance; empty if the record lacks them.
-
-    Raises:
-        CorruptFileError: the details are not a message.
-    """
+    """Return the build options of an index, named as in pylance; empty if the record lacks them."""
     if kind_of(message) == JSON_KIND:
         target = json_target(message)
         return {"path": target.path, "target_details": {"index_type": target.kind}}

@@ -144,17 +144,14 @@ class Manifest:
 
     @property
     def has_stable_row_ids(self) -> bool:
-        """True if rows have stable ids."""
         return bool(self.head.reader_feature_flags & STABLE_ROW_IDS)
 
     @property
     def config(self) -> Mapping[str, str]:
-        """Configuration of the table."""
         return self.head.config
 
     @property
     def table_metadata(self) -> Mapping[str, str]:
-        """Metadata of the table."""
         return self.head.table_metadata
 
     @property
@@ -236,7 +233,6 @@ def parse_manifest(content: memoryview, where: str) -> Manifest:
     """Parse a manifest from the content of its file, and add it to the memo.
 
     Raises:
-        CorruptFileError: the bytes contradict the format.
         UnsupportedError: this alance does not know a table feature.
     """
     parts = parse_parts(content, where)
@@ -318,9 +314,6 @@ def _apart(
     If the records are None, the message has all fragments: its form is unusual, or it is of an old
     release, and has to be repaired. If the schema fields are None, the form of the schema is
     unusual.
-
-    Raises:
-        CorruptFileError: the message cannot be parsed.
     """
     parts = _kernels.manifest_fragments(
         bytes(content[position + SECTION_LENGTH.size : -MANIFEST_FOOTER.size])
@@ -490,7 +483,6 @@ def parse_totals(contents: Sequence[memoryview], places: Sequence[str]) -> list[
         places: names of the files, for messages.
 
     Raises:
-        CorruptFileError: the bytes contradict the format.
         UnsupportedError: this alance does not know a table feature.
     """
     stops = np.array(list(accumulate(map(len, contents))), np.int64)

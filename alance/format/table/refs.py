@@ -132,11 +132,6 @@ def branch_folder(name: str) -> str:
 
 
 def parse_tag(content: bytes | memoryview, where: str) -> TagContents:
-    """Parse a tag from its JSON.
-
-    Raises:
-        CorruptFileError: not a JSON object, or values of the wrong type.
-    """
     fields = _Fields(content, where)
     return TagContents(
         fields.number("version"),
@@ -149,11 +144,6 @@ def parse_tag(content: bytes | memoryview, where: str) -> TagContents:
 
 
 def parse_branch(content: bytes | memoryview, where: str) -> BranchContents:
-    """Parse a branch from its JSON.
-
-    Raises:
-        CorruptFileError: not a JSON object, or values of the wrong type.
-    """
     fields = _Fields(content, where)
     seconds = fields.number("createAt", 0)
     try:
@@ -303,20 +293,12 @@ def branch_bytes(
 
 
 def with_members(content: bytes | memoryview, where: str, changes: Mapping[str, object]) -> bytes:
-    """Replace members of a tag or branch; the other members stay as they are.
-
-    Raises:
-        CorruptFileError: not a JSON object.
-    """
+    """Replace members of a tag or branch; the other members stay as they are."""
     return _text({**members_of(content, where), **changes})
 
 
 def members_of(content: bytes | memoryview, where: str) -> dict[str, Any]:
-    """Parse a JSON object without validating its values.
-
-    Raises:
-        CorruptFileError: not a JSON object.
-    """
+    """Parse a JSON object without validating its values."""
     import json
 
     try:
@@ -332,9 +314,6 @@ def parse_identifier(value: object, where: str) -> tuple[tuple[int, str], ...]:
     """Parse a branch's identifier: a version and an id for each branch from main down to it.
 
     Returns an empty tuple if `value` is None.
-
-    Raises:
-        CorruptFileError: the value is not a list of such pairs.
     """
     if value is None:
         return ()

@@ -45,11 +45,7 @@ _WHERE: Final = f"index {FRAGMENT_REUSE}: details"
 
 
 def place_of(index: table_pb2.IndexMetadata) -> External | None:
-    """Return the location of a fragment-reuse index's details file; None if they are inline.
-
-    Raises:
-        CorruptFileError: the details cannot be parsed.
-    """
+    """Return the location of a fragment-reuse index's details file; None if they are inline."""
     details = parsed(FragmentReuseDetails, index.index_details.value, _WHERE)
     return details.external if details.HasField("external") else None
 
@@ -63,7 +59,6 @@ def compactions_of(
         content: content of the file that `place_of` returns; None if details are inline.
 
     Raises:
-        CorruptFileError: the details cannot be parsed.
         UnsupportedError: the details have a later form, or `content` is missing.
     """
     details = parsed(FragmentReuseDetails, index.index_details.value, _WHERE)
@@ -95,11 +90,7 @@ def translated(
 
 
 def surviving(group: Group) -> dict[int, Int64s]:
-    """Return the offsets of rows that survived a compaction, ascending, by old fragment id.
-
-    Raises:
-        CorruptFileError: a bitmap is malformed.
-    """
+    """Return the offsets of rows that survived a compaction, ascending, by old fragment id."""
     rows: dict[int, Int64s] = {}
     content, place = memoryview(group.changed_row_addrs), 8
     sizes = {digest.id: digest.physical_rows for digest in group.old_fragments}

@@ -31,9 +31,6 @@ def parse_roaring(content: memoryview, limit: int = 1 << 32) -> Int64s:
 
     Args:
         limit: exclusive upper bound of the values.
-
-    Raises:
-        CorruptFileError: the bytes are not a roaring bitmap, or a value is not below `limit`.
     """
     try:
         return _kernels.bitmap_values(_bytes(content), limit)
@@ -42,21 +39,13 @@ def parse_roaring(content: memoryview, limit: int = 1 << 32) -> Int64s:
 
 
 def check_roaring(content: memoryview) -> None:
-    """Check that the bytes are exactly one valid bitmap, so that pyroaring can safely read it.
-
-    Raises:
-        CorruptFileError: the bytes are not a valid bitmap, or go on after it.
-    """
+    """Check that the bytes are exactly one valid bitmap, so that pyroaring can safely read it."""
     if (end := end_of_roaring(content)) != len(content):
         raise CorruptFileError(f"roaring bitmap of {len(content)} bytes: it ends at {end}")
 
 
 def end_of_roaring(content: memoryview) -> int:
-    """Check the bitmap at the start of the bytes, and return its length in bytes.
-
-    Raises:
-        CorruptFileError: the bytes do not begin with a bitmap.
-    """
+    """Check the bitmap at the start of the bytes, and return its length in bytes."""
     try:
         return _kernels.bitmap_end(_bytes(content))
     except ValueError as error:

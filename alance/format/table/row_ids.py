@@ -25,11 +25,7 @@ if TYPE_CHECKING:
 
 
 def parse_row_ids(content: bytes, num_rows: int) -> UInt64s:
-    """Return the row ids of a fragment in physical order; shape (num_rows,).
-
-    Raises:
-        CorruptFileError: not a sequence, or one of another length.
-    """
+    """Return the row ids of a fragment in physical order; shape (num_rows,)."""
     remaining = num_rows
     parts = []
     for segment in row_id_segments(content):
@@ -41,29 +37,17 @@ def parse_row_ids(content: bytes, num_rows: int) -> UInt64s:
 
 
 def num_row_ids(content: bytes) -> int:
-    """Return the length of a sequence of row ids without expanding it.
-
-    Raises:
-        CorruptFileError: not a sequence.
-    """
+    """Return the length of a sequence of row ids without expanding it."""
     return sum(_length(segment) for segment in row_id_segments(content))
 
 
 def row_id_segments(content: bytes) -> Sequence[rowids_pb2.U64Segment]:
-    """Return the segments of a sequence of row ids, which are not validated.
-
-    Raises:
-        CorruptFileError: not a sequence.
-    """
+    """Return the segments of a sequence of row ids, which are not validated."""
     return parsed(rowids_pb2.RowIdSequence, content, "row ids").segments
 
 
 def segment_values(segment: rowids_pb2.U64Segment, limit: int = MAX_FRAGMENT_ROWS) -> UInt64s:
-    """Return the values of a segment, after checking that there are at most `limit`; shape (n,).
-
-    Raises:
-        CorruptFileError: a segment that contradicts itself.
-    """
+    """Return the values of a segment, after checking that there are at most `limit`; shape (n,)."""
     kind = segment.WhichOneof("segment")
     if kind in ("array", "sorted_array"):
         values = _array(getattr(segment, kind))
@@ -79,11 +63,7 @@ def segment_values(segment: rowids_pb2.U64Segment, limit: int = MAX_FRAGMENT_ROW
 
 
 def segment_bits(segment: rowids_pb2.U64Segment) -> Bytes:
-    """Return the bits of a segment with a bitmap: a byte (0 or 1) for each id of its range.
-
-    Raises:
-        CorruptFileError: a segment that contradicts itself.
-    """
+    """Return the bits of a segment with a bitmap: a byte (0 or 1) for each id of its range."""
     part = segment.range_with_bitmap
     bitmap, size = part.bitmap, _span(part.start, part.end)
     if len(bitmap) < (size + 7) // 8:
@@ -95,9 +75,6 @@ def parse_versions(content: bytes, num_rows: int) -> UInt64s:
     """Return the version of each row of a fragment; shape (num_rows,).
 
     Only the length of a run's span counts: its start and end are meaningless after a compaction.
-
-    Raises:
-        CorruptFileError: not a sequence, or one of another length.
     """
     message = parsed(rowids_pb2.RowDatasetVersionSequence, content, "version sequence")
     lengths = [_length(run.span) for run in message.runs]
@@ -154,9 +131,6 @@ def parse_row_id_runs(content: bytes, num_rows: int) -> IdRuns:
       range, range with holes     runs between holes
       range with bitmap           runs of set bits
       arrays                      by comparison of neighbours
-
-    Raises:
-        CorruptFileError: not a sequence, or one of another length.
     """
     starts, values, done = [], [], 0
     for segment in row_id_segments(content):
@@ -244,7 +218,6 @@ def extended_row_ids(content: bytes, num_rows: int, next_row_id: int) -> tuple[b
 
     Raises:
         InvalidInputError: the sequence has more rows than the fragment.
-        CorruptFileError: not a sequence.
     """
     count = num_row_ids(content)
     if count > num_rows:

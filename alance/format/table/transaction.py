@@ -149,10 +149,5 @@ def _set_change(message: transaction_pb2.Transaction, change: Operation) -> None
 
 
 def parse_transaction(content: bytes | memoryview, where: str) -> Transaction:
-    """Parse a transaction from its file.
-
-    Raises:
-        CorruptFileError: the bytes are not a transaction.
-    """
     where = f"{where}: no transaction in its {len(content)} bytes"
     return Transaction.from_protobuf(parsed(transaction_pb2.Transaction, content, where))

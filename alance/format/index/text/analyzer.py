@@ -101,7 +101,6 @@ class Analyzer:
 
     @property
     def num_bytes(self) -> int:
-        """Approximate memory in bytes."""
         return self._splitter.num_bytes() + 200 * len(self.words) + int(self._becomes.nbytes)
 
     def number(self, word: str) -> int:

@@ -51,11 +51,7 @@ class Tokens:
 
     @classmethod
     def checked(cls, offsets: Int64s, data: Bytes, numbers: UInt32s) -> Tokens:
-        """Build the object after checking the order and the numbers of the tokens.
-
-        Raises:
-            CorruptFileError: tokens are out of order, or their numbers are not a permutation.
-        """
+        """Build the object after checking the order and the numbers of the tokens."""
         with kernel_errors:
             wrong = _kernels.first_unordered(offsets, data)
         if wrong >= 0:
@@ -114,9 +110,6 @@ class TokenDictionary:
 
         Args:
             num_lists: number of posting lists of the partition.
-
-        Raises:
-            CorruptFileError: tokens are out of order, or there are not `num_lists` of them.
         """
         tokens: Tokens | None = None
         if batch.schema.names == TOKENS_SCHEMA.names:
@@ -138,11 +131,7 @@ class TokenDictionary:
 
     @property
     def tokens(self) -> Tokens:
-        """All tokens, decoded at the first access. CPU work.
-
-        Raises:
-            CorruptFileError: the transducer contradicts itself.
-        """
+        """All tokens, decoded at the first access. CPU work."""
         if self._tokens is None:
             assert self._transducer is not None
             with kernel_errors:
@@ -150,11 +139,7 @@ class TokenDictionary:
         return self._tokens
 
     def find(self, words: Sequence[str]) -> Int64s:
-        """Return the token number of each word; -1 for a word that is not a token.
-
-        Raises:
-            CorruptFileError: the transducer contradicts itself.
-        """
+        """Return the token number of each word; -1 for a word that is not a token."""
         with kernel_errors:
             return (self._tokens or self._transducer or self.tokens).find(*packed(words))
 
@@ -203,11 +188,7 @@ def _of_rows(batch: pa.RecordBatch) -> tuple[Int64s, Bytes, UInt32s]:
 
 
 def token_rows(words: Sequence[str]) -> pa.RecordBatch:
-    """Encode tokens as a transducer in a single row; a token's number is its position in `words`.
-
-    Raises:
-        CorruptFileError: a token occurs twice.
-    """
+    """Encode tokens as a transducer in one row; a token's number is its position in `words`."""
     contents = text_array([word.encode() for word in words], pa.large_string())
     order = pc.array_sort_indices(contents).cast(pa.uint32())
     offsets, data = contents_of(contents.take(order))

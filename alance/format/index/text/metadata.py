@@ -90,7 +90,6 @@ class TextMetadata:
         """Parse the metadata of the file's schema.
 
         Raises:
-            CorruptFileError: an entry is missing or contradicts the format.
             UnsupportedError: the format or a token setting is not supported.
         """
         params = TextParams.parse(metadata.get("params", ""))
@@ -153,8 +152,6 @@ class Documents:
             is_rounded: True if scores use document lengths rounded by `rounded`.
 
         Raises:
-            CorruptFileError: a column is missing or has nulls, or the number of tokens differs from
-                the metadata.
             UnsupportedError: documents are elements of nested lists.
         """
         if INNER_ELEMENTS in batch.schema.names:
@@ -203,7 +200,6 @@ class Documents:
 
     @property
     def num_bytes(self) -> int:
-        """Memory in bytes."""
         elements = 0 if self.elements is None else self.elements.nbytes
         return 200 + int(self.lengths.nbytes + self.ids.nbytes + elements)
 
@@ -222,7 +218,6 @@ def layout(*, with_positions: bool, version: int = TEXT_FORMAT) -> dict[str, str
 
 
 def metadata_schema(params: TextParams, partitions: Sequence[int], version: int) -> pa.Schema:
-    """Return the schema of `metadata.lance`."""
     metadata = {
         "partitions": json.dumps(list(partitions), separators=(",", ":")),
         "params": params.as_json(),

@@ -115,7 +115,6 @@ class TextParams:
         """Parse the settings in the metadata of an index.
 
         Raises:
-            CorruptFileError: the text is not JSON of settings.
             UnsupportedError: a setting is not supported.
         """
         try:
@@ -168,29 +167,17 @@ class TextParams:
 
 
 def is_of_elements(details: bytes) -> bool:
-    """True if the documents of an index are list elements, not rows.
-
-    Raises:
-        CorruptFileError: the details are not a message.
-    """
+    """True if the documents of an index are list elements, not rows."""
     return _details(details).document_granularity != 0
 
 
 def lacks_positions(details: bytes) -> bool:
-    """True if an index has no token positions, which phrase queries need. False for empty details.
-
-    Raises:
-        CorruptFileError: the details are not a message.
-    """
+    """True if an index lacks token positions, which phrase queries need. False without details."""
     return bool(details) and not _details(details).with_position
 
 
 def is_written_here(details: bytes) -> bool:
-    """True if alance can write the index: blocks of 128 documents, known tokenizer and language.
-
-    Raises:
-        CorruptFileError: the details are not a message.
-    """
+    """True if alance can write the index: blocks of 128 documents, known tokenizer and language."""
     message = _details(details)
     return (
         message.document_granularity in (0, 1)

@@ -77,9 +77,6 @@ class Postings:
 
         Args:
             num_docs: number of documents of the partition.
-
-        Raises:
-            CorruptFileError: the bytes are inconsistent, or do not match the documents.
         """
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
         lengths = _checked(columns, POSTING_LENGTH, "uint32")

@@ -108,7 +108,6 @@ def lineage_of(
 
     Raises:
         UnsupportedError: the fragment is spilled and not in `lineages`.
-        CorruptFileError: a sequence does not fit the fragment's rows.
     """
     if is_spilled(fragment):
         if lineages is None or fragment.id not in lineages:
