@@ -259,12 +259,7 @@ class Page(NamedTuple):
 
 
 class FileColumn:
-    """Pages of a column, in row order.
-
-    Args:
-        index: number of the column in the file.
-        kernel: pages as flat tables.
-    """
+    """Pages of column `index` of a file, in row order; `kernel` holds them as flat tables."""
 
     __slots__ = ("_first_rows", "index", "kernel")
 

@@ -151,7 +151,7 @@ class Field:
 
     def to_arrow(self) -> pa.Field:
         """Return the Arrow field of read batches, with the extension types that pyarrow knows."""
-        return self.derive("arrow", Field._read_arrow)
+        return self.derive("arrow", lambda field: field._arrow(as_stored=False))
 
     def derive(self, name: str, make: Callable[[Field], T]) -> T:
         """Return a value computed from this field alone; memoized by name.
@@ -164,9 +164,6 @@ class Field:
         if value is None:
             value = self.derived[name] = make(self)
         return value
-
-    def _read_arrow(self) -> pa.Field:
-        return self._arrow(as_stored=False)
 
     def logical_arrow(self) -> pa.Field:
         """Return the Arrow field of the table's schema.

@@ -219,11 +219,7 @@ def distinct(values: Int64s) -> tuple[Int64s, Int64s]:
 
 
 def places_in(values: Int64s, sought: Int64s) -> tuple[Int64s, Mask]:
-    """Return the insertion point of each sought value, and the mask of values that are present.
-
-    Args:
-        values: ascending.
-    """
+    """Return the insertion point of each `sought` in ascending `values`, and the mask of hits."""
     places = np.searchsorted(values, sought)
     if not len(values):
         return places, np.zeros(len(sought), np.bool_)

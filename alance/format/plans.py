@@ -200,11 +200,7 @@ class Done(Generic[T]):
 
 
 def step(plan: Plan[T], buffers: Sequence[memoryview] | None = None) -> Sequence[Extent] | Done[T]:
-    """Advance a plan. Returns its next request, or `Done` at its end.
-
-    Args:
-        buffers: answer to the previous request; None to start the plan.
-    """
+    """Advance a plan, or start it. Returns its next request, or `Done` at its end."""
     try:
         return plan.send(buffers)  # type: ignore[arg-type]  # None starts a generator
     except StopIteration as done:

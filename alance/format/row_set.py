@@ -40,11 +40,7 @@ class RowSet:
     __slots__ = ("_bitmap", "_lookup")
 
     def __init__(self, rows: Int64s | None = None) -> None:
-        """Build a set. CPU: some nanoseconds per row if the rows ascend.
-
-        Args:
-            rows: non-negative numbers in any order, shape (n,); None for an empty set.
-        """
+        """Build a set of non-negative numbers. CPU: some nanoseconds per row if they ascend."""
         self._bitmap = BitMap64()
         self._lookup: _kernels.RowLookup | None = None
         if rows is not None and len(rows):
@@ -60,11 +56,7 @@ class RowSet:
 
     @classmethod
     def of_fragments(cls, num_rows: Iterable[tuple[int, int]]) -> RowSet:
-        """Return all rows of fragments. CPU: about a microsecond per fragment.
-
-        Args:
-            num_rows: fragment ids, each with its number of physical rows.
-        """
+        """Return all rows of fragments, from ids and numbers of rows. CPU: a microsecond each."""
         bitmap = BitMap64()
         for fragment, count in num_rows:
             bitmap.add_range(fragment << OFFSET_BITS, (fragment << OFFSET_BITS) + count)
@@ -81,11 +73,7 @@ class RowSet:
 
     @classmethod
     def of_bitmaps(cls, bitmaps: Iterable[tuple[int, bytes | memoryview]]) -> RowSet:
-        """Build a set from pairs: upper half of row numbers, and bitmap of their lower halves.
-
-        Args:
-            bitmaps: pairs, ascending by upper half; the bitmaps have been checked.
-        """
+        """Build a set from ascending pairs: an upper half, and a checked bitmap of lower halves."""
         parts = [*bitmaps]
         num_bytes = SET_COUNT.size + sum([PART.size + len(part) for _, part in parts])
         content = _kernels.blank(num_bytes).data  # reuses pooled memory for many rows

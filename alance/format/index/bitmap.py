@@ -69,11 +69,7 @@ def _bitmaps(content: memoryview) -> list[tuple[int, memoryview]]:
 
 
 def rows_bytes(rows: Int64s) -> bytes:
-    """Encode rows as a row set.
-
-    Args:
-        rows: non-negative row numbers, in any order; shape (n,).
-    """
+    """Encode non-negative row numbers, in any order, as a row set."""
     return _kernels.address_set(np.ascontiguousarray(rows, np.int64))
 
 

@@ -212,12 +212,7 @@ def part_file(number: int) -> str:
 
 
 class PageTableBuilder:
-    """Builder of a B-tree page table; rows are added in order.
-
-    Args:
-        type_: type of the values.
-        page_rows: number of rows of a page.
-    """
+    """Builder of a B-tree page table for values of a type; rows are added in order."""
 
     def __init__(self, type_: pa.DataType, page_rows: int = PAGE_ROWS) -> None:
         self._page_rows = page_rows

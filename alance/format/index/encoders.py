@@ -330,11 +330,7 @@ class RabitqEncoder(Encoder):
 
 
 def transposed(codes: Bytes) -> Bytes:
-    """Transpose the codes of a partition to column order.
-
-    Args:
-        codes: shape (n, m). The result has this shape, but its bytes are those of shape (m, n).
-    """
+    """Return codes of shape (n, m) by column: in the same shape, with the bytes of shape (m, n)."""
     return np.ascontiguousarray(codes.T).reshape(codes.shape)
 
 

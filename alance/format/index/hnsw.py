@@ -175,11 +175,7 @@ class Graphs:
         return shape is not None and num_eligible > walked_rows(shape.links.m, ef)
 
     def graph(self, number: int, batch: pa.RecordBatch) -> _kernels.Graph:
-        """Build the graph of a partition.
-
-        Args:
-            batch: rows of the graph in `index.idx`, with the columns in `SEARCHED`.
-        """
+        """Build the graph of a partition from its rows in `index.idx`, columns `SEARCHED`."""
         vectors, links = batch.column(GRAPH_VECTORS), batch.column(LINKS)
         if vectors.null_count or links.null_count or links.values.null_count:
             raise CorruptFileError(f"vector index: nulls in the graph of partition {number}")

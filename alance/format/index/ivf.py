@@ -121,11 +121,7 @@ class Partition:
 
     @classmethod
     def of(cls, number: int, batch: pa.RecordBatch, names: Sequence[str]) -> Partition:
-        """Copy rows of `auxiliary.idx` into a partition.
-
-        Args:
-            names: the quantizer's columns.
-        """
+        """Copy rows of `auxiliary.idx` into a partition; `names` are the quantizer's columns."""
         arrays = [batch.column(name) for name in (VECTOR_ROW_IDS, *names)]
         if any(array.null_count for array in arrays):
             raise CorruptFileError(f"vector index: nulls in partition {number}")

@@ -61,11 +61,7 @@ class Quantizer(ABC):
         """Columns of `auxiliary.idx` except the row ids."""
 
     def queries(self, queries: Float64s) -> Float64s:
-        """Return the queries in the form that codes are compared with.
-
-        Args:
-            queries: vectors, normalized for `cosine`.
-        """
+        """Return queries, normalized for `cosine`, in the form that codes are compared with."""
         return queries
 
     @abstractmethod

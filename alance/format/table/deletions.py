@@ -183,11 +183,7 @@ def new_deletion_file(
 
 
 def arrow_bytes(rows: Int64s) -> bytes:
-    """Return the content of an Arrow deletion file.
-
-    Args:
-        rows: sorted and unique offsets; shape (n,).
-    """
+    """Return the content of an Arrow deletion file of sorted and unique offsets."""
     schema = pa.schema([DELETED_ROW_FIELD])
     batch = pa.RecordBatch.from_arrays([to_arrow(rows.astype(np.uint32))], schema=schema)
     sink = pa.BufferOutputStream()

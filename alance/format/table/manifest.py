@@ -210,14 +210,9 @@ class _Met(OrderedDict[bytes, ManifestParts]):
         if len(content) > LARGE:
             return
         self[bytes(content)] = parts
-        while sum(map(_held, [*self])) > MET_BYTES:
+        while sum(PARTS_BYTES + 4 * len(key) for key in [*self]) > MET_BYTES:
             with contextlib.suppress(KeyError):  # another thread evicted it first
                 self.popitem(last=False)
-
-
-def _held(content: bytes) -> int:
-    """Approximate memory in bytes of the parts of a manifest."""
-    return PARTS_BYTES + 4 * len(content)
 
 
 _met: Final = _Met()
@@ -248,12 +243,10 @@ def parse_parts(content: memoryview, where: str) -> ManifestParts:
     """
     try:
         return _parse(content)
-    except CorruptFileError as error:
-        error.add_note(f"in manifest {where}")
-        error.add_note("`alance repair URI` goes back to the last version that can be read")
-        raise
     except AlanceError as error:
         error.add_note(f"in manifest {where}")
+        if isinstance(error, CorruptFileError):
+            error.add_note("`alance repair URI` goes back to the last version that can be read")
         raise
 
 

@@ -227,11 +227,7 @@ _ID: Final = re.compile(r"[0-9a-f]{32}")
 
 
 def time_text(ns: int) -> str:
-    """Format a time as RFC 3339 in UTC, to the nanosecond.
-
-    Args:
-        ns: nanoseconds since 1970.
-    """
+    """Format nanoseconds since 1970 as RFC 3339 in UTC."""
     seconds, rest = divmod(ns, SECOND_NS)
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest:09d}Z"
 

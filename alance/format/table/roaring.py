@@ -27,11 +27,7 @@ if TYPE_CHECKING:
 
 
 def parse_roaring(content: memoryview, limit: int = 1 << 32) -> Int64s:
-    """Return the values of a bitmap, ascending. Memory: 8 bytes per value.
-
-    Args:
-        limit: exclusive upper bound of the values.
-    """
+    """Return the values of a bitmap, ascending and below `limit`. Memory: 8 bytes per value."""
     try:
         return _kernels.bitmap_values(_bytes(content), limit)
     except ValueError as error:

@@ -193,11 +193,7 @@ SORTED_BYTES: Final = 2
 
 
 def row_ids_bytes(values: UInt64s) -> bytes:
-    """Serialize row ids as one segment, or as one per ascending run if that is smaller.
-
-    Args:
-        values: distinct row ids in physical order; shape (n,).
-    """
+    """Serialize distinct row ids as one segment, or as one per ascending run if it is smaller."""
     sequence = rowids_pb2.RowIdSequence()
     if len(values):
         sequence.segments.append(segment_of(values))
@@ -237,11 +233,7 @@ def extended_row_ids(content: bytes, num_rows: int, next_row_id: int) -> tuple[b
 
 
 def versions_bytes(values: UInt64s) -> bytes:
-    """Serialize a sequence of versions.
-
-    Args:
-        values: version of each row, in physical order; shape (n,).
-    """
+    """Serialize the version of each row, in physical order."""
     if not len(values):
         return b""
     starts = np.flatnonzero(np.concatenate(([True], values[1:] != values[:-1])))

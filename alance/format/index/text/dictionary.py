@@ -106,11 +106,7 @@ class TokenDictionary:
 
     @classmethod
     def parse(cls, batch: pa.RecordBatch, num_lists: int) -> TokenDictionary:
-        """Parse the rows of the token file. The result may refer to their memory.
-
-        Args:
-            num_lists: number of posting lists of the partition.
-        """
+        """Parse the token file of `num_lists` posting lists; the result may refer to its memory."""
         tokens: Tokens | None = None
         if batch.schema.names == TOKENS_SCHEMA.names:
             content, num_tokens, token_bytes = _of_transducer(batch)

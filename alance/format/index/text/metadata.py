@@ -234,11 +234,7 @@ def metadata_rows(schema: pa.Schema) -> pa.RecordBatch:
 
 
 def document_rows(ids: UInt64s, lengths: UInt32s, elements: UInt32s | None) -> pa.RecordBatch:
-    """Return the rows of the document file.
-
-    Args:
-        elements: position of each document in its list; None if documents are rows.
-    """
+    """Return the rows of the document file; `elements` is None if documents are rows."""
     arrays = [to_arrow(ids), to_arrow(lengths)]
     if elements is None:
         return pa.RecordBatch.from_arrays(arrays, schema=DOCUMENTS)

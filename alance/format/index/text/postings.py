@@ -73,11 +73,7 @@ class Postings:
     def parse(
         cls, batch: pa.RecordBatch, metadata: TextMetadata, num_docs: int, *, with_positions: bool
     ) -> Postings:
-        """Parse rows of the file.
-
-        Args:
-            num_docs: number of documents of the partition.
-        """
+        """Parse rows of the file of a partition with `num_docs` documents."""
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
         lengths = _checked(columns, POSTING_LENGTH, "uint32")
         counts = as_numbers(lengths)
@@ -156,11 +152,7 @@ def _lists(column: pa.Array) -> tuple[Int64s, Int64s, Bytes]:
 
 
 def postings_schema(metadata: Mapping[str, str], *, with_positions: bool) -> pa.Schema:
-    """Return the schema of the posting list file.
-
-    Args:
-        metadata: metadata of the schema, as from `layout`.
-    """
+    """Return the schema of the posting list file, with metadata as from `layout`."""
     fields = [
         pa.field(POSTING, _BINARIES, nullable=False),
         pa.field(MAX_SCORE, pa.float32(), nullable=False),

@@ -96,11 +96,7 @@ class TextSource:
             raise InvalidInputError(f"column {column!r} of type {type_}: no lists, no list_element")
 
     def texts(self, values: pa.Array) -> pa.Array:
-        """Return the text, or the list of texts, of each row of a column. CPU work.
-
-        Args:
-            values: values of the top-level column, projected to this field.
-        """
+        """Return the text, or the list of texts, of each row of a projected column. CPU work."""
         starts: Int64s | None = None  # first text of each row
         for name in self.stored[1:]:
             if is_variable_list(values.type):

@@ -341,11 +341,7 @@ def drop_dead_files(draft: Draft) -> None:
 def without_dead_files(
     fragments: Iterable[table_pb2.DataFragment], fields: Iterable[int]
 ) -> list[table_pb2.DataFragment]:
-    """Return copies of fragments without the data files that `drop_dead_files` drops.
-
-    Args:
-        fields: ids of the schema's fields.
-    """
+    """Return copies of fragments without the data files that have none of the schema's `fields`."""
     live = set(fields)
     copies = []
     for fragment in fragments:

@@ -109,11 +109,7 @@ class Draft:
     def add(
         self, fragments: Iterable[table_pb2.DataFragment], *, renumber: bool = False
     ) -> list[table_pb2.DataFragment]:
-        """Add copies of fragments and return the copies.
-
-        Args:
-            renumber: True to give new ids to fragments that have one, too.
-        """
+        """Add copies of fragments and return them; `renumber` replaces ids that they have."""
         added = []
         for fragment in fragments:
             copy = self.fragments.add(fragment)
@@ -205,11 +201,7 @@ class Draft:
 
 
 class DraftedFragments:
-    """Fragments with removals, changes and additions; owned by one call of `apply`.
-
-    Args:
-        before: fragments to start with; None for none.
-    """
+    """Fragments with removals, changes and additions; owned by one call of `apply`."""
 
     def __init__(self, before: Fragments | None = None) -> None:
         self._before = Fragments(Records.of(())) if before is None else before
@@ -255,11 +247,7 @@ class DraftedFragments:
     def all_like(
         self, is_one: Callable[[table_pb2.DataFragment], bool]
     ) -> Iterator[table_pb2.DataFragment]:
-        """Yield the mutable records of the fragments whose form satisfies a predicate.
-
-        Args:
-            is_one: predicate on a form; `Records` says which parts of a record a form has.
-        """
+        """Yield the mutable records of fragments whose form (see `Records`) fits a predicate."""
         numbers = [number for number, form in enumerate(self._before.forms) if is_one(form)]
         if numbers:
             is_asked = self._is_kept & np.isin(self._before.records.form_of, numbers)
