@@ -96,16 +96,9 @@ class Keys:
 
     @classmethod
     def of(cls, columns: Sequence[pa.Array]) -> Keys:
-        """Build the keys of rows from their key columns. CPU work.
-
-        Args:
-            columns: at least one, all of the same length.
-
-        Raises:
-            UnsupportedError: a type that cannot be a key.
-        """
-        columns_of_keys = KeyColumns.of(columns)
-        return cls(_joined(columns_of_keys.parts, columns_of_keys.count, columns_of_keys.valid))
+        """Build the keys of rows from their key columns, as `KeyColumns.of`. CPU work."""
+        keys = KeyColumns.of(columns)
+        return cls(_joined(keys.parts, keys.count, keys.valid))
 
     def plain(self) -> _kernels.Keys:
         """Return the keys for kernels; a row without a key has an arbitrary value. CPU work."""

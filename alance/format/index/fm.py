@@ -265,6 +265,8 @@ class PartitionBuilder:
 
     Attributes:
         null_rows: always empty, because null rows are omitted.
+        run_schema: columns of a run, the file that one process of an index build writes before the
+            merge. Its rows are those of consecutive partitions, with the metadata of each.
 
     Args:
         memory: approximate memory budget of the build, in bytes. A single text above the budget
@@ -273,17 +275,10 @@ class PartitionBuilder:
 
     def __init__(self, memory: int) -> None:
         self.null_rows: list[Int64s] = []
+        self.run_schema = RUN_SCHEMA
         self._most = min(FM_PARTITION_BYTES, max(1, memory // BUILD_BYTES))
         self._waiting: list[FmTextRows] = []
         self._num_rows = self._num_bytes = 0
-
-    @property
-    def run_schema(self) -> pa.Schema:
-        """Columns of a run, the file that one process of an index build writes before the merge.
-
-        Its rows are those of consecutive partitions, with the metadata of each partition.
-        """
-        return RUN_SCHEMA
 
     def add(self, values: pa.Array, addresses: pa.Array) -> list[pa.RecordBatch]:
         """Add values with their row addresses; return the partitions that are complete.

@@ -112,8 +112,7 @@ class ZoneRows:
 
 def whole_column(batch: pa.RecordBatch, name: str) -> Int64s:
     """Return a column of integers as int64."""
-    if name not in batch.schema.names:
-        raise CorruptFileError(f"index file with columns {batch.schema.names}, no {name}")
+    check_columns(batch, (name,))
     column = batch.column(name)
     if column.null_count or not pa.types.is_integer(column.type):
         raise CorruptFileError(f"index file: {name} of type {column.type}, or null")
@@ -134,6 +133,9 @@ class ZoneBuilder:
 
     Attributes:
         has_filters: True to build bloom filters, False to build bounds.
+        file: name of the file of zones.
+        schema, run_schema: columns of that file, and of a run, which one process writes before the
+            merge; they are the same.
         null_rows: addresses of null rows.
 
     Args:
@@ -143,6 +145,7 @@ class ZoneBuilder:
 
     def __init__(self, type_: pa.DataType, options: ZoneOptions, *, has_filters: bool) -> None:
         self.has_filters = has_filters
+        self.file = bloom.BLOOM_FILE if has_filters else MAP_FILE
         self._options = options
         self._filter_bytes = bloom.filter_bytes(options.rows, options.wrong) if has_filters else 0
         self._batch_zones = min(BATCH_ZONES, FILTER_BATCH_BYTES // max(1, self._filter_bytes)) or 1
@@ -162,15 +165,7 @@ class ZoneBuilder:
             low, high, *counts = MAP_COLUMNS[:4]
             own = [pa.field(name, pa.uint32(), nullable=False) for name in counts]
             self.schema = pa.schema([pa.field(low, type_), pa.field(high, type_), *own, *places])
-
-    @property
-    def run_schema(self) -> pa.Schema:
-        """Columns of a run, which one process writes before the merge: those of the index file."""
-        return self.schema
-
-    @property
-    def file(self) -> str:
-        return bloom.BLOOM_FILE if self.has_filters else MAP_FILE
+        self.run_schema = self.schema
 
     def add(self, values: pa.Array, addresses: pa.Array) -> list[pa.RecordBatch]:
         """Add values with their row addresses; return batches of completed zones. CPU work."""

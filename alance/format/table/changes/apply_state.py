@@ -94,27 +94,21 @@ class Draft:
             highest = max(highest, self.message.max_fragment_id)
         self.next_fragment_id = highest + 1
 
-    def new_fragment_id(self) -> int:
-        """Return an id that no fragment ever had.
+    def add(
+        self, fragments: Iterable[table_pb2.DataFragment], *, renumber: bool = False
+    ) -> list[table_pb2.DataFragment]:
+        """Add copies of fragments and return them; `renumber` replaces ids that they have.
 
         Raises:
             InvalidInputError: all 32-bit ids are used.
         """
-        fragment_id = self.next_fragment_id
-        if fragment_id > MAX_FRAGMENT_ID:
-            raise InvalidInputError("fragment ids have come to their end: 32 bits")
-        self.next_fragment_id += 1
-        return fragment_id
-
-    def add(
-        self, fragments: Iterable[table_pb2.DataFragment], *, renumber: bool = False
-    ) -> list[table_pb2.DataFragment]:
-        """Add copies of fragments and return them; `renumber` replaces ids that they have."""
         added = []
         for fragment in fragments:
             copy = self.fragments.add(fragment)
             if renumber or copy.id == 0:
-                copy.id = self.new_fragment_id()
+                if self.next_fragment_id > MAX_FRAGMENT_ID:
+                    raise InvalidInputError("fragment ids have come to their end: 32 bits")
+                copy.id = self.next_fragment_id
             self.next_fragment_id = max(self.next_fragment_id, copy.id + 1)
             added.append(copy)
         return added
