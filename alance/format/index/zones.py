@@ -1,4 +1,4 @@
-"""Zones of rows in zone maps and bloom filter indices: their columns and ranges of rows.
+"""Zones of rows in zone maps and bloom filter indices: their columns, ranges of rows and builder.
 
 `zonemap.lance` has the columns `min` and `max` (of the indexed type; NaN is the largest value),
 `null_count` and `nan_count` (uint32); `bloomfilter.lance` has `has_null` (bool) and
@@ -39,6 +39,8 @@ MAP_COLUMNS: Final = ("min", "max", "null_count", "nan_count", *ZONE_PLACE_COLUM
 MAP_ROWS: Final = "rows_per_zone"
 NULL_BITMAP: Final = "null_bitmap"
 INDEX_ZONE_ROWS: Final = 8192
+BATCH_ZONES: Final = 256  # maximum zones per batch
+FILTER_BATCH_BYTES: Final = 8 << 20  # maximum bytes of bloom filters per batch
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,10 +124,6 @@ def whole_column(batch: pa.RecordBatch, name: str) -> Int64s:
 def check_columns(batch: pa.RecordBatch, names: Sequence[str]) -> None:
     if missing := [name for name in names if name not in batch.schema.names]:
         raise CorruptFileError(f"index file with columns {batch.schema.names}, no {missing[0]}")
-
-
-BATCH_ZONES: Final = 256  # maximum zones per batch
-FILTER_BATCH_BYTES: Final = 8 << 20  # maximum bytes of bloom filters per batch
 
 
 class ZoneBuilder:

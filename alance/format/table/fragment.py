@@ -1,5 +1,7 @@
 """Fragments: their data files, deletion file and row ids; and the paths of these files.
 
+Fragments of a manifest are parsed lazily: of many thousands, a read needs only a few.
+
 Source: docs/format/table.md, "DataFragment, DataFile, overlays, ExternalFile" and "Base paths".
 """
 
@@ -28,6 +30,10 @@ if TYPE_CHECKING:
 ROW_ID_FIELD: Final = -3
 CREATED_AT_FIELD: Final = -4
 UPDATED_AT_FIELD: Final = -5
+# Fields of a record that its form omits; see `Records`.
+OWN_PARTS: Final = ("id", "physical_rows", "deletion_file")
+MAX_FRAGMENT_ROWS: Final = 1 << 32  # rows per fragment; a row address has 32 bits for the offset
+_OUTSIDE: Final = frozenset({"", ".", ".."})  # path segments that are not file names
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,9 +181,6 @@ class DatasetBasePath:
     id: int = 0
 
 
-_OUTSIDE: Final = frozenset({"", ".", ".."})  # path segments that are not file names
-
-
 def inside(path: str, what: str) -> str:
     """Return a relative path after checking that it stays below its folder."""
     if not path or path.startswith("/") or "\\" in path or "\0" in path or "://" in path:
@@ -208,11 +211,6 @@ def lineage_paths(fragment: table_pb2.DataFragment) -> list[str]:
         fragment.external_created_at_versions,
     )
     return [file.path for file in files if file.path]
-
-
-# Fields of a record that its form omits; see `Records`.
-OWN_PARTS: Final = ("id", "physical_rows", "deletion_file")
-MAX_FRAGMENT_ROWS: Final = 1 << 32  # rows per fragment; a row address has 32 bits for the offset
 
 
 @dataclass(frozen=True, slots=True, eq=False)

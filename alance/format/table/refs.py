@@ -29,6 +29,8 @@ REF_SUFFIX: Final = ".json"
 _SEGMENT: Final = re.compile(r"[\w.-]+")
 # RFC 3339 times have up to nanoseconds; datetime only has microseconds.
 _FRACTION: Final = re.compile(r"\.(\d{1,6})\d*")
+_ID: Final = re.compile(r"[0-9a-f]{32}")
+SECOND_NS: Final = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,10 +222,6 @@ class _Fields:
             return parsed.replace(tzinfo=parsed.tzinfo or UTC).astimezone(UTC)
         except (ValueError, OverflowError) as error:
             raise self._wrong(name, "a time of RFC 3339") from error
-
-
-SECOND_NS: Final = 1_000_000_000
-_ID: Final = re.compile(r"[0-9a-f]{32}")
 
 
 def time_text(ns: int) -> str:

@@ -1,4 +1,6 @@
-"""Parsing of stable row ids and version sequences: segments, expanded to arrays or runs.
+"""Stable row ids and version sequences: segments, parsed to arrays or runs, and written.
+
+A sequence is written in the smallest kind of segment.
 
 Source: docs/format/table.md, "Row id and version sequences".
 """
@@ -14,14 +16,17 @@ from alance.format.proto import parsed, rowids_pb2
 from alance.format.table.fragment import MAX_FRAGMENT_ROWS
 
 if TYPE_CHECKING:
-    from alance.base.arrays import UInt64s
-
-if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from alance.base.arrays import Bytes, Int64s, UInt64s
 
     IdRuns: TypeAlias = "tuple[Int64s, UInt64s]"
+
+# Estimated bytes to compare kinds of segments, as other writers do: per segment, per hole, per
+# value of a sorted array.
+SEGMENT_BYTES: Final = 24
+HOLE_BYTES: Final = 4
+SORTED_BYTES: Final = 2
 
 
 def parse_row_ids(content: bytes, num_rows: int) -> UInt64s:
@@ -183,13 +188,6 @@ def _runs(segment: rowids_pb2.U64Segment, limit: int) -> tuple[Int64s, UInt64s, 
         return np.cumsum(sizes) - sizes, firsts.astype(np.uint64) + start, size
     ids = np.empty(0, np.uint64) if kind is None else segment_values(segment, limit)
     return *runs_of_ids(ids), len(ids)
-
-
-# Estimated bytes to compare kinds of segments, as other writers do: per segment, per hole, per
-# value of a sorted array.
-SEGMENT_BYTES: Final = 24
-HOLE_BYTES: Final = 4
-SORTED_BYTES: Final = 2
 
 
 def row_ids_bytes(values: UInt64s) -> bytes:

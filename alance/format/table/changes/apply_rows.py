@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from alance.base.arrays import Int64s
-    from alance.format.proto import table_pb2
     from alance.format.table.changes.apply_state import Draft
     from alance.format.table.operations import (
         Append,
@@ -40,6 +39,8 @@ if TYPE_CHECKING:
         RewrittenIndex,
         Update,
     )
+
+TOMBSTONE: Final = -2  # field id of a column whose values another file has
 
 
 def append(draft: Draft, change: Append) -> None:
@@ -236,9 +237,6 @@ def with_files(
     copy.ClearField("files")
     copy.files.extend(translated.new_index_files)
     return copy
-
-
-TOMBSTONE: Final = -2
 
 
 def merge(draft: Draft, change: Merge) -> None:
