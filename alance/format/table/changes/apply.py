@@ -1,7 +1,8 @@
 """Build the next version of a table from a manifest and a transaction; pure, without I/O.
 
 So a lost commit race costs only another call. The steps of operations on rows and columns are in
-`apply_rows.py`; those on indices, configuration, versions and base paths are here.
+`apply_rows.py`; those on indices, configuration, versions and base paths are here. A step raises
+`InvalidInputError` if its operation does not fit the previous version.
 
 Source: docs/format/table.md, "Building the next manifest", "Clones" and "Manifest files".
 """
@@ -81,11 +82,7 @@ RESET: Final = (
 
 
 def create_index(draft: Draft, change: CreateIndex) -> None:
-    """Remove and add entries of the index section.
-
-    Raises:
-        InvalidInputError: an indexed field is not in the schema.
-    """
+    """Remove and add entries of the index section."""
     field_ids = {field.id for field in draft.message.fields}
     for index in change.new_indices:
         if not field_ids.issuperset(index.fields):
@@ -99,11 +96,6 @@ def create_index(draft: Draft, change: CreateIndex) -> None:
 
 
 def reserve(draft: Draft, change: ReserveFragments) -> None:
-    """Reserve fragment ids.
-
-    Raises:
-        InvalidInputError: not enough 32-bit ids remain.
-    """
     message = draft.message
     # An absent `max_fragment_id` counts as 0 here, although id 0 is still free then.
     highest = message.max_fragment_id + change.num_fragments
@@ -116,12 +108,7 @@ def reserve(draft: Draft, change: ReserveFragments) -> None:
 
 
 def restore(draft: Draft, change: Restore) -> None:
-    """Take over the content of an older version, except for counters that must never decrease.
-
-    Raises:
-        InvalidInputError: `draft.source` is not the version to restore, the two versions differ in
-            stable row ids, or the older one may reuse field ids.
-    """
+    """Take over the content of an older version, except for counters that must never decrease."""
     source, previous = draft.source, draft.previous
     if source is None or source.version != change.version:
         number = "none" if source is None else source.version
@@ -158,11 +145,7 @@ def restore(draft: Draft, change: Restore) -> None:
 
 
 def update_bases(draft: Draft, change: UpdateBases) -> None:
-    """Add base paths; assign ids to the base paths without an id.
-
-    Raises:
-        InvalidInputError: the name, path or id is already in use.
-    """
+    """Add base paths; assign ids to the base paths without an id."""
     bases = draft.message.base_paths
     for base in change.new_bases:
         for other in bases:
@@ -180,11 +163,7 @@ def update_bases(draft: Draft, change: UpdateBases) -> None:
 
 
 def update_config(draft: Draft, change: UpdateConfig) -> None:
-    """Change the configuration and the metadata of the table, its schema and its fields.
-
-    Raises:
-        InvalidInputError: an unknown field, or a changed primary or clustering key.
-    """
+    """Change the configuration and the metadata of the table, its schema and its fields."""
     message = draft.message
     edit(message.config, change.config)
     if change.table_metadata_updates is not None:
@@ -237,9 +216,6 @@ def clone(draft: Draft, change: Clone) -> None:
 
     The records of a shallow clone refer to the other table's files; those of a deep clone, to files
     in the new table's folder. No file is copied here.
-
-    Raises:
-        InvalidInputError: `draft.source` is missing, or the table already exists.
     """
     if draft.source is None or draft.previous is not None:
         raise InvalidInputError("Clone: needs the version to clone, and a table that is not there")
@@ -407,11 +383,7 @@ def _finish(draft: Draft, transaction: Transaction, name: str, now: datetime) ->
 
 
 def _check_bases(draft: Draft, name: str) -> None:
-    """Check that changed files refer to known base paths; readers could not find other files.
-
-    Raises:
-        InvalidInputError: a base path is unknown. The message names it.
-    """
+    """Check that changed files refer to known base paths; readers could not find other files."""
     base_ids = {base.id for base in draft.message.base_paths}
     before = () if draft.previous is None else draft.previous.indices
     uuids = {index.uuid.uuid for index in before}

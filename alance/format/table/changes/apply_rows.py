@@ -54,11 +54,7 @@ def delete(draft: Draft, change: Delete) -> None:
 
 
 def update(draft: Draft, change: Update) -> None:
-    """Apply an update. Moved rows keep their ids; indices no longer cover fields changed in place.
-
-    Raises:
-        InvalidInputError: a fragment's bitmap of updated offsets is not a roaring bitmap.
-    """
+    """Apply an update. Moved rows keep their ids; indices lose fields that changed in place."""
     assert draft.previous is not None
     for key, content in change.updated_fragment_offset_bitmaps.items():
         try:
@@ -105,12 +101,7 @@ def changed_offsets(change: Update) -> dict[int, Int64s]:
 
 
 def overwrite(draft: Draft, change: Overwrite) -> None:
-    """Replace all rows and the schema; keep the id counters and the configuration.
-
-    Raises:
-        InvalidInputError: a fragment has a deletion file, or base paths are given for an existing
-            table.
-    """
+    """Replace all rows and the schema; keep the id counters and the configuration."""
     message = draft.message
     for fragment in change.fragments:
         if fragment.HasField("deletion_file"):
@@ -240,11 +231,7 @@ def with_files(
 
 
 def merge(draft: Draft, change: Merge) -> None:
-    """Replace fragment records by records with more files, and set the new schema.
-
-    Raises:
-        InvalidInputError: a fragment of the table is missing or has another number of rows.
-    """
+    """Replace fragment records by records with more files, and set the new schema."""
     assert draft.previous is not None
     before = {fragment.id: fragment for fragment in draft.previous.fragments.records[:]}
     existing, new = _split(change.fragments, before)
@@ -277,11 +264,7 @@ def merge(draft: Draft, change: Merge) -> None:
 def _split(
     fragments: Iterable[table_pb2.DataFragment], before: dict[int, table_pb2.DataFragment]
 ) -> tuple[list[table_pb2.DataFragment], list[table_pb2.DataFragment]]:
-    """Split fragments into existing and new ones. Id 0 is either a real id or means "no id yet".
-
-    Raises:
-        InvalidInputError: an existing fragment occurs twice.
-    """
+    """Split fragments into existing and new ones. Id 0 is either a real id or means "no id yet"."""
     existing: dict[int, table_pb2.DataFragment] = {}
     new = []
     for fragment in fragments:
@@ -311,11 +294,7 @@ def _paths(fragment: table_pb2.DataFragment) -> dict[int, tuple[int | None, str]
 
 
 def project(draft: Draft, change: Project) -> None:
-    """Set a schema that is a subset of the existing fields.
-
-    Raises:
-        InvalidInputError: the schema has a new field.
-    """
+    """Set a schema that is a subset of the existing fields."""
     field_ids = {field.id for field in draft.message.fields}
     if unknown := sorted({field.id for field in change.schema} - field_ids):
         raise InvalidInputError(f"Project: fields {unknown} are not in the table")
@@ -371,12 +350,7 @@ def _is_dead(file: table_pb2.DataFile) -> bool:
 
 
 def replace_data(draft: Draft, change: DataReplacement) -> None:
-    """Add data files with new values to fragments; see `replace_file`.
-
-    Raises:
-        InvalidInputError: a fragment is unknown or named twice, or the files differ in their
-            fields.
-    """
+    """Add data files with new values to fragments; see `replace_file`."""
     missing = draft.fragments.missing({part.fragment_id for part in change.replacements})
     seen: set[int] = set()
     fields = tuple(change.replacements[0].new_file.fields) if change.replacements else ()
@@ -403,9 +377,6 @@ def replace_file(fragment: table_pb2.DataFragment, new: table_pb2.DataFile) -> N
 
     If there is no such file, appends the new one, and replaces its fields by tombstones in the
     other files.
-
-    Raises:
-        InvalidInputError: a field is in a 0.1 file; such files cannot have tombstones.
     """
     fields = set(new.fields)
     version = (new.file_major_version, new.file_minor_version)

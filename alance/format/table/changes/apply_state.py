@@ -1,5 +1,7 @@
 """Draft of the next version, which the steps of operations change.
 
+A change that does not fit the previous version raises `InvalidInputError`.
+
 Source: docs/format/table.md, "Building the next manifest".
 """
 
@@ -97,11 +99,7 @@ class Draft:
     def add(
         self, fragments: Iterable[table_pb2.DataFragment], *, renumber: bool = False
     ) -> list[table_pb2.DataFragment]:
-        """Add copies of fragments and return them; `renumber` replaces ids that they have.
-
-        Raises:
-            InvalidInputError: all 32-bit ids are used.
-        """
+        """Add copies of fragments and return them; `renumber` replaces ids that they have."""
         added = []
         for fragment in fragments:
             copy = self.fragments.add(fragment)
@@ -128,9 +126,6 @@ class Draft:
 
         Returns the number of leading rows that already had an id, for each fragment; empty if the
         table has no stable row ids.
-
-        Raises:
-            InvalidInputError: a fragment has no row count, or more row ids than rows.
         """
         had: list[int] = []
         if not self.stable:
@@ -151,22 +146,13 @@ class Draft:
         return had
 
     def remove(self, fragment_ids: Iterable[int]) -> None:
-        """Remove fragments.
-
-        Raises:
-            InvalidInputError: a fragment is not in the table.
-        """
         gone = set(fragment_ids)
         if missing := self.fragments.missing(gone):
             raise InvalidInputError(f"fragments {some_of(missing)} to be removed: not in the table")
         self.fragments.remove(gone)
 
     def replace(self, fragments: Iterable[table_pb2.DataFragment]) -> None:
-        """Replace the records of fragments with the same ids.
-
-        Raises:
-            InvalidInputError: a fragment is not in the table.
-        """
+        """Replace the records of fragments with the same ids."""
         new = {fragment.id: fragment for fragment in fragments}
         if missing := self.fragments.missing(new.keys()):
             raise InvalidInputError(f"fragments {some_of(missing)} to be updated: not in the table")
@@ -174,12 +160,6 @@ class Draft:
             self.fragments.replace(fragment)
 
     def set_fields(self, fields: Iterable[file_pb2.Field]) -> None:
-        """Replace the schema.
-
-        Raises:
-            InvalidInputError: a new column has a reserved name, a new name has null characters, or
-                a field cannot be part of the primary key.
-        """
         new_fields = list(fields)
         named = {(field.id, field.name) for field in self.message.fields}
         for new in new_fields:
