@@ -102,8 +102,8 @@ async def model_of(world: World) -> Model:
             assert row["id"] not in model
             model[row["id"]] = row["x"], row["y"]
         for key in (1, 12, 29):
-            found = await dataset.get(key, "id")
-            assert (found and (found["x"], found["y"])) == model.get(key)
+            stored_row = await dataset.get(key, "id")
+            assert (stored_row and (stored_row["x"], stored_row["y"])) == model.get(key)
 
     assert await process.run(work())
     return model
@@ -123,8 +123,8 @@ async def check_end(world: World, last: int = LAST) -> Model:
 async def check(world: World, producer: Producer, tmp_path: Path | None = None) -> None:
     """Check the table after a death; another process does what remains, and all is there once."""
     world.expire_leases()
-    known = producer.acknowledged
-    assert await model_of(world) in (after(known), after(min(LAST, known + 1)))
+    confirmed = producer.acknowledged
+    assert await model_of(world) in (after(confirmed), after(min(LAST, confirmed + 1)))
     heir = Process(world)
     assert await heir.run(producer.produce(heir))
     rows = await check_end(world)
@@ -237,6 +237,6 @@ async def again_and_again(chance: random.Random, producer: Producer) -> None:
         process = Process(world, chance.choice([chance.randint(1, 400), None]))
         has_ended = await process.run(work(process))
         world.expire_leases()
-        known = producer.acknowledged
-        assert await model_of(world) in (after(known), after(min(producer.last, known + 1)))
+        confirmed = producer.acknowledged
+        assert await model_of(world) in (after(confirmed), after(min(producer.last, confirmed + 1)))
     await check_end(world, producer.last)

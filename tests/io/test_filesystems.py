@@ -306,6 +306,7 @@ async def test_a_file_system_of_the_callers_loop_is_used_in_it(web: WebFiles) ->
     await (await files.set_session()).close()
 
 
+@pytest.mark.filterwarnings("ignore:lance is not fork-safe")  # where other tests import it
 def test_blocking_calls_and_forked_children_read_as_well(web: WebFiles) -> None:
     files = HTTPFileSystem()
     dataset = sync.dataset(f"{web.url}/t.lance", store=files)

@@ -59,9 +59,9 @@ def read(path: Path) -> dict[int, dict[str, Any]]:
     """The rows as pylance reads them, by their key."""
     table = lance.dataset(path)
     table.validate()
-    found = table.to_table(columns=["id", "x", *META]).to_pylist()
-    assert len({row["_rowid"] for row in found}) == len(found)
-    return {row["id"]: row for row in found}
+    table_rows = table.to_table(columns=["id", "x", *META]).to_pylist()
+    assert len({row["_rowid"] for row in table_rows}) == len(table_rows)
+    return {row["id"]: row for row in table_rows}
 
 
 def sequence_bytes(path: Path) -> int:
@@ -151,3 +151,23 @@ async def test_short_sequences_stay_in_the_manifest(tmp_path: Path) -> None:
     await (await dataset.delete("id % 7 = 0")).optimize.compact_files()
     (fragment,) = latest(path).message.fragments
     assert sum(fragment.HasField(mark) for mark in MARKS) == 1
+
+
+async def test_pylance_goes_on_with_the_sequences(tmp_path: Path) -> None:
+    """It deletes, compacts and merges: each row has the id and the version that created it."""
+    path = tmp_path / "t"
+    await changed(path, 12, 100)
+    before = {key: row for key, row in read(path).items() if key % 11}
+    lance.dataset(path).delete("id % 11 = 0")
+    lance.dataset(path).optimize.compact_files()
+    assert read(path) == before
+    merge = lance.dataset(path).merge_insert("id").when_matched_update_all()
+    merge.execute(rows(range(1, 300, 3), 7))
+    after = read(path)
+    for name in META[:2]:
+        sides = [{key: row[name] for key, row in side.items()} for side in (before, after)]
+        assert sides[0] == sides[1]
+    dataset = await alance.dataset(path)
+    await dataset.validate()
+    await dataset.optimize.compact_files()
+    assert read(path) == after

@@ -59,7 +59,8 @@ async def test_a_write_by_the_uri_of_a_branch_changes_the_branch_alone(
 
 
 async def test_a_question_mark_is_part_of_a_path(place: tuple[str, dict[str, Any]]) -> None:
-    uri, options = place[0].replace("t.lance", "t?x.lance"), place[1]
+    mark = "%3F" if "://" in place[0] else "?"  # a URI's own would begin a query
+    uri, options = place[0].replace("t.lance", f"t{mark}x.lance"), place[1]
     main = await alance.write_dataset(numbers(0, 3), uri, storage_options=options)
     branch = await main.create_branch("dev")
     assert branch.uri == f"{uri}/tree/dev"

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias, TypeVar
 from weakref import ref
 
 from alance.errors import InvalidInputError, NotFoundError, StoreError, UnsupportedError
-from alance.io.cloud.requests import Requests
+from alance.io.cloud.requests import RequestingStore
 from alance.io.loop import lifecycle
 from alance.io.loop.futures import Threads, in_thread
 from alance.io.loop.limits import RequestLimit, TimeLimits
@@ -31,7 +31,6 @@ from alance.io.stores.store import (
     check_tag,
     check_whole,
     is_of_repository,
-    without_number,
 )
 from alance.io.stores.uri import quoted
 
@@ -54,7 +53,7 @@ _TAGS: Final = ("ETag", "etag", "blob_id", "xet_hash")
 _TIMES: Final = ("LastModified", "last_modified", "updated", "mtime", "modified", "created")
 
 
-class FileSystemStore:
+class FileSystemStore(RequestingStore):
     """A file system of fsspec behind the protocol of a store. Writes are refused.
 
     Args:
@@ -80,15 +79,11 @@ class FileSystemStore:
         instead: str,
         is_of_user: bool = False,
     ) -> None:
-        self.root = root
-        self.uri = without_number(root)  # for messages
-        self.profile = profile
+        super().__init__(root, profile, retries, limits)
         self.base = base
         self.is_of_user = is_of_user
-        self.limits = TimeLimits() if limits is None else limits
         self._files = files
         self._instead = instead
-        self._requests = Requests(self.uri, retries, self.limits)
         self._loop: ref[asyncio.AbstractEventLoop] | None = None  # with `asynchronous=True`
         self._turn: threading.Lock | None = threading.Lock() if _is_archive(files) else None
         lifecycle.on_fork(self)
@@ -119,7 +114,7 @@ class FileSystemStore:
 
     def get_ranges(self, path: str, ranges: Sequence[Span]) -> asyncio.Future[Sequence[memoryview]]:
         """Start reading ranges; one call of fsspec reads a group of consecutive small ranges."""
-        return self._requests.get_ranges(path, ranges, self.profile, self._start)
+        return self._read(path, ranges, self._start)
 
     def _start(self, path: str, spans: Sequence[Span]) -> asyncio.Future[Any]:
         files, place = self.objects, self._place(path)
@@ -197,11 +192,11 @@ class FileSystemStore:
             limit.become(self.limits.whole(info["size"] or 0))
             return memoryview(await self._call("cat_file", self._place(path)))
 
-        return await self._requests.run("get", path, attempt, limit, len)
+        return await self._run("get", path, attempt, limit, len)
 
     async def size(self, path: str) -> int:
         """Size of the object in bytes. Costs a call, a HEAD of a web server."""
-        info = await self._requests.run("head", path, lambda: self._info(path))
+        info = await self._run("head", path, lambda: self._info(path))
         if info["size"] is None:
             raise UnsupportedError(f"{self.uri}{path}: the server does not tell its size")
         return int(info["size"])
@@ -263,7 +258,7 @@ class FileSystemStore:
                     raise
                 return []
 
-        answer = await self._requests.run("list", folder, attempt)
+        answer = await self._run("list", folder, attempt)
         infos: Iterable[Mapping[str, Any]] = answer.values() if isinstance(answer, dict) else answer
         start = place.strip("/") + "/" if place.strip("/") else ""
         inside = f"{folder}/" if folder else ""

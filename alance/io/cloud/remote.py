@@ -17,7 +17,7 @@ import obstore
 from alance.errors import CorruptFileError, NotFoundError
 from alance.io.cloud.endpoints import lasting_name, names_server
 from alance.io.cloud.remote_list import LOOK_S, check_level, list_objects
-from alance.io.cloud.requests import Requests
+from alance.io.cloud.requests import RequestingStore
 from alance.io.cloud.upload_remote import RemoteUpload
 from alance.io.events import observing, trace
 from alance.io.loop import forked, lifecycle
@@ -31,7 +31,6 @@ from alance.io.stores.store import (
     put_each,
     short_read,
     translate,
-    without_number,
 )
 from alance.io.stores.uri import quoted
 
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
     from collections.abc import (
         AsyncGenerator,
         AsyncIterator,
-        Awaitable,
         Callable,
         Coroutine,
         Iterator,
@@ -50,7 +48,6 @@ if TYPE_CHECKING:
     from obstore.store import AzureStore, GCSStore, HTTPStore, LocalStore, MemoryStore, S3Store
 
     from alance.io.cloud.resilience import Retries
-    from alance.io.events.trace import Kind
     from alance.io.stores.profile import StoreProfile
     from alance.io.stores.store import Body, Names, Span
 
@@ -69,7 +66,7 @@ FIRST_PUTS_BYTES: Final = 4 << 20  # bytes of all of these; their SHA-256 takes 
 DELETE_BYTES: Final = 4096  # counted for the time limit: a second for 16 deleted objects
 
 
-class RemoteStore:
+class RemoteStore(RequestingStore):
     """A bucket or container behind any store object of obstore.
 
     Args:
@@ -93,17 +90,13 @@ class RemoteStore:
         *,
         is_of_user: bool = False,
     ) -> None:
-        self.root = root
-        self.uri = without_number(root)  # for messages
-        self.profile = profile
+        super().__init__(root, profile, retries, limits)
         self.is_of_user = is_of_user
         self._current: ObjectStore | None = objects
         self._inherited = objects
         self._make_uploads = uploads  # no closure over self, which would keep it alive
         self._uploads: ObjectStore | None = None
         self._first_puts = 0  # bytes of bodies above `SMALL_PUT_BYTES` sent without `_uploads`
-        self.limits = TimeLimits() if limits is None else limits
-        self._requests = Requests(self.uri, retries, self.limits)
         lifecycle.on_fork(self)
 
     def __repr__(self) -> str:
@@ -141,7 +134,10 @@ class RemoteStore:
 
     def get_ranges(self, path: str, ranges: Sequence[Span]) -> asyncio.Future[Sequence[memoryview]]:
         """Start reading ranges; one call of obstore reads a group of consecutive small ranges."""
-        return self._requests.get_ranges(path, ranges, self.profile, self._start)
+        return self._read(path, ranges, self._start)
+
+    def _enter(self) -> None:
+        lifecycle.enter()
 
     def _start(self, path: str, spans: Sequence[Span]) -> asyncio.Future[Any]:
         lifecycle.enter()
@@ -152,23 +148,6 @@ class RemoteStore:
         return _watch(
             obstore.get_ranges_async(self.objects, path, starts=begins, ends=ends, coalesce=0)
         )
-
-    async def _run(
-        self,
-        kind: Kind,
-        path: str,
-        attempt: Callable[[], Awaitable[T]],
-        limit: RequestLimit | None = None,
-        received: Callable[[T], int] = lambda _: 0,
-        sent: int = 0,
-    ) -> T:
-        """Run a request of obstore; see `Requests.run`."""
-
-        def enter() -> Awaitable[T]:
-            lifecycle.enter()
-            return attempt()
-
-        return await self._requests.run(kind, path, enter, limit, received, sent)
 
     async def get_tail(
         self, path: str, num_bytes: int, *, size: int | None = None

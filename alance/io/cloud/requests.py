@@ -12,7 +12,7 @@ from alance.io.cloud.resilience import Retries
 from alance.io.events import observing
 from alance.io.loop.futures import JoinedFutures, Retried, done, failed
 from alance.io.loop.limits import RequestLimit, TimeLimits, outlasted
-from alance.io.stores.store import check_spans, short_read, translate
+from alance.io.stores.store import check_spans, short_read, translate, without_number
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -27,36 +27,50 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Requests:
-    """The requests of one store.
+class RequestingStore:
+    """Base of remote stores: how they send requests.
 
     Args:
-        uri: the store's root without number, for messages.
+        root: the store's root, unique in the process.
+        profile: parameters for planning reads.
         retries: policy for retries, after those of the client; None for the usual one.
-        limits: time limits of a request, with all its retries.
+        limits: time limits of a request, with all its retries; None for the usual ones.
     """
 
-    def __init__(self, uri: str, retries: Retries | None, limits: TimeLimits) -> None:
-        self._uri = uri
-        self._retries = replace(retries or Retries(), store=uri)
-        self._limits = limits
+    def __init__(
+        self,
+        root: str,
+        profile: StoreProfile,
+        retries: Retries | None = None,
+        limits: TimeLimits | None = None,
+    ) -> None:
+        self.root = root
+        self.uri = without_number(root)  # for messages
+        self.profile = profile
+        self.limits = TimeLimits() if limits is None else limits
+        self._retries = replace(retries or Retries(), store=self.uri)
 
-    def get_ranges(
-        self, path: str, ranges: Sequence[Span], profile: StoreProfile, start: Start
+    def _enter(self) -> None:
+        """Prepare for an attempt of `_run`."""
+
+    def _read(
+        self, path: str, ranges: Sequence[Span], start: Start
     ) -> asyncio.Future[Sequence[memoryview]]:
         """Start reading ranges, as `Store.get_ranges`; a call reads a group of small ranges."""
         loop = asyncio.get_running_loop()
         try:
-            check_spans(self._uri + path, ranges)
+            check_spans(self.uri + path, ranges)
         except CorruptFileError as error:
             return failed(error, loop)
-        calls = [self._get_group(path, group, start, loop) for group in _groups(ranges, profile)]
+        calls = [
+            self._get_group(path, group, start, loop) for group in _groups(ranges, self.profile)
+        ]
         return calls[0] if len(calls) == 1 else JoinedFutures(calls, loop)
 
     def _get_group(
         self, path: str, ranges: Sequence[Span], start: Start, loop: asyncio.AbstractEventLoop
     ) -> asyncio.Future[Sequence[memoryview]]:
-        where = self._uri + path
+        where = self.uri + path
         requested = [span for span in ranges if span[0] != span[1]]  # HTTP has no empty range
         if not requested:
             return done([memoryview(b"")] * len(ranges), loop)
@@ -71,14 +85,14 @@ class Requests:
             finish,
             partial(translate, where=where),
             self._retries,
-            self._limits.whole(num_bytes),
+            self.limits.whole(num_bytes),
             loop,
         )
         if observing.is_on():
-            observing.RequestUnderWay("get", self._uri, path, len(requested)).watch(call, num_bytes)
+            observing.RequestUnderWay("get", self.uri, path, len(requested)).watch(call, num_bytes)
         return call
 
-    async def run(
+    async def _run(
         self,
         kind: Kind,
         path: str,
@@ -88,7 +102,7 @@ class Requests:
         sent: int = 0,
     ) -> T:
         """Run a request with retries within its time limit, and report it; return its result."""
-        with observing.RequestUnderWay(kind, self._uri, path) as request:
+        with observing.RequestUnderWay(kind, self.uri, path) as request:
             request.sent = sent
             result = await self._tried(path, attempt, limit, request)
             request.received = received(result)
@@ -101,24 +115,25 @@ class Requests:
         limit: RequestLimit | None,
         request: observing.RequestUnderWay,
     ) -> T:
-        limit = limit or RequestLimit(self._limits.whole())
+        limit = limit or RequestLimit(self.limits.whole())
         last: Exception | None = None
         request.retries = -1
 
         def count() -> Awaitable[T]:
             request.retries += 1
+            self._enter()
             return attempt()
 
         def failed(error: BaseException) -> Exception:
             nonlocal last
-            last = translate(error, self._uri + path)
+            last = translate(error, self.uri + path)
             return last
 
         try:
             async with limit.clock:
                 return await self._retries.run(count, failed)
         except TimeoutError:
-            raise translate(outlasted(limit.seconds, last), self._uri + path) from None
+            raise translate(outlasted(limit.seconds, last), self.uri + path) from None
 
 
 def _groups(ranges: Sequence[Span], profile: StoreProfile) -> list[list[Span]]:
