@@ -131,7 +131,7 @@ def json_has(
 
 # --- coalesce.cpp ---
 
-# Spans that cover ranges, and the number of the span of each range; see `format.coalesce`.
+# Spans that cover ranges, and the number of the span of each range; see `format.plans`.
 def coalesce(
     ranges: Sequence[tuple[int, int]] | npt.NDArray[np.int64], max_gap_bytes: int, max_bytes: int
 ) -> tuple[list[tuple[int, int]], list[int]]: ...
