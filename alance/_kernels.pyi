@@ -251,33 +251,6 @@ def place_strings(
     filler: int,
 ) -> npt.NDArray[np.uint8]: ...
 
-# --- pages_zip.cpp ---
-
-# Full-zip rows, and the offset of each row and the end.
-def zip_fixed(
-    rep: npt.NDArray[np.uint16],
-    definition: npt.NDArray[np.uint16],
-    num_entries: int,
-    control_bytes: int,
-    bits_def: int,
-    max_rep: int,
-    max_visible: int,
-    values: npt.NDArray[np.uint8],
-    width: int,
-) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]: ...
-def zip_variable(
-    rep: npt.NDArray[np.uint16],
-    definition: npt.NDArray[np.uint16],
-    num_entries: int,
-    control_bytes: int,
-    bits_def: int,
-    max_rep: int,
-    max_visible: int,
-    offsets: npt.NDArray[np.int32] | npt.NDArray[np.int64],
-    data: npt.NDArray[np.uint8],
-    length_bytes: int,
-) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]: ...
-
 # --- column_metadata.cpp ---
 
 class ColumnPages(RowTable):
@@ -614,15 +587,6 @@ def zip_columns(
     columns: list[npt.NDArray[np.uint8]], bits: npt.NDArray[np.int64], num_rows: int
 ) -> npt.NDArray[np.uint8]: ...
 
-# Zip columns, some of them byte strings, into rows: offsets, rows. `wire`: bytes of a value, or
-# minus the bytes of the length in front of each string.
-def zip_rows(
-    columns: list[npt.NDArray[np.uint8]],
-    offsets: list[npt.NDArray[np.int64]],
-    wire: npt.NDArray[np.int64],
-    num_rows: int,
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]: ...
-
 # --- encode_lz4.cpp ---
 
 # LZ4 units of adjacent pieces, and their sizes.
@@ -630,26 +594,16 @@ def encode_lz4(
     data: npt.NDArray[np.uint8], sizes: npt.NDArray[np.int64]
 ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]: ...
 
-# --- encode_strings.cpp ---
-
-# Bytes of the longest string.
-def longest_string(offsets: npt.NDArray[np.int32] | npt.NDArray[np.int64]) -> int: ...
-
 # --- encode_pages.cpp ---
 
 MadePage: TypeAlias = tuple[bytes, tuple[npt.NDArray[np.uint8], ...], tuple[int, ...]]
 PageResult: TypeAlias = int | MadePage | tuple[bytes | None]
 
-# Encode pages, in order: a page, (value or None,) of a sparse constant, or a number if the caller
-# must encode the page.
+# Encode pages, in order: a page, (value or None,) of a sparse constant, or the number of the reason
+# why there is no page.
 def encode_pages(
     inputs: Sequence[tuple[object, ...]], zstd: Callable[[bytes, int], bytes]
 ) -> list[PageResult]: ...
-
-# Index of each value and the parts of the distinct items, if a dictionary makes a page smaller.
-def choose_dictionary(
-    values: tuple[object, ...], options: tuple[object, ...], minor: int
-) -> tuple[npt.NDArray[np.uint32], *tuple[npt.NDArray[np.uint8], ...]] | None: ...
 
 # --- container.cpp ---
 
@@ -950,6 +904,7 @@ class SmallFiles:
         zone_rows: int,
         max_zones: int,
         compress: Callable[[bytes], bytes],
+        frame: Callable[[bytes, int], bytes],
     ) -> None: ...
     def encode(self, batch: object, statistics: bool, page_bytes: int) -> bytes | None: ...
 

@@ -173,11 +173,9 @@ base.compute
 file.write file.write.blob_placer file.write.here file.write.page_writer
 file.write.small_batches file.write.waiting file.write.writer file.budgets
 format.encode format.encode.arrays format.encode.base format.encode.blobs format.encode.container
-format.encode.encodings format.encode.fixed format.encode.fullzip format.encode.leaves
-format.encode.levels format.encode.options format.encode.page_inputs format.encode.pages
-format.encode.planar format.encode.rows format.encode.small_file format.encode.statistics
-format.encode.strings format.encode.values
-format.layouts.repdef format.layouts.selection
+format.encode.leaves format.encode.levels format.encode.options format.encode.page_inputs
+format.encode.pages format.encode.rows format.encode.small_file format.encode.statistics
+format.layouts.selection
 format.proto.encodings_v2_0_pb2 format.proto.encodings_v2_3_pb2
 format.statistics
 format.table.changes format.table.changes.apply

@@ -49,7 +49,6 @@ void register_jsonb(nb::module_& m);
 void register_json_find(nb::module_& m);
 void register_pages_levels(nb::module_& m);
 void register_pages_chunks(nb::module_& m);
-void register_pages_zip(nb::module_& m);
 void register_encode(nb::module_& m);
 void register_encode_jsonb(nb::module_& m);
 void register_item_sets(nb::module_& m);
@@ -117,7 +116,6 @@ NB_MODULE(_alance_kernels, m) {
   register_json_find(m);
   register_pages_levels(m);
   register_pages_chunks(m);
-  register_pages_zip(m);
   register_encode(m);
   register_encode_jsonb(m);
   register_item_sets(m);

@@ -16,7 +16,7 @@ import alance
 from alance.file.rows.placing import PageBytes
 from alance.file.rows.taken import FragmentTask
 from alance.format import layouts
-from alance.format.layouts.row_pages import zipped_form
+from alance.format.layouts.fullzip import zipped_form
 from tests.reference.thinned import paired, thinned
 
 if TYPE_CHECKING:

@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 from alance import _kernels
 from alance.errors import AlanceError
 from alance.format.codecs.general import Scheme
-from alance.format.encode import encodings
-from alance.format.encode.encodings import flat
+from tests.reference import encodings
 from tests.reference.built_values import as_dictionary
-from tests.reference.encodings import inline_bitpacking, rle
+from tests.reference.encodings import flat, inline_bitpacking, rle
 from tests.reference.fastlanes import pack
 
 if TYPE_CHECKING:

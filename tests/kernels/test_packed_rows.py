@@ -14,12 +14,11 @@ from hypothesis import strategies as st
 from alance import _kernels
 from alance.errors import CorruptFileError
 from alance.format.blocks import VariableWidth
-from alance.format.codecs.fixed import Flat
-from alance.format.codecs.strings import Variable
-from alance.format.codecs.structs import Child, VariablePackedStruct
 from alance.format.layouts.arrays import array_of
+from alance.format.proto import encodings_v2_1_pb2 as pb
 from tests.kernels.page_columns import learned
 from tests.reference.decoders import decode_values
+from tests.reference.encodings import flat, variable
 from tests.reference.planned import plan_rows, plan_spans
 
 if TYPE_CHECKING:
@@ -27,9 +26,12 @@ if TYPE_CHECKING:
 
 MEMBERS: Final = pa.struct([("n", pa.uint16()), ("t", pa.string()), ("b", pa.large_binary())])
 SHAPE: Final = (0, 2, 0, -4, 1, -8, 0)
-CODEC: Final = VariablePackedStruct(
-    (Child(Flat(16), None), Child(Variable(32), 32), Child(Variable(64), 64))
-)
+FIELDS: Final = [
+    pb.VariablePackedStruct.FieldEncoding(value=flat(16), bits_per_value=16),
+    pb.VariablePackedStruct.FieldEncoding(value=variable(32), bits_per_length=32),
+    pb.VariablePackedStruct.FieldEncoding(value=variable(64), bits_per_length=64),
+]
+CODEC: Final = pb.CompressiveEncoding(variable_packed_struct=pb.VariablePackedStruct(fields=FIELDS))
 PLAIN: Final = None, 0
 WIDTHS: Final = (2, -4, -8)
 

@@ -13,7 +13,8 @@ import pyarrow as pa
 import pytest
 
 from alance import _kernels
-from alance.format.layouts.row_pages import LevelsForm, ValuesForm
+from alance.format.codecs.base import ValuesForm
+from alance.format.layouts.levels import LevelsForm
 from tests.reference.planned import plan_spans
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from alance.file_version import FileVersion
-from alance.format.encode import encodings
 from alance.format.proto import encodings_v2_1_pb2 as pb
+from tests.reference import encodings
 from tests.reference.built_pages import PageBytes, ReadFile, built_file
 from tests.reference.chunks import padded
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from alance.format.blocks import FixedWidth, NullBlock, VariableWidth, joined_values
-from alance.format.codecs.general import General
+from alance.format.codecs.mini_block import mini_block_codec
 from tests.reference.decoders import decode_block, decode_chunk
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from alance.base.arrays import Bytes, Int64s
     from alance.format.blocks import Block
-    from alance.format.codecs.base import BlockCodec, MiniBlockCodec
+    from alance.format.proto import encodings_v2_1_pb2 as pb
 
 
 class Chunk(NamedTuple):
@@ -41,18 +41,19 @@ def placed(chunks: Sequence[bytes]) -> tuple[Bytes, Int64s, Int64s]:
     return data, 1 + np.cumsum(sizes + 1) - (sizes + 1), sizes
 
 
-def decode_chunks(codec: MiniBlockCodec, chunks: Sequence[Chunk]) -> Block:
+def decode_chunks(encoding: pb.CompressiveEncoding, chunks: Sequence[Chunk]) -> Block:
     """The values of all chunks, end to end."""
     if not chunks:
-        while isinstance(codec, General):
-            codec = codec.inner
-        chunks = [Chunk([np.empty(0, np.uint8)] * codec.num_buffers, 0)]
-    return end_to_end([decode_chunk(codec, *chunk) for chunk in chunks])
+        while encoding.HasField("general"):
+            encoding = encoding.general.values
+        num_buffers = 1 if encoding.HasField("flat") else mini_block_codec(encoding).num_buffers
+        chunks = [Chunk([np.empty(0, np.uint8)] * num_buffers, 0)]
+    return end_to_end([decode_chunk(encoding, *chunk) for chunk in chunks])
 
 
-def decode_blocks(codec: BlockCodec, chunks: Sequence[Chunk]) -> Block:
+def decode_blocks(encoding: pb.CompressiveEncoding, chunks: Sequence[Chunk]) -> Block:
     """The values of blocks, each of which is the only buffer of a chunk."""
-    return end_to_end([decode_block(codec, chunk.buffers[0], chunk.count) for chunk in chunks])
+    return end_to_end([decode_block(encoding, chunk.buffers[0], chunk.count) for chunk in chunks])
 
 
 def end_to_end(blocks: Sequence[Block]) -> Block:

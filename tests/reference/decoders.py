@@ -6,7 +6,7 @@ Each function raises CorruptFileError for bytes that contradict the description 
 from __future__ import annotations
 
 from itertools import accumulate
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -20,27 +20,9 @@ from alance.format.blocks import (
     StructBlock,
     VariableWidth,
 )
-from alance.format.codecs.fixed import (
-    ByteStreamSplit,
-    Constant,
-    FixedSizeList,
-    Flat,
-    InlineBitpacking,
-    OutOfLineBitpacking,
-)
-from alance.format.codecs.general import General, Scheme, decompress
-from alance.format.codecs.rle import Rle
-from alance.format.codecs.sequence import (
-    MAX_NUMBER,
-    Arithmetic,
-    Delta,
-    Distinct,
-    NumberRuns,
-    SequenceVariable,
-    Stored,
-)
-from alance.format.codecs.strings import Fsst, Variable
-from alance.format.codecs.structs import Child, PackedStruct, VariablePackedStruct
+from alance.format.codecs.general import Scheme, decompress
+from alance.format.codecs.sequence import MAX_NUMBER, SequenceForm, check_count, sequence_codec
+from alance.format.codecs.strings import SymbolTable
 from alance.format.codecs.words import NumbersForm
 
 if TYPE_CHECKING:
@@ -49,102 +31,146 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from alance.base.arrays import Bytes, Int32s, Int64s
-    from alance.format.codecs.base import BlockCodec, MiniBlockCodec, PerValueCodec
     from alance.format.codecs.sequence import SequenceCodec
     from alance.format.codecs.words import KernelNumbers
+    from alance.format.proto import encodings_v2_1_pb2 as pb
+
+    Encoding = pb.CompressiveEncoding
 
 PACKED_AT_ONCE: Final = 1024  # values per packed block
 
 
-def decode_chunk(codec: MiniBlockCodec, buffers: Sequence[Bytes], num_values: int) -> Block:
+def decode_chunk(encoding: Encoding, buffers: Sequence[Bytes], num_values: int) -> Block:
     """Decode the values of a mini-block chunk."""
-    match codec:
-        case General(scheme=scheme, inner=inner):
-            return decode_chunk(inner, [content_of(scheme, buffers[0]), *buffers[1:]], num_values)
-        case Flat() | InlineBitpacking():
-            return decode_block(codec, buffers[0], num_values)
-        case ByteStreamSplit(bits_per_value=bits):
+    match encoding.WhichOneof("compression"):
+        case "general":
+            content = content_of(encoding.general.compression.scheme, buffers[0])
+            return decode_chunk(encoding.general.values, [content, *buffers[1:]], num_values)
+        case "flat" | "inline_bitpacking":
+            return decode_block(encoding, buffers[0], num_values)
+        case "byte_stream_split":
+            bits = encoding.byte_stream_split.values.flat.bits_per_value
             planes = _checked(buffers[0], num_values, bits, "byte stream split")
             planes = planes.reshape(bits // 8, num_values)
             return FixedWidth(bits, num_values, np.ascontiguousarray(planes.T).reshape(-1))
-        case Rle():
-            return _decode_runs(codec, buffers, num_values)
-        case FixedSizeList():
-            widths = [level.items_per_row for level in codec.levels if level.has_validity]
+        case "rle":
+            return _decode_runs(encoding.rle, buffers, num_values)
+        case "fixed_size_list":
+            lists = lists_of(encoding.fixed_size_list)
+            widths = [items for _, items, has_validity in lists.levels if has_validity]
             *validity, items = [
                 _checked(buffer, num_values, bits)
-                for buffer, bits in zip(buffers, [*widths, codec.item_bits], strict=True)
+                for buffer, bits in zip(buffers, [*widths, lists.item_bits], strict=True)
             ]
-            return _nested(codec, num_values, validity, items)
-        case PackedStruct():
-            rows = FixedWidth(
-                codec.bits_per_value,
-                num_values,
-                _checked(buffers[0], num_values, codec.bits_per_value),
-            )
-            return _members(codec, rows)
-        case Variable():
-            return _string_chunk(codec, buffers[0], num_values)
-        case Fsst():
-            return _expanded(codec, _string_chunk(codec.inner, buffers[0], num_values))
-        case SequenceVariable():
-            return _sequence_chunk(codec, buffers, num_values)
-    raise AssertionError(codec)
+            return _nested(lists, num_values, validity, items)
+        case "packed_struct":
+            bits = encoding.packed_struct.values.flat.bits_per_value
+            rows = FixedWidth(bits, num_values, _checked(buffers[0], num_values, bits))
+            return _members(encoding.packed_struct, rows)
+        case "variable" if encoding.variable.offsets.HasField("flat"):
+            return _string_chunk(encoding.variable, buffers[0], num_values)
+        case "variable":
+            return _sequence_chunk(encoding.variable, buffers, num_values)
+        case "fsst":
+            codes = _string_chunk(encoding.fsst.values.variable, buffers[0], num_values)
+            return _expanded(encoding.fsst, codes)
+    raise AssertionError(encoding)
 
 
-def decode_block(codec: BlockCodec, data: Bytes, num_values: int) -> Block:
+def decode_block(encoding: Encoding, data: Bytes, num_values: int) -> Block:
     """Decode values in a single buffer: levels, or the items of a dictionary."""
-    match codec:
-        case General(scheme=scheme, inner=inner):
-            return decode_block(inner, content_of(scheme, data), num_values)
-        case Flat(bits_per_value=bits):
+    match encoding.WhichOneof("compression"):
+        case "general":
+            content = content_of(encoding.general.compression.scheme, data)
+            return decode_block(encoding.general.values, content, num_values)
+        case "flat":
+            bits = encoding.flat.bits_per_value
             return FixedWidth(bits, num_values, _checked(data, num_values, bits))
-        case InlineBitpacking(bits_per_value=bits):
+        case "inline_bitpacking":
+            bits = encoding.inline_bitpacking.uncompressed_bits_per_value
             return FixedWidth(bits, num_values, _inline_unpacked(data, num_values, bits))
-        case OutOfLineBitpacking(bits_per_value=bits, packed_bits=width):
+        case "out_of_line_bitpacking":
+            packed = encoding.out_of_line_bitpacking
+            bits, width = packed.uncompressed_bits_per_value, packed.values.flat.bits_per_value
             return FixedWidth(bits, num_values, unpacked(data, num_values, bits, width))
-        case Rle():
-            return _decode_runs(codec, split_payload(data), num_values)
-        case FixedSizeList(bits_per_value=bits):
+        case "rle":
+            return _decode_runs(encoding.rle, split_payload(data), num_values)
+        case "fixed_size_list":
+            bits = lists_of(encoding.fixed_size_list).row_bits
             rows = FixedWidth(bits, num_values, _checked(data, num_values, bits))
-            return decode_values(codec, rows)
-        case Variable():
-            return _string_block(codec, data, num_values)
-        case Constant(value=value):
+            return decode_values(encoding, rows)
+        case "variable":
+            return _string_block(encoding.variable, data, num_values)
+        case "constant":
             if len(data):
                 raise CorruptFileError(f"constant: a block of {len(data)} bytes")
-            return _repeated(value, num_values)
-    raise AssertionError(codec)
+            return _repeated(encoding.constant.value, num_values)
+    raise AssertionError(encoding)
 
 
-def decode_values(codec: PerValueCodec, values: FixedWidth | VariableWidth) -> Block:
+def decode_values(encoding: Encoding, values: FixedWidth | VariableWidth) -> Block:
     """Decode values that were unzipped from the rows of a full-zip page."""
-    match codec:
-        case Flat(bits_per_value=bits):
-            return _fixed(values, bits)
-        case Constant(value=value):
-            return _repeated(value, _fixed(values, 0).num_values)
-        case PackedStruct(bits_per_value=bits):
-            return _members(codec, _fixed(values, bits))
-        case FixedSizeList(bits_per_value=bits):
-            return _zipped_lists(codec, _fixed(values, bits))
-        case Variable():
-            return _strings(codec, _variable(values))
-        case Fsst():
-            return _expanded(codec, _strings(codec.inner, _variable(values)))
-        case General(scheme=scheme, inner=inner):
+    match encoding.WhichOneof("compression"):
+        case "flat":
+            return _fixed(values, encoding.flat.bits_per_value)
+        case "constant":
+            return _repeated(encoding.constant.value, _fixed(values, 0).num_values)
+        case "packed_struct":
+            bits = encoding.packed_struct.values.flat.bits_per_value
+            return _members(encoding.packed_struct, _fixed(values, bits))
+        case "fixed_size_list":
+            lists = lists_of(encoding.fixed_size_list)
+            return _zipped_lists(lists, _fixed(values, lists.row_bits))
+        case "variable":
+            return _strings(_offset_bits(encoding.variable), _variable(values))
+        case "fsst":
+            bits = _offset_bits(encoding.fsst.values.variable)
+            return _expanded(encoding.fsst, _strings(bits, _variable(values)))
+        case "general":
             units = _variable(values)
             bounds = units.offsets.astype(np.int64, copy=False)
+            scheme = Scheme(encoding.general.compression.scheme)
             parts = decompress(scheme, units.data, bounds[:-1], np.diff(bounds))
-            return _strings(inner, VariableWidth(*parts))
-        case VariablePackedStruct():
-            return _packed_rows(codec, _variable(values))
-    raise AssertionError(codec)
+            return _strings(_offset_bits(encoding.general.values.variable), VariableWidth(*parts))
+        case "variable_packed_struct":
+            return _packed_rows(encoding.variable_packed_struct, _variable(values))
+    raise AssertionError(encoding)
 
 
-def content_of(scheme: Scheme, unit: Bytes) -> Bytes:
+class Lists(NamedTuple):
+    """Nested fixed-size lists: dimension, items of a row and validity of each level."""
+
+    levels: list[tuple[int, int, bool]]  # outermost first
+    bits_per_item: int | None  # None if all items are null and take no bytes
+
+    @property
+    def item_bits(self) -> int:
+        return self.levels[-1][1] * (self.bits_per_item or 0)
+
+    @property
+    def row_bits(self) -> int:
+        """Bits of a zipped row."""
+        return self.item_bits + sum(8 * -(-items // 8) for _, items, valid in self.levels if valid)
+
+
+def lists_of(message: pb.FixedSizeList) -> Lists:
+    """Parse a description of fixed-size lists."""
+    levels = [(message.items_per_value, message.items_per_value, message.has_validity)]
+    while message.values.HasField("fixed_size_list"):
+        message = message.values.fixed_size_list
+        dimension = message.items_per_value
+        levels.append((dimension, levels[-1][1] * dimension, message.has_validity))
+    is_flat = message.values.HasField("flat")
+    return Lists(levels, message.values.flat.bits_per_value if is_flat else None)
+
+
+def _offset_bits(message: pb.Variable) -> int:
+    return message.offsets.flat.bits_per_value
+
+
+def content_of(scheme: int, unit: Bytes) -> Bytes:
     """Decompress a single unit."""
-    return decompress(scheme, unit, np.zeros(1, np.int64), np.array([len(unit)]))[1]
+    return decompress(Scheme(scheme), unit, np.zeros(1, np.int64), np.array([len(unit)]))[1]
 
 
 def _checked(data: Bytes, num_values: int, bits: int, codec: str = "flat") -> Bytes:
@@ -184,18 +210,22 @@ def _inline_unpacked(data: Bytes, num_values: int, bits: int) -> Bytes:
     return unpacked(data[word:], PACKED_AT_ONCE, bits, width)[: num_values * word]
 
 
-def _decode_runs(codec: Rle, buffers: Sequence[Bytes], num_values: int) -> FixedWidth:
-    values, lengths = (
-        content_of(Scheme(scheme), buffer) if scheme else buffer
-        for (*_, scheme), buffer in zip((codec.values, codec.lengths), buffers, strict=True)
-    )
-    is_flat = codec.values[0] == NumbersForm.FLAT
-    flat, stored = (codec.values, values) if is_flat else (codec.lengths, lengths)
-    runs = len(stored) // (flat[1] // 8)
+def _decode_runs(message: pb.Rle, buffers: Sequence[Bytes], num_values: int) -> FixedWidth:
+    encodings, contents = [], []
+    for encoding, buffer in zip((message.values, message.run_lengths), buffers, strict=True):
+        is_packed = encoding.HasField("general")
+        scheme = encoding.general.compression.scheme
+        contents.append(content_of(scheme, buffer) if is_packed else buffer)
+        encodings.append(encoding.general.values if is_packed else encoding)
+    flat = 0 if encodings[0].HasField("flat") else 1
+    runs = len(contents[flat]) // (encodings[flat].flat.bits_per_value // 8)
     if runs > num_values or (runs == 0 and num_values):
         raise CorruptFileError(f"rle: {runs} runs in {num_values} values")
-    repeats = _numbers(codec.lengths, lengths, runs).astype(np.int64)
-    items = _numbers(codec.values, values, runs)
+    items, lengths = (
+        _words(decode_block(encoding, content, runs))
+        for encoding, content in zip(encodings, contents, strict=True)
+    )
+    repeats = lengths.astype(np.int64)
     if (repeats == 0).any():
         raise CorruptFileError("rle: a run of length 0")
     total = int(repeats.sum())
@@ -203,15 +233,12 @@ def _decode_runs(codec: Rle, buffers: Sequence[Bytes], num_values: int) -> Fixed
         raise CorruptFileError(f"rle: runs hold {total} values, the chunk has {num_values}")
     repeats[-1:] -= total - num_values
     data = np.repeat(items, repeats).view(np.uint8)
-    return FixedWidth(codec.bits_per_value, num_values, data)
+    return FixedWidth(8 * items.itemsize, num_values, data)
 
 
-def _numbers(form: KernelNumbers, raw: Bytes, runs: int) -> npt.NDArray[np.unsignedinteger]:
-    kind, bits, width, *_ = form
-    codec = Flat(bits) if kind == NumbersForm.FLAT else OutOfLineBitpacking(bits, width)
-    block = decode_block(codec, raw, runs)
+def _words(block: Block) -> npt.NDArray[np.unsignedinteger]:
     assert isinstance(block, FixedWidth)
-    return block.data.view(f"<u{bits // 8}")
+    return block.data.view(f"<u{block.bits_per_value // 8}")
 
 
 def _column(rows: FixedWidth, start: int, bits: int) -> Bytes:
@@ -224,60 +251,61 @@ def _column(rows: FixedWidth, start: int, bits: int) -> Bytes:
     return np.packbits(single, bitorder="little")
 
 
-def _zipped_lists(codec: FixedSizeList, rows: FixedWidth) -> Block:
+def _zipped_lists(lists: Lists, rows: FixedWidth) -> Block:
     validity: list[Bytes] = []
     start = 0
-    for level in codec.levels:
-        if level.has_validity:
-            validity.append(_column(rows, start, level.items_per_row))
-            start += -(-level.items_per_row // 8)
-    return _nested(codec, rows.num_values, validity, _column(rows, start, codec.item_bits))
+    for _, items_per_row, has_validity in lists.levels:
+        if has_validity:
+            validity.append(_column(rows, start, items_per_row))
+            start += -(-items_per_row // 8)
+    return _nested(lists, rows.num_values, validity, _column(rows, start, lists.item_bits))
 
 
-def _nested(codec: FixedSizeList, num_rows: int, validity: Sequence[Bytes], items: Bytes) -> Block:
+def _nested(lists: Lists, num_rows: int, validity: Sequence[Bytes], items: Bytes) -> Block:
     """Wrap items in their lists."""
-    num_items = num_rows * codec.levels[-1].items_per_row
+    num_items = num_rows * lists.levels[-1][1]
     block: Block = NullBlock(num_items)
-    if codec.bits_per_item is not None:
-        block = FixedWidth(codec.bits_per_item, num_items, items)
+    if lists.bits_per_item is not None:
+        block = FixedWidth(lists.bits_per_item, num_items, items)
     remaining = list(validity)
-    for level in reversed(codec.levels):
-        bits = remaining.pop() if level.has_validity else None
-        block = FixedSizeListBlock(level.dimension, block, bits)
+    for dimension, _, has_validity in reversed(lists.levels):
+        bits = remaining.pop() if has_validity else None
+        block = FixedSizeListBlock(dimension, block, bits)
     return block
 
 
-def _members(codec: PackedStruct, rows: FixedWidth) -> StructBlock:
-    starts = accumulate((bits // 8 for bits in codec.child_bits), initial=0)
+def _members(message: pb.PackedStruct, rows: FixedWidth) -> StructBlock:
+    starts = accumulate((bits // 8 for bits in message.bits_per_value), initial=0)
     children = tuple(
         FixedWidth(bits, rows.num_values, _column(rows, start, bits))
-        for bits, start in zip(codec.child_bits, starts, strict=False)
+        for bits, start in zip(message.bits_per_value, starts, strict=False)
     )
     return StructBlock(rows.num_values, children)
 
 
-def _packed_rows(codec: VariablePackedStruct, rows: VariableWidth) -> StructBlock:
+def _packed_rows(message: pb.VariablePackedStruct, rows: VariableWidth) -> StructBlock:
     bounds = rows.offsets.astype(np.int64)
     places, ends = bounds[:-1], bounds[1:]
     children = []
-    for part in codec.parts:
+    for part in message.fields:
         starts, sizes = _places(part, rows.data, places, ends)
         with kernel_errors:
             offsets, data = _kernels.concat_spans(rows.data, starts, sizes)
-        bits = part.codec.bits_per_value
-        values = VariableWidth(offsets, data) if bits is None else FixedWidth(bits, len(ends), data)
-        children.append(decode_values(part.codec, values))
+        bits = part.bits_per_value
+        values = FixedWidth(bits, len(ends), data) if bits else VariableWidth(offsets, data)
+        children.append(decode_values(part.value, values))
         places = starts + sizes
     if (places != ends).any():
         raise CorruptFileError("packed rows: bytes behind the last member of a row")
     return StructBlock(rows.num_values, tuple(children))
 
 
-def _places(part: Child, data: Bytes, starts: Int64s, ends: Int64s) -> tuple[Int64s, Int64s]:
+def _places(
+    part: pb.VariablePackedStruct.FieldEncoding, data: Bytes, starts: Int64s, ends: Int64s
+) -> tuple[Int64s, Int64s]:
     """Return the starts and the sizes in bytes of a member's values."""
-    if part.bits_per_length is None:
-        assert part.codec.bits_per_value is not None
-        sizes = np.full(len(starts), part.codec.bits_per_value // 8, np.int64)
+    if part.bits_per_value:
+        sizes = np.full(len(starts), part.bits_per_value // 8, np.int64)
         if (sizes > ends - starts).any():
             raise CorruptFileError("packed rows: a row ends inside a value")
         return starts, sizes
@@ -291,8 +319,8 @@ def _places(part: Child, data: Bytes, starts: Int64s, ends: Int64s) -> tuple[Int
     return starts, lengths.astype(np.int64)
 
 
-def _string_chunk(codec: Variable, chunk: Bytes, num_values: int) -> VariableWidth:
-    word = codec.bits_per_offset // 8
+def _string_chunk(message: pb.Variable, chunk: Bytes, num_values: int) -> VariableWidth:
+    word = _offset_bits(message) // 8
     if num_values == 0 and len(chunk) == 0:
         return VariableWidth(np.zeros(1, f"i{word}"), chunk)
     if len(chunk) % word or num_values >= len(chunk) // word:
@@ -304,9 +332,10 @@ def _string_chunk(codec: Variable, chunk: Bytes, num_values: int) -> VariableWid
     return VariableWidth(stored - stored[0], chunk[first:last].copy())
 
 
-def _string_block(codec: Variable, block: Bytes, num_values: int) -> VariableWidth:
+def _string_block(message: pb.Variable, block: Bytes, num_values: int) -> VariableWidth:
     """Decode strings behind a header of the offsets' bits and the start of the strings' bytes."""
-    bits, word = codec.bits_per_offset, codec.bits_per_offset // 8
+    bits = _offset_bits(message)
+    word = bits // 8
     if len(block) < word * (3 + num_values):
         raise CorruptFileError(f"variable: {num_values} values in a block of {len(block)} bytes")
     stored_bits, bytes_start = np.frombuffer(block, f"<u{word}", 2).tolist()
@@ -318,31 +347,32 @@ def _string_block(codec: Variable, block: Bytes, num_values: int) -> VariableWid
 
 
 def _sequence_chunk(
-    codec: SequenceVariable, buffers: Sequence[Bytes], num_values: int
+    message: pb.Variable, buffers: Sequence[Bytes], num_values: int
 ) -> VariableWidth:
+    codec = sequence_codec(message.offsets, bits=32)
     data = buffers[-1]
-    payload = buffers[0] if codec.offsets.has_payload else data[:0]
-    offsets = decode_sequence(codec.offsets, payload, num_values + 1)
+    payload = buffers[0] if codec.has_payload else data[:0]
+    offsets = decode_sequence(codec, payload, num_values + 1)
     if offsets[0] or offsets[-1] != len(data) or (offsets[1:] < offsets[:-1]).any():
         raise CorruptFileError("variable: offsets do not rise from 0 to the end of the bytes")
-    return _strings(Variable(codec.offsets.bits), VariableWidth(offsets, data.copy()))
+    return _strings(codec.bits, VariableWidth(offsets, data.copy()))
 
 
-def _strings(codec: Variable, strings: VariableWidth) -> VariableWidth:
+def _strings(bits: int, strings: VariableWidth) -> VariableWidth:
     """Return strings with offsets of the codec's width."""
-    dtype = np.dtype(f"i{codec.bits_per_offset // 8}")
+    dtype = np.dtype(f"i{bits // 8}")
     if int(strings.offsets[-1]) > np.iinfo(dtype).max:
         raise BatchTooLargeError(f"strings of {strings.offsets[-1]} bytes with 32-bit offsets")
     offsets: Int32s | Int64s = strings.offsets.astype(dtype, copy=False)
     return VariableWidth(offsets, strings.data)
 
 
-def _expanded(codec: Fsst, strings: VariableWidth) -> VariableWidth:
-    if codec.table is None:
+def _expanded(message: pb.Fsst, strings: VariableWidth) -> VariableWidth:
+    table = SymbolTable.parse(message.symbol_table)
+    if table is None:
         return strings
-    symbols, lengths = codec.table
     with kernel_errors:
-        return VariableWidth(*_kernels.decode_fsst(strings.offsets, strings.data, symbols, lengths))
+        return VariableWidth(*_kernels.decode_fsst(strings.offsets, strings.data, *table))
 
 
 def unpacked(data: Bytes, num_values: int, bits: int, width: int) -> Bytes:
@@ -370,74 +400,78 @@ def _sum_of_sizes(data: Bytes, count: int) -> int:
 
 def decode_sequence(codec: SequenceCodec, payload: Bytes, count: int) -> Int64s:
     """Decode a sequence of `count` numbers; the payload is empty if the codec has none."""
-    match codec:
-        case Arithmetic(start=start, step=step):
-            codec.check(count)
-            return start + step * np.arange(count, dtype=np.int64)
-        case Stored():
-            return _stored_numbers(codec, payload, count)
-        case Delta():
+    match codec.form:
+        case SequenceForm.PLAIN:
+            return _numbers(codec.items, payload, count)
+        case SequenceForm.DELTA:
             return _sums(codec, payload, count)
-        case NumberRuns():
+        case SequenceForm.RUNS:
             return _number_runs(codec, payload, count)
-        case Distinct():
-            return _distinct_numbers(codec, payload, count)
-    raise AssertionError(codec)
+    return _distinct_numbers(codec, payload, count)
 
 
-def _stored_numbers(codec: Stored, payload: Bytes, count: int) -> Int64s:
-    block = decode_block(codec.codec, payload, count)
-    assert isinstance(block, FixedWidth)
-    numbers = np.frombuffer(block.data, f"<u{codec.bits // 8}")
+def _numbers(codec: KernelNumbers, payload: Bytes, count: int) -> Int64s:
+    if codec.form == NumbersForm.ARITHMETIC:
+        check_count(codec, count)
+        return codec.start + codec.step * np.arange(count, dtype=np.int64)
+    if codec.scheme:
+        payload = content_of(codec.scheme, payload)
+    if codec.form == NumbersForm.FLAT:
+        data = _checked(payload, count, codec.bits)
+    elif codec.form == NumbersForm.PACKED:
+        data = _inline_unpacked(payload, count, codec.bits)
+    else:
+        data = unpacked(payload, count, codec.bits, codec.start)
+    numbers = np.frombuffer(data, f"<u{codec.bits // 8}")
     if (numbers > MAX_NUMBER).any():
         raise CorruptFileError("sequence: a number that is not below 2^63")
     return numbers.astype(np.int64)
 
 
-def _sums(codec: Delta, payload: Bytes, count: int) -> Int64s:
+def _sums(codec: SequenceCodec, payload: Bytes, count: int) -> Int64s:
     if count == 0:
         raise CorruptFileError("delta: a sequence without numbers")
-    deltas = decode_sequence(codec.deltas, payload, count - 1).tolist()
-    numbers = [*accumulate(deltas, initial=codec.base)]
+    deltas = _numbers(codec.items, payload, count - 1).tolist()
+    numbers = [*accumulate(deltas, initial=codec.extra)]
     if numbers[-1] > min(MAX_NUMBER, (1 << codec.bits) - 1):
         raise CorruptFileError(f"delta: numbers to {numbers[-1]} in {codec.bits} bits")
     return np.array(numbers, np.int64)
 
 
-def _number_runs(codec: NumberRuns, payload: Bytes, count: int) -> Int64s:
+def _number_runs(codec: SequenceCodec, payload: Bytes, count: int) -> Int64s:
     parts = split_payload(payload) if codec.has_payload else [payload, payload]
     runs = _num_runs(codec, count, len(parts[0]), len(parts[1]))
     if runs > count:
         raise CorruptFileError(f"runs: {runs} of them in {count} numbers")
-    lengths = decode_sequence(codec.lengths, parts[1], runs)
+    lengths = _numbers(codec.others, parts[1], runs)
     if (lengths == 0).any() or int(lengths.sum()) != count:
         raise CorruptFileError(f"runs: lengths of together {lengths.sum()} in {count} numbers")
-    numbers: Int64s = np.repeat(decode_sequence(codec.values, parts[0], runs), lengths)
+    numbers: Int64s = np.repeat(_numbers(codec.items, parts[0], runs), lengths)
     return numbers
 
 
-def _num_runs(codec: NumberRuns, count: int, value_bytes: int, length_bytes: int) -> int:
+def _num_runs(codec: SequenceCodec, count: int, value_bytes: int, length_bytes: int) -> int:
     """Return the number of runs, which is not stored, from their lengths or a payload's size."""
-    match codec.lengths:
-        case Arithmetic(start=start, step=0):
-            return count // max(start, 1)
-        case Arithmetic(start=start, step=step):
-            lengths = range(start, start + step * (count + 1), step)
-            sums = [0, *accumulate(lengths)]
-            return next(runs for runs, total in enumerate(sums) if total >= count)
-    if isinstance(codec.values, Stored) and isinstance(codec.values.codec, Flat):
+    lengths = codec.others
+    if not lengths.has_payload:
+        if lengths.step == 0:
+            return count // max(lengths.start, 1)
+        stop = lengths.start + lengths.step * (count + 1)
+        sums = [0, *accumulate(range(lengths.start, stop, lengths.step))]
+        return next(runs for runs, total in enumerate(sums) if total >= count)
+    if codec.items.form == NumbersForm.FLAT:
         return value_bytes // (codec.bits // 8)
     return length_bytes // 4
 
 
-def _distinct_numbers(codec: Distinct, payload: Bytes, count: int) -> Int64s:
+def _distinct_numbers(codec: SequenceCodec, payload: Bytes, count: int) -> Int64s:
     index_part = item_part = payload
     if codec.has_payload:
         stop = _sum_of_sizes(payload, 2)
         start = 16 + int.from_bytes(payload[:8].tobytes(), "little")
         index_part, item_part = payload[16:start], payload[start:stop]
-    indices = decode_sequence(codec.indices, index_part, count)
-    if (indices >= codec.num_items).any():
-        raise CorruptFileError(f"an index beyond {codec.num_items} distinct numbers")
-    numbers: Int64s = decode_sequence(codec.items, item_part, codec.num_items)[indices]
+    indices = _numbers(codec.others, index_part, count)
+    if (indices >= codec.extra).any():
+        raise CorruptFileError(f"an index beyond {codec.extra} distinct numbers")
+    numbers: Int64s = _numbers(codec.items, item_part, codec.extra)[indices]
     return numbers

@@ -8,10 +8,15 @@ import numpy as np
 import pyarrow as pa
 
 from alance.format.codecs.general import Scheme, compress
-from alance.format.encode.encodings import flat, general, out_of_line_bitpacking, variable
 from alance.format.proto import encodings_v2_1_pb2 as pb
 from alance.format.proto import encodings_v2_3_pb2 as pb3
-from tests.reference.encodings import inline_bitpacking
+from tests.reference.encodings import (
+    flat,
+    general,
+    inline_bitpacking,
+    out_of_line_bitpacking,
+    variable,
+)
 from tests.reference.fastlanes import pack
 
 if TYPE_CHECKING:

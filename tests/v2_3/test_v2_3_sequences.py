@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from alance.errors import AlanceError, CorruptFileError, UnsupportedError
-from alance.format.codecs import block_codec, mini_block_codec
+from alance.format.codecs.block import block_codec
+from alance.format.codecs.mini_block import mini_block_codec
 from alance.format.codecs.sequence import sequence_codec
-from alance.format.encode import encodings
 from alance.format.proto import encodings_v2_1_pb2 as pb
+from tests.reference import encodings
 from tests.reference.chunks import chunked, decode_chunks, fixed, strings
 from tests.reference.decoders import decode_block, decode_sequence
 from tests.reference.encodings import encoding_of
@@ -46,11 +47,11 @@ STRINGS: dict[str, tuple[str, list[str], list[bytes]]] = {
 @pytest.mark.parametrize("name", STRINGS)
 def test_offsets_of_strings(name: str) -> None:
     text, buffers, expected = STRINGS[name]
-    codec = mini_block_codec(encoding_of(text))
-    assert codec.num_buffers == len(buffers)
+    encoding = encoding_of(text)
+    assert mini_block_codec(encoding).num_buffers == len(buffers)
     chunk = [bytes.fromhex(buffer) for buffer in buffers]
-    assert strings(decode_chunks(codec, chunked([chunk], [len(expected)]))) == expected
-    three = decode_chunks(codec, chunked([chunk] * 3, [len(expected)] * 3))
+    assert strings(decode_chunks(encoding, chunked([chunk], [len(expected)]))) == expected
+    three = decode_chunks(encoding, chunked([chunk] * 3, [len(expected)] * 3))
     assert strings(three) == expected * 3
 
 
@@ -200,7 +201,8 @@ RUNS: dict[str, tuple[str, list[str], list[int]]] = {
 def test_runs_are_decoded_and_only_the_last_may_be_too_long(name: str) -> None:
     text, buffers, expected = RUNS[name]
     chunk = [bytes.fromhex(buffer) for buffer in buffers]
-    codec = mini_block_codec(encoding_of(text))
+    codec = encoding_of(text)
+    assert mini_block_codec(codec).num_buffers == len(buffers)
     assert (
         fixed(decode_chunks(codec, chunked([chunk] * 2, [len(expected)] * 2)), "<i4")
         == expected * 2
@@ -215,7 +217,8 @@ def test_runs_are_decoded_and_only_the_last_may_be_too_long(name: str) -> None:
 
 
 def test_runs_of_levels() -> None:
-    codec = block_codec(encoding_of("420c0a040a02081012040a020810"))
+    codec = encoding_of("420c0a040a02081012040a020810")
+    assert block_codec(codec).bits == 16
     content: Any = np.frombuffer(
         bytes.fromhex("06000000000000000000010000000a0086012c01"), np.uint8
     )

@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from alance.format.encode.encodings import flat
 from alance.format.plans import TURN
 from alance.format.proto import encodings_v2_1_pb2 as pb
 from alance.format.proto import encodings_v2_3_pb2 as pb3
+from tests.reference.encodings import flat
 from tests.v2_3.page_file import PageFile
 from tests.v2_3.sparse_pages import VALUES, sparse_page
 

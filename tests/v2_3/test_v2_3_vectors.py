@@ -14,8 +14,8 @@ import pytest
 
 from alance.errors import CorruptFileError
 from alance.file_version import FileVersion
-from alance.format.encode import encodings
 from alance.format.proto import encodings_v2_3_pb2 as pb3
+from tests.reference import encodings
 from tests.reference.built_pages import PageBytes, ReadFile, built_file
 
 INT32, LIST = pa.int32(), pa.list_(pa.int32())

@@ -1,73 +1,122 @@
-"""Parsed codecs, a type for each use, and functions that parse descriptions.
+"""Codecs in the kernel's form, a type for each use, and functions that parse descriptions.
 
-A description is parsed and checked once, when a page is opened. The kernel decodes all pages, from
-the form that `layouts/row_pages.py` makes of the parsed codecs.
+A description is parsed and checked once, when a page is opened. The kernel decodes all pages.
 
 Source: encodings_v2_1.proto, CompressiveEncoding; docs/format/encodings.md, "Overview".
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from google.protobuf.unknown_fields import UnknownFieldSet
 
 from alance.errors import CorruptFileError, UnsupportedError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from alance.format.codecs.fixed import (
-        Constant,
-        FixedSizeList,
-        Flat,
-        InlineBitpacking,
-        OutOfLineBitpacking,
-    )
-    from alance.format.codecs.general import General
-    from alance.format.codecs.rle import Rle
-    from alance.format.codecs.strings import Variable
+    from alance.base.arrays import Bytes, UInt64s
+    from alance.format.codecs.sequence import SequenceCodec
+    from alance.format.codecs.words import KernelRuns, KernelWords
     from alance.format.proto import encodings_v2_1_pb2 as pb
 
 # Maximum bits of a fixed-size value, 16 GiB. No type has larger values, and products with counts
 # fit into int64.
 MAX_BITS_PER_VALUE: Final = 1 << 37
-
-# Codec for values in a single buffer: the levels of a chunk, or a dictionary.
-BlockCodec: TypeAlias = (
-    "Constant | FixedSizeList | Flat | General | InlineBitpacking | OutOfLineBitpacking | Rle"
-    " | Variable"
-)
-
-
-class MiniBlockCodec(Protocol):
-    """Codec for the values of mini-block pages; a chunk has a fixed number of buffers."""
-
-    @property
-    def num_buffers(self) -> int:
-        """Number of buffers of each chunk."""
-        ...
+MOST_BITS: Final = (1 << 31) - 1  # of a value in the kernel
+# Symbols and their lengths (None without symbols), and the kernel's number of the compression.
+KernelStrings: TypeAlias = "tuple[tuple[UInt64s, Bytes] | None, int]"
+PLAIN_STRINGS: Final[KernelStrings] = (None, 0)
+# Bytes of a value, or minus the bytes of its length; its strings; its masks.
+KernelMember: TypeAlias = "tuple[int, KernelStrings, Sequence[int]]"
+C = TypeVar("C")
 
 
-class PerValueCodec(Protocol):
-    """Codec for values that are encoded one by one, as in full-zip pages."""
+class ValuesForm(IntEnum):
+    """Numbers of value encodings in the kernel."""
 
-    @property
-    def encoded(self) -> Literal["fixed", "variable"]:
-        """The text `fixed` if all encoded values have the same size, else `variable`."""
-        ...
-
-    @property
-    def bits_per_value(self) -> int | None:
-        """Bits per encoded value; None if sizes vary."""
-        ...
+    FLAT = 0
+    PACKED = 1
+    RUNS = 2
+    SPLIT = 3
+    STRINGS = 4
+    FSST = 5
+    ZIPPED = 6
 
 
-class HasBits(Protocol):
-    """Message with the number of bits per value."""
+class MiniBlockCodec(NamedTuple):
+    """Codec for the values of mini-block pages; a chunk has a fixed number of buffers.
 
-    @property
-    def uncompressed_bits_per_value(self) -> int: ...
+    Attributes:
+        bits: bits per value, or per offset of strings.
+        scheme: compression of the first buffer; 0 for none.
+        masks: items per value at each depth of fixed-size lists, 0 at a depth without item
+            validity; empty if no depth has item validity.
+        symbols: symbols of FSST and their lengths.
+        offsets: codec of the offsets of strings; None for plain offsets.
+        runs: codec of values and lengths; None for plain runs, and for other values.
+    """
+
+    kind: ValuesForm
+    bits: int
+    num_buffers: int = 1
+    scheme: int = 0
+    masks: Sequence[int] = ()
+    symbols: tuple[UInt64s, Bytes] | None = None
+    offsets: SequenceCodec | None = None
+    runs: KernelRuns | None = None
+
+
+class PerValueCodec(NamedTuple):
+    """Codec for values that are encoded one by one, as in full-zip pages.
+
+    Attributes:
+        bits: bits per encoded value; None if sizes vary.
+        masks: as in `MiniBlockCodec`.
+        has_null_items: True for fixed-size lists whose items are all null, and take no bytes.
+        members: members of packed structs whose sizes vary.
+    """
+
+    bits: int | None
+    masks: Sequence[int] = ()
+    has_null_items: bool = False
+    strings: KernelStrings = PLAIN_STRINGS
+    members: Sequence[KernelMember] = ()
+
+
+class BlockCodec(NamedTuple):
+    """Codec for values in a single buffer: the levels of a chunk, or a dictionary.
+
+    Attributes:
+        bits: bits per value, or per offset of strings.
+        words: numbers or runs; None if values are not whole words.
+        is_raw: True for items of a dictionary that have no codec: fixed-width values or strings.
+        scheme: compression of the buffer; 0 for none.
+    """
+
+    bits: int
+    words: KernelWords | None = None
+    is_raw: bool = False
+    is_text: bool = False
+    masks: Sequence[int] = ()
+    scheme: int = 0
+
+
+def look_up(
+    table: Mapping[str, Callable[[Any], C]], encoding: pb.CompressiveEncoding, place: str
+) -> C:
+    """Parse a description by the codecs that are allowed in a place.
+
+    Raises:
+        UnsupportedError: the codec is unknown, or not allowed here.
+        CorruptFileError: the description is inconsistent.
+    """
+    name = variant(encoding)
+    if name not in table:
+        raise UnsupportedError(f"compression {name} in {place}: expected one of {sorted(table)}")
+    return table[name](getattr(encoding, name))
 
 
 def variant(encoding: pb.CompressiveEncoding) -> str:
@@ -140,13 +189,12 @@ def nested_flat_bits(encoding: pb.CompressiveEncoding, allowed: Collection[int],
     return bits
 
 
-def packable_bits(message: HasBits, codec: str) -> int:
-    """Return the bits per value before bit-packing.
+def kernel_bits(bits: int) -> int:
+    """Return the bits of a value.
 
     Raises:
-        UnsupportedError: values of this width, such as 128 bits, cannot be packed.
+        UnsupportedError: a value has 256 MiB or more.
     """
-    bits = message.uncompressed_bits_per_value
-    if bits not in (8, 16, 32, 64):
-        raise UnsupportedError(f"{codec} of values of {bits} bits: expected 8, 16, 32 or 64")
+    if bits > MOST_BITS:
+        raise UnsupportedError(f"values of {bits} bits: at most {MOST_BITS}")
     return bits

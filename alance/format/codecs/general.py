@@ -1,4 +1,4 @@
-"""General codec: general-purpose compression around the bytes of another codec.
+"""General-purpose compression around the bytes of another codec.
 
 The compressed unit is buffer 0 of a chunk in mini-blocks, a whole block, or a value in zipped rows:
 
@@ -17,13 +17,12 @@ Source: encodings_v2_1.proto, messages General and BufferCompression; docs/forma
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import zstandard
 
 from alance import _kernels
-from alance.base.records import dataclass
 from alance.errors import CorruptFileError, UnsupportedError, kernel_errors
 from alance.format.numbers import offsets_of
 
@@ -172,22 +171,4 @@ def _content(
     return b"".join(pieces)
 
 
-@dataclass(frozen=True, slots=True)
-class General:
-    """Codec for the first buffer of chunks, for whole blocks, or for strings one by one."""
-
-    encoded: ClassVar[Literal["variable"]] = "variable"
-    bits_per_value: ClassVar[None] = None
-
-    scheme: Scheme
-    inner: Any  # codec for the same use
-
-    @classmethod
-    def from_proto(cls, message: pb.General, inner: Any) -> General:
-        return cls(Scheme.from_proto(message.compression), inner)
-
-    @property
-    def num_buffers(self) -> int:
-        """Number of buffers of each chunk; not for other uses."""
-        num_buffers: int = self.inner.num_buffers
-        return num_buffers
+_kernels.set_zstd(decompress_zstd)

@@ -1,6 +1,31 @@
-"""Codecs for byte strings: raw, or with codes of one byte, each for a symbol of 1 to 8 bytes.
+"""Byte strings: raw, or with codes of one byte, each for a symbol of 1 to 8 bytes.
 
-The module `sequence` has strings of 2.3 whose offsets are a sequence.
+Strings have offsets of 32 or 64 bits. In mini-blocks, a chunk has one buffer; an offset has o
+bytes:
+
+    o * (n + 1)   offsets from the start of the buffer; the first is the start of the bytes
+    ...           bytes
+    0 to o - 1    padding to a multiple of o
+
+A block (a dictionary) has one buffer; a word has as many bits as an offset:
+
+    word            bits of an offset: 32 or 64
+    word            start of the bytes, from the start of the buffer
+    word * (n + 1)  offsets from the start of the bytes; the first is 0
+    ...             bytes
+
+Early writers began a block with one byte for the bits of an offset, then the number of values. In
+zipped rows, a value is stored as its bytes; the layout stores their number.
+
+A table of symbols:
+
+    u8          n, number of symbols, 0 to 255
+    u8, u8      terminator and suffix limit of the encoder, unused here
+    u8          flags; if bit 0 is clear, the strings are not compressed
+    4 bytes     magic 54 53 53 46
+    8 * n       symbols, first byte first
+    n           lengths of the symbols
+    ...         padding to 2312 bytes
 
 Source: encodings_v2_1.proto, messages Variable and Fsst; docs/format/encodings.md, "Variable" and
 "Fsst".
@@ -8,11 +33,10 @@ Source: encodings_v2_1.proto, messages Variable and Fsst; docs/format/encodings.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from alance.base.records import dataclass
 from alance.errors import CorruptFileError
 from alance.format.codecs.base import expect, nested_flat_bits, refuse_compression
 
@@ -27,50 +51,18 @@ MAX_SYMBOL_BYTES: Final = 8
 _LENGTHS: Final = frozenset(range(1, MAX_SYMBOL_BYTES + 1))
 
 
-@dataclass(frozen=True, slots=True)
-class Variable:
-    """Byte strings with offsets of 32 or 64 bits.
+def offset_bits(message: pb.Variable) -> int:
+    """Return the bits of plain offsets, 32 or 64.
 
-    In mini-blocks, a chunk has one buffer; an offset has o bytes:
-
-        o * (n + 1)   offsets from the start of the buffer; the first is the start of the bytes
-        ...           bytes
-        0 to o - 1    padding to a multiple of o
-
-    A block (a dictionary) has one buffer; a word has as many bits as an offset:
-
-        word            bits of an offset: 32 or 64
-        word            start of the bytes, from the start of the buffer
-        word * (n + 1)  offsets from the start of the bytes; the first is 0
-        ...             bytes
-
-    Early writers began a block with one byte for the bits of an offset, then the number of values.
-    In zipped rows, a value is stored as its bytes; the layout stores their number.
+    Raises:
+        UnsupportedError: the offsets are not plain, or have other widths.
     """
-
-    num_buffers: ClassVar[int] = 1
-    encoded: ClassVar[Literal["variable"]] = "variable"
-    bits_per_value: ClassVar[None] = None
-
-    bits_per_offset: int  # 32 or 64
-
-    @classmethod
-    def from_proto(cls, message: pb.Variable) -> Variable:
-        refuse_compression(message, "values")
-        return cls(nested_flat_bits(message.offsets, (32, 64), "offsets"))
+    refuse_compression(message, "values")
+    return nested_flat_bits(message.offsets, (32, 64), "offsets")
 
 
 class SymbolTable(NamedTuple):
-    """Symbols of an FSST table, by code. The description has them as
-
-    u8          n, number of symbols, 0 to 255
-    u8, u8      terminator and suffix limit of the encoder, unused here
-    u8          flags; if bit 0 is clear, the strings are not compressed
-    4 bytes     magic 54 53 53 46
-    8 * n       symbols, first byte first
-    n           lengths of the symbols
-    ...         padding to 2312 bytes
-    """
+    """Symbols of an FSST table, by code."""
 
     symbols: UInt64s  # shape (n,), first byte lowest; bytes after a symbol's end are arbitrary
     lengths: Bytes  # shape (n,), 1 to 8
@@ -96,20 +88,13 @@ class SymbolTable(NamedTuple):
         return cls(symbols, lengths)
 
 
-@dataclass(frozen=True, slots=True)
-class Fsst:
-    """Strings compressed by a symbol table, and stored by Variable."""
+def coded_strings(message: pb.Fsst) -> tuple[SymbolTable | None, int]:
+    """Return the symbols of compressed strings (None if they are not compressed), and offset bits.
 
-    num_buffers: ClassVar[int] = 1
-    encoded: ClassVar[Literal["variable"]] = "variable"
-    bits_per_value: ClassVar[None] = None
-
-    table: SymbolTable | None  # None if strings are not compressed
-    inner: Variable
-
-    @classmethod
-    def from_proto(cls, message: pb.Fsst) -> Fsst:
-        expect(message.values, ("variable",), "fsst")
-        return cls(
-            SymbolTable.parse(message.symbol_table), Variable.from_proto(message.values.variable)
-        )
+    Raises:
+        UnsupportedError: the codes are not stored as plain strings.
+        CorruptFileError: the table is malformed.
+    """
+    expect(message.values, ("variable",), "fsst")
+    bits = offset_bits(message.values.variable)
+    return SymbolTable.parse(message.symbol_table), bits

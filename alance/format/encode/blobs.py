@@ -36,7 +36,7 @@ from alance.format.blocks import FixedWidth, StructBlock, VariableWidth
 from alance.format.encode.base import EncodedPage
 from alance.format.encode.leaves import as_type, block_of
 from alance.format.encode.levels import layer_names
-from alance.format.encode.page_inputs import mini_block_page
+from alance.format.encode.page_inputs import PageMode, page_by_mode
 from alance.format.field import BLOB_V2_TYPE
 from alance.format.layouts.base import Layer, PageValues
 from alance.format.numbers import (
@@ -125,9 +125,8 @@ def encode_blob_page(
         sizes[absent] = 0
     columns = (FixedWidth(64, len(column), column.view(np.uint8)) for column in (places, sizes))
     block = StructBlock(values.num_rows, tuple(columns))
-    inner = mini_block_page(
-        PageValues((Layer.ALL_VALID_ITEM,), None, None, block, values.num_rows), hints
-    )
+    rows = PageValues((Layer.ALL_VALID_ITEM,), None, None, block, values.num_rows)
+    inner = page_by_mode(rows, hints, PageMode.CHUNKS)
     if not isinstance(inner.layout, pb.PageLayout):
         raise UnsupportedError(f"field {field.name!r}: version 2.3 has no blobs of version 1")
     layout = pb.BlobLayout(inner_layout=inner.layout, layers=layer_names(values.layers))

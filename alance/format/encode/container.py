@@ -22,7 +22,6 @@ from alance import _kernels
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.file_version import FileVersion
 from alance.format.container import COLUMN_ENCODING, FILE_BUFFER_ALIGNMENT
-from alance.format.encode.planar import planar_layout
 from alance.format.field import BLOB, BLOB_V2_TYPE
 from alance.format.layouts import PAGE_LAYOUT
 from alance.format.layouts.fields import leaf_columns
@@ -110,6 +109,8 @@ class FileBuilder:
         """
         url, description = PAGE_LAYOUT, page.description
         if self._version >= FileVersion.V2_3:
+            from alance.format.layouts.planar import planar_layout
+
             url = PLANAR_LAYOUT
             description = planar_layout(page.layout).SerializeToString(deterministic=True)
         starts = self._container.add_page(

@@ -21,27 +21,19 @@ import numpy as np
 
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.file_version import FileVersion
-from alance.format.blocks import (
-    FixedSizeListBlock,
-    FixedWidth,
-    NullBlock,
-    StructBlock,
-    VariableWidth,
-)
 from alance.format.encode.base import Hints
-from alance.format.encode.fullzip import full_zip_page
 from alance.format.encode.page_inputs import (
     ANY,
     WIDE_BITS,
     NoPage,
+    PageMode,
     TooManyLevels,
     encoded,
     level_budget,
-    mini_block_page,
+    page_by_mode,
     page_input,
     page_of,
 )
-from alance.format.encode.planar import sparse_page, sparse_values_page
 from alance.format.encode.rows import cut_entries
 from alance.format.layouts.base import Layer
 from alance.format.layouts.fields import is_empty_struct, layer_dimensions
@@ -51,7 +43,6 @@ if TYPE_CHECKING:
 
     from alance import _kernels
     from alance.base.arrays import UInt16s
-    from alance.format.blocks import Block
     from alance.format.encode.base import EncodedPage
     from alance.format.field import Field
     from alance.format.layouts.base import PageValues
@@ -84,7 +75,7 @@ def encode_page(field: Field, values: PageValues, hints: Hints) -> EncodedPage:
     try:
         return leaf.page(encoded([leaf.input])[0])
     except TooManyLevels:
-        return full_zip_page(values, hints)
+        return page_by_mode(values, hints, PageMode.ZIPPED)
 
 
 def encode_pages(leaves: Sequence[tuple[Field, PageValues, Hints]]) -> list[list[EncodedPage]]:
@@ -126,9 +117,10 @@ class _NewLeaf:
             values = _all_null(field, values)
         self._field, self._values, self._hints = field, values, hints
         self.name = field.name
-        self._layout, self._is_sparse = _asked_layout(field, values, hints)
-        zip_bits = {None: WIDE_BITS, MINI_BLOCK_LAYOUT: ANY, FULL_ZIP_LAYOUT: 0}[self._layout]
-        self.input = page_input(values, hints, is_sparse=self._is_sparse, zip_bits=zip_bits)
+        layout, is_sparse = _asked_layout(field, values, hints)
+        zip_bits = {None: WIDE_BITS, MINI_BLOCK_LAYOUT: ANY, FULL_ZIP_LAYOUT: 0}[layout]
+        mode = PageMode.CONSTANT if is_sparse else PageMode.ANY
+        self.input = page_input(values, hints, mode, zip_bits)
 
     def pages(self, result: _kernels.PageResult) -> list[EncodedPage]:
         """Return the pages, given the kernel's result."""
@@ -145,18 +137,16 @@ class _NewLeaf:
             TooManyLevels: a chunk would exceed its level budget.
         """
         values, hints = self._values, self._hints
-        if self._is_structure:
-            return sparse_page(values, hints.dimensions, None)
-        if isinstance(result, int):
-            if result == NoPage.TOO_MANY_LEVELS:
-                raise TooManyLevels
-            is_zipped = _is_zipped(values.values, self._layout)
-            if self._is_sparse:
-                return sparse_values_page(values, hints, zipped=is_zipped)
-            return (full_zip_page if is_zipped else mini_block_page)(values, hints)
-        if len(result) == 1:
-            return sparse_page(values, hints.dimensions, result[0])
-        return page_of(result, values.num_rows)
+        is_later = isinstance(result, int) and result != NoPage.TOO_MANY_LEVELS
+        is_constant = isinstance(result, tuple) and len(result) == 1
+        if not (self._is_structure or is_later or is_constant):
+            return page_of(result, values.num_rows)
+        from alance.format.encode.planar import sparse_page, sparse_values_page
+
+        if is_later and not self._is_structure:
+            return sparse_values_page(values, hints, zipped=result == NoPage.ZIPPED_LATER)
+        scalar = None if self._is_structure else cast("tuple[bytes | None]", result)[0]
+        return sparse_page(values, hints.dimensions, scalar)
 
 
 def _all_null(field: Field, values: PageValues) -> PageValues:
@@ -211,43 +201,3 @@ def _asked_layout(field: Field, values: PageValues, hints: Hints) -> tuple[str |
         # A page without levels has no structure to store, so it is not sparse.
         return None, is_sparse or values.rep is not None or values.definition is not None
     return layout, is_sparse
-
-
-def _is_zipped(block: Block, layout: str | None) -> bool:
-    """True if values have to be stored one by one, in a full-zip page."""
-    if isinstance(block, StructBlock) and not all(
-        isinstance(child, FixedWidth) for child in block.children
-    ):
-        return True
-    if isinstance(block, FixedSizeListBlock) and _is_of_nulls(block):
-        return True
-    if layout is None:
-        layout = FULL_ZIP_LAYOUT if longest_bits(block) >= WIDE_BITS else MINI_BLOCK_LAYOUT
-    return layout == FULL_ZIP_LAYOUT and _can_stand_alone(block)
-
-
-def _is_of_nulls(block: Block) -> bool:
-    """True if the items of fixed-size lists take no bytes, which chunks do not support."""
-    while isinstance(block, FixedSizeListBlock):
-        block = block.items
-    return isinstance(block, NullBlock)
-
-
-def longest_bits(block: Block) -> int:
-    """Return the bits of the longest value, without the validity of items."""
-    if isinstance(block, FixedWidth):
-        return block.bits_per_value
-    if isinstance(block, VariableWidth):
-        return 8 * int(np.diff(block.offsets).max(initial=0))
-    if isinstance(block, FixedSizeListBlock):
-        return block.dimension * longest_bits(block.items)
-    if isinstance(block, StructBlock):
-        return sum(longest_bits(child) for child in block.children)
-    return 0
-
-
-def _can_stand_alone(block: Block) -> bool:
-    """True if full-zip pages can hold the values, because these are whole bytes."""
-    if isinstance(block, FixedSizeListBlock):
-        return longest_bits(block) % 8 == 0
-    return True

@@ -1,9 +1,8 @@
-"""Encoder of 2.3 pages, which have separate descriptions of structure and values.
+"""Encoder of sparse pages of 2.3, which have separate descriptions of structure and values.
 
-Dense pages have the buffers of 2.2. In sparse pages, each layer lists its null or its valid slots,
-whichever are fewer, and its non-empty lists. A set of equally spaced numbers takes no buffer; other
-sets are stored as bit-packed differences. Values of sparse pages are constant, absent, in chunks (a
-value for every slot), or zipped (only the valid values).
+Each layer lists its null or its valid slots, whichever are fewer, and its non-empty lists. A set of
+equally spaced numbers takes no buffer; other sets are stored as bit-packed differences. Values are
+constant, absent, in chunks (a value for every slot), or zipped (only the valid values).
 
 Source: encodings_v2_3.proto, PlanarLayout; docs/format/file.md, "Planar pages", "Sparse structure"
 and "Sparse values".
@@ -18,88 +17,24 @@ import numpy as np
 
 from alance import _kernels
 from alance.base.records import dataclass
-from alance.errors import UnsupportedError
 from alance.format.blocks import DictionaryBlock
-from alance.format.encode import encodings
 from alance.format.encode.base import EncodedPage
-from alance.format.encode.fullzip import full_zip_page
-from alance.format.encode.page_inputs import dictionary_of, mini_block_page
+from alance.format.encode.page_inputs import PageMode, page_by_mode
 from alance.format.layouts.base import Layer, PageValues
+from alance.format.layouts.planar import planar_layout
 from alance.format.layouts.repdef import Lists, unravel
 from alance.format.layouts.selection import select, spread
 from alance.format.proto import encodings_v2_1_pb2 as pb
 from alance.format.proto import encodings_v2_3_pb2 as pb3
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from alance.base.arrays import Bytes, Int64s, Mask
     from alance.format.blocks import Block
     from alance.format.encode.base import Hints
 
 SET_NUMBER_BITS = 64  # bits per number of a set
-
-
-def planar_layout(layout: pb.PageLayout | pb3.PlanarLayout) -> pb3.PlanarLayout:
-    """Convert the description of a 2.2 page to a description of 2.3.
-
-    Raises:
-        UnsupportedError: the page has blobs of version 1, which 2.3 does not have.
-    """
-    if isinstance(layout, pb3.PlanarLayout):
-        return layout
-    match layout.WhichOneof("layout"):
-        case "mini_block_layout":
-            return _chunked(layout.mini_block_layout)
-        case "full_zip_layout":
-            return _zipped(layout.full_zip_layout)
-        case "constant_layout":
-            return _constant(layout.constant_layout)
-    raise UnsupportedError("files of version 2.3 have no blobs of version 1")
-
-
-def _chunked(page: pb.MiniBlockLayout) -> pb3.PlanarLayout:
-    levels = pb3.DenseChunkLevels(repetition_index_depth=page.repetition_index_depth)
-    if page.HasField("rep_compression"):
-        levels.repetition.CopyFrom(page.rep_compression)
-    if page.HasField("def_compression"):
-        levels.definition.CopyFrom(page.def_compression)
-    values = pb3.ChunkedValues(
-        compression=page.value_compression,
-        levels=levels,
-        num_dictionary_items=page.num_dictionary_items,
-        num_buffers=page.num_buffers,
-        num_items=page.num_items,
-    )
-    if page.HasField("dictionary"):
-        values.dictionary.CopyFrom(page.dictionary)
-    return _dense(page.layers, pb3.ValuePlane(chunked=values))
-
-
-def _zipped(page: pb.FullZipLayout) -> pb3.PlanarLayout:
-    values = pb3.ZippedValues(
-        compression=page.value_compression,
-        levels=pb3.DenseZipLevels(bits_repetition=page.bits_rep, bits_definition=page.bits_def),
-        num_items=page.num_items,
-        num_visible_items=page.num_visible_items,
-    )
-    if page.WhichOneof("details") == "bits_per_value":
-        values.bits_per_value = page.bits_per_value
-    else:
-        values.bits_per_offset = page.bits_per_offset
-    return _dense(page.layers, pb3.ValuePlane(zipped=values))
-
-
-def _constant(page: pb.ConstantLayout) -> pb3.PlanarLayout:
-    if page.HasField("inline_value"):
-        scalar = pb3.ConstantValue(scalar=page.inline_value)
-        return _dense(page.layers, pb3.ValuePlane(constant=scalar))
-    return _dense(page.layers, pb3.ValuePlane(none=pb3.NoValues()))
-
-
-def _dense(layers: Iterable[pb.RepDefLayer], values: pb3.ValuePlane) -> pb3.PlanarLayout:
-    structure = pb3.StructuralPlane(dense=pb3.DenseStructure(layers=layers))
-    return pb3.PlanarLayout(structure=structure, values=values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +163,7 @@ def _validity(valid: Mask | None, num_slots: int, buffers: list[Bytes]) -> pb3.S
 def _numbers(numbers: Int64s, buffers: list[Bytes]) -> pb.CompressiveEncoding:
     """Describe a set of numbers. If it needs a buffer, append that to `buffers`."""
     if len(numbers) == 0:
-        return encodings.empty_constant()
+        return pb.CompressiveEncoding(constant=pb.Constant())
     first = int(numbers[0])
     steps = np.diff(numbers)
     if len(steps) == 0 or (steps == 0).all():
@@ -254,7 +189,11 @@ def _packed(numbers: Int64s, buffers: list[Bytes]) -> pb.CompressiveEncoding:
     counts = np.array([len(numbers)], np.int64)
     content, _ = _kernels.pack_blocks(data, counts, SET_NUMBER_BITS, width)
     buffers.append(content)
-    return encodings.out_of_line_bitpacking(SET_NUMBER_BITS, width)
+    packed = pb.OutOfLineBitpacking(
+        uncompressed_bits_per_value=SET_NUMBER_BITS,
+        values=pb.CompressiveEncoding(flat=pb.Flat(bits_per_value=width)),
+    )
+    return pb.CompressiveEncoding(out_of_line_bitpacking=packed)
 
 
 def sparse_values_page(values: PageValues, hints: Hints, *, zipped: bool) -> EncodedPage:
@@ -270,20 +209,16 @@ def sparse_values_page(values: PageValues, hints: Hints, *, zipped: bool) -> Enc
     """
     structure = sparse_structure(values, hints.dimensions)
     block = values.values
-    if not zipped and not isinstance(block, DictionaryBlock):
-        dictionary = dictionary_of(block, hints)
-        if dictionary is not None:
-            block = dictionary
     if zipped and not isinstance(block, DictionaryBlock):
         if structure.valid is not None:
             block = select(block, np.flatnonzero(structure.valid))
-        page = full_zip_page(_flat(block), hints)
+        page = page_by_mode(_flat(block), hints, PageMode.ZIPPED)
         plane = planar_layout(page.layout).values
         plane.zipped.ClearField("levels")
     else:
         if structure.present is not None:
             block = spread(block, structure.present)
-        page = mini_block_page(_flat(block), hints)
+        page = page_by_mode(_flat(block), hints, PageMode.VALUES)
         plane = planar_layout(page.layout).values
         plane.chunked.ClearField("levels")
         plane.chunked.ClearField("num_items")

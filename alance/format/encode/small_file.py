@@ -1,8 +1,8 @@
 """Files with few rows and plain columns, which a single kernel call encodes.
 
 Plain columns have numbers, booleans or byte strings, and no hints in their fields. The kernel
-refuses batches that need more than a page a column, full-zip pages, or more than 64 MiB. It writes
-the same bytes as the other modules. If a column is not plain, the kernel is not used.
+refuses batches that need more than a page a column, or more than 64 MiB. It writes the same bytes
+as the other modules. If a column is not plain, the kernel is not used.
 
 Source: kernels/encode/small_file.cpp.
 """
@@ -24,6 +24,7 @@ from alance.format.encode.container import (
     file_descriptor,
 )
 from alance.format.encode.options import PREFIX
+from alance.format.encode.page_inputs import frame
 from alance.format.layouts import PAGE_LAYOUT
 from alance.format.layouts.fields import owns_column
 from alance.format.numbers import is_large, is_variable
@@ -94,6 +95,7 @@ def _of(schema: Schema, version: FileVersion) -> SmallFiles | None:
         zone_statistics.WRITTEN_ZONE_ROWS,
         zone_statistics.MAX_WRITTEN_ZONES,
         zone_statistics.COMPRESS,
+        frame,
     )
     names = [pa.field(field.name, field.arrow_type, field.nullable) for field in schema.fields]
     return SmallFiles(pa.schema(names), dict(schema.metadata), kernel)

@@ -16,10 +16,9 @@ from google.protobuf.message import DecodeError
 from alance.errors import CorruptFileError, UnsupportedError
 from alance.format.layouts.blob import blob_form
 from alance.format.layouts.constant import form_of
-from alance.format.layouts.fullzip import ZipForm
-from alance.format.layouts.miniblock import ChunkForm
+from alance.format.layouts.fullzip import zipped_form
+from alance.format.layouts.miniblock import chunked_form
 from alance.format.layouts.place import PLANAR_LAYOUT
-from alance.format.layouts.row_pages import chunked_form, zipped_form
 from alance.format.proto import encodings_v2_1_pb2 as pb
 
 if TYPE_CHECKING:
@@ -69,11 +68,11 @@ def _form(encoding: bytes) -> _kernels.PageForm:
 def _form_of(layout: Message) -> _kernels.PageForm:
     match layout:
         case pb.MiniBlockLayout():
-            return chunked_form(ChunkForm.from_proto(layout))
+            return chunked_form(layout)
         case pb.ConstantLayout():
             return form_of(layout)
         case pb.FullZipLayout():
-            return zipped_form(ZipForm.from_proto(layout))
+            return zipped_form(layout)
         case pb.BlobLayout():
             return blob_form(layout)
     raise UnsupportedError(f"page layout {type(layout).__name__}")

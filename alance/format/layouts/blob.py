@@ -15,17 +15,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from alance.errors import CorruptFileError, UnsupportedError
-from alance.format.codecs.general import General
-from alance.format.codecs.structs import PackedStruct
-from alance.format.layouts.base import Layer
-from alance.format.layouts.fullzip import ZipForm
+from alance.format.layouts.fullzip import zipped_form
 from alance.format.layouts.levels import Shape
-from alance.format.layouts.miniblock import ChunkForm
-from alance.format.layouts.row_pages import chunked_form, zipped_form
+from alance.format.layouts.miniblock import chunked_form
+from alance.format.proto import encodings_v2_1_pb2 as pb
 
 if TYPE_CHECKING:
     from alance import _kernels
-    from alance.format.proto import encodings_v2_1_pb2 as pb
 
 
 def blob_form(message: pb.BlobLayout) -> _kernels.PageForm:
@@ -38,23 +34,21 @@ def blob_form(message: pb.BlobLayout) -> _kernels.PageForm:
     inner, shape = message.inner_layout, Shape.from_proto(message.layers)
     if shape.has_lists:
         raise UnsupportedError("blob: version 1 cannot express blobs inside lists")
-    parsed: ChunkForm | ZipForm | None = None
-    if inner.HasField("mini_block_layout"):
-        parsed = ChunkForm.from_proto(inner.mini_block_layout)
-    elif inner.HasField("full_zip_layout"):
-        parsed = ZipForm.from_proto(inner.full_zip_layout)
-    if parsed is None or not _has_descriptions(parsed):
+    if inner.HasField("mini_block_layout") and _has_descriptions(inner.mini_block_layout):
+        form = chunked_form(inner.mini_block_layout)
+    elif inner.HasField("full_zip_layout") and _has_descriptions(inner.full_zip_layout):
+        form = zipped_form(inner.full_zip_layout)
+    else:
         raise CorruptFileError("blob: the inner page holds no descriptions")
-    form = chunked_form(parsed) if isinstance(parsed, ChunkForm) else zipped_form(parsed)
     form.set_layers(*shape.code)
     form.set_blobs(shape.max_def)
     return form
 
 
-def _has_descriptions(form: ChunkForm | ZipForm) -> bool:
+def _has_descriptions(layout: pb.MiniBlockLayout | pb.FullZipLayout) -> bool:
     """True if pages hold non-null pairs of u64."""
-    codec = form.values if isinstance(form, ChunkForm) else form.codec
-    if isinstance(codec, General):
-        codec = codec.inner
-    is_pair = isinstance(codec, PackedStruct) and codec.child_bits == (64, 64)
-    return is_pair and form.shape.layers == (Layer.ALL_VALID_ITEM,)
+    values = layout.value_compression
+    if values.HasField("general"):
+        values = values.general.values
+    is_pair = list(values.packed_struct.bits_per_value) == [64, 64]
+    return is_pair and list(layout.layers) == [pb.REPDEF_ALL_VALID_ITEM]

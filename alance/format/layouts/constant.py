@@ -20,10 +20,9 @@ from typing import TYPE_CHECKING, Final
 
 from alance import _kernels
 from alance.errors import CorruptFileError, UnsupportedError
-from alance.format.codecs import block_codec
+from alance.format.codecs.block import block_codec
 from alance.format.layouts.base import Layer
-from alance.format.layouts.levels import Shape
-from alance.format.layouts.row_pages import check_level_bits, levels_form
+from alance.format.layouts.levels import Shape, levels_form
 
 if TYPE_CHECKING:
     from alance.format.proto import encodings_v2_1_pb2 as pb
@@ -65,9 +64,7 @@ def _levels(encoding: pb.CompressiveEncoding, count: int) -> tuple[int, int, int
     """
     if count >> 62:
         raise CorruptFileError(f"constant: a block of {count} levels")
-    codec = block_codec(encoding)
-    form = levels_form(codec)
+    form = levels_form(block_codec(encoding))
     if form is None:
-        check_level_bits(codec)
-        raise UnsupportedError(f"constant: levels of {type(codec).__name__}")
+        raise UnsupportedError("constant: levels that are decoded before use")
     return (*form, count)

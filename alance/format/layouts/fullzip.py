@@ -19,71 +19,83 @@ Source: encodings_v2_1.proto, FullZipLayout; docs/format/file.md, "Full-zip layo
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final
 
-from alance.errors import CorruptFileError
-from alance.format.codecs import per_value_codec
-from alance.format.layouts.levels import Shape
+from alance import _kernels
+from alance.errors import CorruptFileError, UnsupportedError
+from alance.format.codecs.base import ValuesForm
+from alance.format.codecs.per_value import per_value_codec
+from alance.format.layouts.levels import LevelsForm, Shape
 
 if TYPE_CHECKING:
     from alance.format.codecs.base import PerValueCodec
     from alance.format.proto import encodings_v2_1_pb2 as pb
 
+# Bytes; an index of full-zip rows up to this size is loaded and kept. That is a quarter of a
+# million rows of 1 KB, and to read it once costs more than a second round.
+MAX_INDEX_BYTES: Final = 1 << 20
 
-class ZipForm(NamedTuple):
-    """Parsed description: format of a page's entries."""
 
-    shape: Shape
-    bits_rep: int
-    bits_def: int
-    is_fixed: bool
-    width: int  # bytes of a fixed-width value, or of a length
-    codec: PerValueCodec
-    num_items: int
+def zipped_form(
+    message: pb.FullZipLayout, most_index_bytes: int = MAX_INDEX_BYTES
+) -> _kernels.PageForm:
+    """Return the kernel's form of a description.
 
-    @classmethod
-    def from_proto(cls, message: pb.FullZipLayout) -> ZipForm:
-        """Parse a description.
+    Args:
+        most_index_bytes: maximum bytes of an index that the kernel keeps.
 
-        Raises:
-            CorruptFileError: the description is inconsistent.
-            UnsupportedError: a codec is unknown, or not allowed here.
-        """
-        if message.bits_rep > 16 or message.bits_def > 16:
+    Raises:
+        CorruptFileError: the description is inconsistent.
+        UnsupportedError: a codec is unknown, or not allowed here.
+    """
+    bits_rep, bits_def = message.bits_rep, message.bits_def
+    if bits_rep > 16 or bits_def > 16:
+        raise CorruptFileError(f"full-zip: levels of {bits_rep} and {bits_def} bits, at most 16")
+    codec = per_value_codec(message.value_compression)
+    width = _width(message, codec)
+    shape = Shape.from_proto(message.layers)
+    if width == 0:
+        raise UnsupportedError("full-zip: values of Constant")
+    if width < 0 or shape.has_lists:
+        maxima = shape.max_rep, shape.max_def, shape.max_visible
+        form = _kernels.PageForm.zipped(
+            width,
+            (bits_rep, bits_def),
+            maxima,
+            codec.masks,
+            codec.strings,
+            codec.members,
+            message.num_items,
+            most_index_bytes,
+        )
+    else:
+        if bits_rep:
+            raise UnsupportedError("full-zip: repetition levels without lists")
+        control_bytes = 0 if bits_def == 0 else 1 if bits_def <= 8 else 2
+        kind = ValuesForm.ZIPPED, 8 * width, LevelsForm.NONE, control_bytes, shape.max_def, False
+        form = _kernels.PageForm(kind, None, message.num_items, False)
+        form.set_masks(codec.masks)
+    form.set_layers(*shape.code)
+    if codec.has_null_items:
+        form.set_null_items()
+    return form
+
+
+def _width(message: pb.FullZipLayout, codec: PerValueCodec) -> int:
+    """Return the bytes of a fixed-width value, or minus the bytes of a length."""
+    details = message.WhichOneof("details")
+    if details == "bits_per_value":
+        bits = message.bits_per_value
+        if bits % 8:
+            raise CorruptFileError(f"full-zip: values of {bits} bits are not whole bytes")
+        if codec.bits != bits:
             raise CorruptFileError(
-                f"full-zip: levels of {message.bits_rep} and {message.bits_def} bits, at most 16"
+                f"full-zip: values of {bits} bits, the codec gives {codec.bits or 'variable width'}"
             )
-        codec = per_value_codec(message.value_compression)
-        details = message.WhichOneof("details")
-        is_fixed = details == "bits_per_value"
-        if is_fixed:
-            bits = message.bits_per_value
-            if bits % 8:
-                raise CorruptFileError(f"full-zip: values of {bits} bits are not whole bytes")
-            if codec.encoded != "fixed" or codec.bits_per_value != bits:
-                raise CorruptFileError(
-                    f"full-zip: values of {bits} bits, the codec gives {codec.encoded} "
-                    f"{codec.bits_per_value or 'width'}"
-                )
-        else:
-            bits = message.bits_per_offset
-            if details is None or bits not in (32, 64):
-                raise CorruptFileError(f"full-zip: lengths of {bits} bits, expected 32 or 64")
-            if codec.encoded != "variable":
-                raise CorruptFileError("full-zip: values have lengths, the codec gives fixed width")
-        shape = Shape.from_proto(message.layers)
-        levels = message.bits_rep, message.bits_def
-        return cls(shape, *levels, is_fixed, bits // 8, codec, message.num_items)
-
-    @property
-    def control_bytes(self) -> int:
-        """Bytes per control word."""
-        bits = self.bits_rep + self.bits_def
-        return 0 if bits == 0 else 1 if bits <= 8 else 2 if bits <= 16 else 4
-
-    @property
-    def row_bytes(self) -> int | None:
-        """Bytes per row; None if rows vary in length."""
-        if self.is_fixed and not self.shape.has_lists:
-            return self.control_bytes + self.width
-        return None
+        return bits // 8
+    bits = message.bits_per_offset
+    if details is None or bits not in (32, 64):
+        raise CorruptFileError(f"full-zip: lengths of {bits} bits, expected 32 or 64")
+    if codec.bits is not None:
+        raise CorruptFileError("full-zip: values have lengths, the codec gives fixed width")
+    return -(bits // 8)

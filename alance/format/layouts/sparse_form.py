@@ -27,31 +27,34 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from alance import _kernels
 from alance.errors import CorruptFileError, UnsupportedError
-from alance.format.codecs import block_codec
 from alance.format.codecs.base import variant
-from alance.format.codecs.sequence import EMPTY_SEQUENCE, Arithmetic, SequenceForm, sequence_codec
-from alance.format.codecs.words import NO_NUMBERS
+from alance.format.codecs.block import block_codec
+from alance.format.codecs.sequence import (
+    EMPTY_SEQUENCE,
+    SequenceCodec,
+    SequenceForm,
+    check_count,
+    sequence_codec,
+)
 from alance.format.layouts.base import Layer
 from alance.format.layouts.constant import MAX_INLINE_BYTES
-from alance.format.layouts.fullzip import ZipForm
-from alance.format.layouts.levels import code_of
-from alance.format.layouts.miniblock import ChunkForm
+from alance.format.layouts.fullzip import zipped_form
+from alance.format.layouts.levels import code_of, words_of
+from alance.format.layouts.miniblock import chunked_form
 from alance.format.layouts.planar import as_full_zip, as_mini_block
-from alance.format.layouts.row_pages import chunked_form, word_bits, words_form, zipped_form
 from alance.format.proto import encodings_v2_1_pb2 as pb
 from alance.format.proto import encodings_v2_3_pb2 as pb3
 
 if TYPE_CHECKING:
-    from alance.format.codecs.sequence import KernelSequence
-    from alance.format.codecs.words import KernelNumbers
+    from alance.format.codecs.words import KernelRuns
 
     # Sequence and its count.
-    _Set: TypeAlias = tuple[KernelSequence, int]
+    _Set: TypeAlias = tuple[SequenceCodec, int]
     # True if the listed slots are valid, False if they are null; the listed slots; dimension;
     # number of children, -1 if the layer is not a list; slots with children; their counts.
     _LayerForm: TypeAlias = tuple[bool, _Set, int, int, _Set, _Set]
     # Indices of slots: a sequence, or runs.
-    _Indices: TypeAlias = tuple[KernelSequence | None, tuple[KernelNumbers, KernelNumbers] | None]
+    _Indices: TypeAlias = tuple[SequenceCodec | None, KernelRuns | None]
 
 MAX_SLOTS: Final = 1 << 48  # slots of a page; sums of slots still fit into 64 bits
 MAX_NUMBERS: Final = 1 << 27  # maximum numbers of a set in memory: 1 GiB
@@ -109,28 +112,30 @@ def sparse_form(message: pb3.SparseStructure, values: pb3.ValuePlane) -> _kernel
 def _chunked(message: pb3.ChunkedValues) -> _kernels.PageForm:
     if message.HasField("levels") or message.num_items:
         raise CorruptFileError("sparse: chunks that describe levels or count items")
-    return chunked_form(ChunkForm.from_proto(as_mini_block(LEAF_LAYERS, message, 0)))
+    return chunked_form(as_mini_block(LEAF_LAYERS, message))
 
 
 def _zipped(message: pb3.ZippedValues) -> _kernels.PageForm:
     if message.HasField("levels") or message.num_items != message.num_visible_items:
         raise CorruptFileError("sparse: zipped values that describe levels")
-    form = ZipForm.from_proto(as_full_zip(LEAF_LAYERS, message))
-    return zipped_form(form, MAX_INDEX_BYTES)
+    return zipped_form(as_full_zip(LEAF_LAYERS, message), MAX_INDEX_BYTES)
 
 
 def _indices(encoding: pb.CompressiveEncoding) -> _Indices:
-    indices: _Indices
+    indices: SequenceCodec | None = None
+    runs: KernelRuns | None = None
     if variant(encoding) in SEQUENCE_CODECS:
-        codec = sequence_codec(encoding, bits=32)
-        bits, indices = codec.bits, (codec.form, None)
+        indices = sequence_codec(encoding, bits=32)
+        bits = indices.bits
     else:
-        words = numbers, runs = words_form(block_codec(encoding))
-        plain = None if numbers is None else (SequenceForm.PLAIN, numbers, NO_NUMBERS, 0)
-        bits, indices = word_bits(words), (plain, runs)
+        codec = block_codec(encoding)
+        bits = codec.bits
+        numbers, runs = words_of(codec)
+        if numbers is not None:
+            indices = SequenceCodec(SequenceForm.PLAIN, numbers)
     if bits != 32:
         raise CorruptFileError(f"sparse: indices of {bits} bits, expected 32")
-    return indices
+    return indices, runs
 
 
 def _layers(message: pb3.SparseStructure) -> list[_LayerForm]:
@@ -174,13 +179,13 @@ def _set(encoding: pb.CompressiveEncoding, count: int) -> _Set:
     codec = sequence_codec(encoding)
     if codec.bits != 64:
         raise UnsupportedError(f"sparse: a set of numbers of {codec.bits} bits, expected 64")
-    if isinstance(codec, Arithmetic):
-        codec.check(count)
+    if codec.is_arithmetic:
+        check_count(codec.items, count)
         if count > MAX_SLOTS:
             raise CorruptFileError(f"sparse: a set of {count} slots")
     elif count > MAX_NUMBERS:
         raise UnsupportedError(f"sparse: a set of {count} numbers, at most {MAX_NUMBERS}")
-    return codec.form, count
+    return codec, count
 
 
 def _code(layers: list[_LayerForm]) -> tuple[int, bytes]:

@@ -14,12 +14,11 @@ from google.protobuf.message import DecodeError
 
 from alance.base.records import dataclass
 from alance.errors import AlanceError, CorruptFileError, UnsupportedError
-from alance.format.codecs.base import MAX_BITS_PER_VALUE
+from alance.format.codecs.base import MAX_BITS_PER_VALUE, MOST_BITS
 from alance.format.codecs.general import SCHEMES, Scheme
 from alance.format.codecs.strings import SymbolTable
 from alance.format.layouts import MAX_PAGE_ROWS
 from alance.format.layouts.place import PagePlace
-from alance.format.layouts.row_pages import MOST_BITS
 from alance.format.proto import encodings_v2_0_pb2 as pb
 from alance.format.v2_0.base import AllNulls, ArrayEncoding, kind_of, unsupported
 from alance.format.v2_0.dictionary import DictionaryEncoding

@@ -27,10 +27,10 @@ from alance.format.blocks import (
     VariableWidth,
 )
 from alance.format.codecs.general import compress
+from alance.format.codecs.strings import FSST_MAGIC, TABLE_BYTES
 from alance.format.encode.arrays import leaf_values
 from alance.format.encode.base import EncodedPage, Hints
 from alance.format.encode.options import FieldOptions
-from alance.format.encode.strings import compressed
 from alance.format.proto import encodings_v2_0_pb2 as pb
 
 if TYPE_CHECKING:
@@ -45,6 +45,10 @@ MAX_DICTIONARY_ITEMS: Final = 99  # maximum items of a dictionary that only comp
 COUNTED: Final = 2048
 MIN_DICTIONARY_ROWS: Final = 100  # minimum rows of a page with a dictionary
 ITEM_BYTES: Final = 1 << 20
+FSST_SAMPLE_BYTES: Final = 32768  # bytes; larger samples hardly improve the symbols
+MAX_FSST_BYTES: Final = 1 << 30  # bytes; offsets fit into 32 bits even if every byte is escaped
+# Largest relative size of the codes and the table; above it, strings stay plain.
+MOST_FSST_SHARE: Final = 0.95
 
 
 def leaf_page(field: Field, array: pa.Array) -> EncodedPage:
@@ -153,6 +157,29 @@ def _strings(
             inner = _binary(codes[1], valid, plain, buffers)
             return pb.ArrayEncoding(fsst=pb.Fsst(binary=inner, symbol_table=codes[0]))
     return _binary(block, valid, options, buffers)
+
+
+def compressed(strings: VariableWidth) -> tuple[bytes, VariableWidth] | None:
+    """Return the symbol table, and the strings as codes; None if codes are not much smaller.
+
+    The type of the offsets does not change.
+    """
+    num_bytes = int(strings.offsets[-1]) - int(strings.offsets[0])
+    if not 0 < num_bytes < MAX_FSST_BYTES:
+        return None
+    symbols, lengths, plain, encoded = _kernels.learn_fsst(
+        strings.offsets, strings.data, FSST_SAMPLE_BYTES
+    )
+    most = MOST_FSST_SHARE * num_bytes - TABLE_BYTES
+    if encoded / max(plain, 1) * num_bytes > most:
+        return None
+    offsets, codes = _kernels.encode_fsst(strings.offsets, strings.data, symbols, lengths)
+    if offsets[-1] > most:
+        return None
+    # Set the flag that the strings are compressed.
+    header = bytes([len(symbols), 0, 0, 1]) + FSST_MAGIC
+    table = header + symbols.astype("<u8").tobytes() + lengths.tobytes()
+    return table.ljust(TABLE_BYTES, b"\0"), VariableWidth(offsets, codes[: offsets[-1]])
 
 
 def _dictionary(

@@ -17,6 +17,14 @@
 
 namespace alance {
 
+using View = std::span<const uint8_t>;
+
+// Fixed-width values, bits LSB first.
+struct FixedIn {
+  int64_t bits;
+  View data;
+};
+
 // Number of values of each chunk; `data` holds exactly these, one chunk after the other.
 struct Pieces {
   const int64_t* counts;
@@ -78,6 +86,9 @@ SizedChunks cut_bits(const uint8_t* data, const Pieces& counts, int64_t bits);
 
 // Byte stream split: in each chunk byte 0 of all values of 32 or 64 bits, then byte 1, and so on.
 Owned<uint8_t> split_bytes(const uint8_t* data, const Pieces& counts, int bits);
+
+// Rows of the values of all columns, side by side; each value takes whole bytes.
+Owned<uint8_t> zip_columns(std::span<const FixedIn> columns, int64_t num_rows);
 
 // LZ4 units, one a piece.
 SizedChunks encode_lz4(const uint8_t* data, const Pieces& sizes);

@@ -27,12 +27,10 @@ constexpr double kMaxEntropy = 4.0;  // bits of information a byte, mean over th
 constexpr int64_t kMaxStrings = 2048;         // of a chunk
 constexpr int64_t kV21ChunkBytes = 16384;  // of 32 KiB in all: the other half is for levels
 constexpr int64_t kV21MaxBytes = 32000;
-constexpr int64_t kMinStringBytes = 32768;  // fewer are not worth a symbol table
 constexpr int64_t kFsstLength = 5;  // bytes: symbols do not shorten shorter strings
 constexpr int64_t kSampleBytes = 32768;  // a larger sample finds hardly better symbols
 constexpr int64_t kMaxFsstBytes = 1 << 30;  // escapes may double them, and offsets have 32 bits
 constexpr size_t kTableBytes = 2312;  // of a stored symbol table
-constexpr double kMaxFsstShare = 0.95;  // of the bytes: a smaller saving does not pay for decoding
 
 // --- dictionaries ---
 constexpr int64_t kMinDictionaryValues = 100;
@@ -41,22 +39,9 @@ constexpr int64_t kRunBytes = 5;       // of a run of indices
 constexpr int64_t kWidthBytes = 4;  // of the width of each 1024 packed indices
 constexpr int64_t kManyRepeats = 16;  // values an item: no other encoding comes near
 
-ProtoOut variable(int offset_bits) {
-  return ProtoOut().message(2, ProtoOut().message(1, flat(offset_bits)));
-}
-ProtoOut fsst(std::string_view table, const ProtoOut& values) {
-  return ProtoOut().message(6, ProtoOut().bytes(1, table).message(2, values));
-}
 ProtoOut split(int64_t bits) {
   return ProtoOut().message(9, ProtoOut().message(1, flat(bits)));
 }
-ProtoOut general(Compression scheme, std::optional<int32_t> level, const ProtoOut& values) {
-  ProtoOut compression;
-  compression.number(1, scheme == Compression::kLz4 ? 1 : 2);
-  if (level) compression.number(2, static_cast<uint64_t>(int64_t{*level}));
-  return ProtoOut().message(10, ProtoOut().message(1, compression).message(3, values));
-}
-
 Sizes counts_of(int64_t num_values, int64_t per_chunk) {
   Sizes counts(static_cast<size_t>((num_values + per_chunk - 1) / per_chunk), per_chunk);
   if (num_values % per_chunk) counts.back() = num_values % per_chunk;
@@ -96,38 +81,14 @@ Chunks flat_chunks(int64_t count, const FixedIn& values) {
   return chunks;
 }
 
-Chunks row_chunks(int64_t count, const RowsIn& rows) {
-  Chunks chunks{ProtoOut(rows.encoding), counts_of(count, values_per_chunk(rows.row_bits)), {}, {}};
+Chunks row_chunks(int64_t count, Rows rows) {
+  Chunks chunks{rows.encoding, counts_of(count, values_per_chunk(rows.row_bits)), {}, {}};
   for (const FixedIn& part : rows.parts) add_flat(chunks, part);
+  if (rows.zipped && chunks.buffers[0].size()) chunks.buffers[0] = Buffer(std::move(*rows.zipped));
   return chunks;
 }
 
 // --- general compression ---
-
-bool is_general(Compression scheme) {
-  return scheme == Compression::kLz4 || scheme == Compression::kZstd;
-}
-
-// Compress adjacent pieces, each to one unit.
-std::pair<Buffer, Sizes> compressed(Compression scheme, std::optional<int32_t> level, View data,
-                                    const Sizes& sizes, const Zstd& zstd) {
-  if (scheme == Compression::kLz4) {
-    auto units = encode_lz4(data.data(), pieces(sizes, data, 8));
-    Sizes unit_sizes = sizes_of(units.sizes);
-    return {Buffer(std::move(units.data)), std::move(unit_sizes)};
-  }
-  std::string out;
-  Sizes unit_sizes;
-  size_t at = 0;
-  for (const int64_t size : sizes) {
-    const size_t before = out.size();
-    append(out, static_cast<uint64_t>(size));
-    out += zstd(data.subspan(at, static_cast<size_t>(size)), level.value_or(0));
-    unit_sizes.push_back(static_cast<int64_t>(out.size() - before));
-    at += static_cast<size_t>(size);
-  }
-  return {Buffer(copy_of(out)), std::move(unit_sizes)};
-}
 
 // Compress the first buffer to units, if the options ask for it and it saves bytes; true if done.
 bool compress_chunks(Chunks& chunks, const Options& options, const Zstd& zstd) {
@@ -217,12 +178,6 @@ Chunks fixed_chunks(const FixedIn& values, int64_t count, const Options& options
 
 // --- strings ---
 
-// Bytes of strings and offsets.
-template <typename Offset>
-int64_t raw_bytes(const StringsIn<Offset>& strings) {
-  return strings.total() + (strings.num + 1) * static_cast<int64_t>(sizeof(Offset));
-}
-
 // True if a symbol table is worth a trial.
 template <typename Offset>
 bool has_codes(const StringsIn<Offset>& strings, const Options& options) {
@@ -246,40 +201,16 @@ Chunks variable_chunks(const StringsIn<Offset>& strings, int64_t chunk_bytes, in
   return chunks;
 }
 
-// Strings as FSST codes; nothing if they would hardly be smaller.
-template <typename Offset>
-std::optional<Chunks> coded_chunks(const StringsIn<Offset>& strings, const Options& options,
-                                   int minor) {
-  const int64_t num_bytes = strings.total();
-  if (num_bytes <= 0 || num_bytes >= kMaxFsstBytes) return {};
-  LearnedSymbols learned = learn_fsst(strings, kSampleBytes);
-  const double most =
-      kMaxFsstShare * static_cast<double>(num_bytes) - static_cast<double>(kTableBytes);
-  const double share = static_cast<double>(learned.encoded) /
-                       static_cast<double>(std::max<int64_t>(learned.plain, 1));
-  if (share * static_cast<double>(num_bytes) > most) return {};
-  const auto num_symbols = static_cast<size_t>(learned.symbols.size());
-  auto coded = encode_fsst<Offset>(strings, {learned.symbols.data(), num_symbols},
-                                   {learned.lengths.data(), num_symbols});
-  const int64_t size = coded.ends[strings.num];
-  if (static_cast<double>(size) > most) return {};
-  // Header: the strings are compressed.
-  std::string table{static_cast<char>(num_symbols), 0, 0, 1};
-  table += "TSSF";
-  table.append(reinterpret_cast<const char*>(learned.symbols.data()), 8 * num_symbols);
-  table.append(reinterpret_cast<const char*>(learned.lengths.data()), num_symbols);
-  table.resize(kTableBytes, '\0');
-  const StringsIn<Offset> codes{coded.ends.data(), strings.num, coded.codes.data(), size};
-  Chunks chunks = variable_chunks(codes, options.chunk_bytes, minor);
-  chunks.encoding = fsst(table, chunks.encoding);
-  return chunks;
-}
-
 template <typename Offset>
 Chunks string_chunks(const StringsIn<Offset>& strings, const Options& options, int minor,
                      const Zstd& zstd) {
-  if (has_codes(strings, options))
-    if (auto chunks = coded_chunks(strings, options, minor)) return std::move(*chunks);
+  if (auto codes = codes_of(strings, options)) {
+    const StringsIn<Offset> coded{codes->strings.ends.data(), strings.num,
+                                  codes->strings.codes.data(), codes->num_bytes};
+    Chunks chunks = variable_chunks(coded, options.chunk_bytes, minor);
+    chunks.encoding = fsst(codes->table, chunks.encoding);
+    return chunks;
+  }
   Chunks chunks = variable_chunks(strings, options.chunk_bytes, minor);
   compress_chunks(chunks, options, zstd);
   return chunks;
@@ -415,14 +346,75 @@ Block string_block(const StringsIn<Offset>& strings) {
 
 }  // namespace
 
+ProtoOut variable(int offset_bits) {
+  return ProtoOut().message(2, ProtoOut().message(1, flat(offset_bits)));
+}
+ProtoOut fsst(std::string_view table, const ProtoOut& values) {
+  return ProtoOut().message(6, ProtoOut().bytes(1, table).message(2, values));
+}
+ProtoOut general(Compression scheme, std::optional<int32_t> level, const ProtoOut& values) {
+  ProtoOut compression;
+  compression.number(1, scheme == Compression::kLz4 ? 1 : 2);
+  if (level) compression.number(2, static_cast<uint64_t>(int64_t{*level}));
+  return ProtoOut().message(10, ProtoOut().message(1, compression).message(3, values));
+}
+
+std::pair<Buffer, Sizes> compressed(Compression scheme, std::optional<int32_t> level, View data,
+                                    const Sizes& sizes, const Zstd& zstd) {
+  if (scheme == Compression::kLz4) {
+    auto units = encode_lz4(data.data(), pieces(sizes, data, 8));
+    Sizes unit_sizes = sizes_of(units.sizes);
+    return {Buffer(std::move(units.data)), std::move(unit_sizes)};
+  }
+  std::string out;
+  Sizes unit_sizes;
+  size_t at = 0;
+  for (const int64_t size : sizes) {
+    const size_t before = out.size();
+    append(out, static_cast<uint64_t>(size));
+    out += zstd(data.subspan(at, static_cast<size_t>(size)), level.value_or(0));
+    unit_sizes.push_back(static_cast<int64_t>(out.size() - before));
+    at += static_cast<size_t>(size);
+  }
+  return {Buffer(copy_of(out)), std::move(unit_sizes)};
+}
+
+template <typename Offset>
+std::optional<Codes<Offset>> codes_of(const StringsIn<Offset>& strings, const Options& options) {
+  const int64_t num_bytes = strings.total();
+  if (!has_codes(strings, options) || num_bytes <= 0 || num_bytes >= kMaxFsstBytes) return {};
+  LearnedSymbols learned = learn_fsst(strings, kSampleBytes);
+  const double most =
+      kWorthIt * static_cast<double>(num_bytes) - static_cast<double>(kTableBytes);
+  const double share = static_cast<double>(learned.encoded) /
+                       static_cast<double>(std::max<int64_t>(learned.plain, 1));
+  if (share * static_cast<double>(num_bytes) > most) return {};
+  const auto num_symbols = static_cast<size_t>(learned.symbols.size());
+  auto coded = encode_fsst<Offset>(strings, {learned.symbols.data(), num_symbols},
+                                   {learned.lengths.data(), num_symbols});
+  const int64_t size = coded.ends[strings.num];
+  if (static_cast<double>(size) > most) return {};
+  // Header: the strings are compressed.
+  std::string table{static_cast<char>(num_symbols), 0, 0, 1};
+  table += "TSSF";
+  table.append(reinterpret_cast<const char*>(learned.symbols.data()), 8 * num_symbols);
+  table.append(reinterpret_cast<const char*>(learned.lengths.data()), num_symbols);
+  table.resize(kTableBytes, '\0');
+  return Codes<Offset>{std::move(table), std::move(coded), size};
+}
+
+template std::optional<Codes<int32_t>> codes_of(const StringsIn<int32_t>&, const Options&);
+template std::optional<Codes<int64_t>> codes_of(const StringsIn<int64_t>&, const Options&);
+
 std::optional<Dictionary> dictionary_of(const Input& input) {
   const int64_t count = input.values.count;
   if (const auto* fixed = std::get_if<FixedIn>(&input.values.kind))
     return dictionary_of(*fixed, count, input.options, input.minor);
-  if (const auto* view = std::get_if<StringsView>(&input.values.kind))
-    return view->offset_bytes == 8 ? dictionary_of(strings_of<int64_t>(*view, count), input.options)
-                                   : dictionary_of(strings_of<int32_t>(*view, count), input.options);
-  return {};
+  const auto* view = std::get_if<StringsView>(&input.values.kind);
+  if (!view) return {};
+  return with_strings(*view, count, [&](const auto& strings) {
+    return dictionary_of(strings, input.options);
+  });
 }
 
 Block items_block(const Values& items, const Options& options, int minor, const Zstd& zstd) {
@@ -430,11 +422,11 @@ Block items_block(const Values& items, const Options& options, int minor, const 
     if (const auto* fixed = std::get_if<FixedIn>(&items.kind))
       return fixed_block(*fixed, items.count, minor);
     if (const auto* view = std::get_if<StringsView>(&items.kind))
-      return view->offset_bytes == 8 ? string_block(strings_of<int64_t>(*view, items.count))
-                                     : string_block(strings_of<int32_t>(*view, items.count));
-    const auto* rows = std::get_if<RowsIn>(&items.kind);
-    if (!rows || rows->parts.size() != 1) corrupt("pages: a dictionary of other values");
-    return {ProtoOut(rows->encoding), Buffer(rows->parts[0].data), false};
+      return with_strings(*view, items.count,
+                          [](const auto& strings) { return string_block(strings); });
+    Rows rows = rows_of(items);
+    ProtoOut encoding = rows.encoding;
+    return {std::move(encoding), zipped(std::move(rows), items.count), false};
   };
   Block block = plain();
   if (block.is_final || minor < 2 || !is_general(options.dict_values) || block.data.size() == 0)
@@ -450,12 +442,11 @@ Chunks value_chunks(const Values& values, const Input& input, const Zstd& zstd) 
   const Options& options = input.options;
   if (const auto* fixed = std::get_if<FixedIn>(&values.kind))
     return fixed_chunks(*fixed, values.count, options, zstd);
-  if (const auto* rows = std::get_if<RowsIn>(&values.kind)) return row_chunks(values.count, *rows);
-  const auto* view = std::get_if<StringsView>(&values.kind);
-  if (!view) corrupt("pages: values that chunks do not hold");
-  return view->offset_bytes == 8
-             ? string_chunks(strings_of<int64_t>(*view, values.count), options, input.minor, zstd)
-             : string_chunks(strings_of<int32_t>(*view, values.count), options, input.minor, zstd);
+  if (const auto* view = std::get_if<StringsView>(&values.kind))
+    return with_strings(*view, values.count, [&](const auto& strings) {
+      return string_chunks(strings, options, input.minor, zstd);
+    });
+  return row_chunks(values.count, rows_of(values));
 }
 
 }  // namespace alance::pages

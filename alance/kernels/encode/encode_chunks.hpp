@@ -26,6 +26,10 @@ inline ProtoOut runs(int64_t bits) {
   return ProtoOut().message(8, ProtoOut().message(1, flat(bits)).message(2, flat(8)));
 }
 
+ProtoOut variable(int offset_bits);
+ProtoOut fsst(std::string_view table, const ProtoOut& values);
+ProtoOut general(Compression scheme, std::optional<int32_t> level, const ProtoOut& values);
+
 // --- buffers: owned, or views of what the caller owns ---
 
 class Buffer {
@@ -101,8 +105,64 @@ StringsIn<Offset> strings_of(const StringsView& view, int64_t count) {
                              static_cast<size_t>(count) + 1}, view.data, "strings");
 }
 
+// Call `each` with the strings of a view, by the type of their offsets.
+template <typename Each>
+auto with_strings(const StringsView& view, int64_t count, Each each) {
+  return view.offset_bytes == 8 ? each(strings_of<int64_t>(view, count))
+                                : each(strings_of<int32_t>(view, count));
+}
+
 // True if runs and widths of such values are counted.
 inline bool is_countable(int64_t bits) { return bits == 8 || bits == 16 || bits == 32 || bits == 64; }
+
+// --- general compression ---
+
+inline bool is_general(Compression scheme) {
+  return scheme == Compression::kLz4 || scheme == Compression::kZstd;
+}
+
+// Compress adjacent pieces, each to one unit.
+std::pair<Buffer, Sizes> compressed(Compression scheme, std::optional<int32_t> level, View data,
+                                    const Sizes& sizes, const Zstd& zstd);
+
+// --- strings ---
+
+constexpr int64_t kMinStringBytes = 32768;  // fewer get no symbol table, nor compression one by one
+constexpr double kWorthIt = 0.95;  // of the bytes: a smaller saving does not pay for decoding
+
+// Bytes of strings and offsets.
+template <typename Offset>
+int64_t raw_bytes(const StringsIn<Offset>& strings) {
+  return strings.total() + (strings.num + 1) * static_cast<int64_t>(sizeof(Offset));
+}
+
+template <typename Offset>
+struct Codes {
+  std::string table;  // of symbols, as in descriptions
+  CodedStrings<Offset> strings;
+  int64_t num_bytes;
+};
+
+// Strings as FSST codes; nothing if a symbol table is not worth a trial, or saves too little.
+template <typename Offset>
+std::optional<Codes<Offset>> codes_of(const StringsIn<Offset>& strings, const Options& options);
+
+// --- rows: fixed-size lists and packed structs ---
+
+struct Rows {
+  ProtoOut encoding;
+  int64_t row_bits;            // of a zipped row
+  std::vector<FixedIn> parts;  // buffers of chunks: validity of each depth, then items; or structs
+  std::optional<Owned<uint8_t>> zipped;  // memory of structs
+};
+
+// Rows of lists or of structs of fixed-width children; throws nb::type_error for other values.
+Rows rows_of(const Values& values);
+
+// Bytes of zipped rows.
+Buffer zipped(Rows rows, int64_t num_rows);
+
+// --- values ---
 
 // Values of a page in their smallest form.
 Chunks value_chunks(const Values& values, const Input& input, const Zstd& zstd);
@@ -112,5 +172,20 @@ std::optional<Dictionary> dictionary_of(const Input& input);
 
 // Items of a dictionary as one block.
 Block items_block(const Values& items, const Options& options, int minor, const Zstd& zstd);
+
+// --- layers and pages ---
+
+// Largest levels, by the layers.
+struct Limits {
+  uint16_t max_rep = 0, max_def = 0, max_visible = 0;
+
+  explicit Limits(const std::vector<uint8_t>& layers);
+};
+
+// True if the values of a page are stored one by one.
+bool is_zipped(const Input& input);
+
+// Page of values that are stored one by one.
+Page zipped_page(const Input& input, const Limits& limits, const Zstd& zstd);
 
 }  // namespace alance::pages

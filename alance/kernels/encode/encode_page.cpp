@@ -36,19 +36,6 @@ int num_levels(uint8_t layer) {
   return layer == kNullAndEmpty ? 2 : 1;
 }
 
-// Largest levels, by the layers.
-struct Limits {
-  uint16_t max_rep = 0, max_def = 0, max_visible = 0;
-
-  explicit Limits(const std::vector<uint8_t>& layers) {
-    for (const uint8_t layer : layers) {
-      max_rep = static_cast<uint16_t>(max_rep + is_list(layer));
-      max_def = static_cast<uint16_t>(max_def + num_levels(layer));
-      if (max_rep == 0) max_visible = max_def;
-    }
-  }
-};
-
 // --- levels ---
 
 struct LevelBlocks {
@@ -222,7 +209,7 @@ Result chunk_page(const Input& input, const Limits& limits, const Values& values
       std::bit_width(limits.max_rep) + static_cast<int64_t>(std::bit_width(limits.max_def));
   if (has_levels &&
       largest(counts) > std::min(kMaxEntries, kMaxLevelBits / std::max<int64_t>(bits, 1)))
-    return TooManyLevels{};
+    return NoPage::kTooManyLevels;
   std::vector<LevelBlocks> levels;
   if (rep) levels.push_back(level_blocks(*rep, counts, limits.max_rep, input.minor));
   if (definition)
@@ -237,7 +224,7 @@ Result chunk_page(const Input& input, const Limits& limits, const Values& values
     sizes.push_back(chunks.sizes[i]);
     buffers.push_back(chunks.buffers[i].view());
   }
-  if (!fits(sizes, levels.size(), is_large)) return TooManyLevels{};
+  if (!fits(sizes, levels.size(), is_large)) return NoPage::kTooManyLevels;
   Sizes all_sizes;
   for (const Sizes& part : sizes) all_sizes.insert(all_sizes.end(), part.begin(), part.end());
   if (!has_levels) std::fill(counts.begin(), counts.end(), 0);
@@ -253,7 +240,7 @@ Result chunk_page(const Input& input, const Limits& limits, const Values& values
   if (rep) message.number(8, 1);
   if (values.count) message.number(9, static_cast<uint64_t>(values.count));
   if (is_large) message.number(10, 1);
-  Page page{ProtoOut().message(1, message).text(), {}, true};
+  Page page{ProtoOut().message(1, message).text(), {}, 1};
   page.buffers.push_back(copy_of(chunk_words(content.sizes, chunks.counts, is_large)));
   page.buffers.push_back(std::move(content.data));
   if (dictionary) page.buffers.push_back(copy_of(dictionary->data.view()));
@@ -264,7 +251,7 @@ Result chunk_page(const Input& input, const Limits& limits, const Values& values
 // --- constants ---
 
 Page constant(const ProtoOut& message, std::vector<Owned<uint8_t>> buffers) {
-  return {ProtoOut().message(2, message).text(), std::move(buffers), false};
+  return {ProtoOut().message(2, message).text(), std::move(buffers)};
 }
 
 Owned<uint8_t> raw(const std::optional<Entries>& levels) {
@@ -367,9 +354,9 @@ Only only_value(const Input& input, const Limits& limits) {
     return only_fixed(input, limits, *fixed);
   const auto* view = std::get_if<StringsView>(&input.values.kind);
   if (!view) return {};
-  return view->offset_bytes == 8
-             ? only_string(input, limits, strings_of<int64_t>(*view, input.values.count))
-             : only_string(input, limits, strings_of<int32_t>(*view, input.values.count));
+  return with_strings(*view, input.values.count, [&](const auto& strings) {
+    return only_string(input, limits, strings);
+  });
 }
 
 // True if chunks are smaller, by run lengths of the values and compression of the levels.
@@ -432,16 +419,6 @@ std::optional<Result> constant_page(const Input& input, const Limits& limits) {
   return SparseConstant{*value};
 }
 
-// Bits of the longest value.
-int64_t longest_bits(const Values& values) {
-  if (const auto* fixed = std::get_if<FixedIn>(&values.kind)) return fixed->bits;
-  const auto* view = std::get_if<StringsView>(&values.kind);
-  if (!view) return 0;
-  return 8 * (view->offset_bytes == 8
-                  ? longest_string(static_cast<const int64_t*>(view->offsets), values.count)
-                  : longest_string(static_cast<const int32_t*>(view->offsets), values.count));
-}
-
 // Check that levels are as many as readers expect from the number of values.
 void check(const Input& input, const Limits& limits) {
   const auto& [layers, rep, definition] = input.levels;
@@ -467,36 +444,38 @@ void check(const Input& input, const Limits& limits) {
 std::vector<size_t> search_of(const Page& page) {
   std::vector<size_t> numbers;
   for (size_t number = 0; number < page.buffers.size(); ++number)
-    if (!page.has_chunks || number != 1) numbers.push_back(number);
+    if (static_cast<int>(number) != page.data) numbers.push_back(number);
   return numbers;
 }
 
-std::optional<DictionaryParts> dictionary_parts(const Input& input) {
-  auto dictionary = dictionary_of(input);
-  if (!dictionary) return {};
-  std::vector<Owned<uint8_t>> items;
-  for (const Buffer& buffer : dictionary->buffers) items.push_back(copy_of(buffer.view()));
-  return DictionaryParts{std::move(dictionary->indices), std::move(items)};
+Limits::Limits(const std::vector<uint8_t>& layers) {
+  for (const uint8_t layer : layers) {
+    max_rep = static_cast<uint16_t>(max_rep + is_list(layer));
+    max_def = static_cast<uint16_t>(max_def + num_levels(layer));
+    if (max_rep == 0) max_visible = max_def;
+  }
 }
 
 Result page_of(const Input& input, const Zstd& zstd) {
   const Limits limits(input.levels.layers);
   check(input, limits);
-  if (!input.chunks_only) {
+  const bool is_any = input.mode == Mode::kAny;
+  if (is_any || input.mode == Mode::kConstant)
     if (auto page = constant_page(input, limits)) return std::move(*page);
-    if (input.is_sparse || std::holds_alternative<OthersIn>(input.values.kind)) return Unhandled{};
-    if (!input.items) {
-      if (auto dictionary = dictionary_of(input)) {
-        const Values indices{
-            input.values.count,
-            FixedIn{32, bytes_of<uint32_t>({dictionary->indices.data(),
-                                            static_cast<size_t>(input.values.count)})}};
-        return chunk_page(input, limits, indices, &dictionary->items, zstd);
-      }
-      if (longest_bits(input.values) >= input.zip_bits) return Unhandled{};
-    }
+  if (input.mode == Mode::kConstant)
+    return is_zipped(input) ? NoPage::kZippedLater : NoPage::kChunkedLater;
+  if (input.mode == Mode::kZipped) return zipped_page(input, limits, zstd);
+  if (input.items || input.mode == Mode::kChunks)
+    return chunk_page(input, limits, input.values, input.items ? &*input.items : nullptr, zstd);
+  if (auto dictionary = dictionary_of(input)) {
+    const Values indices{
+        input.values.count,
+        FixedIn{32, bytes_of<uint32_t>({dictionary->indices.data(),
+                                        static_cast<size_t>(input.values.count)})}};
+    return chunk_page(input, limits, indices, &dictionary->items, zstd);
   }
-  return chunk_page(input, limits, input.values, input.items ? &*input.items : nullptr, zstd);
+  if (is_any && is_zipped(input)) return zipped_page(input, limits, zstd);
+  return chunk_page(input, limits, input.values, nullptr, zstd);
 }
 
 }  // namespace alance::pages

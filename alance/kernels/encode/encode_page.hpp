@@ -3,14 +3,13 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <variant>
 #include <vector>
 
-#include "base/owned.hpp"
 #include "base/proto_out.hpp"
+#include "encode/encode.hpp"
 
 namespace alance::pages {
 
@@ -32,32 +31,32 @@ struct Options {
 };
 
 // Zstandard frame of bytes; level 0 is the default.
-using Zstd = std::function<std::string(std::span<const uint8_t>, int32_t level)>;
+using Zstd = std::function<std::string(View, int32_t level)>;
 
-using View = std::span<const uint8_t>;
+// By a Python function, which is called with the GIL.
+Zstd zstd_of(nb::callable frame);
 
-// Fixed-width values, bits LSB first.
-struct FixedIn {
-  int64_t bits;
-  View data;
-};
 struct StringsView {
   int offset_bytes;  // 4 or 8
   const void* offsets;
   View data;
 };
-// Rows that are cut into chunks unchanged, in one or more buffers: fixed-size lists, structs.
-struct RowsIn {
-  std::string encoding;
-  int64_t row_bits;           // of all buffers
-  std::vector<FixedIn> parts;
+
+struct Values;
+struct ListsIn {
+  int64_t dimension;
+  std::optional<View> validity;  // bits of the items; empty: all are valid
+  std::vector<Values> items;     // the only element
 };
-struct NullsIn {};  // no values: all items are null
-struct OthersIn {};  // values that this kernel does not encode unless all are null
+struct StructsIn {
+  std::vector<Values> children;
+};
+struct NullsIn {};   // no values: all items are null
+struct OthersIn {};  // values that no page holds unless all are null
 
 struct Values {
   int64_t count;
-  std::variant<FixedIn, StringsView, RowsIn, NullsIn, OthersIn> kind;
+  std::variant<FixedIn, StringsView, ListsIn, StructsIn, NullsIn, OthersIn> kind;
 };
 
 struct Levels {
@@ -65,43 +64,48 @@ struct Levels {
   std::optional<std::span<const uint16_t>> rep, definition;
 };
 
+// Layouts that a page may have.
+enum class Mode : int {
+  kAny,
+  kConstant,  // other pages are left to the caller: they are sparse
+  kValues,    // chunks of the values, or of indices into a dictionary
+  kChunks,    // chunks of the values
+  kZipped,
+};
+
 struct Input {
   Levels levels;
   Values values;
   std::optional<Values> items;  // items of a dictionary whose indices are `values`
   Options options;
-  int minor = 1;                // of the file version, 2.x
-  bool chunks_only = false;  // values unchanged: no constant, no dictionary
-  bool is_sparse = false;  // pages that are not constant are left to the caller
-  int64_t zip_bits = 2048;  // pages with a value of so many bits are left to the caller
+  int minor = 1;  // of the file version, 2.x
+  Mode mode = Mode::kAny;
+  int64_t zip_bits = 2048;  // a page with a value of so many bits is zipped
 };
 
 struct Page {
   std::string layout;  // a PageLayout
   std::vector<Owned<uint8_t>> buffers;
-  bool has_chunks;  // in the second buffer
+  int data = -1;  // number of the buffer with chunks or zipped rows
 };
 
-// Numbers of the buffers that readers need before they can take rows: all but the chunks.
+// Numbers of the buffers that readers need before they can take rows: all but the data.
 std::vector<size_t> search_of(const Page& page);
 
-struct Unhandled {};  // left to the caller: full-zip pages, sparse values
-struct TooManyLevels {};  // in a chunk
+// Reasons for no page.
+enum class NoPage : int {
+  kChunkedLater,   // a sparse page, whose values are chunked
+  kZippedLater,    // a sparse page, whose values are zipped
+  kTooManyLevels,  // in a chunk
+};
 struct SparseConstant {  // from 2.3 on: one value, or none, for a sparse page
   std::optional<std::string> value;
 };
 
-using Result = std::variant<Page, Unhandled, TooManyLevels, SparseConstant>;
+using Result = std::variant<Page, NoPage, SparseConstant>;
 
-// Dictionary that makes a page smaller: the index of each value, and the items as bytes, or as
-// offsets and bytes.
-struct DictionaryParts {
-  Owned<uint32_t> indices;
-  std::vector<Owned<uint8_t>> items;
-};
-std::optional<DictionaryParts> dictionary_parts(const Input& input);
-
-// Encode a page. Throws std::overflow_error if values or levels do not fit this version's pages.
+// Encode a page. Throws std::overflow_error if values or levels do not fit this version's pages, and
+// nb::type_error if no page of this version holds such values.
 Result page_of(const Input& input, const Zstd& zstd);
 
 }  // namespace alance::pages

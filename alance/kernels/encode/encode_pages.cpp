@@ -10,9 +10,6 @@
 namespace alance::pages {
 namespace {
 
-// Results that are left to the caller, as Python knows them; other results are tuples.
-enum class Kind : int { kUnhandled = 0, kTooManyLevels = 1 };
-
 // Owner of the arrays that the inputs of a call view.
 class Group {
  public:
@@ -27,7 +24,7 @@ class Group {
   }
 
   // Values by the name of their form: bits and bytes of fixed-width values; offsets and bytes of
-  // strings; encoding, bits and parts of rows; nulls.
+  // strings; dimension, validity or None, and items of lists; children of structs; nulls.
   Values values(nb::handle item) {
     const auto parts = nb::cast<nb::tuple>(item);
     const auto count = nb::cast<int64_t>(parts[0]);
@@ -35,7 +32,8 @@ class Group {
     const auto form = nb::cast<std::string>(parts[1]);
     if (form == "fixed") return {count, fixed(count, parts[2], parts[3])};
     if (form == "strings") return {count, strings(count, parts[2], parts[3])};
-    if (form == "rows") return {count, rows(count, parts)};
+    if (form == "lists") return {count, lists(count, parts)};
+    if (form == "structs") return {count, structs(count, parts[2])};
     if (form == "nulls") return {count, NullsIn{}};
     return {count, OthersIn{}};
   }
@@ -68,15 +66,27 @@ class Group {
     return view;
   }
 
-  RowsIn rows(int64_t count, const nb::tuple& parts) {
-    const auto encoding = nb::cast<nb::bytes>(parts[2]);
-    RowsIn rows{std::string(encoding.c_str(), encoding.size()), nb::cast<int64_t>(parts[3]), {}};
-    if (rows.row_bits < 1) corrupt("pages: rows of no bits");
-    for (nb::handle part : nb::cast<nb::list>(parts[4])) {
-      const auto pair = nb::cast<nb::tuple>(part);
-      rows.parts.push_back(fixed(count, pair[0], pair[1]));
+  ListsIn lists(int64_t count, const nb::tuple& parts) {
+    const auto dimension = nb::cast<int64_t>(parts[2]);
+    ListsIn lists{dimension, {}, {values(parts[4])}};
+    const int64_t num_items = product(count, dimension, "pages");
+    if (dimension < 1 || lists.items[0].count != num_items) corrupt("pages: items of other lists");
+    if (!parts[3].is_none()) {
+      const View validity = bytes(parts[3]);
+      const auto num_bytes = static_cast<size_t>(bytes_of_bits(num_items));
+      if (validity.size() < num_bytes) corrupt("pages: validity of fewer items");
+      lists.validity = validity.first(num_bytes);
     }
-    return rows;
+    return lists;
+  }
+
+  StructsIn structs(int64_t count, nb::handle children) {
+    StructsIn structs;
+    for (nb::handle child : nb::cast<nb::list>(children)) {
+      structs.children.push_back(values(child));
+      if (structs.children.back().count != count) corrupt("pages: children of other structs");
+    }
+    return structs;
   }
 
   std::vector<std::shared_ptr<void>> arrays_;
@@ -99,7 +109,7 @@ Options options_of(nb::handle item) {
   return options;
 }
 
-// (layers, rep, definition, values, items, options, minor, chunks_only, is_sparse, zip_bits)
+// (layers, rep, definition, values, items, options, minor, mode, zip_bits)
 Input input_of(nb::handle item, Group& group) {
   const auto parts = nb::cast<nb::tuple>(item);
   Input input;
@@ -111,20 +121,16 @@ Input input_of(nb::handle item, Group& group) {
   if (!parts[4].is_none()) input.items = group.values(parts[4]);
   input.options = options_of(parts[5]);
   input.minor = nb::cast<int>(parts[6]);
-  input.chunks_only = nb::cast<bool>(parts[7]);
-  input.is_sparse = nb::cast<bool>(parts[8]);
-  input.zip_bits = nb::cast<int64_t>(parts[9]);
+  input.mode = static_cast<Mode>(nb::cast<int>(parts[7]));
+  input.zip_bits = nb::cast<int64_t>(parts[8]);
   return input;
 }
 
 nb::bytes bytes_of(const std::string& text) { return nb::bytes(text.data(), text.size()); }
 
-// (layout, buffers, search) of a page; (value or None,) of a sparse constant.
+// (layout, buffers, search) of a page; (value or None,) of a sparse constant; number of a reason.
 nb::object result_of(Result& result) {
-  if (std::holds_alternative<Unhandled>(result))
-    return nb::cast(static_cast<int>(Kind::kUnhandled));
-  if (std::holds_alternative<TooManyLevels>(result))
-    return nb::cast(static_cast<int>(Kind::kTooManyLevels));
+  if (const auto* reason = std::get_if<NoPage>(&result)) return nb::cast(static_cast<int>(*reason));
   if (const auto* constant = std::get_if<SparseConstant>(&result))
     return nb::make_tuple(constant->value ? nb::object(bytes_of(*constant->value)) : nb::none());
   auto& page = std::get<Page>(result);
@@ -134,36 +140,12 @@ nb::object result_of(Result& result) {
   return nb::make_tuple(bytes_of(page.layout), nb::tuple(buffers), search);
 }
 
-// Index of each value among the distinct ones, and the parts of these: bytes, or offsets and bytes.
-// None if a dictionary would not make a page smaller.
-nb::object choose_dictionary(nb::handle values, nb::handle options, int minor) {
-  Group group;
-  Input input;
-  input.values = group.values(values);
-  input.options = options_of(options);
-  input.minor = minor;
-  auto chosen = [&] {
-    nb::gil_scoped_release release;
-    return dictionary_parts(input);
-  }();
-  if (!chosen) return nb::none();
-  nb::list parts;
-  parts.append(chosen->indices.numpy());
-  for (auto& items : chosen->items) parts.append(items.numpy());
-  return nb::tuple(parts);
-}
-
 // Encode all inputs, in order. `zstd` is called with bytes and a level.
 nb::list encode_pages(const nb::list& items, const nb::callable& zstd) {
   Group group;
   std::vector<Input> inputs;
   for (nb::handle item : items) inputs.push_back(input_of(item, group));
-  const Zstd frame = [&](View data, int32_t level) {
-    nb::gil_scoped_acquire acquire;
-    const auto packed = nb::cast<nb::bytes>(
-        zstd(nb::bytes(reinterpret_cast<const char*>(data.data()), data.size()), level));
-    return std::string(packed.c_str(), packed.size());
-  };
+  const Zstd frame = zstd_of(zstd);
   std::vector<Result> results;
   {
     nb::gil_scoped_release release;
@@ -175,11 +157,19 @@ nb::list encode_pages(const nb::list& items, const nb::callable& zstd) {
 }
 
 }  // namespace
+
+Zstd zstd_of(nb::callable frame) {
+  return [frame = std::move(frame)](View data, int32_t level) {
+    nb::gil_scoped_acquire acquire;
+    const auto packed = nb::cast<nb::bytes>(
+        frame(nb::bytes(reinterpret_cast<const char*>(data.data()), data.size()), level));
+    return std::string(packed.c_str(), packed.size());
+  };
+}
+
 }  // namespace alance::pages
 
 void register_encode_pages(nanobind::module_& m) {
   m.def("encode_pages", &alance::pages::encode_pages, nanobind::arg("inputs"),
         nanobind::arg("zstd"));
-  m.def("choose_dictionary", &alance::pages::choose_dictionary, nanobind::arg("values"),
-        nanobind::arg("options"), nanobind::arg("minor"));
 }

@@ -26,7 +26,7 @@ class SmallFiles {
  public:
   SmallFiles(const nb::list& kinds, const nb::bytes& schema, const nb::bytes& column_encoding,
              std::string page_url, uint16_t major, uint16_t minor, uint64_t search_bytes,
-             int64_t zone_rows, size_t max_zones, nb::callable compress)
+             int64_t zone_rows, size_t max_zones, nb::callable compress, nb::callable frame)
       : schema_(schema.c_str(), schema.size()),
         encodings_(std::make_shared<const std::vector<std::string>>(
             nb::len(kinds), std::string(column_encoding.c_str(), column_encoding.size()))),
@@ -35,7 +35,8 @@ class SmallFiles {
         search_bytes_(search_bytes),
         zone_rows_(zone_rows),
         max_zones_(max_zones),
-        compress_(std::move(compress)) {
+        compress_(std::move(compress)),
+        frame_(pages::zstd_of(std::move(frame))) {
     for (nb::handle item : kinds) {
       const auto [bits, offset_bytes, zones, is_nullable] =
           nb::cast<std::tuple<int, int, std::string, bool>>(item);
@@ -81,8 +82,7 @@ class SmallFiles {
     for (size_t i = 0; i < kinds_.size(); ++i) {
       const auto rows = Rows::of(*batch.children[i], kinds_[i]);
       if (!rows || rows->count() != batch.length || rows->num_bytes() >= page_bytes) return {};
-      // Input without a field's options never asks for Zstandard.
-      auto page = pages::page_of(rows->input(version_.minor), nullptr);
+      auto page = pages::page_of(rows->input(version_.minor), frame_);
       if (!std::holds_alternative<pages::Page>(page)) return {};
       add_page(out, container, i, std::get<pages::Page>(page), num_rows);
       if (container.num_bytes() > kMaxFileBytes) return {};
@@ -126,6 +126,7 @@ class SmallFiles {
   int64_t zone_rows_;
   size_t max_zones_;
   nb::callable compress_;
+  pages::Zstd frame_;
 };
 
 }  // namespace
@@ -135,7 +136,7 @@ void register_small_file(nanobind::module_& m) {
   using namespace alance;
   nb::class_<small::SmallFiles>(m, "SmallFiles")
       .def(nb::init<const nb::list&, const nb::bytes&, const nb::bytes&, std::string, uint16_t,
-                    uint16_t, uint64_t, int64_t, size_t, nb::callable>())
+                    uint16_t, uint64_t, int64_t, size_t, nb::callable, nb::callable>())
       .def("encode", &small::SmallFiles::encode, nb::arg("batch"), nb::arg("statistics"),
            nb::arg("page_bytes"));
 }

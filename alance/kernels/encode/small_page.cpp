@@ -119,7 +119,7 @@ pages::Input Rows::input(int minor) const {
   input.levels.layers = {static_cast<uint8_t>(definition_.empty() ? 1 : 3)};  // enum RepDefLayer
   if (!definition_.empty()) input.levels.definition = definition_;
   if (kind_.bits)
-    input.values = {count_, pages::FixedIn{kind_.bits, data_}};
+    input.values = {count_, FixedIn{kind_.bits, data_}};
   else
     input.values = {count_, pages::StringsView{kind_.offset_bytes, offsets_, data_}};
   return input;

@@ -51,7 +51,7 @@ class Rows {
   int64_t count_ = 0;
   std::vector<uint8_t> valid_;  // a byte a row; empty: all are valid
   std::vector<uint16_t> definition_;
-  pages::View data_;
+  View data_;
   const void* offsets_ = nullptr;
   std::vector<uint8_t> own_data_, own_offsets_;
 };

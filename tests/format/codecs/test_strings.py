@@ -10,8 +10,7 @@ import pyarrow as pa
 import pytest
 
 from alance.errors import CorruptFileError
-from alance.format.encode import encodings
-from tests.reference import fsst
+from tests.reference import encodings, fsst
 from tests.reference.built_values import as_dictionary, check, in_full_zip, in_mini_blocks
 from tests.reference.chunks import variable_chunk
 

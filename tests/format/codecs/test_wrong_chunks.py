@@ -12,12 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alance.errors import CorruptFileError
-from alance.format.encode import encodings
-from alance.format.encode.encodings import flat
 from alance.format.proto import encodings_v2_1_pb2 as pb
+from tests.reference import encodings
 from tests.reference.built_values import as_levels, check, in_full_zip, in_mini_blocks
 from tests.reference.chunks import variable_chunk
-from tests.reference.encodings import byte_stream_split, inline_bitpacking, rle
+from tests.reference.encodings import byte_stream_split, flat, inline_bitpacking, rle
 
 INT32: Final = pa.int32()
 BYTES: Final = pa.binary()

@@ -10,11 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alance import _kernels
-from alance.format.blocks import FixedWidth, VariableWidth
-from alance.format.encode import page_inputs
+from alance.format.blocks import DictionaryBlock, FixedWidth, VariableWidth
+from alance.format.encode.page_inputs import PageMode, page_by_mode
+from alance.format.layouts.base import Layer, PageValues
 from tests.reference.chunks import strings, variable
 from tests.reference.encoded import hints, through_block
 from tests.reference.pages.dictionary import dictionary_of
+from tests.reference.pages.miniblock import mini_block_page
 
 if TYPE_CHECKING:
     from alance.format.encode.base import Hints
@@ -31,16 +33,18 @@ def fixed_of(values: np.ndarray, bits: int) -> FixedWidth:
 
 def indices_of(values: FixedWidth | VariableWidth, request: Hints) -> tuple[np.ndarray, int] | None:
     """The indices of a dictionary, which must stand for the values, and the number of items."""
-    result, chosen = dictionary_of(values, request), page_inputs.dictionary_of(values, request)
+    result = dictionary_of(values, request)
+    block = values if result is None else DictionaryBlock(*result)
+    if values.num_values:
+        page = PageValues((Layer.ALL_VALID_ITEM,), None, None, values, values.num_values)
+        chosen = page_by_mode(page, request, PageMode.VALUES)
+        expected = mini_block_page(page._replace(values=block), request)
+        assert chosen.description == expected.description
+        for part, other in zip(chosen.buffers, expected.buffers, strict=True):
+            np.testing.assert_array_equal(part, other)
     if result is None:
-        assert chosen is None
         return None
     indices, items = result
-    assert chosen is not None
-    for block, equal in ((chosen.indices, indices), (chosen.items, items)):
-        assert type(block) is type(equal)
-        for part, other in zip(block, equal, strict=True):
-            np.testing.assert_array_equal(part, other)
     assert indices.bits_per_value == 32
     assert indices.num_values == values.num_values
     numbers = indices.data.view(np.uint32)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from alance.errors import InvalidInputError
 from alance.file_version import FileVersion
 from alance.format.blocks import FixedWidth
-from alance.format.codecs import block_codec
+from alance.format.codecs.block import block_codec
 from tests.reference.chunks import Chunk, decode_blocks
 from tests.reference.pages.levels import level_blocks
 
@@ -25,8 +25,8 @@ def through(levels: np.ndarray, counts: list[int], version: FileVersion | None) 
     assert sizes.sum() == len(data)
     ends = np.cumsum(sizes)
     blocks = [data[end - size : end] for size, end in zip(sizes, ends, strict=True)]
-    codec = block_codec(encoding)
-    result = decode_blocks(codec, [*map(Chunk, [[block] for block in blocks], counts)])
+    assert block_codec(encoding).bits == 16
+    result = decode_blocks(encoding, [*map(Chunk, [[block] for block in blocks], counts)])
     assert isinstance(result, FixedWidth) or not counts
     if not isinstance(result, FixedWidth):
         return encoding.SerializeToString().hex(), data.tobytes().hex()

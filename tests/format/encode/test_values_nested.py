@@ -16,9 +16,9 @@ from alance.format.blocks import (
     StructBlock,
     VariableWidth,
 )
-from alance.format.encode.values import per_value
 from tests.reference.chunks import strings, variable
 from tests.reference.encoded import hints, through_block, through_chunks, through_rows
+from tests.reference.pages.one_by_one import per_value
 from tests.reference.pages.values import mini_block_values
 
 RNG = np.random.default_rng(11)

@@ -14,8 +14,8 @@ from alance import _kernels
 from alance.errors import InvalidInputError
 from alance.format.blocks import VariableWidth
 from alance.format.codecs.strings import SymbolTable
-from alance.format.encode.strings import compressed
 from alance.format.numbers import strings_of
+from alance.format.v2_0.encode import compressed
 from tests.reference import fsst
 from tests.reference.chunks import strings, variable
 from tests.reference.encoded import hints, through_block, through_chunks, through_rows
@@ -151,7 +151,7 @@ def test_long_strings_are_compressed_one_by_one() -> None:
 
 
 def test_zstd_values_as_they_are_known() -> None:
-    from alance.format.encode.values import per_value
+    from tests.reference.pages.one_by_one import per_value
 
     encoding, result = per_value(variable([b"A" * 40000, b"", b"B" * 40000]), hints())
     assert encoding.SerializeToString().hex() == "52100a04080210001a0812060a040a020820"

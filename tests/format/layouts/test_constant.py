@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 
 from alance.errors import CorruptFileError
-from alance.format.encode.encodings import flat
 from alance.format.proto import encodings_v2_1_pb2 as pb
 from tests.reference.built_pages import PageBytes, ReadFile, built_file
 from tests.reference.driven import Known
+from tests.reference.encodings import flat
 
 INT8: Final = pa.int8()
 LIST: Final = pa.list_(INT8)

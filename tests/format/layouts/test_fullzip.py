@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alance.errors import AlanceError, CorruptFileError, UnsupportedError
-from alance.format.encode.encodings import flat
 from alance.format.proto import encodings_v2_1_pb2 as pb
 from tests.reference.built_pages import PageBytes, ReadFile, built_file
 from tests.reference.driven import Known
+from tests.reference.encodings import flat
 
 BYTES: Final = pa.binary()
 INT32: Final = pa.int32()

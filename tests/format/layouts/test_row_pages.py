@@ -11,16 +11,16 @@ import pytest
 
 from alance._kernels import PageForm
 from alance.errors import CorruptFileError
-from alance.format.codecs import BLOCK, MINI_BLOCK, PER_VALUE, mini_block_codec
+from alance.format.codecs.block import BLOCK
 from alance.format.codecs.general import Scheme
-from alance.format.encode import encodings
+from alance.format.codecs.mini_block import MINI_BLOCK, mini_block_codec
+from alance.format.codecs.per_value import PER_VALUE
 from alance.format.layouts.base import Layer
-from alance.format.layouts.fullzip import ZipForm
-from alance.format.layouts.miniblock import ChunkForm
-from alance.format.layouts.row_pages import chunked_form, zipped_form
+from alance.format.layouts.fullzip import zipped_form
+from alance.format.layouts.miniblock import chunked_form
 from alance.format.proto import encodings_v2_1_pb2 as pb
 from tests.kernels.page_columns import learned, unknown_of
-from tests.reference import fsst
+from tests.reference import encodings, fsst
 from tests.reference.encodings import byte_stream_split, inline_bitpacking, rle
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def chunked(values: pb.CompressiveEncoding, **fields: pb.CompressiveEncoding) ->
         has_large_chunk=True,
         **fields,
     )
-    return chunked_form(ChunkForm.from_proto(message))
+    return chunked_form(message)
 
 
 def packed(members: Sequence[pb.CompressiveEncoding]) -> pb.CompressiveEncoding:
@@ -160,7 +160,7 @@ def test_the_kernel_takes_zipped_rows_of_equal_length(
         value_compression=values,
         layers=[pb.REPDEF_ALL_VALID_ITEM],
     )
-    assert isinstance(zipped_form(ZipForm.from_proto(message)), PageForm)
+    assert isinstance(zipped_form(message), PageForm)
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ def test_zipped_strings_are_taken_by_their_index(values: pb.CompressiveEncoding)
         value_compression=values,
         layers=[pb.REPDEF_ALL_VALID_ITEM],
     )
-    form = zipped_form(ZipForm.from_proto(message))
+    form = zipped_form(message)
     assert unknown_of(learned(form, [10, 11], 10, bytes(range(11)))) == []
 
 
@@ -191,4 +191,4 @@ def test_packed_structs_have_members_of_any_fixed_width(member: pb.CompressiveEn
     values = packed([member, encodings.variable(32)])
     message = pb.FullZipLayout(bits_per_offset=32, value_compression=values)
     message.layers.append(pb.REPDEF_ALL_VALID_ITEM)
-    assert isinstance(zipped_form(ZipForm.from_proto(message)), PageForm)
+    assert isinstance(zipped_form(message), PageForm)

@@ -11,8 +11,8 @@ from typing import Any, Final
 import pyarrow as pa
 import pytest
 
-from alance.format.encode import encodings
 from alance.format.proto import encodings_v2_1_pb2 as pb
+from tests.reference import encodings
 from tests.reference.built_pages import PageBytes, ReadFile, built_file
 
 INT32: Final = pa.int32()

@@ -9,7 +9,7 @@ import numpy as np
 
 from alance.errors import InvalidInputError
 from alance.format.codecs.general import compress
-from alance.format.encode import encodings
+from tests.reference import encodings
 from tests.reference.pages.base import MiniBlockValues
 
 if TYPE_CHECKING:

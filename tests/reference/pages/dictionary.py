@@ -21,11 +21,10 @@ from alance.errors import UnsupportedError
 from alance.file_version import FileVersion
 from alance.format.blocks import FixedSizeListBlock, FixedWidth, VariableWidth
 from alance.format.codecs.general import SCHEMES, compress
-from alance.format.encode import encodings
-from alance.format.encode.fixed import FixedLists
 from alance.format.encode.options import FieldOptions
-from alance.format.encode.strings import SAMPLE_BYTES, has_codes
+from tests.reference import encodings
 from tests.reference.encodings import inline_bitpacking, rle
+from tests.reference.pages.codes import SAMPLE_BYTES, has_codes
 from tests.reference.pages.integers import (
     PACKED_VALUES,
     packed_bytes,
@@ -35,6 +34,7 @@ from tests.reference.pages.integers import (
     unsigned,
     widths,
 )
+from tests.reference.pages.lists import FixedLists
 from tests.reference.pages.strings import string_block
 
 if TYPE_CHECKING:

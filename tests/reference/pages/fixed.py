@@ -43,8 +43,8 @@ from tests.reference.pages.integers import (
 
 if TYPE_CHECKING:
     from alance.format.blocks import FixedWidth
-    from alance.format.encode.fixed import FixedLists
     from alance.format.encode.options import FieldOptions
+    from tests.reference.pages.lists import FixedLists
 
 SPLIT_VALUES: Final = {32: 1024, 64: 512}  # of a chunk of split bytes
 ENTROPY_VALUES: Final = 64  # the first so many tell whether splitting bytes helps

@@ -12,7 +12,7 @@ import numpy as np
 from alance import _kernels
 from alance.errors import InvalidInputError
 from alance.file_version import FileVersion
-from alance.format.encode import encodings
+from tests.reference import encodings
 from tests.reference.encodings import inline_bitpacking, rle
 from tests.reference.pages.integers import (
     PACKED_VALUES,

@@ -9,10 +9,10 @@ import numpy as np
 
 from alance.errors import InvalidInputError
 from alance.file_version import FileVersion
-from alance.format.encode import encodings
-from alance.format.encode.strings import _codes, bits_per_offset
+from tests.reference import encodings
 from tests.reference.pages.base import MiniBlockValues
 from tests.reference.pages.chunks import compress_chunks
+from tests.reference.pages.codes import _codes, bits_per_offset
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from alance.errors import UnsupportedError
 from alance.format.blocks import FixedSizeListBlock, FixedWidth, StructBlock, VariableWidth
-from alance.format.encode.fixed import FixedLists
 from alance.format.encode.options import FieldOptions
-from alance.format.encode.values import struct_rows
 from tests.reference.pages.chunks import flat_chunks
 from tests.reference.pages.fixed import fixed_chunks, list_chunks
+from tests.reference.pages.lists import FixedLists
+from tests.reference.pages.one_by_one import struct_rows
 from tests.reference.pages.strings import string_chunks
 
 if TYPE_CHECKING:

@@ -78,24 +78,4 @@ template StringChunks chunk_strings<int64_t>(const StringsIn<int64_t>&, int64_t,
 template int64_t longest_string<int32_t>(const int32_t*, int64_t);
 template int64_t longest_string<int64_t>(const int64_t*, int64_t);
 
-namespace {
-
-// Bytes of the longest string.
-template <typename Offset>
-int64_t longest_of(const In<Offset>& offsets) {
-  nb::gil_scoped_release release;
-  return longest_string(offsets.data(), std::max<int64_t>(1, static_cast<int64_t>(offsets.size())) - 1);
-}
-
-template <typename Offset>
-void add(nanobind::module_& m) {
-  m.def("longest_string", &longest_of<Offset>, nb::arg("offsets").noconvert());
-}
-
-}  // namespace
 }  // namespace alance
-
-void register_encode_strings(nanobind::module_& m) {
-  alance::add<int32_t>(m);
-  alance::add<int64_t>(m);
-}

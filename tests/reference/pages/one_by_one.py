@@ -16,11 +16,12 @@ from alance import _kernels
 from alance.errors import UnsupportedError
 from alance.file_version import FileVersion
 from alance.format.blocks import FixedSizeListBlock, FixedWidth, StructBlock, VariableWidth
-from alance.format.encode import encodings
-from alance.format.encode.fixed import FixedLists
 from alance.format.encode.options import FieldOptions
-from alance.format.encode.strings import encode_strings
+from alance.format.numbers import offsets_of
 from alance.format.proto import encodings_v2_1_pb2 as pb
+from tests.reference import encodings
+from tests.reference.pages.codes import encode_strings
+from tests.reference.pages.lists import FixedLists
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -94,7 +95,17 @@ def variable_struct_rows(
             message.fields.add(value=encoding, bits_per_length=8 * length_bytes)
             offsets.append(encoded.offsets.astype(np.int64))
             wire.append(-length_bytes)
-    ends, data = _kernels.zip_rows(columns, offsets, np.array(wire, np.int64), values.num_values)
+    parts: list[bytes] = []
+    for row in range(values.num_values):
+        for column, ends_, width in zip(columns, offsets, wire, strict=True):
+            start, stop = row * width, (row + 1) * width
+            if width < 0:
+                start, stop = int(ends_[row]), int(ends_[row + 1])
+                parts.append((stop - start).to_bytes(-width, "little"))
+            parts.append(column[start:stop].tobytes())
+    step = sum(1 + (width < 0) for width in wire)
+    sizes = np.array([len(part) for part in parts], np.int64).reshape(-1, step).sum(axis=1)
+    ends, data = offsets_of(sizes), np.frombuffer(b"".join(parts), np.uint8)
     rows = VariableWidth(narrowed(ends), data)
     return pb.CompressiveEncoding(variable_packed_struct=message), rows
 

