@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "base/bounds.hpp"
 #include "base/owned.hpp"
@@ -47,6 +48,17 @@ struct Pieces {
 
   int64_t operator[](int64_t i) const { return counts[i]; }
 };
+
+// Call `each` with a zero of the type of values of 8, 16, 32 or 64 bits.
+template <typename Each>
+auto by_width(int bits, Each each) {
+  switch (bits) {
+    case 8: return each(uint8_t{});
+    case 16: return each(uint16_t{});
+    case 32: return each(uint32_t{});
+    default: return each(uint64_t{});
+  }
+}
 
 // Bitwise or of all values of 8, 16, 32 or 64 bits.
 uint64_t either(const uint8_t* data, int64_t num_bytes, int bits);
@@ -94,8 +106,8 @@ Owned<uint8_t> zip_columns(std::span<const FixedIn> columns, int64_t num_rows);
 SizedChunks encode_lz4(const uint8_t* data, const Pieces& sizes);
 
 struct RunChunks {
-  Owned<uint8_t> values, lengths;
-  Owned<int64_t> counts, value_sizes, length_sizes;  // of each chunk
+  std::vector<uint8_t> values, lengths;
+  std::vector<int64_t> counts, value_sizes, length_sizes;  // of each chunk
 };
 
 // Run-length coded chunks of at most `most` values, whose runs take at most `max_bytes`.

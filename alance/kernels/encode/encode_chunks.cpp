@@ -153,11 +153,10 @@ Chunks plain_chunks(const FixedIn& values, int64_t count, const Options& options
     }
     case ChunkForm::kRuns: {
       auto encoded = encode_runs(values.data.data(), count, bits, kMaxValues, kMaxBytes);
-      Chunks chunks{runs(bits), sizes_of(encoded.counts), {}, {}};
-      chunks.sizes.push_back(sizes_of(encoded.value_sizes));
-      chunks.sizes.push_back(sizes_of(encoded.length_sizes));
-      chunks.buffers.emplace_back(std::move(encoded.values));
-      chunks.buffers.emplace_back(std::move(encoded.lengths));
+      Chunks chunks{runs(bits), std::move(encoded.counts), {}, {}};
+      chunks.sizes = {std::move(encoded.value_sizes), std::move(encoded.length_sizes)};
+      chunks.buffers.emplace_back(copy_of(View{encoded.values}));
+      chunks.buffers.emplace_back(copy_of(View{encoded.lengths}));
       return chunks;
     }
     default: return flat_chunks(count, values);

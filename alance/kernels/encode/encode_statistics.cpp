@@ -89,12 +89,9 @@ int64_t entries_of(const uint8_t* data, int64_t num_values, int64_t limit) {
 
 // Number of one-byte run lengths that the values take; any number above `limit` if there are more.
 int64_t run_entries(const uint8_t* data, int64_t num_values, int bits, int64_t limit) {
-  switch (bits) {
-    case 8: return entries_of<uint8_t>(data, num_values, limit);
-    case 16: return entries_of<uint16_t>(data, num_values, limit);
-    case 32: return entries_of<uint32_t>(data, num_values, limit);
-    default: return entries_of<uint64_t>(data, num_values, limit);
-  }
+  return by_width(bits, [&](auto word) {
+    return entries_of<decltype(word)>(data, num_values, limit);
+  });
 }
 
 }  // namespace

@@ -66,8 +66,6 @@ SizedChunks pack_inline(const uint8_t* in, const Pieces& counts, int bits) {
   const uint8_t* at = in;
   int64_t total = 0;
   for (int64_t i = 0; i < counts.num; ++i) {
-    if (counts[i] > kBlockValues)
-      corrupt("bit-packing: " + std::to_string(counts[i]) + " values in one block of 1024");
     widths[i] = static_cast<uint8_t>(std::bit_width(either(at, counts[i] * value_bytes, bits)));
     sizes[i] = value_bytes + kRowBytes * int64_t{widths[i]};
     total += sizes[i];

@@ -185,9 +185,7 @@ std::optional<DistinctValues> distinct_of(const uint8_t* data, int64_t num, int6
 
 std::optional<DistinctValues> distinct_values(const uint8_t* data, int64_t num, int width,
                                               int64_t most) {
-  if (width == 8) return distinct_of<8>(data, num, most);
-  if (width == 16) return distinct_of<16>(data, num, most);
-  corrupt("distinct values of " + std::to_string(width) + " bytes");
+  return width == 8 ? distinct_of<8>(data, num, most) : distinct_of<16>(data, num, most);
 }
 
 template <typename Offset>

@@ -1,8 +1,6 @@
 // Run-length coding: each run as its value and a length of one byte; longer runs are split.
 //
 // Source: docs/format/encodings.md, "Rle".
-#include <vector>
-
 #include "encode/encode.hpp"
 
 namespace alance {
@@ -44,27 +42,30 @@ int64_t chunk_values(const uint8_t* data, int64_t remaining, int64_t most, int64
   return window;
 }
 
-struct Runs {
-  std::vector<uint8_t> values, lengths;
-  std::vector<int64_t> counts, value_sizes, length_sizes;
-};
+// Call `each` with the first value and the length of each part of a run.
+template <typename T, typename Each>
+void each_part(const uint8_t* data, int64_t count, Each each) {
+  for (int64_t first = 0; first < count;) {
+    const int64_t stop = run_end<T>(data, first, count);
+    while (first < stop) {
+      const int64_t part = std::min(stop - first, kRunPart);
+      each(first, static_cast<uint8_t>(part));
+      first += part;
+    }
+  }
+}
 
 template <typename T>
-Runs runs_of(const uint8_t* data, int64_t num_values, int64_t most, int64_t max_bytes) {
-  Runs runs;
+RunChunks runs_of(const uint8_t* data, int64_t num_values, int64_t most, int64_t max_bytes) {
+  RunChunks runs;
   while (num_values > 0) {
     const int64_t count = chunk_values<T>(data, num_values, most, max_bytes);
     const size_t before = runs.lengths.size();
-    for (int64_t first = 0; first < count;) {
-      int64_t stop = run_end<T>(data, first, count);
+    each_part<T>(data, count, [&](int64_t first, uint8_t length) {
       const uint8_t* value = data + first * static_cast<int64_t>(sizeof(T));
-      while (first < stop) {
-        const int64_t part = std::min(stop - first, kRunPart);
-        runs.values.insert(runs.values.end(), value, value + sizeof(T));
-        runs.lengths.push_back(static_cast<uint8_t>(part));
-        first += part;
-      }
-    }
+      runs.values.insert(runs.values.end(), value, value + sizeof(T));
+      runs.lengths.push_back(length);
+    });
     const int64_t entries = static_cast<int64_t>(runs.lengths.size() - before);
     runs.counts.push_back(count);
     runs.value_sizes.push_back(entries * static_cast<int64_t>(sizeof(T)));
@@ -73,13 +74,6 @@ Runs runs_of(const uint8_t* data, int64_t num_values, int64_t most, int64_t max_
     num_values -= count;
   }
   return runs;
-}
-
-template <typename T>
-Owned<T> owned(const std::vector<T>& from) {
-  Owned<T> out(static_cast<int64_t>(from.size()));
-  std::copy(from.begin(), from.end(), out.data());
-  return out;
 }
 
 template <typename T>
@@ -98,17 +92,11 @@ void write_block(const uint8_t* data, int64_t count, int64_t entries, uint8_t* o
   store<uint64_t>(out, static_cast<uint64_t>(entries) * sizeof(T));
   uint8_t* values = out + 8;
   uint8_t* lengths = values + entries * static_cast<int64_t>(sizeof(T));
-  for (int64_t first = 0; first < count;) {
-    const int64_t stop = run_end<T>(data, first, count);
-    const T value = value_at<T>(data, first);
-    while (first < stop) {
-      const int64_t part = std::min(stop - first, kRunPart);
-      store(values, value);
-      values += sizeof(T);
-      *lengths++ = static_cast<uint8_t>(part);
-      first += part;
-    }
-  }
+  each_part<T>(data, count, [&](int64_t first, uint8_t length) {
+    store(values, value_at<T>(data, first));
+    values += sizeof(T);
+    *lengths++ = length;
+  });
 }
 
 template <typename T>
@@ -139,38 +127,20 @@ Owned<uint8_t> blocks(const uint8_t* data, const Pieces& counts, const int64_t* 
 
 RunChunks encode_runs(const uint8_t* data, int64_t num_values, int bits, int64_t most,
                       int64_t max_bytes) {
-  if (most < 2 || (most & (most - 1)) || max_bytes < 2 * 9)
-    corrupt("runs: chunks of " + std::to_string(most) + " values");
-  Runs runs;
-  switch (bits) {
-    case 8: runs = runs_of<uint8_t>(data, num_values, most, max_bytes); break;
-    case 16: runs = runs_of<uint16_t>(data, num_values, most, max_bytes); break;
-    case 32: runs = runs_of<uint32_t>(data, num_values, most, max_bytes); break;
-    case 64: runs = runs_of<uint64_t>(data, num_values, most, max_bytes); break;
-    default: corrupt("runs of values of " + std::to_string(bits) + " bits");
-  }
-  return {owned(runs.values), owned(runs.lengths), owned(runs.counts), owned(runs.value_sizes),
-          owned(runs.length_sizes)};
+  return by_width(bits, [&](auto word) {
+    return runs_of<decltype(word)>(data, num_values, most, max_bytes);
+  });
 }
 
 Owned<int64_t> run_block_sizes(const uint8_t* data, const Pieces& counts, int bits) {
-  switch (bits) {
-    case 8: return block_sizes<uint8_t>(data, counts);
-    case 16: return block_sizes<uint16_t>(data, counts);
-    case 32: return block_sizes<uint32_t>(data, counts);
-    case 64: return block_sizes<uint64_t>(data, counts);
-    default: corrupt("runs of values of " + std::to_string(bits) + " bits");
-  }
+  return by_width(bits, [&](auto word) { return block_sizes<decltype(word)>(data, counts); });
 }
 
 Owned<uint8_t> run_blocks(const uint8_t* data, const Pieces& counts, int bits) {
   Owned<int64_t> sizes = run_block_sizes(data, counts, bits);
-  switch (bits) {
-    case 8: return blocks<uint8_t>(data, counts, sizes.data());
-    case 16: return blocks<uint16_t>(data, counts, sizes.data());
-    case 32: return blocks<uint32_t>(data, counts, sizes.data());
-    default: return blocks<uint64_t>(data, counts, sizes.data());
-  }
+  return by_width(bits, [&](auto word) {
+    return blocks<decltype(word)>(data, counts, sizes.data());
+  });
 }
 
 }  // namespace alance

@@ -60,8 +60,6 @@ ALANCE_CLONES void split_8(const uint8_t* in, int64_t n, uint8_t* __restrict out
 }  // namespace
 
 Owned<uint8_t> split_bytes(const uint8_t* data, const Pieces& counts, int bits) {
-  if (bits != 32 && bits != 64)
-    corrupt("byte stream split: values of " + std::to_string(bits) + " bits");
   Owned<uint8_t> out(counts.total * (bits / 8));
   int64_t at = 0;
   for (int64_t i = 0; i < counts.num; ++i) {

@@ -16,8 +16,6 @@ constexpr uint8_t kFiller = 0x48;
 template <typename Offset>
 StringChunks chunk_strings(const StringsIn<Offset>& strings, int64_t chunk_bytes, int64_t most) {
   constexpr int64_t kWord = sizeof(Offset);
-  if (most < 2 || (most & (most - 1)))
-    corrupt("strings: chunks of " + std::to_string(most) + " strings");
   const Offset* offset = strings.offset;
   auto size_of = [&](int64_t first, int64_t count) {
     return kWord * (count + 1) + int64_t{offset[first + count]} - int64_t{offset[first]};
