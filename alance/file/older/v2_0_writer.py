@@ -21,8 +21,8 @@ from alance.format.v2_0.encode_file import (
     Blobs,
     Columns,
     HeaderRows,
+    field_pages,
     part_of,
-    unit_pages,
 )
 from alance.io.loop.readahead import grouped
 
@@ -106,7 +106,7 @@ class ArrayWriter(DataFileWriter):
         return [
             output
             for piece in waiting.take(self._page_bytes)
-            for output in unit_pages(waiting.unit, piece, self._array_columns)
+            for output in field_pages(waiting.unit.field, piece, self._array_columns)
         ]
 
     async def _flush_units(self, units: Sequence[_Waiting]) -> None:

@@ -99,7 +99,7 @@ def _descend(
     if pa.types.is_struct(array.type):
         _need(field, array, field.logical_type == "struct")
         layer = ItemLayer(nulls, is_nullable=field.nullable)
-        for child, part in zip(field.children, _children(field, array), strict=True):
+        for child, part in zip(field.children, children_of(field, array), strict=True):
             _descend(child, part, (*path, layer), valid, num_rows, leaves)
     elif pa.types.is_fixed_size_list(array.type):
         dimension = array.type.list_size
@@ -214,8 +214,12 @@ def _joined_items(items: pa.Array, starts: Int64s, sizes: Int64s) -> pa.Array:
     return pa.concat_arrays(pieces) if pieces else items[:0]
 
 
-def _children(field: Field, array: pa.Array) -> list[pa.Array]:
-    """Return the children of a struct in the order of the field's children."""
+def children_of(field: Field, array: pa.Array) -> list[pa.Array]:
+    """Return the children of a struct in the order of the field's children.
+
+    Raises:
+        InvalidInputError: the struct has other children.
+    """
     names = [array.type.field(number).name for number in range(array.type.num_fields)]
     expected = [child.name for child in field.children]
     if names != expected and (sorted(names) != sorted(expected) or len(set(names)) < len(names)):

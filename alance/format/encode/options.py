@@ -17,8 +17,9 @@ and `doubtful` returns a warning.
 
 from __future__ import annotations
 
+from enum import IntEnum
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from alance.base.records import dataclass
 from alance.errors import InvalidInputError
@@ -38,19 +39,31 @@ WORD_OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class FieldOptions:
-    """Checked options of a field, with defaults."""
+class Compression(IntEnum):
+    """Kinds of compression, by the kernel's numbers."""
 
-    compression: str | None  # one of COMPRESSIONS; None for the default
+    AUTO = 0
+    NONE = 1
+    FSST = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+SPLITS: Final = {"off": 0, "on": 1, "auto": 2}
+
+
+class FieldOptions(NamedTuple):
+    """Checked options of a field, in the kernel's form (kernels/encode/encode_page.hpp)."""
+
+    compression: Compression
     level: int | None
     rle_threshold: float | None
-    split: str  # off, on or auto
+    split: int  # one of SPLITS
     chunk_bytes: int
     dict_divisor: int
     dict_size_ratio: float
     dict_max_bytes: int | None
-    dict_values: str  # lz4, zstd or none
+    dict_values: Compression  # LZ4, ZSTD or NONE
     dict_values_level: int | None
 
     @classmethod
@@ -74,12 +87,12 @@ class FieldOptions:
             compression=_compression(keys),
             level=_whole(numbers.get("compression-level")),
             rle_threshold=numbers.get("rle-threshold"),
-            split=_word(keys, "bss") or "auto",
+            split=SPLITS[_word(keys, "bss") or "auto"],
             chunk_bytes=_whole(numbers.get("minichunk-size")) or 4096,
             dict_divisor=_whole(numbers.get("dict-divisor")) or 2,
             dict_size_ratio=0.8 if ratio is None else ratio,
             dict_max_bytes=_whole(numbers.get("dict-max-size")),
-            dict_values=_word(keys, "dict-values-compression") or "lz4",
+            dict_values=Compression[(_word(keys, "dict-values-compression") or "lz4").upper()],
             dict_values_level=_whole(numbers.get("dict-values-compression-level")),
         )
 
@@ -107,43 +120,19 @@ class FieldOptions:
         return warnings
 
     @property
-    def numbers(self) -> tuple[int | float | None, ...]:
-        """Options in the kernel's form (kernels/encode/encode_page.hpp); None for unset options."""
-        return _numbers(self)
-
-    @property
     def scheme(self) -> Scheme | None:
         """Requested general compression; None if none is requested."""
-        return SCHEMES.get(self.compression or "")
+        return SCHEMES.get(self.compression.name.lower())
 
 
-# Number of each compression in the kernel.
-COMPRESSION_CODES: Final = {None: 0, "none": 1, "fsst": 2, "lz4": 3, "zstd": 4}
-SPLITS: Final = {"off": 0, "on": 1, "auto": 2}
-
-
-@lru_cache(maxsize=256)
-def _numbers(options: FieldOptions) -> tuple[int | float | None, ...]:
-    return (
-        COMPRESSION_CODES[options.compression],
-        options.level,
-        options.rle_threshold,
-        SPLITS[options.split],
-        options.chunk_bytes,
-        options.dict_divisor,
-        options.dict_size_ratio,
-        options.dict_max_bytes,
-        COMPRESSION_CODES[options.dict_values],
-        options.dict_values_level,
-    )
-
-
-def _compression(keys: Mapping[str, str]) -> str | None:
+def _compression(keys: Mapping[str, str]) -> Compression:
     text = keys.get("compression")
-    if text is not None and text.lower() not in COMPRESSIONS:
+    if text is None:
+        return Compression.AUTO
+    if text.lower() not in COMPRESSIONS:
         expected = " or ".join(COMPRESSIONS)
         raise InvalidInputError(f"metadata {PREFIX}compression = {text!r}: expected {expected}")
-    return None if text is None else text.lower()
+    return Compression[text.upper()]
 
 
 def _word(keys: Mapping[str, str], key: str) -> str | None:

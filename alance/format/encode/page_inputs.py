@@ -94,7 +94,7 @@ def page_input(
         if isinstance(block, DictionaryBlock)
         else (_values(block), None)
     )
-    options = FieldOptions.of(hints).numbers
+    options = FieldOptions.of(hints)
     levels = values.layers, values.rep, values.definition
     return (*levels, form, items, options, MINOR[hints.version], mode, zip_bits)
 

@@ -24,27 +24,22 @@ if TYPE_CHECKING:
     Selection: TypeAlias = slice | Int64s
 
 
-def is_all(selection: Selection, num_values: int) -> bool:
-    """True for a slice of all values."""
-    return isinstance(selection, slice) and selection == slice(0, num_values)
-
-
 def select(block: Block, selection: Selection) -> Block:
     """Select values by position; returns the block itself if all values are selected.
 
     Args:
         selection: a slice with `start` and `stop` inside the block, or positions of shape (n,).
     """
-    if is_all(selection, block.num_values):
-        return block
-    return _slice(block, selection) if isinstance(selection, slice) else gather(block, selection)
+    if not isinstance(selection, slice):
+        return gather(block, selection)
+    return block if selection == slice(0, block.num_values) else _slice(block, selection)
 
 
 def spread(block: Block, present: Mask) -> Block:
     """Scatter the values of a block to the slots where `present` is True.
 
     Args:
-        block: a value for each True in `present`.
+        block: a value for each True in `present`, at least one.
         present: mask of shape (n,). The result has n values, arbitrary where `present` is False.
     """
     ranks: Int64s = np.cumsum(present, dtype=np.int64)
@@ -58,8 +53,6 @@ def spread(block: Block, present: Mask) -> Block:
             return StructBlock(len(present), children)
         case NullBlock():
             return NullBlock(len(present))
-        case _ if block.num_values == 0:
-            return _zeros_like(block, len(present))
         case _:
             return select(block, np.maximum(ranks - 1, 0))
 
@@ -112,27 +105,3 @@ def _slice(block: Block, rows: slice) -> Block:
 def _slice_bits(data: Bytes, bits: int, rows: slice) -> Bytes:
     """Slice groups of `bits` bits, LSB first; a view if the first group is aligned to a byte."""
     return bits_of(data, rows.start * bits, (rows.stop - rows.start) * bits)
-
-
-def _zeros_like(block: Block, num_values: int) -> Block:
-    match block:
-        case FixedWidth():
-            data = np.zeros((num_values * block.bits_per_value + 7) // 8, np.uint8)
-            return FixedWidth(block.bits_per_value, num_values, data)
-        case FixedSizeListBlock():
-            items = _zeros_like(block.items, num_values * block.dimension)
-            validity = None
-            if block.validity is not None:
-                validity = np.zeros((num_values * block.dimension + 7) // 8, np.uint8)
-            return FixedSizeListBlock(block.dimension, items, validity)
-        case DictionaryBlock(indices=indices, items=items):
-            return DictionaryBlock(
-                FixedWidth(
-                    indices.bits_per_value,
-                    num_values,
-                    np.zeros(num_values * indices.bits_per_value // 8, np.uint8),
-                ),
-                items,
-            )
-        case _:
-            return spread(block, np.zeros(num_values, np.bool_))

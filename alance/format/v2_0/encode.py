@@ -30,7 +30,7 @@ from alance.format.codecs.general import compress
 from alance.format.codecs.strings import FSST_MAGIC, TABLE_BYTES
 from alance.format.encode.arrays import leaf_values
 from alance.format.encode.base import EncodedPage, Hints
-from alance.format.encode.options import FieldOptions
+from alance.format.encode.options import Compression, FieldOptions
 from alance.format.proto import encodings_v2_0_pb2 as pb
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def _binary(
     if options.scheme is not None:
         sizes = np.array([len(data)], np.int64)
         data = compress(options.scheme, options.level, data, sizes)[0]
-        flat.compression.scheme = options.compression or ""
+        flat.compression.scheme = options.compression.name.lower()
         if options.level is not None:
             flat.compression.level = options.level
     flat.buffer.CopyFrom(buffers.add(data))
@@ -151,7 +151,7 @@ def _strings(
                     num_dictionary_items=items.num_values,
                 )
             )
-    if options.compression == "fsst" and field.logical_type in ("string", "binary"):
+    if options.compression is Compression.FSST and field.logical_type in ("string", "binary"):
         codes = compressed(block)
         if codes is not None:
             inner = _binary(codes[1], valid, plain, buffers)

@@ -14,7 +14,7 @@ from alance.base.records import dataclass
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.file_version import FileVersion
 from alance.format.blocks import VariableWidth
-from alance.format.encode.arrays import leaf_values
+from alance.format.encode.arrays import children_of, leaf_values
 from alance.format.encode.base import EncodedPage
 from alance.format.encode.container import FileBuilder, column_encoding, padded
 from alance.format.encode.leaves import check_offsets
@@ -139,12 +139,7 @@ def child_of(field: Field, array: pa.Array, place: int) -> pa.Array:
     Raises:
         InvalidInputError: the struct has other children, or is null, which 2.0 files cannot store.
     """
-    array = as_struct(field, array)
-    names = [array.type.field(number).name for number in range(array.type.num_fields)]
-    expected = [child.name for child in field.children]
-    if sorted(names) != sorted(expected) or len(set(names)) < len(names):
-        raise InvalidInputError(f"field {field.name!r}: children {names}, expected {expected}")
-    return array.field(names.index(expected[place]))
+    return children_of(field, as_struct(field, array))[place]
 
 
 def as_struct(field: Field, array: pa.Array) -> pa.Array:
@@ -164,16 +159,12 @@ def as_struct(field: Field, array: pa.Array) -> pa.Array:
     return array
 
 
-def unit_pages(unit: Unit, array: pa.Array, columns: Columns) -> Iterator[Output]:
-    """Encode rows of a unit as pages.
+def field_pages(field: Field, array: pa.Array, columns: Columns) -> Iterator[Output]:
+    """Encode rows of a field and its descendants as pages.
 
     Raises:
         InvalidInputError, UnsupportedError: 2.0 files cannot hold the values.
     """
-    yield from _pages(unit.field, array, columns)
-
-
-def _pages(field: Field, array: pa.Array, columns: Columns) -> Iterator[Output]:
     number = columns.by_field[field.id]
     if field.is_blob_v1:
         leaf = leaf_values(field, array)[field.id]
@@ -184,13 +175,13 @@ def _pages(field: Field, array: pa.Array, columns: Columns) -> Iterator[Output]:
         array = as_struct(field, array)
         yield number, HeaderRows(len(array))
         for place, child in enumerate(field.children):
-            yield from _pages(child, child_of(field, array, place), columns)
+            yield from field_pages(child, child_of(field, array, place), columns)
     elif owns_column(field):
         yield number, leaf_page(field, array)
     else:
         page, items = _lists(field, storage_of(array))
         yield number, page
-        yield from _pages(field.children[0], items, columns)
+        yield from field_pages(field.children[0], items, columns)
 
 
 def _lists(field: Field, array: pa.Array) -> tuple[EncodedPage, pa.Array]:

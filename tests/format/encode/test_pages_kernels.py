@@ -114,7 +114,7 @@ def zipped(
     definition: np.ndarray | None = None,
 ) -> list[str]:
     """The buffers of a full-zip page, in hexadecimal digits."""
-    options = FieldOptions.of(Hints(FileVersion.V2_2, {})).numbers
+    options = FieldOptions.of(Hints(FileVersion.V2_2, {}))
     page = (layers, rep, definition, values, None, options, 2, PageMode.ZIPPED, 0)
     result = _kernels.encode_pages([page], lambda data, _: data)[0]
     assert isinstance(result, tuple)

@@ -112,12 +112,6 @@ def test_spread_values_stand_where_something_is_present(name: str) -> None:
             assert item == next(values)
 
 
-@pytest.mark.parametrize("name", sorted(BLOCKS.keys() - {"dictionary"}))
-def test_nothing_can_be_spread(name: str) -> None:
-    nothing = select(BLOCKS[name], slice(0, 0))
-    assert len(values_of(spread(nothing, np.zeros(5, np.bool_)))) == 5
-
-
 def test_the_memory_of_a_block_is_that_of_its_arrays() -> None:
     assert block_bytes(BLOCKS["structs"]) == COUNT * 4 + (COUNT + 1) * 4 + len(strings(COUNT).data)
     assert block_bytes(NullBlock(1 << 60)) == 0

@@ -14,6 +14,7 @@ import numpy as np
 
 from alance.format.blocks import VariableWidth
 from alance.format.codecs.general import Scheme, compress
+from alance.format.encode.options import Compression
 from alance.format.v2_0.encode import compressed
 from tests.reference import encodings
 
@@ -45,7 +46,7 @@ def encode_strings(
     long = _longest(strings) > LONG_STRING
     is_requested = options.scheme is not None
     if (
-        options.compression != "none"
+        options.compression is not Compression.NONE
         and (is_requested or long)
         and _raw_bytes(strings) >= MIN_BYTES
     ):
@@ -76,8 +77,8 @@ def _longest(strings: VariableWidth) -> int:
 
 def has_codes(strings: VariableWidth, options: FieldOptions) -> bool:
     """True if it is worth trying a symbol table."""
-    return options.compression == "fsst" or (
-        options.compression is None
+    return options.compression is Compression.FSST or (
+        options.compression is Compression.AUTO
         and _raw_bytes(strings) >= MIN_BYTES
         and _longest(strings) >= FSST_LENGTH
     )

@@ -21,7 +21,7 @@ from alance.errors import UnsupportedError
 from alance.file_version import FileVersion
 from alance.format.blocks import FixedSizeListBlock, FixedWidth, VariableWidth
 from alance.format.codecs.general import SCHEMES, compress
-from alance.format.encode.options import FieldOptions
+from alance.format.encode.options import Compression, FieldOptions
 from tests.reference import encodings
 from tests.reference.encodings import inline_bitpacking, rle
 from tests.reference.pages.codes import SAMPLE_BYTES, has_codes
@@ -87,7 +87,7 @@ def _of_fixed(
     if bits == 64:
         content = unsigned(values.data, bits)
         num_runs = len(run_starts(content))
-        if options.compression != "none":
+        if options.compression is not Compression.NONE:
             direct = min(raw, packed_bytes(content), num_runs * (bits // 8 + 1))
     limit = min(direct - 1, int(options.dict_size_ratio * raw))
     most = min(_most_items(count, options), limit // (bits // 8), num_runs)
@@ -174,7 +174,7 @@ def encode_items(values: Block, hints: Hints) -> tuple[pb.CompressiveEncoding, B
             encoding, data = lists.encoding, lists.rows().data
         case _:
             raise UnsupportedError(f"a dictionary of {type(values).__name__}")
-    scheme = SCHEMES.get(options.dict_values)
+    scheme = SCHEMES.get(options.dict_values.name.lower())
     if version < FileVersion.V2_2 or scheme is None or len(data) == 0:
         return encoding, data
     level = options.dict_values_level

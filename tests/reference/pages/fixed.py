@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from alance.format.encode.options import SPLITS, Compression
 from tests.reference.encodings import byte_stream_split, inline_bitpacking, rle
 from tests.reference.pages.base import MiniBlockValues
 from tests.reference.pages.chunks import (
@@ -57,7 +58,7 @@ def fixed_chunks(values: FixedWidth, options: FieldOptions) -> MiniBlockValues:
     Raises:
         InvalidInputError: they are too wide for chunks.
     """
-    if options.compression == "none":
+    if options.compression is Compression.NONE:
         return flat_chunks(values)
     if _splits(values, options):
         split = _split_chunks(values)
@@ -111,9 +112,9 @@ def _splits(values: FixedWidth, options: FieldOptions) -> bool:
     """True if values compress better as byte planes, one significance after the other."""
     if values.bits_per_value not in SPLIT_VALUES or options.scheme is None:
         return False
-    if options.split == "auto":
+    if options.split == SPLITS["auto"]:
         return _entropy(values) < MAX_ENTROPY
-    return options.split == "on"
+    return options.split == SPLITS["on"]
 
 
 def _entropy(values: FixedWidth) -> float:
