@@ -106,7 +106,8 @@ def _descend(
         _need(field, array, field.logical_type == f"fixed_size_list:struct:{dimension}")
         items = items_of(array)
         if any(isinstance(layer, ListLayer) for layer in path) or _has_lists(field):
-            lists, items = _equal_lists(items, dimension, nulls, valid, len(array))
+            starts = np.arange(len(array) + 1, dtype=np.int64) * dimension
+            lists, items = _list_layer(starts, items, nulls, valid)
             _descend(field.children[0], items, (*path, lists), None, num_rows, leaves)
             return
         repeated = None if valid is None else np.repeat(valid, dimension)
@@ -117,7 +118,9 @@ def _descend(
         is_map = pa.types.is_map(array.type)
         kind = field.logical_type.removeprefix("large_").removesuffix(".struct")
         _need(field, array, (is_list and kind == "list") or (is_map and kind == "map"))
-        lists, items = _lists(field.name, array, nulls, valid)
+        starts, items = lists_of(array)
+        check_offsets(starts, len(items), field.name)
+        lists, items = _list_layer(starts, items, nulls, valid)
         _descend(field.children[0], items, (*path, lists), None, num_rows, leaves)
 
 
@@ -169,30 +172,16 @@ def _nulls(field: Field, array: pa.Array, outer: Mask | None) -> tuple[Mask | No
     return (~valid, valid) if not valid.all() else (None, None)
 
 
-def _lists(
-    name: str, array: pa.Array, nulls: Mask | None, valid: Mask | None
+def _list_layer(
+    starts: Int64s, items: pa.Array, nulls: Mask | None, valid: Mask | None
 ) -> tuple[ListLayer, pa.Array]:
     """Return the layer of lists, and the children of valid lists."""
-    starts, items = lists_of(array)
-    check_offsets(starts, len(items), name)
     sizes = np.diff(starts)
     has_empty = bool((sizes if valid is None else sizes[valid]).min(initial=1) == 0)
     if valid is None or not sizes[~valid].any():
         return ListLayer(starts, nulls, has_empty), items
     sizes = np.where(valid, sizes, 0)
     return ListLayer(offsets_of(sizes), nulls, has_empty), _joined_items(items, starts[:-1], sizes)
-
-
-def _equal_lists(
-    items: pa.Array, dimension: int, nulls: Mask | None, valid: Mask | None, count: int
-) -> tuple[ListLayer, pa.Array]:
-    """Return fixed-size lists as a list layer, and the children of valid lists."""
-    starts = np.arange(count + 1, dtype=np.int64) * dimension
-    if valid is None:
-        return ListLayer(starts, None, has_empty=False), items
-    sizes = np.where(valid, dimension, 0)
-    offsets = offsets_of(sizes)
-    return ListLayer(offsets, nulls, has_empty=False), _joined_items(items, starts[:-1], sizes)
 
 
 def _has_lists(field: Field) -> bool:

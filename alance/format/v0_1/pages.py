@@ -70,10 +70,6 @@ class Pages:
         place = PagePlace(path, ((0, file_bytes),), int(num_rows.sum()))
         return cls(place, offsets_of(num_rows), run.positions)
 
-    @property
-    def num_rows(self) -> int:
-        return int(self.first_rows[-1])
-
     def parts(self, spans: Spans) -> PageParts:
         """Split spans of rows at the ends of batches.
 
