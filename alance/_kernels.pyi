@@ -597,10 +597,10 @@ def encode_lz4(
 # --- encode_pages.cpp ---
 
 MadePage: TypeAlias = tuple[bytes, tuple[npt.NDArray[np.uint8], ...], tuple[int, ...]]
-PageResult: TypeAlias = int | MadePage | tuple[bytes | None]
+PageResult: TypeAlias = int | MadePage | tuple[bytes, int] | tuple[bytes | None]
 
-# Encode pages, in order: a page, (value or None,) of a sparse constant, or the number of the reason
-# why there is no page.
+# Encode pages, in order: a page; its description and its number of bytes, if its only buffer is the
+# values; (value or None,) of a sparse constant; or the number of the reason why there is no page.
 def encode_pages(
     inputs: Sequence[tuple[object, ...]], zstd: Callable[[bytes, int], bytes]
 ) -> list[PageResult]: ...

@@ -175,7 +175,7 @@ def test_values_that_are_not_those_of_the_zones_are_refused() -> None:
     for offsets in ([0, 2, 1], [0, 1, 3], [-1, 1, 2]):
         with pytest.raises(ValueError, match="offsets decrease or leave"):
             texts.add_texts(np.array(offsets), np.zeros(2, np.uint8), np.ones(2, np.uint8))
-    with pytest.raises(ValueError, match="other values than texts"):
+    with pytest.raises(ValueError, match="no offsets"):
         texts.add_texts(np.empty(0, np.int64), NOTHING, NOTHING)
     with pytest.raises(ValueError, match="other values than texts"):
         numbers.add_texts(np.zeros(1, np.int64), NOTHING, NOTHING)

@@ -1,9 +1,8 @@
 """Types that the stages of the encoder exchange.
 
   arrays    Arrow array of a field -> `PageValues` of each leaf (levels and values)
-  pages     `PageValues` -> `EncodedPage`: chooses the layout by data and hints; the kernel
-            makes constant and mini-block pages, of many columns at once
-  values    values -> compressed values of full-zip pages, one by one
+  pages     `PageValues` -> `EncodedPage`: the kernel chooses the layout by data and hints, and
+            makes the pages of many columns at once
   container `EncodedPage`s -> the bytes of a file
 
 Decoding returns the same blocks, so tests of a stage use its inverse.
@@ -69,8 +68,3 @@ class EncodedPage:
         """Description message of the page, parsed at each access."""
         kind = pb3.PlanarLayout if self.is_planar else pb.PageLayout
         return kind.FromString(self.description)
-
-    @property
-    def num_bytes(self) -> int:
-        """Total bytes of the buffers."""
-        return sum(len(buffer) for buffer in self.buffers)

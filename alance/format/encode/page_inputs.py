@@ -130,7 +130,7 @@ def frame(
     return compressors[level].compress(data)
 
 
-def page_of(result: _kernels.PageResult, num_rows: int) -> EncodedPage:
+def page_of(result: _kernels.PageResult, values: PageValues) -> EncodedPage:
     """Wrap a page that the kernel encoded.
 
     Raises:
@@ -138,9 +138,16 @@ def page_of(result: _kernels.PageResult, num_rows: int) -> EncodedPage:
     """
     if not isinstance(result, tuple):
         raise TooManyLevels
+    if len(result) == 2:  # the rows are the values
+        description, num_bytes = result
+        block = values.values
+        while isinstance(block, FixedSizeListBlock):
+            block = block.items
+        assert isinstance(block, FixedWidth)
+        return EncodedPage(description, (block.data[:num_bytes],), values.num_rows)
     assert len(result) == 3
     description, buffers, search = result
-    return EncodedPage(description, buffers, num_rows, search)
+    return EncodedPage(description, buffers, values.num_rows, search)
 
 
 def page_by_mode(values: PageValues, hints: Hints, mode: PageMode) -> EncodedPage:
@@ -159,7 +166,7 @@ def page_by_mode(values: PageValues, hints: Hints, mode: PageMode) -> EncodedPag
     if mode is PageMode.ZIPPED and isinstance(block, DictionaryBlock):
         indices = block.indices.data.view(f"<u{block.indices.bits_per_value // 8}")
         values = values._replace(values=gather(block.items, indices.astype(np.int64)))
-    return page_of(encoded([page_input(values, hints, mode)])[0], values.num_rows)
+    return page_of(encoded([page_input(values, hints, mode)])[0], values)
 
 
 def _values(block: Block) -> ValuesInput:

@@ -140,7 +140,7 @@ class _NewLeaf:
         is_later = isinstance(result, int) and result != NoPage.TOO_MANY_LEVELS
         is_constant = isinstance(result, tuple) and len(result) == 1
         if not (self._is_structure or is_later or is_constant):
-            return page_of(result, values.num_rows)
+            return page_of(result, values)
         from alance.format.encode.planar import sparse_page, sparse_values_page
 
         if is_later and not self._is_structure:

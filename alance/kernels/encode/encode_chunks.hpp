@@ -41,6 +41,7 @@ class Buffer {
   }
   View view() const { return view_; }
   int64_t size() const { return static_cast<int64_t>(view_.size()); }
+  bool is_view() const { return !owned_; }
 
  private:
   std::optional<Owned<uint8_t>> owned_;

@@ -85,8 +85,9 @@ struct Input {
 
 struct Page {
   std::string layout;  // a PageLayout
-  std::vector<Owned<uint8_t>> buffers;
+  std::vector<Owned<uint8_t>> buffers;  // none if `rows` are the page
   int data = -1;  // number of the buffer with chunks or zipped rows
+  View rows{};    // the only buffer, if it is a view of the values
 };
 
 // Numbers of the buffers that readers need before they can take rows: all but the data.

@@ -128,12 +128,14 @@ Input input_of(nb::handle item, Group& group) {
 
 nb::bytes bytes_of(const std::string& text) { return nb::bytes(text.data(), text.size()); }
 
-// (layout, buffers, search) of a page; (value or None,) of a sparse constant; number of a reason.
+// (layout, buffers, search) of a page, (layout, number of bytes) if its only buffer is the values,
+// (value or None,) of a sparse constant, or number of a reason.
 nb::object result_of(Result& result) {
   if (const auto* reason = std::get_if<NoPage>(&result)) return nb::cast(static_cast<int>(*reason));
   if (const auto* constant = std::get_if<SparseConstant>(&result))
     return nb::make_tuple(constant->value ? nb::object(bytes_of(*constant->value)) : nb::none());
   auto& page = std::get<Page>(result);
+  if (!page.rows.empty()) return nb::make_tuple(bytes_of(page.layout), page.rows.size());
   const nb::tuple search = nb::tuple(nb::cast(search_of(page)));
   nb::list buffers;
   for (auto& buffer : page.buffers) buffers.append(buffer.numpy());

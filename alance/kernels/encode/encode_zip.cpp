@@ -349,8 +349,11 @@ Page zipped_page(const Input& input, const Limits& limits, const Zstd& zstd) {
   add(6, input.values.count);
   message.message(7, values.encoding).numbers(8, layers);
   Page page{ProtoOut().message(3, message).text(), {}, 0};
-  if (values.bits && !limits.max_rep && !limits.max_def) {
-    page.buffers.push_back(copy_of(values.data.view()));  // without levels, rows are the values
+  if (values.bits && !limits.max_rep && !limits.max_def) {  // rows are the values
+    if (values.data.is_view())
+      page.rows = values.data.view();
+    else
+      page.buffers.push_back(copy_of(values.data.view()));
     return page;
   }
   Zipped zipped = zip(input, limits, num_entries, values);

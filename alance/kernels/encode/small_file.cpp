@@ -111,6 +111,8 @@ class SmallFiles {
     for (auto& buffer : page.buffers)
       buffers.emplace_back(reinterpret_cast<const char*>(buffer.data()),
                            static_cast<size_t>(buffer.size()));
+    if (!page.rows.empty())
+      buffers.emplace_back(reinterpret_cast<const char*>(page.rows.data()), page.rows.size());
     const auto starts = container.add_page(column, page_url_, page.layout, buffers,
                                            pages::search_of(page), num_rows, 0);
     for (size_t k = 0; k < starts.size(); ++k)

@@ -10,7 +10,7 @@
 
 #include "base/bounds.hpp"
 #include "encode/container.hpp"
-#include "codecs/spans.hpp"
+#include "encode/encode.hpp"
 
 namespace alance {
 namespace {
@@ -242,16 +242,11 @@ void add_bits(Zones& zones, const Bytes& data, int64_t count, const Bytes& valid
 
 template <typename Offset>
 void add_texts(Zones& zones, const In<Offset>& offsets, const Bytes& data, const Bytes& valid) {
-  if (!zones.is_text() || offsets.size() == 0) corrupt("zones: other values than texts");
-  const Offset* offset = offsets.data();
-  const int64_t count = static_cast<int64_t>(offsets.size()) - 1;
-  const uint8_t* mask = mask_of(valid, count);
+  if (!zones.is_text()) corrupt("zones: other values than texts");
+  const uint8_t* mask = mask_of(valid, static_cast<int64_t>(offsets.size()) - 1);
   nb::gil_scoped_release release;
-  bool rising = offset[0] >= 0;
-  for (int64_t i = 0; i < count; ++i) rising &= offset[i] <= offset[i + 1];
-  if (!rising || offset[count] > static_cast<int64_t>(data.size()))
-    corrupt("zones: offsets decrease or leave the buffer");
-  zones.add_texts(offset, data.data(), data.data() + data.size(), count, mask);
+  const StringsIn<Offset> texts = strings_in(offsets, data, "zones");
+  zones.add_texts(texts.offset, texts.data, texts.data + texts.num_bytes, texts.num, mask);
 }
 
 nb::bytes buffer_of(const std::vector<Zones*>& columns, const nb::callable& compress) {

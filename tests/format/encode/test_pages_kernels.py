@@ -145,6 +145,14 @@ def test_lists_and_structs_are_zipped_without_levels() -> None:
     assert zipped((2, "structs", [numbers, (2, "fixed", 8, octets(1, 2))])) == ["050601070802"]
 
 
+def test_rows_that_are_their_values_are_not_copied() -> None:
+    options = FieldOptions.of(Hints(FileVersion.V2_2, {}))
+    layers = (Layer.ALL_VALID_ITEM,)
+    page = (layers, None, None, NUMBERS, None, options, 2, PageMode.ZIPPED, 0)
+    _, num_bytes = _kernels.encode_pages([page], lambda data, _: data)[0]
+    assert num_bytes == 3
+
+
 @pytest.mark.parametrize(
     ("rep", "definition", "values"),
     [
