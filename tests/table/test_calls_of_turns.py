@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 COLUMNS: Final = 2_000
 # A call takes 50 to 200 ns, so these are a millisecond. Describing the columns takes more.
 MOST_CALLS: Final = 4 * COLUMNS
-MOST_CALLS_OF: Final = {"merge": 20 * COLUMNS}  # which looks twice for columns that the data lacks
 
 
 class CallsOfTurns:
@@ -119,7 +118,7 @@ async def test_turns_make_few_calls_for_many_columns(
         with CallsOfTurns() as calls:
             await asyncio.sleep(0)
             await work(dataset)
-    assert 0 < calls.most < MOST_CALLS_OF.get(name, MOST_CALLS)
+    assert 0 < calls.most < MOST_CALLS
 
 
 NUM_PAGES: Final = 300  # of each of two columns

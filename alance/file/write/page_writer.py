@@ -7,7 +7,7 @@ and encoded.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import pyarrow as pa
 
@@ -32,7 +32,7 @@ from alance.format.layouts.fields import leaf_columns
 from alance.io.loop.readahead import grouped
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from types import ModuleType
 
     from alance.base.arrays import Bytes
@@ -46,6 +46,7 @@ else:
     v0_1_writer = Deferred("alance.file.older.v0_1_writer")
     v2_0_writer = Deferred("alance.file.older.v2_0_writer")
 
+T = TypeVar("T")
 # Encoded bytes after which free memory is released, which takes 0.3 ms; encoding them takes 5 ms.
 RELEASED_PAGE_BYTES: Final = 1 << 20
 KEPT_BYTES: Final = 16 << 20  # bytes of free memory to retain, because encoding reuses blocks
@@ -119,8 +120,13 @@ class PageWriter(DataFileWriter):
         self._prepare()
         return self._builder.num_bytes + sum(column.num_bytes for column in self._columns)
 
+    async def _of_columns(self, work: Callable[[], T]) -> T:
+        """Do work for all columns, in a thread if they are many."""
+        is_quick = self._schema.num_fields <= QUICK_COLUMNS
+        return work() if is_quick else await self._pool.run(work)
+
     async def _seal(self) -> WrittenFile:
-        self._prepare()
+        await self._of_columns(self._prepare)
         await self._flush(self._columns)
         for extra in self._extra_buffers:
             await self._upload_all(self._builder.add_buffer(extra)[1])
@@ -128,7 +134,7 @@ class PageWriter(DataFileWriter):
             content = await self._pool.run(self._statistics.finish)
             if content is not None:
                 await self._upload_all(self._builder.add_buffer(content)[1])
-        await self._upload_all(self._builder.finish())
+        await self._upload_all(await self._of_columns(self._builder.finish))
         columns = {column.leaf.field.id: column.number for column in self._columns}
         return WrittenFile(self._num_rows, self._builder.num_bytes, columns)
 
@@ -143,7 +149,7 @@ class PageWriter(DataFileWriter):
         await super().publish(content)
 
     async def _write(self, batch: pa.RecordBatch) -> None:
-        self._prepare()
+        await self._of_columns(self._prepare)
         fields = list(zip(self._schema.fields, batch.columns, strict=True))
         flushed = await self._in_threads([partial(self._add, *pair) for pair in fields])
         await self._put([part for group in flushed for part in group])

@@ -166,7 +166,7 @@ async def attempt(
     run = base.engine.pool.run
     if plan.when_matched == "update" and not merge.rewrites_columns:
         for part in source.parts:
-            moved_blobs(base, part.gaps(base))
+            moved_blobs(base, await part.gaps(base))
     matches = await match(base, merge, source, scratch)
     is_little = matches.num_changed + matches.gone.num_rows <= FEW_MOVED_ROWS
     rows, places, row_ids = await run(matches.changed, inline=is_little)

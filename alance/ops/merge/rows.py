@@ -89,7 +89,7 @@ async def write_updated(
     schema = table_schema(base.manifest)
     written = []
     for part in source.parts:
-        names = part.gaps(base)
+        names = await part.gaps(base)
         async for batch, numbers in chosen_rows(part, rows, row_ids):
             if part.replaces:
                 batch = await _conformed(base, batch, schema)

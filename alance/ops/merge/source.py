@@ -16,6 +16,7 @@ from alance.format.keys import KEY_COLUMN, ROW_COLUMN, KeyColumns, Keys
 from alance.format.numbers import python_value, to_arrow
 from alance.io.reading.engine import DECODED_INLINE_BYTES
 from alance.ops.merge.plan import SOURCE_SIDE, gaps_of
+from alance.ops.version.first_use import of_fields
 from alance.ops.write.sources import conform
 from alance.ops.write.spool import Spool
 
@@ -61,9 +62,12 @@ class HeldRows:
     first: int
     replaces: bool
 
-    def gaps(self, base: Snapshot) -> tuple[str, ...]:
+    async def gaps(self, base: Snapshot) -> tuple[str, ...]:
         """Return the columns that an update of these rows takes from the table."""
-        return () if self.replaces else gaps_of(base.schema, self.rows.schema)
+        if self.replaces:
+            return ()
+        find = partial(gaps_of, base.schema, self.rows.schema)
+        return await of_fields(base.engine, base.schema.num_fields, find)
 
 
 @dataclass(slots=True)

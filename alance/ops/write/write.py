@@ -6,7 +6,6 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, get_args
 
-import pyarrow as pa
 from google.protobuf.message import Message
 
 from alance.base.checks import check_choice
@@ -45,6 +44,8 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Iterator, Sequence
     from typing import Unpack
+
+    import pyarrow as pa
 
     from alance.format.table.manifest import Manifest
     from alance.ops.version.summary import ChangeSummary
@@ -357,5 +358,4 @@ class _CheckedWrite(TableRules):
 
 def table_schema(base: Manifest) -> pa.Schema:
     """Return the Arrow schema of rows to append to a version."""
-    fields = [field.logical_arrow() for field in base.schema.fields]
-    return pa.schema(fields, metadata=dict(base.schema.metadata) or None)
+    return base.schema.to_arrow()
