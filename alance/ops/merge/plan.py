@@ -369,9 +369,9 @@ def narrowed(whole: pa.Field, source_field: pa.Field, path: str = "") -> pa.Fiel
 
 
 def _check(source: pa.Schema | pa.StructType, names_of_table: Sequence[str], path: str) -> None:
-    known = set(names_of_table)
+    columns = set(names_of_table)
     for name, count in Counter([field.name for field in source]).items():
-        if name not in known:
+        if name not in columns:
             where = f"members of {path[:-1]!r}" if path else "columns of the table"
             raise InvalidInputError(
                 f"column {path + name!r}: not among the {where}, {', '.join(names_of_table)}"

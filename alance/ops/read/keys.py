@@ -287,9 +287,9 @@ async def _reads(snapshot: Snapshot, column: KeyColumn, columns: Columns) -> Key
     # Use an object per event loop, because callers wait on their own loop.
     place = KeyReads, asyncio.get_running_loop(), key, names
     is_plain = columns is None or names is not None
-    known: KeyReads | None = snapshot.remember.get(place) if is_plain else None
-    if known is not None:
-        return known
+    earlier: KeyReads | None = snapshot.remember.get(place) if is_plain else None
+    if earlier is not None:
+        return earlier
     reads = await parsed(snapshot, columns, partial(KeyReads.of, snapshot, column, columns))
     return snapshot.remember(place, lambda: reads) if is_plain else reads
 
