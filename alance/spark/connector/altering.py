@@ -201,14 +201,14 @@ async def _with_types(dataset: Dataset, changes: Sequence[Mapping[str, Any]]) ->
         path, spark_type = ".".join(change["path"]), _spark_type(change)
         kind, field = _type(path, spark_type), _field(dataset, path)
         all_notes = notes_of(spark_type)
-        kept = {key: all_notes[key] for key in (COLLATION, LENGTH)}
+        stored = {key: all_notes[key] for key in (COLLATION, LENGTH)}
         if field is not None and plain(field.type) == kind:
-            notes[path] = kept
+            notes[path] = stored
             continue
         cast.append({"path": path, "data_type": kind})
         texts = {} if field is None else texts_of(field)
-        if any(kept.values()) or texts:
-            notes[path] = {**texts, **kept}
+        if any(stored.values()) or texts:
+            notes[path] = {**texts, **stored}
     if cast:
         dataset = await dataset.alter_columns(*cast)
     return await dataset.update_field_metadata(notes) if notes else dataset
