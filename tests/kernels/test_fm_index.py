@@ -148,5 +148,5 @@ def test_arguments_that_do_not_fit_are_refused() -> None:
         with pytest.raises(ValueError, match="texts"):
             _kernels.fnv1a_rows(letter, rows, np.array(ends), np.frombuffer(b"ab", np.uint8))
     for offsets in ([], [0, 2], [-1, 1], [1, 0, 1]):
-        with pytest.raises(ValueError, match="offsets"):
+        with pytest.raises(ValueError, match="texts: "):
             _kernels.separated(np.array(offsets, np.int64), letter)

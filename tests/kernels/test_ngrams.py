@@ -62,7 +62,7 @@ def test_what_contradicts_itself_is_refused() -> None:
     tokens, _ = _kernels.ngrams(whole, data, rows, letters, starts, data[:1])
     assert len(tokens) == 1
     for offsets in ([0], [0, 6], [-1, 5], [4, 2]):
-        with pytest.raises(ValueError, match="n-grams: offsets"):
+        with pytest.raises(ValueError, match=r"n-grams: (offsets|bytes)"):
             _kernels.ngrams(np.array(offsets), data, rows, letters, starts, data[:1])
     for sample, begins in (([233], [0]), ([233], [0, 2]), ([233], [1, 1])):
         with pytest.raises(ValueError, match="n-grams: pieces"):

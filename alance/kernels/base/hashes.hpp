@@ -3,7 +3,7 @@
 #include <random>
 #include <string_view>
 
-#include "codecs/spans.hpp"
+#include "base/bounds.hpp"
 
 namespace alance::hashes {
 
@@ -53,3 +53,12 @@ struct Secret {
 };
 
 }  // namespace alance::hashes
+
+namespace alance {
+
+// Hash function for texts from files, for hash tables of the standard library.
+struct TextHash {
+  size_t operator()(std::string_view text) const { return hashes::Secret::own().of(text); }
+};
+
+}  // namespace alance

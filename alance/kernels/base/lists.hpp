@@ -1,5 +1,6 @@
-// Conversions of vectors to numpy arrays, and of Python lists to buffers.
+// Conversions of vectors to arrays, and of Python lists to buffers.
 #pragma once
+#include <algorithm>
 #include <vector>
 
 #include "base/owned.hpp"
@@ -7,10 +8,21 @@
 namespace alance {
 
 template <typename T>
+Owned<T> owned_of(const std::vector<T>& values) {
+  Owned<T> array(std::ssize(values));
+  std::copy(values.begin(), values.end(), array.data());
+  return array;
+}
+
+inline Owned<uint8_t> owned_of(std::string_view content) {
+  Owned<uint8_t> array(std::ssize(content));
+  std::copy(content.begin(), content.end(), array.data());
+  return array;
+}
+
+template <typename T>
 Numpy<T> numpy_of(const std::vector<T>& values) {
-  Owned<T> array(static_cast<int64_t>(values.size()));
-  if (!values.empty()) std::memcpy(array.data(), values.data(), values.size() * sizeof(T));
-  return array.numpy();
+  return owned_of(values).numpy();
 }
 
 inline std::vector<Bytes> buffers_of(const nb::list& list) {

@@ -2,7 +2,6 @@
 #include "base/owned.hpp"
 
 #include <atomic>
-#include <stdexcept>
 
 #if defined(__GLIBC__)
 #include <malloc.h>
@@ -11,16 +10,14 @@
 namespace alance {
 namespace {
 
-// Uninitialised bytes; a large array reuses a cached block if one fits.
-Numpy<uint8_t> blank(int64_t num_bytes) { return Owned<uint8_t>(num_bytes).numpy(); }
+Owned<uint8_t> blank(int64_t num_bytes) { return Owned<uint8_t>(num_bytes); }
 
 std::atomic<size_t> cache_limit{kCachedBytes};
 
 // Set the limit of the block cache, free what exceeds it, and return unused heap pages to the
 // system.
 void release_memory(int64_t num_bytes) {
-  if (num_bytes < 0) throw std::invalid_argument("negative number of bytes");
-  nanobind::gil_scoped_release unlocked;
+  if (num_bytes < 0) corrupt("negative number of bytes");
   cache_limit = static_cast<size_t>(num_bytes);
   keep_memory(cache_limit);
 #if defined(__GLIBC__)
@@ -30,8 +27,7 @@ void release_memory(int64_t num_bytes) {
 
 // Free cached blocks, the oldest first, until at most `num_bytes` remain; the limit stays as it is.
 void trim_memory(int64_t num_bytes) {
-  if (num_bytes < 0) throw std::invalid_argument("negative number of bytes");
-  nanobind::gil_scoped_release unlocked;
+  if (num_bytes < 0) corrupt("negative number of bytes");
   keep_memory(static_cast<size_t>(num_bytes));
   keep_memory(cache_limit);
 }
@@ -43,9 +39,10 @@ void set_allowance(int64_t num_bytes) { allowance() = num_bytes < 0 ? kNoAllowan
 }  // namespace alance
 
 void register_memory(nanobind::module_& m) {
-  m.def("blank", &alance::blank);
-  m.def("release_memory", &alance::release_memory);
-  m.def("trim_memory", &alance::trim_memory);
-  nanobind::exception<alance::OverAllowance>(m, "OverAllowance");
-  m.def("set_allowance", &alance::set_allowance);
+  using namespace alance;
+  m.def("blank", &blank);
+  m.def("release_memory", &release_memory, NoGil());
+  m.def("trim_memory", &trim_memory, NoGil());
+  nb::exception<OverAllowance>(m, "OverAllowance");
+  m.def("set_allowance", &set_allowance);
 }

@@ -1,5 +1,10 @@
 // Arrays that kernels return: uninitialised memory that numpy then owns, without a copy.
+//
+// A kernel returns `Owned` arrays, or a tuple of them, and needs no GIL: it is registered with
+// `NoGil()`.
 #pragma once
+#include <nanobind/stl/tuple.h>
+
 #include <cstdlib>
 #include <memory>
 #include <new>
@@ -9,8 +14,10 @@
 #include "base/bounds.hpp"
 #include "base/recycler.hpp"
 
-
 namespace alance {
+
+template <typename T>
+using Numpy = nb::ndarray<nb::numpy, T, nb::ndim<1>>;
 
 // Uninitialised array of `size` values, with at least `slack` bytes behind them that loops may
 // overwrite. It can be created and filled without the GIL; `numpy()` needs it and gives the memory
@@ -26,13 +33,14 @@ class Owned {
   }
 
   T* data() { return data_.get(); }
+  const T* data() const { return data_.get(); }
   int64_t size() const { return static_cast<int64_t>(size_); }
   T& operator[](int64_t i) { return data_.get()[i]; }
 
-  nb::ndarray<nb::numpy, T, nb::ndim<1>> numpy() { return numpy(size()); }
+  Numpy<T> numpy() { return numpy(size()); }
 
   // Array of the first `count` values, at most `size()`.
-  nb::ndarray<nb::numpy, T, nb::ndim<1>> numpy(int64_t count) {
+  Numpy<T> numpy(int64_t count) {
     // A capsule has one pointer: a small record holds the block and its size.
     auto* block = new Memory{data_.get(), data_.get_deleter().num_bytes};
     T* data = data_.release();
@@ -41,7 +49,7 @@ class Owned {
       give_memory(*block);
       delete block;
     });
-    return nb::ndarray<nb::numpy, T, nb::ndim<1>>(data, {static_cast<size_t>(count)}, owner);
+    return Numpy<T>(data, {static_cast<size_t>(count)}, owner);
   }
 
  private:
@@ -53,7 +61,14 @@ class Owned {
   size_t size_;
 };
 
-template <typename T>
-using Numpy = nb::ndarray<nb::numpy, T, nb::ndim<1>>;
+// Argument of `def`: the function runs without the GIL.
+using NoGil = nb::call_guard<nb::gil_scoped_release>;
 
 }  // namespace alance
+
+template <typename T>
+struct nanobind::detail::type_caster<alance::Owned<T>> : type_caster<alance::Numpy<T>> {
+  static handle from_cpp(alance::Owned<T>&& array, rv_policy policy, cleanup_list* cleanup) {
+    return type_caster<alance::Numpy<T>>::from_cpp(array.numpy(), policy, cleanup);
+  }
+};

@@ -37,6 +37,10 @@ class ProtoOut {
     return message(field, packed);
   }
 
+  // Append fields as they are.
+  void append(std::string_view fields) { text_.append(fields); }
+  void clear() { text_.clear(); }
+
   const std::string& text() const& { return text_; }
   std::string text() && { return std::move(text_); }
 

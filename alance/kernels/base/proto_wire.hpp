@@ -19,6 +19,7 @@ class ProtoWire {
 
   // Advance to the next field; false at the end or on an error.
   bool next() {
+    begin_ = at_;
     if (!ok || at_ == end_) return false;
     const uint64_t tag = varint(5);
     field = static_cast<uint32_t>(tag >> 3);
@@ -69,6 +70,10 @@ class ProtoWire {
 
   bool done() const { return at_ == end_; }
   const uint8_t* position() const { return at_; }
+  // Bytes of the field that was read last, with its tag.
+  std::string_view whole() const {
+    return {reinterpret_cast<const char*>(begin_), static_cast<size_t>(at_ - begin_)};
+  }
 
   void skip() {
     if (wire == 0)
@@ -80,6 +85,7 @@ class ProtoWire {
  private:
   const uint8_t* at_;
   const uint8_t* end_;
+  const uint8_t* begin_ = nullptr;  // of the field
 };
 
 }  // namespace alance

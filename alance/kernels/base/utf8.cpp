@@ -1,7 +1,8 @@
 // Validation of UTF-8 in byte strings (RFC 3629).
 #include "base/utf8.hpp"
 
-#include "base/bounds.hpp"
+#include "base/ends.hpp"
+#include "base/owned.hpp"
 
 namespace alance {
 namespace {
@@ -34,9 +35,7 @@ bool is_utf8(const uint8_t* at, const uint8_t* end) {
   while (at < end) {
     // Eight bytes of ASCII at a time.
     while (end - at >= 8) {
-      uint64_t word;
-      std::memcpy(&word, at, 8);
-      if (word & 0x8080808080808080ull) break;
+      if (load<uint64_t>(at) & 0x8080808080808080ull) break;
       at += 8;
     }
     if (at == end) return true;
@@ -49,31 +48,13 @@ bool is_utf8(const uint8_t* at, const uint8_t* end) {
 
 namespace {
 
-// Position of the first valid string that is not UTF-8, or -1. `valid` has a byte a string; it is
-// empty if all strings are valid.
-template <typename T>
-int64_t first_bad_utf8(const In<T>& offsets, const Bytes& data, const Bytes& valid) {
-  const int64_t count = static_cast<int64_t>(offsets.size()) - 1;
-  const int64_t total = static_cast<int64_t>(data.size());
-  const bool has_validity = valid.size() > 0;
-  if (count < 0 || (has_validity && static_cast<int64_t>(valid.size()) != count))
-    corrupt("strings: " + std::to_string(offsets.size()) + " offsets, validity of " +
-            std::to_string(valid.size()));
-  int64_t previous = 0;
-  for (int64_t i = 0; i <= count; ++i) {
-    const int64_t offset = static_cast<int64_t>(offsets.data()[i]);
-    if (offset < previous || offset > total)
-      corrupt("strings: offset " + std::to_string(offset) + " after " + std::to_string(previous) +
-              " in " + std::to_string(total) + " bytes");
-    previous = offset;
-  }
-  if (count == 0) return -1;
-  const uint8_t* bytes = data.data();
-  if (are_utf8(offsets.data(), count, bytes)) return -1;
-  for (int64_t i = 0; i < count; ++i) {
-    if (has_validity && !valid.data()[i]) continue;
-    if (!is_utf8(bytes + offsets.data()[i], bytes + offsets.data()[i + 1])) return i;
-  }
+template <typename Offset>
+int64_t first_bad_utf8(const In<Offset>& offsets, const Bytes& data, const Bytes& valid) {
+  const Strings strings(offsets, data, "strings");
+  const Validity is_valid(valid, strings.count, "strings");
+  if (are_utf8(strings.ends, strings.count, strings.content)) return -1;
+  for (int64_t i = 0; i < strings.count; ++i)
+    if (is_valid[i] && !is_utf8(strings.at(i), strings.at(i + 1))) return i;
   return -1;
 }
 
@@ -81,7 +62,7 @@ int64_t first_bad_utf8(const In<T>& offsets, const Bytes& data, const Bytes& val
 }  // namespace alance
 
 void register_utf8(nanobind::module_& m) {
-  using namespace nanobind;
-  m.def("first_bad_utf8", &alance::first_bad_utf8<int32_t>, call_guard<gil_scoped_release>());
-  m.def("first_bad_utf8", &alance::first_bad_utf8<int64_t>, call_guard<gil_scoped_release>());
+  using namespace alance;
+  m.def("first_bad_utf8", &first_bad_utf8<int32_t>, NoGil());
+  m.def("first_bad_utf8", &first_bad_utf8<int64_t>, NoGil());
 }

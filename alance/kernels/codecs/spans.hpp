@@ -1,29 +1,10 @@
-// Unaligned loads and stores; checked positions of chunks in one buffer.
+// Checked positions of chunks in one buffer.
 #pragma once
 #include "base/bounds.hpp"
 
 namespace alance {
 
-// Unaligned little-endian access.
-template <typename T>
-inline T load(const uint8_t* from) {
-  T value;
-  std::memcpy(&value, from, sizeof(T));
-  return value;
-}
-template <typename T>
-inline void store(uint8_t* to, T value) {
-  std::memcpy(to, &value, sizeof(T));
-}
-
 inline int64_t bytes_of_bits(int64_t bits) { return bits / 8 + (bits % 8 != 0); }
-
-// a * b of two sizes; throws on overflow, since no buffer is that large.
-inline int64_t product(int64_t a, int64_t b, const char* what) {
-  int64_t result;
-  if (__builtin_mul_overflow(a, b, &result)) corrupt(std::string(what) + ": sizes overflow");
-  return result;
-}
 
 struct Spans {
   const uint8_t* data;

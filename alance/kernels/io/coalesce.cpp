@@ -14,7 +14,7 @@ using Array = nb::ndarray<const int64_t, nb::shape<-1, 2>, nb::device::cpu>;
 
 nb::tuple merged(const std::vector<ByteRange>& ranges, uint64_t max_gap_bytes, uint64_t max_bytes) {
   const Coalesced result = [&] {
-    const Unlocked unlocked(static_cast<int64_t>(ranges.size()) << 4);
+    const Unlocked unlocked(std::ssize(ranges) << 4);
     return coalesce(ranges, {max_gap_bytes, max_bytes});
   }();
   nb::list spans;

@@ -66,7 +66,7 @@ nb::tuple folder_keys(const nb::bytes& path, const nb::bytes& after, int64_t mos
     nb::gil_scoped_release release;
     std::vector<std::string> keys;
     status = read_keys(path.c_str(), {after.c_str(), after.size()}, keys);
-    const auto count = std::min(most, static_cast<int64_t>(keys.size()));
+    const auto count = std::min<int64_t>(most, std::ssize(keys));
     std::partial_sort(keys.begin(), keys.begin() + count, keys.end());
     for (int64_t i = 0; i < count; ++i) content.append(keys[static_cast<size_t>(i)]).push_back(0);
   }
@@ -86,7 +86,7 @@ void begin_sync([[maybe_unused]] int fd) {
 }  // namespace alance
 
 void register_folders(nanobind::module_& m) {
-  m.def("folder_keys", &alance::folder_keys, nanobind::arg("path"), nanobind::arg("after"),
-        nanobind::arg("most"));
-  m.def("begin_sync", &alance::begin_sync, nanobind::arg("fd"));
+  using namespace alance;
+  m.def("folder_keys", &folder_keys, "path"_a, "after"_a, "most"_a);
+  m.def("begin_sync", &begin_sync, "fd"_a);
 }

@@ -9,34 +9,28 @@
 namespace alance {
 namespace {
 
-// Concatenate pieces of held files; the pieces of file f end at number `ends[f]`.
-nb::object gather(const std::vector<const HeldFile*>& files, const std::vector<int64_t>& ends,
-                  const In<int64_t>& starts, const In<int64_t>& stops) {
-  const int64_t count = static_cast<int64_t>(starts.size());
-  if (static_cast<int64_t>(stops.size()) != count) corrupt("held bytes: starts and stops differ");
-  if (ends.size() != files.size() || (ends.empty() ? 0 : ends.back()) != count)
+Owned<uint8_t> gather(const std::vector<const HeldFile*>& files, const std::vector<int64_t>& ends,
+                      const In<int64_t>& starts, const In<int64_t>& stops) {
+  const int64_t count = std::ssize(starts);
+  if (std::ssize(stops) != count) corrupt("held bytes: starts and stops differ");
+  if (ends.size() != files.size() || (ends.empty() ? 0 : ends.back()) != count ||
+      !std::is_sorted(ends.begin(), ends.end()) || (count && ends[0] < 0))
     corrupt("held bytes: ends of files");
   int64_t total = 0;
   for (int64_t i = 0; i < count; ++i)
     if (stops.data()[i] < starts.data()[i] ||
         __builtin_add_overflow(total, stops.data()[i] - starts.data()[i], &total))
       corrupt("held bytes: a piece that is none");
-  for (size_t file = 0; file < ends.size(); ++file)
-    if (ends[file] < (file ? ends[file - 1] : 0)) corrupt("held bytes: ends of files");
   Owned<uint8_t> bytes(total);
-  bool are_held = true;
-  {
-    nb::gil_scoped_release release;
-    uint8_t* out = bytes.data();
-    int64_t i = 0;
-    for (size_t file = 0; file < files.size(); ++file)
-      for (; are_held && i < ends[file]; ++i) {
-        are_held = files[file]->copy(starts.data()[i], stops.data()[i], out);
-        out += stops.data()[i] - starts.data()[i];
-      }
-  }
-  if (!are_held) corrupt("held bytes: a piece is not held");
-  return nb::cast(bytes.numpy());
+  uint8_t* out = bytes.data();
+  int64_t i = 0;
+  for (size_t file = 0; file < files.size(); ++file)
+    for (; i < ends[file]; ++i) {
+      if (!files[file]->copy(starts.data()[i], stops.data()[i], out))
+        corrupt("held bytes: a piece is not held");
+      out += stops.data()[i] - starts.data()[i];
+    }
+  return bytes;
 }
 
 // Source that reads held files; for one thread.
@@ -47,19 +41,17 @@ class HeldSource : public Source {
   }
 
   const uint8_t* view(const Piece& piece) override {
-    if (piece.table >= files_.size() || piece.stop < piece.start) return nullptr;
-    return files_[piece.table]->view(piece.start, piece.stop);
+    return is_piece(piece) ? files_[piece.table]->view(piece.start, piece.stop) : nullptr;
   }
 
   HeldBytes hold(const Piece& piece) override {
-    if (piece.table >= files_.size() || piece.stop < piece.start) return {};
-    return files_[piece.table]->hold(piece.start, piece.stop);
+    return is_piece(piece) ? files_[piece.table]->hold(piece.start, piece.stop) : HeldBytes{};
   }
 
   bool copy(const Piece* pieces, size_t count, int64_t num_bytes, uint8_t* out) override {
     const uint8_t* end = out + num_bytes;
     for (const Piece* piece = pieces; piece != pieces + count; ++piece) {
-      if (piece->table >= files_.size() || piece->stop < piece->start || piece->stop - piece->start > end - out)
+      if (!is_piece(*piece) || piece->stop - piece->start > end - out)
         corrupt("held bytes: a piece that is none");
       if (!files_[piece->table]->copy(piece->start, piece->stop, out)) return false;
       out += piece->stop - piece->start;
@@ -68,6 +60,10 @@ class HeldSource : public Source {
   }
 
  private:
+  bool is_piece(const Piece& piece) const {
+    return piece.table < files_.size() && piece.start <= piece.stop;
+  }
+
   std::vector<nb::object> owners_;  // keep the HeldFile objects alive
   std::vector<const HeldFile*> files_;
 };
@@ -77,24 +73,18 @@ class HeldSource : public Source {
 
 void register_held(nanobind::module_& m) {
   using namespace alance;
+  const auto cut = [](nb::handle self, int64_t start, int64_t stop) {
+    const uint8_t* bytes =
+        start < stop ? nb::cast<const HeldFile&>(self).view(start, stop) : nullptr;
+    if (bytes == nullptr && start != stop) corrupt("bytes ", start, " to ", stop, " are not held");
+    return Numpy<const uint8_t>(bytes, {static_cast<size_t>(stop - start)}, self);
+  };
   nb::class_<HeldFile>(m, "HeldFile")
-      .def(nb::init<const std::vector<int64_t>&, std::vector<Bytes>>(), nb::arg("begins"),
-           nb::arg("buffers"))
-      .def(
-          "cut",
-          [](nb::handle self, int64_t start, int64_t stop) {
-            const uint8_t* bytes = start < stop ? nb::cast<const HeldFile&>(self).view(start, stop) : nullptr;
-            if (bytes == nullptr && start != stop)
-              corrupt("bytes " + std::to_string(start) + " to " + std::to_string(stop) + " are not held");
-            return nb::ndarray<nb::numpy, const uint8_t, nb::ndim<1>>(
-                bytes, {static_cast<size_t>(stop - start)}, self);
-          },
-          nb::arg("start"), nb::arg("stop"))
-      .def("add", &HeldFile::add, nb::arg("begin"), nb::arg("buffer"), nb::arg("kept_bytes") = 0)
-      .def("add_pieces", &HeldFile::add_pieces, nb::arg("starts"), nb::arg("stops"),
-           nb::arg("buffer"));
+      .def(nb::init<const std::vector<int64_t>&, std::vector<Bytes>>(), "begins"_a, "buffers"_a)
+      .def("cut", cut, "start"_a, "stop"_a)
+      .def("add", &HeldFile::add, "begin"_a, "buffer"_a, "kept_bytes"_a = 0)
+      .def("add_pieces", &HeldFile::add_pieces, "starts"_a, "stops"_a, "buffer"_a);
   nb::class_<HeldSource, Source>(m, "HeldSource")
-      .def(nb::init<std::vector<nb::object>>(), nb::arg("files"));
-  m.def("gather", &alance::gather, nb::arg("files"), nb::arg("ends"), nb::arg("starts"),
-        nb::arg("stops"));
+      .def(nb::init<std::vector<nb::object>>(), "files"_a);
+  m.def("gather", &gather, "files"_a, "ends"_a, "starts"_a, "stops"_a, NoGil());
 }

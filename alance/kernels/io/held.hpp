@@ -86,7 +86,7 @@ class HeldFile {
     size_t buffer;
   };
 
-  static int64_t size(const Bytes& buffer) { return static_cast<int64_t>(buffer.size()); }
+  static int64_t size(const Bytes& buffer) { return std::ssize(buffer); }
 
   void put(int64_t begin, const uint8_t* data, int64_t size) {
     int64_t end;

@@ -79,15 +79,16 @@ std::vector<int64_t> sizes_now(const std::vector<nb::bytes>& names,
   return sizes;
 }
 
-// Concatenate pieces of files; the pieces of file f end at number `ends[f]` and ascend. Pieces with
-// small gaps are read together. Returns a status (0; -1: a byte is not in the page cache and
-// `nowait`; -2: a file is too short; else errno), the file where it occurred, and the bytes.
-// Allocates nothing if a piece ends beyond the `sizes` of its file.
-nb::tuple read_pieces(const std::vector<int>& fds, const std::vector<int64_t>& sizes,
-                      const std::vector<int64_t>& ends, const In<int64_t>& starts,
-                      const In<int64_t>& stops, uint64_t max_gap_bytes, bool nowait) {
-  const int64_t count = static_cast<int64_t>(starts.size());
-  if (static_cast<int64_t>(stops.size()) != count) corrupt("pieces: starts and stops differ");
+// Pieces ascend; those with small gaps are read together. Allocates nothing if a piece ends beyond
+// the `sizes` of its file.
+std::tuple<int, size_t, Owned<uint8_t>> read_pieces(const std::vector<int>& fds,
+                                                    const std::vector<int64_t>& sizes,
+                                                    const std::vector<int64_t>& ends,
+                                                    const In<int64_t>& starts,
+                                                    const In<int64_t>& stops,
+                                                    uint64_t max_gap_bytes, bool nowait) {
+  const int64_t count = std::ssize(starts);
+  if (std::ssize(stops) != count) corrupt("pieces: starts and stops differ");
   if (ends.size() != fds.size() || (ends.empty() ? 0 : ends.back()) != count)
     corrupt("pieces: ends of files");
   if (sizes.size() != fds.size()) corrupt("pieces: sizes of files");
@@ -108,22 +109,19 @@ nb::tuple read_pieces(const std::vector<int>& fds, const std::vector<int64_t>& s
     }
     if (reached > sizes[f]) too_short = std::min(too_short, f);
   }
-  if (too_short < fds.size()) return nb::make_tuple(kShort, too_short, Owned<uint8_t>(0).numpy());
+  if (too_short < fds.size()) return {kShort, too_short, Owned<uint8_t>(0)};
   Owned<uint8_t> bytes(total);
+  uint8_t* out = bytes.data();
   int status = kDone;
   int64_t waits = 0;
   size_t file = 0;
-  {
-    nb::gil_scoped_release release;
-    uint8_t* out = bytes.data();
-    for (first = 0; file < fds.size(); ++file) {
-      status = read_file(fds[file], pieces.data() + first, pieces.data() + ends[file],
-                         max_gap_bytes, nowait, out, waits);
-      if (status != kDone) break;
-      first = ends[file];
-    }
+  for (first = 0; file < fds.size(); ++file) {
+    status = read_file(fds[file], pieces.data() + first, pieces.data() + ends[file], max_gap_bytes,
+                       nowait, out, waits);
+    if (status != kDone) break;
+    first = ends[file];
   }
-  return nb::make_tuple(status, file, bytes.numpy());
+  return {status, file, std::move(bytes)};
 }
 
 // Source that reads files; waits for the disk.
@@ -170,13 +168,13 @@ void register_pieces(nanobind::module_& m) {
   using namespace alance;
   nb::class_<Source>(m, "Source");
   nb::class_<FileSource, Source>(m, "FileSource")
-      .def(nb::init<std::vector<int>, uint64_t, int64_t>(), nb::arg("fds"),
-           nb::arg("max_gap_bytes"), nb::arg("patience") = INT64_MAX)
+      .def(nb::init<std::vector<int>, uint64_t, int64_t>(), "fds"_a, "max_gap_bytes"_a,
+           "patience"_a = INT64_MAX)
       .def_prop_ro("status", &FileSource::status)
       .def_prop_ro("file", &FileSource::file)
       .def_prop_ro("reads", &FileSource::reads)
       .def_prop_ro("waits", &FileSource::waits);
-  m.def("sizes_now", &sizes_now, nb::arg("names"), nb::arg("identities"));
-  m.def("read_pieces", &read_pieces, nb::arg("fds"), nb::arg("sizes"), nb::arg("ends"),
-        nb::arg("starts"), nb::arg("stops"), nb::arg("max_gap_bytes"), nb::arg("nowait"));
+  m.def("sizes_now", &sizes_now, "names"_a, "identities"_a);
+  m.def("read_pieces", &read_pieces, "fds"_a, "sizes"_a, "ends"_a, "starts"_a, "stops"_a,
+        "max_gap_bytes"_a, "nowait"_a, NoGil());
 }

@@ -9,10 +9,9 @@
 #include <string_view>
 #include <vector>
 
-#include "base/bounds.hpp"
 #include "base/ends.hpp"
 #include "json/jsonb_entries.hpp"
-#include "base/owned.hpp"
+#include "base/lists.hpp"
 #include "base/utf8.hpp"
 
 namespace alance {
@@ -55,8 +54,7 @@ class Scanner {
   }
 
   void expect(char expected) {
-    if (!take(expected))
-      corrupt(std::string("JSON: expected '") + expected + "', found '" + *at_ + "'");
+    if (!take(expected)) corrupt("JSON: expected '", expected, "', found '", *at_, "'");
   }
 
   // Text of the next value, with its quotes and brackets.
@@ -78,7 +76,7 @@ class Scanner {
       } while (open > 0);
     } else {
       while (at_ < end_ && !std::strchr(",:]} \n\t\r", *at_)) ++at_;
-      if (at_ == start) corrupt(std::string("JSON: expected a value, found '") + *at_ + "'");
+      if (at_ == start) corrupt("JSON: expected a value, found '", *at_, "'");
     }
     return {start, static_cast<size_t>(at_ - start)};
   }
@@ -125,28 +123,12 @@ class Scanner {
 };
 
 uint32_t hexadecimal(std::string_view text, size_t at) {
-  if (at + 4 > text.size()) corrupt("JSON: \\u without four digits");
   uint32_t code = 0;
-  for (size_t i = at; i < at + 4; ++i) {
-    const char digit = text[i];
-    code = code << 4;
-    if (digit >= '0' && digit <= '9') code |= static_cast<uint32_t>(digit - '0');
-    else if (digit >= 'a' && digit <= 'f') code |= static_cast<uint32_t>(digit - 'a' + 10);
-    else if (digit >= 'A' && digit <= 'F') code |= static_cast<uint32_t>(digit - 'A' + 10);
-    else corrupt("JSON: \\u without four digits");
-  }
+  const std::string_view digits = text.substr(std::min(at, text.size()), 4);
+  const auto [stop, error] =
+      std::from_chars(digits.data(), digits.data() + digits.size(), code, 16);
+  if (digits.size() < 4 || stop != digits.data() + 4) corrupt("JSON: \\u without four digits");
   return code;
-}
-
-void append_utf8(uint32_t code, std::string& out) {
-  if (code < 0x80) {
-    out += static_cast<char>(code);
-    return;
-  }
-  const int more = code < 0x800 ? 1 : code < 0x10000 ? 2 : 3;
-  const uint32_t lead = more == 1 ? 0xC0 : more == 2 ? 0xE0 : 0xF0;
-  out += static_cast<char>(lead | code >> (6 * more));
-  for (int i = more - 1; i >= 0; --i) out += static_cast<char>(0x80 | (code >> (6 * i) & 0x3F));
 }
 
 // Append the content of a text in quotes, unescaped.
@@ -273,34 +255,40 @@ Kind answer_with(const std::vector<Value>& values, int answer, std::string& out,
   return kArray;
 }
 
-// Texts of an Arrow array, with checked offsets; errors name the row.
-class Texts {
- public:
-  Texts(const In<int64_t>& offsets, const Bytes& data) : offsets_(offsets), data_(data) {
-    if (offsets.size() < 1) corrupt("JSON: no offsets");
-    for (int64_t i = 0; i < count(); ++i)
-      check_ends(offsets.data()[i], offsets.data()[i + 1], static_cast<int64_t>(data.size()), "JSON");
-  }
-
-  int64_t count() const { return static_cast<int64_t>(offsets_.size()) - 1; }
-
-  template <typename Visit>
-  void each(Visit visit) const {
-    const char* text = reinterpret_cast<const char*>(data_.data());
-    for (int64_t i = 0; i < count(); ++i) {
-      const int64_t start = offsets_.data()[i], stop = offsets_.data()[i + 1];
-      try {
-        visit(i, std::string_view(text + start, static_cast<size_t>(stop - start)));
-      } catch (const std::invalid_argument& error) {
-        corrupt("row " + std::to_string(i) + ": " + error.what());
-      }
+// Call `visit` with the number and the content of each string; errors name the row.
+template <typename Visit>
+void each(const Strings<int64_t>& strings, Visit visit) {
+  for (int64_t i = 0; i < strings.count; ++i) {
+    try {
+      visit(i, strings[i]);
+    } catch (const std::invalid_argument& error) {
+      corrupt("row ", i, ": ", error.what());
     }
   }
+}
 
- private:
-  const In<int64_t>& offsets_;
-  const Bytes& data_;
-};
+using Answered = std::tuple<Owned<int64_t>, Owned<uint8_t>, Owned<uint8_t>>;
+
+// Answers for the rows of a column: text and kind of each. `start(row, values)` appends the value of
+// a row, if it has one; `go_below` as in `walk`; `write(value, text)` as in `answer_with`.
+template <typename Value, typename Start, typename Below, typename Write>
+Answered answers_of(const Strings<int64_t>& strings, const std::vector<Step>& steps, int answer,
+                    Start start, Below go_below, Write write) {
+  Owned<int64_t> stops(strings.count + 1);
+  Owned<uint8_t> kinds(strings.count);
+  std::string out;
+  stops[0] = 0;
+  std::vector<Value> current, next;
+  each(strings, [&](int64_t row, std::string_view) {
+    current.clear();
+    start(row, current);
+    walk(current, next, steps, go_below);
+    kinds[row] =
+        answer_with(current, answer, out, [&](const Value& value) { return write(value, out); });
+    stops[row + 1] = std::ssize(out);
+  });
+  return {std::move(stops), owned_of(out), std::move(kinds)};
+}
 
 std::vector<Step> steps_of(const In<int64_t>& ends, const Bytes& names, const In<int64_t>& indices,
                            const Bytes& has_name) {
@@ -310,11 +298,11 @@ std::vector<Step> steps_of(const In<int64_t>& ends, const Bytes& names, const In
   int64_t start = 0;
   for (size_t i = 0; i < ends.size(); ++i) {
     const int64_t stop = ends.data()[i];
-    check_ends(start, stop, static_cast<int64_t>(names.size()), "JSON path");
-    steps.push_back({{reinterpret_cast<const char*>(names.data()) + start,
-                      static_cast<size_t>(stop - start)},
-                     (has_name.data()[i] & 1) != 0, (has_name.data()[i] & 2) != 0,
-                     indices.data()[i]});
+    check_ends(start, stop, std::ssize(names), "JSON path");
+    const auto name =
+        text_of(names).substr(static_cast<size_t>(start), static_cast<size_t>(stop - start));
+    const uint8_t flags = has_name.data()[i];
+    steps.push_back({name, (flags & 1) != 0, (flags & 2) != 0, indices.data()[i]});
     start = stop;
   }
   return steps;
@@ -346,50 +334,37 @@ void below(const jsonb::Entry& entry, const Step& step, Visit visit) {
   visit(entries.next());
 }
 
-// `json_find` for JSONB values.
-nb::tuple jsonb_find(const In<int64_t>& offsets, const Bytes& data, const Bytes& valid,
-                     const In<int64_t>& name_ends, const Bytes& names, const In<int64_t>& indices,
-                     const Bytes& has_name, bool plain, int answer) {
-  const Texts values(offsets, data);
-  const std::vector<Step> steps = steps_of(name_ends, names, indices, has_name);
-  if (valid.size() && static_cast<int64_t>(valid.size()) != values.count())
-    corrupt("JSONB: validity of " + std::to_string(valid.size()) + " values, there are " +
-            std::to_string(values.count()));
-  Owned<int64_t> stops(values.count() + 1);
-  Owned<uint8_t> kinds(values.count());
-  std::string out;
-  {
-    nb::gil_scoped_release release;
-    stops[0] = 0;
-    std::vector<jsonb::Entry> current, next;
-    values.each([&](int64_t row, std::string_view value) {
-      jsonb::Entry entry{jsonb::kContainerEntry, reinterpret_cast<const uint8_t*>(value.data()),
-                         static_cast<int64_t>(value.size())};
-      current.clear();
-      if (entry.size && (!valid.size() || valid.data()[row])) {
-        jsonb::Entries whole(entry.at, entry.size);
-        if (whole.kind == jsonb::kScalars) entry = whole.next();
-        current.push_back(entry);
-      }
-      walk(current, next, steps,
-           [](const jsonb::Entry& from, const Step& step, auto visit) { below(from, step, visit); });
-      kinds[row] = answer_with(current, answer, out, [&](const jsonb::Entry& single) {
-        if (plain && single.type == jsonb::kTextEntry) {
-          out.append(single.text());
-          return kText;
-        }
-        const size_t start = out.size();
-        jsonb::Writer(out).value(single, 0);
-        return kind_of(std::string_view(out).substr(start));
-      });
-      stops[row + 1] = static_cast<int64_t>(out.size());
-    });
-  }
-  Owned<uint8_t> content(static_cast<int64_t>(out.size()));
-  std::memcpy(content.data(), out.data(), out.size());
-  if (!are_utf8(stops.data(), values.count(), content.data()))
+Answered jsonb_find(const In<int64_t>& offsets, const Bytes& data, const Bytes& valid,
+                    const In<int64_t>& name_ends, const Bytes& names, const In<int64_t>& indices,
+                    const Bytes& has_name, bool plain, int answer) {
+  using jsonb::Entry;
+  const Strings values(offsets, data, "JSON");
+  const Validity is_valid(valid, values.count, "JSONB");
+  const auto start = [&](int64_t row, std::vector<Entry>& entries) {
+    if (values.size(row) == 0 || !is_valid[row]) return;
+    jsonb::Entries whole(values.at(row), values.size(row));
+    const bool is_scalar = whole.kind == jsonb::kScalars;
+    entries.push_back(is_scalar ? whole.next()
+                                : Entry{jsonb::kContainerEntry, values.at(row), values.size(row)});
+  };
+  const auto go_below = [](const Entry& from, const Step& step, auto visit) {
+    below(from, step, visit);
+  };
+  const auto write = [&](const Entry& entry, std::string& out) {
+    if (plain && entry.type == jsonb::kTextEntry) {
+      out.append(entry.text());
+      return kText;
+    }
+    const size_t begin = out.size();
+    jsonb::Writer(out).value(entry, 0);
+    return kind_of(std::string_view(out).substr(begin));
+  };
+  Answered answers = answers_of<Entry>(values, steps_of(name_ends, names, indices, has_name),
+                                       answer, start, go_below, write);
+  const auto& [stops, content, kinds] = answers;
+  if (!are_utf8(stops.data(), values.count, content.data()))
     corrupt("JSONB: text that is no UTF-8");
-  return nb::make_tuple(stops.numpy(), content.numpy(), kinds.numpy());
+  return answers;
 }
 
 // Parse a number; false if the text is not a number.
@@ -400,120 +375,92 @@ bool real_of(std::string_view text, double& number) {
   return error != std::errc::invalid_argument && end == text.data() + text.size();
 }
 
-// Numbers in the texts at `offsets`, true and false as 1 and 0, and the first row whose text is no
-// number that fits, or -1. Integers are rounded, half away from zero.
 template <typename T>
-nb::tuple json_numbers(const In<int64_t>& offsets, const Bytes& data, const Bytes& kinds) {
-  const Texts texts(offsets, data);
-  if (static_cast<int64_t>(kinds.size()) != texts.count())
-    corrupt("JSON: kinds of " + std::to_string(kinds.size()) + " values, there are " +
-            std::to_string(texts.count()));
-  Owned<T> numbers(texts.count());
+std::tuple<Owned<T>, int64_t> json_numbers(const In<int64_t>& offsets, const Bytes& data,
+                                           const Bytes& kinds) {
+  const Strings texts(offsets, data, "JSON");
+  if (std::ssize(kinds) != texts.count)
+    corrupt("JSON: kinds of ", kinds.size(), " values, there are ", texts.count);
+  Owned<T> numbers(texts.count);
   int64_t strange = -1;
-  {
-    nb::gil_scoped_release release;
-    texts.each([&](int64_t row, std::string_view text) {
-      numbers[row] = 0;
-      const uint8_t kind = kinds.data()[row];
-      if (kind <= kNull) return;
-      if (kind == kBoolean) {
-        numbers[row] = text == "true";
-        return;
-      }
-      if (text.starts_with('+')) text.remove_prefix(1);
-      const char* end = text.data() + text.size();
-      if constexpr (std::is_same_v<T, int64_t>) {
-        const auto [stop, error] = std::from_chars(text.data(), end, numbers[row]);
-        const bool is_whole = stop == end && error != std::errc::invalid_argument;
-        if (is_whole && error == std::errc()) return;
-        double value = 0;
-        // 2^63 is the first number that does not fit.
-        if (!is_whole && real_of(text, value) && std::fabs(value = std::round(value)) < 0x1p63)
-          numbers[row] = static_cast<int64_t>(value);
-        else if (strange < 0)
-          strange = row;
-      } else if (!real_of(text, numbers[row]) && strange < 0) {
+  each(texts, [&](int64_t row, std::string_view text) {
+    numbers[row] = 0;
+    const uint8_t kind = kinds.data()[row];
+    if (kind <= kNull) return;
+    if (kind == kBoolean) {
+      numbers[row] = text == "true";
+      return;
+    }
+    if (text.starts_with('+')) text.remove_prefix(1);
+    const char* end = text.data() + text.size();
+    if constexpr (std::is_same_v<T, int64_t>) {
+      const auto [stop, error] = std::from_chars(text.data(), end, numbers[row]);
+      const bool is_whole = stop == end && error != std::errc::invalid_argument;
+      if (is_whole && error == std::errc()) return;
+      double value = 0;
+      // 2^63 is the first number that does not fit.
+      if (!is_whole && real_of(text, value) && std::fabs(value = std::round(value)) < 0x1p63)
+        numbers[row] = static_cast<int64_t>(value);
+      else if (strange < 0)
         strange = row;
-      }
-    });
-  }
-  return nb::make_tuple(numbers.numpy(), strange);
+    } else if (!real_of(text, numbers[row]) && strange < 0) {
+      strange = row;
+    }
+  });
+  return {std::move(numbers), strange};
 }
 
-// Text of the value at a path in each text (unquoted and unescaped if `plain`), and its kind; empty
-// texts have no value. `answer` decides how several values are written.
-nb::tuple json_find(const In<int64_t>& offsets, const Bytes& data, const In<int64_t>& name_ends,
-                    const Bytes& names, const In<int64_t>& indices, const Bytes& has_name,
-                    bool plain, int answer) {
-  const Texts texts(offsets, data);
-  const std::vector<Step> steps = steps_of(name_ends, names, indices, has_name);
-  Owned<int64_t> stops(texts.count() + 1);
-  Owned<uint8_t> kinds(texts.count());
-  std::string out;
-  {
-    nb::gil_scoped_release release;
-    std::string scratch;
-    stops[0] = 0;
-    std::vector<std::string_view> current, next;
-    texts.each([&](int64_t row, std::string_view text) {
-      current.clear();
-      if (!text.empty()) current.push_back(Scanner(text).value());
-      walk(current, next, steps, [&](std::string_view from, const Step& step, auto visit) {
-        below(from, step, scratch, visit);
-      });
-      kinds[row] = answer_with(current, answer, out, [&](std::string_view value) {
-        const Kind kind = kind_of(value);
-        if (plain && kind == kText) unquote(value, out);
-        else out.append(value);
-        return kind;
-      });
-      stops[row + 1] = static_cast<int64_t>(out.size());
-    });
-  }
-  Owned<uint8_t> content(static_cast<int64_t>(out.size()));
-  std::memcpy(content.data(), out.data(), out.size());
-  return nb::make_tuple(stops.numpy(), content.numpy(), kinds.numpy());
+// Empty texts have no value.
+Answered json_find(const In<int64_t>& offsets, const Bytes& data, const In<int64_t>& name_ends,
+                   const Bytes& names, const In<int64_t>& indices, const Bytes& has_name,
+                   bool plain, int answer) {
+  const Strings texts(offsets, data, "JSON");
+  const auto start = [&](int64_t row, std::vector<std::string_view>& values) {
+    if (texts.size(row) != 0) values.push_back(Scanner(texts[row]).value());
+  };
+  std::string scratch;
+  const auto go_below = [&](std::string_view from, const Step& step, auto visit) {
+    below(from, step, scratch, visit);
+  };
+  const auto write = [&](std::string_view value, std::string& out) {
+    const Kind kind = kind_of(value);
+    if (plain && kind == kText)
+      unquote(value, out);
+    else
+      out.append(value);
+    return kind;
+  };
+  return answers_of<std::string_view>(texts, steps_of(name_ends, names, indices, has_name), answer,
+                                      start, go_below, write);
 }
 
-// Number of items of each array; 0 for other values.
-Numpy<int64_t> json_lengths(const In<int64_t>& offsets, const Bytes& data) {
-  const Texts texts(offsets, data);
-  Owned<int64_t> lengths(texts.count());
-  {
-    nb::gil_scoped_release release;
-    texts.each([&](int64_t row, std::string_view text) {
-      lengths[row] = 0;
-      if (kind_of(text) != kArray) return;
-      Scanner(text).items([&](std::string_view) {
-        ++lengths[row];
-        return false;
-      });
-    });
-  }
-  return lengths.numpy();
+Owned<int64_t> json_lengths(const In<int64_t>& offsets, const Bytes& data) {
+  const Strings texts(offsets, data, "JSON");
+  Owned<int64_t> lengths(texts.count);
+  each(texts, [&](int64_t row, std::string_view text) {
+    lengths[row] = 0;
+    if (kind_of(text) == kArray)
+      Scanner(text).items([&](std::string_view) { return ++lengths[row], false; });
+  });
+  return lengths;
 }
 
-// 1 for each array that has an array with an item of exactly this text.
-Numpy<uint8_t> json_has(const In<int64_t>& offsets, const Bytes& data, const Bytes& item) {
-  const Texts texts(offsets, data);
-  Owned<uint8_t> has_item(texts.count());
-  const std::string_view needle(reinterpret_cast<const char*>(item.data()), item.size());
-  {
-    nb::gil_scoped_release release;
-    texts.each([&](int64_t row, std::string_view text) {
-      has_item[row] = 0;
-      if (kind_of(text) != kArray) return;
-      Scanner(text).items([&](std::string_view value) {
-        if (kind_of(value) == kArray)
-          Scanner(value).items([&](std::string_view other) {
-            has_item[row] = other == needle;
-            return has_item[row] != 0;
-          });
-        return has_item[row] != 0;
-      });
+Owned<uint8_t> json_has(const In<int64_t>& offsets, const Bytes& data, const Bytes& item) {
+  const Strings texts(offsets, data, "JSON");
+  Owned<uint8_t> has_item(texts.count);
+  each(texts, [&](int64_t row, std::string_view text) {
+    has_item[row] = 0;
+    if (kind_of(text) != kArray) return;
+    Scanner(text).items([&](std::string_view value) {
+      if (kind_of(value) == kArray)
+        Scanner(value).items([&](std::string_view other) {
+          has_item[row] = other == text_of(item);
+          return has_item[row] != 0;
+        });
+      return has_item[row] != 0;
     });
-  }
-  return has_item.numpy();
+  });
+  return has_item;
 }
 
 }  // namespace
@@ -521,15 +468,15 @@ Numpy<uint8_t> json_has(const In<int64_t>& offsets, const Bytes& data, const Byt
 
 void register_json_find(nanobind::module_& m) {
   using namespace alance;
-  using nanobind::arg;
-  m.def("json_find", &json_find, arg("offsets").noconvert(), arg("data"),
-        arg("name_ends").noconvert(), arg("names"), arg("indices").noconvert(), arg("has_name"),
-        arg("plain"), arg("answer") = int{kWhole});
-  m.def("jsonb_find", &jsonb_find, arg("offsets").noconvert(), arg("data"), arg("valid"),
-        arg("name_ends").noconvert(), arg("names"), arg("indices").noconvert(), arg("has_name"),
-        arg("plain"), arg("answer") = int{kWhole});
-  m.def("json_whole", &json_numbers<int64_t>, arg("offsets").noconvert(), arg("data"), arg("kinds"));
-  m.def("json_real", &json_numbers<double>, arg("offsets").noconvert(), arg("data"), arg("kinds"));
-  m.def("json_lengths", &json_lengths, arg("offsets").noconvert(), arg("data"));
-  m.def("json_has", &json_has, arg("offsets").noconvert(), arg("data"), arg("item"));
+  m.def("json_find", &json_find, "offsets"_a.noconvert(), "data"_a, "name_ends"_a.noconvert(),
+        "names"_a, "indices"_a.noconvert(), "has_name"_a, "plain"_a, "answer"_a = int{kWhole},
+        NoGil());
+  m.def("jsonb_find", &jsonb_find, "offsets"_a.noconvert(), "data"_a, "valid"_a,
+        "name_ends"_a.noconvert(), "names"_a, "indices"_a.noconvert(), "has_name"_a, "plain"_a,
+        "answer"_a = int{kWhole}, NoGil());
+  m.def("json_whole", &json_numbers<int64_t>, "offsets"_a.noconvert(), "data"_a, "kinds"_a,
+        NoGil());
+  m.def("json_real", &json_numbers<double>, "offsets"_a.noconvert(), "data"_a, "kinds"_a, NoGil());
+  m.def("json_lengths", &json_lengths, "offsets"_a.noconvert(), "data"_a, NoGil());
+  m.def("json_has", &json_has, "offsets"_a.noconvert(), "data"_a, "item"_a, NoGil());
 }

@@ -6,6 +6,7 @@
 //
 // Source: docs/format/file.md, "JSONB".
 #pragma once
+#include <bit>
 #include <charconv>
 #include <cmath>
 #include <string>
@@ -17,7 +18,9 @@ namespace alance::jsonb {
 
 constexpr int kDeepest = 128;
 constexpr uint32_t kArrays = 4, kObjects = 2, kScalars = 1;  // the header's top three bits
-constexpr uint32_t kTextEntry = 1, kContainerEntry = 5;
+constexpr uint32_t kNullEntry = 0, kTextEntry = 1, kNumberEntry = 2, kFalseEntry = 3,
+                   kTrueEntry = 4,
+                   kContainerEntry = 5;  // types of entries
 
 // Throw TypeError: the bytes may be valid, but are not supported.
 [[noreturn]] inline void unknown(const std::string& what) { throw nb::type_error(what.c_str()); }
@@ -40,17 +43,16 @@ struct Entry {
 class Entries {
  public:
   Entries(const uint8_t* at, int64_t size) : at_(at), size_(size) {
-    if (size < 4) corrupt("JSONB: " + std::to_string(size) + " bytes, the header has 4");
+    if (size < 4) corrupt("JSONB: ", size, " bytes, the header has 4");
     const uint32_t header = big_u32(at);
     kind = header >> 29;
     count = header & 0x1FFFFFFF;
     if (kind != kArrays && kind != kObjects && kind != kScalars)
-      corrupt("JSONB: container of kind " + std::to_string(kind));
-    if (kind == kScalars && count > 1) corrupt("JSONB: a scalar of " + std::to_string(count));
+      corrupt("JSONB: container of kind ", kind);
+    if (kind == kScalars && count > 1) corrupt("JSONB: a scalar of ", count);
     if (kind == kScalars) count = 1;
     const int64_t all = kind == kObjects ? 2 * count : count;
-    if (all > (size - 4) / 4)
-      corrupt("JSONB: " + std::to_string(all) + " entries in " + std::to_string(size) + " bytes");
+    if (all > (size - 4) / 4) corrupt("JSONB: ", all, " entries in ", size, " bytes");
     position_ = 4 + 4 * all;
   }
 
@@ -58,8 +60,7 @@ class Entries {
     const uint32_t descriptor = big_u32(at_ + 4 + 4 * number_++);
     const int64_t bytes = descriptor & 0x0FFFFFFF;
     if (bytes > size_ - position_)
-      corrupt("JSONB: a value of " + std::to_string(bytes) + " bytes, " +
-              std::to_string(size_ - position_) + " are left");
+      corrupt("JSONB: a value of ", bytes, " bytes, ", size_ - position_, " are left");
     const uint8_t* payload = at_ + position_;
     position_ += bytes;
     return {descriptor >> 28 & 7, payload, bytes};
@@ -117,14 +118,14 @@ class Writer {
 
   void value(const Entry& entry, int depth) {
     switch (entry.type) {
-      case 0: out_ += "null"; return;
+      case kNullEntry: out_ += "null"; return;
       case kTextEntry: text(entry.at, entry.size); return;
-      case 2: number(entry.at, entry.size); return;
-      case 3: out_ += "false"; return;
-      case 4: out_ += "true"; return;
+      case kNumberEntry: number(entry.at, entry.size); return;
+      case kFalseEntry: out_ += "false"; return;
+      case kTrueEntry: out_ += "true"; return;
       case kContainerEntry: container(entry.at, entry.size, depth + 1); return;
       case 6: unknown("JSONB: dates, intervals and bytes inside JSON");
-      default: corrupt("JSONB: a value of type " + std::to_string(entry.type));
+      default: corrupt("JSONB: a value of type ", entry.type);
     }
   }
 
@@ -161,8 +162,7 @@ class Writer {
   // True only if none of eight bytes needs an escape; may be false for bytes that need none.
   static bool is_plain(const uint8_t* at) {
     constexpr uint64_t kOnes = 0x0101010101010101, kTops = 0x8080808080808080;
-    uint64_t bytes;
-    std::memcpy(&bytes, at, 8);
+    const auto bytes = load<uint64_t>(at);
     const uint64_t quotes = bytes ^ kOnes * '"', slashes = bytes ^ kOnes * '\\';
     return !(((bytes - kOnes * 0x20) & ~bytes & kTops) | ((quotes - kOnes) & ~quotes & kTops) |
              ((slashes - kOnes) & ~slashes & kTops));
@@ -178,15 +178,12 @@ class Writer {
       case 0x40: integer(static_cast<int64_t>(whole(at + 1, bytes, true))); return;
       case 0x50: integer(whole(at + 1, bytes, false)); return;
       case 0x60: {
-        if (bytes != 8) corrupt("JSONB: a float of " + std::to_string(bytes) + " bytes");
-        const uint64_t pattern = whole(at + 1, 8, false);
-        double value;
-        std::memcpy(&value, &pattern, 8);
-        real(value);
+        if (bytes != 8) corrupt("JSONB: a float of ", bytes, " bytes");
+        real(std::bit_cast<double>(whole(at + 1, 8, false)));
         return;
       }
       case 0x70: decimal(at + 1, bytes); return;
-      default: corrupt("JSONB: a number of kind " + std::to_string(tag));
+      default: corrupt("JSONB: a number of kind ", tag);
     }
   }
 
@@ -199,7 +196,7 @@ class Writer {
   // Big-endian integer of 1, 2, 4 or 8 bytes, sign-extended if signed.
   static uint64_t whole(const uint8_t* at, int64_t bytes, bool is_signed) {
     if (bytes != 1 && bytes != 2 && bytes != 4 && bytes != 8)
-      corrupt("JSONB: an integer of " + std::to_string(bytes) + " bytes");
+      corrupt("JSONB: an integer of ", bytes, " bytes");
     uint64_t result = is_signed && (at[0] & 0x80) ? ~uint64_t{0} : 0;
     for (int64_t i = 0; i < bytes; ++i) result = result << 8 | at[i];
     return result;
@@ -236,8 +233,7 @@ class Writer {
   // Big-endian coefficient of 8 or 16 bytes, then the number of decimal places.
   void decimal(const uint8_t* at, int64_t bytes) {
     if (bytes == 33) unknown("JSONB: decimals of 256 bits");
-    if (bytes != 9 && bytes != 17)
-      corrupt("JSONB: a decimal of " + std::to_string(bytes) + " bytes");
+    if (bytes != 9 && bytes != 17) corrupt("JSONB: a decimal of ", bytes, " bytes");
     const bool negative = at[0] & 0x80;
     unsigned __int128 coefficient = negative ? ~static_cast<unsigned __int128>(0) : 0;
     for (int64_t i = 0; i + 1 < bytes; ++i) coefficient = coefficient << 8 | at[i];

@@ -14,7 +14,7 @@
 
 #include "rows/file_columns.hpp"
 #include "base/lists.hpp"
-#include "base/text_hash.hpp"
+#include "base/hashes.hpp"
 #include "base/unlocked.hpp"
 #include "io/coalesce.hpp"
 #include "io/held.hpp"

@@ -5,10 +5,14 @@
 // files, and row ids. The form is a record without these. A table of many thousand fragments has a
 // few forms.
 //
+// Totals of versions for listings: one call reads many manifests, and skips their schemas, indices
+// and transactions.
+//
 // Records with unusual fields give None: the caller then parses the message as a whole, which knows
 // more fields and has precise errors.
 #include <nanobind/stl/optional.h>
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -16,8 +20,10 @@
 #include <vector>
 
 #include "base/owned.hpp"
+#include "base/hashes.hpp"
+#include "base/proto_out.hpp"
 #include "base/proto_wire.hpp"
-#include "base/text_hash.hpp"
+#include "base/utf8.hpp"
 
 namespace alance {
 namespace {
@@ -39,39 +45,16 @@ struct Record {
 };
 
 struct Table {
-  std::string rest;     // the message without its fragments
-  std::string content;  // the fragments alone, as fields of the message
+  std::string rest;  // the message without its fragments
+  ProtoOut content;  // the fragments alone, as fields of the message
   std::vector<Record> records;
   std::vector<std::string> forms;
 };
 
-bool is_ascii(std::string_view text) {
-  uint8_t all = 0;
-  for (const char letter : text) all |= static_cast<uint8_t>(letter);
-  return all < 0x80;
-}
-
-void append_varint(std::string& out, uint64_t value) {
-  for (; value >= 0x80; value >>= 7) out.push_back(static_cast<char>(value | 0x80));
-  out.push_back(static_cast<char>(value));
-}
-
-void append_bytes(std::string& out, uint32_t field, std::string_view content) {
-  append_varint(out, uint64_t{field} << 3 | 2);
-  append_varint(out, content.size());
-  out.append(content);
-}
-
-std::string_view between(const uint8_t* start, const uint8_t* stop) {
-  return {reinterpret_cast<const char*>(start), static_cast<size_t>(stop - start)};
-}
-
 // Check a file, add its size, and append what belongs to the form of its fragment.
-bool read_file(std::string_view content, Record& record, std::string& form) {
+bool read_file(std::string_view content, Record& record, ProtoOut& form) {
   ProtoWire wire(content);
-  while (true) {
-    const uint8_t* from = wire.position();
-    if (!wire.next()) return wire.ok;
+  while (wire.next()) {
     if (wire.field == kPath) {
       if (wire.wire != 2 || !is_ascii(wire.bytes())) return false;
       continue;
@@ -88,8 +71,9 @@ bool read_file(std::string_view content, Record& record, std::string& form) {
       return false;
     }
     if (!wire.ok) return false;
-    form.append(between(from, wire.position()));
+    form.append(wire.whole());
   }
+  return wire.ok;
 }
 
 bool read_deletions(std::string_view content, Record& record) {
@@ -106,7 +90,7 @@ bool read_deletions(std::string_view content, Record& record) {
 }
 
 // Read a record and make its form; `file` is scratch memory for the form of a file.
-bool read_record(std::string_view content, Record& record, std::string& form, std::string& file) {
+bool read_record(std::string_view content, Record& record, ProtoOut& form, ProtoOut& file) {
   ProtoWire wire(content);
   while (wire.next()) {
     const bool is_number = wire.field == kId || wire.field == kRows;
@@ -117,17 +101,17 @@ bool read_record(std::string_view content, Record& record, std::string& form, st
       case kFiles:
         file.clear();
         if (!read_file(wire.bytes(), record, file)) return false;
-        append_bytes(form, kFiles, file);
+        form.message(kFiles, file);
         break;
       case kDeletions:
         if (record.deleted != kNone || !read_deletions(wire.bytes(), record)) return false;
-        append_bytes(form, kDeletions, {});
+        form.bytes(kDeletions, {});
         break;
       case kRowIds:
       case kUpdated:
       case kCreated:
         wire.bytes();
-        append_bytes(form, wire.field, {});
+        form.bytes(wire.field, {});
         break;
       default: return false;
     }
@@ -158,13 +142,11 @@ class Forms {
 bool read_manifest(std::string_view message, Table& table) {
   ProtoWire wire(message);
   Forms forms(table.forms);
-  std::string form, file;
-  while (true) {
-    const uint8_t* from = wire.position();
-    if (!wire.next()) return wire.ok;
+  ProtoOut form, file;
+  while (wire.next()) {
     if (wire.field != kFragments) {
       wire.skip();
-      if (wire.ok) table.rest.append(between(from, wire.position()));
+      if (wire.ok) table.rest.append(wire.whole());
       continue;
     }
     if (wire.wire != 2) return false;
@@ -173,101 +155,86 @@ bool read_manifest(std::string_view message, Table& table) {
     Record record;
     form.clear();
     if (!read_record(part, record, form, file)) return false;
-    append_bytes(table.content, kFragments, part);
-    record.stop = static_cast<int64_t>(table.content.size());
-    record.num_bytes = static_cast<int64_t>(part.size());
-    record.form = forms.number_of(form);
+    table.content.bytes(kFragments, part);
+    record.stop = std::ssize(table.content.text());
+    record.num_bytes = std::ssize(part);
+    record.form = forms.number_of(form.text());
     table.records.push_back(record);
   }
+  return wire.ok;
 }
 
-template <typename T, typename Of>
-Numpy<T> column(const std::vector<Record>& records, Of of) {
-  Owned<T> values(static_cast<int64_t>(records.size()));
-  for (size_t i = 0; i < records.size(); ++i) values[static_cast<int64_t>(i)] = of(records[i]);
-  return values.numpy();
+template <typename T>
+Owned<T> column(const std::vector<Record>& records, T Record::* member) {
+  Owned<T> values(std::ssize(records));
+  for (int64_t i = 0; i < values.size(); ++i) values[i] = records[static_cast<size_t>(i)].*member;
+  return values;
 }
 
-// (the message without its fragments; the fragments as fields of the message, one after the other;
-// for each fragment the end of its field, the bytes of its record, id, physical rows, deleted rows
-// (0: not recorded; -1: no deletion file), bytes of its files, number of its form; the forms).
 // None: parse the message as a whole.
 nb::object manifest_fragments(const Bytes& message) {
   Table table;
   bool usual;
   {
     nb::gil_scoped_release release;
-    usual = read_manifest({reinterpret_cast<const char*>(message.data()), message.size()}, table);
+    usual = read_manifest(text_of(message), table);
   }
   if (!usual) return nb::none();
+  const auto bytes_of = [](const std::string& text) { return nb::bytes(text.data(), text.size()); };
   nb::list forms;
-  for (const std::string& form : table.forms) forms.append(nb::bytes(form.data(), form.size()));
+  for (const std::string& form : table.forms) forms.append(bytes_of(form));
   const std::vector<Record>& records = table.records;
-  return nb::make_tuple(
-      nb::bytes(table.rest.data(), table.rest.size()),
-      nb::bytes(table.content.data(), table.content.size()),
-      column<int64_t>(records, [](const Record& record) { return record.stop; }),
-      column<int64_t>(records, [](const Record& record) { return record.num_bytes; }),
-      column<uint64_t>(records, [](const Record& record) { return record.id; }),
-      column<uint64_t>(records, [](const Record& record) { return record.rows; }),
-      column<int64_t>(records, [](const Record& record) { return record.deleted; }),
-      column<uint64_t>(records, [](const Record& record) { return record.file_bytes; }),
-      column<int32_t>(records, [](const Record& record) { return record.form; }), forms);
+  return nb::make_tuple(bytes_of(table.rest), bytes_of(table.content.text()),
+                        column(records, &Record::stop), column(records, &Record::num_bytes),
+                        column(records, &Record::id), column(records, &Record::rows),
+                        column(records, &Record::deleted), column(records, &Record::file_bytes),
+                        column(records, &Record::form), forms);
 }
 
-// Append the record of a file with its own base path, or else with number `base`. Without `base`,
-// the record gets no base path, and loses its own.
-void append_based(std::string& out, uint32_t field, std::string_view file, uint32_t base_field,
-                  std::optional<uint32_t> base) {
-  std::string content;
+// Add the record of a file with its own base path, or else with number `base`. Without `base`, the
+// record gets no base path, and loses its own.
+void add_based(ProtoOut& out, uint32_t field, std::string_view file, uint32_t base_field,
+               std::optional<uint32_t> base) {
+  ProtoOut content;
   ProtoWire wire(file);
   bool has_base = false;
-  while (true) {
-    const uint8_t* from = wire.position();
-    if (!wire.next()) break;
+  while (wire.next()) {
     const bool is_base = wire.field == base_field;
     wire.skip();
     has_base |= is_base;
-    if (wire.ok && (base || !is_base)) content.append(between(from, wire.position()));
+    if (wire.ok && (base || !is_base)) content.append(wire.whole());
   }
   if (!wire.ok) corrupt("fragments: the record of a file is cut short, or has fields of other kinds");
-  if (base && !has_base) {
-    append_varint(content, uint64_t{base_field} << 3);
-    append_varint(content, *base);
-  }
-  append_bytes(out, field, content);
+  if (base && !has_base) content.number(base_field, *base);
+  out.message(field, content);
 }
 
-// Records of fragments, as fields of a manifest, with all their files as in `append_based`.
 nb::bytes based_fragments(const Bytes& content, std::optional<uint32_t> base) {
-  std::string out, record;
+  ProtoOut out, record;
   {
     nb::gil_scoped_release release;
-    ProtoWire fields({reinterpret_cast<const char*>(content.data()), content.size()});
+    ProtoWire fields(text_of(content));
     while (fields.next()) {
       if (fields.field != kFragments || fields.wire != 2) corrupt("fragments: other fields");
       ProtoWire wire(fields.bytes());
       record.clear();
-      while (fields.ok) {
-        const uint8_t* from = wire.position();
-        if (!wire.next()) break;
-        const bool is_file = wire.wire == 2 && (wire.field == kFiles || wire.field == kDeletions);
-        if (is_file) {
-          const uint32_t field = wire.field;
+      while (fields.ok && wire.next()) {
+        const uint32_t field = wire.field;
+        if (wire.wire == 2 && (field == kFiles || field == kDeletions)) {
           const std::string_view file = wire.bytes();
           if (wire.ok)
-            append_based(record, field, file, field == kFiles ? kBase : kDeletionBase, base);
+            add_based(record, field, file, field == kFiles ? kBase : kDeletionBase, base);
         } else {
           wire.skip();
-          if (wire.ok) record.append(between(from, wire.position()));
+          if (wire.ok) record.append(wire.whole());
         }
       }
       if (!wire.ok) corrupt("fragments: a record is cut short, or has fields of other kinds");
-      append_bytes(out, kFragments, record);
+      out.message(kFragments, record);
     }
     if (!fields.ok) corrupt("fragments: the last one is cut short");
   }
-  return nb::bytes(out.data(), out.size());
+  return nb::bytes(out.text().data(), out.text().size());
 }
 
 constexpr uint32_t kExternal = 6, kColumn = 12;  // of DataFragment: row ids in other places
@@ -292,47 +259,169 @@ bool read_range(std::string_view sequence, uint64_t& start, uint64_t& stop) {
   return range.ok && start <= stop && stop - start <= UINT32_MAX;
 }
 
-// (first row id of each fragment; number of its row ids, if they are one range, else -1: read the
-// record itself).
-nb::tuple row_id_ranges(const Bytes& content, const In<int64_t>& stops, const In<int64_t>& sizes) {
-  const int64_t count = static_cast<int64_t>(stops.size());
+std::tuple<Owned<uint64_t>, Owned<int64_t>> row_id_ranges(const Bytes& content,
+                                                          const In<int64_t>& stops,
+                                                          const In<int64_t>& sizes) {
+  const int64_t count = std::ssize(stops);
   if (sizes.size() != stops.size()) corrupt("row ids: other numbers of stops and sizes");
   Owned<uint64_t> firsts(count);
   Owned<int64_t> counts(count);
-  {
-    nb::gil_scoped_release release;
-    for (int64_t i = 0; i < count; ++i) {
-      const int64_t stop = stops.data()[i], size = sizes.data()[i];
-      if (size < 0 || stop < size || static_cast<size_t>(stop) > content.size())
-        corrupt("row ids: records beyond their bytes");
-      ProtoWire record({reinterpret_cast<const char*>(content.data()) + stop - size,
-                        static_cast<size_t>(size)});
-      uint64_t first = 0, last = 0;
-      int num_sequences = 0;
-      bool is_range = false;
-      while (record.next()) {
-        num_sequences +=
-            record.field == kRowIds || record.field == kExternal || record.field == kColumn;
-        if (record.field == kRowIds && record.wire == 2)
-          is_range = read_range(record.bytes(), first, last);
-        else
-          record.skip();
-      }
-      is_range &= record.ok && num_sequences == 1;
-      firsts[i] = is_range ? first : 0;
-      counts[i] = is_range ? static_cast<int64_t>(last - first) : kNone;
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t stop = stops.data()[i], size = sizes.data()[i];
+    if (size < 0 || stop < size || stop > std::ssize(content))
+      corrupt("row ids: records beyond their bytes");
+    ProtoWire record(
+        text_of(content).substr(static_cast<size_t>(stop - size), static_cast<size_t>(size)));
+    uint64_t first = 0, last = 0;
+    int num_sequences = 0;
+    bool is_range = false;
+    while (record.next()) {
+      num_sequences +=
+          record.field == kRowIds || record.field == kExternal || record.field == kColumn;
+      if (record.field == kRowIds && record.wire == 2)
+        is_range = read_range(record.bytes(), first, last);
+      else
+        record.skip();
+    }
+    is_range &= record.ok && num_sequences == 1;
+    firsts[i] = is_range ? first : 0;
+    counts[i] = is_range ? static_cast<int64_t>(last - first) : kNone;
+  }
+  return {std::move(firsts), std::move(counts)};
+}
+
+constexpr size_t kFooter = 16, kLength = 4;  // bytes behind the message, and in front of it
+constexpr std::string_view kMagic = "LANC";
+constexpr uint32_t kVersion = 3, kTimestamp = 7, kReader = 9, kWriter = 10, kWriterVersion = 13,
+                   kMaxFieldId = 24;  // of Manifest
+constexpr uint32_t kSeconds = 1, kNanos = 2;  // of Timestamp
+constexpr int64_t kColumnsOfTotals = 14;
+
+// Totals of one manifest, in the order of the result's columns.
+struct Totals {
+  uint64_t is_usual = 0, version = 0, has_time = 0, seconds = 0, nanos = 0, reader = 0, writer = 0,
+           has_max_field_id = 0, fragments = 0, files = 0, file_bytes = 0, deletion_files = 0,
+           deleted_rows = 0, rows = 0;
+
+  void write(int64_t* out) const {
+    const uint64_t values[] = {is_usual,   version,        has_time,         seconds,   nanos,
+                               reader,     writer,         has_max_field_id, fragments, files,
+                               file_bytes, deletion_files, deleted_rows,     rows};
+    static_assert(sizeof(values) == kColumnsOfTotals * sizeof(int64_t));
+    for (int64_t i = 0; i < kColumnsOfTotals; ++i) out[i] = static_cast<int64_t>(values[i]);
+  }
+};
+
+// Last value of a varint field, or 0; `ok` turns false if the message is truncated.
+uint64_t number_in(std::string_view message, uint32_t field, bool& ok) {
+  ProtoWire wire(message);
+  uint64_t value = 0;
+  while (wire.next()) {
+    if (wire.field == field && wire.wire == 0)
+      value = wire.varint();
+    else
+      wire.skip();
+  }
+  ok = ok && wire.ok;
+  return value;
+}
+
+bool add(uint64_t& total, uint64_t value) {
+  total += value;
+  return value <= INT64_MAX && total <= INT64_MAX;
+}
+
+bool add_fragment(std::string_view record, Totals& totals) {
+  ProtoWire wire(record);
+  uint64_t rows = 0, deleted = 0;
+  bool has_deletions = false, ok = true;
+  while (wire.next()) {
+    if (wire.field == kFiles && wire.wire == 2) {
+      ++totals.files;
+      ok = ok && add(totals.file_bytes, number_in(wire.bytes(), kSize, ok));
+    } else if (wire.field == kDeletions && wire.wire == 2) {
+      if (has_deletions) return false;
+      has_deletions = true;
+      deleted = number_in(wire.bytes(), kNumDeleted, ok);
+    } else if (wire.field == kRows && wire.wire == 0) {
+      rows = wire.varint();
+    } else {
+      wire.skip();
     }
   }
-  return nb::make_tuple(firsts.numpy(), counts.numpy());
+  ++totals.fragments;
+  totals.deletion_files += has_deletions;
+  return ok && wire.ok && add(totals.rows, rows) && add(totals.deleted_rows, deleted);
+}
+
+// Read a manifest's message; false if anything is unusual or wrong, and Python has to parse it.
+bool read_message(std::string_view message, Totals& totals) {
+  ProtoWire wire(message);
+  bool has_writer = false, ok = true;
+  while (wire.next()) {
+    const bool is_number = wire.wire == 0;
+    if (wire.field == kFragments && !is_number) {
+      if (!add_fragment(wire.bytes(), totals)) return false;
+    } else if (wire.field == kTimestamp && !is_number) {
+      const std::string_view time = wire.bytes();
+      if (totals.has_time) return false;
+      totals.has_time = 1;
+      totals.seconds = number_in(time, kSeconds, ok);
+      totals.nanos = number_in(time, kNanos, ok);
+    } else if (wire.field == kVersion && is_number) {
+      totals.version = wire.varint();
+    } else if (wire.field == kReader && is_number) {
+      totals.reader = wire.varint();
+    } else if (wire.field == kWriter && is_number) {
+      totals.writer = wire.varint();
+    } else {
+      has_writer = has_writer || wire.field == kWriterVersion;
+      totals.has_max_field_id |= wire.field == kMaxFieldId;
+      wire.skip();
+    }
+  }
+  const uint64_t most = std::max({totals.version, totals.reader, totals.writer});
+  return ok && wire.ok && has_writer && most <= INT64_MAX;
+}
+
+bool read_totals(std::string_view content, Totals& totals) {
+  if (content.size() < kFooter + kLength) return false;
+  const std::string_view footer = content.substr(content.size() - kFooter);
+  if (footer.substr(kFooter - kMagic.size()) != kMagic) return false;
+  const auto* bytes = reinterpret_cast<const uint8_t*>(content.data());
+  const auto position = load<uint64_t>(bytes + content.size() - kFooter);
+  const size_t most = content.size() - kFooter - kLength;
+  if (position > most) return false;
+  const auto length = load<uint32_t>(bytes + position);
+  if (length != most - position) return false;
+  return read_message(content.substr(static_cast<size_t>(position) + kLength, length), totals);
+}
+
+// `kColumnsOfTotals` numbers for each manifest; the first is 0 if it must be parsed as a whole.
+Owned<int64_t> manifest_totals(const Bytes& content, const In<int64_t>& stops) {
+  Owned<int64_t> out(std::ssize(stops) * kColumnsOfTotals);
+  int64_t start = 0;
+  for (int64_t i = 0; i < std::ssize(stops); ++i) {
+    const int64_t stop = stops.data()[i];
+    if (stop < start || stop > std::ssize(content))
+      corrupt("manifests: their ends decrease or are beyond the bytes");
+    Totals totals;
+    totals.is_usual = read_totals(
+        text_of(content).substr(static_cast<size_t>(start), static_cast<size_t>(stop - start)),
+        totals);
+    totals.write(&out[i * kColumnsOfTotals]);
+    start = stop;
+  }
+  return out;
 }
 
 }  // namespace
 }  // namespace alance
 
 void register_manifest_fragments(nanobind::module_& m) {
-  m.def("manifest_fragments", &alance::manifest_fragments, nanobind::arg("message"));
-  m.def("based_fragments", &alance::based_fragments, nanobind::arg("content"),
-        nanobind::arg("base").none());
-  m.def("row_id_ranges", &alance::row_id_ranges, nanobind::arg("content"),
-        nanobind::arg("stops"), nanobind::arg("sizes"));
+  using namespace alance;
+  m.def("manifest_fragments", &manifest_fragments, "message"_a);
+  m.def("based_fragments", &based_fragments, "content"_a, "base"_a.none());
+  m.def("row_id_ranges", &row_id_ranges, "content"_a, "stops"_a, "sizes"_a, NoGil());
+  m.def("manifest_totals", &manifest_totals, "content"_a, "stops"_a, NoGil());
 }

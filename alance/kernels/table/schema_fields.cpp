@@ -12,16 +12,11 @@
 
 #include "base/arrow_c.hpp"
 #include "base/proto_wire.hpp"
-#include "base/text_hash.hpp"
+#include "base/hashes.hpp"
 #include "base/utf8.hpp"
 
 namespace alance {
 namespace {
-
-bool is_text(std::string_view part) {
-  const auto* bytes = reinterpret_cast<const uint8_t*>(part.data());
-  return is_utf8(bytes, bytes + part.size());
-}
 
 constexpr int64_t kIsNullable = 2;  // flag of the Arrow C data interface
 
@@ -51,7 +46,6 @@ class SchemaFields {
   bool parse(std::string_view manifest) {
     ProtoWire message(manifest);
     while (message.next()) {
-      const uint8_t* begin = message.position();
       if (message.field != kFields && message.field != kMetadata) {
         message.skip();
         continue;
@@ -59,9 +53,7 @@ class SchemaFields {
       if (message.wire != 2) return false;
       const std::string_view part = message.bytes();
       if (!message.ok) return false;
-      key_ += static_cast<char>(message.field);
-      key_.append(reinterpret_cast<const char*>(begin),
-                  static_cast<size_t>(message.position() - begin));
+      key_.append(message.whole());
       if (message.field == kFields && !add(part)) return false;
     }
     if (!message.ok) return false;
@@ -78,8 +70,7 @@ class SchemaFields {
     return all;
   }
   const std::vector<std::string>& names() const { return names_; }
-  // All fields as one Arrow schema, without metadata. `kinds` has an Arrow field for each type; a
-  // nullable one makes all fields of its type nullable.
+  // A nullable field of `kinds` makes all fields of its type nullable.
   nb::object arrow(const nb::list& kinds) const {
     const ExportedFields exported(kinds);
     if (exported.size() != types_.size()) corrupt("schema: one Arrow field a type");
@@ -93,13 +84,18 @@ class SchemaFields {
       fields[i].release = [](ArrowSchema* field) { field->release = nullptr; };
       children[i] = &fields[i];
     }
-    ArrowSchema root{"+s",           "", nullptr, 0, static_cast<int64_t>(children.size()),
-                     children.data(), nullptr,
-                     [](ArrowSchema* schema) { schema->release = nullptr; }, nullptr};
+    ArrowSchema root{"+s",
+                     "",
+                     nullptr,
+                     0,
+                     std::ssize(children),
+                     children.data(),
+                     nullptr,
+                     [](ArrowSchema* schema) { schema->release = nullptr; },
+                     nullptr};
     return nb::module_::import_("pyarrow").attr("Schema").attr("_import_from_c")(
         reinterpret_cast<uintptr_t>(&root));
   }
-  // Numbers of the fields that have metadata.
   const std::vector<uint32_t>& marked() const { return marked_; }
   // Number of the first field of a name, or -1.
   int64_t find(const std::string& name) {
@@ -135,12 +131,12 @@ class SchemaFields {
         case kNullable: is_nullable = field.varint() != 0; break;
         case kOfField:
           is_marked = true;
-          if (!is_text_of_entry(field.bytes())) return false;
+          if (!is_utf8_entry(field.bytes())) return false;
           break;
         default: field.skip();
       }
     }
-    if (!field.ok || id > INT32_MAX || parent != UINT64_MAX || !is_text(name)) return false;
+    if (!field.ok || id > INT32_MAX || parent != UINT64_MAX || !is_utf8(name)) return false;
     if (name.find('\0') != name.npos) return false;  // it ends a name in Arrow's C interface
     ids_.push_back(id);
     if (is_marked) marked_.push_back(static_cast<uint32_t>(names_.size()));
@@ -152,12 +148,12 @@ class SchemaFields {
   }
 
   // True if key and value of a metadata entry are UTF-8.
-  static bool is_text_of_entry(std::string_view content) {
+  static bool is_utf8_entry(std::string_view content) {
     ProtoWire entry(content);
     while (entry.next()) {
       if (entry.wire != 2) return false;
       const std::string_view part = entry.bytes();
-      if (entry.ok && !is_text(part)) return false;
+      if (entry.ok && !is_utf8(part)) return false;
     }
     return entry.ok;
   }
@@ -189,8 +185,8 @@ void register_schema_fields(nanobind::module_& m) {
       .def_prop_ro("key", &SchemaFields::key)
       .def_prop_ro("types", &SchemaFields::types)
       .def_prop_ro("names", &SchemaFields::names)
-      .def("arrow", &SchemaFields::arrow, nb::arg("kinds"))
+      .def("arrow", &SchemaFields::arrow, "kinds"_a)
       .def_prop_ro("marked", &SchemaFields::marked)
-      .def("find", &SchemaFields::find, nb::arg("name"));
-  m.def("schema_fields", &schema_fields, nb::arg("manifest"));
+      .def("find", &SchemaFields::find, "name"_a);
+  m.def("schema_fields", &schema_fields, "manifest"_a);
 }

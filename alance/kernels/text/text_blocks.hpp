@@ -23,20 +23,15 @@ inline float weight_of(float frequency, float length, float mean_length) {
   return (kK1 + 1) * frequency / (frequency + norm);
 }
 
-inline uint32_t load32(const uint8_t* at) {
-  uint32_t word;
-  std::memcpy(&word, at, 4);
-  return word;
-}
-
 template <int L>
 inline void unpack_block(const uint8_t* in, unsigned width, uint32_t* out) {
   const uint32_t mask = width == 32 ? ~0u : (1u << width) - 1;
   for (unsigned i = 0; i < kLaneValues; ++i) {
     const unsigned bit = i * width, word = bit / 32, shift = bit % 32;
     for (int lane = 0; lane < L; ++lane) {
-      uint32_t value = width ? load32(in + 4 * (word * L + lane)) >> shift : 0;
-      if (shift + width > 32) value |= load32(in + 4 * ((word + 1) * L + lane)) << (32 - shift);
+      uint32_t value = width ? load<uint32_t>(in + 4 * (word * L + lane)) >> shift : 0;
+      if (shift + width > 32)
+        value |= load<uint32_t>(in + 4 * ((word + 1) * L + lane)) << (32 - shift);
       out[i * L + lane] = value & mask;
     }
   }
@@ -78,7 +73,7 @@ class BlockReader {
 
   bool is_done() const { return at_ == end_; }
   uint8_t byte() { return *take(1); }
-  uint32_t u32() { return load32(take(4)); }
+  uint32_t u32() { return load<uint32_t>(take(4)); }
 
   uint32_t varint() {
     const uint64_t value = long_varint();
@@ -99,7 +94,7 @@ class BlockReader {
 
   // Unpack `count` values, 128 or 256.
   void block(unsigned width, int64_t count, uint32_t* out) {
-    if (width > 32) corrupt("text index: numbers of " + std::to_string(width) + " bits");
+    if (width > 32) corrupt("text index: numbers of ", width, " bits");
     const uint8_t* in = take(count / 8 * width);
     if (count == 128)
       unpack_block<4>(in, width, out);

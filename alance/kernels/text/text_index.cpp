@@ -7,7 +7,7 @@
 #include <cmath>
 #include <utility>
 
-#include "base/owned.hpp"
+#include "base/lists.hpp"
 #include "text/text_blocks.hpp"
 
 namespace alance::text {
@@ -15,13 +15,6 @@ namespace {
 
 constexpr int64_t kBlock = 128;
 constexpr int64_t kGroup = 32;  // blocks whose bounds are merged
-
-template <typename T>
-nb::ndarray<nb::numpy, T, nb::ndim<1>> owned(const std::vector<T>& values) {
-  Owned<T> out(static_cast<int64_t>(values.size()));
-  std::copy(values.begin(), values.end(), out.data());
-  return out.numpy();
-}
 
 // Length rounded down to one byte: exact below 8, then the highest bit and three bits below it.
 inline uint8_t norm_of(uint32_t length) {
@@ -69,6 +62,11 @@ struct Columns {
   std::vector<float> scores;
 };
 
+using BinaryLists = std::tuple<Owned<int32_t>, Owned<int64_t>, Owned<uint8_t>>;
+using StoredLists = std::tuple<BinaryLists, Owned<float>, Owned<uint32_t>, BinaryLists,
+                               std::tuple<Owned<int64_t>, Owned<uint8_t>>,
+                               std::tuple<Owned<int32_t>, Owned<uint32_t>>>;
+
 void put_block(const uint32_t* docs, const uint32_t* frequencies, int64_t count, float score,
                std::vector<uint8_t>& out) {
   uint32_t bits;
@@ -103,7 +101,7 @@ int64_t put_positions(const uint32_t* positions, const uint32_t* frequencies, in
 void check_lists(const In<int64_t>& starts, const In<uint32_t>& docs,
                  const In<uint32_t>& frequencies, const In<uint32_t>& positions, bool with_positions,
                  int64_t num_docs) {
-  const auto total = static_cast<int64_t>(docs.size());
+  const int64_t total = std::ssize(docs);
   if (!starts.size() || starts.data()[0] != 0 || starts.data()[starts.size() - 1] != total ||
       docs.size() != frequencies.size())
     corrupt("text: posting lists of other documents");
@@ -118,7 +116,7 @@ void check_lists(const In<int64_t>& starts, const In<uint32_t>& docs,
       num_positions += frequencies.data()[i];
     }
   }
-  if (with_positions && num_positions != static_cast<int64_t>(positions.size()))
+  if (with_positions && num_positions != std::ssize(positions))
     corrupt("text: positions of other documents");
 }
 
@@ -126,9 +124,7 @@ void check_lists(const In<int64_t>& starts, const In<uint32_t>& docs,
 class ListEncoder {
  public:
   ListEncoder(const uint32_t* doc_lengths, int64_t num_docs, float mean_length, bool with_positions)
-      : doc_lengths_(doc_lengths),
-        num_docs_(num_docs),
-        mean_length_(mean_length),
+      : doc_lengths_(doc_lengths), num_docs_(num_docs), mean_length_(mean_length),
         with_positions_(with_positions) {}
 
   // Add a list of at least one document; `position` moves behind its positions.
@@ -136,7 +132,7 @@ class ListEncoder {
            const uint32_t*& position) {
     const auto length = static_cast<float>(count), total = static_cast<float>(num_docs_);
     const float idf = std::log((total - length + 0.5f) / (length + 0.5f) + 1.0f);
-    const auto stream = static_cast<int64_t>(out_.positions.size());
+    const auto stream = std::ssize(out_.positions);
     float greatest = 0;
     groups_.clear();
     joined_.clear();
@@ -156,9 +152,9 @@ class ListEncoder {
       keep_front(bounds_);
       greatest = std::max(greatest, score);
       put_block(block_docs, block_frequencies, size, score, out_.postings);
-      out_.posting_ends.push_back(static_cast<int64_t>(out_.postings.size()));
+      out_.posting_ends.push_back(std::ssize(out_.postings));
       put_bounds(block_docs[size - 1], bounds_, out_.impacts);
-      out_.impact_ends.push_back(static_cast<int64_t>(out_.impacts.size()));
+      out_.impact_ends.push_back(std::ssize(out_.impacts));
       joined_.insert(joined_.end(), bounds_.begin(), bounds_.end());
       if (start / kBlock % kGroup == kGroup - 1 || start + size == count) {
         keep_front(joined_);
@@ -166,7 +162,7 @@ class ListEncoder {
         joined_.clear();
       }
       if (with_positions_) {
-        const int64_t offset = static_cast<int64_t>(out_.positions.size()) - stream;
+        const int64_t offset = std::ssize(out_.positions) - stream;
         if (offset > UINT32_MAX) corrupt("text: more positions of a token than 4 GiB");
         out_.position_blocks.push_back(static_cast<uint32_t>(offset));
         position += put_positions(position, block_frequencies, size, out_.positions);
@@ -174,24 +170,25 @@ class ListEncoder {
     }
     for (const auto& group : groups_) {
       out_.impacts.insert(out_.impacts.end(), group.begin(), group.end());
-      out_.impact_ends.push_back(static_cast<int64_t>(out_.impacts.size()));
+      out_.impact_ends.push_back(std::ssize(out_.impacts));
     }
     out_.posting_lists.push_back(static_cast<int32_t>(out_.posting_ends.size() - 1));
     out_.impact_lists.push_back(static_cast<int32_t>(out_.impact_ends.size() - 1));
     out_.position_lists.push_back(static_cast<int32_t>(out_.position_blocks.size()));
-    out_.position_ends.push_back(static_cast<int64_t>(out_.positions.size()));
+    out_.position_ends.push_back(std::ssize(out_.positions));
     out_.lengths.push_back(static_cast<uint32_t>(count));
     out_.scores.push_back(greatest);
   }
 
-  // `_posting`, `_max_score`, `_length`, `_impacts`, positions.
-  nb::tuple columns() const {
-    return nb::make_tuple(
-        nb::make_tuple(owned(out_.posting_lists), owned(out_.posting_ends), owned(out_.postings)),
-        owned(out_.scores), owned(out_.lengths),
-        nb::make_tuple(owned(out_.impact_lists), owned(out_.impact_ends), owned(out_.impacts)),
-        nb::make_tuple(owned(out_.position_ends), owned(out_.positions)),
-        nb::make_tuple(owned(out_.position_lists), owned(out_.position_blocks)));
+  StoredLists columns() const {
+    return {
+        std::tuple(owned_of(out_.posting_lists), owned_of(out_.posting_ends),
+                   owned_of(out_.postings)),
+        owned_of(out_.scores),
+        owned_of(out_.lengths),
+        std::tuple(owned_of(out_.impact_lists), owned_of(out_.impact_ends), owned_of(out_.impacts)),
+        std::tuple(owned_of(out_.position_ends), owned_of(out_.positions)),
+        std::tuple(owned_of(out_.position_lists), owned_of(out_.position_blocks))};
   }
 
  private:
@@ -204,20 +201,17 @@ class ListEncoder {
   std::vector<std::vector<uint8_t>> groups_;
 };
 
-// Posting lists as columns.
-nb::tuple encode_postings(In<int64_t> starts, In<uint32_t> docs, In<uint32_t> frequencies,
-                          In<uint32_t> positions, bool with_positions, In<uint32_t> doc_lengths,
-                          float mean_length) {
-  const auto num_docs = static_cast<int64_t>(doc_lengths.size());
+StoredLists encode_postings(const In<int64_t>& starts, const In<uint32_t>& docs,
+                            const In<uint32_t>& frequencies, const In<uint32_t>& positions,
+                            bool with_positions, const In<uint32_t>& doc_lengths,
+                            float mean_length) {
+  const int64_t num_docs = std::ssize(doc_lengths);
   check_lists(starts, docs, frequencies, positions, with_positions, num_docs);
   ListEncoder out(doc_lengths.data(), num_docs, mean_length, with_positions);
-  {
-    nb::gil_scoped_release release;
-    const uint32_t* position = positions.data();
-    for (size_t list = 0; list + 1 < starts.size(); ++list) {
-      const int64_t first = starts.data()[list], stop = starts.data()[list + 1];
-      out.add(docs.data() + first, frequencies.data() + first, stop - first, position);
-    }
+  const uint32_t* position = positions.data();
+  for (size_t list = 0; list + 1 < starts.size(); ++list) {
+    const int64_t first = starts.data()[list], stop = starts.data()[list + 1];
+    out.add(docs.data() + first, frequencies.data() + first, stop - first, position);
   }
   return out.columns();
 }
@@ -253,7 +247,7 @@ class Chains {
       const uint8_t* data = at(block);
       const size_t stop = block == chain.last ? chain.size - chain.room : size;
       out.insert(out.end(), data + kLink, data + stop);
-      block = block == chain.last ? 0 : load32(data);
+      block = block == chain.last ? 0 : load<uint32_t>(data);
     }
   }
 
@@ -303,17 +297,15 @@ class TextPostings {
   explicit TextPostings(bool with_positions) : with_positions_(with_positions) {}
   TextPostings(const TextPostings&) = delete;
 
-  // Add documents: the number of tokens of each; numbers and positions of all tokens.
-  void add(In<int64_t> counts, In<uint32_t> tokens, In<uint32_t> places) {
+  void add(const In<int64_t>& counts, const In<uint32_t>& tokens, const In<uint32_t>& places) {
     int64_t total = 0;
     for (size_t i = 0; i < counts.size(); ++i) {
       if (counts.data()[i] < 0) corrupt("text: a document with fewer tokens than none");
       total += counts.data()[i];
     }
-    if (total != static_cast<int64_t>(tokens.size()) || tokens.size() != places.size() ||
+    if (total != std::ssize(tokens) || tokens.size() != places.size() ||
         num_docs_ + counts.size() > UINT32_MAX)
-      corrupt("text: " + std::to_string(tokens.size()) + " tokens of " + std::to_string(total));
-    nb::gil_scoped_release release;
+      corrupt("text: ", tokens.size(), " tokens of ", total);
     std::vector<uint64_t> sorted;
     for (size_t i = 0, at = 0; i < counts.size(); ++i) {
       sorted.clear();
@@ -334,53 +326,44 @@ class TextPostings {
   int64_t num_bytes() const {
     return chains_.num_bytes() + static_cast<int64_t>(lists_.capacity() * sizeof(List));
   }
-  int64_t num_tokens() const { return static_cast<int64_t>(lists_.size()); }
+  int64_t num_tokens() const { return std::ssize(lists_); }
 
-  // Lists of some tokens: start of each list, documents, frequencies, positions.
-  nb::tuple lists(int64_t first, int64_t stop) const {
+  std::tuple<Owned<int64_t>, Owned<uint32_t>, Owned<uint32_t>, Owned<uint32_t>> lists(
+      int64_t first, int64_t stop) const {
     if (first < 0 || first > stop || stop > num_tokens())
-      corrupt("text: tokens " + std::to_string(first) + " to " + std::to_string(stop));
+      corrupt("text: tokens ", first, " to ", stop);
     std::vector<int64_t> starts{0};
     std::vector<uint32_t> docs, frequencies, positions;
-    {
-      nb::gil_scoped_release release;
-      for (int64_t token = first; token < stop; ++token) {
-        read_list(lists_[token], docs, frequencies, positions);
-        starts.push_back(static_cast<int64_t>(docs.size()));
-      }
+    for (int64_t token = first; token < stop; ++token) {
+      read_list(lists_[token], docs, frequencies, positions);
+      starts.push_back(std::ssize(docs));
     }
-    return nb::make_tuple(owned(starts), owned(docs), owned(frequencies), owned(positions));
+    return {owned_of(starts), owned_of(docs), owned_of(frequencies), owned_of(positions)};
   }
 
-  // Columns of the lists from `first` on that have about `num_bytes` bytes, at least one list, and
-  // the end of these lists. They are freed; with the last list all memory is.
-  nb::tuple take(int64_t first, int64_t num_bytes, In<uint32_t> doc_lengths, float mean_length) {
-    if (first < 0 || first >= num_tokens())
-      corrupt("text: token " + std::to_string(first) + " of " + std::to_string(num_tokens()));
+  std::tuple<StoredLists, int64_t> take(int64_t first, int64_t num_bytes,
+                                        const In<uint32_t>& doc_lengths, float mean_length) {
+    if (first < 0 || first >= num_tokens()) corrupt("text: token ", first, " of ", num_tokens());
     if (doc_lengths.size() != num_docs_)
-      corrupt("text: " + std::to_string(doc_lengths.size()) + " lengths of " +
-              std::to_string(num_docs_) + " documents");
+      corrupt("text: ", doc_lengths.size(), " lengths of ", num_docs_, " documents");
     ListEncoder out(doc_lengths.data(), static_cast<int64_t>(num_docs_), mean_length,
                     with_positions_);
     int64_t stop = first;
-    {
-      nb::gil_scoped_release release;
-      std::vector<uint32_t> docs, frequencies, positions;
-      for (int64_t held = 0; stop < num_tokens() && (stop == first || held < num_bytes); ++stop) {
-        docs.clear();
-        frequencies.clear();
-        positions.clear();
-        held += read_list(std::exchange(lists_[stop], {}), docs, frequencies, positions);
-        if (docs.empty()) corrupt("text: a posting list without documents");
-        const uint32_t* position = positions.data();
-        out.add(docs.data(), frequencies.data(), static_cast<int64_t>(docs.size()), position);
-      }
-      if (stop == num_tokens()) {
-        lists_.assign(lists_.size(), {});
-        chains_.clear();
-      }
+    std::vector<uint32_t> docs, frequencies, positions;
+    for (int64_t held = 0; stop < num_tokens() && (stop == first || held < num_bytes); ++stop) {
+      docs.clear();
+      frequencies.clear();
+      positions.clear();
+      held += read_list(std::exchange(lists_[stop], {}), docs, frequencies, positions);
+      if (docs.empty()) corrupt("text: a posting list without documents");
+      const uint32_t* position = positions.data();
+      out.add(docs.data(), frequencies.data(), std::ssize(docs), position);
     }
-    return nb::make_tuple(out.columns(), stop);
+    if (stop == num_tokens()) {
+      lists_.assign(lists_.size(), {});
+      chains_.clear();
+    }
+    return {out.columns(), stop};
   }
 
  private:
@@ -404,7 +387,7 @@ class TextPostings {
       for (uint32_t i = 0; with_positions_ && i < frequencies.back(); ++i)
         positions.push_back(position += in.varint());
     }
-    return static_cast<int64_t>(bytes.size());
+    return std::ssize(bytes);
   }
 
   // Append a document: its distance from the previous one, with a flag for frequency 1; a greater
@@ -436,17 +419,16 @@ class TextPostings {
 }  // namespace alance::text
 
 void register_text_index(nanobind::module_& m) {
-  namespace nb = nanobind;
-  using alance::text::TextPostings;
+  using namespace alance;
+  using text::TextPostings;
   nb::class_<TextPostings>(m, "TextPostings")
-      .def(nb::init<bool>(), nb::arg("with_positions"))
-      .def("add", &TextPostings::add, nb::arg("counts"), nb::arg("tokens"), nb::arg("places"))
-      .def("lists", &TextPostings::lists, nb::arg("first"), nb::arg("stop"))
-      .def("take", &TextPostings::take, nb::arg("first"), nb::arg("num_bytes"),
-           nb::arg("doc_lengths"), nb::arg("mean_length"))
+      .def(nb::init<bool>(), "with_positions"_a)
+      .def("add", &TextPostings::add, "counts"_a, "tokens"_a, "places"_a, NoGil())
+      .def("lists", &TextPostings::lists, "first"_a, "stop"_a, NoGil())
+      .def("take", &TextPostings::take, "first"_a, "num_bytes"_a, "doc_lengths"_a, "mean_length"_a,
+           NoGil())
       .def("num_bytes", &TextPostings::num_bytes)
       .def("num_tokens", &TextPostings::num_tokens);
-  m.def("encode_postings", &alance::text::encode_postings, nb::arg("starts"), nb::arg("docs"),
-        nb::arg("frequencies"), nb::arg("positions"), nb::arg("with_positions"),
-        nb::arg("doc_lengths"), nb::arg("mean_length"));
+  m.def("encode_postings", &text::encode_postings, "starts"_a, "docs"_a, "frequencies"_a,
+        "positions"_a, "with_positions"_a, "doc_lengths"_a, "mean_length"_a, NoGil());
 }

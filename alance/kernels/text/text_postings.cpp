@@ -1,6 +1,7 @@
 // Decoding of posting lists and positions of inverted indices.
 //
 // Source: docs/format/search-indices.md, "`part_N_invert.lance`".
+#include "base/ends.hpp"
 #include "base/owned.hpp"
 #include "text/text_blocks.hpp"
 
@@ -15,23 +16,13 @@ struct Lists {
   int64_t count;
 
   Lists(const In<int64_t>& list_offsets, const In<int64_t>& offsets, const Bytes& bytes)
-      : lists(list_offsets.data()), values(offsets.data()), data(bytes.data()) {
-    count = static_cast<int64_t>(list_offsets.size()) - 1;
-    check(lists, list_offsets.size(), static_cast<int64_t>(offsets.size()) - 1);
-    check(values, offsets.size(), static_cast<int64_t>(bytes.size()));
+      : lists(list_offsets.data()), values(offsets.data()), data(bytes.data()),
+        count(checked_count(list_offsets, std::ssize(offsets) - 1, "text index")) {
+    checked_count(offsets, std::ssize(bytes), "text index");
   }
 
   BlockReader reader(int64_t value) const {
     return {data + values[value], data + values[value + 1]};
-  }
-
-  static void check(const int64_t* offsets, size_t size, int64_t total) {
-    int64_t before = 0;
-    if (!size) corrupt("text index: no offsets");
-    for (size_t i = 0; i < size; ++i) {
-      if (offsets[i] < before || offsets[i] > total) corrupt("text index: offsets out of order");
-      before = offsets[i];
-    }
   }
 };
 
@@ -71,48 +62,44 @@ int64_t total_of(const In<uint32_t>& lengths, int64_t limit) {
   int64_t total = 0;
   for (size_t i = 0; i < lengths.size(); ++i) {
     if (lengths.data()[i] > limit)
-      corrupt("text index: a posting list of " + std::to_string(lengths.data()[i]) + " of " +
-              std::to_string(limit) + " documents");
+      corrupt("text index: a posting list of ", lengths.data()[i], " of ", limit, " documents");
     total += lengths.data()[i];
   }
   return total;
 }
 
-nb::tuple decode_postings(In<int64_t> list_offsets, In<int64_t> offsets, Bytes data,
-                          In<uint32_t> lengths, int64_t num_docs, int64_t block, int tail) {
+std::tuple<Owned<uint32_t>, Owned<uint32_t>> decode_postings(
+    const In<int64_t>& list_offsets, const In<int64_t>& offsets, const Bytes& data,
+    const In<uint32_t>& lengths, int64_t num_docs, int64_t block, int tail) {
   const Lists lists(list_offsets, offsets, data);
-  if (lists.count != static_cast<int64_t>(lengths.size()) || (block != 128 && block != 256) ||
-      num_docs < 0 || num_docs > UINT32_MAX)
-    corrupt("text index: " + std::to_string(lists.count) + " lists in blocks of " +
-            std::to_string(block));
+  if (lists.count != std::ssize(lengths) || (block != 128 && block != 256) || num_docs < 0 ||
+      num_docs > UINT32_MAX)
+    corrupt("text index: ", lists.count, " lists in blocks of ", block);
   const int64_t total = total_of(lengths, num_docs);
   // Each document takes a byte at least, or is in a full block.
-  if (total / 16 > static_cast<int64_t>(data.size()) + 16)
+  if (total / 16 > std::ssize(data) + 16)
     corrupt("text index: posting lists longer than their bytes");
   Owned<uint32_t> docs(total), frequencies(total);
-  {
-    nb::gil_scoped_release release;
-    int64_t at = 0;
-    for (int64_t list = 0; list < lists.count; ++list) {
-      const int64_t length = lengths.data()[list], first = lists.lists[list];
-      if (lists.lists[list + 1] - first != (length + block - 1) / block)
-        corrupt("text index: another number of blocks than documents need");
-      int64_t before = -1;
-      for (int64_t start = 0, value = first; start < length; start += block, ++value) {
-        const int64_t count = std::min(block, length - start);
-        read_block(lists.reader(value), count, block, tail, docs.data() + at,
-                   frequencies.data() + at);
-        for (int64_t i = 0; i < count; ++i) {
-          if (docs[at + i] <= before || docs[at + i] >= num_docs || !frequencies[at + i])
-            corrupt("text index: document " + std::to_string(docs[at + i]) + " of " +
-                    std::to_string(num_docs) + " out of order, or without the token");
-          before = docs[at + i];
-        }
-        at += count;
+  int64_t at = 0;
+  for (int64_t list = 0; list < lists.count; ++list) {
+    const int64_t length = lengths.data()[list], first = lists.lists[list];
+    if (lists.lists[list + 1] - first != (length + block - 1) / block)
+      corrupt("text index: another number of blocks than documents need");
+    int64_t before = -1;
+    for (int64_t start = 0, value = first; start < length; start += block, ++value) {
+      const int64_t count = std::min(block, length - start);
+      read_block(lists.reader(value), count, block, tail, docs.data() + at,
+                 frequencies.data() + at);
+      for (int64_t i = 0; i < count; ++i) {
+        if (docs[at + i] <= before || docs[at + i] >= num_docs || !frequencies[at + i])
+          corrupt("text index: document ", docs[at + i], " of ", num_docs,
+                  " out of order, or without the token");
+        before = docs[at + i];
       }
+      at += count;
     }
   }
-  return nb::make_tuple(docs.numpy(), frequencies.numpy());
+  return {std::move(docs), std::move(frequencies)};
 }
 
 int64_t positions_of(const In<uint32_t>& frequencies, int64_t limit) {
@@ -123,103 +110,93 @@ int64_t positions_of(const In<uint32_t>& frequencies, int64_t limit) {
 }
 
 // Positions of a block in one stream: packed blocks of 128, the rest as varints.
-nb::ndarray<nb::numpy, uint32_t, nb::ndim<1>> decode_positions(
-    In<int64_t> offsets, Bytes data, In<int64_t> list_offsets, In<uint32_t> block_offsets,
-    In<uint32_t> lengths, In<uint32_t> frequencies, int64_t block) {
-  Lists::check(offsets.data(), offsets.size(), static_cast<int64_t>(data.size()));
-  Lists::check(list_offsets.data(), list_offsets.size(),
-               static_cast<int64_t>(block_offsets.size()));
-  const int64_t count = static_cast<int64_t>(lengths.size());
-  if (static_cast<int64_t>(offsets.size()) != count + 1 || offsets.size() != list_offsets.size() ||
+Owned<uint32_t> decode_positions(const In<int64_t>& offsets, const Bytes& data,
+                                 const In<int64_t>& list_offsets, const In<uint32_t>& block_offsets,
+                                 const In<uint32_t>& lengths, const In<uint32_t>& frequencies,
+                                 int64_t block) {
+  checked_count(offsets, std::ssize(data), "text index");
+  checked_count(list_offsets, std::ssize(block_offsets), "text index");
+  const int64_t count = std::ssize(lengths);
+  if (std::ssize(offsets) != count + 1 || offsets.size() != list_offsets.size() ||
       (block != 128 && block != 256))
     corrupt("text index: positions of another number of lists");
-  if (total_of(lengths, UINT32_MAX) != static_cast<int64_t>(frequencies.size()))
+  if (total_of(lengths, UINT32_MAX) != std::ssize(frequencies))
     corrupt("text index: positions of other documents");
-  const int64_t total = positions_of(frequencies, 128 * (static_cast<int64_t>(data.size()) + 1));
+  const int64_t total = positions_of(frequencies, 128 * (std::ssize(data) + 1));
   Owned<uint32_t> positions(total);
-  {
-    nb::gil_scoped_release release;
-    int64_t at = 0, doc = 0;
-    for (int64_t list = 0; list < count; ++list) {
-      const uint8_t* bytes = data.data() + offsets.data()[list];
-      const int64_t size = offsets.data()[list + 1] - offsets.data()[list];
-      const int64_t length = lengths.data()[list], first = list_offsets.data()[list];
-      const int64_t num_blocks = (length + block - 1) / block;
-      if (list_offsets.data()[list + 1] - first != num_blocks)
-        corrupt("text index: positions in another number of blocks");
-      for (int64_t number = 0; number < num_blocks; ++number) {
-        const int64_t start = block_offsets.data()[first + number];
-        const int64_t stop =
-            number + 1 < num_blocks ? block_offsets.data()[first + number + 1] : size;
-        if (start > stop || stop > size) corrupt("text index: positions out of order");
-        BlockReader in(bytes + start, bytes + stop);
-        const int64_t docs = std::min(block, length - number * block);
-        int64_t num_values = 0;
-        for (int64_t i = 0; i < docs; ++i) num_values += frequencies.data()[doc + i];
-        int64_t done = 0;
-        for (; done + 128 <= num_values; done += 128)
-          in.block(in.byte(), 128, positions.data() + at + done);
-        for (; done < num_values; ++done) positions[at + done] = in.varint();
-        if (!in.is_done()) corrupt("text index: bytes behind positions");
-        for (int64_t i = 0; i < docs; ++i) {
-          const int64_t frequency = frequencies.data()[doc++];
-          for (int64_t k = 1; k < frequency; ++k) positions[at + k] += positions[at + k - 1];
-          at += frequency;
-        }
+  int64_t at = 0, doc = 0;
+  for (int64_t list = 0; list < count; ++list) {
+    const uint8_t* bytes = data.data() + offsets.data()[list];
+    const int64_t size = offsets.data()[list + 1] - offsets.data()[list];
+    const int64_t length = lengths.data()[list], first = list_offsets.data()[list];
+    const int64_t num_blocks = (length + block - 1) / block;
+    if (list_offsets.data()[list + 1] - first != num_blocks)
+      corrupt("text index: positions in another number of blocks");
+    for (int64_t number = 0; number < num_blocks; ++number) {
+      const int64_t start = block_offsets.data()[first + number];
+      const int64_t stop =
+          number + 1 < num_blocks ? block_offsets.data()[first + number + 1] : size;
+      if (start > stop || stop > size) corrupt("text index: positions out of order");
+      BlockReader in(bytes + start, bytes + stop);
+      const int64_t docs = std::min(block, length - number * block);
+      int64_t num_values = 0;
+      for (int64_t i = 0; i < docs; ++i) num_values += frequencies.data()[doc + i];
+      int64_t done = 0;
+      for (; done + 128 <= num_values; done += 128)
+        in.block(in.byte(), 128, positions.data() + at + done);
+      for (; done < num_values; ++done) positions[at + done] = in.varint();
+      if (!in.is_done()) corrupt("text index: bytes behind positions");
+      for (int64_t i = 0; i < docs; ++i) {
+        const int64_t frequency = frequencies.data()[doc++];
+        for (int64_t k = 1; k < frequency; ++k) positions[at + k] += positions[at + k - 1];
+        at += frequency;
       }
     }
   }
-  return positions.numpy();
+  return positions;
 }
 
 // Positions of format 1: for each document a count, packed blocks of 128 that store their first
 // position apart, and the rest as u32.
-nb::ndarray<nb::numpy, uint32_t, nb::ndim<1>> decode_positions_v1(In<int64_t> list_offsets,
-                                                                  In<int64_t> offsets, Bytes data,
-                                                                  In<uint32_t> frequencies) {
+Owned<uint32_t> decode_positions_v1(const In<int64_t>& list_offsets, const In<int64_t>& offsets,
+                                    const Bytes& data, const In<uint32_t>& frequencies) {
   const Lists lists(list_offsets, offsets, data);
-  if (lists.count != static_cast<int64_t>(frequencies.size()))
-    corrupt("text index: positions of other documents");
-  const int64_t total = positions_of(frequencies, 128 * (static_cast<int64_t>(data.size()) + 1));
+  if (lists.count != std::ssize(frequencies)) corrupt("text index: positions of other documents");
+  const int64_t total = positions_of(frequencies, 128 * (std::ssize(data) + 1));
   Owned<uint32_t> positions(total);
-  {
-    nb::gil_scoped_release release;
-    int64_t at = 0;
-    for (int64_t doc = 0; doc < lists.count; ++doc) {
-      const int64_t frequency = frequencies.data()[doc];
-      int64_t value = lists.lists[doc];
-      if (lists.lists[doc + 1] - value != 1 + (frequency + 127) / 128 ||
-          lists.reader(value).u32() != frequency)
-        corrupt("text index: another number of positions than the frequency");
-      for (int64_t start = 0; start < frequency; start += 128) {
-        BlockReader in = lists.reader(++value);
-        if (frequency - start >= 128) {
-          const uint32_t first = in.u32();
-          in.block(in.byte(), 128, positions.data() + at);
-          positions[at] = first;
-          for (int64_t i = 1; i < 128; ++i) positions[at + i] += positions[at + i - 1];
-          at += 128;
-        } else {
-          for (int64_t i = start; i < frequency; ++i) positions[at++] = in.u32();
-        }
-        if (!in.is_done()) corrupt("text index: bytes behind positions");
+  int64_t at = 0;
+  for (int64_t doc = 0; doc < lists.count; ++doc) {
+    const int64_t frequency = frequencies.data()[doc];
+    int64_t value = lists.lists[doc];
+    if (lists.lists[doc + 1] - value != 1 + (frequency + 127) / 128 ||
+        lists.reader(value).u32() != frequency)
+      corrupt("text index: another number of positions than the frequency");
+    for (int64_t start = 0; start < frequency; start += 128) {
+      BlockReader in = lists.reader(++value);
+      if (frequency - start >= 128) {
+        const uint32_t first = in.u32();
+        in.block(in.byte(), 128, positions.data() + at);
+        positions[at] = first;
+        for (int64_t i = 1; i < 128; ++i) positions[at + i] += positions[at + i - 1];
+        at += 128;
+      } else {
+        for (int64_t i = start; i < frequency; ++i) positions[at++] = in.u32();
       }
+      if (!in.is_done()) corrupt("text index: bytes behind positions");
     }
   }
-  return positions.numpy();
+  return positions;
 }
 
 }  // namespace
 }  // namespace alance::text
 
 void register_text_postings(nanobind::module_& m) {
-  namespace nb = nanobind;
-  m.def("decode_postings", &alance::text::decode_postings, nb::arg("list_offsets"),
-        nb::arg("offsets"), nb::arg("data"), nb::arg("lengths"), nb::arg("num_docs"),
-        nb::arg("block"), nb::arg("tail"));
-  m.def("decode_positions", &alance::text::decode_positions, nb::arg("offsets"), nb::arg("data"),
-        nb::arg("list_offsets"), nb::arg("block_offsets"), nb::arg("lengths"),
-        nb::arg("frequencies"), nb::arg("block"));
-  m.def("decode_positions_v1", &alance::text::decode_positions_v1, nb::arg("list_offsets"),
-        nb::arg("offsets"), nb::arg("data"), nb::arg("frequencies"));
+  using namespace alance;
+  m.def("decode_postings", &text::decode_postings, "list_offsets"_a, "offsets"_a, "data"_a,
+        "lengths"_a, "num_docs"_a, "block"_a, "tail"_a, NoGil());
+  m.def("decode_positions", &text::decode_positions, "offsets"_a, "data"_a, "list_offsets"_a,
+        "block_offsets"_a, "lengths"_a, "frequencies"_a, "block"_a, NoGil());
+  m.def("decode_positions_v1", &text::decode_positions_v1, "list_offsets"_a, "offsets"_a, "data"_a,
+        "frequencies"_a, NoGil());
 }

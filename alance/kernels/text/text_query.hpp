@@ -1,14 +1,162 @@
-// Query tree over the posting lists of one collection: words, phrases and combinations. It decides
-// which documents match, and scores them.
+// Posting lists in memory: documents, their term weights, and the maximum weight of each block, for
+// block-max pruning (see text_search.cpp); and a query tree over the lists of a collection, which
+// decides which documents match, and scores them.
 #pragma once
-#include <limits>
+#include <algorithm>
 #include <memory>
-#include <string>
+#include <mutex>
 #include <vector>
 
-#include "text/text_phrases.hpp"
+#include "base/owned.hpp"
+#include "text/text_blocks.hpp"
 
 namespace alance::text {
+
+constexpr int64_t kBounded = 128;  // documents of a block, which share an upper bound
+
+class PostingList {
+ public:
+  // Weights for a mean length, with frequencies and lengths multiplied by `times`: the weight in
+  // each document without idf, and the greatest of each block.
+  struct Weights {
+    float mean_length, times;
+    Owned<float> values;
+    std::vector<float> greatest;
+  };
+
+  // Documents ascend; `positions` are those of all documents in turn, or none.
+  PostingList(const uint32_t* docs, const uint32_t* frequencies, int64_t size,
+              const uint32_t* positions, int64_t num_positions)
+      : docs_(size), few_(0), many_(0), positions_(num_positions) {
+    std::copy(docs, docs + size, docs_.data());
+    std::copy(positions, positions + num_positions, positions_.data());
+    int64_t total = 0;
+    uint32_t greatest = 0;
+    for (int64_t i = 0; i < size; ++i) {
+      if (i && docs[i] <= docs[i - 1]) corrupt("text index: documents out of order");
+      total += frequencies[i];
+      greatest = std::max(greatest, frequencies[i]);
+    }
+    if (num_positions && num_positions != total)
+      corrupt("text index: ", num_positions, " positions of ", total);
+    // Few lists need more than a byte for a frequency.
+    if (greatest <= UINT8_MAX) {
+      few_ = Owned<uint8_t>(size);
+      std::copy(frequencies, frequencies + size, few_.data());
+    } else {
+      many_ = Owned<uint32_t>(size);
+      std::copy(frequencies, frequencies + size, many_.data());
+    }
+    for (int64_t start = 0; start < size; start += kBounded)
+      lasts_.push_back(docs[std::min(size, start + kBounded) - 1]);
+    size_t begin = 0;
+    for (int64_t i = 0; has_positions() && i < size; ++i) {
+      if (i % kBounded == 0) begins_.push_back(begin);
+      begin += frequencies[i];
+    }
+  }
+
+  int64_t size() const { return docs_.size(); }
+  bool has_positions() const { return positions_.size() > 0; }
+  const uint32_t* docs() const { return docs_.data(); }
+  const uint32_t* lasts() const { return lasts_.data(); }
+  // Positions in document `i`, as many as its frequency.
+  const uint32_t* positions(int64_t i) const {
+    size_t begin = begins_[static_cast<size_t>(i / kBounded)];
+    for (int64_t before = i - i % kBounded; before < i; ++before) begin += frequency(before);
+    return positions_.data() + begin;
+  }
+  int64_t num_blocks() const { return std::ssize(lasts_); }
+  uint32_t frequency(int64_t i) const { return many_.size() ? many_.data()[i] : few_.data()[i]; }
+
+  // Bytes of memory, with those of the weights.
+  int64_t num_bytes() const {
+    return static_cast<int64_t>(sizeof *this + 8 * lasts_.size() + 8 * begins_.size()) +
+           8 * docs_.size() + few_.size() + 4 * many_.size() + 4 * positions_.size();
+  }
+
+  // Weights, kept until another mean length is asked for. All documents are below the end of
+  // `lengths`. Thread-safe.
+  std::shared_ptr<const Weights> weights(const uint32_t* lengths, float mean_length, float times) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (weights_ && weights_->mean_length == mean_length && weights_->times == times)
+      return weights_;
+    auto computed =
+        std::make_shared<Weights>(Weights{mean_length, times, Owned<float>(size()), {}});
+    for (int64_t block = 0, i = 0; block < num_blocks(); ++block) {
+      float greatest = 0;
+      for (const int64_t stop = std::min(size(), i + kBounded); i < stop; ++i) {
+        const float length = times * static_cast<float>(lengths[docs_.data()[i]]);
+        const float value =
+            weight_of(times * static_cast<float>(frequency(i)), length, mean_length);
+        computed->values[i] = value;
+        greatest = std::max(greatest, value);
+      }
+      computed->greatest.push_back(greatest);
+    }
+    weights_ = computed;
+    return weights_;
+  }
+
+ private:
+  Owned<uint32_t> docs_;
+  Owned<uint8_t> few_;  // frequencies if all fit a byte, else in `many_`
+  Owned<uint32_t> many_, positions_;
+  std::vector<uint32_t> lasts_;
+  std::vector<size_t> begins_;  // start of each block in the positions
+  std::mutex mutex_;
+  std::shared_ptr<const Weights> weights_;
+};
+
+// Token of a phrase in one document: its positions, relative to its place in the phrase.
+struct Slot {
+  const uint32_t* at;
+  const uint32_t* end;
+  int64_t place;
+
+  bool is_done() const { return at == end; }
+  int64_t relative() const { return static_cast<int64_t>(*at) - place; }
+  void move_to(int64_t relative) {
+    at = std::lower_bound(at, end, std::max<int64_t>(0, relative + place));
+  }
+};
+
+// True if each token stands after the one before it, with at most `slop` positions in between. When
+// two tokens do not fit, all tokens move forward to the next position at which these may fit. With
+// a slop, this misses some arrangements, as in pylance's indices.
+inline bool is_phrase_of_index(std::vector<Slot>& slots, int64_t slop) {
+  for (;;) {
+    int64_t least = INT64_MIN;
+    bool fits = true;
+    for (size_t i = 0; i < slots.size(); ++i)
+      if (slots[i].is_done()) return false;
+    for (size_t i = 1; i < slots.size() && fits; ++i) {
+      const int64_t before = slots[i - 1].relative(), here = slots[i].relative();
+      const int64_t next =
+          !slop || before > here ? std::max(before, here) : std::max(before + 1, here - slop);
+      least = std::max(least, next);
+      fits = before <= here && here <= before + slop;
+    }
+    if (fits) return true;
+    for (Slot& slot : slots) slot.move_to(least);
+  }
+}
+
+// The same, but finds all arrangements, as pylance does in texts that it searches without an index.
+inline bool is_phrase(const std::vector<Slot>& slots, int64_t slop) {
+  std::vector<int64_t> ends, next;  // positions at which the tokens so far may end
+  for (size_t i = 0; i < slots.size(); ++i) {
+    next.clear();
+    size_t before = 0;
+    for (const uint32_t* at = slots[i].at; at < slots[i].end; ++at) {
+      const int64_t here = static_cast<int64_t>(*at) - slots[i].place;
+      while (before < ends.size() && ends[before] < here - slop) ++before;
+      if (i == 0 || (before < ends.size() && ends[before] <= here)) next.push_back(here);
+    }
+    ends.swap(next);
+  }
+  return !ends.empty();
+}
 
 // Position in a list; the documents before it are done with.
 struct Cursor {
@@ -116,8 +264,7 @@ class Query {
   int32_t next(int64_t least = 0, int64_t most = INT32_MAX) {
     if (at_ == end_) corrupt("text index: a query of too few numbers");
     if (*at_ < least || *at_ > most)
-      corrupt("text index: " + std::to_string(*at_) + " in a query, expected " +
-              std::to_string(least) + " to " + std::to_string(most));
+      corrupt("text index: ", *at_, " in a query, expected ", least, " to ", most);
     return *at_++;
   }
 
@@ -127,9 +274,8 @@ class Query {
     node.kind = next(0, kNothing);
     node.factor = *factor_++;
     if (node.kind == kWords || node.kind == kPhrase) {
-      node.first = static_cast<size_t>(next(0, static_cast<int64_t>(cursors_.size())));
-      node.stop = static_cast<size_t>(
-          next(static_cast<int64_t>(node.first), static_cast<int64_t>(cursors_.size())));
+      node.first = static_cast<size_t>(next(0, std::ssize(cursors_)));
+      node.stop = static_cast<size_t>(next(static_cast<int64_t>(node.first), std::ssize(cursors_)));
       for (size_t i = node.first; i < node.stop; ++i) scoring[i] = adds;
       if (node.kind == kWords) parse_words(node);
       if (node.kind == kPhrase) parse_phrase(node);

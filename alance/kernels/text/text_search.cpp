@@ -7,9 +7,14 @@
 // Source: S. Robertson, H. Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond",
 // 2009; H. Turtle, J. Flood, "Query Evaluation: Strategies and Optimizations", 1995; S. Ding, T.
 // Suel, "Faster Top-k Document Retrieval Using Block-Max Indexes", SIGIR 2011.
-#include <numeric>
+#include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
 
-#include "base/owned.hpp"
+#include <cmath>
+#include <limits>
+
+#include "base/ends.hpp"
+#include "base/lists.hpp"
 #include "text/text_query.hpp"
 
 namespace alance::text {
@@ -64,17 +69,14 @@ class Search {
   }
 
   // Matching documents, ascending, and their scores.
-  void result(Owned<uint32_t>& docs, Owned<float>& scores) {
+  std::tuple<Owned<uint32_t>, Owned<float>> result() {
     std::sort(best_.begin(), best_.end(),
               [](const Scored& a, const Scored& b) { return a.doc < b.doc; });
     for (const Scored& scored : best_) {
       docs_.push_back(scored.doc);
       scores_.push_back(scored.score);
     }
-    docs = Owned<uint32_t>(static_cast<int64_t>(docs_.size()));
-    scores = Owned<float>(docs.size());
-    std::copy(docs_.begin(), docs_.end(), docs.data());
-    std::copy(scores_.begin(), scores_.end(), scores.data());
+    return {owned_of(docs_), owned_of(scores_)};
   }
 
  private:
@@ -171,7 +173,7 @@ class Search {
   }
 
   bool is_plain() const { return query_.is_any || query_.is_all; }
-  bool is_full() const { return count_ && static_cast<int64_t>(best_.size()) == count_; }
+  bool is_full() const { return count_ && std::ssize(best_) == count_; }
   bool counts(uint32_t doc) const { return !mask_ || mask_[doc]; }
 
   // True if documents that come now with this score, or less, are not in the result.
@@ -275,8 +277,7 @@ class Search {
   void look_into(Cursor cursor, int64_t first, int64_t stop) {
     Cursor last = cursor;
     last.skip_to(stop);
-    if (last.at - cursor.at < kLookUp * static_cast<int64_t>(near_.size()))
-      return sum_up(cursor, first, stop);
+    if (last.at - cursor.at < kLookUp * std::ssize(near_)) return sum_up(cursor, first, stop);
     for (const int64_t place : near_) {
       cursor.skip_to(first + place);
       if (cursor.is_done()) return;
@@ -321,127 +322,100 @@ class Search {
   std::vector<float> scores_;
 };
 
-nb::tuple search_postings(nb::list lists, In<float> weights, In<int32_t> program, In<float> factors,
-                          bool of_index, In<uint32_t> doc_lengths, float mean_length, float times,
-                          Bytes mask, In<uint64_t> ids, bool is_ordered, int64_t count, float floor,
-                          In<uint32_t> only) {
-  const std::vector<PostingList*> terms = lists_of(lists);
-  const auto num_docs = static_cast<int64_t>(doc_lengths.size());
+std::tuple<Owned<uint32_t>, Owned<float>> search_postings(
+    const std::vector<PostingList*>& terms, const In<float>& weights, const In<int32_t>& program,
+    const In<float>& factors, bool of_index, const In<uint32_t>& doc_lengths, float mean_length,
+    float times, const Bytes& mask, const In<uint64_t>& ids, bool is_ordered, int64_t count,
+    float floor, const In<uint32_t>& only) {
+  const int64_t num_docs = std::ssize(doc_lengths);
   if (terms.size() != weights.size() || ids.size() != doc_lengths.size() || count < 0 ||
       (mask.size() && mask.size() != ids.size()) || !(mean_length > 0) || !(times > 0))
-    corrupt("text index: " + std::to_string(weights.size()) + " weights of " +
-            std::to_string(terms.size()) + " posting lists, " + std::to_string(ids.size()) +
-            " rows of " + std::to_string(num_docs) + " documents");
+    corrupt("text index: ", weights.size(), " weights of ", terms.size(), " posting lists, ",
+            ids.size(), " rows of ", num_docs, " documents");
   for (size_t i = 0; i < terms.size(); ++i) {
     const PostingList& list = *terms[i];
     if (list.size() && list.docs()[list.size() - 1] >= num_docs)
-      corrupt("text index: document " + std::to_string(list.docs()[list.size() - 1]) + " of " +
-              std::to_string(num_docs));
+      corrupt("text index: document ", list.docs()[list.size() - 1], " of ", num_docs);
     if (!(weights.data()[i] > 0)) corrupt("text index: a weight that is not above 0");
   }
   for (size_t i = 0; i < only.size(); ++i)
     if (only.data()[i] >= num_docs || (i && only.data()[i] <= only.data()[i - 1]))
       corrupt("text index: documents out of order");
-  Owned<uint32_t> docs(0);
-  Owned<float> scores(0);
-  {
-    nb::gil_scoped_release release;
-    std::vector<Cursor> cursors;
-    for (size_t i = 0; i < terms.size(); ++i) {
-      auto of_docs = terms[i]->weights(doc_lengths.data(), mean_length, times);
-      float most = 0;
-      for (const float value : of_docs->greatest) most = std::max(most, value);
-      const float weight = weights.data()[i];
-      cursors.push_back({terms[i], std::move(of_docs), weight, weight * most});
-    }
-    Query query(program, factors, cursors, of_index);
-    Search search(cursors, query, mask.size() ? mask.data() : nullptr, ids.data(), is_ordered,
-                  num_docs, count, floor);
-    if (only.size())
-      search.run(only);
-    else
-      search.run();
-    search.result(docs, scores);
+  std::vector<Cursor> cursors;
+  for (size_t i = 0; i < terms.size(); ++i) {
+    auto of_docs = terms[i]->weights(doc_lengths.data(), mean_length, times);
+    float most = 0;
+    for (const float value : of_docs->greatest) most = std::max(most, value);
+    const float weight = weights.data()[i];
+    cursors.push_back({terms[i], std::move(of_docs), weight, weight * most});
   }
-  return nb::make_tuple(docs.numpy(), scores.numpy());
+  Query query(program, factors, cursors, of_index);
+  Search search(cursors, query, mask.size() ? mask.data() : nullptr, ids.data(), is_ordered,
+                num_docs, count, floor);
+  if (only.size())
+    search.run(only);
+  else
+    search.run();
+  return search.result();
 }
 
-// Documents of some lists, ascending, without repetition.
-nb::ndarray<nb::numpy, uint32_t, nb::ndim<1>> documents_of(nb::list lists) {
-  const std::vector<PostingList*> terms = lists_of(lists);
-  Owned<uint32_t> out(0);
-  {
-    nb::gil_scoped_release release;
-    std::vector<uint32_t> docs;
-    for (const PostingList* list : terms)
-      docs.insert(docs.end(), list->docs(), list->docs() + list->size());
-    std::sort(docs.begin(), docs.end());
-    docs.erase(std::unique(docs.begin(), docs.end()), docs.end());
-    out = Owned<uint32_t>(static_cast<int64_t>(docs.size()));
-    std::copy(docs.begin(), docs.end(), out.data());
-  }
-  return out.numpy();
+Owned<uint32_t> documents_of(const std::vector<PostingList*>& lists) {
+  std::vector<uint32_t> docs;
+  for (const PostingList* list : lists)
+    docs.insert(docs.end(), list->docs(), list->docs() + list->size());
+  std::sort(docs.begin(), docs.end());
+  docs.erase(std::unique(docs.begin(), docs.end()), docs.end());
+  return owned_of(docs);
 }
 
-// Posting lists, each in memory of its own; `positions` of all lists in turn, or none.
-nb::list posting_lists(In<int64_t> starts, In<uint32_t> docs, In<uint32_t> frequencies,
-                       In<uint32_t> positions) {
-  const auto count = static_cast<int64_t>(starts.size()) - 1;
-  const auto total = static_cast<int64_t>(docs.size());
+std::vector<std::unique_ptr<PostingList>> posting_lists(const In<int64_t>& starts,
+                                                        const In<uint32_t>& docs,
+                                                        const In<uint32_t>& frequencies,
+                                                        const In<uint32_t>& positions) {
+  const int64_t count = checked_count(starts, std::ssize(docs), "text index: posting lists");
   if (docs.size() != frequencies.size()) corrupt("text index: frequencies of other documents");
-  for (int64_t i = 0; i <= count; ++i)
-    if (starts.data()[i] < (i ? starts.data()[i - 1] : 0) || starts.data()[i] > total)
-      corrupt("text index: posting lists out of order");
-  nb::list out;
+  std::vector<std::unique_ptr<PostingList>> lists;
   int64_t place = 0;
   for (int64_t i = 0; i < count; ++i) {
     const int64_t start = starts.data()[i], size = starts.data()[i + 1] - start;
     int64_t num_positions = 0;
     for (int64_t k = start; positions.size() && k < start + size; ++k)
       num_positions += frequencies.data()[k];
-    if (num_positions > static_cast<int64_t>(positions.size()) - place)
-      corrupt("text index: " + std::to_string(positions.size()) + " positions, and more frequencies");
-    std::unique_ptr<PostingList> list;
-    {
-      nb::gil_scoped_release release;
-      list = std::make_unique<PostingList>(docs.data() + start, frequencies.data() + start, size,
-                                           positions.data() + place, num_positions);
-    }
+    if (num_positions > std::ssize(positions) - place)
+      corrupt("text index: ", positions.size(), " positions, and more frequencies");
+    lists.push_back(std::make_unique<PostingList>(docs.data() + start, frequencies.data() + start,
+                                                  size, positions.data() + place, num_positions));
     place += num_positions;
-    out.append(nb::cast(list.release(), nb::rv_policy::take_ownership));
   }
-  if (place != static_cast<int64_t>(positions.size()))
-    corrupt("text index: " + std::to_string(positions.size()) + " positions of " +
-            std::to_string(place));
-  return out;
+  if (place != std::ssize(positions))
+    corrupt("text index: ", positions.size(), " positions of ", place);
+  return lists;
 }
 
-// Frequency of the token in some documents, in any order; 0 if a document lacks it.
-Numpy<uint32_t> frequencies_of(const PostingList& list, In<int64_t> docs) {
-  Owned<uint32_t> out(static_cast<int64_t>(docs.size()));
+Owned<uint32_t> frequencies_of(const PostingList& list, const In<int64_t>& docs) {
+  Owned<uint32_t> out(std::ssize(docs));
   const uint32_t *first = list.docs(), *last = first + list.size();
-  for (size_t i = 0; i < docs.size(); ++i) {
+  for (int64_t i = 0; i < out.size(); ++i) {
     const uint32_t* at = std::lower_bound(first, last, docs.data()[i]);
-    out.data()[i] = at < last && *at == docs.data()[i] ? list.frequency(at - first) : 0;
+    out[i] = at < last && *at == docs.data()[i] ? list.frequency(at - first) : 0;
   }
-  return out.numpy();
+  return out;
 }
 
 }  // namespace
 }  // namespace alance::text
 
 void register_text_search(nanobind::module_& m) {
-  namespace nb = nanobind;
-  using alance::text::PostingList;
+  using namespace alance;
+  using text::PostingList;
   nb::class_<PostingList>(m, "PostingList")
       .def_prop_ro("num_bytes", &PostingList::num_bytes)
-      .def("frequencies_of", &alance::text::frequencies_of, nb::arg("docs"))
+      .def("frequencies_of", &text::frequencies_of, "docs"_a)
       .def("__len__", &PostingList::size);
-  m.def("posting_lists", &alance::text::posting_lists, nb::arg("starts"), nb::arg("docs"),
-        nb::arg("frequencies"), nb::arg("positions"));
-  m.def("search_postings", &alance::text::search_postings, nb::arg("lists"), nb::arg("weights"),
-        nb::arg("program"), nb::arg("factors"), nb::arg("of_index"), nb::arg("doc_lengths"),
-        nb::arg("mean_length"), nb::arg("times"), nb::arg("mask"), nb::arg("ids"),
-        nb::arg("is_ordered"), nb::arg("count"), nb::arg("floor"), nb::arg("only"));
-  m.def("documents_of", &alance::text::documents_of, nb::arg("lists"));
+  m.def("posting_lists", &text::posting_lists, "starts"_a, "docs"_a, "frequencies"_a, "positions"_a,
+        NoGil());
+  m.def("search_postings", &text::search_postings, "lists"_a, "weights"_a, "program"_a, "factors"_a,
+        "of_index"_a, "doc_lengths"_a, "mean_length"_a, "times"_a, "mask"_a, "ids"_a,
+        "is_ordered"_a, "count"_a, "floor"_a, "only"_a, NoGil());
+  m.def("documents_of", &text::documents_of, "lists"_a, NoGil());
 }

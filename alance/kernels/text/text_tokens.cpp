@@ -9,10 +9,8 @@
 namespace alance::text {
 namespace {
 
-// Number of the first token that is not greater than the one before it; -1 if all ascend.
-int64_t first_unordered(In<int64_t> offsets, Bytes data) {
+int64_t first_unordered(const In<int64_t>& offsets, const Bytes& data) {
   const Tokens tokens(offsets, data);
-  nb::gil_scoped_release release;
   for (int64_t i = 0; i < tokens.count; ++i)
     if (tokens.offsets[i] > tokens.offsets[i + 1]) return i;
   for (int64_t i = 1; i < tokens.count; ++i)
@@ -20,24 +18,16 @@ int64_t first_unordered(In<int64_t> offsets, Bytes data) {
   return -1;
 }
 
-// Position of each query token among ascending tokens; -1 if there is none.
-nb::ndarray<nb::numpy, int64_t, nb::ndim<1>> find_tokens(In<int64_t> offsets, Bytes data,
-                                                         In<int64_t> query_offsets,
-                                                         Bytes query_data) {
+Owned<int64_t> find_tokens(const In<int64_t>& offsets, const Bytes& data,
+                           const In<int64_t>& query_offsets, const Bytes& query_data) {
   const Tokens tokens(offsets, data), queries(query_offsets, query_data);
   Owned<int64_t> places(queries.count);
   for (int64_t i = 0; i < queries.count; ++i) {
-    int64_t low = 0, high = tokens.count;
-    while (low < high) {
-      const int64_t middle = low + (high - low) / 2;
-      if (tokens[middle] < queries[i])
-        low = middle + 1;
-      else
-        high = middle;
-    }
-    places[i] = low < tokens.count && tokens[low] == queries[i] ? low : -1;
+    const int64_t place =
+        tokens.behind(0, tokens.count, [&](std::string_view token) { return token < queries[i]; });
+    places[i] = place < tokens.count && tokens[place] == queries[i] ? place : -1;
   }
-  return places.numpy();
+  return places;
 }
 
 // Bytes of a character, by its first byte.
@@ -106,63 +96,46 @@ class Distances {
   std::string_view before_;
 };
 
-// Positions of the first `limit` tokens that begin with the first `prefix` bytes of `token` and
-// differ from it by at most `distance` characters (Levenshtein).
-nb::ndarray<nb::numpy, int64_t, nb::ndim<1>> near_tokens(In<int64_t> offsets, Bytes data,
-                                                         Bytes token, int64_t distance,
-                                                         int64_t prefix, int64_t limit) {
+Owned<int64_t> near_tokens(const In<int64_t>& offsets, const Bytes& data, const Bytes& token,
+                           int64_t distance, int64_t prefix, int64_t limit) {
   const Tokens tokens(offsets, data);
-  const std::string_view text(reinterpret_cast<const char*>(token.data()), token.size());
-  if (prefix < 0 || prefix > static_cast<int64_t>(text.size()) || distance < 0)
-    corrupt("text index: a prefix of " + std::to_string(prefix) + " bytes");
-  std::vector<int64_t> places;
-  {
-    nb::gil_scoped_release release;
-    const auto start = text.substr(0, static_cast<size_t>(prefix));
-    Distances distances(characters(text), distance);
-    // First token from `first` on for which `is_before` is false; galloping search.
-    const auto behind = [&](int64_t first, auto is_before) {
-      int64_t low = first, high = tokens.count;
-      for (int64_t step = 1; low + step < high; step *= 2) {
-        if (is_before(tokens[low + step])) {
-          low += step;
-        } else {
-          high = low + step;
-        }
-      }
-      while (low < high) {
-        const int64_t middle = low + (high - low) / 2;
-        if (is_before(tokens[middle]))
-          low = middle + 1;
-        else
-          high = middle;
-      }
-      return low;
-    };
-    int64_t i = behind(0, [&](std::string_view other) { return other < start; });
-    while (i < tokens.count && static_cast<int64_t>(places.size()) < limit) {
-      const std::string_view other = tokens[i];
-      if (other.substr(0, start.size()) != start) break;
-      size_t dead = 0;
-      if (distances.is_near(other, dead)) places.push_back(i);
-      const std::string_view far = other.substr(0, dead);
-      i = dead ? behind(i, [&](std::string_view next) { return next.substr(0, dead) == far; })
-               : i + 1;
+  const std::string_view text = text_of(token);
+  if (prefix < 0 || prefix > std::ssize(text) || distance < 0)
+    corrupt("text index: a prefix of ", prefix, " bytes");
+  const auto start = text.substr(0, static_cast<size_t>(prefix));
+  Distances distances(characters(text), distance);
+  // First token from `first` on for which `is_before` is false; galloping search.
+  const auto behind = [&](int64_t first, auto is_before) {
+    int64_t low = first, high = tokens.count;
+    for (int64_t step = 1; low + step < high; step *= 2) {
+      if (is_before(tokens[low + step]))
+        low += step;
+      else
+        high = low + step;
     }
+    return tokens.behind(low, high, is_before);
+  };
+  std::vector<int64_t> places;
+  int64_t i = behind(0, [&](std::string_view other) { return other < start; });
+  while (i < tokens.count && std::ssize(places) < limit) {
+    const std::string_view other = tokens[i];
+    if (!other.starts_with(start)) break;
+    size_t dead = 0;
+    if (distances.is_near(other, dead)) places.push_back(i);
+    const std::string_view far = other.substr(0, dead);
+    i = dead ? behind(i, [&](std::string_view next) { return next.starts_with(far); }) : i + 1;
   }
-  Owned<int64_t> out(static_cast<int64_t>(places.size()));
-  std::copy(places.begin(), places.end(), out.data());
-  return out.numpy();
+  return owned_of(places);
 }
 
 }  // namespace
 }  // namespace alance::text
 
 void register_text_tokens(nanobind::module_& m) {
-  namespace nb = nanobind;
-  m.def("first_unordered", &alance::text::first_unordered, nb::arg("offsets"), nb::arg("data"));
-  m.def("find_tokens", &alance::text::find_tokens, nb::arg("offsets"), nb::arg("data"),
-                nb::arg("query_offsets"), nb::arg("query_data"));
-  m.def("near_tokens", &alance::text::near_tokens, nb::arg("offsets"), nb::arg("data"),
-        nb::arg("token"), nb::arg("distance"), nb::arg("prefix"), nb::arg("limit"));
+  using namespace alance;
+  m.def("first_unordered", &text::first_unordered, "offsets"_a, "data"_a, NoGil());
+  m.def("find_tokens", &text::find_tokens, "offsets"_a, "data"_a, "query_offsets"_a,
+        "query_data"_a);
+  m.def("near_tokens", &text::near_tokens, "offsets"_a, "data"_a, "token"_a, "distance"_a,
+        "prefix"_a, "limit"_a, NoGil());
 }

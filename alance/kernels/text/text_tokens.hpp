@@ -2,7 +2,7 @@
 #pragma once
 #include <string_view>
 
-#include "base/owned.hpp"
+#include "base/lists.hpp"
 
 namespace alance::text {
 
@@ -12,14 +12,25 @@ struct Tokens {
   int64_t count;
 
   Tokens(const In<int64_t>& starts, const Bytes& bytes)
-      : offsets(starts.data()),
-        data(reinterpret_cast<const char*>(bytes.data())),
-        count(static_cast<int64_t>(starts.size()) - 1) {
-    if (count < 0 || offsets[0] < 0 || offsets[count] > static_cast<int64_t>(bytes.size()))
+      : offsets(starts.data()), data(text_of(bytes).data()), count(std::ssize(starts) - 1) {
+    if (count < 0 || offsets[0] < 0 || offsets[count] > std::ssize(bytes))
       corrupt("text index: tokens outside of their bytes");
   }
   std::string_view operator[](int64_t i) const {
     return {data + offsets[i], static_cast<size_t>(offsets[i + 1] - offsets[i])};
+  }
+
+  // Position of the first token in [low, high) for which `is_before` is false, or `high`.
+  template <typename IsBefore>
+  int64_t behind(int64_t low, int64_t high, IsBefore is_before) const {
+    while (low < high) {
+      const int64_t middle = low + (high - low) / 2;
+      if (is_before((*this)[middle]))
+        low = middle + 1;
+      else
+        high = middle;
+    }
+    return low;
   }
 };
 

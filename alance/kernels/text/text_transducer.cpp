@@ -135,12 +135,11 @@ class Transducer {
  public:
   Transducer(Bytes content, int64_t num_tokens)
       : content_(content), data_(content.data()), num_tokens_(num_tokens) {
-    const auto size = static_cast<int64_t>(content.size());
+    const int64_t size = std::ssize(content);
     if (num_tokens < 0 || num_tokens > UINT32_MAX || size < kHeader + kTrailer ||
         little(data_, 8) != 3 ||
         little(data_ + size - 20, 8) != static_cast<uint64_t>(num_tokens))
-      corrupt("text index: no dictionary of " + std::to_string(num_tokens) + " tokens");
-    nb::gil_scoped_release release;
+      corrupt("text index: no dictionary of ", num_tokens, " tokens");
     const uint32_t sum = crc32c(data_, size - 4);
     if (little(data_ + size - 4, 4) != uint32_t(((sum >> 15) | (sum << 17)) + 0xa282ead8u))
       corrupt("text index: the dictionary's checksum is another one");
@@ -150,68 +149,57 @@ class Transducer {
     root_ = static_cast<int64_t>(root);
   }
 
-  // Number of each token; -1 if the dictionary lacks it.
-  Numpy<int64_t> find(In<int64_t> query_offsets, Bytes query_data) const {
+  Owned<int64_t> find(const In<int64_t>& query_offsets, const Bytes& query_data) const {
     const Tokens queries(query_offsets, query_data);
     Owned<int64_t> numbers(queries.count);
     for (int64_t i = 0; i < queries.count; ++i) numbers[i] = number_of(queries[i]);
-    return numbers.numpy();
+    return numbers;
   }
 
-  // Tokens in order, and their numbers.
-  nb::tuple tokens(int64_t num_bytes) const {
+  std::tuple<Owned<int64_t>, Owned<uint8_t>, Owned<uint32_t>> tokens(int64_t num_bytes) const {
     if (num_bytes < 0 || num_bytes >> 16 > num_tokens_)
-      corrupt("text index: a dictionary of " + std::to_string(num_bytes) + " bytes");
+      corrupt("text index: a dictionary of ", num_bytes, " bytes");
     std::vector<int64_t> offsets{0};
     std::vector<uint8_t> keys;
     std::vector<uint32_t> numbers;
-    {
-      nb::gil_scoped_release release;
-      std::vector<Step> path;
-      std::vector<uint8_t> key;
-      // Every node must lead to a key: so the work is bounded by the bytes of all keys.
-      const auto enter = [&](int64_t address, uint64_t output) {
-        const Node node = node_at(data_, address);
-        if (node.is_final) {
-          const uint64_t number = output + node.final_output;
-          keys.insert(keys.end(), key.begin(), key.end());
-          if (static_cast<int64_t>(numbers.size()) >= num_tokens_ ||
-              static_cast<int64_t>(keys.size()) > num_bytes || number > UINT32_MAX)
-            corrupt("text index: more tokens than the dictionary says");
-          numbers.push_back(static_cast<uint32_t>(number));
-          offsets.push_back(static_cast<int64_t>(keys.size()));
-        } else if (!node.num) {
-          corrupt("text index: a node of the dictionary without a key");
-        }
-        path.push_back({node, 0, output});
-      };
-      if (num_tokens_) enter(root_, 0);
-      while (!path.empty()) {
-        Step& step = path.back();
-        if (step.next == step.node.num) {
-          path.pop_back();
-          if (!key.empty()) key.pop_back();
-          continue;
-        }
-        const int64_t k = step.next++;
-        key.push_back(step.node.input(data_, k));
-        if (static_cast<int64_t>(key.size()) > num_bytes)
-          corrupt("text index: a token longer than the dictionary says");
-        const uint64_t output = step.output + step.node.output(data_, k);
-        const int64_t target = step.node.target(data_, k);
-        if (target >= step.node.low) corrupt("text index: a node of the dictionary leads back");
-        enter(target, output);
+    std::vector<Step> path;
+    std::vector<uint8_t> key;
+    // Every node must lead to a key: so the work is bounded by the bytes of all keys.
+    const auto enter = [&](int64_t address, uint64_t output) {
+      const Node node = node_at(data_, address);
+      if (node.is_final) {
+        const uint64_t number = output + node.final_output;
+        keys.insert(keys.end(), key.begin(), key.end());
+        if (std::ssize(numbers) >= num_tokens_ || std::ssize(keys) > num_bytes ||
+            number > UINT32_MAX)
+          corrupt("text index: more tokens than the dictionary says");
+        numbers.push_back(static_cast<uint32_t>(number));
+        offsets.push_back(std::ssize(keys));
+      } else if (!node.num) {
+        corrupt("text index: a node of the dictionary without a key");
       }
-      if (static_cast<int64_t>(numbers.size()) != num_tokens_)
-        corrupt("text index: fewer tokens than the dictionary says");
+      path.push_back({node, 0, output});
+    };
+    if (num_tokens_) enter(root_, 0);
+    while (!path.empty()) {
+      Step& step = path.back();
+      if (step.next == step.node.num) {
+        path.pop_back();
+        if (!key.empty()) key.pop_back();
+        continue;
+      }
+      const int64_t k = step.next++;
+      key.push_back(step.node.input(data_, k));
+      if (std::ssize(key) > num_bytes)
+        corrupt("text index: a token longer than the dictionary says");
+      const uint64_t output = step.output + step.node.output(data_, k);
+      const int64_t target = step.node.target(data_, k);
+      if (target >= step.node.low) corrupt("text index: a node of the dictionary leads back");
+      enter(target, output);
     }
-    Owned<int64_t> starts(num_tokens_ + 1);
-    Owned<uint8_t> bytes(static_cast<int64_t>(keys.size()));
-    Owned<uint32_t> ids(num_tokens_);
-    std::copy(offsets.begin(), offsets.end(), starts.data());
-    std::copy(keys.begin(), keys.end(), bytes.data());
-    std::copy(numbers.begin(), numbers.end(), ids.data());
-    return nb::make_tuple(starts.numpy(), bytes.numpy(), ids.numpy());
+    if (std::ssize(numbers) != num_tokens_)
+      corrupt("text index: fewer tokens than the dictionary says");
+    return {owned_of(offsets), owned_of(keys), owned_of(numbers)};
   }
 
  private:
@@ -232,8 +220,7 @@ class Transducer {
     if (!last.is_final) return -1;
     number += last.final_output;
     if (number >= static_cast<uint64_t>(num_tokens_))
-      corrupt("text index: token " + std::to_string(number) + " of " +
-              std::to_string(num_tokens_));
+      corrupt("text index: token ", number, " of ", num_tokens_);
     return static_cast<int64_t>(number);
   }
 
@@ -344,7 +331,7 @@ class TransducerWriter {
     const int64_t root = written(open_.back().node);
     put(num_tokens_, 8);
     put(static_cast<uint64_t>(root), 8);
-    const uint32_t sum = crc32c(out_.data(), static_cast<int64_t>(out_.size()));
+    const uint32_t sum = crc32c(out_.data(), std::ssize(out_));
     put(uint32_t(((sum >> 15) | (sum << 17)) + 0xa282ead8u), 4);
     return std::move(out_);
   }
@@ -374,13 +361,13 @@ class TransducerWriter {
     int64_t& address = nodes_.address(node);
     if (!address) {
       write(node);
-      address = last_ = static_cast<int64_t>(out_.size()) - 1;
+      address = last_ = std::ssize(out_) - 1;
     }
     return address;
   }
 
   void write(const NewNode& node) {
-    const auto start = static_cast<int64_t>(out_.size());
+    const int64_t start = std::ssize(out_);
     const auto& transitions = node.transitions;
     const auto delta = [&](const Transition& each) {
       return each.target ? static_cast<uint64_t>(start - each.target) : 0;
@@ -435,38 +422,29 @@ class TransducerWriter {
   uint64_t num_tokens_ = 0;
 };
 
-// Transducer that maps ascending tokens to numbers.
-Numpy<uint8_t> encode_transducer(In<int64_t> offsets, Bytes data, In<uint32_t> numbers) {
+Owned<uint8_t> encode_transducer(const In<int64_t>& offsets, const Bytes& data,
+                                 const In<uint32_t>& numbers) {
   const Tokens tokens(offsets, data);
-  if (tokens.count != static_cast<int64_t>(numbers.size()))
-    corrupt("text index: " + std::to_string(tokens.count) + " tokens, " +
-            std::to_string(numbers.size()) + " numbers");
-  std::vector<uint8_t> bytes;
-  {
-    nb::gil_scoped_release release;
-    TransducerWriter writer;
-    for (int64_t i = 0; i < tokens.count; ++i) {
-      if (tokens.offsets[i] > tokens.offsets[i + 1] || (i && tokens[i - 1] >= tokens[i]))
-        corrupt("text index: token " + std::to_string(i) + " is not behind the one before it");
-      writer.add(tokens[i], numbers.data()[i]);
-    }
-    bytes = writer.finish();
+  if (tokens.count != std::ssize(numbers))
+    corrupt("text index: ", tokens.count, " tokens, ", numbers.size(), " numbers");
+  TransducerWriter writer;
+  for (int64_t i = 0; i < tokens.count; ++i) {
+    if (tokens.offsets[i] > tokens.offsets[i + 1] || (i && tokens[i - 1] >= tokens[i]))
+      corrupt("text index: token ", i, " is not behind the one before it");
+    writer.add(tokens[i], numbers.data()[i]);
   }
-  Owned<uint8_t> out(static_cast<int64_t>(bytes.size()));
-  std::copy(bytes.begin(), bytes.end(), out.data());
-  return out.numpy();
+  return owned_of(writer.finish());
 }
 
 }  // namespace
 }  // namespace alance::text
 
 void register_text_transducer(nanobind::module_& m) {
-  namespace nb = nanobind;
-  using alance::text::Transducer;
+  using namespace alance;
+  using text::Transducer;
   nb::class_<Transducer>(m, "Transducer")
-      .def(nb::init<alance::Bytes, int64_t>(), nb::arg("content"), nb::arg("num_tokens"))
-            .def("find", &Transducer::find, nb::arg("query_offsets"), nb::arg("query_data"))
-      .def("tokens", &Transducer::tokens, nb::arg("num_bytes"));
-  m.def("encode_transducer", &alance::text::encode_transducer, nb::arg("offsets"), nb::arg("data"),
-        nb::arg("numbers"));
+      .def(nb::init<Bytes, int64_t>(), "content"_a, "num_tokens"_a, NoGil())
+      .def("find", &Transducer::find, "query_offsets"_a, "query_data"_a)
+      .def("tokens", &Transducer::tokens, "num_bytes"_a, NoGil());
+  m.def("encode_transducer", &text::encode_transducer, "offsets"_a, "data"_a, "numbers"_a, NoGil());
 }

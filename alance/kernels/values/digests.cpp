@@ -1,5 +1,9 @@
-// MD5 (RFC 1321) and the SHA-2 family (FIPS 180-4) of many values.
+// MD5 (RFC 1321), the SHA-2 family (FIPS 180-4), BLAKE2b and BLAKE2s (RFC 7693), and BLAKE3 (its
+// specification of 2021), of many values.
+#include <algorithm>
 #include <array>
+#include <bit>
+#include <vector>
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -8,7 +12,6 @@
 
 #include "base/ends.hpp"
 #include "base/owned.hpp"
-#include "codecs/spans.hpp"
 
 namespace alance {
 namespace {
@@ -50,11 +53,12 @@ constexpr std::array<uint64_t, 80> kCubeRoots = {
     0x4cc5d4becb3e42b6, 0x597f299cfc657e2a, 0x5fcb6fab3ad6faec, 0x6c44198c4a475817,
 };
 
-template <typename T>
-T turned(T value, int bits) {
-  constexpr int kBits = 8 * sizeof(T);
-  return value >> bits | value << (kBits - bits);
-}
+// Initial states of SHA-512 and SHA-256, and of BLAKE2b and the others.
+constexpr std::array<uint64_t, 8> kWide = {
+    0x6a09e667f3bcc908, 0xbb67ae8584caa73b, 0x3c6ef372fe94f82b, 0xa54ff53a5f1d36f1,
+    0x510e527fade682d1, 0x9b05688c2b3e6c1f, 0x1f83d9abfb41bd6b, 0x5be0cd19137e2179};
+constexpr std::array<uint32_t, 8> kNarrow = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
+                                             0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
 
 template <typename T>
 T swapped(T value) {
@@ -82,7 +86,7 @@ struct Md5 {
       }
       const Word sum = a + mixed + kSines[static_cast<size_t>(i)] + load<Word>(block + 4 * at);
       a = d, d = c, c = b;
-      b += turned<Word>(sum, 32 - kTurns[i / 16][i % 4]);
+      b += std::rotl(sum, kTurns[i / 16][i % 4]);
     }
     state[0] += a, state[1] += b, state[2] += c, state[3] += d;
   }
@@ -124,10 +128,10 @@ struct Sha2 {
   }
 
   static Word small(Word x, const int (&by)[3]) {
-    return turned(x, by[0]) ^ turned(x, by[1]) ^ (x >> by[2]);
+    return std::rotr(x, by[0]) ^ std::rotr(x, by[1]) ^ (x >> by[2]);
   }
   static Word large(Word x, const int (&by)[3]) {
-    return turned(x, by[0]) ^ turned(x, by[1]) ^ turned(x, by[2]);
+    return std::rotr(x, by[0]) ^ std::rotr(x, by[1]) ^ std::rotr(x, by[2]);
   }
 };
 
@@ -206,76 +210,217 @@ void digest(H hash, const uint8_t* at, int64_t size, uint8_t* out, int64_t width
 
 constexpr Sha2<uint32_t> kSha224 = {{0xc1059ed8, 0x367cd507, 0x3070dd17, 0xf70e5939, 0xffc00b31,
                                       0x68581511, 0x64f98fa7, 0xbefa4fa4}};
-constexpr Sha2<uint32_t> kSha256 = {{0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19}};
-constexpr Sha2<uint64_t> kSha384 = {{0xcbbb9d5dc1059ed8, 0x629a292a367cd507, 0x9159015a3070dd17, 0x152fecd8f70e5939, 0x67332667ffc00b31, 0x8eb44a8768581511, 0xdb0c2e0d64f98fa7, 0x47b5481dbefa4fa4}};
-constexpr Sha2<uint64_t> kSha512 = {{0x6a09e667f3bcc908, 0xbb67ae8584caa73b, 0x3c6ef372fe94f82b, 0xa54ff53a5f1d36f1, 0x510e527fade682d1, 0x9b05688c2b3e6c1f, 0x1f83d9abfb41bd6b, 0x5be0cd19137e2179}};
+constexpr Sha2<uint32_t> kSha256 = {kNarrow};
+constexpr Sha2<uint64_t> kSha384 = {{0xcbbb9d5dc1059ed8, 0x629a292a367cd507, 0x9159015a3070dd17,
+                                     0x152fecd8f70e5939, 0x67332667ffc00b31, 0x8eb44a8768581511,
+                                     0xdb0c2e0d64f98fa7, 0x47b5481dbefa4fa4}};
+constexpr Sha2<uint64_t> kSha512 = {kWide};
 
 template <typename H>
-void digest_all(const H& hash, const int64_t* ends, int64_t count, const uint8_t* content,
-                uint8_t* out, int64_t width) {
-  for (int64_t i = 0; i < count; ++i)
-    digest(hash, content + ends[i], ends[i + 1] - ends[i], out + i * width, width);
+void digest_all(const H& hash, const Strings<int64_t>& values, uint8_t* out, int64_t width) {
+  for (int64_t i = 0; i < values.count; ++i)
+    digest(hash, values.at(i), values.size(i), out + i * width, width);
 }
 
-void digest_sha256(const Sha2<uint32_t>& hash, const int64_t* ends, int64_t count,
-                   const uint8_t* content, uint8_t* out, int64_t width, bool baseline) {
+void digest_sha256(const Sha2<uint32_t>& hash, const Strings<int64_t>& values, uint8_t* out,
+                   int64_t width, bool baseline) {
 #if defined(__x86_64__)
   static const bool is_quick = has_sha();
-  if (is_quick && !baseline)
-    return digest_all(Sha256ByInstructions{hash}, ends, count, content, out, width);
+  if (is_quick && !baseline) return digest_all(Sha256ByInstructions{hash}, values, out, width);
 #endif
   (void)baseline;
-  digest_all(hash, ends, count, content, out, width);
+  digest_all(hash, values, out, width);
 }
 
-// Digest of each value, `width` bytes each, one after the other: MD5 for 16 bytes, else SHA-2.
-// Value i lies between `offsets[i]` and `offsets[i + 1]`.
-nb::object digests(const In<int64_t>& offsets, const Bytes& content, int64_t width,
-                   bool baseline) {
-  const auto count = static_cast<int64_t>(offsets.size()) - 1;
-  if (count < 0) corrupt("digests: no offsets");
+Owned<uint8_t> digests(const In<int64_t>& offsets, const Bytes& content, int64_t width,
+                       bool baseline) {
+  const Strings values(offsets, content, "value");
   if (width != 16 && width != 28 && width != 32 && width != 48 && width != 64)
-    corrupt("digests of " + std::to_string(width) + " bytes");
-  const int64_t* ends = offsets.data();
-  const uint8_t* data = content.data();
-  Owned<uint8_t> out(product(count, width, "digests"));
-  {
-    nb::gil_scoped_release release;
-    for (int64_t i = 0; i < count; ++i)
-      check_ends(ends[i], ends[i + 1], static_cast<int64_t>(content.size()), "value");
-    switch (width) {
-      case 16: digest_all(Md5{}, ends, count, data, out.data(), width); break;
-      case 28: digest_sha256(kSha224, ends, count, data, out.data(), width, baseline); break;
-      case 32: digest_sha256(kSha256, ends, count, data, out.data(), width, baseline); break;
-      case 48: digest_all(kSha384, ends, count, data, out.data(), width); break;
-      default: digest_all(kSha512, ends, count, data, out.data(), width);
-    }
+    corrupt("digests of ", width, " bytes");
+  Owned<uint8_t> out(product(values.count, width, "digests"));
+  switch (width) {
+    case 16: digest_all(Md5{}, values, out.data(), width); break;
+    case 28: digest_sha256(kSha224, values, out.data(), width, baseline); break;
+    case 32: digest_sha256(kSha256, values, out.data(), width, baseline); break;
+    case 48: digest_all(kSha384, values, out.data(), width); break;
+    default: digest_all(kSha512, values, out.data(), width);
   }
-  return nb::cast(out.numpy());
+  return out;
 }
 
-// Hexadecimal digits of bytes, two a byte.
-nb::object hex_digits(const Bytes& content) {
+Owned<uint8_t> hex_digits(const Bytes& content) {
   constexpr char kDigits[] = "0123456789abcdef";
-  const auto size = static_cast<int64_t>(content.size());
+  const int64_t size = std::ssize(content);
   Owned<uint8_t> out(product(size, 2, "digits"));
-  {
-    nb::gil_scoped_release release;
-    for (int64_t i = 0; i < size; ++i) {
-      const uint8_t byte = content.data()[i];
-      out[2 * i] = static_cast<uint8_t>(kDigits[byte >> 4]);
-      out[2 * i + 1] = static_cast<uint8_t>(kDigits[byte & 15]);
-    }
+  for (int64_t i = 0; i < size; ++i) {
+    const uint8_t byte = content.data()[i];
+    out[2 * i] = static_cast<uint8_t>(kDigits[byte >> 4]);
+    out[2 * i + 1] = static_cast<uint8_t>(kDigits[byte & 15]);
   }
-  return nb::cast(out.numpy());
+  return out;
+}
+
+template <typename W>
+using Words = std::array<W, 16>;
+
+// Order of a block's words in each round.
+constexpr uint8_t kOrders[10][16] = {{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15},
+                                     {14, 10, 4, 8, 9, 15, 13, 6, 1, 12, 0, 2, 11, 7, 5, 3},
+                                     {11, 8, 12, 0, 5, 2, 15, 13, 10, 14, 3, 6, 7, 1, 9, 4},
+                                     {7, 9, 3, 1, 13, 12, 11, 14, 2, 6, 5, 10, 4, 0, 15, 8},
+                                     {9, 0, 5, 7, 2, 4, 10, 15, 14, 1, 11, 12, 6, 8, 3, 13},
+                                     {2, 12, 6, 10, 0, 11, 8, 3, 4, 13, 7, 5, 15, 14, 1, 9},
+                                     {12, 5, 1, 15, 14, 13, 4, 10, 0, 7, 6, 3, 9, 2, 8, 11},
+                                     {13, 11, 7, 14, 12, 1, 3, 9, 5, 0, 15, 4, 8, 6, 2, 10},
+                                     {6, 15, 14, 9, 11, 3, 0, 8, 12, 2, 13, 7, 1, 4, 10, 5},
+                                     {10, 2, 8, 4, 7, 6, 1, 5, 15, 11, 9, 14, 3, 12, 13, 0}};
+// Permutation of words between rounds of BLAKE3.
+constexpr uint8_t kMoves[16] = {2, 6, 3, 10, 7, 0, 4, 13, 1, 11, 12, 5, 9, 14, 15, 8};
+
+// One round, on the columns of the state, then on its diagonals.
+template <typename W>
+void mix(Words<W>& v, const Words<W>& words, const uint8_t* order) {
+  constexpr bool kIsWide = sizeof(W) == 8;
+  constexpr int kTurns[4] = {kIsWide ? 32 : 16, kIsWide ? 24 : 12, kIsWide ? 16 : 8,
+                             kIsWide ? 63 : 7};
+  constexpr uint8_t kPlaces[8][4] = {{0, 4, 8, 12},  {1, 5, 9, 13},  {2, 6, 10, 14}, {3, 7, 11, 15},
+                                     {0, 5, 10, 15}, {1, 6, 11, 12}, {2, 7, 8, 13},  {3, 4, 9, 14}};
+  for (size_t i = 0; i < 8; ++i) {
+    const auto [a, b, c, d] = kPlaces[i];
+    v[a] += v[b] + words[order[2 * i]];
+    v[d] = std::rotr(v[d] ^ v[a], kTurns[0]);
+    v[c] += v[d];
+    v[b] = std::rotr(v[b] ^ v[c], kTurns[1]);
+    v[a] += v[b] + words[order[2 * i + 1]];
+    v[d] = std::rotr(v[d] ^ v[a], kTurns[2]);
+    v[c] += v[d];
+    v[b] = std::rotr(v[b] ^ v[c], kTurns[3]);
+  }
+}
+
+// Block of `size` bytes, padded with zeros.
+template <typename W>
+Words<W> block_of(const uint8_t* at, int64_t size) {
+  Words<W> words{};
+  if (size) std::memcpy(words.data(), at, static_cast<size_t>(size));
+  return words;
+}
+
+template <typename W>
+void blake2(const std::array<W, 8>& first, const uint8_t* at, int64_t size, uint8_t* out) {
+  constexpr int64_t kBlock = 16 * sizeof(W);
+  constexpr int kRounds = sizeof(W) == 8 ? 12 : 10;
+  std::array<W, 8> state = first;
+  state[0] ^= 0x01010000 ^ static_cast<W>(sizeof(state));
+  int64_t done = 0;
+  do {
+    const int64_t here = std::min(kBlock, size - done);
+    const Words<W> words = block_of<W>(at + done, here);
+    done += here;
+    Words<W> v;
+    for (size_t i = 0; i < 8; ++i) v[i] = state[i], v[i + 8] = first[i];
+    v[12] ^= static_cast<W>(done);
+    if constexpr (sizeof(W) == 4) v[13] ^= static_cast<W>(static_cast<uint64_t>(done) >> 32);
+    if (done == size) v[14] = ~v[14];
+    for (int i = 0; i < kRounds; ++i) mix<W>(v, words, kOrders[i % 10]);
+    for (size_t i = 0; i < 8; ++i) state[i] ^= v[i] ^ v[i + 8];
+  } while (done < size);
+  std::memcpy(out, state.data(), sizeof(state));
+}
+
+using Chain = std::array<uint32_t, 8>;
+
+// Compression that is not computed yet: the last block of a chunk, or the two halves of a tree.
+struct Node {
+  static constexpr uint32_t kStart = 1, kEnd = 2, kParent = 4, kRoot = 8;
+  Chain chain = kNarrow;
+  Words<uint32_t> words{};
+  uint64_t counter = 0;
+  uint32_t size = 0, flags = 0;
+
+  Chain value(uint32_t more = 0) const {
+    Words<uint32_t> v;
+    for (size_t i = 0; i < 8; ++i) v[i] = chain[i], v[i + 8] = kNarrow[i];
+    v[12] = static_cast<uint32_t>(counter), v[13] = static_cast<uint32_t>(counter >> 32);
+    v[14] = size, v[15] = flags | more;
+    Words<uint32_t> moved = words;
+    for (int i = 0; i < 7; ++i) {
+      mix<uint32_t>(v, moved, kOrders[0]);
+      const Words<uint32_t> before = moved;
+      for (size_t k = 0; k < 16; ++k) moved[k] = before[kMoves[k]];
+    }
+    Chain value;
+    for (size_t i = 0; i < 8; ++i) value[i] = v[i] ^ v[i + 8];
+    return value;
+  }
+
+  static Node parent(const Chain& left, const Chain& right) {
+    Node node;
+    std::copy(left.begin(), left.end(), node.words.begin());
+    std::copy(right.begin(), right.end(), node.words.begin() + 8);
+    node.size = 64, node.flags = kParent;
+    return node;
+  }
+};
+
+// Last block of a chunk; the blocks before it are in its chain.
+Node chunk(const uint8_t* at, int64_t size, uint64_t number) {
+  Node node;
+  node.counter = number;
+  for (int64_t done = 0;;) {
+    const int64_t here = std::min<int64_t>(64, size - done);
+    node.words = block_of<uint32_t>(at + done, here);
+    node.size = static_cast<uint32_t>(here);
+    node.flags = done == 0 ? Node::kStart : 0;
+    done += here;
+    if (done == size) break;
+    node.chain = node.value();
+  }
+  node.flags |= Node::kEnd;
+  return node;
+}
+
+void blake3(const uint8_t* at, int64_t size, uint8_t* out, std::vector<Chain>& trees) {
+  constexpr int64_t kChunk = 1024;
+  trees.clear();  // complete trees to the left, each larger than the next
+  int64_t done = 0;
+  uint64_t number = 0;
+  for (; size - done > kChunk; done += kChunk) {
+    Chain value = chunk(at + done, kChunk, number).value();
+    for (uint64_t whole = ++number; whole % 2 == 0; whole /= 2) {
+      value = Node::parent(trees.back(), value).value();
+      trees.pop_back();
+    }
+    trees.push_back(value);
+  }
+  Node node = chunk(at + done, size - done, number);
+  for (; !trees.empty(); trees.pop_back()) node = Node::parent(trees.back(), node.value());
+  const Chain value = node.value(Node::kRoot);
+  std::memcpy(out, value.data(), sizeof(value));
+}
+
+Owned<uint8_t> blake_digests(const In<int64_t>& offsets, const Bytes& content, int kind) {
+  const Strings values(offsets, content, "value");
+  if (kind < 0 || kind > 2) corrupt("digests of kind ", kind);
+  const int64_t width = kind == 0 ? 64 : 32;
+  Owned<uint8_t> out(product(values.count, width, "digests"));
+  std::vector<Chain> trees;
+  for (int64_t i = 0; i < values.count; ++i) {
+    const uint8_t* at = values.at(i);
+    uint8_t* to = out.data() + i * width;
+    if (kind == 0) blake2<uint64_t>(kWide, at, values.size(i), to);
+    if (kind == 1) blake2<uint32_t>(kNarrow, at, values.size(i), to);
+    if (kind == 2) blake3(at, values.size(i), to, trees);
+  }
+  return out;
 }
 
 }  // namespace
 }  // namespace alance
 
 void register_digests(nanobind::module_& m) {
-  using nanobind::arg;
-  m.def("digests", &alance::digests, arg("offsets"), arg("content"), arg("width"),
-        arg("baseline") = false);
-  m.def("hex_digits", &alance::hex_digits, arg("content"));
+  using namespace alance;
+  m.def("digests", &digests, "offsets"_a, "content"_a, "width"_a, "baseline"_a = false, NoGil());
+  m.def("hex_digits", &hex_digits, "content"_a, NoGil());
+  m.def("blake_digests", &blake_digests, "offsets"_a, "content"_a, "kind"_a, NoGil());
 }

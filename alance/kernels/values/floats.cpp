@@ -1,9 +1,11 @@
 // Canonical floats: one zero and one NaN, so that equal values have equal bits.
-#include <algorithm>
+#include <nanobind/stl/optional.h>
 
-#include "encode/container.hpp"
-#include "encode/encode.hpp"
+#include <algorithm>
+#include <optional>
+
 #include "base/owned.hpp"
+#include "base/processor.hpp"
 
 namespace alance {
 namespace {
@@ -25,7 +27,7 @@ struct Bits {
 };
 
 template <typename T>
-inline bool all_canonical(const uint8_t* values, int64_t count) {
+ALANCE_INLINE bool are_canonical(const uint8_t* values, int64_t count) {
   for (int64_t start = 0; start < count; start += kBlock) {
     const int64_t stop = std::min(count, start + kBlock);
     T others = 0;
@@ -39,49 +41,34 @@ inline bool all_canonical(const uint8_t* values, int64_t count) {
 }
 
 template <typename T>
-inline void make_canonical(const uint8_t* values, int64_t count, uint8_t* out) {
-  for (int64_t i = 0; i < count * static_cast<int64_t>(sizeof(T)); i += sizeof(T)) {
-    const T bits = Bits<T>::canonical(load<T>(values + i));
-    std::memcpy(out + i, &bits, sizeof(T));
-  }
+ALANCE_INLINE void make_canonical(const uint8_t* values, int64_t count, uint8_t* out) {
+  for (int64_t i = 0; i < count * static_cast<int64_t>(sizeof(T)); i += sizeof(T))
+    store(out + i, Bits<T>::canonical(load<T>(values + i)));
 }
 
-#define ALANCE_CANONICAL(T, NAME)                                                      \
-  ALANCE_CLONES bool NAME##_are(const uint8_t* values, int64_t count) {                \
-    return all_canonical<T>(values, count);                                            \
-  }                                                                                    \
-  ALANCE_CLONES void NAME##_make(const uint8_t* values, int64_t count, uint8_t* out) { \
-    make_canonical<T>(values, count, out);                                             \
-  }
+template <typename T>
+std::optional<Owned<uint8_t>> canonical_of(const Bytes& values) {
+  if (values.size() % sizeof(T)) corrupt("floats: the bytes are no whole number of values");
+  const auto count = static_cast<int64_t>(values.size() / sizeof(T));
+  if (Versions<are_canonical<T>>::best()(values.data(), count)) return std::nullopt;
+  Owned<uint8_t> out(std::ssize(values));
+  Versions<make_canonical<T>>::best()(values.data(), count, out.data());
+  return out;
+}
 
-ALANCE_CANONICAL(uint16_t, half)
-ALANCE_CANONICAL(uint32_t, single)
-ALANCE_CANONICAL(uint64_t, whole)
-
-// Bytes of floats with one zero and one NaN; None if they are canonical already.
-nb::object canonical_floats(const Bytes& values, int bits) {
-  const auto size = static_cast<int64_t>(values.size());
-  if (bits != 16 && bits != 32 && bits != 64) corrupt("floats: expected 16, 32 or 64 bits per value");
-  if (size % (bits / 8)) corrupt("floats: the bytes are no whole number of values");
-  const int64_t count = size / (bits / 8);
-  const uint8_t* data = values.data();
-  Owned<uint8_t> out(0);
-  {
-    nb::gil_scoped_release release;
-    const auto are = bits == 16 ? half_are : bits == 32 ? single_are : whole_are;
-    const auto make = bits == 16 ? half_make : bits == 32 ? single_make : whole_make;
-    if (!are(data, count)) {
-      out = Owned<uint8_t>(size);
-      make(data, count, out.data());
-    }
+std::optional<Owned<uint8_t>> canonical_floats(const Bytes& values, int bits) {
+  switch (bits) {
+    case 16: return canonical_of<uint16_t>(values);
+    case 32: return canonical_of<uint32_t>(values);
+    case 64: return canonical_of<uint64_t>(values);
+    default: corrupt("floats: expected 16, 32 or 64 bits per value");
   }
-  return out.size() ? nb::cast(out.numpy()) : nb::none();
 }
 
 }  // namespace
 }  // namespace alance
 
 void register_floats(nanobind::module_& m) {
-  m.def("canonical_floats", &alance::canonical_floats, nanobind::arg("values").noconvert(),
-        nanobind::arg("bits"));
+  using namespace alance;
+  m.def("canonical_floats", &canonical_floats, "values"_a.noconvert(), "bits"_a, NoGil());
 }

@@ -1,14 +1,25 @@
-// Hash table that numbers row keys, by open addressing with linear probing: the inner loops of a
-// hash join. Before the table is probed, a bitmap of hashes rejects most missing keys. For keys
-// that are words, the bitmap uses cheaper hashes than the table.
+// Keys of rows: the bytes of one or several columns, equal if all columns are equal; a hash table
+// that numbers them, by open addressing with linear probing: the inner loops of a hash join; and
+// keys of several columns as one value a row, for keys on disk.
+//
+// Before the table is probed, a bitmap of hashes rejects most missing keys. For keys that are
+// words, the bitmap uses cheaper hashes than the table.
+#include <nanobind/stl/vector.h>
+
 #include <algorithm>
 #include <bit>
+#include <vector>
 
-#include "values/keys.hpp"
+#include "base/ends.hpp"
+#include "base/hashes.hpp"
+#include "base/lists.hpp"
 
 namespace alance {
 namespace {
 
+using hashes::mixed;
+
+constexpr int64_t kKeyWord = 8;  // bytes
 constexpr int64_t kBatchKeys = 256;  // keys whose slots are prefetched together
 // Bits of the filter for a key: of the missing keys, 3 % pass it if the filter fits into an L2 cache
 // of 256 KiB, and 10 % if it is larger.
@@ -16,6 +27,239 @@ constexpr uint64_t kFilterBits = 8;
 constexpr uint64_t kCachedFilterBits = 32;
 constexpr uint64_t kMaxCachedBits = uint64_t{1} << 21;
 constexpr int64_t kMaxKeys = UINT32_MAX - 1;
+
+// One column: `width` bytes every `stride` bytes; values between offsets if `width` is 0.
+struct KeyPart {
+  const uint8_t* data = nullptr;
+  const int64_t* wide = nullptr;
+  const int32_t* narrow = nullptr;
+  int64_t width = 0;
+  int64_t stride = 0;
+
+  int64_t end(int64_t i) const { return wide ? wide[i] : narrow[i]; }
+  const uint8_t* at(int64_t i) const { return data + (width ? i * stride : end(i)); }
+  int64_t size(int64_t i) const { return width ? width : end(i + 1) - end(i); }
+
+  bool equal(int64_t i, const KeyPart& other, int64_t j) const {
+    const int64_t length = size(i);
+    return length == other.size(j) &&
+           std::memcmp(at(i), other.at(j), static_cast<size_t>(length)) == 0;
+  }
+
+  static uint64_t hash(uint64_t hash, const uint8_t* at, int64_t remaining) {
+    for (; remaining >= kKeyWord; remaining -= kKeyWord, at += kKeyWord)
+      hash = mixed(hash, load<uint64_t>(at));
+    return remaining ? mixed(hash, hashes::last_word(at, remaining)) : hash;
+  }
+
+  // Mix the values of some rows into the hashes of their keys.
+  void fold(int64_t start, int64_t count, uint64_t* hashes) const {
+    switch (width) {
+      case 0:
+        for (int64_t i = 0; i < count; ++i) {
+          const int64_t length = size(start + i);
+          hashes[i] = hash(mixed(hashes[i], static_cast<uint64_t>(length)), at(start + i), length);
+        }
+        break;
+      case 1: fold_words<uint8_t>(start, count, hashes); break;
+      case 2: fold_words<uint16_t>(start, count, hashes); break;
+      case 4: fold_words<uint32_t>(start, count, hashes); break;
+      case 8: fold_words<uint64_t>(start, count, hashes); break;
+      default:
+        for (int64_t i = 0; i < count; ++i) hashes[i] = hash(hashes[i], at(start + i), width);
+    }
+  }
+
+  // Value as a number; the width is 1, 2, 4 or 8.
+  uint64_t word(int64_t i) const {
+    switch (width) {
+      case 1: return *at(i);
+      case 2: return load<uint16_t>(at(i));
+      case 4: return load<uint32_t>(at(i));
+      default: return load<uint64_t>(at(i));
+    }
+  }
+
+ private:
+  template <typename T>
+  void fold_words(int64_t start, int64_t count, uint64_t* hashes) const {
+    const uint8_t* from = data + start * stride;
+    for (int64_t i = 0; i < count; ++i, from += stride) hashes[i] = mixed(hashes[i], load<T>(from));
+  }
+};
+
+class Keys {
+ public:
+  // Values of `width` bytes each.
+  Keys(const Bytes& data, int64_t width) : owners_{Owner(data)} {
+    if (width < 1) corrupt("keys of ", width, " bytes");
+    count_ = std::ssize(data) / width;
+    if (count_ * width != std::ssize(data))
+      corrupt("keys: ", data.size(), " bytes, not a multiple of ", width);
+    parts_.push_back({data.data(), nullptr, nullptr, width, width});
+  }
+
+  // Values between offsets.
+  Keys(const In<int64_t>& offsets, const Bytes& data) : owners_{Owner(offsets), Owner(data)} {
+    count_ = checked_count(offsets, std::ssize(data), kDecrease);
+    parts_.push_back({data.data(), offsets.data(), nullptr, 0, 0});
+  }
+  Keys(const In<int32_t>& offsets, const Bytes& data) : owners_{Owner(offsets), Owner(data)} {
+    count_ = checked_count(offsets, std::ssize(data), kDecrease);
+    parts_.push_back({data.data(), nullptr, offsets.data(), 0, 0});
+  }
+
+  int64_t count() const { return count_; }
+  const std::vector<KeyPart>& parts() const { return parts_; }
+
+  // True if keys are numbers of 1, 2, 4 or 8 bytes.
+  bool is_word() const {
+    const int64_t width = parts_[0].width;
+    return parts_.size() == 1 && (width == 1 || width == 2 || width == 4 || width == 8);
+  }
+
+  bool alike(const Keys& other) const {
+    bool are_alike = parts_.size() == other.parts_.size();
+    for (size_t p = 0; are_alike && p < parts_.size(); ++p)
+      are_alike = parts_[p].width == other.parts_[p].width;
+    return are_alike;
+  }
+
+  bool equal(int64_t i, const Keys& other, int64_t j) const {
+    for (size_t p = 0; p < parts_.size(); ++p)
+      if (!parts_[p].equal(i, other.parts_[p], j)) return false;
+    return true;
+  }
+
+  // Columns of other keys, with the same number of rows, side by side.
+  static Keys beside(const std::vector<const Keys*>& columns) {
+    Keys result;
+    for (const Keys* keys : columns) {
+      if (keys == nullptr) corrupt("keys: a column that is None");
+      if (!result.parts_.empty() && keys->count_ != result.count_)
+        corrupt("keys: columns of different lengths");
+      result.count_ = keys->count_;
+      result.parts_.insert(result.parts_.end(), keys->parts_.begin(), keys->parts_.end());
+      result.owners_.insert(result.owners_.end(), keys->owners_.begin(), keys->owners_.end());
+    }
+    if (result.parts_.empty()) corrupt("keys: no columns");
+    return result;
+  }
+
+  // Columns of a key of `joined_keys`, by their widths; 0 if values vary in size.
+  Keys split(const In<int64_t>& widths) const;
+
+ private:
+  using Owner = nb::ndarray<nb::ro>;
+  static constexpr const char* kDecrease = "keys: offsets decrease or leave the buffer";
+
+  Keys() = default;
+
+  std::vector<KeyPart> parts_;
+  std::vector<Owner> owners_;  // of the memory of the parts
+  int64_t count_ = 0;
+};
+
+// A value of varying size follows its size, so that different keys never have equal bytes.
+std::tuple<Owned<int64_t>, Owned<uint8_t>> joined_keys(const std::vector<const Keys*>& columns) {
+  const Keys keys = Keys::beside(columns);
+  const int64_t count = keys.count();
+  Owned<int64_t> ends(count + 1);
+  ends[0] = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    int64_t size = 0;
+    for (const KeyPart& part : keys.parts()) size += part.size(i) + (part.width ? 0 : kKeyWord);
+    ends[i + 1] = ends[i] + size;
+  }
+  Owned<uint8_t> bytes(ends[count]);
+  uint8_t* out = bytes.data();
+  for (int64_t i = 0; i < count; ++i) {
+    for (const KeyPart& part : keys.parts()) {
+      const int64_t size = part.size(i);
+      if (!part.width) {
+        store<int64_t>(out, size);
+        out += kKeyWord;
+      }
+      if (size) std::memcpy(out, part.at(i), static_cast<size_t>(size));
+      out += size;
+    }
+  }
+  return {std::move(ends), std::move(bytes)};
+}
+
+// Values of one column, collected row by row.
+struct Column {
+  int64_t width;
+  std::vector<int64_t> ends{0};
+  std::vector<uint8_t> bytes;
+
+  explicit Column(int64_t width_) : width(width_) {}
+
+  // Take the value from the front of a row; false if the row is too short.
+  bool take(const uint8_t*& at, int64_t& remaining) {
+    int64_t size = width;
+    if (!width) {
+      if (remaining < kKeyWord) return false;
+      size = load<int64_t>(at);
+      at += kKeyWord;
+      remaining -= kKeyWord;
+    }
+    if (size < 0 || size > remaining) return false;
+    bytes.insert(bytes.end(), at, at + size);
+    ends.push_back(std::ssize(bytes));
+    at += size;
+    remaining -= size;
+    return true;
+  }
+
+  // Keys of the values; needs the GIL.
+  Keys keys() const {
+    const Bytes data(numpy_of(bytes));
+    return width ? Keys(data, width) : Keys(In<int64_t>(numpy_of(ends)), data);
+  }
+};
+
+Keys Keys::split(const In<int64_t>& widths) const {
+  const KeyPart joined = parts_[0];
+  if (parts_.size() != 1 || widths.size() == 0) corrupt("keys: only one column can be split");
+  std::vector<Column> columns;
+  int64_t sum = 0;
+  bool fixed = joined.width != 0;
+  for (size_t p = 0; p < widths.size(); ++p) {
+    const int64_t width = widths.data()[p];
+    if (width < 0 || width > INT64_MAX / 2 - sum) corrupt("keys: a column of no width");
+    columns.emplace_back(width);
+    sum += width;
+    fixed &= width > 0;
+  }
+  if (fixed) {
+    if (sum > joined.width) corrupt("keys: columns are wider than all of them");
+    Keys result = *this;
+    result.parts_.clear();
+    int64_t before = 0;
+    for (const Column& column : columns) {
+      result.parts_.push_back(
+          {joined.data + before, nullptr, nullptr, column.width, joined.stride});
+      before += column.width;
+    }
+    return result;
+  }
+  {
+    nb::gil_scoped_release release;
+    for (int64_t i = 0; i < count_; ++i) {
+      const uint8_t* at = joined.at(i);
+      int64_t remaining = joined.size(i);
+      bool whole = true;
+      for (Column& column : columns) whole = whole && column.take(at, remaining);
+      if (!whole || remaining) corrupt("keys: key ", i, " is of other columns");
+    }
+  }
+  std::vector<Keys> parts;
+  std::vector<const Keys*> all;
+  for (const Column& column : columns) parts.push_back(column.keys());
+  for (const Keys& part : parts) all.push_back(&part);
+  return beside(all);
+}
 
 // Filter with one bit per hash, chosen by its high bits. It rejects most hashes that were not added.
 class Filter {
@@ -61,10 +305,8 @@ class KeyTable {
  public:
   KeyTable(Keys keys, uint64_t seed)
       : keys_(std::move(keys)), seed_(seed), factor_(mixed(seed, 1) | 1), numbers_(0) {
-    nb::gil_scoped_release release;
     const int64_t count = keys_.count();
-    if (count > kMaxKeys)
-      corrupt("keys: " + std::to_string(count) + " of them, too many for a table");
+    if (count > kMaxKeys) corrupt("keys: ", count, " of them, too many for a table");
     const uint64_t places = std::bit_ceil(static_cast<uint64_t>(count) * 2 + 2);
     shift_ = 64 - std::countr_zero(places);
     slots_.resize(places);
@@ -80,45 +322,33 @@ class KeyTable {
   int64_t size() const { return size_; }
 
   // Number of each key; can be taken once.
-  Numpy<uint32_t> numbers() {
+  Owned<uint32_t> numbers() {
     if (numbers_taken_) corrupt("keys: their numbers were taken before");
     numbers_taken_ = true;
-    return numbers_.numpy();
+    return std::move(numbers_);
   }
 
   // Positions of the other keys, of the same form, that are in the table, ascending; and their
   // numbers.
-  nb::object find(const Keys& others) const {
+  std::tuple<Owned<int64_t>, Owned<int64_t>> find(const Keys& others) const {
     check_alike(others);
-    auto run = [&] {
-      nb::gil_scoped_release release;
-      std::vector<Hit> hits;
-      for_hits(others, [&](int64_t place, uint32_t number) { hits.push_back({place, number}); });
-      Owned<int64_t> places(static_cast<int64_t>(hits.size()));
-      Owned<int64_t> numbers(places.size());
-      for (int64_t i = 0; i < places.size(); ++i) {
-        places[i] = hits[static_cast<size_t>(i)].place;
-        numbers[i] = hits[static_cast<size_t>(i)].number;
-      }
-      return std::make_pair(std::move(places), std::move(numbers));
-    };
-    auto [places, numbers] = run();
-    return nb::make_tuple(places.numpy(), numbers.numpy());
+    std::vector<std::pair<int64_t, uint32_t>> hits;
+    for_hits(others, [&](int64_t place, uint32_t number) { hits.emplace_back(place, number); });
+    Owned<int64_t> places(std::ssize(hits)), numbers(std::ssize(hits));
+    for (int64_t i = 0; i < places.size(); ++i)
+      std::tie(places[i], numbers[i]) = hits[static_cast<size_t>(i)];
+    return {std::move(places), std::move(numbers)};
   }
 
   // A bit for each of the other keys, of the same form, LSB first: 1 if it is in the table.
-  Numpy<uint8_t> contains(const Keys& others) const {
+  Owned<uint8_t> contains(const Keys& others) const {
     check_alike(others);
-    auto run = [&] {
-      nb::gil_scoped_release release;
-      Owned<uint8_t> bits((others.count() + 7) / 8);
-      std::fill(bits.data(), bits.data() + bits.size(), uint8_t{0});
-      for_hits(others, [&](int64_t place, uint32_t) {
-        bits[place >> 3] |= static_cast<uint8_t>(1 << (place & 7));
-      });
-      return bits;
-    };
-    return run().numpy();
+    Owned<uint8_t> bits((others.count() + 7) / 8);
+    std::fill_n(bits.data(), bits.size(), uint8_t{0});
+    for_hits(others, [&](int64_t place, uint32_t) {
+      bits[place >> 3] |= static_cast<uint8_t>(1 << (place & 7));
+    });
+    return bits;
   }
 
  private:
@@ -128,15 +358,10 @@ class KeyTable {
     uint32_t first = 0;  // position of the key's first appearance
   };
 
-  struct Hit {
-    int64_t place;
-    uint32_t number;
-  };
-
   void check_alike(const Keys& others) const {
     if (others.alike(keys_)) return;
     const auto width = [](const Keys& keys) { return std::to_string(keys.parts()[0].width); };
-    corrupt("keys of " + width(others) + " bytes, the table has " + width(keys_) +
+    corrupt("keys of ", width(others), " bytes, the table has ", width(keys_),
             ", or of other columns");
   }
 
@@ -294,21 +519,17 @@ class KeyTable {
 };
 
 // Hash of each key: the same for equal keys, otherwise as good as random.
-Numpy<uint64_t> key_hashes(const Keys& keys, uint64_t seed) {
-  auto run = [&] {
-    nb::gil_scoped_release release;
-    Owned<uint64_t> hashes(keys.count());
-    for (int64_t i = 0; i < keys.count(); ++i) {
-      uint64_t hash = seed;
-      for (const KeyPart& part : keys.parts()) {
-        const int64_t size = part.size(i);
-        hash = KeyPart::hash(mixed(hash, static_cast<uint64_t>(size)), part.at(i), size);
-      }
-      hashes[i] = hash;
+Owned<uint64_t> key_hashes(const Keys& keys, uint64_t seed) {
+  Owned<uint64_t> hashes(keys.count());
+  for (int64_t i = 0; i < keys.count(); ++i) {
+    uint64_t hash = seed;
+    for (const KeyPart& part : keys.parts()) {
+      const int64_t size = part.size(i);
+      hash = KeyPart::hash(mixed(hash, static_cast<uint64_t>(size)), part.at(i), size);
     }
-    return hashes;
-  };
-  return run().numpy();
+    hashes[i] = hash;
+  }
+  return hashes;
 }
 
 }  // namespace
@@ -317,16 +538,17 @@ Numpy<uint64_t> key_hashes(const Keys& keys, uint64_t seed) {
 void register_keys(nanobind::module_& m) {
   using namespace alance;
   nb::class_<Keys>(m, "Keys")
-      .def(nb::init<Bytes, int64_t>(), nb::arg("data"), nb::arg("width"))
-      .def(nb::init<In<int64_t>, Bytes>(), nb::arg("offsets").noconvert(), nb::arg("data"))
-      .def(nb::init<In<int32_t>, Bytes>(), nb::arg("offsets").noconvert(), nb::arg("data"))
-      .def_static("beside", &Keys::beside, nb::arg("columns"))
-      .def("split", &Keys::split, nb::arg("widths").noconvert())
-      .def("hashes", &key_hashes, nb::arg("seed"));
+      .def(nb::init<Bytes, int64_t>(), "data"_a, "width"_a)
+      .def(nb::init<In<int64_t>, Bytes>(), "offsets"_a.noconvert(), "data"_a)
+      .def(nb::init<In<int32_t>, Bytes>(), "offsets"_a.noconvert(), "data"_a)
+      .def_static("beside", &Keys::beside, "columns"_a)
+      .def("split", &Keys::split, "widths"_a.noconvert())
+      .def("hashes", &key_hashes, "seed"_a, NoGil());
   nb::class_<KeyTable>(m, "KeyTable")
-      .def(nb::init<Keys, uint64_t>(), nb::arg("keys"), nb::arg("seed"))
+      .def(nb::init<Keys, uint64_t>(), "keys"_a, "seed"_a, NoGil())
       .def("__len__", &KeyTable::size)
       .def("numbers", &KeyTable::numbers)
-      .def("find", &KeyTable::find, nb::arg("others"))
-      .def("contains", &KeyTable::contains, nb::arg("others"));
+      .def("find", &KeyTable::find, "others"_a, NoGil())
+      .def("contains", &KeyTable::contains, "others"_a, NoGil());
+  m.def("joined_keys", &joined_keys, "columns"_a, NoGil());
 }

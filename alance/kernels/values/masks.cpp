@@ -1,6 +1,6 @@
 // Row conditions as bit masks: integers in a range, and true rows.
-#include "codecs/fastlanes_loops.hpp"
 #include "base/owned.hpp"
+#include "base/processor.hpp"
 #include "base/unlocked.hpp"
 
 namespace alance {
@@ -22,65 +22,42 @@ ALANCE_INLINE void mark(const uint8_t* values, int64_t count, T low, T span, uin
 }
 
 template <typename T>
-void mark_any(const uint8_t* values, int64_t count, T low, T span, uint8_t* out) {
-  mark<T>(values, count, low, span, out);
-}
-
-#ifdef ALANCE_AVX2
-template <typename T>
-ALANCE_AVX2 void mark_avx2(const uint8_t* values, int64_t count, T low, T span, uint8_t* out) {
-  mark<T>(values, count, low, span, out);
-}
-#endif
-
-template <typename T>
-void mark_best(const uint8_t* values, int64_t count, T low, T span, uint8_t* out) {
-#ifdef ALANCE_AVX2
-  if (__builtin_cpu_supports("avx2")) return mark_avx2<T>(values, count, low, span, out);
-#endif
-  mark_any<T>(values, count, low, span, out);
-}
-
-template <typename T>
 void mark_all(const uint8_t* values, int64_t count, uint64_t low, uint64_t span, uint8_t* out) {
   const T least = static_cast<T>(low), most = static_cast<T>(span);
   const int64_t whole = count / kWord * kWord, rest = count - whole;
-  mark_best<T>(values, whole, least, most, out);
+  const auto mark_best = Versions<mark<T>>::best();
+  mark_best(values, whole, least, most, out);
   if (rest == 0) return;
   uint8_t last[kWord * sizeof(T)] = {}, bits[kWord / 8];
   std::memcpy(last, values + sizeof(T) * static_cast<size_t>(whole), sizeof(T) * static_cast<size_t>(rest));
-  mark_best<T>(last, kWord, least, most, bits);
+  mark_best(last, kWord, least, most, bits);
   std::memcpy(out + whole / 8, bits, static_cast<size_t>((rest + 7) / 8));
 }
 
-// Bit mask of `count` integers of `bits` bits, from number `first` on: 1 if the integer is at most
-// `span` above `low`, modulo its width, so that the sign does not matter. Bits behind the last are
-// undefined.
-nb::object within(const Bytes& values, int64_t first, int64_t count, int bits, uint64_t low,
-                  uint64_t span) {
+// The sign of the integers does not matter.
+Owned<uint8_t> within(const Bytes& values, int64_t first, int64_t count, int bits, uint64_t low,
+                      uint64_t span) {
   if (bits != 8 && bits != 16 && bits != 32 && bits != 64)
-    corrupt("within: numbers of " + std::to_string(bits) + " bits");
+    corrupt("within: numbers of ", bits, " bits");
   const int64_t width = bits / 8;
   if (first < 0 || count < 0) corrupt("within: rows before the first");
-  check_span(product(first, width, "within"), product(count, width, "within"),
-             static_cast<int64_t>(values.size()), "within");
+  check_span(product(first, width, "within"), product(count, width, "within"), std::ssize(values),
+             "within");
+  const Unlocked unlocked(count / 4);
   Owned<uint8_t> out((count + 7) / 8);
-  {
-    const Unlocked unlocked(count / 4);
-    const uint8_t* from = values.data() + first * width;
-    switch (bits) {
-      case 8: mark_all<uint8_t>(from, count, low, span, out.data()); break;
-      case 16: mark_all<uint16_t>(from, count, low, span, out.data()); break;
-      case 32: mark_all<uint32_t>(from, count, low, span, out.data()); break;
-      default: mark_all<uint64_t>(from, count, low, span, out.data());
-    }
+  const uint8_t* from = values.data() + first * width;
+  switch (bits) {
+    case 8: mark_all<uint8_t>(from, count, low, span, out.data()); break;
+    case 16: mark_all<uint16_t>(from, count, low, span, out.data()); break;
+    case 32: mark_all<uint32_t>(from, count, low, span, out.data()); break;
+    default: mark_all<uint64_t>(from, count, low, span, out.data());
   }
-  return nb::cast(out.numpy());
+  return out;
 }
 
 // Eight bytes from `at` on; zeros stand for missing ones.
 uint64_t word_at(const Bytes& bits, int64_t at) {
-  const int64_t remaining = static_cast<int64_t>(bits.size()) - at;
+  const int64_t remaining = std::ssize(bits) - at;
   if (remaining >= 8) return load<uint64_t>(bits.data() + at);
   uint64_t word = 0;
   std::memcpy(&word, bits.data() + at, static_cast<size_t>(remaining));
@@ -102,25 +79,21 @@ void each_word(const Bytes& values, const Bytes& valid, int64_t first, int64_t c
   }
 }
 
-// Numbers of the rows, counted from bit `first`, whose bit is 1 in `values` and, unless it is
-// empty, in `valid`; ascending.
-nb::object true_rows(const Bytes& values, const Bytes& valid, int64_t first, int64_t count) {
+Owned<int64_t> true_rows(const Bytes& values, const Bytes& valid, int64_t first, int64_t count) {
   if (first < 0 || count < 0 || first > INT64_MAX - 7 - count) corrupt("true_rows: no such rows");
-  check_span(0, (first + count + 7) / 8, static_cast<int64_t>(values.size()), "true_rows");
-  if (valid.size() != 0)
-    check_span(0, (first + count + 7) / 8, static_cast<int64_t>(valid.size()), "true_rows");
+  const int64_t num_bytes = (first + count + 7) / 8;
+  check_span(0, num_bytes, std::ssize(values), "true_rows");
+  if (valid.size() != 0) check_span(0, num_bytes, std::ssize(valid), "true_rows");
   int64_t total = 0;
   each_word(values, valid, first, count,
             [&](int64_t, uint64_t word) { total += __builtin_popcountll(word); });
+  const Unlocked unlocked(total);
   Owned<int64_t> rows(total);
-  {
-    const Unlocked unlocked(total);
-    int64_t* to = rows.data();
-    each_word(values, valid, first, count, [&](int64_t row, uint64_t word) {
-      for (; word; word &= word - 1) *to++ = row + __builtin_ctzll(word);
-    });
-  }
-  return nb::cast(rows.numpy());
+  int64_t* to = rows.data();
+  each_word(values, valid, first, count, [&](int64_t row, uint64_t word) {
+    for (; word; word &= word - 1) *to++ = row + __builtin_ctzll(word);
+  });
+  return rows;
 }
 
 }  // namespace
@@ -128,8 +101,6 @@ nb::object true_rows(const Bytes& values, const Bytes& valid, int64_t first, int
 
 void register_masks(nanobind::module_& m) {
   using namespace alance;
-  m.def("within", &within, nb::arg("values"), nb::arg("first"), nb::arg("count"), nb::arg("bits"),
-        nb::arg("low"), nb::arg("span"));
-  m.def("true_rows", &true_rows, nb::arg("values"), nb::arg("valid"), nb::arg("first"),
-        nb::arg("count"));
+  m.def("within", &within, "values"_a, "first"_a, "count"_a, "bits"_a, "low"_a, "span"_a);
+  m.def("true_rows", &true_rows, "values"_a, "valid"_a, "first"_a, "count"_a);
 }

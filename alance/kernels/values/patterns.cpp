@@ -14,8 +14,8 @@
 #endif
 
 #include "base/ends.hpp"
-#include "codecs/fastlanes_loops.hpp"
 #include "base/owned.hpp"
+#include "base/processor.hpp"
 
 namespace alance {
 namespace {
@@ -40,7 +40,7 @@ bool is_at(const uint8_t* data, std::string_view plain) {
 
 // Position of a text, not empty, from `at` on; `stop` if there is none.
 int64_t find_baseline(const Content& content, int64_t at, std::string_view plain) {
-  const int64_t last = content.stop - static_cast<int64_t>(plain.size());
+  const int64_t last = content.stop - std::ssize(plain);
 #if defined(__linux__) || defined(__APPLE__)
   if (plain.size() > kLongText && at <= last) {
     const void* place = memmem(content.data + at, static_cast<size_t>(content.stop - at),
@@ -62,7 +62,7 @@ int64_t find_baseline(const Content& content, int64_t at, std::string_view plain
 // The same; 32 positions are ruled out at once by the first and the last byte.
 ALANCE_AVX2 int64_t find_avx2(const Content& content, int64_t at, std::string_view plain) {
   if (plain.size() > kLongText) return find_baseline(content, at, plain);
-  const auto behind = static_cast<int64_t>(plain.size()) - 1;
+  const int64_t behind = std::ssize(plain) - 1;
   const __m256i first = _mm256_set1_epi8(plain.front()), last = _mm256_set1_epi8(plain.back());
   for (; at <= content.stop - behind - 32; at += 32) {
     const auto* head = reinterpret_cast<const __m256i*>(content.data + at);
@@ -80,8 +80,7 @@ ALANCE_AVX2 int64_t find_avx2(const Content& content, int64_t at, std::string_vi
 
 Find finder(bool baseline) {
 #if defined(__x86_64__)
-  static const bool is_quick = __builtin_cpu_supports("avx2");
-  if (is_quick && !baseline) return &find_avx2;
+  if (has_avx2() && !baseline) return &find_avx2;
 #endif
   (void)baseline;
   return &find_baseline;
@@ -137,7 +136,7 @@ class Sought {
       at = behind_character(content.data, at, stop);
     }
     if (plain_.empty()) return true;
-    for (const auto size = static_cast<int64_t>(plain_.size());; ++at) {
+    for (const int64_t size = std::ssize(plain_);; ++at) {
       if (place_ < at) place_ = find(content, at, plain_);
       if (place_ > stop - size) return false;
       at = place_;
@@ -188,28 +187,21 @@ class Like {
   bool has_any_ = false;
 };
 
-Numpy<uint8_t> like(const In<int64_t>& offsets, const Bytes& content, const Bytes& pattern,
+Owned<uint8_t> like(const In<int64_t>& offsets, const Bytes& content, const Bytes& pattern,
                     bool baseline) {
-  const auto count = static_cast<int64_t>(offsets.size()) - 1;
-  if (count < 0) corrupt("texts: no offsets");
-  const int64_t* ends = offsets.data();
-  Owned<uint8_t> out(count);
-  {
-    nb::gil_scoped_release release;
-    for (int64_t i = 0; i < count; ++i)
-      check_ends(ends[i], ends[i + 1], static_cast<int64_t>(content.size()), "text");
-    Like like({reinterpret_cast<const char*>(pattern.data()), pattern.size()}, finder(baseline));
-    const Content texts{content.data(), ends[count]};
-    for (int64_t i = 0; i < count; ++i) out[i] = like.matches(texts, ends[i], ends[i + 1]);
-  }
-  return out.numpy();
+  const Strings texts(offsets, content, "text");
+  Owned<uint8_t> out(texts.count);
+  Like like(text_of(pattern), finder(baseline));
+  const Content all{texts.content, texts.ends[texts.count]};
+  for (int64_t i = 0; i < texts.count; ++i)
+    out[i] = like.matches(all, texts.ends[i], texts.ends[i + 1]);
+  return out;
 }
 
 }  // namespace
 }  // namespace alance
 
 void register_patterns(nanobind::module_& m) {
-  using nanobind::arg;
-  m.def("like", &alance::like, arg("offsets"), arg("content"), arg("pattern"),
-        arg("baseline") = false);
+  using namespace alance;
+  m.def("like", &like, "offsets"_a, "content"_a, "pattern"_a, "baseline"_a = false, NoGil());
 }

@@ -12,7 +12,6 @@ namespace {
 
 constexpr int kDigitBits = 11;
 constexpr size_t kBuckets = size_t{1} << kDigitBits;
-constexpr uint64_t kLowHalf = 0xFFFFFFFF;
 // Runs that are merged in three rounds, which takes no longer than a radix sort.
 constexpr size_t kFewRuns = 8;
 
@@ -72,7 +71,7 @@ std::vector<int64_t> runs_of(const uint64_t* keys, int64_t count) {
   return starts;
 }
 
-using Sorted = std::pair<Owned<uint64_t>, Owned<uint32_t>>;
+using Sorted = std::tuple<Owned<uint64_t>, Owned<uint32_t>>;
 
 template <typename E>
 Sorted sorted(const uint64_t* keys, int64_t count, uint64_t least, uint64_t span) {
@@ -83,37 +82,33 @@ Sorted sorted(const uint64_t* keys, int64_t count, uint64_t least, uint64_t span
     merge_runs(items, other, runs);
   else
     sort_digits(items, other, span);
-  Sorted out{Owned<uint64_t>(count), Owned<uint32_t>(count)};
+  Owned<uint64_t> ordered(count);
+  Owned<uint32_t> places(count);
   for (int64_t i = 0; i < count; ++i) {
-    out.first[i] = items[i].key() + least;
-    out.second[i] = items[i].place();
+    ordered[i] = items[i].key() + least;
+    places[i] = items[i].place();
   }
-  return out;
+  return {std::move(ordered), std::move(places)};
 }
 
-// Numbers in ascending order, and their positions before; equal numbers stay in their order.
-nb::tuple order_of(In<uint64_t> keys) {
-  const auto count = static_cast<int64_t>(keys.size());
-  const uint64_t* key = keys.data();
-  auto run = [&] {
-    nb::gil_scoped_release release;
-    if (static_cast<uint64_t>(count) > kLowHalf) corrupt("order: more than 32 bits count");
-    uint64_t least = UINT64_MAX, most = 0;
-    for (int64_t i = 0; i < count; ++i) {
-      least = std::min(least, key[i]);
-      most = std::max(most, key[i]);
-    }
-    const uint64_t span = count ? most - least : 0;
-    return span > kLowHalf ? sorted<Wide>(key, count, least, span)
-                      : sorted<Narrow>(key, count, least, span);
-  };
-  auto [ordered, order] = run();
-  return nb::make_tuple(ordered.numpy(), order.numpy());
+Sorted order_of(const In<uint64_t>& numbers) {
+  const int64_t count = std::ssize(numbers);
+  const uint64_t* keys = numbers.data();
+  if (count > UINT32_MAX) corrupt("order: more than 32 bits count");
+  uint64_t least = UINT64_MAX, most = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    least = std::min(least, keys[i]);
+    most = std::max(most, keys[i]);
+  }
+  const uint64_t span = count ? most - least : 0;
+  return span > UINT32_MAX ? sorted<Wide>(keys, count, least, span)
+                           : sorted<Narrow>(keys, count, least, span);
 }
 
 }  // namespace
 }  // namespace alance
 
 void register_row_order(nanobind::module_& m) {
-  m.def("order_of", &alance::order_of, nanobind::arg("keys").noconvert());
+  using namespace alance;
+  m.def("order_of", &order_of, "keys"_a.noconvert(), NoGil());
 }

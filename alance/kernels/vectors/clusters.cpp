@@ -1,14 +1,13 @@
-// Nearest centroids of vectors, and rounds of k-means (S. Lloyd, "Least Squares Quantization in
-// PCM", 1982).
-#include "vectors/clusters.hpp"
-
+// Vectors of any type as float32 points, the mask of vectors with only finite numbers, nearest
+// centroids of vectors, and rounds of k-means (S. Lloyd, "Least Squares Quantization in PCM", 1982).
 #include <optional>
 #include <queue>
 
+#include "base/lists.hpp"
+#include "vectors/clusters.hpp"
+
 namespace alance::vectors {
 namespace {
-
-constexpr int64_t kMaxRows = 2 * kRowStep;
 
 template <int64_t W>
 struct Register {
@@ -80,17 +79,7 @@ ALANCE_INLINE void nearest_body(const Panels& panels, const float* points, int64
   }
 }
 
-void nearest_4(const Panels& panels, const float* points, int64_t rows, int32_t* labels,
-               float* scores) {
-  nearest_body<4, 6>(panels, points, rows, labels, scores);
-}
-
-#ifdef ALANCE_AVX2
-ALANCE_AVX2 void nearest_8(const Panels& panels, const float* points, int64_t rows,
-                           int32_t* labels, float* scores) {
-  nearest_body<8, 6>(panels, points, rows, labels, scores);
-}
-
+#if defined(__x86_64__)
 __attribute__((target("avx512f,fma"))) void nearest_16(const Panels& panels, const float* points,
                                                        int64_t rows, int32_t* labels,
                                                        float* scores) {
@@ -100,7 +89,7 @@ __attribute__((target("avx512f,fma"))) void nearest_16(const Panels& panels, con
 
 // Floats in the widest registers of this processor, at most `lanes`; 0: no limit.
 int lanes_here(int lanes) {
-#ifdef ALANCE_AVX2
+#if defined(__x86_64__)
   static const bool has_avx512 = __builtin_cpu_supports("avx512f");
   if (lanes == 0 || lanes > 8) return has_avx512 ? 16 : has_avx2() ? 8 : 4;
   if (lanes == 8) return has_avx2() ? 8 : 4;
@@ -112,60 +101,58 @@ int lanes_here(int lanes) {
 void check_centroids(size_t size, int64_t dim) {
   if (dim <= 0 || !size || size % static_cast<size_t>(dim) ||
       size / static_cast<size_t>(dim) > size_t{1} << 30)
-    corrupt(std::to_string(size) + " values of centroids of dimension " + std::to_string(dim));
+    corrupt(size, " values of centroids of dimension ", dim);
 }
 
-// Number of the nearest centroid of each vector.
-nb::object nearest_centroids(Bytes values, int type, int64_t dim, int metric, In<float> centroids,
-                             int lanes) {
+Owned<int64_t> nearest_centroids(const Bytes& values, int type, int64_t dim, int metric,
+                                 const In<float>& centroids, int lanes) {
   const Points points(values, type, dim, metric);
   check_centroids(centroids.size(), points.dim());
-  const int64_t count = points.count(), wide = points.dim(), step = rows_at_once(wide);
-  Owned<int64_t> out(count);
-  {
-    nb::gil_scoped_release release;
-    const Panels panels(centroids.data(), static_cast<int64_t>(centroids.size()) / wide, wide,
-                        points.is_dot(), lanes);
-    std::vector<float> block(static_cast<size_t>(step * wide));
+  const int64_t wide = points.dim();
+  Owned<int64_t> out(points.count());
+  const Panels panels(centroids.data(), std::ssize(centroids) / wide, wide, points.is_dot(), lanes);
+  points.each_block([&](int64_t start, int64_t rows, float* block) {
     int32_t labels[kMaxRows];
     float scores[kMaxRows];
-    for (int64_t start = 0; start < count; start += step) {
-      const int64_t rows = std::min(step, count - start);
-      points.load(start, start + rows, block.data());
-      for (int64_t r = 0; r < rows; ++r)
-        for (int64_t i = 0; i < wide; ++i) block[r * wide + i] -= panels.origin()[i];
-      panels.nearest(block.data(), rows, labels, scores);
-      std::copy_n(labels, rows, out.data() + start);
-    }
-  }
-  return nb::cast(out.numpy());
+    for (int64_t r = 0; r < rows; ++r)
+      for (int64_t i = 0; i < wide; ++i) block[r * wide + i] -= panels.origin()[i];
+    panels.nearest(block, rows, labels, scores);
+    std::copy_n(labels, rows, out.data() + start);
+  });
+  return out;
+}
+
+// Scale to length one; zero stays zero.
+void make_unit(float* point, int64_t dim) {
+  double squares = 0;
+  for (int64_t i = 0; i < dim; ++i) squares += double{point[i]} * double{point[i]};
+  if (!(squares > 0)) return;
+  const double length = std::sqrt(squares);
+  for (int64_t i = 0; i < dim; ++i) point[i] = static_cast<float>(point[i] / length);
 }
 
 // Rounds of k-means over some columns of points. Threads may add pieces of the points at once; the
 // result of a round depends neither on the threads nor on their order.
 class KMeans {
  public:
-  using Floats = In<float>;
-
-  KMeans(Floats points, int64_t stride, int64_t first, int64_t dim, Floats centroids, bool by_angle,
-         int64_t pieces, int lanes)
+  KMeans(In<float> points, int64_t stride, int64_t first, int64_t dim, In<float> centroids,
+         bool by_angle, int64_t pieces, int lanes)
       : points_(points), stride_(stride), first_(first), dim_(dim), by_angle_(by_angle),
         lanes_(lanes), centroids_(centroids.data(), centroids.data() + centroids.size()) {
     check_centroids(centroids.size(), dim);
     if (stride <= 0 || first < 0 || first > stride - dim || pieces <= 0 || pieces > 1024 ||
         points.size() % static_cast<size_t>(stride))
-      corrupt(std::to_string(points.size()) + " values of points, columns " +
-              std::to_string(first) + " to " + std::to_string(first + dim) + " of " +
-              std::to_string(stride) + ", in " + std::to_string(pieces) + " pieces");
-    count_ = static_cast<int64_t>(points.size()) / stride;
+      corrupt(points.size(), " values of points, columns ", first, " to ", first + dim, " of ",
+              stride, ", in ", pieces, " pieces");
+    count_ = std::ssize(points) / stride;
     pieces_.resize(static_cast<size_t>(pieces));
     prepare();
   }
 
   // Add the points of a piece to the clusters of this round.
   void add(int64_t number) {
-    const auto num_pieces = static_cast<int64_t>(pieces_.size());
-    if (number < 0 || number >= num_pieces) corrupt("piece " + std::to_string(number));
+    const int64_t num_pieces = std::ssize(pieces_);
+    if (number < 0 || number >= num_pieces) corrupt("piece ", number);
     Piece& piece = pieces_[static_cast<size_t>(number)];
     const int64_t stop = count_ / num_pieces * (number + 1) +
                          (number + 1 == num_pieces ? count_ % num_pieces : 0);
@@ -194,16 +181,13 @@ class KMeans {
         centroids_[c * size_t(dim_) + size_t(i)] = static_cast<float>(
             origin[i] + all.sums[c * size_t(dim_) + size_t(i)] / double(all.counts[c]));
     split(all.counts);
-    if (by_angle_) make_unit();
+    for (size_t c = 0; by_angle_ && c < centroids_.size(); c += size_t(dim_))
+      make_unit(&centroids_[c], dim_);
     prepare();
     return all.loss;
   }
 
-  nb::object centroids() const {
-    Owned<float> out(static_cast<int64_t>(centroids_.size()));
-    std::copy(centroids_.begin(), centroids_.end(), out.data());
-    return nb::cast(out.numpy());
-  }
+  Owned<float> centroids() const { return owned_of(centroids_); }
 
  private:
   struct Piece {
@@ -213,8 +197,7 @@ class KMeans {
   };
 
   void prepare() {
-    panels_.emplace(centroids_.data(), static_cast<int64_t>(centroids_.size()) / dim_, dim_,
-                    by_angle_, lanes_);
+    panels_.emplace(centroids_.data(), std::ssize(centroids_) / dim_, dim_, by_angle_, lanes_);
   }
 
   void add_rows(Piece& piece, int64_t start, int64_t rows, std::vector<float>& block) {
@@ -266,18 +249,7 @@ class KMeans {
     }
   }
 
-  void make_unit() {
-    for (size_t c = 0; c < centroids_.size(); c += size_t(dim_)) {
-      double squares = 0;
-      for (size_t i = c; i < c + size_t(dim_); ++i) squares += double{centroids_[i]} * centroids_[i];
-      if (!(squares > 0)) continue;
-      const double length = std::sqrt(squares);
-      for (size_t i = c; i < c + size_t(dim_); ++i)
-        centroids_[i] = static_cast<float>(centroids_[i] / length);
-    }
-  }
-
-  Floats points_;
+  In<float> points_;
   int64_t stride_, first_, dim_, count_ = 0;
   bool by_angle_;
   int lanes_;
@@ -286,14 +258,88 @@ class KMeans {
   std::optional<Panels> panels_;
 };
 
+template <class T>
+ALANCE_INLINE void convert(const uint8_t* values, int64_t count, float* out) {
+  if constexpr (std::is_same_v<T, Float64>) {
+    for (int64_t i = 0; i < count; ++i) out[i] = static_cast<float>(load<double>(values + 8 * i));
+  } else {
+    const int64_t whole = count / kLanes * kLanes;
+    Lanes lanes;
+    for (int64_t i = 0; i < whole; i += kLanes) {
+      T::load(lanes, values + i * T::kValueBytes);
+      std::memcpy(out + i, &lanes, sizeof lanes);
+    }
+    if (whole < count) {
+      uint8_t rest[32] = {};
+      std::memcpy(rest, values + whole * T::kValueBytes,
+                  static_cast<size_t>((count - whole) * T::kValueBytes));
+      T::load(lanes, rest);
+      std::memcpy(out + whole, &lanes, static_cast<size_t>(4 * (count - whole)));
+    }
+  }
+}
+
+using Convert = void (*)(const uint8_t*, int64_t, float*);
+
+Convert convert_of(int type) {
+  switch (type) {
+    case kFloat16: return Versions<convert<Float16>>::best();
+    case kBfloat16: return Versions<convert<Bfloat16>>::best();
+    case kFloat32: return Versions<convert<Float32>>::best();
+    case kFloat64: return Versions<convert<Float64>>::best();
+    case kUint8: return Versions<convert<Uint8>>::best();
+    default: return nullptr;
+  }
+}
+
+Owned<float> vector_points(const Bytes& values, int type, int64_t dim, int metric) {
+  const Points points(values, type, dim, metric);
+  Owned<float> out(points.count() * points.dim());
+  points.load(0, points.count(), out.data());
+  return out;
+}
+
+// Mark the rows whose numbers of 2, 4 or 8 bytes are all below a bound, by their bits without the
+// sign.
+template <class Word>
+void finite_rows(const uint8_t* values, int64_t count, int64_t dim, Word bound, uint8_t* out) {
+  constexpr Word kMagnitude = static_cast<Word>(~Word{0}) >> 1;
+  for (int64_t row = 0; row < count; ++row, values += dim * sizeof(Word)) {
+    Word rest = 1;
+    for (int64_t i = 0; i < dim; ++i) {
+      const Word word = load<Word>(values + i * sizeof(Word));
+      rest &= static_cast<Word>((word & kMagnitude) < bound);
+    }
+    out[row] = static_cast<uint8_t>(rest);
+  }
+}
+
+Owned<uint8_t> whole_vectors(const Bytes& values, int type, int64_t dim) {
+  const Points points(values, type, dim, kL2);
+  const int64_t count = points.count();
+  Owned<uint8_t> out(count);
+  const uint8_t* from = values.data();
+  switch (type) {
+    case kFloat16: finite_rows<uint16_t>(from, count, dim, 0x7C00, out.data()); break;
+    case kBfloat16: finite_rows<uint16_t>(from, count, dim, 0x7F80, out.data()); break;
+    case kFloat32: finite_rows<uint32_t>(from, count, dim, 0x7F800000, out.data()); break;
+    case kFloat64:
+      // The bound is half a step above float32's largest number.
+      finite_rows<uint64_t>(from, count, dim, 0x47EFFFFFF0000000, out.data());
+      break;
+    default: std::fill_n(out.data(), count, uint8_t{1});
+  }
+  return out;
+}
+
 }  // namespace
 
 Panels::Panels(const float* centroids, int64_t count, int64_t dim, bool is_dot, int lanes)
     : count_(count), dim_(dim), origin_(static_cast<size_t>(dim)) {
   const int64_t here = lanes_here(lanes), width = 2 * here;
-  nearest_ = &nearest_4;
-#ifdef ALANCE_AVX2
-  if (here == 8) nearest_ = &nearest_8;
+  nearest_ = &Versions<nearest_body<4, 6>>::any;
+#if defined(__x86_64__)
+  if (here == 8) nearest_ = &Versions<nearest_body<8, 6>>::avx2;
   if (here == 16) nearest_ = &nearest_16;
 #endif
   std::vector<double> mean(static_cast<size_t>(dim));
@@ -320,21 +366,45 @@ Panels::Panels(const float* centroids, int64_t count, int64_t dim, bool is_dot, 
   }
 }
 
+Points::Points(const Bytes& values, int type, int64_t dim, int metric)
+    : values_(values.data()), dim_(dim), metric_(metric), convert_(convert_of(type)) {
+  if (!convert_ || metric < kL2 || metric > kHamming || (metric == kHamming && type != kUint8))
+    corrupt("vectors of type ", type, " by metric ", metric);
+  if (dim <= 0 || dim > (int64_t{1} << 24)) corrupt("vectors of dimension ", dim);
+  row_bytes_ = dim * width_of(type);
+  const int64_t size = std::ssize(values);
+  if (size % row_bytes_) corrupt("vectors: ", size, " bytes for rows of ", row_bytes_);
+  count_ = size / row_bytes_;
+}
+
+void Points::load(int64_t start, int64_t stop, float* out) const {
+  const uint8_t* from = values_ + start * row_bytes_;
+  const int64_t count = (stop - start) * dim_;
+  if (metric_ == kHamming) {
+    for (int64_t i = 0; i < count; ++i)
+      for (int bit = 7; bit >= 0; --bit) *out++ = static_cast<float>((from[i] >> bit) & 1);
+    return;
+  }
+  convert_(from, count, out);
+  if (metric_ == kCosine)
+    for (int64_t row = start; row < stop; ++row, out += dim_) make_unit(out, dim_);
+}
+
 }  // namespace alance::vectors
 
 void register_clusters(nanobind::module_& m) {
-  namespace nb = nanobind;
-  using alance::vectors::KMeans;
-  using Floats = alance::In<float>;
-  using Free = nb::call_guard<nb::gil_scoped_release>;
-  m.def("nearest_centroids", &alance::vectors::nearest_centroids, nb::arg("values"),
-        nb::arg("type"), nb::arg("dim"), nb::arg("metric"), nb::arg("centroids"),
-        nb::arg("lanes") = 0);
+  using namespace alance;
+  using vectors::KMeans;
+  m.def("nearest_centroids", &vectors::nearest_centroids, "values"_a, "type"_a, "dim"_a, "metric"_a,
+        "centroids"_a, "lanes"_a = 0, NoGil());
   nb::class_<KMeans>(m, "KMeans")
-      .def(nb::init<Floats, int64_t, int64_t, int64_t, Floats, bool, int64_t, int>(),
-           nb::arg("points"), nb::arg("stride"), nb::arg("first"), nb::arg("dim"),
-           nb::arg("centroids"), nb::arg("by_angle"), nb::arg("pieces"), nb::arg("lanes") = 0)
-      .def("add", &KMeans::add, nb::arg("piece"), Free())
-      .def("update", &KMeans::update, Free())
+      .def(nb::init<In<float>, int64_t, int64_t, int64_t, In<float>, bool, int64_t, int>(),
+           "points"_a, "stride"_a, "first"_a, "dim"_a, "centroids"_a, "by_angle"_a, "pieces"_a,
+           "lanes"_a = 0)
+      .def("add", &KMeans::add, "piece"_a, NoGil())
+      .def("update", &KMeans::update, NoGil())
       .def("centroids", &KMeans::centroids);
+  m.def("vector_points", &vectors::vector_points, "values"_a, "type"_a, "dim"_a, "metric"_a,
+        NoGil());
+  m.def("whole_vectors", &vectors::whole_vectors, "values"_a, "type"_a, "dim"_a, NoGil());
 }

@@ -4,15 +4,15 @@
 namespace alance::vectors {
 namespace {
 
-[[noreturn]] void corrupt_level(size_t level, const std::string& what) {
-  corrupt("graph: level " + std::to_string(level) + ": " + what);
+template <typename... Parts>
+[[noreturn]] void corrupt_level(size_t level, const Parts&... parts) {
+  corrupt("graph: level ", level, ": ", parts...);
 }
 
 // Position of a row among the ascending rows of a level.
 uint32_t place_of(const Graph::Level& level, size_t number, uint32_t row) {
   const auto at = std::lower_bound(level.rows.begin(), level.rows.end(), row);
-  if (at == level.rows.end() || *at != row)
-    corrupt_level(number, "row " + std::to_string(row) + " is not on it");
+  if (at == level.rows.end() || *at != row) corrupt_level(number, "row ", row, " is not on it");
   return static_cast<uint32_t>(at - level.rows.begin());
 }
 
@@ -21,21 +21,18 @@ uint32_t place_of(const Graph::Level& level, size_t number, uint32_t row) {
 Graph::Graph(In<uint32_t> rows, In<int32_t> starts, In<uint32_t> links, In<int64_t> levels,
              int64_t entry, int64_t num_rows)
     : num_rows_(num_rows) {
-  const int64_t count = static_cast<int64_t>(rows.size());
-  const int64_t num_links = static_cast<int64_t>(links.size());
+  const int64_t count = std::ssize(rows);
+  const int64_t num_links = std::ssize(links);
   if (num_rows < 0 || num_rows > UINT32_MAX || num_links > INT32_MAX)
-    corrupt("graph: " + std::to_string(num_rows) + " rows, " + std::to_string(num_links) + " links");
-  if (static_cast<int64_t>(starts.size()) != count + 1 || levels.size() < 2 ||
-      levels.data()[0] != 0 || levels.data()[levels.size() - 1] != count ||
-      levels.data()[1] != num_rows)
-    corrupt("graph: " + std::to_string(count) + " places on " + std::to_string(levels.size()) +
-            " levels for " + std::to_string(num_rows) + " rows");
+    corrupt("graph: ", num_rows, " rows, ", num_links, " links");
+  if (std::ssize(starts) != count + 1 || levels.size() < 2 || levels.data()[0] != 0 ||
+      levels.data()[levels.size() - 1] != count || levels.data()[1] != num_rows)
+    corrupt("graph: ", count, " places on ", levels.size(), " levels for ", num_rows, " rows");
   for (size_t i = 1; i < levels.size(); ++i)
     if (levels.data()[i] < levels.data()[i - 1]) corrupt_level(i - 1, "it ends before it begins");
   if (starts.data()[0] < 0 || starts.data()[count] > num_links) corrupt("graph: links beyond the last");
   for (int64_t i = 0; i < count; ++i)
     if (starts.data()[i + 1] < starts.data()[i]) corrupt("graph: links that end before they begin");
-  nb::gil_scoped_release release;
   for (size_t number = 0; number + 1 < levels.size(); ++number) {
     const int64_t first = levels.data()[number], stop = levels.data()[number + 1];
     if (first == stop && number > 0) continue;
@@ -44,8 +41,7 @@ Graph::Graph(In<uint32_t> rows, In<int32_t> starts, In<uint32_t> links, In<int64
     for (int64_t i = first; i < stop; ++i) {
       const uint32_t row = rows.data()[i];
       const bool is_next = number == 0 ? row == i : i == first || row > rows.data()[i - 1];
-      if (!is_next || row >= num_rows)
-        corrupt_level(number, "row " + std::to_string(row) + " out of order");
+      if (!is_next || row >= num_rows) corrupt_level(number, "row ", row, " out of order");
     }
     const int32_t base = starts.data()[first];
     level.starts.resize(static_cast<size_t>(stop - first + 1));
@@ -54,8 +50,7 @@ Graph::Graph(In<uint32_t> rows, In<int32_t> starts, In<uint32_t> links, In<int64
     level.links.assign(links.data() + base, links.data() + starts.data()[stop]);
     uint32_t most = 0;
     for (const uint32_t link : level.links) most = std::max(most, link);
-    if (!level.links.empty() && most >= num_rows)
-      corrupt_level(number, "a link to row " + std::to_string(most));
+    if (!level.links.empty() && most >= num_rows) corrupt_level(number, "a link to row ", most);
     if (number > 0) {
       level.rows.assign(rows.data() + first, rows.data() + stop);
       for (uint32_t& link : level.links) link = place_of(level, number, link);
@@ -66,7 +61,7 @@ Graph::Graph(In<uint32_t> rows, In<int32_t> starts, In<uint32_t> links, In<int64
   for (size_t number = 2; number < levels_.size(); ++number)
     for (const uint32_t row : levels_[number].rows) place_of(levels_[number - 1], number - 1, row);
   if (num_rows == 0) return;
-  if (entry < 0 || entry >= num_rows) corrupt("graph: its entry is row " + std::to_string(entry));
+  if (entry < 0 || entry >= num_rows) corrupt("graph: its entry is row ", entry);
   entry_ = static_cast<uint32_t>(entry);
   if (levels_.size() > 1) place_of(levels_.back(), levels_.size() - 1, entry_);
 }
@@ -81,12 +76,10 @@ int64_t Graph::num_bytes() const {
 }  // namespace alance::vectors
 
 void register_graph(nanobind::module_& m) {
-  namespace nb = nanobind;
-  using alance::vectors::Graph;
+  using namespace alance;
+  using vectors::Graph;
   nb::class_<Graph>(m, "Graph")
-      .def(nb::init<alance::In<uint32_t>, alance::In<int32_t>, alance::In<uint32_t>,
-                    alance::In<int64_t>, int64_t, int64_t>(),
-           nb::arg("rows"), nb::arg("starts"), nb::arg("links"), nb::arg("levels"), nb::arg("entry"),
-           nb::arg("num_rows"))
+      .def(nb::init<In<uint32_t>, In<int32_t>, In<uint32_t>, In<int64_t>, int64_t, int64_t>(),
+           "rows"_a, "starts"_a, "links"_a, "levels"_a, "entry"_a, "num_rows"_a, NoGil())
       .def_prop_ro("num_bytes", &Graph::num_bytes);
 }

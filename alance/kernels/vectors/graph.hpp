@@ -202,8 +202,7 @@ void add_rows(Nearest& nearest, const In<int32_t>& numbers, const Rows& rows, co
 // Check a graph and `ef` against the rows.
 inline void check_graph(const Graph* graph, int64_t ef, const Rows& rows) {
   if (graph && (graph->num_rows() != rows.count || ef < 1))
-    corrupt("a graph of " + std::to_string(graph->num_rows()) + " rows for " +
-            std::to_string(rows.count) + ", ef " + std::to_string(ef));
+    corrupt("a graph of ", graph->num_rows(), " rows for ", rows.count, ", ef ", ef);
 }
 
 }  // namespace alance::vectors

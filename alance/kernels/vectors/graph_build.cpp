@@ -1,16 +1,240 @@
 // Construction of HNSW graphs, row by row (Malkov and Yashunin, see graph.hpp; algorithms 1 and 4).
 //
-// A new row and near rows are linked in both directions. A heuristic first selects rows that are
-// nearer to the new row than to each other, so that links lead in all directions; other near rows
-// fill the list. A list may exceed its size by half before its links are selected again. At the end
-// links are added so that every row of level 0 can be reached from the entry.
+// Rows are compared with each other by what is stored of them: vectors, scaled bytes, or product
+// codes. A new row and near rows are linked in both directions. A heuristic first selects rows that
+// are nearer to the new row than to each other, so that links lead in all directions; other near
+// rows fill the list. A list may exceed its size by half before its links are selected again. At
+// the end links are added so that every row of level 0 can be reached from the entry.
 #include <unordered_map>
 
 #include "vectors/graph.hpp"
-#include "vectors/graph_rows.hpp"
+#include "vectors/clusters.hpp"
 
 namespace alance::vectors {
 namespace {
+
+// Rows of a partition and the distances between them.
+class GraphRows {
+ public:
+  virtual ~GraphRows() = default;
+  int64_t count() const { return count_; }
+
+  // Select the row that others are compared with: `many` of them, or a few.
+  virtual void ask(uint32_t row, bool many) = 0;
+  // Distance of a row from the selected one.
+  virtual float at(uint32_t row) const = 0;
+
+  void prefetch(uint32_t row) const {
+    constexpr int64_t kMost = 1024;  // bytes: the processor prefetches what follows
+    const uint8_t* first = stored(row);
+    for (int64_t byte = 0; byte < row_bytes_ && byte < kMost; byte += 64)
+      __builtin_prefetch(first + byte);
+  }
+
+ protected:
+  // Holds the values, row after row; throws if they are not whole rows.
+  GraphRows(Bytes values, int64_t row_bytes) : values_(values), row_bytes_(row_bytes) {
+    const int64_t size = std::ssize(values);
+    if (row_bytes < 1 || size % row_bytes)
+      corrupt("graph: ", size, " bytes of rows of ", row_bytes);
+    count_ = size / row_bytes;
+  }
+
+  const uint8_t* stored(uint32_t row) const { return values_.data() + int64_t{row} * row_bytes_; }
+
+ private:
+  Bytes values_;
+  int64_t row_bytes_, count_;
+};
+
+int64_t padded(int64_t dim) { return (dim + kLanes - 1) / kLanes * kLanes; }
+
+ALANCE_CLONES uint32_t sum_of(const uint8_t* bytes, int64_t dim) {
+  uint32_t total = 0;
+  for (int64_t i = 0; i < dim; ++i) total += bytes[i];
+  return total;
+}
+
+ALANCE_CLONES uint32_t product_of(const uint8_t* left, const uint8_t* right, int64_t dim) {
+  uint32_t total = 0;
+  for (int64_t i = 0; i < dim; ++i) total += uint32_t{left[i]} * right[i];
+  return total;
+}
+
+// Add a component's share of the distance between `value` and each of some values.
+ALANCE_CLONES void add_component(const float* values, float value, int64_t count, bool by_product,
+                                 float* out) {
+  if (by_product) {
+    for (int64_t i = 0; i < count; ++i) out[i] -= values[i] * value;
+  } else {
+    for (int64_t i = 0; i < count; ++i) out[i] += (values[i] - value) * (values[i] - value);
+  }
+}
+
+// Code of a part.
+inline int64_t code_of(const uint8_t* codes, int bits, int64_t part) {
+  return bits == 8 ? codes[part] : codes[part / 2] >> (part % 2 * 4) & 15;
+}
+
+template <int Bits>
+float sum_of_table(const uint8_t* codes, const float* table, int64_t parts) {
+  float sums[4] = {};
+  int64_t part = 0;
+  for (; part + 4 <= parts; part += 4, table += 4 << Bits)
+    for (int64_t i = 0; i < 4; ++i) sums[i] += table[(i << Bits) + code_of(codes, Bits, part + i)];
+  for (; part < parts; ++part, table += 1 << Bits) sums[0] += table[code_of(codes, Bits, part)];
+  return (sums[0] + sums[1]) + (sums[2] + sums[3]);
+}
+
+// Share of the distance from a vector that the values of codes have.
+ALANCE_CLONES float sum_of_values(const uint8_t* codes, int bits, const float* codebook,
+                                  const float* vector, int64_t parts, int64_t width,
+                                  bool by_product) {
+  Lanes sums[2] = {};
+  float rest = 0;
+  for (int64_t part = 0; part < parts; ++part, codebook += width << bits, vector += width) {
+    const float* value = codebook + code_of(codes, bits, part) * width;
+    int64_t i = 0;
+    for (; i + kLanes <= width; i += kLanes) {
+      Lanes left, right;
+      std::memcpy(&left, value + i, sizeof left);
+      std::memcpy(&right, vector + i, sizeof right);
+      sums[i / kLanes % 2] += by_product ? -left * right : (left - right) * (left - right);
+    }
+    for (; i < width; ++i) {
+      const float gap = value[i] - vector[i];
+      rest += by_product ? -value[i] * vector[i] : gap * gap;
+    }
+  }
+  sums[0] += sums[1];
+  for (int64_t i = 0; i < kLanes; ++i) rest += sums[0][i];
+  return rest;
+}
+
+// Uncompressed vectors (FLAT). By cosine a vector of length 0 is at distance 1 from all others.
+class GraphVectors : public GraphRows {
+ public:
+  GraphVectors(Bytes values, int type, int64_t dim, int metric)
+      : GraphRows(values, type < kFloat16 || type > kUint8 ? 0 : dim * width_of(type)),
+        points_(values, type, dim, metric), loop_(loop_of(type, metric, false)),
+        is_cosine_(metric == kCosine), floats_(static_cast<size_t>(padded(dim))),
+        exact_(type == kFloat64 ? floats_.size() : 0) {
+    if (metric == kHamming) corrupt("graph: rows by hamming");
+  }
+
+  void ask(uint32_t row, bool) override {
+    points_.load(row, int64_t{row} + 1, floats_.data());
+    std::copy_n(floats_.begin(), exact_.size(), exact_.begin());
+  }
+
+  float at(uint32_t row) const override {
+    float distance;
+    loop_({points_.dim(), floats_.data(), exact_.data(), nullptr, 1}, stored(row), 1, &distance);
+    return is_cosine_ && std::isnan(distance) ? 1.0f : distance;
+  }
+
+ private:
+  Points points_;
+  Loop loop_;
+  bool is_cosine_;
+  std::vector<float> floats_;
+  std::vector<double> exact_;
+};
+
+// A byte c for each number, which stands for low + unit * c (SQ).
+class GraphBytes : public GraphRows {
+ public:
+  GraphBytes(Bytes codes, int64_t dim, double low, double high, bool by_product)
+      : GraphRows(codes, dim), dim_(dim), low_(low), unit_((high - low) / 255) {
+    if (dim > kMostBytes) corrupt("graph: rows of ", dim, " scaled bytes");
+    if (!by_product) return;
+    sums_.resize(static_cast<size_t>(count()));
+    for (int64_t row = 0; row < count(); ++row)
+      sums_[static_cast<size_t>(row)] = sum_of(stored(static_cast<uint32_t>(row)), dim);
+  }
+
+  void ask(uint32_t row, bool) override { selected_ = row; }
+
+  float at(uint32_t row) const override {
+    const uint8_t *here = stored(row), *other = stored(selected_);
+    if (sums_.empty()) {
+      float distance;
+      square_gaps(here, 1, dim_, other, static_cast<float>(unit_ * unit_), &distance);
+      return distance;
+    }
+    const double sums = static_cast<double>(sums_[row]) + static_cast<double>(sums_[selected_]);
+    const double fixed = low_ * (low_ * static_cast<double>(dim_) + unit_ * sums);
+    return static_cast<float>(1 - fixed - unit_ * unit_ * product_of(here, other, dim_));
+  }
+
+ private:
+  int64_t dim_;
+  double low_, unit_;
+  std::vector<uint32_t> sums_;  // of the bytes of each row, by product
+  uint32_t selected_ = 0;
+};
+
+// Number of a codebook value for each part of a vector (PQ).
+class GraphProducts : public GraphRows {
+ public:
+  // `codes`: row after row; `codebook`: the values of each part, part after part.
+  GraphProducts(Bytes codes, In<float> codebook, int64_t parts, int bits, bool by_product)
+      : GraphRows(codes, bits == 8 ? parts : parts / 2), codebook_(codebook), parts_(parts),
+        bits_(bits), by_product_(by_product) {
+    const int64_t values = bits == 8 ? 256 : 16, size = std::ssize(codebook);
+    width_ = size / (parts * values);
+    if ((bits != 8 && bits != 4) || (bits == 4 && parts % 2) || width_ < 1 ||
+        size != parts * width_ * values)
+      corrupt("graph: ", parts, " codes of ", bits, " bits, a codebook of ", size, " values");
+    selected_.resize(static_cast<size_t>(parts * width_));
+    table_.resize(static_cast<size_t>(parts << bits));
+    by_component_.resize(codebook.size());
+    for (int64_t part = 0; part < parts; ++part)
+      for (int64_t code = 0; code < values; ++code)
+        for (int64_t i = 0; i < width_; ++i)
+          by_component_[static_cast<size_t>(((part * width_ + i) << bits) + code)] =
+              codebook.data()[((part << bits) + code) * width_ + i];
+  }
+
+  // Many rows are compared by a table of each value's share of the distance.
+  void ask(uint32_t row, bool many) override {
+    decode(row, selected_.data());
+    has_table_ = many;
+    if (!many) return;
+    std::fill(table_.begin(), table_.end(), 0.0f);
+    const float* values = by_component_.data();
+    for (int64_t at = 0; at < parts_ * width_; ++at, values += int64_t{1} << bits_)
+      add_component(values, selected_[static_cast<size_t>(at)], int64_t{1} << bits_, by_product_,
+                    table_.data() + (at / width_ << bits_));
+  }
+
+  float at(uint32_t row) const override {
+    const uint8_t* codes = stored(row);
+    const float first = by_product_ ? 1 : 0;
+    if (!has_table_)
+      return first + sum_of_values(codes, bits_, codebook_.data(), selected_.data(), parts_, width_,
+                                   by_product_);
+    return first + (bits_ == 8 ? sum_of_table<8>(codes, table_.data(), parts_)
+                               : sum_of_table<4>(codes, table_.data(), parts_));
+  }
+
+ private:
+  void decode(uint32_t row, float* out) const {
+    const uint8_t* codes = stored(row);
+    const float* values = codebook_.data();
+    for (int64_t part = 0; part < parts_; ++part, values += width_ << bits_, out += width_)
+      std::memcpy(out, values + code_of(codes, bits_, part) * width_,
+                  static_cast<size_t>(4 * width_));
+  }
+
+  In<float> codebook_;
+  int64_t parts_;
+  int bits_;
+  int64_t width_ = 0;  // components of a part
+  bool by_product_, has_table_ = false;
+  std::vector<float> by_component_;  // codebook with the values of all codes side by side
+  std::vector<float> selected_, table_;
+};
 
 // Mixed bits of a number (splitmix64).
 uint64_t mixed(uint64_t value) {
@@ -36,42 +260,38 @@ class GraphBuilder {
   GraphBuilder(GraphRows& rows, int64_t m, int64_t ef, int64_t levels, uint64_t seed)
       : rows_(rows), num_rows_(rows.count()), ef_(ef) {
     if (m < 2 || m > 1024 || ef < 1 || levels < 1 || levels > 64)
-      corrupt("graph: m " + std::to_string(m) + ", ef " + std::to_string(ef) + ", levels " +
-              std::to_string(levels));
+      corrupt("graph: m ", m, ", ef ", ef, ", levels ", levels);
     // Links of all levels are counted in 31 bits; level 0 has most of them.
     if (num_rows_ > INT32_MAX / (4 * m))
-      corrupt("graph: " + std::to_string(num_rows_) + " rows with " + std::to_string(2 * m) + " links");
-    nb::gil_scoped_release release;
+      corrupt("graph: ", num_rows_, " rows with ", 2 * m, " links");
     place_rows(m, levels, seed);
   }
 
   bool grow(int64_t count) {
-    nb::gil_scoped_release release;
     for (; count > 0 && next_ < num_rows_; --count) insert(static_cast<uint32_t>(next_++));
     return next_ == num_rows_;
   }
 
-  nb::tuple finish() {
+  std::tuple<Owned<uint32_t>, Owned<int32_t>, Owned<uint32_t>, Owned<float>, Owned<int64_t>,
+             uint32_t>
+  finish() {
     int64_t num_places = 0, num_links = 0;
-    if (next_ != num_rows_) corrupt("graph: " + std::to_string(next_) + " rows are linked");
-    {
-      nb::gil_scoped_release release;
-      for (Level& level : levels_)
-        for (const uint32_t row : level.rows) {
-          level.get(row, list_);
-          choose(row, list_, level.most);
-          level.set(row, list_);
-        }
-      connect(levels_[0]);
-      for (const Level& level : levels_) {
-        num_places += static_cast<int64_t>(level.rows.size());
-        for (const uint32_t size : level.sizes) num_links += size;
+    if (next_ != num_rows_) corrupt("graph: ", next_, " rows are linked");
+    for (Level& level : levels_)
+      for (const uint32_t row : level.rows) {
+        level.get(row, list_);
+        choose(row, list_, level.most);
+        level.set(row, list_);
       }
+    connect(levels_[0]);
+    for (const Level& level : levels_) {
+      num_places += std::ssize(level.rows);
+      for (const uint32_t size : level.sizes) num_links += size;
     }
     Owned<uint32_t> rows(num_places), links(num_links);
     Owned<int32_t> starts(num_places + 1);
     Owned<float> distances(num_links);
-    Owned<int64_t> levels(static_cast<int64_t>(levels_.size()) + 1);
+    Owned<int64_t> levels(std::ssize(levels_) + 1);
     int64_t at = 0, link = 0;
     for (size_t number = 0; number < levels_.size(); ++number) {
       levels[static_cast<int64_t>(number)] = at;
@@ -89,9 +309,9 @@ class GraphBuilder {
       }
     }
     starts[at] = static_cast<int32_t>(link);
-    levels[static_cast<int64_t>(levels_.size())] = at;
-    return nb::make_tuple(rows.numpy(), starts.numpy(), links.numpy(), distances.numpy(),
-                          levels.numpy(), static_cast<int64_t>(entry_));
+    levels[std::ssize(levels_)] = at;
+    return {std::move(rows),      std::move(starts), std::move(links),
+            std::move(distances), std::move(levels), entry_};
   }
 
  private:
@@ -144,8 +364,7 @@ class GraphBuilder {
   // the same each time.
   void place_rows(int64_t m, int64_t levels, uint64_t seed) {
     const double scale = 1 / std::log(static_cast<double>(m));
-    for (int64_t number = 0; number < levels; ++number)
-{
+    for (int64_t number = 0; number < levels; ++number) {
       const size_t most = static_cast<size_t>(number ? m : 2 * m);
       levels_.push_back({most, most + most / 2, {}, {}, {}, {}, {}});
     }
@@ -284,12 +503,20 @@ class GraphBuilder {
 }  // namespace alance::vectors
 
 void register_graph_build(nanobind::module_& m) {
-  namespace nb = nanobind;
-  using alance::vectors::GraphBuilder;
+  using namespace alance;
+  using namespace vectors;
+  nb::class_<GraphRows>(m, "GraphRows");
+  nb::class_<GraphVectors, GraphRows>(m, "GraphVectors")
+      .def(nb::init<Bytes, int, int64_t, int>(), "values"_a, "type"_a, "dim"_a, "metric"_a);
+  nb::class_<GraphBytes, GraphRows>(m, "GraphBytes")
+      .def(nb::init<Bytes, int64_t, double, double, bool>(), "codes"_a, "dim"_a, "low"_a, "high"_a,
+           "by_product"_a, NoGil());
+  nb::class_<GraphProducts, GraphRows>(m, "GraphProducts")
+      .def(nb::init<Bytes, In<float>, int64_t, int, bool>(), "codes"_a, "codebook"_a, "parts"_a,
+           "bits"_a, "by_product"_a, NoGil());
   nb::class_<GraphBuilder>(m, "GraphBuilder")
-      .def(nb::init<alance::vectors::GraphRows&, int64_t, int64_t, int64_t, uint64_t>(),
-           nb::keep_alive<1, 2>(), nb::arg("rows"), nb::arg("m"), nb::arg("ef"), nb::arg("levels"),
-           nb::arg("seed"))
-      .def("grow", &GraphBuilder::grow, nb::arg("count"))
-      .def("finish", &GraphBuilder::finish);
+      .def(nb::init<GraphRows&, int64_t, int64_t, int64_t, uint64_t>(), nb::keep_alive<1, 2>(),
+           "rows"_a, "m"_a, "ef"_a, "levels"_a, "seed"_a, NoGil())
+      .def("grow", &GraphBuilder::grow, "count"_a, NoGil())
+      .def("finish", &GraphBuilder::finish, NoGil());
 }

@@ -11,18 +11,7 @@
 #include <vector>
 
 #include "base/owned.hpp"
-
-#define ALANCE_INLINE inline __attribute__((always_inline))
-
-#if defined(__x86_64__)
-#define ALANCE_AVX2 __attribute__((target("avx2,fma,f16c,popcnt")))
-#endif
-
-#if defined(__x86_64__) && defined(__linux__)
-#define ALANCE_CLONES __attribute__((target_clones("avx2", "default")))
-#else
-#define ALANCE_CLONES
-#endif
+#include "base/processor.hpp"
 
 namespace alance::vectors {
 
@@ -32,17 +21,6 @@ enum Metric : int { kL2 = 0, kCosine = 1, kDot = 2, kHamming = 3 };
 using Lanes = float __attribute__((vector_size(32)));
 constexpr int64_t kLanes = 8;
 constexpr int64_t kBlock = 256;  // rows whose distances lie on the stack
-
-// True if the processor has AVX2, FMA, F16C and POPCNT.
-inline bool has_avx2() {
-#ifdef ALANCE_AVX2
-  static const bool has = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-                          __builtin_cpu_supports("f16c") && __builtin_cpu_supports("popcnt");
-  return has;
-#else
-  return false;
-#endif
-}
 
 struct Candidate {
   float distance;
@@ -101,9 +79,9 @@ class Nearest {
     const bool is_valid =
         dim > 0 && k > 0 && width > 0 && width <= (int64_t{1} << 40) / dim && below >= 0;
     if (!is_valid || queries.size() % static_cast<size_t>(dim * width) != 0)
-      corrupt("queries: " + std::to_string(queries.size()) + " values of " + std::to_string(width) +
-              " vectors of dimension " + std::to_string(dim) + ", k " + std::to_string(k));
-    const int64_t vectors = static_cast<int64_t>(queries.size()) / dim;
+      corrupt("queries: ", queries.size(), " values of ", width, " vectors of dimension ", dim,
+              ", k ", k);
+    const int64_t vectors = std::ssize(queries) / dim;
     count_ = vectors / width;
     stride_ = (dim + kLanes - 1) / kLanes * kLanes;
     exact_.resize(static_cast<size_t>(vectors * stride_));
@@ -136,15 +114,13 @@ class Nearest {
   // a query.
   Rows checked(const In<uint64_t>& ids, const Bytes& mask, const In<int32_t>& numbers,
                int64_t width = 1) const {
-    if (width != width_)
-      corrupt("queries of " + std::to_string(width_) + " vectors, expected " + std::to_string(width));
+    if (width != width_) corrupt("queries of ", width_, " vectors, expected ", width);
     if (mask.size() && mask.size() != ids.size())
-      corrupt("a mask of " + std::to_string(mask.size()) + " for " + std::to_string(ids.size()) +
-              " rows");
+      corrupt("a mask of ", mask.size(), " for ", ids.size(), " rows");
     for (size_t i = 0; i < numbers.size(); ++i)
       if (numbers.data()[i] < 0 || numbers.data()[i] >= count_)
-        corrupt("query " + std::to_string(numbers.data()[i]) + " of " + std::to_string(count_));
-    return {ids.data(), mask.size() ? mask.data() : nullptr, static_cast<int64_t>(ids.size())};
+        corrupt("query ", numbers.data()[i], " of ", count_);
+    return {ids.data(), mask.size() ? mask.data() : nullptr, std::ssize(ids)};
   }
 
   // Offer the rows from `start` to `stop`; `distances` begins with that of row `start`.
@@ -196,15 +172,16 @@ class Nearest {
   }
 
   // Number of rows of each query; distances and ids of all rows, nearest first.
-  nb::tuple result() const { return sorted_of(heaps_); }
+  using Sorted = std::tuple<Owned<int64_t>, Owned<float>, Owned<uint64_t>>;
+  Sorted result() const { return sorted_of(heaps_); }
 
   // The same for the rows below the range, farthest first, with negated distances.
-  nb::tuple below() const { return sorted_of(below_heaps_); }
+  Sorted below() const { return sorted_of(below_heaps_); }
 
  private:
-  nb::tuple sorted_of(const std::vector<std::vector<Candidate>>& heaps) const {
+  Sorted sorted_of(const std::vector<std::vector<Candidate>>& heaps) const {
     int64_t total = 0;
-    for (const auto& heap : heaps) total += static_cast<int64_t>(heap.size());
+    for (const auto& heap : heaps) total += std::ssize(heap);
     Owned<int64_t> counts(count_);
     Owned<float> distances(total);
     Owned<uint64_t> ids(total);
@@ -212,22 +189,21 @@ class Nearest {
     for (int64_t query = 0; query < count_; ++query) {
       std::vector<Candidate> sorted = heaps[static_cast<size_t>(query)];
       std::sort_heap(sorted.begin(), sorted.end());
-      counts[query] = static_cast<int64_t>(sorted.size());
+      counts[query] = std::ssize(sorted);
       for (const Candidate& candidate : sorted) {
         distances[at] = candidate.distance;
         ids[at++] = candidate.id;
       }
     }
-    return nb::make_tuple(counts.numpy(), distances.numpy(), ids.numpy());
+    return {std::move(counts), std::move(distances), std::move(ids)};
   }
 
   float worst_of(const std::vector<Candidate>& heap) const {
-    return static_cast<int64_t>(heap.size()) < k_ ? std::numeric_limits<float>::infinity()
-                                                  : heap.front().distance;
+    return std::ssize(heap) < k_ ? std::numeric_limits<float>::infinity() : heap.front().distance;
   }
 
   static void keep(std::vector<Candidate>& heap, const Candidate& candidate, int64_t most) {
-    if (static_cast<int64_t>(heap.size()) < most) {
+    if (std::ssize(heap) < most) {
       heap.push_back(candidate);
     } else if (candidate < heap.front()) {
       std::pop_heap(heap.begin(), heap.end());

@@ -21,7 +21,6 @@
 namespace alance::vectors {
 namespace {
 
-using Floats = In<float>;
 constexpr int64_t kCodes = 256;  // values of a byte of codes
 constexpr int64_t kTablesBytes = 32 << 20;  // bound of the tables that are kept, of all queries
 constexpr int64_t kFewRows = kBlock / 16;  // of a block: fewer near rows are looked up one by one
@@ -194,41 +193,37 @@ ALANCE_CLONES double gaps_of(const float* a, const float* b, int64_t dim) {
 // Codebook, and the comparison of its codes.
 class ProductBook {
  public:
-  ProductBook(Floats values, Floats origin, int bits, int64_t subs, bool is_transposed, int metric,
-              float scale)
-      : values_(values),
-        origin_(origin.data(), origin.data() + origin.size()), bits_(bits), subs_(subs),
-        is_transposed_(is_transposed), is_dot_(metric == kDot), scale_(scale) {
+  ProductBook(In<float> values, In<float> origin, int bits, int64_t subs, bool is_transposed,
+              int metric, float scale)
+      : values_(values), origin_(origin.data(), origin.data() + origin.size()), bits_(bits),
+        subs_(subs), is_transposed_(is_transposed), is_dot_(metric == kDot), scale_(scale) {
     static std::atomic<uint64_t> last{0};
     number_ = ++last;
     const bool is_valid = (bits == 8 || bits == 4) && subs > 0 && dim() > 0 && dim() % subs == 0 &&
                           !(bits == 4 && subs % 2);
     if (!is_valid)
-      corrupt("product codes: " + std::to_string(subs) + " of " + std::to_string(bits) +
-              " bits for vectors of dimension " + std::to_string(dim()));
-    if (static_cast<int64_t>(values_.size()) != dim() << bits)
-      corrupt("product codes: a codebook of " + std::to_string(values_.size()) + " values");
+      corrupt("product codes: ", subs, " of ", bits, " bits for vectors of dimension ", dim());
+    if (std::ssize(values_) != dim() << bits)
+      corrupt("product codes: a codebook of ", values_.size(), " values");
     row_bytes_ = bits == 8 ? subs : subs / 2;
   }
 
   // Part of the distance of each row that does not depend on the query; empty by dot.
-  nb::object terms(Bytes codes, Floats centroid) const {
+  Owned<float> terms(const Bytes& codes, const In<float>& centroid) const {
     check_centroid(centroid);
-    const int64_t count = is_dot_ ? 0 : static_cast<int64_t>(codes.size()) / row_bytes_;
+    const int64_t count = is_dot_ ? 0 : std::ssize(codes) / row_bytes_;
     if (!is_dot_) check_codes(codes, count);
     Owned<float> out(count);
-    {
-      nb::gil_scoped_release release;
-      std::vector<float> factors(origin_.size());
-      for (size_t i = 0; i < factors.size() && !is_dot_; ++i)
-        factors[i] = 2 * scale_ * (centroid.data()[i] - origin_[i]);
-      if (count) sums({codes.data(), count}, 0, count, parts(factors.data(), scale_), out.data());
-    }
-    return nb::cast(out.numpy());
+    std::vector<float> factors(origin_.size());
+    for (size_t i = 0; i < factors.size() && !is_dot_; ++i)
+      factors[i] = 2 * scale_ * (centroid.data()[i] - origin_[i]);
+    if (count) sums({codes.data(), count}, 0, count, parts(factors.data(), scale_), out.data());
+    return out;
   }
 
-  void add(Nearest& nearest, In<int32_t> numbers, In<uint64_t> ids, Bytes mask, Bytes codes,
-           Floats terms, Floats centroid, const Graph* graph, int64_t ef, bool baseline) const;
+  void add(Nearest& nearest, const In<int32_t>& numbers, const In<uint64_t>& ids, const Bytes& mask,
+           const Bytes& codes, const In<float>& terms, const In<float>& centroid,
+           const Graph* graph, int64_t ef, bool baseline) const;
 
  private:
   friend class ProductCodes;
@@ -237,19 +232,18 @@ class ProductBook {
     int64_t num_rows;
   };
 
-  int64_t dim() const { return static_cast<int64_t>(origin_.size()); }
+  int64_t dim() const { return std::ssize(origin_); }
   int64_t row_step() const { return is_transposed_ ? 1 : row_bytes_; }
   int64_t byte_step(const Codes& codes) const { return is_transposed_ ? codes.num_rows : 1; }
 
-  void check_centroid(const Floats& centroid) const {
-    if (!is_dot_ && static_cast<int64_t>(centroid.size()) != dim())
-      corrupt("product codes: a centroid of " + std::to_string(centroid.size()) + " values");
+  void check_centroid(const In<float>& centroid) const {
+    if (!is_dot_ && std::ssize(centroid) != dim())
+      corrupt("product codes: a centroid of ", centroid.size(), " values");
   }
 
   void check_codes(const Bytes& codes, int64_t num_rows) const {
-    if (static_cast<int64_t>(codes.size()) != num_rows * row_bytes_)
-      corrupt("product codes: " + std::to_string(codes.size()) + " bytes for " +
-              std::to_string(num_rows) + " rows of " + std::to_string(row_bytes_));
+    if (std::ssize(codes) != num_rows * row_bytes_)
+      corrupt("product codes: ", codes.size(), " bytes for ", num_rows, " rows of ", row_bytes_);
   }
 
   // Table of shares for each value of each byte of a row's codes; see `fill_parts`.
@@ -299,7 +293,7 @@ class ProductBook {
     return table;
   }
 
-  Floats values_;
+  In<float> values_;
   std::vector<float> origin_;
   int bits_;
   int64_t subs_, row_bytes_ = 0;
@@ -377,20 +371,18 @@ class ProductCodes {
   float base_ = 0;
 };
 
-void ProductBook::add(Nearest& nearest, In<int32_t> numbers, In<uint64_t> ids, Bytes mask,
-                      Bytes codes, Floats terms, Floats centroid, const Graph* graph, int64_t ef,
+void ProductBook::add(Nearest& nearest, const In<int32_t>& numbers, const In<uint64_t>& ids,
+                      const Bytes& mask, const Bytes& codes, const In<float>& terms,
+                      const In<float>& centroid, const Graph* graph, int64_t ef,
                       bool baseline) const {
   const Rows rows = nearest.checked(ids, mask, numbers);
   check_codes(codes, rows.count);
   check_centroid(centroid);
   if (nearest.dim() != dim())
-    corrupt("product codes of dimension " + std::to_string(dim()) + " for queries of " +
-            std::to_string(nearest.dim()));
-  if (static_cast<int64_t>(terms.size()) != (is_dot_ ? 0 : rows.count))
-    corrupt("product codes: " + std::to_string(terms.size()) + " terms for " +
-            std::to_string(rows.count) + " rows");
+    corrupt("product codes of dimension ", dim(), " for queries of ", nearest.dim());
+  if (std::ssize(terms) != (is_dot_ ? 0 : rows.count))
+    corrupt("product codes: ", terms.size(), " terms for ", rows.count, " rows");
   check_graph(graph, ef, rows);
-  nb::gil_scoped_release release;
   const Sift sift = baseline ? nullptr : sift_here();
   ProductCodes product(*this, nearest, {codes.data(), rows.count}, is_dot_ ? nullptr : terms.data(),
                        centroid.data());
@@ -405,15 +397,13 @@ void ProductBook::add(Nearest& nearest, In<int32_t> numbers, In<uint64_t> ids, B
 }  // namespace alance::vectors
 
 void register_vector_products(nanobind::module_& m) {
-  namespace nb = nanobind;
-  using alance::vectors::ProductBook;
-  using Floats = alance::In<float>;
+  using namespace alance;
+  using vectors::ProductBook;
   nb::class_<ProductBook>(m, "ProductBook")
-      .def(nb::init<Floats, Floats, int, int64_t, bool, int, float>(), nb::arg("values"),
-           nb::arg("origin"), nb::arg("bits"), nb::arg("subs"), nb::arg("is_transposed"),
-           nb::arg("metric"), nb::arg("scale"))
-      .def("terms", &ProductBook::terms, nb::arg("codes"), nb::arg("centroid"))
-      .def("add", &ProductBook::add, nb::arg("nearest"), nb::arg("numbers"), nb::arg("ids"),
-           nb::arg("mask"), nb::arg("codes"), nb::arg("terms"), nb::arg("centroid"),
-           nb::arg("graph") = nb::none(), nb::arg("ef") = 0, nb::arg("baseline") = false);
+      .def(nb::init<In<float>, In<float>, int, int64_t, bool, int, float>(), "values"_a, "origin"_a,
+           "bits"_a, "subs"_a, "is_transposed"_a, "metric"_a, "scale"_a)
+      .def("terms", &ProductBook::terms, "codes"_a, "centroid"_a, NoGil())
+      .def("add", &ProductBook::add, "nearest"_a, "numbers"_a, "ids"_a, "mask"_a, "codes"_a,
+           "terms"_a, "centroid"_a, "graph"_a = nb::none(), "ef"_a = 0, "baseline"_a = false,
+           NoGil());
 }

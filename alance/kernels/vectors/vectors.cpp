@@ -16,35 +16,14 @@ ALANCE_INLINE void body(const Query& query, const uint8_t* rows, int64_t count, 
     distances_of<T, M>(rows, count, query.dim, query.floats, query.length, out);
 }
 
-template <class T, Metric M>
-void loop_any(const Query& query, const uint8_t* rows, int64_t count, float* out) {
-  body<T, M>(query, rows, count, out);
-}
-
-#ifdef ALANCE_AVX2
-template <class T, Metric M>
-ALANCE_AVX2 void loop_avx2(const Query& query, const uint8_t* rows, int64_t count, float* out) {
-  body<T, M>(query, rows, count, out);
-}
-#endif
-
-template <class T, Metric M>
-Loop best(bool baseline) {
-#ifdef ALANCE_AVX2
-  if (!baseline && has_avx2()) return &loop_avx2<T, M>;
-#endif
-  (void)baseline;
-  return &loop_any<T, M>;
-}
-
 template <class T>
 Loop by_metric(int metric, bool baseline) {
   switch (metric) {
-    case kL2: return best<T, kL2>(baseline);
-    case kCosine: return best<T, kCosine>(baseline);
-    case kDot: return best<T, kDot>(baseline);
+    case kL2: return Versions<body<T, kL2>>::best(baseline);
+    case kCosine: return Versions<body<T, kCosine>>::best(baseline);
+    case kDot: return Versions<body<T, kDot>>::best(baseline);
     case kHamming:
-      if constexpr (std::is_same_v<T, Uint8>) return best<T, kHamming>(baseline);
+      if constexpr (std::is_same_v<T, Uint8>) return Versions<body<T, kHamming>>::best(baseline);
       return nullptr;
     default: return nullptr;
   }
@@ -79,17 +58,15 @@ struct LinkedVectors {
   }
 };
 
-void add_vectors(Nearest& nearest, In<int32_t> numbers, In<uint64_t> ids, Bytes mask, Bytes values,
-                 int type, int metric, bool baseline, const Graph* graph, int64_t ef) {
+void add_vectors(Nearest& nearest, const In<int32_t>& numbers, const In<uint64_t>& ids,
+                 const Bytes& mask, const Bytes& values, int type, int metric, bool baseline,
+                 const Graph* graph, int64_t ef) {
   const Rows rows = nearest.checked(ids, mask, numbers);
   const Loop loop = loop_of(type, metric, baseline);
-  if (!loop) corrupt("vectors of type " + std::to_string(type) + " by metric " + std::to_string(metric));
   const int64_t row_bytes = nearest.dim() * width_of(type);
-  if (static_cast<int64_t>(values.size()) != rows.count * row_bytes)
-    corrupt("vectors: " + std::to_string(values.size()) + " bytes for " +
-            std::to_string(rows.count) + " rows of " + std::to_string(row_bytes));
+  if (std::ssize(values) != rows.count * row_bytes)
+    corrupt("vectors: ", values.size(), " bytes for ", rows.count, " rows of ", row_bytes);
   check_graph(graph, ef, rows);
-  nb::gil_scoped_release release;
   if (graph) {
     LinkedVectors linked{nearest, loop, values.data(), row_bytes, {}};
     return follow(nearest, numbers, rows, *graph, ef, linked);
@@ -109,27 +86,21 @@ void add_vectors(Nearest& nearest, In<int32_t> numbers, In<uint64_t> ids, Bytes 
   }
 }
 
-// Add rows that are lists of vectors, which end at `ends` in `values`. The distance of a row is the
-// sum, over the query's vectors, of the distance of the nearest vector in the row. Vectors that
-// cannot be compared (NaN) are skipped, and so are lists without others.
-void add_lists(Nearest& nearest, In<int32_t> numbers, In<uint64_t> ids, Bytes mask,
-               In<int64_t> ends, Bytes values, int type, int metric, bool baseline) {
+void add_lists(Nearest& nearest, const In<int32_t>& numbers, const In<uint64_t>& ids,
+               const Bytes& mask, const In<int64_t>& ends, const Bytes& values, int type,
+               int metric, bool baseline) {
   const Rows rows = nearest.checked(ids, mask, numbers, nearest.width());
   const Loop loop = loop_of(type, metric, baseline);
-  if (!loop) corrupt("vectors of type " + std::to_string(type) + " by metric " + std::to_string(metric));
   const int64_t row_bytes = nearest.dim() * width_of(type);
   int64_t last = 0;
   for (size_t i = 0; i < ends.size(); ++i) {
     if (ends.data()[i] < last) corrupt("lists of vectors: one ends before the one before it");
     last = ends.data()[i];
   }
-  const int64_t most = static_cast<int64_t>(values.size()) / row_bytes;
-  if (static_cast<int64_t>(ends.size()) != rows.count || last != most ||
-      static_cast<int64_t>(values.size()) != most * row_bytes)
-    corrupt("lists of vectors: " + std::to_string(values.size()) + " bytes for " +
-            std::to_string(last) + " vectors of " + std::to_string(row_bytes) + " in " +
-            std::to_string(rows.count) + " rows");
-  nb::gil_scoped_release release;
+  const int64_t most = std::ssize(values) / row_bytes;
+  if (std::ssize(ends) != rows.count || last != most || std::ssize(values) != most * row_bytes)
+    corrupt("lists of vectors: ", values.size(), " bytes for ", last, " vectors of ", row_bytes,
+            " in ", rows.count, " rows");
   const int64_t step = std::clamp<int64_t>((64 << 10) / row_bytes, 1, kBlock), width = nearest.width();
   std::vector<float> distances, sums(kBlock);
   int64_t stop = 0;
@@ -144,8 +115,8 @@ void add_lists(Nearest& nearest, In<int32_t> numbers, In<uint64_t> ids, Bytes ma
       std::fill_n(sums.begin(), stop - start, 0.0f);
       for (int64_t j = 0; j < width; ++j) {
         const int64_t vector = numbers.data()[i] * width + j;
-        loop(query_of(nearest, vector), values.data() + first * row_bytes,
-             static_cast<int64_t>(distances.size()), distances.data());
+        loop(query_of(nearest, vector), values.data() + first * row_bytes, std::ssize(distances),
+             distances.data());
         for (int64_t row = start, at = 0; row < stop; ++row) {
           float least = std::numeric_limits<float>::quiet_NaN();
           for (; at < ends.data()[row] - first; ++at)
@@ -164,14 +135,16 @@ void add_lists(Nearest& nearest, In<int32_t> numbers, In<uint64_t> ids, Bytes ma
 }  // namespace
 
 Loop loop_of(int type, int metric, bool baseline) {
+  Loop loop = nullptr;
   switch (type) {
-    case kFloat16: return by_metric<Float16>(metric, baseline);
-    case kBfloat16: return by_metric<Bfloat16>(metric, baseline);
-    case kFloat32: return by_metric<Float32>(metric, baseline);
-    case kFloat64: return by_metric<Float64>(metric, baseline);
-    case kUint8: return by_metric<Uint8>(metric, baseline);
-    default: return nullptr;
+    case kFloat16: loop = by_metric<Float16>(metric, baseline); break;
+    case kBfloat16: loop = by_metric<Bfloat16>(metric, baseline); break;
+    case kFloat32: loop = by_metric<Float32>(metric, baseline); break;
+    case kFloat64: loop = by_metric<Float64>(metric, baseline); break;
+    case kUint8: loop = by_metric<Uint8>(metric, baseline); break;
   }
+  if (!loop) corrupt("vectors of type ", type, " by metric ", metric);
+  return loop;
 }
 
 int64_t width_of(int type) {
@@ -182,18 +155,16 @@ int64_t width_of(int type) {
 }  // namespace alance::vectors
 
 void register_vectors(nanobind::module_& m) {
-  namespace nb = nanobind;
-  using alance::vectors::Nearest;
+  using namespace alance;
+  using vectors::Nearest;
   nb::class_<Nearest>(m, "Nearest")
-      .def(nb::init<alance::In<double>, int64_t, int64_t, float, float, int64_t, int64_t>(),
-           nb::arg("queries"), nb::arg("dim"), nb::arg("k"), nb::arg("lower"), nb::arg("upper"),
-           nb::arg("width") = 1, nb::arg("below") = 0)
+      .def(nb::init<In<double>, int64_t, int64_t, float, float, int64_t, int64_t>(), "queries"_a,
+           "dim"_a, "k"_a, "lower"_a, "upper"_a, "width"_a = 1, "below"_a = 0)
       .def("result", &Nearest::result)
       .def("below", &Nearest::below);
-  m.def("add_vectors", &alance::vectors::add_vectors, nb::arg("nearest"), nb::arg("numbers"),
-        nb::arg("ids"), nb::arg("mask"), nb::arg("values"), nb::arg("type"), nb::arg("metric"),
-        nb::arg("baseline") = false, nb::arg("graph") = nb::none(), nb::arg("ef") = 0);
-  m.def("add_lists", &alance::vectors::add_lists, nb::arg("nearest"), nb::arg("numbers"),
-        nb::arg("ids"), nb::arg("mask"), nb::arg("ends"), nb::arg("values"), nb::arg("type"),
-        nb::arg("metric"), nb::arg("baseline") = false);
+  m.def("add_vectors", &vectors::add_vectors, "nearest"_a, "numbers"_a, "ids"_a, "mask"_a,
+        "values"_a, "type"_a, "metric"_a, "baseline"_a = false, "graph"_a = nb::none(), "ef"_a = 0,
+        NoGil());
+  m.def("add_lists", &vectors::add_lists, "nearest"_a, "numbers"_a, "ids"_a, "mask"_a, "ends"_a,
+        "values"_a, "type"_a, "metric"_a, "baseline"_a = false, NoGil());
 }

@@ -50,9 +50,7 @@ struct Uint8 {
   using Wide = int32_t __attribute__((vector_size(32)));
   static ALANCE_INLINE void load(Vec& out, const uint8_t* from) {
     // Compilers split vectors of eight bytes; these are half of a vector that they handle.
-    uint64_t word;
-    std::memcpy(&word, from, 8);
-    const Pair pair = {word, 0};
+    const Pair pair = {alance::load<uint64_t>(from), 0};
     const Halves halves = __builtin_convertvector((Words)pair, Halves);
     const auto low = __builtin_shufflevector(halves, halves, 0, 1, 2, 3, 4, 5, 6, 7);
     out = __builtin_convertvector(__builtin_convertvector(low, Wide), Lanes);
@@ -137,12 +135,8 @@ ALANCE_INLINE void bits_of(const uint8_t* rows, int64_t count, int64_t dim, cons
                            float* out) {
   for (int64_t r = 0; r < count; ++r, rows += dim) {
     int64_t total = 0, i = 0;
-    for (; i + 8 <= dim; i += 8) {
-      uint64_t row, other;
-      std::memcpy(&row, rows + i, 8);
-      std::memcpy(&other, query + i, 8);
-      total += __builtin_popcountll(row ^ other);
-    }
+    for (; i + 8 <= dim; i += 8)
+      total += __builtin_popcountll(load<uint64_t>(rows + i) ^ load<uint64_t>(query + i));
     for (; i < dim; ++i) total += __builtin_popcount(static_cast<unsigned>(rows[i] ^ query[i]));
     out[r] = static_cast<float>(total);
   }
@@ -156,7 +150,7 @@ constexpr int64_t kMostBytes = 65536;  // of a row: sums fit 32 bits
 // Loop for distances of rows from a query.
 using Loop = void (*)(const Query& query, const uint8_t* rows, int64_t count, float* out);
 
-// Best loop of this processor for a type and metric; null if there is none.
+// Best loop of this processor for a type and metric; throws if there is none.
 Loop loop_of(int type, int metric, bool baseline);
 int64_t width_of(int type);
 
