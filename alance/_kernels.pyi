@@ -6,73 +6,67 @@ from typing import Any, TypeAlias, overload
 import numpy as np
 import numpy.typing as npt
 
+_Bytes: TypeAlias = npt.NDArray[np.uint8]
+_UInt16s: TypeAlias = npt.NDArray[np.uint16]
+_Int32s: TypeAlias = npt.NDArray[np.int32]
+_UInt32s: TypeAlias = npt.NDArray[np.uint32]
+_Int64s: TypeAlias = npt.NDArray[np.int64]
+_UInt64s: TypeAlias = npt.NDArray[np.uint64]
+_Floats: TypeAlias = npt.NDArray[np.float32]
+_Doubles: TypeAlias = npt.NDArray[np.float64]
+_Offsets: TypeAlias = _Int32s | _Int64s
+_Reals: TypeAlias = _Floats | _Doubles
+
 # --- bitpacking.cpp ---
 
 # Unpack chunks of values of `bits` bits, bit-packed in blocks of 1024; chunk i has `counts[i]`
 # values. `baseline`: without the processor's wide instructions.
 def unpack_blocks(
-    data: npt.NDArray[np.uint8],
-    starts: npt.NDArray[np.int64],
-    sizes: npt.NDArray[np.int64],
-    counts: npt.NDArray[np.int64],
+    data: _Bytes,
+    starts: _Int64s,
+    sizes: _Int64s,
+    counts: _Int64s,
     bits: int,
     width: int,
     baseline: bool = False,
-) -> npt.NDArray[np.uint8]: ...
+) -> _Bytes: ...
 
 # --- fsst.cpp ---
 
 # Decode strings from their offsets and codes: offsets, bytes, True if all bytes are ASCII.
 def decode_fsst(
-    offsets: npt.NDArray[np.int32] | npt.NDArray[np.int64],
-    data: npt.NDArray[np.uint8],
-    symbols: npt.NDArray[np.uint64],
-    lengths: npt.NDArray[np.uint8],
-) -> tuple[npt.NDArray[np.int32] | npt.NDArray[np.int64], npt.NDArray[np.uint8], bool]: ...
+    offsets: _Offsets, data: _Bytes, symbols: _UInt64s, lengths: _Bytes
+) -> tuple[_Offsets, _Bytes, bool]: ...
 
 # --- lz4.cpp ---
 
 # Decode LZ4 units, each to at most its limit: offsets of the contents, contents.
 def decode_lz4(
-    data: npt.NDArray[np.uint8],
-    starts: npt.NDArray[np.int64],
-    sizes: npt.NDArray[np.int64],
-    limits: npt.NDArray[np.int64],
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]: ...
+    data: _Bytes, starts: _Int64s, sizes: _Int64s, limits: _Int64s
+) -> tuple[_Int64s, _Bytes]: ...
 
 # --- strings.cpp ---
 
 # Concatenate values by their positions: offsets, bytes.
-def concat_spans(
-    data: npt.NDArray[np.uint8],
-    starts: npt.NDArray[np.int64],
-    sizes: npt.NDArray[np.int64],
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]: ...
+def concat_spans(data: _Bytes, starts: _Int64s, sizes: _Int64s) -> tuple[_Int64s, _Bytes]: ...
 
 # Copy strings by index: offsets, bytes.
 def gather_strings(
-    offsets: npt.NDArray[np.int32] | npt.NDArray[np.int64],
-    data: npt.NDArray[np.uint8],
-    indices: npt.NDArray[np.int64],
-) -> tuple[npt.NDArray[np.int32] | npt.NDArray[np.int64], npt.NDArray[np.uint8]]: ...
+    offsets: _Offsets, data: _Bytes, indices: _Int64s
+) -> tuple[_Offsets, _Bytes]: ...
 
 # --- utf8.cpp ---
 
 # Number of the first string that is not UTF-8, or -1; `valid` has a byte a string, or none.
-def first_bad_utf8(
-    offsets: npt.NDArray[np.int32] | npt.NDArray[np.int64],
-    data: npt.NDArray[np.uint8],
-    valid: npt.NDArray[np.uint8],
-) -> int: ...
+def first_bad_utf8(offsets: _Offsets, data: _Bytes, valid: _Bytes) -> int: ...
 
 # --- jsonb.cpp ---
 
 # JSON text of JSONB values; empty where `valid` is 0.
-def jsonb_to_text(
-    offsets: npt.NDArray[np.int32] | npt.NDArray[np.int64],
-    data: npt.NDArray[np.uint8],
-    valid: npt.NDArray[np.uint8],
-) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]: ...
+def jsonb_to_text(offsets: _Offsets, data: _Bytes, valid: _Bytes) -> tuple[_Int32s, _Bytes]: ...
+
+# JSONB of JSON texts: offsets, bytes.
+def text_to_jsonb(offsets: _Offsets, data: _Bytes, valid: _Bytes) -> tuple[_Int64s, _Bytes]: ...
 
 # --- json_find.cpp ---
 
@@ -83,63 +77,51 @@ def jsonb_to_text(
 # step before. `plain`: texts without quotes and escapes. `answer`: of several values 0 an array, 1
 # the first; 2 always an array.
 def json_find(
-    offsets: npt.NDArray[np.int64],
-    data: npt.NDArray[np.uint8],
-    name_ends: npt.NDArray[np.int64],
-    names: npt.NDArray[np.uint8],
-    indices: npt.NDArray[np.int64],
-    has_name: npt.NDArray[np.uint8],
+    offsets: _Int64s,
+    data: _Bytes,
+    name_ends: _Int64s,
+    names: _Bytes,
+    indices: _Int64s,
+    has_name: _Bytes,
     plain: bool,
     answer: int = 0,
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8], npt.NDArray[np.uint8]]: ...
+) -> tuple[_Int64s, _Bytes, _Bytes]: ...
 
 # The same for JSONB values; values that are not `valid` may be any bytes (empty: all are valid).
 def jsonb_find(
-    offsets: npt.NDArray[np.int64],
-    data: npt.NDArray[np.uint8],
-    valid: npt.NDArray[np.uint8],
-    name_ends: npt.NDArray[np.int64],
-    names: npt.NDArray[np.uint8],
-    indices: npt.NDArray[np.int64],
-    has_name: npt.NDArray[np.uint8],
+    offsets: _Int64s,
+    data: _Bytes,
+    valid: _Bytes,
+    name_ends: _Int64s,
+    names: _Bytes,
+    indices: _Int64s,
+    has_name: _Bytes,
     plain: bool,
     answer: int = 0,
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8], npt.NDArray[np.uint8]]: ...
+) -> tuple[_Int64s, _Bytes, _Bytes]: ...
 
 # Numbers in texts of some kinds, booleans as 1 and 0, nothing and null as 0; then the first row
 # whose text is no such number, or -1. Integers are rounded, half away from zero.
-def json_whole(
-    offsets: npt.NDArray[np.int64],
-    data: npt.NDArray[np.uint8],
-    kinds: npt.NDArray[np.uint8],
-) -> tuple[npt.NDArray[np.int64], int]: ...
-def json_real(
-    offsets: npt.NDArray[np.int64],
-    data: npt.NDArray[np.uint8],
-    kinds: npt.NDArray[np.uint8],
-) -> tuple[npt.NDArray[np.float64], int]: ...
+def json_whole(offsets: _Int64s, data: _Bytes, kinds: _Bytes) -> tuple[_Int64s, int]: ...
+def json_real(offsets: _Int64s, data: _Bytes, kinds: _Bytes) -> tuple[_Doubles, int]: ...
 
 # Number of items of each JSON array; 0 for other values.
-def json_lengths(
-    offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8]
-) -> npt.NDArray[np.int64]: ...
+def json_lengths(offsets: _Int64s, data: _Bytes) -> _Int64s: ...
 
 # 1 for each JSON array that has an array with an item of exactly this text.
-def json_has(
-    offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8], item: npt.NDArray[np.uint8]
-) -> npt.NDArray[np.uint8]: ...
+def json_has(offsets: _Int64s, data: _Bytes, item: _Bytes) -> _Bytes: ...
 
 # --- coalesce.cpp ---
 
 # Spans that cover ranges, and the number of the span of each range; see `format.plans`.
 def coalesce(
-    ranges: Sequence[tuple[int, int]] | npt.NDArray[np.int64], max_gap_bytes: int, max_bytes: int
+    ranges: Sequence[tuple[int, int]] | _Int64s, max_gap_bytes: int, max_bytes: int
 ) -> tuple[list[tuple[int, int]], list[int]]: ...
 
 # --- memory.cpp ---
 
 # Uninitialised bytes, from the block cache if they are many.
-def blank(num_bytes: int) -> npt.NDArray[np.uint8]: ...
+def blank(num_bytes: int) -> _Bytes: ...
 
 # Set the limit of the block cache, and return unused memory to the system.
 def release_memory(num_bytes: int) -> None: ...
@@ -188,11 +170,11 @@ def read_pieces(
     fds: Sequence[int],
     sizes: Sequence[int],
     ends: Sequence[int],
-    starts: npt.NDArray[np.int64],
-    stops: npt.NDArray[np.int64],
+    starts: _Int64s,
+    stops: _Int64s,
     max_gap_bytes: int,
     nowait: bool,
-) -> tuple[int, int, npt.NDArray[np.uint8]]: ...
+) -> tuple[int, int, _Bytes]: ...
 
 # --- held.cpp ---
 
@@ -201,55 +183,41 @@ class HeldFile:
     def __init__(self, begins: Sequence[int], buffers: Sequence[memoryview]) -> None: ...
     # `kept_bytes`: size of the memory block that the buffer is a part of.
     def add(self, begin: int, buffer: memoryview, kept_bytes: int = 0) -> None: ...
-    def cut(self, start: int, stop: int) -> npt.NDArray[np.uint8]: ...
+    def cut(self, start: int, stop: int) -> _Bytes: ...
     # `buffer` has the bytes of the pieces, one after the other.
-    def add_pieces(
-        self, starts: npt.NDArray[np.int64], stops: npt.NDArray[np.int64], buffer: memoryview
-    ) -> None: ...
+    def add_pieces(self, starts: _Int64s, stops: _Int64s, buffer: memoryview) -> None: ...
 
 class HeldSource(Source):
     def __init__(self, files: Sequence[HeldFile]) -> None: ...
 
 # Concatenate pieces of held files; the pieces of file f end at number `ends[f]`.
 def gather(
-    files: Sequence[HeldFile],
-    ends: Sequence[int],
-    starts: npt.NDArray[np.int64],
-    stops: npt.NDArray[np.int64],
-) -> npt.NDArray[np.uint8]: ...
+    files: Sequence[HeldFile], ends: Sequence[int], starts: _Int64s, stops: _Int64s
+) -> _Bytes: ...
 
 # --- pages_levels.cpp ---
 
 # Set `level` in the entries whose slot is null; entries above `closed_above` have no slot.
-def mark_nulls(
-    definition: npt.NDArray[np.uint16],
-    closed_above: int,
-    nulls: npt.NDArray[np.uint8],
-    level: int,
-) -> None: ...
+def mark_nulls(definition: _UInt16s, closed_above: int, nulls: _Bytes, level: int) -> None: ...
 
 # Repetition and definition levels after a list layer is opened.
 def expand_lists(
-    rep: npt.NDArray[np.uint16],
-    definition: npt.NDArray[np.uint16],
+    rep: _UInt16s,
+    definition: _UInt16s,
     closed_above: int,
-    offsets: npt.NDArray[np.int64],
-    nulls: npt.NDArray[np.uint8],
+    offsets: _Int64s,
+    nulls: _Bytes,
     rep_level: int,
     null_level: int,
     empty_level: int,
-) -> tuple[npt.NDArray[np.uint16], npt.NDArray[np.uint16]]: ...
+) -> tuple[_UInt16s, _UInt16s]: ...
 
 # --- pages_chunks.cpp ---
 
 # Strings at `starts` of a buffer of `total` bytes, `filler` in between.
 def place_strings(
-    offsets: npt.NDArray[np.int32] | npt.NDArray[np.int64],
-    data: npt.NDArray[np.uint8],
-    starts: npt.NDArray[np.int64],
-    total: int,
-    filler: int,
-) -> npt.NDArray[np.uint8]: ...
+    offsets: _Offsets, data: _Bytes, starts: _Int64s, total: int, filler: int
+) -> _Bytes: ...
 
 # --- column_metadata.cpp ---
 
@@ -364,14 +332,8 @@ class PageForm:
         bits: tuple[int, int],
         maxima: tuple[int, int, int],
         masks: Sequence[int],
-        strings: tuple[tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint8]] | None, int],
-        members: Sequence[
-            tuple[
-                int,
-                tuple[tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint8]] | None, int],
-                Sequence[int],
-            ]
-        ],
+        strings: tuple[tuple[_UInt64s, _Bytes] | None, int],
+        members: Sequence[tuple[int, tuple[tuple[_UInt64s, _Bytes] | None, int], Sequence[int]]],
         num_items: int,
         most_index_bytes: int,
     ) -> PageForm: ...
@@ -385,9 +347,7 @@ class PageForm:
     def set_null_items(self) -> None: ...
     # The first buffer of values of each chunk is compressed; 0: it is not, 1: LZ4, 2: ZSTD.
     def set_scheme(self, scheme: int) -> None: ...
-    def set_symbols(
-        self, symbols: npt.NDArray[np.uint64], lengths: npt.NDArray[np.uint8]
-    ) -> None: ...
+    def set_symbols(self, symbols: _UInt64s, lengths: _Bytes) -> None: ...
     # Values are descriptions of blobs, of 16 bytes; nulls among them have levels up to this one.
     def set_blobs(self, max_level: int) -> None: ...
     # `bits`: bits of an item, or of an offset of strings; `scheme`: 1 for LZ4, 2 for ZSTD.
@@ -439,15 +399,13 @@ class NewPages:
     def far(self) -> list[int]: ...
     @property
     def page(self) -> int: ...
-    def spans(
-        self, far: bool
-    ) -> tuple[list[int], list[int], npt.NDArray[np.int64], npt.NDArray[np.int64], int]: ...
+    def spans(self, far: bool) -> tuple[list[int], list[int], _Int64s, _Int64s, int]: ...
     def find(self, forms: Sequence[PageForm], tails: Sequence[int]) -> None: ...
     def hold(self, files: Sequence[HeldFile]) -> None: ...
     # Number of bytes that are needed to learn a page.
     def num_bytes(self, number: int) -> int: ...
     # Ranges (start, stop) that probably hold rows of a far page.
-    def guess(self, number: int, rows: npt.NDArray[np.int64]) -> list[tuple[int, int]]: ...
+    def guess(self, number: int, rows: _Int64s) -> list[tuple[int, int]]: ...
     # Learn all pages whose needed bytes are held.
     def learn_held(self, forms: Sequence[PageForm], held: HeldFile) -> None: ...
     # Far pages inside of ascending spans of rows, of at most `most_bytes` bytes each.
@@ -459,18 +417,41 @@ class NewPages:
     # (file, bytes of memory) for each file with learned pages.
     def learn(self, content: memoryview, far: bool) -> list[tuple[int, int]]: ...
 
-# Locate rows of a table: fragments that are hit, rows in them, their offsets, positions of the
-# targets; see `place_rows.cpp`.
-# --- place_rows.cpp ---
+# --- row_lookup.cpp ---
 
+# Locate rows of a table: fragments that are hit, rows in them, their offsets, positions of the
+# targets; see `row_lookup.cpp`.
 def place_rows(
-    targets: npt.NDArray[np.int64], firsts: npt.NDArray[np.int64]
-) -> tuple[list[int], npt.NDArray[np.int64], list[int], npt.NDArray[np.int64] | None]: ...
+    targets: _Int64s, firsts: _Int64s
+) -> tuple[list[int], _Int64s, list[int], _Int64s | None]: ...
+
+# Stored roaring bitmap of 64 bits, for look-ups by any thread.
+class RowLookup:
+    def __init__(self, content: bytes) -> None: ...
+
+# Nonzero for each row that is in `rows`, not in `without`, and in one of the fragments (ascending
+# upper halves of rows); None restricts nothing.
+def rows_mask(
+    ids: _UInt64s,
+    rows: RowLookup | None,
+    without: RowLookup | None = None,
+    fragments: _Int64s | None = None,
+) -> _Bytes: ...
+
+# The address of each row id, -1 where no run has it; `lengths` may be empty: all are 1.
+def find_row_ids(
+    ids: _UInt64s,
+    highs: _UInt64s,
+    bounds: _Int64s,
+    lows: _UInt32s,
+    addresses: _UInt64s,
+    lengths: _UInt32s,
+) -> _Int64s: ...
 
 # --- row_table.cpp ---
 
 class RowTable:
-    def __init__(self, first_rows: npt.NDArray[np.int64]) -> None: ...
+    def __init__(self, first_rows: _Int64s) -> None: ...
     # Store a page whose values of `bits` bits are its rows, in a buffer of `size` bytes at `start`.
     def set_plain(self, number: int, start: int, size: int, bits: int, page_start: int) -> None: ...
 
@@ -482,7 +463,7 @@ class RowPlan:
     @property
     def unknown(self) -> list[tuple[int, int]]: ...
     # Rows of a page of `unknown`, counted from the page's first row.
-    def unknown_rows(self, number: int) -> npt.NDArray[np.int64]: ...
+    def unknown_rows(self, number: int) -> _Int64s: ...
     @property
     def num_groups(self) -> int: ...
     # True if entries of pages' indices must be read; then the rows are planned again.
@@ -504,7 +485,7 @@ class RowPlan:
     def groups(self, column: int) -> tuple[int, int]: ...
     def pieces(
         self, first: int, last: int, /
-    ) -> tuple[list[int], list[int], npt.NDArray[np.int64], npt.NDArray[np.int64], int]: ...
+    ) -> tuple[list[int], list[int], _Int64s, _Int64s, int]: ...
     def num_bytes(self, first: int, last: int, /) -> int: ...
     # Pieces of the plan that are not held, or with `places` the index entries that it lacks: the
     # end of each file's pieces, starts, stops. `files`: for each table of the plan, the number of
@@ -515,7 +496,7 @@ class RowPlan:
         files: Sequence[int],
         max_gap_bytes: int,
         places: bool = False,
-    ) -> tuple[list[int], npt.NDArray[np.int64], npt.NDArray[np.int64]]: ...
+    ) -> tuple[list[int], _Int64s, _Int64s]: ...
 
 # The rows of fragment f end at `ends[f]`. The plan has a table for each leaf of each fragment.
 # `held`: held bytes of the file of each table, or none. `is_partial`: also plan the rows of known
@@ -523,7 +504,7 @@ class RowPlan:
 def plan_rows(
     fragments: Sequence[LeafTables],
     leaves: Sequence[int],
-    rows: npt.NDArray[np.int64],
+    rows: _Int64s,
     ends: Sequence[int],
     held: Sequence[HeldFile] = (),
     is_partial: bool = False,
@@ -557,7 +538,7 @@ class RowBatch:
         columns: Sequence[int],
         widths: Sequence[int],
         texts: Sequence[bool],
-        order: npt.NDArray[np.int64] | None = None,
+        order: _Int64s | None = None,
         shares: int = 1,
         shapes: Sequence[Sequence[int]] | None = None,
     ) -> None: ...
@@ -573,30 +554,22 @@ class RowBatch:
 
 # Bit-pack chunks in blocks of 1024 values; returns the chunks and their sizes.
 def pack_blocks(
-    data: npt.NDArray[np.uint8],
-    counts: npt.NDArray[np.int64],
-    bits: int,
-    width: int,
-    baseline: bool = False,
-) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]: ...
+    data: _Bytes, counts: _Int64s, bits: int, width: int, baseline: bool = False
+) -> tuple[_Bytes, _Int64s]: ...
 
 # --- encode_streams.cpp ---
 
 # Zip fixed-width columns into rows.
-def zip_columns(
-    columns: list[npt.NDArray[np.uint8]], bits: npt.NDArray[np.int64], num_rows: int
-) -> npt.NDArray[np.uint8]: ...
+def zip_columns(columns: list[_Bytes], bits: _Int64s, num_rows: int) -> _Bytes: ...
 
 # --- encode_lz4.cpp ---
 
 # LZ4 units of adjacent pieces, and their sizes.
-def encode_lz4(
-    data: npt.NDArray[np.uint8], sizes: npt.NDArray[np.int64]
-) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]: ...
+def encode_lz4(data: _Bytes, sizes: _Int64s) -> tuple[_Bytes, _Int64s]: ...
 
 # --- encode_pages.cpp ---
 
-MadePage: TypeAlias = tuple[bytes, tuple[npt.NDArray[np.uint8], ...], tuple[int, ...]]
+MadePage: TypeAlias = tuple[bytes, tuple[_Bytes, ...], tuple[int, ...]]
 PageResult: TypeAlias = int | MadePage | tuple[bytes, int] | tuple[bytes | None]
 
 # Encode pages, in order: a page; its description and its number of bytes, if its only buffer is the
@@ -619,7 +592,7 @@ class Container:
         column: int,
         url: str,
         layout: bytes,
-        buffers: Sequence[npt.NDArray[np.uint8]],
+        buffers: Sequence[_Bytes],
         search: Sequence[int],
         num_rows: int,
         priority: int,
@@ -631,16 +604,9 @@ class Container:
 
 class Zones:
     def __init__(self, column: int, kind: str, zone_rows: int, max_zones: int) -> None: ...
-    def add_numbers(self, data: npt.NDArray[np.uint8], valid: npt.NDArray[np.uint8]) -> None: ...
-    def add_bits(
-        self, data: npt.NDArray[np.uint8], count: int, valid: npt.NDArray[np.uint8]
-    ) -> None: ...
-    def add_texts(
-        self,
-        offsets: npt.NDArray[np.int32] | npt.NDArray[np.int64],
-        data: npt.NDArray[np.uint8],
-        valid: npt.NDArray[np.uint8],
-    ) -> None: ...
+    def add_numbers(self, data: _Bytes, valid: _Bytes) -> None: ...
+    def add_bits(self, data: _Bytes, count: int, valid: _Bytes) -> None: ...
+    def add_texts(self, offsets: _Offsets, data: _Bytes, valid: _Bytes) -> None: ...
 
 # Statistics buffer of a file; empty if no column has zones.
 def statistics_buffer(columns: list[Zones], compress: Callable[[bytes], bytes]) -> bytes: ...
@@ -649,144 +615,101 @@ def statistics_buffer(columns: list[Zones], compress: Callable[[bytes], bytes]) 
 
 # Learn FSST symbols from a sample of about `most` bytes: symbols, lengths, bytes before, bytes
 # after.
-def learn_fsst(
-    offsets: npt.NDArray[np.int32] | npt.NDArray[np.int64],
-    data: npt.NDArray[np.uint8],
-    most: int,
-) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint8], int, int]: ...
+def learn_fsst(offsets: _Offsets, data: _Bytes, most: int) -> tuple[_UInt64s, _Bytes, int, int]: ...
 
 # Encode strings by FSST symbols: offsets, codes.
 def encode_fsst(
-    offsets: npt.NDArray[np.int32] | npt.NDArray[np.int64],
-    data: npt.NDArray[np.uint8],
-    symbols: npt.NDArray[np.uint64],
-    lengths: npt.NDArray[np.uint8],
-) -> tuple[npt.NDArray[np.int32] | npt.NDArray[np.int64], npt.NDArray[np.uint8]]: ...
+    offsets: _Offsets, data: _Bytes, symbols: _UInt64s, lengths: _Bytes
+) -> tuple[_Offsets, _Bytes]: ...
 
 # --- encode_distinct.cpp ---
 
 # Index of each string, offsets and bytes of the distinct strings; None if there are too many.
 def distinct_strings(
-    offsets: npt.NDArray[np.int32] | npt.NDArray[np.int64],
-    data: npt.NDArray[np.uint8],
-    most: int,
-    most_bytes: int,
-) -> (
-    tuple[
-        npt.NDArray[np.uint32],
-        npt.NDArray[np.int32] | npt.NDArray[np.int64],
-        npt.NDArray[np.uint8],
-    ]
-    | None
-): ...
+    offsets: _Offsets, data: _Bytes, most: int, most_bytes: int
+) -> tuple[_UInt32s, _Offsets, _Bytes] | None: ...
 
 # --- keys.cpp ---
 
 # Keys of rows: the values of one column, or of several columns `beside` each other.
 class Keys:
     @overload
-    def __init__(self, data: npt.NDArray[np.uint8], width: int) -> None: ...
+    def __init__(self, data: _Bytes, width: int) -> None: ...
     @overload
     def __init__(
         self,
         offsets: npt.NDArray[np.signedinteger[Any]],  # of 32 or 64 bits
-        data: npt.NDArray[np.uint8],
+        data: _Bytes,
     ) -> None: ...
     @staticmethod
     def beside(columns: list[Keys]) -> Keys: ...
-    def split(self, widths: npt.NDArray[np.int64]) -> Keys: ...
-    def hashes(self, seed: int) -> npt.NDArray[np.uint64]: ...
+    def split(self, widths: _Int64s) -> Keys: ...
+    def hashes(self, seed: int) -> _UInt64s: ...
 
 # Values of all columns in a row as one value: offsets, bytes.
-def joined_keys(columns: list[Keys]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]: ...
+def joined_keys(columns: list[Keys]) -> tuple[_Int64s, _Bytes]: ...
 
 # Hash table of keys; equal keys have one number.
 class KeyTable:
     def __init__(self, keys: Keys, seed: int) -> None: ...
     def __len__(self) -> int: ...
-    def numbers(self) -> npt.NDArray[np.uint32]: ...
-    def find(self, others: Keys) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]: ...
+    def numbers(self) -> _UInt32s: ...
+    def find(self, others: Keys) -> tuple[_Int64s, _Int64s]: ...
     # A bit for each key, LSB first: 1 if the table has it.
-    def contains(self, others: Keys) -> npt.NDArray[np.uint8]: ...
-
-# --- encode_jsonb.cpp ---
-
-# JSONB of JSON texts: offsets, bytes.
-def text_to_jsonb(
-    offsets: npt.NDArray[np.int32] | npt.NDArray[np.int64],
-    data: npt.NDArray[np.uint8],
-    valid: npt.NDArray[np.uint8],
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]: ...
+    def contains(self, others: Keys) -> _Bytes: ...
 
 # --- floats.cpp ---
 
 # Bytes of floats with one zero, 0.0, and one NaN; None if they are canonical already.
-def canonical_floats(values: npt.NDArray[np.uint8], bits: int) -> npt.NDArray[np.uint8] | None: ...
+def canonical_floats(values: _Bytes, bits: int) -> _Bytes | None: ...
 
 # --- row_order.cpp ---
 
 # Numbers in ascending order, and their positions before; equal numbers stay in their order.
-def order_of(
-    keys: npt.NDArray[np.uint64],
-) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint32]]: ...
+def order_of(keys: _UInt64s) -> tuple[_UInt64s, _UInt32s]: ...
 
 # --- digests.cpp ---
 
 # Digests of values, `width` bytes each: 16 is MD5; 28, 32, 48 and 64 are SHA-2. `baseline`: without
 # the processor's instructions for SHA-256.
-def digests(
-    offsets: npt.NDArray[np.int64],
-    content: npt.NDArray[np.uint8],
-    width: int,
-    baseline: bool = False,
-) -> npt.NDArray[np.uint8]: ...
+def digests(offsets: _Int64s, content: _Bytes, width: int, baseline: bool = False) -> _Bytes: ...
 
 # Hexadecimal digits, two a byte.
-def hex_digits(content: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]: ...
+def hex_digits(content: _Bytes) -> _Bytes: ...
+
+# BLAKE2b (kind 0, 64 bytes a value), BLAKE2s (1) or BLAKE3 (2, 32 bytes) of values; value i lies
+# between `offsets[i]` and `offsets[i + 1]`.
+def blake_digests(offsets: _Int64s, content: _Bytes, kind: int) -> _Bytes: ...
 
 # --- patterns.cpp ---
 
 # 1 for each text that matches a LIKE pattern: byte FE stands for any text, FF for any character.
 # `baseline`: without the processor's wide instructions.
-def like(
-    offsets: npt.NDArray[np.int64],
-    content: npt.NDArray[np.uint8],
-    pattern: npt.NDArray[np.uint8],
-    baseline: bool = False,
-) -> npt.NDArray[np.uint8]: ...
+def like(offsets: _Int64s, content: _Bytes, pattern: _Bytes, baseline: bool = False) -> _Bytes: ...
 
-# --- distances.cpp ---
+# --- pairs.cpp ---
 
 # Edit distance of each pair of texts; text i lies between `ends[i]` and `ends[i + 1]`.
 def edit_distances(
-    ends: npt.NDArray[np.int64],
-    codes: npt.NDArray[np.uint32],
-    other_ends: npt.NDArray[np.int64],
-    other_codes: npt.NDArray[np.uint32],
-) -> npt.NDArray[np.int64]: ...
+    ends: _Int64s, codes: _UInt32s, other_ends: _Int64s, other_codes: _UInt32s
+) -> _Int64s: ...
 
 # Edit distances of all prefixes of a text to another text, from those to a prefix of the other text
 # (`row`) and the characters that follow it.
-def edit_row(
-    row: npt.NDArray[np.int64],
-    codes: npt.NDArray[np.uint32],
-    other_codes: npt.NDArray[np.uint32],
-) -> npt.NDArray[np.int64]: ...
+def edit_row(row: _Int64s, codes: _UInt32s, other_codes: _UInt32s) -> _Int64s: ...
 
 # Three sums over each pair of vectors of equal length, float64, shape (3 * rows,): of products, of
 # squares of the first, of squares of the second; or, `apart`, of squared differences, shape
 # (rows,). A single vector stands for every row. `present`: a byte a row, 0 to skip it; or no byte.
 # ValueError: lengths differ.
 def vector_sums(
-    ends: npt.NDArray[np.int64],
-    values: npt.NDArray[np.float32] | npt.NDArray[np.float64],
-    other_ends: npt.NDArray[np.int64],
-    other_values: npt.NDArray[np.float32] | npt.NDArray[np.float64],
-    present: npt.NDArray[np.uint8],
+    ends: _Int64s,
+    values: _Reals,
+    other_ends: _Int64s,
+    other_values: _Reals,
+    present: _Bytes,
     apart: bool,
-) -> npt.NDArray[np.float64]: ...
-
-# --- item_sets.cpp ---
+) -> _Doubles: ...
 
 # Positions of items in a set operation of pairs of lists, and their number for each pair: of either
 # list (kind 0), of the longer list that both have (1), of the first list alone (2), without
@@ -794,100 +717,55 @@ def vector_sums(
 # row. `present`: as above.
 def item_sets(
     kind: int,
-    ends: npt.NDArray[np.int64],
-    keys: npt.NDArray[np.int64],
-    other_ends: npt.NDArray[np.int64],
-    other_keys: npt.NDArray[np.int64],
-    present: npt.NDArray[np.uint8],
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]: ...
-
-# --- blake.cpp ---
-
-# BLAKE2b (kind 0, 64 bytes a value), BLAKE2s (1) or BLAKE3 (2, 32 bytes) of values; value i lies
-# between `offsets[i]` and `offsets[i + 1]`.
-def blake_digests(
-    offsets: npt.NDArray[np.int64], content: npt.NDArray[np.uint8], kind: int
-) -> npt.NDArray[np.uint8]: ...
+    ends: _Int64s,
+    keys: _Int64s,
+    other_ends: _Int64s,
+    other_keys: _Int64s,
+    present: _Bytes,
+) -> tuple[_Int64s, _Int64s]: ...
 
 # --- bloom.cpp ---
 
 # XXH64 of values; value i lies between `offsets[i]` and `offsets[i + 1]`.
-def bloom_hashes(
-    offsets: npt.NDArray[np.int64], content: npt.NDArray[np.uint8]
-) -> npt.NDArray[np.uint64]: ...
+def bloom_hashes(offsets: _Int64s, content: _Bytes) -> _UInt64s: ...
 
 # Add values to a filter of blocks of 32 bytes, in place.
-def bloom_add(hashes: npt.NDArray[np.uint64], filter: npt.NDArray[np.uint8]) -> None: ...
+def bloom_add(hashes: _UInt64s, filter: _Bytes) -> None: ...
 
 # 1 for each filter that may have any of the values, else 0.
-def bloom_hits(
-    offsets: npt.NDArray[np.int64],
-    filters: npt.NDArray[np.uint8],
-    hashes: npt.NDArray[np.uint64],
-) -> npt.NDArray[np.uint8]: ...
-
-# --- row_lookup.cpp ---
-
-# Stored roaring bitmap of 64 bits, for look-ups by any thread.
-class RowLookup:
-    def __init__(self, content: bytes) -> None: ...
-
-# Nonzero for each row that is in `rows`, not in `without`, and in one of the fragments (ascending
-# upper halves of rows); None restricts nothing.
-def rows_mask(
-    ids: npt.NDArray[np.uint64],
-    rows: RowLookup | None,
-    without: RowLookup | None = None,
-    fragments: npt.NDArray[np.int64] | None = None,
-) -> npt.NDArray[np.uint8]: ...
+def bloom_hits(offsets: _Int64s, filters: _Bytes, hashes: _UInt64s) -> _Bytes: ...
 
 # --- masks.cpp ---
 
 # Bit for each of `count` integers of `bits` bits, from number `first` on: 1 if it is at most `span`
 # above `low`, modulo its width. Bits behind the last are undefined.
-def within(
-    values: npt.NDArray[np.uint8], first: int, count: int, bits: int, low: int, span: int
-) -> npt.NDArray[np.uint8]: ...
+def within(values: _Bytes, first: int, count: int, bits: int, low: int, span: int) -> _Bytes: ...
 
 # Numbers of the rows, counted from bit `first`, whose bit is 1 in `values` and, unless it is empty,
 # in `valid`; ascending.
-def true_rows(
-    values: npt.NDArray[np.uint8], valid: npt.NDArray[np.uint8], first: int, count: int
-) -> npt.NDArray[np.int64]: ...
+def true_rows(values: _Bytes, valid: _Bytes, first: int, count: int) -> _Int64s: ...
 
 # --- bitmaps.cpp ---
 
 # Values of a roaring bitmap of 32 bits, ascending. ValueError for bytes without a bitmap, for
 # containers that do not hold what they state, and for values from `limit` on.
-def bitmap_values(content: npt.NDArray[np.uint8], limit: int) -> npt.NDArray[np.int64]: ...
+def bitmap_values(content: _Bytes, limit: int) -> _Int64s: ...
 
 # Number of bytes of the bitmap at the beginning of bytes, all of it checked likewise.
-def bitmap_end(content: npt.NDArray[np.uint8]) -> int: ...
+def bitmap_end(content: _Bytes) -> int: ...
 
 # The bitmaps of a row set of an index, checked likewise: upper half of the rows, place, size. A
 # size of 0 stands for all rows.
-def address_parts(content: npt.NDArray[np.uint8]) -> list[tuple[int, int, int]]: ...
-
-# --- row_sets.cpp ---
+def address_parts(content: _Bytes) -> list[tuple[int, int, int]]: ...
 
 # Stored roaring bitmap of 64 bits of rows, not negative, in any order.
-def row_set(rows: npt.NDArray[np.int64]) -> bytes: ...
+def row_set(rows: _Int64s) -> bytes: ...
 
 # The same rows as indices store them: the bitmap of each upper half is behind its size.
-def address_set(rows: npt.NDArray[np.int64]) -> bytes: ...
+def address_set(rows: _Int64s) -> bytes: ...
 
 # A stored roaring bitmap of values of 32 bits, in any order.
-def roaring_bitmap(values: npt.NDArray[np.int64]) -> bytes: ...
-
-# The address of each row id, -1 where no run has it; `lengths` may be empty: all are 1.
-def find_row_ids(
-    ids: npt.NDArray[np.uint64],
-    highs: npt.NDArray[np.uint64],
-    bounds: npt.NDArray[np.int64],
-    lows: npt.NDArray[np.uint32],
-    addresses: npt.NDArray[np.uint64],
-    lengths: npt.NDArray[np.uint32],
-) -> npt.NDArray[np.int64]: ...
+def roaring_bitmap(values: _Int64s) -> bytes: ...
 
 # --- small_file.cpp ---
 
@@ -914,18 +792,8 @@ class SmallFiles:
 # column metadata, start of the first table); tables: (of columns, of buffers, position to keep
 # from).
 def file_ends(
-    tails: list[memoryview], file_bytes: npt.NDArray[np.int64]
-) -> list[
-    str
-    | tuple[
-        int,
-        int,
-        str | None,
-        tuple[FileColumns, npt.NDArray[np.int64], int] | None,
-        int,
-        int,
-    ]
-]: ...
+    tails: list[memoryview], file_bytes: _Int64s
+) -> list[str | tuple[int, int, str | None, tuple[FileColumns, _Int64s, int] | None, int, int]]: ...
 
 # Tables of fragments whose files are completely in memory, as if they were one fragment in one
 # file, in which file i begins at `begins[i]`. Files are ordered by set; a set has a file of each
@@ -960,15 +828,13 @@ class SchemaFields:
 
 def schema_fields(manifest: bytes) -> SchemaFields | None: ...
 
-# --- manifest_totals.cpp ---
+# --- manifest_fragments.cpp ---
 
 # 14 numbers for each manifest, whose bytes end at `stops`: 1 (0: parse the manifest as a whole),
 # version, 1 if there is a time, its seconds and nanoseconds, flags of readers and writers, 1 if
 # there is a highest field id; number of fragments, of files, bytes of files, deletion files,
 # deleted rows, rows.
-def manifest_totals(content: bytes, stops: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]: ...
-
-# --- manifest_fragments.cpp ---
+def manifest_totals(content: bytes, stops: _Int64s) -> _Int64s: ...
 
 # The message without its fragments; the fragments as fields of the message; for each fragment the
 # end of its field, the bytes of its record, id, physical rows, deleted rows (0: not recorded, -1:
@@ -978,16 +844,7 @@ def manifest_fragments(
     message: bytes,
 ) -> (
     tuple[
-        bytes,
-        bytes,
-        npt.NDArray[np.int64],
-        npt.NDArray[np.int64],
-        npt.NDArray[np.uint64],
-        npt.NDArray[np.uint64],
-        npt.NDArray[np.int64],
-        npt.NDArray[np.uint64],
-        npt.NDArray[np.int32],
-        list[bytes],
+        bytes, bytes, _Int64s, _Int64s, _UInt64s, _UInt64s, _Int64s, _UInt64s, _Int32s, list[bytes]
     ]
     | None
 ): ...
@@ -997,9 +854,7 @@ def based_fragments(content: bytes, base: int | None) -> bytes: ...
 
 # First row id of each record, and the number of its row ids if they are one range; -1: read the
 # record itself. A record has `sizes[i]` bytes, and its field ends at `stops[i]`.
-def row_id_ranges(
-    content: bytes, stops: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]
-) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]: ...
+def row_id_ranges(content: bytes, stops: _Int64s, sizes: _Int64s) -> tuple[_UInt64s, _Int64s]: ...
 
 # --- graph.cpp ---
 
@@ -1008,43 +863,36 @@ def row_id_ranges(
 class Graph:
     def __init__(
         self,
-        rows: npt.NDArray[np.uint32],
-        starts: npt.NDArray[np.int32],
-        links: npt.NDArray[np.uint32],
-        levels: npt.NDArray[np.int64],
+        rows: _UInt32s,
+        starts: _Int32s,
+        links: _UInt32s,
+        levels: _Int64s,
         entry: int,
         num_rows: int,
     ) -> None: ...
     @property
     def num_bytes(self) -> int: ...
 
-# --- graph_rows.cpp ---
+# --- graph_build.cpp ---
 
 # Rows of a partition, compared with each other by what is stored of them, which is held.
 class GraphRows: ...
 
 # Uncompressed vectors. By cosine a vector of length 0 is at distance 1 from all others.
 class GraphVectors(GraphRows):
-    def __init__(self, values: npt.NDArray[np.uint8], type: int, dim: int, metric: int) -> None: ...
+    def __init__(self, values: _Bytes, type: int, dim: int, metric: int) -> None: ...
 
 # Scaled bytes, as `encode_sq` returns them.
 class GraphBytes(GraphRows):
     def __init__(
-        self, codes: npt.NDArray[np.uint8], dim: int, low: float, high: float, by_product: bool
+        self, codes: _Bytes, dim: int, low: float, high: float, by_product: bool
     ) -> None: ...
 
 # Product codes, row after row, as `encode_pq` returns them, and the codebook.
 class GraphProducts(GraphRows):
     def __init__(
-        self,
-        codes: npt.NDArray[np.uint8],
-        codebook: npt.NDArray[np.float32],
-        parts: int,
-        bits: int,
-        by_product: bool,
+        self, codes: _Bytes, codebook: _Floats, parts: int, bits: int, by_product: bool
     ) -> None: ...
-
-# --- graph_build.cpp ---
 
 # Builder of a graph, row by row. `m`: links of a row above level 0, where it has twice as many;
 # `ef`: near rows from which links are chosen; `levels`: most levels.
@@ -1054,16 +902,7 @@ class GraphBuilder:
     def grow(self, count: int) -> bool: ...
     # Rows on each level, starts of their links, links, distances of the linked rows, starts of the
     # levels, entry point.
-    def finish(
-        self,
-    ) -> tuple[
-        npt.NDArray[np.uint32],
-        npt.NDArray[np.int32],
-        npt.NDArray[np.uint32],
-        npt.NDArray[np.float32],
-        npt.NDArray[np.int64],
-        int,
-    ]: ...
+    def finish(self) -> tuple[_UInt32s, _Int32s, _UInt32s, _Floats, _Int64s, int]: ...
 
 # --- vectors.cpp ---
 
@@ -1074,7 +913,7 @@ class Nearest:
     # Of the rows below the range, the `below` farthest of each query are kept as well.
     def __init__(
         self,
-        queries: npt.NDArray[np.float64],
+        queries: _Doubles,
         dim: int,
         k: int,
         lower: float,
@@ -1083,22 +922,18 @@ class Nearest:
         below: int = 0,
     ) -> None: ...
     # Number of rows of each query; distances and ids of all rows, nearest first.
-    def result(
-        self,
-    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32], npt.NDArray[np.uint64]]: ...
+    def result(self) -> tuple[_Int64s, _Floats, _UInt64s]: ...
     # The same for the rows below the range, farthest first, with negated distances.
-    def below(
-        self,
-    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32], npt.NDArray[np.uint64]]: ...
+    def below(self) -> tuple[_Int64s, _Floats, _UInt64s]: ...
 
 # Add the rows whose `mask` is not zero (empty: all rows) to the queries of these numbers; with a
 # graph, the `ef` nearest rows that it leads to.
 def add_vectors(
     nearest: Nearest,
-    numbers: npt.NDArray[np.int32],
-    ids: npt.NDArray[np.uint64],
-    mask: npt.NDArray[np.uint8],
-    values: npt.NDArray[np.uint8],
+    numbers: _Int32s,
+    ids: _UInt64s,
+    mask: _Bytes,
+    values: _Bytes,
     type: int,
     metric: int,
     baseline: bool = False,
@@ -1111,11 +946,11 @@ def add_vectors(
 # NaN are skipped, and so are lists without others.
 def add_lists(
     nearest: Nearest,
-    numbers: npt.NDArray[np.int32],
-    ids: npt.NDArray[np.uint64],
-    mask: npt.NDArray[np.uint8],
-    ends: npt.NDArray[np.int64],
-    values: npt.NDArray[np.uint8],
+    numbers: _Int32s,
+    ids: _UInt64s,
+    mask: _Bytes,
+    ends: _Int64s,
+    values: _Bytes,
     type: int,
     metric: int,
     baseline: bool = False,
@@ -1129,8 +964,8 @@ def add_lists(
 class ProductBook:
     def __init__(
         self,
-        values: npt.NDArray[np.float32],
-        origin: npt.NDArray[np.float32],
+        values: _Floats,
+        origin: _Floats,
         bits: int,
         subs: int,
         is_transposed: bool,
@@ -1138,19 +973,17 @@ class ProductBook:
         scale: float,
     ) -> None: ...
     # Part of the distance of each row that does not depend on the query; empty by dot.
-    def terms(
-        self, codes: npt.NDArray[np.uint8], centroid: npt.NDArray[np.float32]
-    ) -> npt.NDArray[np.float32]: ...
+    def terms(self, codes: _Bytes, centroid: _Floats) -> _Floats: ...
     # `add_vectors` for the rows of a partition and their terms.
     def add(
         self,
         nearest: Nearest,
-        numbers: npt.NDArray[np.int32],
-        ids: npt.NDArray[np.uint64],
-        mask: npt.NDArray[np.uint8],
-        codes: npt.NDArray[np.uint8],
-        terms: npt.NDArray[np.float32],
-        centroid: npt.NDArray[np.float32],
+        numbers: _Int32s,
+        ids: _UInt64s,
+        mask: _Bytes,
+        codes: _Bytes,
+        terms: _Floats,
+        centroid: _Floats,
         graph: Graph | None = None,
         ef: int = 0,
         baseline: bool = False,
@@ -1161,10 +994,10 @@ class ProductBook:
 # `add_vectors` for scaled bytes.
 def add_sq(
     nearest: Nearest,
-    numbers: npt.NDArray[np.int32],
-    ids: npt.NDArray[np.uint64],
-    mask: npt.NDArray[np.uint8],
-    codes: npt.NDArray[np.uint8],
+    numbers: _Int32s,
+    ids: _UInt64s,
+    mask: _Bytes,
+    codes: _Bytes,
     low: float,
     high: float,
     metric: int,
@@ -1173,114 +1006,91 @@ def add_sq(
     ef: int = 0,
 ) -> None: ...
 
-# --- vector_bits.cpp ---
-
 # `add_vectors` for RaBitQ codes, without a graph.
 def add_rabitq(
     nearest: Nearest,
-    numbers: npt.NDArray[np.int32],
-    ids: npt.NDArray[np.uint64],
-    mask: npt.NDArray[np.uint8],
-    signs: npt.NDArray[np.uint8],
+    numbers: _Int32s,
+    ids: _UInt64s,
+    mask: _Bytes,
+    signs: _Bytes,
     is_packed: bool,
     ex: int,
-    extra: npt.NDArray[np.uint8],
-    add: npt.NDArray[np.float32],
-    factor: npt.NDArray[np.float32],
-    centroid: npt.NDArray[np.float32],
+    extra: _Bytes,
+    add: _Floats,
+    factor: _Floats,
+    centroid: _Floats,
     metric: int,
     scale: float,
     baseline: bool = False,
 ) -> None: ...
 
-# --- points.cpp ---
+# --- clusters.cpp ---
 
 # Vectors as float32: of length one by cosine, bit by bit by hamming; row after row.
-def vector_points(
-    values: npt.NDArray[np.uint8], type: int, dim: int, metric: int
-) -> npt.NDArray[np.float32]: ...
+def vector_points(values: _Bytes, type: int, dim: int, metric: int) -> _Floats: ...
 
 # 1 for each vector whose numbers are all finite, else 0.
-def whole_vectors(values: npt.NDArray[np.uint8], type: int, dim: int) -> npt.NDArray[np.uint8]: ...
-
-# --- clusters.cpp ---
+def whole_vectors(values: _Bytes, type: int, dim: int) -> _Bytes: ...
 
 # Number of each vector's nearest centroid. `lanes`: floats in a register, 4, 8 or 16; 0: the most.
 def nearest_centroids(
-    values: npt.NDArray[np.uint8],
-    type: int,
-    dim: int,
-    metric: int,
-    centroids: npt.NDArray[np.float32],
-    lanes: int = 0,
-) -> npt.NDArray[np.int64]: ...
+    values: _Bytes, type: int, dim: int, metric: int, centroids: _Floats, lanes: int = 0
+) -> _Int64s: ...
 
 # Rounds of k-means over the columns from `first` to `first + dim` of points of `stride` numbers.
 # Threads may add different pieces at once; `update` ends the round and returns its loss.
 class KMeans:
     def __init__(
         self,
-        points: npt.NDArray[np.float32],
+        points: _Floats,
         stride: int,
         first: int,
         dim: int,
-        centroids: npt.NDArray[np.float32],
+        centroids: _Floats,
         by_angle: bool,
         pieces: int,
         lanes: int = 0,
     ) -> None: ...
     def add(self, piece: int) -> None: ...
     def update(self) -> float: ...
-    def centroids(self) -> npt.NDArray[np.float32]: ...
+    def centroids(self) -> _Floats: ...
 
 # --- vector_encode.cpp ---
 
 # Product codes, `subs` a vector; with centroids, of the residuals.
 def encode_pq(
-    values: npt.NDArray[np.uint8],
+    values: _Bytes,
     type: int,
     dim: int,
     metric: int,
-    labels: npt.NDArray[np.int64],
-    centroids: npt.NDArray[np.float32],
-    codebook: npt.NDArray[np.float32],
+    labels: _Int64s,
+    centroids: _Floats,
+    codebook: _Floats,
     subs: int,
     bits: int,
-) -> npt.NDArray[np.uint8]: ...
+) -> _Bytes: ...
 
 # Scaled bytes, one a component.
 def encode_sq(
-    values: npt.NDArray[np.uint8], type: int, dim: int, metric: int, low: float, high: float
-) -> npt.NDArray[np.uint8]: ...
-
-# --- vector_encode_bits.cpp ---
+    values: _Bytes, type: int, dim: int, metric: int, low: float, high: float
+) -> _Bytes: ...
 
 # Sign bits and further bits of residuals, rotated by four rounds of signs (1 or -1) and transforms;
 # then the factors add, scale, error, and the factors add and scale of the further bits.
 def encode_rabitq(
-    values: npt.NDArray[np.uint8],
+    values: _Bytes,
     type: int,
     dim: int,
     metric: int,
-    labels: npt.NDArray[np.int64],
-    centroids: npt.NDArray[np.float32],
-    rotation: npt.NDArray[np.float32],
+    labels: _Int64s,
+    centroids: _Floats,
+    rotation: _Floats,
     ex: int,
     baseline: bool = False,
-) -> tuple[
-    npt.NDArray[np.uint8],
-    npt.NDArray[np.uint8],
-    npt.NDArray[np.float32],
-    npt.NDArray[np.float32],
-    npt.NDArray[np.float32],
-    npt.NDArray[np.float32],
-    npt.NDArray[np.float32],
-]: ...
+) -> tuple[_Bytes, _Bytes, _Floats, _Floats, _Floats, _Floats, _Floats]: ...
 
 # Vectors after four rounds of signs and transforms.
-def rotated(
-    values: npt.NDArray[np.float64], signs: npt.NDArray[np.float64]
-) -> npt.NDArray[np.float64]: ...
+def rotated(values: _Doubles, signs: _Doubles) -> _Doubles: ...
 
 # --- text_split.cpp ---
 
@@ -1295,93 +1105,85 @@ class TextSplitter:
     # Number of tokens of each document; numbers and positions of all tokens. Document i has the
     # texts from `rows[i]` to `rows[i + 1]`.
     def split(
-        self,
-        rows: npt.NDArray[np.int64],
-        offsets: npt.NDArray[np.int64],
-        data: npt.NDArray[np.uint8],
-        valid: npt.NDArray[np.uint8],
-    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint32], npt.NDArray[np.uint32]]: ...
+        self, rows: _Int64s, offsets: _Int64s, data: _Bytes, valid: _Bytes
+    ) -> tuple[_Int64s, _UInt32s, _UInt32s]: ...
     # Distinct tokens that were not returned before, by number.
     def fresh(self) -> list[str]: ...
     def num_bytes(self) -> int: ...
+
+# Distinct characters of texts that are not ASCII, ascending.
+def letters_of(data: _Bytes) -> _UInt32s: ...
+
+# Sequences of three letters or digits of texts, as numbers, without repetition in a text; and the
+# rows of their texts. Letter i of `letters`, which ascend, is replaced by the bytes from
+# `starts[i]` on; other characters that are not ASCII separate words.
+def ngrams(
+    offsets: _Int64s,
+    data: _Bytes,
+    rows: _UInt64s,
+    letters: _UInt32s,
+    starts: _Int64s,
+    pieces: _Bytes,
+) -> tuple[_UInt32s, _UInt64s]: ...
 
 # --- text_transducer.cpp ---
 
 # Map of tokens to numbers, as a transducer; holds its bytes and checks their checksum.
 class Transducer:
-    def __init__(self, content: npt.NDArray[np.uint8], num_tokens: int) -> None: ...
+    def __init__(self, content: _Bytes, num_tokens: int) -> None: ...
     # Number of each token; -1 if there is none.
-    def find(
-        self, query_offsets: npt.NDArray[np.int64], query_data: npt.NDArray[np.uint8]
-    ) -> npt.NDArray[np.int64]: ...
+    def find(self, query_offsets: _Int64s, query_data: _Bytes) -> _Int64s: ...
     # All tokens in order: offsets, bytes, numbers.
-    def tokens(
-        self, num_bytes: int
-    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8], npt.NDArray[np.uint32]]: ...
+    def tokens(self, num_bytes: int) -> tuple[_Int64s, _Bytes, _UInt32s]: ...
 
 # Bytes of such a map, from tokens in order and their numbers.
-def encode_transducer(
-    offsets: npt.NDArray[np.int64],
-    data: npt.NDArray[np.uint8],
-    numbers: npt.NDArray[np.uint32],
-) -> npt.NDArray[np.uint8]: ...
+def encode_transducer(offsets: _Int64s, data: _Bytes, numbers: _UInt32s) -> _Bytes: ...
 
 # --- text_tokens.cpp ---
 
 # Number of the first token that is not greater than the one before it, by bytes; -1 if all ascend.
-def first_unordered(offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8]) -> int: ...
+def first_unordered(offsets: _Int64s, data: _Bytes) -> int: ...
 
 # Position of each query token among ascending tokens; -1 if there is none.
 def find_tokens(
-    offsets: npt.NDArray[np.int64],
-    data: npt.NDArray[np.uint8],
-    query_offsets: npt.NDArray[np.int64],
-    query_data: npt.NDArray[np.uint8],
-) -> npt.NDArray[np.int64]: ...
+    offsets: _Int64s, data: _Bytes, query_offsets: _Int64s, query_data: _Bytes
+) -> _Int64s: ...
 
 # Positions of the first `limit` tokens that begin as `token` does for `prefix` bytes, and differ
 # from it by at most `distance` characters (Levenshtein).
 def near_tokens(
-    offsets: npt.NDArray[np.int64],
-    data: npt.NDArray[np.uint8],
-    token: npt.NDArray[np.uint8],
-    distance: int,
-    prefix: int,
-    limit: int,
-) -> npt.NDArray[np.int64]: ...
+    offsets: _Int64s, data: _Bytes, token: _Bytes, distance: int, prefix: int, limit: int
+) -> _Int64s: ...
 
 # --- text_postings.cpp ---
 
 # Posting lists, one after the other: documents, and the token's frequency in each. `tail` 1: the
 # last block of a list is of varints.
 def decode_postings(
-    list_offsets: npt.NDArray[np.int64],
-    offsets: npt.NDArray[np.int64],
-    data: npt.NDArray[np.uint8],
-    lengths: npt.NDArray[np.uint32],
+    list_offsets: _Int64s,
+    offsets: _Int64s,
+    data: _Bytes,
+    lengths: _UInt32s,
     num_docs: int,
     block: int,
     tail: int,
-) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32]]: ...
+) -> tuple[_UInt32s, _UInt32s]: ...
 
 # Positions of the tokens in all these documents, one after the other.
 def decode_positions(
-    offsets: npt.NDArray[np.int64],
-    data: npt.NDArray[np.uint8],
-    list_offsets: npt.NDArray[np.int64],
-    block_offsets: npt.NDArray[np.uint32],
-    lengths: npt.NDArray[np.uint32],
-    frequencies: npt.NDArray[np.uint32],
+    offsets: _Int64s,
+    data: _Bytes,
+    list_offsets: _Int64s,
+    block_offsets: _UInt32s,
+    lengths: _UInt32s,
+    frequencies: _UInt32s,
     block: int,
-) -> npt.NDArray[np.uint32]: ...
+) -> _UInt32s: ...
 
 # The same of format 1: binary values in a list for each document.
 def decode_positions_v1(
-    list_offsets: npt.NDArray[np.int64],
-    offsets: npt.NDArray[np.int64],
-    data: npt.NDArray[np.uint8],
-    frequencies: npt.NDArray[np.uint32],
-) -> npt.NDArray[np.uint32]: ...
+    list_offsets: _Int64s, offsets: _Int64s, data: _Bytes, frequencies: _UInt32s
+) -> _UInt32s: ...
 
 # --- text_search.cpp ---
 
@@ -1392,15 +1194,12 @@ class PostingList:
     def num_bytes(self) -> int: ...
 
     # Frequency in some documents, in any order; 0 if a document lacks the token.
-    def frequencies_of(self, docs: npt.NDArray[np.int64]) -> npt.NDArray[np.uint32]: ...
+    def frequencies_of(self, docs: _Int64s) -> _UInt32s: ...
     def __len__(self) -> int: ...
 
 # Posting lists, each in memory of its own. `positions` of all lists in turn, or empty.
 def posting_lists(
-    starts: npt.NDArray[np.int64],
-    docs: npt.NDArray[np.uint32],
-    frequencies: npt.NDArray[np.uint32],
-    positions: npt.NDArray[np.uint32],
+    starts: _Int64s, docs: _UInt32s, frequencies: _UInt32s, positions: _UInt32s
 ) -> list[PostingList]: ...
 
 # Documents that match a query, ascending, and their scores. `program` and `factors` are the query
@@ -1411,23 +1210,23 @@ def posting_lists(
 # of the mask; empty: all.
 def search_postings(
     lists: list[PostingList],
-    weights: npt.NDArray[np.float32],
-    program: npt.NDArray[np.int32],
-    factors: npt.NDArray[np.float32],
+    weights: _Floats,
+    program: _Int32s,
+    factors: _Floats,
     of_index: bool,
-    doc_lengths: npt.NDArray[np.uint32],
+    doc_lengths: _UInt32s,
     mean_length: float,
     times: float,
-    mask: npt.NDArray[np.uint8],
-    ids: npt.NDArray[np.uint64],
+    mask: _Bytes,
+    ids: _UInt64s,
     is_ordered: bool,
     count: int,
     floor: float,
-    only: npt.NDArray[np.uint32],
-) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.float32]]: ...
+    only: _UInt32s,
+) -> tuple[_UInt32s, _Floats]: ...
 
 # Documents of some lists, ascending, without repetition.
-def documents_of(lists: list[PostingList]) -> npt.NDArray[np.uint32]: ...
+def documents_of(lists: list[PostingList]) -> _UInt32s: ...
 
 # --- text_index.cpp ---
 
@@ -1435,53 +1234,37 @@ def documents_of(lists: list[PostingList]) -> npt.NDArray[np.uint32]: ...
 # (as the blocks), positions (offsets, bytes), starts of each block's positions (list offsets,
 # values).
 StoredLists: TypeAlias = tuple[
-    tuple[npt.NDArray[np.int32], npt.NDArray[np.int64], npt.NDArray[np.uint8]],
-    npt.NDArray[np.float32],
-    npt.NDArray[np.uint32],
-    tuple[npt.NDArray[np.int32], npt.NDArray[np.int64], npt.NDArray[np.uint8]],
-    tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]],
-    tuple[npt.NDArray[np.int32], npt.NDArray[np.uint32]],
+    tuple[_Int32s, _Int64s, _Bytes],
+    _Floats,
+    _UInt32s,
+    tuple[_Int32s, _Int64s, _Bytes],
+    tuple[_Int64s, _Bytes],
+    tuple[_Int32s, _UInt32s],
 ]
 
 # Posting lists of documents that come in order, numbered from 0 on.
 class TextPostings:
     def __init__(self, with_positions: bool) -> None: ...
-    def add(
-        self,
-        counts: npt.NDArray[np.int64],
-        tokens: npt.NDArray[np.uint32],
-        places: npt.NDArray[np.uint32],
-    ) -> None: ...
+    def add(self, counts: _Int64s, tokens: _UInt32s, places: _UInt32s) -> None: ...
     # Lists from `first` on with about `num_bytes` bytes, at least one list, as from
     # `encode_postings`; and the end of these lists. They are freed; with the last list all memory
     # is.
     def take(
-        self,
-        first: int,
-        num_bytes: int,
-        doc_lengths: npt.NDArray[np.uint32],
-        mean_length: float,
+        self, first: int, num_bytes: int, doc_lengths: _UInt32s, mean_length: float
     ) -> tuple[StoredLists, int]: ...
     # Lists of some tokens: start of each list, documents, frequencies, positions.
-    def lists(
-        self, first: int, stop: int
-    ) -> tuple[
-        npt.NDArray[np.int64],
-        npt.NDArray[np.uint32],
-        npt.NDArray[np.uint32],
-        npt.NDArray[np.uint32],
-    ]: ...
+    def lists(self, first: int, stop: int) -> tuple[_Int64s, _UInt32s, _UInt32s, _UInt32s]: ...
     def num_bytes(self) -> int: ...
     def num_tokens(self) -> int: ...
 
 # Posting lists as they are stored.
 def encode_postings(
-    starts: npt.NDArray[np.int64],
-    docs: npt.NDArray[np.uint32],
-    frequencies: npt.NDArray[np.uint32],
-    positions: npt.NDArray[np.uint32],
+    starts: _Int64s,
+    docs: _UInt32s,
+    frequencies: _UInt32s,
+    positions: _UInt32s,
     with_positions: bool,
-    doc_lengths: npt.NDArray[np.uint32],
+    doc_lengths: _UInt32s,
     mean_length: float,
 ) -> StoredLists: ...
 
@@ -1489,69 +1272,39 @@ def encode_postings(
 
 # Burrows-Wheeler transform of bytes that end with their only zero, every `rate`th entry of the
 # suffix array, and the count of each byte; shapes (n,), (n / rate,), (256,).
-def burrows_wheeler(
-    text: npt.NDArray[np.uint8], rate: int
-) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint64], npt.NDArray[np.int64]]: ...
+def burrows_wheeler(text: _Bytes, rate: int) -> tuple[_Bytes, _UInt64s, _Int64s]: ...
 
 # Texts, each followed by a byte FF; bytes 00 and FF inside of texts become blanks.
-def separated(
-    offsets: npt.NDArray[np.int64], content: npt.NDArray[np.uint8]
-) -> npt.NDArray[np.uint8]: ...
+def separated(offsets: _Int64s, content: _Bytes) -> _Bytes: ...
 
 # Hash FNV-1a of 64 bits: of `head`, then of each row its number, the length of its text, and the
 # text. `ends[i]` is behind the separator of text i in `content`.
-def fnv1a_rows(
-    head: npt.NDArray[np.uint8],
-    rows: npt.NDArray[np.int64],
-    ends: npt.NDArray[np.int64],
-    content: npt.NDArray[np.uint8],
-) -> int: ...
+def fnv1a_rows(head: _Bytes, rows: _Int64s, ends: _Int64s, content: _Bytes) -> int: ...
 
 # Bits of a wavelet tree, node after node. `children`: left and right of each node: a node, or -1
 # minus a symbol; shape (nodes, 2). `starts`: first word of each node, and the number of all words.
-def wavelet_words(
-    symbols: npt.NDArray[np.uint8],
-    children: npt.NDArray[np.int32],
-    starts: npt.NDArray[np.int64],
-) -> npt.NDArray[np.uint64]: ...
+def wavelet_words(symbols: _Bytes, children: _Int32s, starts: _Int64s) -> _UInt64s: ...
 
 # FM index in memory: `lengths` of the nodes in bits, `totals` of the symbols below each of 257,
 # every `rate`th entry of the suffix array of a text of `length` bytes. Holds the arrays.
 class FmIndex:
     def __init__(
         self,
-        words: npt.NDArray[np.uint64],
-        children: npt.NDArray[np.int32],
-        starts: npt.NDArray[np.int64],
-        lengths: npt.NDArray[np.int64],
-        totals: npt.NDArray[np.int64],
-        samples: npt.NDArray[np.uint64],
+        words: _UInt64s,
+        children: _Int32s,
+        starts: _Int64s,
+        lengths: _Int64s,
+        totals: _Int64s,
+        samples: _UInt64s,
         rate: int,
         length: int,
     ) -> None: ...
 
     # Range of the suffixes that begin with a pattern, [first, stop); (0, 0) for an empty pattern.
-    def find(self, pattern: npt.NDArray[np.uint8]) -> tuple[int, int]: ...
+    def find(self, pattern: _Bytes) -> tuple[int, int]: ...
     # Positions of these suffixes in the text; shape (high - low,).
-    def locate(self, low: int, high: int) -> npt.NDArray[np.int64]: ...
+    def locate(self, low: int, high: int) -> _Int64s: ...
     # The indexed text.
-    def text(self) -> npt.NDArray[np.uint8]: ...
+    def text(self) -> _Bytes: ...
     @property
     def num_bytes(self) -> int: ...
-
-# --- ngrams.cpp ---
-
-# Distinct characters of texts that are not ASCII, ascending.
-def letters_of(data: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint32]: ...
-
-# Sequences of three letters or digits of texts, as numbers, without repetition in a text; and the
-# rows of their texts. Letter i of `letters`, which ascend, is replaced by the bytes from
-# `starts[i]` on; other characters that are not ASCII separate words.
-def ngrams(
-    offsets: npt.NDArray[np.int64],
-    data: npt.NDArray[np.uint8],
-    rows: npt.NDArray[np.uint64],
-    letters: npt.NDArray[np.uint32],
-    starts: npt.NDArray[np.int64],
-    pieces: npt.NDArray[np.uint8],
-) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint64]]: ...
