@@ -165,7 +165,7 @@ class IndexBuild:
             parts: the parts of all tasks of the plan, in any order.
             range_bytes: approximate bytes per range; there are at most 128 ranges. All rows of a
                 value, or of a partition of vectors, are in the same range. Ranges of vectors get a
-                sixteenth of it, because linking takes longer than merging.
+                sixteenth of these bytes, because linking takes longer than merging.
             memory_bytes: memory for merging a range, but at least 512 KiB per part.
 
         Returns:

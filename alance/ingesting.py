@@ -212,12 +212,18 @@ class Sink(Hinted):
 
     @property
     def compaction(self) -> AutoCompactionMetrics | None:
-        """Counters of the compactions in the background; None without `auto_compact`."""
+        """Counters of the compactions in the background.
+
+        None without `auto_compact`, before the block begins, and if there is no table yet.
+        """
         return None if self._compactor is None else self._compactor.metrics
 
     @property
     def maintenance(self) -> MaintenanceMetrics | None:
-        """Counters of the maintenance in the background; None without `maintain`."""
+        """Counters of the maintenance in the background.
+
+        None without `maintain`, before the block begins, and if there is no table yet.
+        """
         return None if self._maintainer is None else self._maintainer.metrics
 
     @property
@@ -352,7 +358,8 @@ class Sink(Hinted):
     async def close(self) -> None:
         """Commit all accepted rows, and end the sink. May be called twice.
 
-        Cost: as `flush`; with `auto_compact` also a last compaction.
+        Cost: as `flush`; with `auto_compact` also a last compaction, with `maintain` a last run of
+        the maintenance.
 
         Raises:
             CommitConflictError: another writer has committed the same batches, or changed the
@@ -445,7 +452,10 @@ class Sink(Hinted):
             return self._ingest
 
     async def _begin(self, schema: pa.Schema | None) -> None:
-        """Begin to write, if there is a table or columns for a new one."""
+        """Open the ingest, and start the background upkeep.
+
+        Does nothing if the table does not exist and `schema` is None.
+        """
         least, policy = self._options.auto_compact, self._maintain
         pool = self._session.engine.pool
         if least is not None:

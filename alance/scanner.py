@@ -183,7 +183,10 @@ class Scanner(Hinted):
     async def _ordered(
         self, module: ModuleType | None, options: ScanOptions
     ) -> AsyncGenerator[pa.RecordBatch, None]:
-        """Yield the rows of a search or of `order_by`, which are a table before the first batch."""
+        """Yield the rows of a search or of `order_by`.
+
+        All rows are read into memory before the first batch, except rows without columns.
+        """
         if module is not None:
             table = await self._search(module, self._columns, options)
         elif (await self._schema()).names:
@@ -339,7 +342,10 @@ class Scanner(Hinted):
         )
 
     def _rows(self, columns: Columns) -> Scanner:
-        """Return the same scan of other columns, whose batches will only be aggregated."""
+        """Return a scan with the same options over other columns, for an aggregation.
+
+        Its batches may be large, because no caller sees them.
+        """
         rows = Scanner(self._snapshot, columns, self._options)
         rows._is_folded = True
         return rows

@@ -24,7 +24,8 @@ class BatchUdf:
 
     Attributes:
         output_schema: schema of the result; None: determined by a call with one row.
-        checkpoint_file: file that records finished fragments; None: no file.
+        checkpoint_file: file that records finished fragments, and the results of other fragments
+            so far; None: no file.
         concurrency: maximum number of concurrent calls.
     """
 

@@ -394,7 +394,7 @@ async def commit_batch(
 def _place(
     dataset_or_uri: Dataset | str | os.PathLike[str], **place: Unpack[TableArguments]
 ) -> tuple[Session, Table, Manifest | None]:
-    """Return session and table, and the manifest of an open dataset; None for a URI."""
+    """Return the session, the table and the manifest; the manifest is None for a URI."""
     if isinstance(dataset_or_uri, Dataset):
         if any(option is not None for option in place.values()):
             raise InvalidInputError(

@@ -133,17 +133,17 @@ class Catalog(Hinted):
     ) -> list[str]:
         """Return the sorted names of the tables of a namespace.
 
-        Cost: in a folder a LIST, and a GET and a scan of `__manifest` if there is one. For the root
-        also a LIST per thousand tables, and requests that find the deregistered ones: a LIST per
-        thousand objects until a LIST passes fewer than 16 tables, then a HEAD for each remaining
-        table. For fewer than 5 tables, and on a local store, there are only the HEADs. From a
-        server a request per page.
+        Cost: from a server, a request per page. In a folder, a LIST, and a GET and a scan of
+        `__manifest` if it exists. The root also costs a LIST per thousand tables, and a check for
+        deregistered tables. The check lists all objects, a thousand per LIST. It stops once a LIST
+        covers fewer than 16 tables, and sends a HEAD for each of the others. It only sends HEADs on
+        a local store, or for fewer than 5 tables.
 
         Args:
             namespace: default: the root.
             include_declared: True to include names that were declared for tables that are not yet
-                written. In a folder, False costs a LIST for each of the remaining tables; in a
-                namespace also the LISTs per thousand objects, as for the root.
+                written. In a folder, False costs a LIST for each table that the check did not
+                cover; a namespace other than the root then costs the LISTs of the check as well.
 
         Raises:
             NotFoundError: no such namespace.

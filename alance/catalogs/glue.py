@@ -1,7 +1,8 @@
 """AWS Glue as a metastore, by botocore.
 
 `glue://[CATALOG_ID][?region=...&endpoint=...&root=...]`, or a client of boto3. Glue has its own
-credentials: those of AWS's default chain, or of the client. Storage options are those of tables.
+credentials: those of AWS's default chain, or of the client. Storage options are only used to access
+the tables.
 
 Source: Glue implementation specification of lance-namespace (lance-namespace-impls).
 """

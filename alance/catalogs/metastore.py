@@ -162,7 +162,10 @@ class MetastoreBackend:
     async def list_tables(
         self, namespace: Names, *, include_declared: bool, check_hidden: bool = True
     ) -> list[str]:
-        """Return names of tables; an entry that another program has declared costs a LIST more."""
+        """Return the names of tables.
+
+        Cost: a call; with `include_declared` False also that of `is_table` for each table.
+        """
         if not namespace:
             return []
         entries = await self._call(self._metastore.tables, self._database(namespace))
@@ -239,7 +242,7 @@ class MetastoreBackend:
 
         Raises:
             NotFoundError: there is no such database.
-            InvalidInputError: it has no location, and the catalog has no root.
+            InvalidInputError: the database has no location, and the catalog has no root.
         """
         properties = await self._call(self._metastore.database, database)
         if location := properties.get("location", "").rstrip("/"):
@@ -256,7 +259,7 @@ class MetastoreBackend:
         """Return the database and the name of a new table.
 
         Raises:
-            InvalidInputError: the table is not in a namespace of one name.
+            InvalidInputError: `names` is not a pair of a database and a table.
         """
         if len(names) != 2:
             raise InvalidInputError(f"catalog {self.uri!r}: table {shown(names)!r}: {_TWO}")

@@ -60,9 +60,9 @@ class WalkedFolders:
         self._end_versions(folder)
 
     async def _walk_page(self, store: Store, path: str, folders: list[str]) -> int:
-        """Walk one page, from the first of the folders; return the number of folders behind it.
+        """Walk a page of objects, from the first folder on; return how many folders it passed.
 
-        The state of the last of these may still be unknown.
+        The state of the last passed folder may still be unknown.
         """
         prefix = f"{path}/" if path else ""
         count = position = 0

@@ -19,11 +19,10 @@ DECODE_BLOCKS_BYTES: Final = 96 << 20
 
 
 class WorkerLoop(OwnLoop):
-    """Event loop for tasks, with the sessions that they share. One per process.
+    """Event loop for tasks, with the sessions that they share. An engine has one per process.
 
-    A process that is forked from one with a running loop starts its own, with sessions of its own.
-    A pickle contains only the name: functions of tasks that use the loop can be sent to processes,
-    each of which has a loop of its own by that name.
+    A forked child starts a loop and sessions of its own. A pickled loop contains only its name, so
+    that functions that use the loop can be pickled; each process runs them on its own loop.
 
     Args:
         name: name of the loop's thread.

@@ -347,8 +347,8 @@ class SourceGaps:
             source: schema of the rows.
 
         Raises:
-            InvalidInputError: the table lacks a column, a type never fits it, or a missing column
-                is not nullable.
+            InvalidInputError: the table lacks a column, a column's type never fits the table's, or
+                a missing column is not nullable.
         """
         schema = dataset._snapshot.schema
         source_schema = pa.schema(source_fields(schema, source))

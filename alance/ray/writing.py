@@ -69,8 +69,8 @@ def write_table(
     Raises:
         AlreadyExistsError: the table exists, and the mode is `create`.
         InvalidInputError: rows that do not fit the schema; a column of Python objects; or a new
-            table without `schema` whose first blocks have no columns, as those that functions
-            return for no rows.
+            table without `schema`, if the first blocks have no columns, because a function returned
+            no rows.
         CommitConflictError: a concurrent commit rules this one out.
         CommitStateUnknownError: it is unknown whether the version was committed.
         StoreError: the store failed.

@@ -345,7 +345,7 @@ def _names() -> list[str]:
 
 
 def _mark(job: str, steps: int) -> Path:
-    """Return the path of a mark that expires after some steps; create its folder."""
+    """Return the path of a mark that expires in `steps` steps of ten minutes; create its folder."""
     _marks().mkdir(mode=0o700, exist_ok=True)
     folder = _marks() / str(_step() + steps)
     folder.mkdir(exist_ok=True)

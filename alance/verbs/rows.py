@@ -321,10 +321,10 @@ class MergeInsert(Uncalled):
     def when_not_matched_by_source_delete(
         self, expr: str | None = None, *, params: Params = None
     ) -> MergeInsert:
-        """Delete rows of the table without a match.
+        """Delete rows of the table that match no row of the data.
 
         Args:
-            expr: SQL text over the table's columns; rows for which it is not true are not deleted.
+            expr: SQL text over the table's columns; rows are deleted only if it is true for them.
                 None: all rows without a match are deleted.
             params: values for `?` in the text, in order, or a mapping for `:name`.
         """

@@ -469,7 +469,8 @@ async def check_by_probe(
 ) -> None:
     """Check a store as `check_conditional_puts` does, by a new object.
 
-    Cost: that of `check_conditional_puts`, and a PUT and a DELETE.
+    Cost: no request if the store `is_obedient`; else that of `check_conditional_puts`, and a PUT
+    and a DELETE.
 
     Args:
         path: path of the object, which is then deleted.

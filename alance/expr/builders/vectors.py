@@ -61,7 +61,7 @@ def product(name: str, args: list[Node]) -> Node:
 def normalize(name: str, args: list[Node]) -> Node:
     """array_normalize(l): the vector divided by its Euclidean length.
 
-    Null if all items are zero or an item is null.
+    Null if an item is null, or if all items are zero. An empty list stays empty.
     """
     node = unfixed(as_list, name, args[0])
     if not is_number(plain_type(node.type.value_type)):

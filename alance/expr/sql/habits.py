@@ -1,4 +1,4 @@
-"""Hints for filters as others write them: markers of parameters, names, methods, bare dates."""
+"""Hints for filters in the style of other tools: parameters, names, methods, bare dates."""
 
 from __future__ import annotations
 

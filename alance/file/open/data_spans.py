@@ -89,7 +89,7 @@ class DataSpans:
             self._files[value.path] = value
 
     def are_open(self, paths: Iterable[str]) -> set[str]:
-        """Return the paths of the files of which columns are open."""
+        """Select the paths of files with open columns."""
         own = {path: self._files.get(path) for path in paths}
         return {path for path, file in own.items() if file is not None and file.columns.open}
 

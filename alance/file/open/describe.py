@@ -197,7 +197,10 @@ def _beside(
 
 
 def text_of(message: Message) -> str:
-    """Describe an encoding as text: its name, its parameters, then the encodings inside it."""
+    """Describe an encoding as text: its name, its parameters, then the encodings inside it.
+
+    Returns an empty text if the message names no encoding.
+    """
     for choice in ("compression", "array_encoding"):
         if choice in message.DESCRIPTOR.oneofs_by_name:
             name = message.WhichOneof(choice)
@@ -229,7 +232,7 @@ def _scheme(message: encodings_v2_1_pb2.BufferCompression) -> str:
 
 
 def _inside(message: Message) -> list[str]:
-    """Describe the encoding of a message as text; if it has none, those of its fields."""
+    """Describe the encoding of a message as text, or the encodings of its fields."""
     text = text_of(message)
     if text:
         return [text]

@@ -39,10 +39,10 @@ CONSTANT_CONTENT: Final = memoryview(b"")  # constant pages have their value in 
 
 
 class _Group(NamedTuple):
-    """Consecutive pages that one kernel call learns.
+    """Consecutive pages that are parsed by one kernel call.
 
     Attributes:
-        first: number of the first page.
+        first: index of the first page in `NewPages.unknown`.
     """
 
     first: int
@@ -51,20 +51,20 @@ class _Group(NamedTuple):
 
 
 class NewPages:
-    """Pages of unknown state, to load together, once `find` has parsed their descriptions.
+    """Pages whose states are loaded together; call `find` first, which parses descriptions.
 
-    A page is near if the bytes of its state are in memory, else far. The leaves of pages of 2.0
-    that the kernel cannot build are dropped from their fragments.
+    A page is near if the bytes of its state are in memory, else far. If the kernel cannot build a
+    page of 2.0, the page's leaf is dropped from its fragment.
 
     Args:
-        owners: leaves as pairs of a place and the fragment that has the leaf.
-        unknown: pages as pairs of a number in `owners` and a page number.
+        owners: leaves, each as its place in a fragment, and the fragment.
+        unknown: pages to load, each as an index into `owners` and a page number.
         states: cache for page states. If it has a disk cache, the bytes of states are looked up
             and stored there.
 
     Attributes:
         has_dropped: True if leaves were dropped.
-        unknown: the pages of the argument `unknown` whose leaf has a usable table of 2.1 or later.
+        unknown: pages to load, without pages of 2.0 and pages of dropped leaves.
 
     Raises:
         CorruptFileError: a page's description contradicts the format, or the page.
@@ -188,7 +188,7 @@ class NewPages:
         return kernel.num_bytes(own)
 
     def learn(self) -> Plan[None]:
-        """Plan the states of the remaining pages in one round.
+        """Plan to read and parse the states of all far pages, in one round.
 
         Raises:
             CorruptFileError: a page's state contradicts the format.
@@ -221,7 +221,7 @@ class NewPages:
         ]
 
     def small(self, spans: Sequence[tuple[int, int]]) -> Plan[list[int]]:
-        """Plan the numbers of small far pages inside ranges of rows, which are to be read whole.
+        """Plan the list of small far pages inside ranges of rows; such pages are read whole.
 
         No round, but turns if there are many pages.
         """

@@ -65,7 +65,7 @@ def open_plain(
 def open_plain_files(
     files: Sequence[FileOf], states: States, tail_bytes: int = TAIL_BYTES
 ) -> Plan[list[PlainFile]]:
-    """Plan the opening of files that the cache lacks, in as many rounds as of a single file.
+    """Plan the opening of files that the cache lacks; the rounds of all files are shared.
 
     Arguments and errors are those of `open_plain`.
     """

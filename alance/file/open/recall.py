@@ -109,11 +109,11 @@ class OwnStates:
 
 
 class ScanStates:
-    """Cache for a scan: page states are added to copies of columns, unless these are shared.
+    """Cache for a scan, which limits the page states that the scan adds to the session's cache.
 
     Args:
-        shared_bytes: maximum bytes of page states that the scan may add to the session's cache.
-            Columns above this budget are copied.
+        shared_bytes: maximum bytes of page states that the scan may add. Beyond this budget, the
+            scan copies columns and adds page states only to its copies.
     """
 
     def __init__(self, cache: States, *, shared_bytes: int = 0) -> None:

@@ -115,10 +115,10 @@ class OpenFragment:
         self._forms: FieldForms | None = None
 
     def older(self, at: int) -> FieldColumn | None:
-        """Return the field of a file of 2.0 or 0.1; None if its file is newer.
+        """Return the `FieldColumn` of a leaf in a file of 2.0 or 0.1; None for a newer file.
 
         Args:
-            at: its place among the leaves.
+            at: place of the leaf.
         """
         return self._older.get(at)
 

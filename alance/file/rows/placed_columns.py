@@ -93,7 +93,7 @@ class PlacedColumns(NamedTuple):
     """Placed rows of fields of the schema.
 
     Attributes:
-        columns: column in the plan of each leaf, field by field.
+        columns: for each leaf, field by field, the number of its column in the plan.
     """
 
     placed: PlacedRows

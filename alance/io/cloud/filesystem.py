@@ -59,7 +59,7 @@ class FileSystemStore(RequestingStore):
     Args:
         root: the store's root, unique in the process.
         files: the file system.
-        base: what stands before each path of the store in a path of the file system.
+        base: prefix that the file system's paths have, and the store's paths lack.
         profile: parameters for planning reads.
         retries: policy for retries, after those of the file system.
         limits: time limits of a request, with all its retries.
@@ -179,9 +179,9 @@ class FileSystemStore(RequestingStore):
         """Return None: the store does not know which objects are files of this machine."""
 
     async def get(self, path: str, *, e_tag: str | None = None) -> memoryview:
-        """Return the whole object. fsspec does not say which object it read: `e_tag` must be None.
+        """Return the whole object. `e_tag` must be None, because fsspec cannot check a tag.
 
-        Listings of this store have only weak tags, which callers do not pass here.
+        Callers pass no tag, because listings of this store have only weak tags.
         """
         check_tag(self.uri + path, e_tag, None)
         limit = RequestLimit(self.limits.whole())
@@ -205,8 +205,8 @@ class FileSystemStore(RequestingStore):
         """Return fsspec's description of a file.
 
         Raises:
-            FileNotFoundError: it does not exist, also after the cached listing was dropped; or it
-                is a folder.
+            FileNotFoundError: the file does not exist, not even in a new listing; or `path` is a
+                folder.
         """
         place = self._place(path)
         try:
@@ -230,8 +230,8 @@ class FileSystemStore(RequestingStore):
     ) -> AsyncIterator[ObjectMeta]:
         """Yield the objects under the folder `prefix`, sorted by path.
 
-        fsspec lists all of them before the first is yielded. An object whose size is not in the
-        listing, as of an index page of a web server, costs a call for it.
+        fsspec lists all objects before the first is yielded. An object costs a call if the listing
+        lacks its size, as an index page of a web server does.
         """
         for path, info in sorted(await self._listed("find", prefix), key=lambda entry: entry[0]):
             if start_after is not None and path <= start_after:
@@ -245,7 +245,7 @@ class FileSystemStore(RequestingStore):
             yield ObjectMeta(path, size, _time_of(info), _weak_tag(info))
 
     async def _listed(self, method: str, prefix: str) -> Entries:
-        """Return path and description of what is in a folder; empty if there is no such folder."""
+        """Return the path and description of each folder entry; empty if the folder is missing."""
         folder = prefix.strip("/")
         place = self._place(folder)
 
@@ -313,7 +313,8 @@ class FileSystemStore(RequestingStore):
     def uri_of(self, path: str) -> str | None:
         """Return the URI of an object; None if the user passed the file system.
 
-        Else it is the Hub, whose URIs have a name and a revision, quoted, in second place.
+        Other objects are on the Hub. The second part of their paths, the repository's name and
+        revision, is already quoted.
         """
         if self.is_of_user:
             return None
@@ -355,8 +356,8 @@ async def _cat_ranges(files: AbstractFileSystem, place: str, spans: Sequence[Spa
 def _read_ranges(files: AbstractFileSystem, place: str, spans: Sequence[Span]) -> Any:
     """Read ranges by a blocking file system, as `_cat_ranges` does.
 
-    A file is opened once. Its cache would read ahead by megabytes, and its size would cost a
-    request. File systems with a `cat_file` of their own know better.
+    Calls the file system's own `cat_file` if there is one. Else it opens the file once, without
+    fsspec's cache, which would read ahead by megabytes, and without a request for the size.
     """
     from fsspec import AbstractFileSystem as Base
 
@@ -380,7 +381,7 @@ def _read_range(file: Any, span: Span) -> bytes:
 
 
 def _checked(place: str, span: Span, body: Any) -> Any:
-    """Return a body, which may be shorter than its range, as of a file that ends before.
+    """Check the body of a range, and return it; it is shorter if the file ends inside the range.
 
     Raises:
         StoreError, Exception: the body is longer; the body is an error.
@@ -396,7 +397,7 @@ def _checked(place: str, span: Span, body: Any) -> Any:
 
 
 def _is_async(files: AbstractFileSystem) -> bool:
-    """Return True for an asynchronous file system; one that wraps another is what that is."""
+    """True if a file system, and the one that it wraps if any, is asynchronous."""
     return bool(files.async_impl and getattr(getattr(files, "fs", None), "async_impl", True))
 
 

@@ -92,8 +92,9 @@ class LocalSource:
 class LocalStore:
     """All files of this machine; the path inside the store is the absolute path without its `/`.
 
-    The loop never waits for a disk: inline reads use only the page cache, and all other work is
-    done in a pool of threads, which is started at the first use.
+    The loop does not wait for a disk. Inline reads use only the page cache, and a folder is listed
+    inline only if its last listing was quick. All other work is done in a pool of threads, which is
+    started at the first use.
     """
 
     def __init__(self, root: str = "file:///", profile: StoreProfile = LOCAL) -> None:

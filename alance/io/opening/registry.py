@@ -131,12 +131,14 @@ class _Open:
         return store
 
     def around(self, objects: object, limits: TimeLimits, base: str = "") -> Store | None:
-        """Return the open store that was made for an object of the user, or for an equal object.
+        """Return the open store around a client or file system that the user passed.
 
-        Returns None if no such store with the same time limits is open.
+        The store's own object may also be equal to `objects`. Returns None if no such store with
+        the same time limits is open.
 
         Args:
-            base: of a file system, the beginning of its paths; see `FileSystemStore`.
+            objects: the client or file system.
+            base: prefix of the paths in a file system; see `FileSystemStore`.
         """
         for store in list(self._passing.values()):
             if not isinstance(store, RemoteStore | FileSystemStore) or store.limits != limits:

@@ -1,8 +1,8 @@
 """Clouds whose S3-compatible endpoints alance uses: OSS of Alibaba, COS of Tencent, TOS of Volcano.
 
-Their options and variables have the names of pylance's. obstore's client for S3 reads the variables
-of AWS as well, so everything that could name a server or hold a secret of AWS is set here: neither
-goes to another cloud.
+Their options and variables have the names of pylance's. obstore's client for S3 also reads AWS's
+environment variables. This module therefore sets every option that names a server or holds a
+secret, so that no server of AWS is used for another cloud, and no secret of AWS is sent to it.
 """
 
 from __future__ import annotations

@@ -116,11 +116,12 @@ def _coalesced(
 ) -> Coalesced:
     """Merge ranges of an object whose gaps are narrow.
 
-    A take merges over `take_gap`. A scan of small pieces of pages could read most of the file in
-    gaps, and hold these bytes. So a bulk read uses the widest of three gaps that does not waste too
-    many bytes. The scan gap may waste as many bytes as are requested, or as one request may have;
-    the take gap as many as are requested, or `MAX_GAP_TOTAL_BYTES`. The third gap is the mean
-    length of a range.
+    A take merges over `take_gap`. A bulk read tries wider gaps, but a scan of small pieces of pages
+    must not read most of the file in gaps. So it tries three gaps in turn:
+
+    1. the scan gap, if the bytes in gaps are at most the requested bytes or the largest request;
+    2. `take_gap`, if the bytes in gaps are at most the requested bytes or `MAX_GAP_TOTAL_BYTES`;
+    3. the mean length of a range, but at most `take_gap`.
     """
     ranges = np.array((starts, stops)).T
     num_bytes, max_bytes = int((stops - starts).sum()), profile.max_request_bytes

@@ -65,7 +65,7 @@ class StoredFile:
 
         Raises:
             NotFoundError: the file does not exist.
-            CorruptFileError: it is not a Lance file.
+            CorruptFileError: the file is not a Lance file.
         """
         (file,) = await opened_files(snapshot, index, [name])
         return cls(snapshot, file)
@@ -99,7 +99,7 @@ class StoredFile:
         plan = self.file.container.read_buffer(number)
         return bytes(await self.snapshot.engine.drive(plan, "index buffer"))
 
-    async def told_buffer(self, key: str) -> memoryview:
+    async def buffer_by_key(self, key: str) -> memoryview:
         """Return the global buffer whose number is in the metadata entry `key`.
 
         Raises:
@@ -188,7 +188,7 @@ def check_columns(stored: StoredFile, names: list[str], second: pa.DataType) -> 
     """Check the column names of a file, and the type of its second column.
 
     Raises:
-        CorruptFileError: they differ.
+        CorruptFileError: the names or the type differ.
     """
     schema = stored.schema
     if schema.names != names or schema.field(1).type != second:

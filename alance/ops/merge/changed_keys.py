@@ -231,7 +231,10 @@ class _LastValues:
     def _of_members(
         cls, type_: pa.DataType, setters: Sequence[_Setter], num_keys: int
     ) -> _LastValues:
-        """Find the last values of each member; a struct is null if all remaining ones are null."""
+        """Find the last values of each member.
+
+        A struct is null if its last change with all members is null, and every later change too.
+        """
         members = {}
         for child in type_:
             below = [
@@ -284,7 +287,7 @@ def _has_all(columns: pa.Schema, schema: pa.Schema) -> bool:
 
 
 def _owners(parts: Sequence[FeedPart]) -> Int64s:
-    """Return the number of the part of each change; shape (changes,)."""
+    """Return, for each change, the index of its part in `parts`; shape (changes,)."""
     return np.repeat(np.arange(len(parts)), [part.rows.num_rows for part in parts])
 
 

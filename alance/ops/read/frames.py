@@ -105,7 +105,7 @@ def _is_blob(field: Field) -> bool:
 def _with_numbers(
     table: pa.Table, name: str, field: Field, array: pa.Array, numbered: Sequence[list[int]]
 ) -> pa.Table:
-    """Replace the blobs inside a column by the numbers of their files; drop a column of blobs."""
+    """Replace blobs inside a column by indices into the list of files; drop a column of blobs."""
     index = table.schema.get_field_index(name)
     if _is_blob(field):
         return table.remove_column(index)
@@ -132,7 +132,7 @@ def _as_binary(numbers: list[int]) -> pa.Array:
 
 
 def _with_files(field: Field, value: Any, files: Files) -> Any:
-    """Replace the numbers of files in a pandas value by the files."""
+    """Replace file numbers in a pandas value by the files; see `_with_numbers`."""
     if _is_blob(field):
         return files[int.from_bytes(value, "little")] if isinstance(value, bytes) else None
     if isinstance(value, dict):

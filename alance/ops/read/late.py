@@ -4,11 +4,11 @@ The first columns are those of the filter. The other columns are late: they are 
 rows that pass the filter. On stores where a request takes microseconds, the first columns of a
 split are read before its turn, and all other steps are done in its turn.
 
-On stores where a request takes tens of milliseconds, that scan would mostly wait. So there a span
-goes through all steps before its turn: while a span waits for late columns, others are read and
-filtered. For the first rows of the scan, all columns are read at once, up to the bytes that arrive
-in the time of the saved round. If a large share of these rows passes the filter, the rest of the
-scan also reads all columns at once.
+On stores where a request takes tens of milliseconds, such a scan would mostly wait. On these stores
+a span (the splits that are fetched at once, see `scan`) goes through all steps before its turn:
+while a span waits for late columns, other spans are read and filtered. For the first rows of the
+scan, all columns are read at once, up to the bytes that arrive in the time of the saved round. If a
+large share of these rows passes the filter, the rest of the scan also reads all columns at once.
 """
 
 from __future__ import annotations

@@ -57,10 +57,13 @@ async def plan_scan(
     counts: bool = False,
     flat: bool = True,
 ) -> ScanPlan:
-    """Plan a scan. Deletion vectors are only read if a limit or offset needs them.
+    """Plan a scan.
+
+    Deletion vectors are only read if a limit or offset without a filter needs them, or for a bitmap
+    index of a table with stable row ids; see `look_up`.
 
     Args:
-        counts: True if rows are only counted, so that the rows in exact answers of indices are not
+        counts: True if rows are only counted. Rows that an index has counted exactly are then not
             read.
         flat: True to return struct members as columns, False to return their structs.
 

@@ -67,8 +67,8 @@ class ScanPlan:
         index_lines: texts for `explain` about the use of indices.
         counted: rows that indices have counted, including deleted rows, in fragments that are not
             scanned; None if indices count no rows.
-        is_cut: True if the rows are those of the options' offset and limit, or if these do not
-            matter.
+        is_cut: True if the scan must not apply the options' offset and limit, such as when `spans`
+            already have only the rows inside these.
         reads_files_whole: True to read each file of a small fragment with one request, without
             caching. There must be no filter, and the fragments must be prepared.
     """
@@ -178,7 +178,11 @@ def check_index(plan: ScanPlan, rows: PhysicalRows, batch: pa.RecordBatch) -> No
 
 
 def select(batch: pa.RecordBatch, offsets: Int64s) -> pa.RecordBatch:
-    """Return the rows of a batch with ascending row numbers."""
+    """Select rows of a batch.
+
+    Args:
+        offsets: numbers of the rows in the batch, ascending and unique.
+    """
     if batch.num_columns == 0:
         return batch.slice(0, len(offsets))
     if len(offsets) * 8 < batch.num_rows:

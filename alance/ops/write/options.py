@@ -108,14 +108,17 @@ class WriteOptions:
 
     @property
     def hooks(self) -> FragmentWriteProgress | None:
-        """Object that is called for each fragment. None: `progress` is no such object."""
+        """Object that is called for each fragment; None if `progress` is of another kind."""
         progress = self.progress
         if progress is None or isinstance(progress, bool):  # a look at a protocol takes long
             return None
         return progress if isinstance(progress, FragmentWriteProgress) else None
 
     def reporting(self) -> Reporting:
-        """Return the block in which `progress` receives the events of the write."""
+        """Return the block in which `progress` receives the events of the write.
+
+        The block sends no events to an object for fragments; see `hooks`.
+        """
         progress = self.progress
         if progress is None or isinstance(progress, bool):
             return Reporting(progress)

@@ -152,8 +152,8 @@ async def open_source(
     Args:
         schema: schema to which batches are cast; None: that of the data. Required for an empty
             iterable.
-        logged: columns whose conversion from lists to vectors is not logged, such as those of the
-            table; others are added. None: all are logged.
+        logged: columns whose conversion from lists to vectors is not logged again; other converted
+            columns are logged and added. None: no column was logged before.
 
     Raises:
         InvalidInputError: the data is of an unknown kind, is an empty iterable without a schema, or

@@ -19,7 +19,7 @@ def as_vectors(name: str, array: pa.Array, logged: set[str]) -> pa.Array:
     Other arrays are returned as they are.
 
     Args:
-        logged: columns whose conversion is not logged; the column is added.
+        logged: columns whose conversion is not logged again; the column is added.
     """
     if not (pa.types.is_list(array.type) and pa.types.is_floating(array.type.value_type)):
         return array

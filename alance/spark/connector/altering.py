@@ -85,7 +85,7 @@ async def alter(dataset: Dataset, changes: Sequence[Mapping[str, Any]]) -> Datas
 
 
 async def _with_columns(dataset: Dataset, changes: Sequence[Mapping[str, Any]]) -> Dataset:
-    """Add columns: those with a default have its value in the rows that exist, others are null."""
+    """Add columns. Existing rows get the default of each column, or null without a default."""
     fields = [_new_column(change) for change in changes]
     if not any("default" in change for change in changes):
         return await dataset.add_columns(fields)
@@ -192,7 +192,7 @@ def _alteration(change: Mapping[str, Any]) -> dict[str, Any]:
 
 
 async def _with_types(dataset: Dataset, changes: Sequence[Mapping[str, Any]]) -> Dataset:
-    """Cast columns to new types. Of text, a new collation or length is noted, and changes no value.
+    """Cast columns to new types. A new collation or length of text is noted, without a cast.
 
     A cast creates a new field, which gets the notes of the old one.
     """

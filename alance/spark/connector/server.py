@@ -268,7 +268,10 @@ def _failed(error: BaseException) -> bytes:
 
 
 def _is_ours(connection: socket.socket) -> bool:
-    """True if the peer is a process of this user, which the socket's folder ensures as well."""
+    """True if the peer is a process of this user, or if the system cannot tell the peer's user.
+
+    The access rights of the socket's folder already exclude other users.
+    """
     if not hasattr(socket, "SO_PEERCRED"):
         return True
     about = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))

@@ -76,7 +76,7 @@ class CarriedValues:
 
     async def _null_rows(self, snapshot: Snapshot, key: str, live: RowSet) -> Int64s:
         stored = await StoredFile.open(snapshot, self.index, self.kind.file)
-        content = await stored.told_buffer(key)
+        content = await stored.buffer_by_key(key)
         return await snapshot.engine.pool.run(lambda: (parse_rows(content) & live).to_numpy())
 
 

@@ -93,7 +93,7 @@ class RowSetsKind(IndexKind):
 
         ends = NO_END
         if bitmap.LABEL_NULLS in stored.metadata:
-            nulls = await stored.told_buffer(bitmap.LABEL_NULLS)
+            nulls = await stored.buffer_by_key(bitmap.LABEL_NULLS)
             content = await snapshot.engine.pool.run(
                 lambda: moved_set(nulls) or rows_bytes(_NO_ROWS)
             )
