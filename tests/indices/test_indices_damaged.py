@@ -75,6 +75,22 @@ async def test_an_index_of_other_rows_is_found_out(tmp_path: Path) -> None:
         assert len(await ids(dataset, "i = 5")) == 5
 
 
+async def test_codes_without_the_number_of_their_codebook_are_refused(tmp_path: Path) -> None:
+    vectors = np.random.default_rng(4).random((300, 8), np.float32)
+    rows = {"v": pa.FixedSizeListArray.from_arrays(vectors.ravel(), 8)}
+    dataset = await alance.write_dataset(pa.table(rows), tmp_path / "t")
+    await dataset.create_index("v", "IVF_PQ", num_partitions=1, num_sub_vectors=2)
+    (file,) = (tmp_path / "t" / "_indices").glob("*/auxiliary.idx")
+    content = file.read_bytes()
+    assert content.count(b"codebook_position") == 1
+    file.write_bytes(content.replace(b"codebook_position", b"codebook_positiom"))
+    async with alance.Session() as session:
+        dataset = await alance.dataset(tmp_path / "t", session=session)
+        with pytest.raises(alance.CorruptFileError, match="without the number of its codebook"):
+            await dataset.nearest("v", vectors[7], 5)
+        assert (await dataset.nearest("v", vectors[7], 5, use_index=False)).num_rows == 5
+
+
 @pytest.mark.parametrize("column", FILTERS)
 async def test_missing_index_files_cost_no_rows(tmp_path: Path, column: str) -> None:
     table(tmp_path / "t")

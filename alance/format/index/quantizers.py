@@ -393,10 +393,12 @@ def quantizer_of(
         value_type: type of the column's values, a key of `values.TYPES`.
 
     Raises:
+        CorruptFileError: the metadata contradict each other or the centroids.
         UnsupportedError: the metadata are valid, but alance cannot read such an index.
     """
     if centroids.kind == "PQ":
-        assert content is not None
+        if content is None:
+            raise CorruptFileError("vector index: IVF_PQ without the number of its codebook")
         return ProductQuantizer.parse(centroids, storage, content)
     if centroids.kind == "SQ":
         return ScalarQuantizer.parse(centroids, storage)
