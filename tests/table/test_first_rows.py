@@ -69,3 +69,14 @@ async def test_large_rows_of_a_limit_are_taken_in_parts(
     batches = [batch async for batch in dataset.to_batches(limit=90)]
     assert pa.Table.from_batches(batches).equals(rows.slice(0, 90))
     assert max(map(len, batches)) <= 20
+
+
+async def test_first_rows_in_order_may_be_null_structs_of_members_that_are_not(
+    tmp_path: Path,
+) -> None:
+    member = pa.field("f", pa.int64(), nullable=False)
+    structs = pa.array([{"f": 1}, None, {"f": 3}], pa.struct([member]))
+    dataset = await alance.write_dataset(pa.table({"id": [1, 2, 3], "c": structs}), tmp_path / "t")
+    rows = await dataset.to_table(order_by=["-id"], limit=2)
+    assert rows.schema == dataset.schema
+    assert rows["c"].to_pylist() == [{"f": 3}, None]

@@ -107,7 +107,16 @@ async def sorted_table(
         return await run(finish)
     addresses = as_numbers((await run(first.result)).column(ROW_ADDRESS).combine_chunks())
     batch = await flat_rows(snapshot, addresses[offset:], projection, by_address=True)
-    return await run(lambda: pa.Table.from_batches([batch]).cast(schema))
+    return await run(lambda: _as_schema(batch, schema))
+
+
+def _as_schema(batch: pa.RecordBatch, schema: pa.Schema) -> pa.Table:
+    """Cast the columns of other types; pyarrow's cast refuses null structs of non-null members."""
+    columns = [
+        column if column.type == field.type else column.cast(field.type)
+        for column, field in zip(batch.columns, schema, strict=True)
+    ]
+    return pa.Table.from_arrays(columns, schema=schema)
 
 
 def takes_others(options: ScanOptions) -> bool:
