@@ -243,7 +243,10 @@ def _settle(future: asyncio.Future[Any], result: Any, error: BaseException | Non
     if future.done():
         return
     if error is not None:
-        future.set_exception(error)
+        try:
+            future.set_exception(error)
+        except TypeError:  # the end of an iterator, which no future can have
+            future.set_exception(RuntimeError(f"the job raised {error!r}"))
     else:
         future.set_result(result)
 

@@ -358,6 +358,8 @@ def translate(error: BaseException, where: str) -> Exception:
     text = str(error)
     clean = _USER.sub(r"\1…@", _QUERY.sub(r"\1?…", text))
     summary = " ".join(clean.partition("\n\nDebug source:")[0].split())[:400]
+    if not summary or isinstance(error, LookupError):
+        summary = f"{type(error).__name__} {summary}".rstrip()
     failure = _translated(error, where, text, summary)
     failure.__cause__ = error if clean == text else None
     return failure
@@ -400,7 +402,7 @@ def _translated(error: BaseException, where: str, text: str, summary: str) -> Al
     if is_of_repository(error):
         return _no_repository(error, where)
     if status is None and _is_of_client(error):
-        return StoreError(f"{where}: {summary or type(error).__name__}", retryable=True)
+        return StoreError(f"{where}: {summary}", retryable=True)
     if (failure := _by_type(error, where, summary, status)) is not None:
         return failure
     if status == 416 or "Wanted range starting at" in text:
