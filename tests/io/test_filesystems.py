@@ -9,6 +9,7 @@ import shutil
 import threading
 import time
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import fsspec
@@ -35,7 +36,6 @@ from tests.io.web_files import WebFiles, serving_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from alance.io.cloud.filesystem import FileSystemStore
 
@@ -322,10 +322,120 @@ def test_blocking_calls_and_forked_children_read_as_well(web: WebFiles) -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
-async def test_equal_file_systems_share_a_store_and_servers_do_not(folder: Path) -> None:
+@pytest.mark.filterwarnings("ignore:lance is not fork-safe")
+@pytest.mark.parametrize("place", ["tar", "zip"], indirect=True)
+@pytest.mark.parametrize("is_wrapped", [False, True])
+def test_a_child_opens_archives_again_instead_of_sharing_their_position(
+    place: tuple[fsspec.AbstractFileSystem, str], folder: Path, *, is_wrapped: bool
+) -> None:
+    files, path = place
+    passed = DirFileSystem(path, files) if is_wrapped else files
+    store, inside = StoreRegistry().open("" if is_wrapped else path, store=passed)
+    data = next((folder / path / "data").iterdir())
+    name, content = "/".join(filter(None, (inside, "data", data.name))), data.read_bytes()
+
+    async def is_right() -> bool:
+        ours, _ = StoreRegistry().open("", store=passed)
+        for reader in (store, ours):
+            (body,) = await reader.get_ranges(name, [(0, len(content))])
+            if body != content:
+                return False
+        return True
+
+    assert asyncio.run(is_right())
+    child = os.fork()
+    if child == 0:  # pragma: no cover
+        right = False
+        try:
+            files.fo.close()  # what the parent shares is not used
+            right = asyncio.run(is_right())
+        finally:
+            os._exit(0 if right else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+@pytest.mark.filterwarnings("ignore:lance is not fork-safe")
+def test_a_child_makes_the_file_system_inside_another_anew(web: WebFiles) -> None:
+    files = DirFileSystem(web.url, HTTPFileSystem())
+    dataset = sync.dataset("t.lance", store=files)
+    assert dataset.take([7], columns=["id"])["id"].to_pylist() == [7]
+    child = os.fork()
+    if child == 0:  # pragma: no cover
+        is_right = False
+        try:
+            again = sync.dataset("t.lance", store=files)
+            is_right = dataset.count_rows(filter="id > 5") == again.count_rows(filter="id > 5")
+        finally:
+            os._exit(0 if is_right else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_each_file_system_is_used_itself_though_others_are_equal(
+    folder: Path, web: WebFiles
+) -> None:
+    async def count_rows_by_web() -> int:
+        files = HTTPFileSystem(asynchronous=True, skip_instance_cache=True)
+        try:
+            dataset = await alance.dataset(f"{web.url}/t.lance", store=files)
+            return await dataset.count_rows(filter="id >= 0")
+        finally:
+            await (await files.set_session()).close()
+
+    def count_rows_of_archive() -> int:
+        archive = shutil.make_archive(f"{folder}/archive", "zip", folder, "t.lance")
+        files = fsspec.filesystem("zip", fo=archive, skip_instance_cache=True)
+        return sync.dataset("t.lance", store=files).count_rows()
+
+    assert [asyncio.run(count_rows_by_web()) for _ in range(2)] == [NUM_ROWS, NUM_ROWS]
+    assert count_rows_of_archive() == NUM_ROWS
+    sync.write_dataset({"id": [1], "name": ["a"]}, folder / "t.lance", mode="append")
+    assert count_rows_of_archive() == NUM_ROWS + 1
+
+
+async def test_urls_with_secrets_are_refused_without_showing_them() -> None:
+    for url in (
+        "http://me:s3cr3t@a.example/t",
+        "http://a.example/t?sig=s3cr3t",
+        "http://a.example?sig=s3cr3t",
+        "http://a.example/t#s3cr3t",
+    ):
+        with pytest.raises(InvalidInputError, match=r"'http://a\.example/…': expected") as refused:
+            await alance.dataset(url, store=HTTPFileSystem())
+        assert "s3cr3t" not in str(refused.value)
+
+
+async def test_odd_answers_of_a_file_system_are_errors_at_once(folder: Path) -> None:
+    class Odd(LocalFileSystem):
+        cachable = False
+        failure: Exception | None = None
+
+        def find(self, path: str, **options: Any) -> Any:
+            if self.failure is not None:
+                raise self.failure
+            names = [str(file) for file in Path(path).rglob("*.*")]
+            return {name: {"name": name} for name in names}  # neither size nor type
+
+        def info(self, path: str, **options: Any) -> Any:
+            return {"name": path}
+
+    files = Odd()
+    with pytest.raises(UnsupportedError, match="the file system does not tell its size"):
+        await alance.dataset(folder / "t.lance", store=files)
+    for failure, text in (
+        (StopIteration("end"), r"raised StopIteration\('end'\)"),
+        (EOFError(), "_versions: EOFError"),
+        (KeyError("type"), "_versions: KeyError 'type'"),
+    ):
+        files.failure = failure
+        with pytest.raises(StoreError, match=text):
+            await alance.dataset(folder / "t.lance", store=files)
+
+
+async def test_a_file_system_has_a_store_for_each_of_its_servers(folder: Path) -> None:
     registry = StoreRegistry()
-    first: FileSystemStore = registry.open("/a", store=LocalFileSystem())[0]  # type: ignore[assignment]
-    assert registry.open("/b", store=LocalFileSystem())[0] is first
+    files = LocalFileSystem()
+    first: FileSystemStore = registry.open("/a", store=files)[0]  # type: ignore[assignment]
+    assert registry.open("/b", store=files)[0] is first
     web, path = registry.open("http://a.example/t", store=HTTPFileSystem())
     assert (web.root, path) == ("fsspec+http://a.example/", "t")
     other_web, _ = registry.open("http://b.example/t", store=HTTPFileSystem())

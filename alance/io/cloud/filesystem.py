@@ -51,6 +51,7 @@ T = TypeVar("T")
 _threads: Final = Threads("alance-fsspec")
 _TAGS: Final = ("ETag", "etag", "blob_id", "xet_hash")
 _TIMES: Final = ("LastModified", "last_modified", "updated", "mtime", "modified", "created")
+_FIRST_PID: Final = os.getpid()  # in another process, archives may be those of a parent
 
 
 class FileSystemStore(RequestingStore):
@@ -65,6 +66,9 @@ class FileSystemStore(RequestingStore):
         limits: time limits of a request, with all its retries.
         instead: what to write instead of a write to this store, for the error.
         is_of_user: True if the user passed the file system.
+
+    Attributes:
+        passed: the file system, also in a forked child, which uses another one like it.
     """
 
     def __init__(
@@ -82,10 +86,12 @@ class FileSystemStore(RequestingStore):
         super().__init__(root, profile, retries, limits)
         self.base = base
         self.is_of_user = is_of_user
+        self.passed = files
         self._files = files
         self._instead = instead
         self._loop: ref[asyncio.AbstractEventLoop] | None = None  # with `asynchronous=True`
         self._turn: threading.Lock | None = threading.Lock() if _is_archive(files) else None
+        self._is_inherited = self._turn is not None and os.getpid() != _FIRST_PID
         lifecycle.on_fork(self)
 
     def __repr__(self) -> str:
@@ -95,14 +101,19 @@ class FileSystemStore(RequestingStore):
         """Forget the parent's loop, and a lock that another thread may have held."""
         self._loop = None
         self._turn = self._turn and threading.Lock()
+        self._is_inherited = self._turn is not None
 
     @property
     def objects(self) -> AbstractFileSystem:
-        """The file system, made anew in a forked child."""
+        """The file system, made anew in a forked child.
+
+        There, an asynchronous one has no thread, and an archive shares the position in its file
+        with the parent.
+        """
         files = self._files
-        # The thread of its loop does not exist in a child.
-        if _is_async(files) and files._pid != os.getpid():
-            files = self._files = type(files)(*files.storage_args, **files.storage_options)
+        if self._is_inherited or (_is_async(files) and files._pid != os.getpid()):
+            files = self._files = _made_anew(files)
+            self._is_inherited = False
         return files
 
     @property
@@ -188,8 +199,9 @@ class FileSystemStore(RequestingStore):
 
         async def attempt() -> memoryview:
             info = await self._info(path)
-            check_whole(self.uri + path, info["size"] or 0)
-            limit.become(self.limits.whole(info["size"] or 0))
+            num_bytes = info.get("size") or 0
+            check_whole(self.uri + path, num_bytes)
+            limit.become(self.limits.whole(num_bytes))
             return memoryview(await self._call("cat_file", self._place(path)))
 
         return await self._run("get", path, attempt, limit, len)
@@ -197,8 +209,8 @@ class FileSystemStore(RequestingStore):
     async def size(self, path: str) -> int:
         """Size of the object in bytes. Costs a call, a HEAD of a web server."""
         info = await self._run("head", path, lambda: self._info(path))
-        if info["size"] is None:
-            raise UnsupportedError(f"{self.uri}{path}: the server does not tell its size")
+        if info.get("size") is None:
+            raise UnsupportedError(f"{self.uri}{path}: the file system does not tell its size")
         return int(info["size"])
 
     async def _info(self, path: str) -> Mapping[str, Any]:
@@ -214,15 +226,15 @@ class FileSystemStore(RequestingStore):
         except FileNotFoundError:
             self.objects.invalidate_cache(place)
             info = await self._call("info", place)
-        if info["type"] == "directory":
+        if info.get("type") == "directory":
             raise FileNotFoundError(place)
         return info
 
     async def list_level(self, prefix: str) -> tuple[Names, Names]:
         """Return the sorted paths of the folders and of the objects directly under `prefix`."""
         entries = await self._listed("ls", prefix)
-        folders = [path for path, info in entries if info["type"] == "directory"]
-        objects = [path for path, info in entries if info["type"] != "directory"]
+        folders = [path for path, info in entries if info.get("type") == "directory"]
+        objects = [path for path, info in entries if info.get("type") != "directory"]
         return sorted(folders), sorted(objects)
 
     async def list(
@@ -333,11 +345,21 @@ def split_place(files: AbstractFileSystem, path: str) -> tuple[str, str]:
     """Split a path of a file system, or its URI, to the base of its store and the path inside.
 
     The base is the beginning of all paths: `/`, empty, or the server of a URL.
+
+    Raises:
+        InvalidInputError: a URL has a user, a query or a fragment: these may be secrets, which
+            would appear in messages, and belong to a single file.
     """
     place = str(files._strip_protocol(path))
     scheme, mark, rest = place.partition("://")
     if mark:
         server, _, inside = rest.partition("/")
+        if "@" in server or not {"?", "#"}.isdisjoint(rest):
+            shown = server.rpartition("@")[2].partition("?")[0].partition("#")[0]
+            raise InvalidInputError(
+                f"uri '{scheme}://{shown}/…': expected a server and a path, without user, '?' or "
+                f"'#'; pass credentials to the file system, and write %3F or %23 in a name"
+            )
         return f"{scheme}://{server}/", inside
     inside = place.lstrip("/")
     return place[: len(place) - len(inside)], inside
@@ -402,10 +424,28 @@ def _is_async(files: AbstractFileSystem) -> bool:
 
 
 def _is_archive(files: AbstractFileSystem) -> bool:
-    """Return True for archives, whose members share one open file and so its position."""
+    """Return True for archives, whose members share one open file and so its position.
+
+    A file system that wraps an archive is one, too.
+    """
     from fsspec.archive import AbstractArchiveFileSystem
 
-    return isinstance(files, AbstractArchiveFileSystem)
+    inner = getattr(files, "fs", None)
+    return isinstance(files, AbstractArchiveFileSystem) or (
+        inner is not None and _is_archive(inner)
+    )
+
+
+def _made_anew(files: AbstractFileSystem) -> AbstractFileSystem:
+    """Make a file system again by its arguments, and those that it wraps as well."""
+    from fsspec import AbstractFileSystem as Base
+
+    def again(argument: Any) -> Any:
+        is_used = isinstance(argument, Base) and (_is_async(argument) or _is_archive(argument))
+        return _made_anew(argument) if is_used else argument
+
+    options = {name: again(value) for name, value in files.storage_options.items()}
+    return type(files)(*map(again, files.storage_args), **options)
 
 
 def _time_of(info: Mapping[str, Any]) -> datetime | None:

@@ -133,7 +133,8 @@ class _Open:
     def around(self, objects: object, limits: TimeLimits, base: str = "") -> Store | None:
         """Return the open store around a client or file system that the user passed.
 
-        The store's own object may also be equal to `objects`. Returns None if no such store with
+        A client may also be equal to the store's own. Equal file systems may differ, as of a closed
+        loop, or of an archive as it was, so each has its store. Returns None if no such store with
         the same time limits is open.
 
         Args:
@@ -143,10 +144,15 @@ class _Open:
         for store in list(self._passing.values()):
             if not isinstance(store, RemoteStore | FileSystemStore) or store.limits != limits:
                 continue
-            if store.is_of_user and getattr(store, "base", "") == base:
-                is_same = store.objects is objects
-                if is_same or (type(store.objects) is type(objects) and store.objects == objects):
-                    return store
+            if not store.is_of_user:
+                continue
+            if isinstance(store, FileSystemStore):
+                is_same = store.passed is objects and store.base == base
+            else:
+                own = store.objects
+                is_same = own is objects or (type(own) is type(objects) and own == objects)
+            if is_same:
+                return store
         return None
 
     def free_root(self, root: str) -> str:
