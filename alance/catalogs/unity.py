@@ -9,6 +9,7 @@ Source: Unity implementation specification of lance-namespace (lance-namespace-i
 from __future__ import annotations
 
 import json
+import re
 import time
 from http.client import HTTPException
 from typing import TYPE_CHECKING, Any, Final
@@ -37,6 +38,9 @@ TRIES: Final = 3  # of a request that reads, if the server is overloaded or cann
 PAUSE_S: Final = 0.3  # seconds before the first retry; doubled for the next
 MAX_ANSWER_BYTES: Final = 64 << 20
 _OVERLOADED: Final = frozenset({429, 502, 503, 504})
+_NO_NAME: Final = frozenset([".", *map(chr, range(33)), "\x7f"])  # source: Unity's "Names"
+_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_VALUE: Final = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 _KINDS: Final[Mapping[int, type[AlanceError]]] = {
     400: InvalidInputError,
     404: NotFoundError,
@@ -51,12 +55,24 @@ def unity_of_uri(uri: str, headers: Mapping[str, str]) -> tuple[Unity, str | Non
         headers: headers of each request, such as `Authorization`.
 
     Raises:
-        InvalidInputError: the URI has no server or catalog, or an unknown parameter.
+        InvalidInputError: the URI has no server or catalog, or an unknown parameter; a header is
+            not valid in HTTP.
     """
-    parts = urlsplit(uri)
+    for name, value in headers.items():
+        # A token from a file may end in a line break. urllib's error would show it.
+        if not _NAME.fullmatch(str(name)) or not _VALUE.fullmatch(str(value)):
+            raise InvalidInputError(
+                f"headers: {name!r}: expected a name of HTTP, and a text in Latin-1 without line "
+                f"breaks"
+            )
+    try:
+        parts = urlsplit(uri)
+        has_server = bool(parts.hostname) and (parts.port is None or parts.port > 0)
+    except ValueError:  # a bad port, or a bad address in brackets
+        parts, has_server = urlsplit(uri.partition("//")[0]), False
     catalog = parts.path.strip("/")
     parameters = dict(parse_qsl(parts.query, keep_blank_values=True))
-    is_right = parts.hostname and catalog and "/" not in catalog and "@" not in parts.netloc
+    is_right = has_server and catalog and "/" not in catalog and "@" not in parts.netloc
     if not is_right or parameters.keys() - {"root"}:
         raise InvalidInputError(
             f"uri '{parts.scheme}://{parts.hostname or ''}/{catalog}…': expected "
@@ -109,6 +125,7 @@ class Unity:
         }
 
     def create_database(self, name: str, properties: Mapping[str, str]) -> None:
+        self._check_name("namespace", name)
         body = {"name": name, "catalog_name": self._catalog, **_properties(properties)}
         self._ask("POST", "/schemas", body)
 
@@ -126,6 +143,7 @@ class Unity:
         return _entry(self._table(database, name))
 
     def add_table(self, database: str, name: str, location: str) -> None:
+        self._check_name("table", name)
         uri = location if "://" in location else f"file://{quote(location)}"
         self._add(database, name, {"storage_location": uri, "properties": {TABLE_TYPE: LANCE}})
 
@@ -134,6 +152,7 @@ class Unity:
 
     def rename_table(self, old: tuple[str, str], new: tuple[str, str]) -> None:
         """Add the entry under its new name, then remove the old one: Unity has no such call."""
+        self._check_name("table", new[1])
         table = self._table(*old)
         fields = ("storage_location", "properties", "columns", "comment")
         self._add(*new, {field: table[field] for field in fields if table.get(field)})
@@ -157,6 +176,13 @@ class Unity:
         except NotFoundError as error:
             text = f"catalog {self.uri!r}: no table {f'{database}.{name}'!r}"
             raise TableNotFoundError(text) from error
+
+    def _check_name(self, kind: str, name: str) -> None:
+        if set(name) & _NO_NAME:
+            raise InvalidInputError(
+                f"catalog {self.uri!r}: {kind} {name!r}: Unity has no names with a dot, a space or "
+                f"a control character"
+            )
 
     def _full(self, *names: str) -> str:
         return ".".join(quote(name, safe="") for name in (self._catalog, *names))
