@@ -4,7 +4,8 @@ A namespace of one name is a database, and the root has no tables. A table of La
 catalog by its property `table_type=lance`, as by lance-namespace, and its location is the table's
 folder; all other tables are left out. A table's entry is added after its data is written, by a call
 that fails if the name is in use, and is removed before the data is deleted. So a name always stands
-for a whole table.
+for a whole table. If the answer to the call is lost, the entry is looked up; if that fails as well,
+the data stays.
 """
 
 from __future__ import annotations
@@ -19,13 +20,16 @@ from alance.base.records import dataclass
 from alance.catalogs.backend import Place, changed, shown
 from alance.distributed.folders import CHECKED_AT_ONCE, TABLE_SUFFIX, is_table
 from alance.errors import (
+    AlanceError,
     AlreadyExistsError,
+    CommitStateUnknownError,
     InvalidInputError,
     NotFoundError,
     StoreError,
     TableNotFoundError,
 )
 from alance.io.loop.tasks import each
+from alance.io.stores.uri import quoted
 from alance.ops.upkeep.place import drop
 
 if TYPE_CHECKING:
@@ -40,6 +44,8 @@ T = TypeVar("T")
 ANSWER_S: Final = 180.0  # seconds for a call, with the retries of its client
 TABLE_TYPE: Final = "table_type"
 LANCE: Final = "lance"
+# Statuses after which a server may still do what it was asked; None: it did not answer.
+_OPEN_STATUS: Final = (None, 500, 502, 504)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +125,7 @@ class MetastoreBackend:
         self._root = root
         self._options = options
         self._session = session
+        self._adding: dict[str, asyncio.Task[None]] = {}  # by URI: calls of cancelled callers
 
     @property
     def uri(self) -> str:
@@ -193,12 +200,50 @@ class MetastoreBackend:
                 f"catalog {self.uri!r}: there is a table {shown(names)!r} already"
             )
         # A unique folder: another attempt, or a table that was deregistered, may be beside it.
-        return Place(f"{folder}/{name}-{uuid.uuid4().hex[:8]}{TABLE_SUFFIX}", self._options)
+        inside = f"{name}-{uuid.uuid4().hex[:8]}{TABLE_SUFFIX}"
+        return Place(f"{folder}/{quoted(inside) if '://' in folder else inside}", self._options)
 
     async def finish(self, names: Names, place: Place) -> None:
-        await self._call(self._metastore.add_table, *self._own(names), place.uri)
+        adding = asyncio.create_task(self._add(*self._own(names), place.uri))
+        try:
+            await asyncio.shield(adding)
+        except asyncio.CancelledError:
+            self._adding[place.uri] = adding  # a call in a thread goes on
+            raise
+
+    async def _add(self, database: str, name: str, uri: str) -> None:
+        """Add a table.
+
+        Raises:
+            AlreadyExistsError: there is another entry of that name.
+            CommitStateUnknownError: the entry may be added still.
+        """
+        try:
+            await self._call(self._metastore.add_table, database, name, uri)
+        except (AlreadyExistsError, StoreError) as error:
+            is_open = isinstance(error, StoreError) and error.status in _OPEN_STATUS
+            if not is_open and not isinstance(error, AlreadyExistsError):
+                raise
+            try:  # a client's retry finds the entry of its first attempt
+                entry = await self._call(self._metastore.table, database, name)
+            except AlanceError as unknown:
+                if not is_open:
+                    raise error from None
+                raise CommitStateUnknownError(
+                    f"catalog {self.uri!r}: it is not known if the table {f'{database}.{name}'!r} "
+                    f"was added; its data is in {uri!r}: {error}"
+                ) from unknown
+            if not entry.location.rstrip("/").endswith(uri.rpartition("-")[2]):
+                raise
 
     async def abandon(self, names: Names, place: Place) -> None:
+        adding = self._adding.pop(place.uri, None)
+        if adding is not None:
+            await asyncio.wait([adding])
+            if isinstance(adding.exception(), CommitStateUnknownError):
+                return
+            if adding.exception() is None:
+                await self._call(self._metastore.remove_table, *self._own(names))
         with suppress(NotFoundError):
             await self._drop(place)
 
@@ -248,7 +293,8 @@ class MetastoreBackend:
         if location := properties.get("location", "").rstrip("/"):
             return location
         if self._root is not None:
-            return f"{self._root.rstrip('/')}/{database}"
+            inside = quoted(database) if "://" in self._root else database
+            return f"{self._root.rstrip('/')}/{inside}"
         raise InvalidInputError(
             f"catalog {self.uri!r}: namespace {database!r} has no location for tables; set it by "
             f"update_namespace({database!r}, {{'location': 's3://bucket/folder'}}), or connect by "

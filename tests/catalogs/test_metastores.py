@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import threading
 from typing import TYPE_CHECKING, Any
 
 import boto3
@@ -15,6 +16,7 @@ from alance.command import main
 from alance.errors import (
     AccessError,
     AlreadyExistsError,
+    CommitStateUnknownError,
     InvalidInputError,
     MissingPackageError,
     NotFoundError,
@@ -243,6 +245,89 @@ async def test_of_many_creators_of_a_name_one_succeeds(catalog: Catalog, tmp_pat
     assert await (await catalog.open_table(("shop", "users"))).count_rows() == 1
 
 
+async def test_a_name_stands_for_a_whole_table_though_answers_are_lost(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    metastore = catalog._backend._metastore  # type: ignore[attr-defined]
+    add = metastore.add_table
+
+    def lose_the_answer(*entry: str) -> None:
+        add(*entry)
+        raise StoreError("no answer", retryable=True)
+
+    def add_twice(*entry: str) -> None:  # as the retry of a client
+        add(*entry)
+        add(*entry)
+
+    def be_silent(*_: str) -> None:
+        raise StoreError("no answer", retryable=True)
+
+    def be_refused(*_: str) -> None:
+        raise StoreError("overloaded", retryable=True, status=503)
+
+    for name, work in (("first", lose_the_answer), ("second", add_twice)):
+        monkeypatch.setattr(metastore, "add_table", work)
+        await catalog.create_table(("shop", name), ROWS)
+        assert await (await catalog.open_table(("shop", name))).count_rows() == 3
+    with pytest.raises(AlreadyExistsError):
+        await catalog.create_table(("shop", "second"), ROWS)
+    lake = tmp_path / "lake" / "shop"
+    for work, kind, num_tables in (
+        (be_refused, StoreError, 2),
+        (be_silent, CommitStateUnknownError, 3),  # the entry may be added still
+    ):
+        monkeypatch.setattr(metastore, "add_table", work)
+        with pytest.raises(kind):
+            await catalog.create_table(("shop", "third"), ROWS)
+        assert len([*lake.iterdir()]) == num_tables
+
+
+async def test_a_cancelled_creation_leaves_neither_name_nor_data(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    metastore = catalog._backend._metastore  # type: ignore[attr-defined]
+    add, entered, released = metastore.add_table, threading.Event(), threading.Event()
+
+    def add_slowly(*entry: str) -> None:
+        entered.set()
+        released.wait(20)
+        add(*entry)
+
+    monkeypatch.setattr(metastore, "add_table", add_slowly)
+    creating = asyncio.create_task(catalog.create_table(("shop", "users"), ROWS))
+    await asyncio.to_thread(entered.wait, 20)
+    creating.cancel()
+    asyncio.get_running_loop().call_later(0.02, released.set)
+    with pytest.raises(asyncio.CancelledError):
+        await creating
+    assert await catalog.list_tables("shop") == []
+    assert [*(tmp_path / "lake" / "shop").iterdir()] == []
+
+
+async def test_names_are_quoted_in_the_uris_of_their_folders(client: Any) -> None:
+    catalog = await alance.connect(client)
+    await catalog.create_namespace("far", properties={"location": "memory://quoted-names/lake"})
+    for name in ("a#b", "a?b", "a%41b"):
+        await catalog.create_table(("far", name), ROWS)
+        assert await (await catalog.open_table(("far", name))).count_rows() == 3
+        await catalog.drop_table(("far", name))
+
+
+async def test_names_that_unity_cannot_have_are_refused(unity: UnityServer, tmp_path: Path) -> None:
+    catalog = await alance.connect(f"{unity.uri}?root={tmp_path}")
+    await catalog.create_namespace("shop")
+    await catalog.create_table(("shop", "users"), ROWS)
+    unity.requests.clear()
+    for work in (
+        lambda: catalog.create_namespace("a.b"),
+        lambda: catalog.create_table(("shop", "a b"), ROWS),
+        lambda: catalog.rename_table(("shop", "users"), ("shop", "a.b")),
+    ):
+        with pytest.raises(InvalidInputError, match="no names with a dot, a space"):
+            await work()
+    assert not any(request.startswith("POST") for request in unity.requests)
+
+
 async def test_a_uri_names_a_root_and_options_are_those_of_tables(
     client: Any, endpoint: str, lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -365,12 +450,17 @@ async def test_a_token_goes_to_unity_alone(unity: UnityServer, tmp_path: Path) -
 
 
 async def test_uris_of_unity_that_are_wrong_are_refused() -> None:
-    for uri in ("unity://host", "unity:///main", "unity://h/a/b", "unity://h/a?regon=x"):
+    wrong = ("unity://host", "unity:///main", "unity://h/a/b", "unity://h/a?regon=x")
+    for uri in (*wrong, "unity://h:port/a", "unity://h:99999/a", "unity://[::1/a"):
         with pytest.raises(InvalidInputError, match=r"expected unity://HOST\[:PORT\]/CATALOG"):
             await alance.connect(uri)
     with pytest.raises(InvalidInputError) as refused:
         await alance.connect("unity://me:s3cret@host/main")
     assert "s3cret" not in str(refused.value)
+    for value in ("Bearer s3cret\n", "Bearer s3cret\u20ac"):
+        with pytest.raises(InvalidInputError, match="without line breaks") as refused:
+            await alance.connect("unity://host/main", headers={"Authorization": value})
+        assert "s3cret" not in str(refused.value)
     catalog = await alance.connect("unity+http://127.0.0.1:9/main")
     with pytest.raises(StoreError, match="refused"):
         await catalog.list_namespaces()
