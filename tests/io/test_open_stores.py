@@ -152,6 +152,21 @@ def test_other_options_places_and_surroundings_have_clients_of_their_own(
     assert len(registries._Clients.of_process()._recent) == registries.MAX_CLIENTS
 
 
+def test_a_changed_environment_is_heeded_while_an_older_store_is_open(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    first, second = StoreRegistry.shared(), StoreRegistry.shared()
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "x")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "former")
+    former, _ = first.open("s3://changed-environment/t")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "latter")
+    latter, _ = second.open("s3://changed-environment/t")
+    assert latter is not former
+    assert first.open("s3://changed-environment/t")[0] is latter
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "former")
+    assert first.open("s3://changed-environment/t")[0] is former
+
+
 def test_a_root_means_one_store_as_long_as_its_session_lives() -> None:
     """Facts that the session caches by location never apply to a store opened later."""
     registry = StoreRegistry()

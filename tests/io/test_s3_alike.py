@@ -87,6 +87,17 @@ async def test_nothing_of_aws_goes_to_another_cloud(
             )
 
 
+@CLOUDS
+async def test_variables_of_aws_change_no_request_to_another_cloud(
+    cloud: str, lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_S3_EXPRESS", "true")
+    monkeypatch.setenv("AWS_CONDITIONAL_PUT", "disabled")
+    uri = f"{cloud}://lab/{cloud}-unchanged.lance"
+    dataset = await alance.write_dataset({"id": [1]}, uri, storage_options=at_lab(cloud, lab))
+    assert await dataset.count_rows() == 1
+
+
 @pytest.mark.parametrize(
     ("cloud", "options", "endpoint", "region"),
     [

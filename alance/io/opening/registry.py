@@ -195,8 +195,7 @@ class _Clients:
 
     def get(self, key: object, make: Callable[[], ObjectStore]) -> ObjectStore:
         """Return the store object of a key if it is not too old; else make one."""
-        names = [name for name in os.environ if name.upper().startswith(_CLIENT_VARIABLES)]
-        key = key, *((name, os.environ.get(name)) for name in names)
+        key = key, _client_variables()
         with self._lock:
             now = time.monotonic()
             while self._recent and now - next(iter(self._recent.values()))[1] > CLIENT_AGE_S:
@@ -206,6 +205,12 @@ class _Clients:
                 if len(self._recent) > MAX_CLIENTS:
                     self._recent.popitem(last=False)
             return self._recent[key][0]
+
+
+def _client_variables() -> tuple[tuple[str, str | None], ...]:
+    """Return the variables of the environment that a client reads, perhaps with secrets."""
+    names = [name for name in os.environ if name.upper().startswith(_CLIENT_VARIABLES)]
+    return tuple([(name, os.environ.get(name)) for name in names])
 
 
 @lru_cache(maxsize=256)
@@ -218,6 +223,8 @@ def _taken_apart(root: str) -> tuple[str, int]:
 
 class StoreRegistry:
     """The stores of one session, by root. Safe to use from several threads and event loops.
+
+    A store is used again only while the environment has the same variables for its client.
 
     Attributes:
         numbers: highest number of a store opened here, by root without number.
@@ -286,7 +293,7 @@ class StoreRegistry:
                 from alance.io.opening.hub import with_hub  # only with its extra
 
                 options = with_hub(options)
-            key = address.root, options, limits
+            key = address.root, options, limits, _client_variables()
 
         def make() -> Store:
             return _make(address._replace(root=self._open.free_root(address.root)), options, limits)

@@ -106,6 +106,10 @@ def s3_config(
         "region": config.get("region") or (region[1] if region else "us-east-1"),
         "skip_signature": str(is_open).lower(),
         "virtual_hosted_style_request": str(by_host).lower(),
+        # Else the variables of AWS for these would change requests to this cloud.
+        "conditional_put": "etag",
+        "request_payer": "false",
+        "s3_express": "false",
     }
     if is_open or options.renewed is not None:
         return settings, None
