@@ -11,6 +11,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import fsspec
 import pyarrow as pa
@@ -190,6 +191,31 @@ async def test_new_versions_are_seen_in_spite_of_cached_listings(
     assert (await dataset.checkout_latest()).version == 3
     latest = await alance.dataset(path, store=files)
     assert (await latest.to_table(filter="id = -1"))["name"].to_pylist() == ["new"]
+
+
+async def test_names_are_quoted_for_web_servers_alone(
+    place: tuple[fsspec.AbstractFileSystem, str], folder: Path
+) -> None:
+    """The file of a branch `a/b` is `a%2Fb.json`."""
+    files, path = place
+    branch = await (await alance.dataset(folder / "t.lance")).create_branch("a/b")
+    await branch.insert({"id": [-1], "name": ["new"]})
+    odd = f"%41 #?+ü~{'%2F' * 2}"
+    shutil.copytree(folder / "t.lance", folder / "odd" / odd)
+    if isinstance(files, MemoryFileSystem):
+        copied_to_memory(folder)
+        files.put(str(folder / "odd"), f"{folder}/odd", recursive=True)
+    if "zip" in files.protocol or "tar" in files.protocol:
+        return
+    parent = path.removesuffix("t.lance") + "odd/"
+    is_web = isinstance(files, HTTPFileSystem)
+    for table in (path, parent + (quote(odd) if is_web else odd)):
+        dataset = await alance.dataset(table, store=files)
+        assert [*await dataset.branches.list()] == ["a/b"]
+        assert await (await dataset.checkout_branch("a/b")).count_rows() == NUM_ROWS + 1
+    if is_web:
+        within = DirFileSystem(path, files)
+        assert [*await (await alance.dataset("", store=within)).branches.list()] == ["a/b"]
 
 
 async def test_a_take_reads_its_ranges_and_no_more(web: WebFiles) -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import html
 import threading
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,7 +49,7 @@ class WebFiles:
         status, start, body = 200, 0, b""
         if place.is_dir():
             names = [child.name + "/" * child.is_dir() for child in sorted(place.iterdir())]
-            body = "".join(f'<a href="{html.escape(name)}">x</a>\n' for name in names).encode()
+            body = "".join(f'<a href="{quote(name)}">x</a>\n' for name in names).encode()
         else:
             body = place.read_bytes()
         total = len(body)

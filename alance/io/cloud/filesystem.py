@@ -14,10 +14,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 import threading
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias, TypeVar
+from urllib.parse import quote, unquote
 from weakref import ref
 
 from alance.errors import InvalidInputError, NotFoundError, StoreError, UnsupportedError
@@ -91,6 +93,7 @@ class FileSystemStore(RequestingStore):
         self._instead = instead
         self._loop: ref[asyncio.AbstractEventLoop] | None = None  # with `asynchronous=True`
         self._turn: threading.Lock | None = threading.Lock() if _is_archive(files) else None
+        self._has_urls = _has_urls(files)
         self._is_inherited = self._turn is not None and os.getpid() != _FIRST_PID
         lifecycle.on_fork(self)
 
@@ -175,7 +178,7 @@ class FileSystemStore(RequestingStore):
         return self._threaded(partial(getattr(files, name), *args, **options))
 
     def _place(self, path: str) -> str:
-        return self.base + path
+        return self.base + (quote(path) if self._has_urls else path)
 
     async def get_tail(
         self, path: str, num_bytes: int, *, size: int | None = None
@@ -272,11 +275,13 @@ class FileSystemStore(RequestingStore):
 
         answer = await self._run("list", folder, attempt)
         infos: Iterable[Mapping[str, Any]] = answer.values() if isinstance(answer, dict) else answer
-        start = place.strip("/") + "/" if place.strip("/") else ""
+        above = (self.base + folder).strip("/")
+        start = above + "/" if above else ""
         inside = f"{folder}/" if folder else ""
         entries: Entries = []
         for info in infos:
-            name = str(info["name"]).strip("/")
+            name = str(info["name"])
+            name = (unquote(name) if self._has_urls else name).strip("/")
             if name.startswith(start):
                 entries.append((inside + name[len(start) :], info))
         return entries
@@ -360,8 +365,10 @@ def split_place(files: AbstractFileSystem, path: str) -> tuple[str, str]:
                 f"uri '{scheme}://{shown}/…': expected a server and a path, without user, '?' or "
                 f"'#'; pass credentials to the file system, and write %3F or %23 in a name"
             )
-        return f"{scheme}://{server}/", inside
+        return f"{scheme}://{server}/", unquote(inside) if _has_urls(files) else inside
     inside = place.lstrip("/")
+    if _has_urls(files):  # in a folder of a web server
+        return "", unquote(inside)
     return place[: len(place) - len(inside)], inside
 
 
@@ -433,6 +440,15 @@ def _is_archive(files: AbstractFileSystem) -> bool:
     inner = getattr(files, "fs", None)
     return isinstance(files, AbstractArchiveFileSystem) or (
         inner is not None and _is_archive(inner)
+    )
+
+
+def _has_urls(files: AbstractFileSystem) -> bool:
+    """Return True if paths of a file system are quoted as in URLs: of a web server."""
+    inner = getattr(files, "fs", None)
+    http = sys.modules.get("fsspec.implementations.http")
+    return (inner is not None and _has_urls(inner)) or (
+        http is not None and isinstance(files, http.HTTPFileSystem)
     )
 
 
