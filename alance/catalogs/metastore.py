@@ -14,6 +14,7 @@ import asyncio
 import os
 import uuid
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from alance.base.records import dataclass
@@ -28,6 +29,7 @@ from alance.errors import (
     StoreError,
     TableNotFoundError,
 )
+from alance.io.loop.futures import Threads, in_thread
 from alance.io.loop.tasks import each
 from alance.io.stores.uri import quoted
 from alance.ops.upkeep.place import drop
@@ -41,6 +43,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+# Not the loop's own threads: `asyncio.run` waits for these, and so for a server that hangs.
+_threads: Final = Threads("alance-catalogs")
 ANSWER_S: Final = 180.0  # seconds for a call, with the retries of its client
 TABLE_TYPE: Final = "table_type"
 LANCE: Final = "lance"
@@ -324,7 +328,8 @@ class MetastoreBackend:
         """
         try:
             async with asyncio.timeout(ANSWER_S):
-                return await asyncio.to_thread(call, *arguments)
+                loop = asyncio.get_running_loop()
+                return await in_thread(_threads.executor(), partial(call, *arguments), loop)
         except TimeoutError as error:
             raise StoreError(
                 f"catalog {self.uri}: no answer within {ANSWER_S:.0f} s", retryable=True

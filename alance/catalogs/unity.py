@@ -17,6 +17,7 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
+from alance.base.cancellation import check_cancelled
 from alance.catalogs.metastore import LANCE, TABLE_TYPE, Entry
 from alance.errors import (
     AccessError,
@@ -206,6 +207,7 @@ class Unity:
             except StoreError as error:
                 if not error.retryable or attempt == tries:
                     raise
+                check_cancelled()
                 time.sleep(PAUSE_S * 2 ** (attempt - 1))
         raise AssertionError
 

@@ -304,6 +304,33 @@ async def test_a_cancelled_creation_leaves_neither_name_nor_data(
     assert [*(tmp_path / "lake" / "shop").iterdir()] == []
 
 
+def test_a_hung_server_holds_neither_the_caller_nor_its_loop(
+    unity: UnityServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entered, released = threading.Event(), threading.Event()
+
+    def hang(*_: object) -> list[str]:
+        entered.set()
+        released.wait(20)
+        return []
+
+    async def cancel_a_call() -> None:
+        catalog = await alance.connect(unity.uri)
+        monkeypatch.setattr(catalog._backend._metastore, "databases", hang)  # type: ignore[attr-defined]
+        listing = asyncio.create_task(catalog.list_namespaces())
+        await asyncio.to_thread(entered.wait, 20)
+        listing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await listing
+
+    timer = threading.Timer(10, released.set)
+    timer.start()
+    asyncio.run(cancel_a_call())
+    assert not released.is_set()
+    timer.cancel()
+    released.set()
+
+
 async def test_names_are_quoted_in_the_uris_of_their_folders(client: Any) -> None:
     catalog = await alance.connect(client)
     await catalog.create_namespace("far", properties={"location": "memory://quoted-names/lake"})
