@@ -198,11 +198,7 @@ class MetastoreBackend:
     async def begin(self, names: Names) -> Place:
         database, name = self._own(names)
         folder = await self._folder(database)
-        with suppress(TableNotFoundError):
-            await self._entry(names)
-            raise AlreadyExistsError(
-                f"catalog {self.uri!r}: there is a table {shown(names)!r} already"
-            )
+        await self._check_free(names)
         # A unique folder: another attempt, or a table that was deregistered, may be beside it.
         inside = f"{name}-{uuid.uuid4().hex[:8]}{TABLE_SUFFIX}"
         return Place(f"{folder}/{quoted(inside) if '://' in folder else inside}", self._options)
@@ -257,9 +253,20 @@ class MetastoreBackend:
         await self._drop(place)
 
     async def rename(self, names: Names, new: Names) -> None:
-        target = self._own(new)
-        await self.find(names)
-        await self._call(self._metastore.rename_table, self._own(names), target)
+        old, target = self._own(names), self._own(new)
+        place = await self.find(names)
+        await self._check_free(new)
+        try:
+            await self._call(self._metastore.rename_table, old, target)
+        except (AlreadyExistsError, NotFoundError, StoreError) as error:
+            try:  # perhaps an answer was lost
+                entry = await self._call(self._metastore.table, *target)
+            except AlanceError:
+                raise error from None
+            if entry.location != place.uri:
+                raise
+            with suppress(NotFoundError):
+                await self._call(self._metastore.remove_table, *old)
 
     async def register(self, names: Names, location: str) -> None:
         own = self._own(names)
@@ -285,6 +292,14 @@ class MetastoreBackend:
         if len(names) != 2:
             raise TableNotFoundError(f"catalog {self.uri!r}: no table {shown(names)!r}: {_TWO}")
         return await self._call(self._metastore.table, *names)
+
+    async def _check_free(self, names: Names) -> None:
+        """Raise AlreadyExistsError if there is a table of that name, of any format."""
+        with suppress(TableNotFoundError):
+            await self._entry(names)
+            raise AlreadyExistsError(
+                f"catalog {self.uri!r}: there is a table {shown(names)!r} already"
+            )
 
     async def _folder(self, database: str) -> str:
         """Return the folder of a database's new tables.

@@ -282,6 +282,29 @@ async def test_a_name_stands_for_a_whole_table_though_answers_are_lost(
         assert len([*lake.iterdir()]) == num_tables
 
 
+async def test_a_table_has_one_name_though_answers_to_a_rename_are_lost(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    metastore = catalog._backend._metastore  # type: ignore[attr-defined]
+    remove = metastore.remove_table
+    removed: list[str] = []
+
+    def lose_answers(database: str, name: str) -> None:
+        if removed:
+            remove(database, name)
+        removed.append(name)
+        raise (NotFoundError if len(removed) > 1 else StoreError)("lost")
+
+    await catalog.create_table(("shop", "a"), ROWS)
+    await catalog.create_table(("shop", "b"), ROWS)
+    with pytest.raises(AlreadyExistsError, match=r"there is a table 'shop\.b' already"):
+        await catalog.rename_table(("shop", "a"), ("shop", "b"))
+    monkeypatch.setattr(metastore, "remove_table", lose_answers)
+    await catalog.rename_table(("shop", "a"), ("shop", "c"))
+    assert removed == ["a", "a"]
+    assert await catalog.list_tables("shop") == ["b", "c"]
+
+
 async def test_a_cancelled_creation_leaves_neither_name_nor_data(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
