@@ -5,14 +5,8 @@
 #include <string>
 #include <utility>
 
+#include "base/processor.hpp"
 #include "codecs/fastlanes.hpp"
-
-#define ALANCE_INLINE inline __attribute__((always_inline))
-
-#if defined(__x86_64__)
-#define ALANCE_HAS_AVX2 1
-#define ALANCE_AVX2 __attribute__((target("avx2")))
-#endif
 
 namespace alance::fastlanes {
 
@@ -42,7 +36,7 @@ constexpr std::array<Loop, T + 1> baseline_table(std::integer_sequence<int, W...
   return {&baseline_loop<Work, T, W>...};
 }
 
-#if ALANCE_HAS_AVX2
+#if defined(__x86_64__)
 template <class Work, int T, int W>
 ALANCE_AVX2 void avx2_loop(const uint8_t* __restrict in, uint8_t* __restrict out) {
   Work::template block<T, W>(in, out);
@@ -59,9 +53,9 @@ template <class Work, int T>
 const Loop* loops_of(bool baseline) {
   using Widths = std::make_integer_sequence<int, T + 1>;
   static constexpr auto kPortable = baseline_table<Work, T>(Widths());
-#if ALANCE_HAS_AVX2
+#if defined(__x86_64__)
   static constexpr auto kAvx2 = avx2_table<Work, T>(Widths());
-  if (!baseline && __builtin_cpu_supports("avx2")) return kAvx2.data();
+  if (!baseline && has_avx2()) return kAvx2.data();
 #endif
   (void)baseline;
   return kPortable.data();

@@ -7,14 +7,8 @@
 
 #include "base/bounds.hpp"
 #include "base/owned.hpp"
+#include "base/processor.hpp"
 #include "codecs/spans.hpp"
-
-// Loop compiled in two versions, for AVX2 and for any processor; the loader takes one.
-#if defined(__x86_64__) && defined(__linux__)
-#define ALANCE_CLONES __attribute__((target_clones("avx2", "default")))
-#else
-#define ALANCE_CLONES
-#endif
 
 namespace alance {
 
