@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from alance.errors import InvalidInputError
+from alance.io.stores.s3_clouds import S3_CLOUDS
 from alance.io.stores.store import without_number
 
 if TYPE_CHECKING:
@@ -25,9 +26,7 @@ _ENDPOINT_OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "gcs": ("base_url",),
     "azure": ("endpoint",),
     "hf": ("endpoint",),
-    "oss": ("endpoint",),
-    "cos": ("endpoint",),
-    "tos": ("endpoint",),
+    **dict.fromkeys(S3_CLOUDS, ("endpoint",)),
 }
 _ENDPOINT_VARIABLES: Final[Mapping[str, tuple[str, ...]]] = {
     "s3": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"),

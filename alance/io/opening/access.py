@@ -28,6 +28,7 @@ from alance.base.records import dataclass
 from alance.errors import AccessError, InvalidInputError
 from alance.io.opening.credentials import as_mapping, is_provider
 from alance.io.opening.options import BASE_PREFIX, CHOOSER, parse_options
+from alance.io.stores.s3_clouds import S3_CLOUDS
 from alance.io.stores.uri import Address, parse_uri
 
 if TYPE_CHECKING:
@@ -186,7 +187,7 @@ class Access:
         if self.home is None:
             return "the given store object"
         match self.kind:
-            case "s3" | "gcs" | "oss" | "cos" | "tos":
+            case kind if kind in {"s3", "gcs", *S3_CLOUDS}:
                 return f"buckets of the same {self.kind} endpoint"
             case "azure":
                 return f"containers of the account {self._account() or 'of the environment'!r}"

@@ -26,6 +26,7 @@ from weakref import WeakValueDictionary
 from alance.errors import InvalidInputError
 from alance.io.loop import lifecycle
 from alance.io.loop.futures import seen
+from alance.io.stores.s3_clouds import S3_CLOUDS
 
 if TYPE_CHECKING:
     from alance.io.stores.profile import Kind
@@ -59,7 +60,7 @@ _S3_PARTS: Final = (
     },
 )
 _CREDENTIAL_PARTS: Final[Mapping[str, tuple[Mapping[str, str], ...]]] = {
-    **dict.fromkeys(("s3", "oss", "cos", "tos"), _S3_PARTS),
+    **dict.fromkeys(("s3", *S3_CLOUDS), _S3_PARTS),
     "gcs": ({"bearer_token": "token"},),
     "azure": ({"sas_key": "sas_token"}, {"account_key": "access_key"}, {"token": "token"}),
 }

@@ -18,6 +18,7 @@ from alance.base.checks import did_you_mean
 from alance.base.records import dataclass
 from alance.errors import InvalidInputError
 from alance.io.opening.credentials import CREDENTIALS, Renewed
+from alance.io.stores.s3_clouds import S3_CLOUDS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -95,7 +96,7 @@ def parse_options(kind: Kind, options: Mapping[str, object] | None) -> StoreOpti
 
 def _hint_of(kind: Kind, key: str) -> str:
     """Return a hint for an option of s3fs, gcsfs, adlfs, boto3, pyarrow or pylance; else empty."""
-    names = _PEERS.get(kind, {}) | _PEERS_OF_ALL
+    names = {**_PEERS.get(kind, {}), **_PEERS_OF_ALL}
     hint = names.get(key.lower().removeprefix("aws_").removeprefix("hf_"), "")
     if hint.replace("_", "").isalpha():
         return f", did you mean {hint!r}?"
@@ -254,20 +255,15 @@ _PREFIXES: Final[Mapping[Kind, tuple[str, ...]]] = {
     "gcs": ("google_", "gcs_"),
     "azure": ("azure_storage_", "azure_"),
     "hf": ("hf_",),
-    "oss": ("oss_", "alibaba_cloud_"),
-    "cos": ("cos_", "tencentcloud_"),
-    "tos": ("tos_", "volcengine_"),
+    **{kind: cloud.prefixes for kind, cloud in S3_CLOUDS.items()},
 }
-S3_ALIKE: Final[frozenset[Kind]] = frozenset({"oss", "cos", "tos"})  # see `io.opening.s3_alike`
 
 # Prefixes of the environment variables for a kind of store.
 VARIABLE_PREFIXES: Final[Mapping[Kind, tuple[str, ...]]] = {
     "s3": ("AWS_",),
     "gcs": ("GOOGLE_",),
     "azure": ("AZURE_STORAGE_", "AZURE_"),
-    "oss": ("OSS_", "ALIBABA_CLOUD_"),
-    "cos": ("COS_", "TENCENTCLOUD_"),
-    "tos": ("TOS_", "VOLCENGINE_"),
+    **{kind: tuple(map(str.upper, cloud.prefixes)) for kind, cloud in S3_CLOUDS.items()},
 }
 _LANCE_VARIABLES: Final[dict[str, str]] = {  # variables of Lance, for all clouds
     "OBJECT_STORE_CLIENT_MAX_RETRIES": "client_max_retries",
@@ -312,7 +308,7 @@ _PEERS_OF_ALL: Final[dict[str, str]] = {
     "cert": "root_certificate, with the text of the certificate",
     "verify": "allow_invalid_certificates=true to check no certificate",
 }
-_PEERS: Final[Mapping[Kind, dict[str, str]]] = {
+_PEERS: Final[Mapping[Kind, Mapping[str, str]]] = {
     "s3": {
         "access_key": "access_key_id",
         "anon": "skip_signature=true",
@@ -357,14 +353,7 @@ _PEERS: Final[Mapping[Kind, dict[str, str]]] = {
         "proxy_url": "nothing: the variable HTTPS_PROXY names a proxy",
         "use_auth_token": "token",
     },
-    "oss": {
-        "oss_role_arn": "credentials, with a function that returns them",
-        "oss_sts_endpoint": "credentials, with a function that returns them",
-    },
-    "cos": {
-        "cos_disable_config_load": "nothing: only the options and variables of COS are read",
-        "cos_enable_versioning": "nothing: versions of objects are not read",
-    },
+    **{kind: cloud.refused for kind, cloud in S3_CLOUDS.items()},
 }
 
 _ALIASES: Final[Mapping[Kind, Mapping[str, str]]] = {
@@ -390,20 +379,10 @@ _ALIASES: Final[Mapping[Kind, Mapping[str, str]]] = {
         "bearer_token": "token",
         "identity_endpoint": "msi_endpoint",
     },
-    "oss": {
-        "access_key_secret": "secret_access_key",
-        "allow_anonymous": "skip_signature",
-        "security_token": "session_token",
-    },
-    "cos": {
-        "secret_id": "access_key_id",
-        "secret_key": "secret_access_key",
-        "security_token": "session_token",
-    },
-    "tos": {"security_token": "session_token"},
+    **{kind: cloud.aliases for kind, cloud in S3_CLOUDS.items()},
 }
 
-_S3_ALIKE_OPTIONS: Final = frozenset(
+_S3_CLOUD_OPTIONS: Final = frozenset(
     {
         "access_key_id",
         "endpoint",
@@ -486,9 +465,7 @@ _CONFIG_OPTIONS: Final[Mapping[Kind, frozenset[str]]] = {
         }
     ),
     "hf": frozenset({"endpoint", "skip_signature", "token"}),
-    "oss": _S3_ALIKE_OPTIONS,
-    "cos": _S3_ALIKE_OPTIONS,
-    "tos": _S3_ALIKE_OPTIONS,
+    **dict.fromkeys(S3_CLOUDS, _S3_CLOUD_OPTIONS),
 }
 
 _HUB_CLIENT_OPTIONS: Final = frozenset({"allow_http", "timeout"})  # the Hub's client has its own

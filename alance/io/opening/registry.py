@@ -39,6 +39,7 @@ from alance.io.opening.options import StoreOptions, parse_options, with_environm
 from alance.io.opening.s3_alike import s3_config, with_variables
 from alance.io.stores import profile
 from alance.io.stores.memory import MemoryStore
+from alance.io.stores.s3_clouds import S3_CLOUDS
 from alance.io.stores.store import translate
 from alance.io.stores.uri import Address, clean_path, join, parse_uri
 
@@ -517,7 +518,7 @@ def _new_objects(
             if address.container.endswith("--x-s3"):
                 config.setdefault("s3_express", "true")
             return obstore_stores.S3Store(address.container, config=config, **kwargs)  # type: ignore[arg-type]
-        case "oss" | "cos" | "tos":
+        case kind if kind in S3_CLOUDS:
             settings, fixed = s3_config(address, options)
             kwargs.setdefault("credential_provider", fixed)
             config = {**(for_writes or {}), **settings}

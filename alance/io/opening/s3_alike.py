@@ -1,8 +1,8 @@
-"""Clouds whose S3-compatible endpoints alance uses: OSS of Alibaba, COS of Tencent, TOS of Volcano.
+"""obstore's client for S3, configured for another cloud of `stores.s3_clouds`.
 
-Their options and variables have the names of pylance's. obstore's client for S3 also reads AWS's
-environment variables. This module therefore sets every option that names a server or holds a
-secret, so that no server of AWS is used for another cloud, and no secret of AWS is sent to it.
+The client also reads AWS's environment variables. This module therefore sets every option that
+names a server or holds a secret, so that no server of AWS is used for another cloud, and no secret
+of AWS is sent to it.
 """
 
 from __future__ import annotations
@@ -15,23 +15,18 @@ from urllib.parse import urlsplit
 
 from alance.base.records import dataclass
 from alance.errors import AccessError, InvalidInputError
-from alance.io.opening.options import S3_ALIKE, VARIABLE_PREFIXES, canonical, config_names
+from alance.io.opening.options import VARIABLE_PREFIXES, canonical, config_names
+from alance.io.stores.s3_clouds import S3_CLOUDS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from alance.io.opening.options import StoreOptions
     from alance.io.stores.profile import Kind
+    from alance.io.stores.s3_clouds import S3Cloud
     from alance.io.stores.uri import Address
 
 _CREDENTIALS: Final = ("access_key_id", "secret_access_key", "session_token")
-# The cloud's own hosts, and an example of an endpoint.
-_HOSTS: Final[Mapping[Kind, tuple[tuple[str, ...], str]]] = {
-    "oss": ((".aliyuncs.com",), "https://oss-cn-hangzhou.aliyuncs.com"),
-    "cos": ((".myqcloud.com",), "https://cos.ap-guangzhou.myqcloud.com"),
-    "tos": ((".volces.com", ".ivolces.com"), "https://tos-cn-beijing.volces.com"),
-}
-_REGION: Final = re.compile(r"(?:^|\.)(?:oss|cos|tos-s3)[-.]([a-z]+-[a-z0-9-]+?)(?:-internal)?\.")
 # Variables of AWS that put a key into headers of each request.
 _ENCRYPTION: Final = re.compile(r"AWS_(SSE|SERVER_SIDE_ENCRYPTION).*")
 
@@ -41,7 +36,7 @@ def with_variables(kind: Kind, options: StoreOptions) -> StoreOptions:
 
     Keys of variables are not mixed with those among the options.
     """
-    if kind not in S3_ALIKE:
+    if kind not in S3_CLOUDS:
         return options
     config = dict(options.config)
     has_own = not config.keys().isdisjoint(_CREDENTIALS) or options.renewed is not None
@@ -75,12 +70,12 @@ def s3_config(
         AccessError: no credentials.
     """
     kind, config = address.kind, dict(options.config)
-    hosts, example = _HOSTS[kind]
+    cloud = S3_CLOUDS[kind]
     first = VARIABLE_PREFIXES[kind][0]
     if "endpoint" not in config:
         raise InvalidInputError(
             f"{address.root}: needs an endpoint, such as storage_options="
-            f"{{'{kind}_endpoint': '{example}'}} or the variable {first}ENDPOINT"
+            f"{{'{kind}_endpoint': '{cloud.example}'}} or the variable {first}ENDPOINT"
         )
     if variables := sorted(filter(_ENCRYPTION.fullmatch, os.environ)):
         raise InvalidInputError(
@@ -93,10 +88,10 @@ def s3_config(
             f"{address.root}: no credentials: neither among the storage options nor in the "
             f"environment ({first}...); a bucket that is open to all needs skip_signature=true"
         )
-    endpoint = _s3_endpoint(config["endpoint"])
+    endpoint = _s3_endpoint(cloud, config["endpoint"])
     host = urlsplit(endpoint).hostname or ""
-    region = _REGION.search(host)
-    is_cloud = host.endswith(hosts)
+    region = re.search(rf"(?:^|\.){cloud.label}[-.]([a-z]+-[a-z0-9-]+?)(?:-internal)?\.", host)
+    is_cloud = host.endswith(cloud.hosts)
     by_host = config.get("virtual_hosted_style_request", str(is_cloud).lower()) == "true"
     if by_host and not host.startswith(f"{address.container}."):
         endpoint = endpoint.replace("://", f"://{address.container}.", 1)
@@ -119,6 +114,10 @@ def s3_config(
     )
 
 
-def _s3_endpoint(endpoint: str) -> str:
-    """Return the endpoint that speaks S3's protocol: TOS has another host for it."""
-    return re.sub(r"://(.*\.)?tos-(?!s3-)", r"://\1tos-s3-", endpoint.rstrip("/"), count=1)
+def _s3_endpoint(cloud: S3Cloud, endpoint: str) -> str:
+    """Return the endpoint that speaks S3's protocol, for which a cloud may have another host."""
+    endpoint = endpoint.rstrip("/")
+    if cloud.native_label is None:
+        return endpoint
+    native = re.compile(rf"://(.*\.)?(?!{cloud.label}-){cloud.native_label}-")
+    return native.sub(rf"://\1{cloud.label}-", endpoint, count=1)

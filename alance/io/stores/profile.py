@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Final, Literal, TypeAlias
 
 from alance.base.records import dataclass
+from alance.io.stores.s3_clouds import S3_CLOUDS
 
 Kind: TypeAlias = Literal[
     "memory", "local", "s3", "gcs", "azure", "http", "hf", "fsspec", "oss", "cos", "tos"
@@ -123,10 +124,10 @@ S3: Final = StoreProfile(
 S3_EXPRESS: Final = replace(S3, lists_in_order=False, heeds_conditions=False)
 
 # Clouds with S3's protocol. Whether they obey conditional puts, each process tests once.
-OSS: Final = replace(S3, kind="oss", max_requests=_REMOTE_REQUESTS, heeds_conditions=False)
-COS: Final = replace(OSS, kind="cos")
-TOS: Final = replace(OSS, kind="tos")
-S3_ALIKE: Final = {"oss": OSS, "cos": COS, "tos": TOS}
+S3_ALIKE: Final = {
+    kind: replace(S3, kind=kind, max_requests=_REMOTE_REQUESTS, heeds_conditions=False)
+    for kind in S3_CLOUDS
+}
 
 GCS: Final = replace(S3, kind="gcs", max_requests=_REMOTE_REQUESTS)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from alance.errors import InvalidInputError, UnsupportedError
+from alance.io.stores.s3_clouds import S3_CLOUDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -198,9 +199,7 @@ _PARSERS: Final[Mapping[str, Callable[[str, str], Address]]] = {
     "s3": _bucket("s3"),
     "s3a": _bucket("s3"),
     "gs": _bucket("gcs"),
-    "oss": _bucket("oss"),
-    "cos": _bucket("cos"),
-    "tos": _bucket("tos"),
+    **{kind: _bucket(kind) for kind in S3_CLOUDS},
     "az": _azure,
     "abfs": _azure,
     "abfss": _azure,
