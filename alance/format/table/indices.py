@@ -26,6 +26,7 @@ _UUID_BYTES = 16
 MAX_FRAGMENT: Final = 1 << 22
 ADDRESSES_FROM: Final = 1  # from this version, B-trees hold addresses even with stable row ids
 _OF_ROW_IDS: Final = ("Bitmap", "LabelList", "NGram", "Inverted", "Vector")
+_FINDS_VALUES: Final = ("BTree", "Bitmap")
 JSON_KIND: Final = "Json"
 # Name of the index that records how compactions moved rows.
 FRAGMENT_REUSE: Final = "__lance_frag_reuse"
@@ -79,6 +80,11 @@ class Index:
     def files_kind(self) -> str:
         """Kind of the index's files: of the index itself, or of the target of a JSON index."""
         return self.kind if self.kind != JSON_KIND else json_target(self.message).kind
+
+    @property
+    def finds_values(self) -> bool:
+        """True if it finds exactly the rows with a value, so that merges look up keys in it."""
+        return self.files_kind in _FINDS_VALUES
 
     @classmethod
     def from_protobuf(cls, message: table_pb2.IndexMetadata) -> Index:

@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from alance.ops.version.snapshot import Snapshot
     from alance.ops.write.spool import Scratch
 
-EXACT: Final = ("BTree", "Bitmap")  # kinds of indices that find single rows, not zones
 # An index looks up the keys if the table has at least this number of rows per key. In 5 000 000
 # local rows, 100 keys take 28 ms of processor time, 300 keys 54 ms, and a scan 48 ms. On a store a
 # key costs two requests and 130 kB: 100 keys take 165 requests and 13 MB, a scan 26 and 15 MB.
@@ -213,8 +212,8 @@ def index_of_keys(base: Snapshot, merge: RowMerge) -> str | None:
         return None
     fields = {base.schema.field(name).id for name in merge.on}
     for message in base.manifest.indices:
-        is_exact = Index.from_protobuf(message).files_kind in EXACT
-        if is_exact and fields.issuperset(message.fields) and message.name not in SYSTEM:
+        finds_keys = Index.from_protobuf(message).finds_values
+        if finds_keys and fields.issuperset(message.fields) and message.name not in SYSTEM:
             return message.name
     return None
 
