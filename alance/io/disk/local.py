@@ -204,7 +204,7 @@ class LocalStore:
         """Read pieces of files into one buffer, by one job of the pool.
 
         Raises:
-            CorruptFileError: (in the future) a file ends before the end of a piece.
+            CorruptFileError: from the returned future: a file ends before the end of a piece.
         """
 
         def job() -> memoryview:

@@ -29,7 +29,7 @@ INSTEAD: Final = (
 
 
 def with_hub(options: StoreOptions) -> StoreOptions:
-    """Return options with the endpoint and the token, if there is one, of the environment.
+    """Fill in the endpoint and the token from the environment, or from the Hub's token file.
 
     Raises:
         MissingPackageError: huggingface_hub is not installed.

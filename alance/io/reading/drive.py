@@ -23,8 +23,8 @@ async def drive(
 ) -> T:
     """Run a plan to its end, and return its result.
 
-    Each round that requests bytes costs one `read`. A plan of many parts does not block the loop
-    for long: at its turns other callers run. The plan is always closed.
+    Each round that requests bytes costs one `read`. A plan with much CPU work yields rounds without
+    ranges, in which the loop runs other callers. The plan is always closed.
 
     Args:
         at_hand: tried before `read`; returns the bytes of a round, or None if reading them would

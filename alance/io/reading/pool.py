@@ -106,7 +106,7 @@ class DecodePool:
     def _turn_ends(self) -> None:
         """Let the next waiting callers continue, after a turn of the event loop.
 
-        If the turn was short, twice as many callers continue as in it; if it was long, only one.
+        After a short turn, the number of callers that continue doubles; after a long one, it is 1.
         """
         now = time.perf_counter()
         if self._turn_since is not None:

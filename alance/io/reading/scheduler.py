@@ -111,8 +111,8 @@ class Scheduler:
                 up first, and the bytes that are read are added to it.
 
         Raises:
-            CorruptFileError: (in the future) a range is invalid or ends beyond its object.
-            NotFoundError, StoreError: (in the future) the store failed.
+            CorruptFileError: from the returned future: a range is wrong, or ends beyond its object.
+            NotFoundError, StoreError: from the returned future: the store failed.
             InvalidInputError: the session is closed.
         """
         self._check_open()
@@ -166,7 +166,7 @@ class Scheduler:
             is_part: True if more reads of these objects follow; see `Read`.
 
         Raises:
-            CorruptFileError, NotFoundError, StoreError: (in the future) as for `read`.
+            CorruptFileError, NotFoundError, StoreError: from the returned future: as for `read`.
             InvalidInputError: the session is closed.
         """
         loop = asyncio.get_running_loop()

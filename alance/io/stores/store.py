@@ -80,7 +80,7 @@ class PieceReader(Protocol):
         """Start reading pieces.
 
         Raises:
-            CorruptFileError: (in the future) an object ends before the end of a piece.
+            CorruptFileError: from the returned future: an object ends before the end of a piece.
         """
 
     def get_many(
@@ -113,7 +113,7 @@ class Store(Protocol):
         requests.
 
         Raises:
-            CorruptFileError: (in the future) the object ends before the end of a range.
+            CorruptFileError: from the returned future: the object ends before the end of a range.
         """
 
     def read_now(self, path: str, ranges: Sequence[Span]) -> Sequence[memoryview] | None:
