@@ -83,9 +83,10 @@ def arithmetic(op: str, left: Node, right: Node) -> Node:
 
 
 def fitted(literal: Literal, type_: pa.DataType) -> Literal:
-    """Return a numeric literal in a column's type, unless that changes its value.
+    """Convert a numeric literal to a column's type, if the type can hold the value.
 
-    Only a float type may round it. A literal that does not fit exactly is returned as is.
+    A float type can hold all numbers, rounded. Other types hold exact values only; a literal that
+    does not fit, and a float, are returned as they are.
 
     Used only if a computed column consists of a column, an operator and a literal. Everywhere else
     a literal has a type of its own, so that `i8 * 2` is an int64.

@@ -196,6 +196,7 @@ def open_containers(files: Sequence[FileEnd]) -> Plan[list[Container]]:
 
     Raises:
         UnsupportedError: another file version.
+        CorruptFileError: a footer or a table contradicts the format.
     """
     sizes = np.array([file.file_bytes for file in files], np.int64)
     containers: list[Container | None] = []
@@ -306,6 +307,7 @@ def parse_column(index: int, content: bytes, container: Container) -> _kernels.C
 
     Raises:
         UnsupportedError: an unknown encoding.
+        CorruptFileError: the metadata contradict the format.
     """
     file_bytes, version = container.file_bytes, container.version
     where = f"column {index} in {container.path}"

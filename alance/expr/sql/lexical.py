@@ -168,7 +168,7 @@ class SqlText:
 
 
 def _items_of(match: re.Match[str]) -> str:
-    """Return the items of a list or a chain as text, separated by commas."""
+    """Return the items of `IN (...)`, or of `x = 1 OR x = 2 OR ...`, separated by commas."""
     if match.lastgroup == "items":
         return match["items"]
     term = rf"(?:{re.escape(match['name'])}\s*+)?=\s*+({_TEXT}|{_INTEGER_ITEM})"

@@ -50,7 +50,10 @@ class ColumnZones(Protocol):
     def edges(self) -> Int64s: ...
 
     def bounds(self, arrow: pa.DataType) -> ColumnBounds | None:
-        """Return the bounds of each zone; None if the stored bounds have another type."""
+        """Return the bounds of each zone as values of a type.
+
+        Returns None if the stored bounds have another type.
+        """
 
     def whole(self, arrow: pa.DataType) -> tuple[Statistics, int] | None:
         """Return the statistics and the column number that `whole_bounds` takes.

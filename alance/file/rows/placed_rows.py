@@ -112,8 +112,8 @@ class _FragmentRun(NamedTuple):
     def alike(self) -> list[_FragmentRun]:
         """Group consecutive fragments that the same plans can read.
 
-        The fragments of a run have tables for the same leaves, have the same leaves in files that
-        are completely in memory, and have the same classes of columns.
+        In all fragments of a run, the same leaves have page tables, the same leaves are in files
+        that are completely in memory, and a leaf's table has the same class.
         """
         own = self.fragments
         ways = map(_PLACED_OF, own), map(_WHOLE_OF, own), map(_KINDS_OF, own)

@@ -218,6 +218,7 @@ def tensor(message: vector_index_pb2.Tensor, dims: int) -> npt.NDArray[Any]:
 
     Raises:
         UnsupportedError: the type of the values is not supported.
+        CorruptFileError: the shape is not possible, or the bytes do not fit it.
     """
     dtype = _DTYPES.get(message.data_type)
     shape = tuple(message.shape)

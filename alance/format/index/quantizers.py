@@ -131,6 +131,7 @@ class ScalarQuantizer(Quantizer):
 
         Raises:
             UnsupportedError: components do not have 8 bits.
+            CorruptFileError: bounds or dimension are wrong.
         """
         if integer(storage, "num_bits") != 8:
             raise UnsupportedError(f"vector index: components of {storage['num_bits']} bits")
@@ -191,6 +192,7 @@ class ProductQuantizer(Quantizer):
 
         Raises:
             UnsupportedError: codes have neither 4 nor 8 bits.
+            CorruptFileError: the codebook does not fit the centroids.
         """
         bits, parts = integer(storage, "nbits"), integer(storage, "num_sub_vectors")
         dim = integer(storage, "dimension")
@@ -308,6 +310,7 @@ class Rabitq(Quantizer):
 
         Raises:
             UnsupportedError: the distance estimator is unknown.
+            CorruptFileError: bits, dimension or rotation are wrong.
         """
         bits, dim = integer(storage, "num_bits"), integer(storage, "code_dim")
         if storage.get("query_estimator") != ESTIMATOR:

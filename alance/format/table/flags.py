@@ -99,6 +99,7 @@ def check_readable(reader_flags: int, writer_flags: int, *, has_max_field_id: bo
 
     Raises:
         UnsupportedError: a reader flag is unknown. The message names it.
+        CorruptFileError: the two words contradict each other.
     """
     half = (reader_flags ^ writer_flags) & PAIRED
     if half:

@@ -138,7 +138,7 @@ def _struct(num_rows: int, children: Sequence[FieldPiece], arrow: pa.DataType) -
 
 
 def list_piece(pages: Sequence[Ends], items: FieldPiece) -> FieldPiece:
-    """Build lists from their offsets, page by page, and from all items."""
+    """Return the lists of some pages, given their offsets by page and the items of all pages."""
     num_bytes = items.num_bytes + sum(8 * len(page.offsets) for page in pages)
     return FieldPiece(num_bytes, partial(_lists, pages, items))
 

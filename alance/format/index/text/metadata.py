@@ -91,6 +91,7 @@ class TextMetadata:
 
         Raises:
             UnsupportedError: the format or a token setting is not supported.
+            CorruptFileError: the numbers of the partitions, or the token settings, are malformed.
         """
         params = TextParams.parse(metadata.get("params", ""))
         version, block = metadata.get("format_version", "1"), metadata.get("posting_block_size")
@@ -153,6 +154,7 @@ class Documents:
 
         Raises:
             UnsupportedError: documents are elements of nested lists.
+            CorruptFileError: columns are missing, or have other types or nulls.
         """
         if INNER_ELEMENTS in batch.schema.names:
             raise UnsupportedError("text index of the elements of lists in lists")

@@ -116,6 +116,7 @@ class TextParams:
 
         Raises:
             UnsupportedError: a setting is not supported.
+            CorruptFileError: the settings are malformed.
         """
         try:
             parsed = json.loads(text)
