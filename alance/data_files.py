@@ -82,7 +82,10 @@ async def _opened(
 def _columns(
     table: Sequence[Field], file: Sequence[Field], places: Mapping[int, int], above: str = ""
 ) -> Iterator[tuple[int, int]]:
-    """Yield the id in the table, and the column in the file, of each field.
+    """Yield the id in the table, and the column in the file, of each field that has a column.
+
+    Args:
+        places: column numbers by field id in the file.
 
     Raises:
         InvalidInputError: the table lacks a field, or has it with another type.

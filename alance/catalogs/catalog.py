@@ -133,17 +133,16 @@ class Catalog(Hinted):
     ) -> list[str]:
         """Return the sorted names of the tables of a namespace.
 
-        Cost: from a server, a request per page. In a folder, a LIST, and a GET and a scan of
-        `__manifest` if it exists. The root also costs a LIST per thousand tables, and a check for
-        deregistered tables. The check lists all objects, a thousand per LIST. It stops once a LIST
-        covers fewer than 16 tables, and sends a HEAD for each of the others. It only sends HEADs on
-        a local store, or for fewer than 5 tables.
+        Cost: from a server, a request per page of names. In a folder, a LIST, and a GET and a scan
+        of `__manifest` if it exists. The root also costs a LIST per thousand tables, and a HEAD per
+        table, which tells if the table is deregistered. For 5 tables or more, LISTs of a thousand
+        objects replace these HEADs, as long as one LIST replaces at least 16 of them.
 
         Args:
             namespace: default: the root.
             include_declared: True to include names that were declared for tables that are not yet
-                written. In a folder, False costs a LIST for each table that the check did not
-                cover; a namespace other than the root then costs the LISTs of the check as well.
+                written. In a folder, False costs a LIST per table; LISTs of a thousand objects
+                replace many of these, as for the root.
 
         Raises:
             NotFoundError: no such namespace.

@@ -86,7 +86,7 @@ def unity_of_uri(uri: str, headers: Mapping[str, str]) -> tuple[Unity, str | Non
 
 
 class _NoRedirect(HTTPRedirectHandler):
-    """Refuses redirects, which would send the token to another server."""
+    """Handler that refuses redirects, which would send the token to another server."""
 
     def redirect_request(self, *_: Any) -> None:
         """Return None, so that the answer is an error."""

@@ -27,7 +27,7 @@ class Share:
         return (self.num_bytes, self.num_requests, self.seconds) != (None, None, None)
 
     def limit(self, policy: MaintenancePolicy) -> MaintenancePolicy:
-        """Return the policy with its budget limited to the share."""
+        """Return a policy that spends at most this share of the budget."""
         return replace(
             policy,
             max_bytes=_least(policy.max_bytes, self.num_bytes),

@@ -360,11 +360,12 @@ async def read_extremes(
 
 
 def member_paths(schema: pa.Schema, retained: pa.Schema) -> list[str]:
-    """Return the paths to read for columns whose structs may lack members of the table.
+    """Return the paths to read if structs need only some of their members.
 
     Args:
         schema: schema of the table.
-        retained: columns by name, in types that may lack members; other differences are ignored.
+        retained: columns to read; their structs have the members to read. Other differences from
+            the table's types are ignored.
     """
     return [
         path

@@ -129,7 +129,7 @@ class StreamPart(NamedTuple):
 
 
 class StreamFollower:
-    """Plans the batches of a stream over the versions of a table."""
+    """Planner of the batches of a stream over the versions of a table."""
 
     def __init__(self, options: StreamOptions) -> None:
         self.options = options

@@ -1,4 +1,4 @@
-"""Finds the Java that Spark needs. Imports no pyspark, starts no JVM of Spark.
+"""Search for the Java that Spark needs. Imports no pyspark, starts no JVM of Spark.
 
 python -m alance.spark.java     prints its folder, or installation advice, with status 1
 """

@@ -186,7 +186,7 @@ async def selected_rows(
 
 
 class AlanceReader(DataSourceReader):
-    """Reads one version. Pickled into each task."""
+    """Reader of one version. Pickled into each task."""
 
     def __init__(
         self,

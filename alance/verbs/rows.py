@@ -136,9 +136,10 @@ class RowVerbs(Handle):
         may delete other rows of the same fragments, and append rows. `summary` has
         `num_deleted_rows`; a version is committed even if it is 0.
 
-        Cost: a scan of the predicate's columns and the deletion vectors; a PUT for each fragment
-        that loses some of its rows, but not all, together with the transaction's file and a LIST;
-        then the manifest. A predicate without columns, such as `true`, reads no data.
+        Cost: a scan of the predicate's columns and the deletion vectors; then two rounds of
+        requests. The first has PUTs of the transaction's file, and of a deletion file for each
+        fragment that loses some, but not all, of its rows, and a LIST; the second has the PUT of
+        the manifest. A predicate without columns, such as `true`, reads no data.
 
         Example:
 
@@ -177,10 +178,9 @@ class RowVerbs(Handle):
         `_rowid` and `_row_created_at_version`. `summary` counts the updated rows; a version is
         committed even if there are none.
 
-        Cost: a scan of `where`'s columns, then of all columns of the matching rows; their new
-        files, and a PUT for each fragment that loses some of its rows, but not all, together with
-        the transaction's file and a LIST; then the manifest. Memory: some batches, and 16 bytes per
-        matching row.
+        Cost: a scan of `where`'s columns, then of all columns of the matching rows; then two rounds
+        of requests, as for `delete`, where the first also has the PUTs of the new data files.
+        Memory: some batches, and 16 bytes per matching row.
 
         Example:
 
@@ -509,8 +509,8 @@ class MergeInsert(Uncalled):
         The key columns of the table and the columns of conditions are scanned. Columns that the
         data lacks are taken by address for updated rows.
 
-        Cost: the scan and the takes; the new files, and a PUT for each fragment that loses some of
-        its rows, but not all, together with the transaction's file and a LIST; then the manifest.
+        Cost: the scan and the takes; then two rounds of requests, as for `Dataset.delete`, where
+        the first also has the PUTs of the new data files.
 
         Args:
             data: anything that `write_dataset` accepts, with columns in any order; it may lack

@@ -467,14 +467,14 @@ def is_obedient(store: Store) -> bool:
 async def check_by_probe(
     store: Store, path: str, background: Background, patience: Patience | None = None
 ) -> None:
-    """Check a store as `check_conditional_puts` does, by a new object.
+    """Check a store as `check_conditional_puts` does, by a new object, which is then deleted.
 
     Cost: no request if the store `is_obedient`; else that of `check_conditional_puts`, and a PUT
     and a DELETE.
 
     Args:
-        path: path of the object, which is then deleted.
-        background: deletes the object if the caller is cancelled.
+        path: path of the object.
+        background: deletes the object, also if the caller is cancelled.
     """
     if is_obedient(store):
         return

@@ -91,7 +91,7 @@ async def within(timeout: timedelta | float | None, uri: str) -> AsyncIterator[N
 
 
 def notes_of(manifest: Manifest) -> Notes:
-    """Return the producers' notes in a version's transaction."""
+    """Return the tokens and batch numbers in a version's transaction; empty without transaction."""
     if manifest.transaction is None:
         return Notes()
     return Notes.of(manifest.transaction.transaction_properties)

@@ -302,7 +302,7 @@ async def _changes(
 
 
 class _VersionReader:
-    """Reads the rows of a version's changes.
+    """Reader of the rows of a version's changes.
 
     Args:
         before: the version before; None for the first version.

@@ -514,7 +514,7 @@ def _is_dense(late: OpenFragment, kept_share: float) -> bool:
 
 
 def _as_one(fragments: Sequence[OpenFragment]) -> bool:
-    """Return True if late columns are so small that fragments are read together, with all rows."""
+    """Return True if the late columns are so small that all rows of all fragments are read."""
     keys = {group_key(fragment) for fragment in fragments}
     if len(fragments) == 1 or len(keys) > 1 or None in keys:
         return False

@@ -115,9 +115,9 @@ class WriteOptions:
         return progress if isinstance(progress, FragmentWriteProgress) else None
 
     def reporting(self) -> Reporting:
-        """Return the block in which `progress` receives the events of the write.
+        """Return the context in which `progress` is called with events of the write.
 
-        The block sends no events to an object for fragments; see `hooks`.
+        A `FragmentWriteProgress` is not called with events, but once per fragment; see `hooks`.
         """
         progress = self.progress
         if progress is None or isinstance(progress, bool):

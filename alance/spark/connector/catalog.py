@@ -57,7 +57,7 @@ SPARK_PROPERTIES: Final = frozenset({"provider", "owner", "external", "table_typ
 
 
 class SparkCatalog:
-    """Answers the requests of Spark's catalog, as JSON."""
+    """Handler of requests of Spark's catalog, as JSON."""
 
     def __init__(self, planner: Planner) -> None:
         self._planner = planner

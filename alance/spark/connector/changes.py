@@ -46,7 +46,7 @@ class RowChange:
 
 
 class RowMoves:
-    """Collects removed rows and inserted keys while rows pass through."""
+    """Collector of removed rows and inserted keys, while rows pass through."""
 
     def __init__(self, keys: InsertedKeys | None = None) -> None:
         self._bitmaps: dict[int, BitMap] = {}

@@ -1,4 +1,4 @@
-"""Answers requests of the driver's JVM: a table's columns, filters to push down, tasks."""
+"""Handlers of requests of the driver's JVM: a table's columns, filters to push down, tasks."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ TEXT_BYTES: Final = 20  # estimated bytes of a text or an array, as in Spark
 
 
 class Planner:
-    """Answers planning requests. The *state* of a version is its pickled options and number."""
+    """Handler of planning requests. The *state* of a version is its pickled options and number."""
 
     def __init__(self) -> None:
         self._tables: OrderedDict[bytes, list[Dataset]] = OrderedDict()

@@ -90,7 +90,7 @@ class Save:
 
 
 class Saves:
-    """Answers the requests of queries that write: `save`, `commit` and `abort`."""
+    """Handler of requests of queries that write: `save`, `commit` and `abort`."""
 
     def __init__(self, planner: Planner) -> None:
         self._planner = planner

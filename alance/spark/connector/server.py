@@ -52,7 +52,7 @@ _MESSAGE_LENGTH: Final = struct.Struct(">I")
 
 
 class ConnectorServer:
-    """Answers the requests of one JVM."""
+    """Handler of the requests of one JVM."""
 
     def __init__(self) -> None:
         self._planner = Planner()

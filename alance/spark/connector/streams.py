@@ -27,7 +27,7 @@ FOLLOWED_TABLES: Final = 16  # followed tables whose latest manifests are cached
 
 
 class Streams:
-    """Answers requests about streams. A request has the stream's state; only tables are cached."""
+    """Handler of requests about streams, which have the stream's state; it only caches tables."""
 
     def __init__(self) -> None:
         self._followers: OrderedDict[bytes, StreamFollower] = OrderedDict()

@@ -200,7 +200,7 @@ def spread(spark: SparkSession, items: Sequence[T], work: Callable[[T], R]) -> l
 
 
 class Executors:
-    """Runs tasks on the executors for a coroutine of this process.
+    """Runner of tasks on the executors, for a coroutine of this process.
 
     All calls of Spark come from the thread that calls `run`, whose tasks a `Watch` counts. Calls of
     `run_tasks` that wait at the same time share a Spark job.
