@@ -76,9 +76,9 @@ class UpkeepVerbs(Handle):
         by a lifecycle rule of the bucket.
 
         Cost: a LIST of each folder; a GET for each version of the table and of its branches, and
-        for each tag and branch; three more LISTs; the deletions, a thousand per request if the
-        store can. If rows name objects that the table owns (managed blobs), a LIST of `_blobs`, and
-        a scan of the descriptions in each fragment of these versions, once.
+        for each tag and branch; the deletions, a thousand per request if the store can; three more
+        LISTs between the deletions. If rows name objects that the table owns (managed blobs), a
+        LIST of `_blobs`, and a scan of the descriptions in each fragment of these versions, once.
 
         Example:
 
@@ -136,7 +136,7 @@ class UpkeepVerbs(Handle):
     ) -> CleanupExplanation:
         """Return the files that `cleanup_old_versions` would remove, and why it retains versions.
 
-        Cost: as `cleanup_old_versions`, without the deletions.
+        Cost: as `cleanup_old_versions`, without the deletions and the LISTs between them.
 
         Args:
             older_than, retain_versions, others: as for `cleanup_old_versions`.
@@ -240,7 +240,7 @@ class UpkeepVerbs(Handle):
         this dataset or on one opened by the number of a version. The call has no effect if the
         table has no V1 names.
 
-        Cost: a LIST, and two requests per version.
+        Cost: a LIST; a COPY and a DELETE for each version with a V1 name.
 
         Raises:
             UnsupportedError: the table's versions are in an external store.

@@ -322,8 +322,9 @@ class VersionVerbs(Handle):
         copies the missing files.
 
         Cost: within a store a COPY per file, by the store itself; otherwise a GET per 8 MiB and an
-        upload per file, within the session's budget of bytes. At the target a LIST of its versions
-        and of five folders, and two PUTs at the end; a GET for a version other than this one.
+        upload per file, within the session's budget of bytes; a HEAD for each file whose size the
+        manifest lacks, as of deletion files. At the target a LIST of its versions and of five
+        folders, and two PUTs at the end; a GET for a version other than this one.
 
         Args:
             target_uri: path or URI of the new table.

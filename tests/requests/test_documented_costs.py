@@ -55,6 +55,9 @@ d.explain_take([1])                  | 2 GET
 d.scanner().count_rows()             | nothing
 d.validate()                         | 6 GET, 4 HEAD
 d.all_files()                        | 1 LIST
+d.tracked_files()                    | 1 LIST, 7 GET
+d.explain_cleanup_old_versions()     | 8 LIST, 12 GET
+d.maintain(dry_run=True)             | 2 LIST
 d.tags.list()                        | 1 LIST, 2 GET
 d.tags.list_ordered()                | 1 LIST, 2 GET
 d.tags.get("first")                  | 1 GET
@@ -67,6 +70,7 @@ alance.warm_up(session=d.session)    | nothing
 """
 # Calls that change the table, in their order, each on the latest version.
 WRITES: Final = """
+d.deep_clone(DEEP)                      | 6 LIST, 2 HEAD, 10 COPY, 2 PUT
 d.tags.create("a", 2)                   | 1 HEAD, 1 PUT
 d.tags.create("b", "first")             | 1 GET, 1 HEAD, 1 PUT
 d.tags.create("c", ("dev", None))       | 1 LIST, 1 GET, 1 HEAD, 1 PUT
@@ -150,6 +154,7 @@ async def requests(lab: Lab, uri: str, code: str) -> Recording:
         "alance": alance,
         "pa": pa,
         "CLONE": f"{uri}-clone",
+        "DEEP": f"{uri}-deep",
         "NUM_ROWS": NUM_ROWS,
         "RENAMED": {"path": "name", "name": "title"},
         "NOTHING": alance.operations.UpdateConfig(),
