@@ -313,7 +313,7 @@ class Vended:
         return f"Vended({shown(self._names)!r})"
 
     def fetch_storage_options(self) -> dict[str, Any]:
-        """Return credentials and their expiry; the first call returns those received."""
+        """Return credentials and their expiry: first those that came with the table's place."""
         first, self._first = self._first, None
         if first is not None:
             return first

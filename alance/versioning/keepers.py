@@ -1,7 +1,7 @@
 """Alternatives to conditional puts, for stores without put-if-absent: an external store, a lock.
 
 A `Table` and its branches share a keeper. All commits use the keeper; reads of the latest version
-use it if `is_asked_by_readers` is true.
+use it if `knows_latest` is true.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class Keeper(Protocol):
         """Number that identifies the store or lock during its lifetime."""
 
     @property
-    def is_asked_by_readers(self) -> bool:
-        """True if a listing of the object store may miss the newest version."""
+    def knows_latest(self) -> bool:
+        """True if it knows the newest version, which a listing of the object store may miss."""
 
     def manifests(
         self, engine: Engine, table: Table, scheme: NamingScheme | None = None
@@ -81,7 +81,7 @@ class ExternalKeeper:
         return id(self.store)
 
     @property
-    def is_asked_by_readers(self) -> bool:
+    def knows_latest(self) -> bool:
         """True, because the newest version may still be staged."""
         return True
 
@@ -133,7 +133,7 @@ class LockKeeper:
         return id(self.lock)
 
     @property
-    def is_asked_by_readers(self) -> bool:
+    def knows_latest(self) -> bool:
         """False, because a lock does not stage manifests."""
         return False
 

@@ -182,7 +182,7 @@ async def latest(engine: Engine, table: Table) -> ManifestLocation:
         NotFoundError: there is no dataset.
         CorruptFileError: there are manifests of both naming schemes.
     """
-    if table.keeper is None or not table.keeper.is_asked_by_readers:
+    if table.keeper is None or not table.keeper.knows_latest:
         return await latest_listed(engine, table)
     location = await table.keeper.manifests(engine, table).latest()
     if location is None:
@@ -212,7 +212,7 @@ async def list_manifests(engine: Engine, table: Table) -> list[ManifestLocation]
         NotFoundError: there is no dataset.
         CorruptFileError: there are manifests of both naming schemes.
     """
-    if table.keeper is None or not table.keeper.is_asked_by_readers:
+    if table.keeper is None or not table.keeper.knows_latest:
         return await all_listed(engine, table)
     return await table.keeper.manifests(engine, table).all()
 
@@ -341,7 +341,7 @@ async def load_version(engine: Engine, table: Table, version: int) -> Manifest:
         hint = "; a time is `asof`, of alance.dataset" if isinstance(version, date) else ""
         raise InvalidInputError(f"version {version!r}: expected a number{hint}")
     names = dict.fromkeys(manifest_name(version, scheme) for scheme in _SCHEMES)
-    if table.keeper is not None and table.keeper.is_asked_by_readers:
+    if table.keeper is not None and table.keeper.knows_latest:
         manifest = await table.keeper.manifests(engine, table).version(version)
         if manifest is not None:
             return manifest

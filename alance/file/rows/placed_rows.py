@@ -256,7 +256,7 @@ def _read_ahead(
 def _completed(
     batches: Sequence[Placing], content: PageBytes, states: States
 ) -> Plan[list[_kernels.RowPlan]]:
-    """Place all rows of batches; a page that was just learned may want its items, too."""
+    """Place all rows of batches; learn unknown pages and read missing entries of indices before."""
     while True:
         plans = [batch.place(content) for batch in batches]
         unknown = [plan.unknown for plan in plans]

@@ -294,7 +294,7 @@ async def _listed_versions(engine: Engine, table: Table) -> Collection[int] | No
     The folder may have other manifests, such as those of a writer that did not use the store. They
     do not count as versions, so none of them is the latest; a cleanup retains them.
     """
-    if table.keeper is None or not table.keeper.is_asked_by_readers:
+    if table.keeper is None or not table.keeper.knows_latest:
         return None
     return {where.version for where in await list_manifests(engine, table)}
 
@@ -343,7 +343,7 @@ async def _listed(engine: Engine, table: Table, folder: str) -> list[files.Liste
     """List the files of a folder, including unfinished files of a local store."""
     location, root = table.folder(folder), table.folder(folder)[: -len(folder)]
     listed: list[files.Listed] = []
-    if folder == VERSIONS and table.keeper is not None and table.keeper.is_asked_by_readers:
+    if folder == VERSIONS and table.keeper is not None and table.keeper.knows_latest:
         with suppress(NotFoundError):
             await latest(engine, table)  # from here on, the latest manifest is listed
     try:

@@ -82,7 +82,7 @@ async def target_of(snapshot: Snapshot, reference: Reference | None) -> RefTarge
         version = reference
     if version is None:
         version = (await load.latest(engine, table)).version
-    if table.keeper is not None and table.keeper.is_asked_by_readers:
+    if table.keeper is not None and table.keeper.knows_latest:
         await load.load_version(engine, table, version)  # raises unless the version is staged
     for scheme in (NamingScheme.V2, NamingScheme.V1):
         with suppress(NotFoundError):

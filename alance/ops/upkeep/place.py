@@ -152,7 +152,7 @@ async def migrate_manifest_paths_v2(engine: Engine, table: Table) -> None:
     All manifests are copied before the first one is deleted. So after an interruption each version
     still has a manifest, and the next call completes the migration.
     """
-    if table.keeper is not None and table.keeper.is_asked_by_readers:
+    if table.keeper is not None and table.keeper.knows_latest:
         raise UnsupportedError(
             f"dataset {table.uri!r}: its versions are kept by an external store, which knows their "
             "names; they are not renamed"
