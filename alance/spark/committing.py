@@ -178,7 +178,7 @@ async def commit_rows(
 
 async def _replace(
     target: WriteTarget, fragments: tuple[DataFragment, ...], properties: dict[str, str]
-) -> Dataset | None:
+) -> Dataset:
     """Create the table, or replace its rows; append if another writer has created it meanwhile.
 
     Raises:

@@ -107,7 +107,10 @@ class FieldColumn:
         return [(start, start + size) for start, size in buffers]
 
     def listed(self) -> tuple[_kernels.RowTable | None, int, int]:
-        """Return the page table, its encoded bytes and its memory, as `LeafTables` takes them."""
+        """Return the page table, its encoded bytes and its memory, as `LeafTables` takes them.
+
+        The table is None if the kernel cannot take rows from the pages.
+        """
         num_bytes = 200 + sum(len(page.encoding) + 120 for page in self.pages)
         return self._row_table(), self.encoded_bytes, num_bytes
 

@@ -476,6 +476,9 @@ def _time_of(info: Mapping[str, Any]) -> datetime | None:
 
 
 def _weak_tag(info: Mapping[str, Any]) -> str | None:
-    """Return an entity tag that says whether an object changed, but which no read can check."""
+    """Return an entity tag that says whether an object changed, but which no read can check.
+
+    Returns None if the file system reports none.
+    """
     tag = next((info[name] for name in _TAGS if info.get(name)), None)
     return None if tag is None else f'W/"{str(tag).strip(chr(34))}"'

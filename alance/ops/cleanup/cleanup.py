@@ -379,6 +379,8 @@ async def _needs_of_all(
 ) -> list[tuple[datetime | None, Int32s]]:
     """Return the time and the needed files of each version, in the order of `places`.
 
+    The time is None if the manifest has none.
+
     Cost: the manifests are read in groups of `MANIFESTS_TOGETHER_BYTES`; one pool job parses a
     group.
     """

@@ -74,8 +74,8 @@ async def write_updated(
 ) -> UInt64s | None:
     """Write the updated rows; return their row ids in the order in which they are written.
 
-    With stable row ids, a piece of the source is written in the order of the row ids. Sorted ids,
-    and the versions that created the rows, take few bytes in the manifest.
+    Returns None without stable row ids. With them, a piece of the source is written in the order of
+    the row ids. Sorted ids, and the versions that created the rows, take few bytes in the manifest.
 
     Args:
         rows: numbers of source rows, ascending; repeated if a source row updates several rows.
