@@ -56,7 +56,7 @@ class Backend(Protocol):
     async def update_namespace(
         self, names: Names, properties: Mapping[str, str | None], *, replace: bool
     ) -> dict[str, str]:
-        """Set properties of a namespace, and remove those of None; return all of them."""
+        """Set properties of a namespace, and remove those set to None; return all that remain."""
         ...
 
     async def drop_namespace(self, names: Names) -> None: ...

@@ -134,9 +134,9 @@ class _Open:
     def around(self, objects: object, limits: TimeLimits, base: str = "") -> Store | None:
         """Return the open store around a client or file system that the user passed.
 
-        A client may also be equal to the store's own. Equal file systems may differ, as of a closed
-        loop, or of an archive as it was, so each has its store. Returns None if no such store with
-        the same time limits is open.
+        Clients that are equal share a store. File systems do not, because equal ones may belong to
+        different event loops, or to earlier contents of an archive. Returns None if no such store
+        with the same time limits is open.
 
         Args:
             objects: the client or file system.
@@ -209,7 +209,7 @@ class _Clients:
 
 
 def _client_variables() -> tuple[tuple[str, str | None], ...]:
-    """Return the variables of the environment that a client reads, perhaps with secrets."""
+    """Return the environment variables that a client reads, with values that may be secret."""
     names = [name for name in os.environ if name.upper().startswith(_CLIENT_VARIABLES)]
     return tuple([(name, os.environ.get(name)) for name in names])
 

@@ -317,7 +317,7 @@ def counting(plan: ScanPlan, use: IndexUse) -> ScanPlan:
 def without(
     handles: Sequence[FragmentHandle], left_out: AbstractSet[int]
 ) -> Sequence[FragmentHandle]:
-    """Return the fragments except those in `left_out`, without creating handles of these."""
+    """Return the fragments that are not in `left_out`; creates handles of these alone."""
     ids = handles.ids if isinstance(handles, Handles) else [handle.id for handle in handles]
     return [handles[place] for place, own in enumerate(ids) if own not in left_out]
 

@@ -194,10 +194,11 @@ def _hidden(
 def _with_lineage(
     rows: pa.RecordBatch, lineage: Lineage, hidden: Sequence[Field], start: int
 ) -> pa.RecordBatch:
-    """Append the sequences that are stored in the data files to rows, the first of which is given.
+    """Append the hidden columns with the lineage of rows.
 
     Args:
-        start: position of the first of these rows among all rows.
+        hidden: fields of the sequences that are stored in data files, not in the manifest.
+        start: position of the first of these rows in `lineage`.
     """
     for field in hidden:
         values = lineage.values(field.id)[start : start + rows.num_rows]
