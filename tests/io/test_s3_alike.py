@@ -216,4 +216,4 @@ def test_buckets_of_clouds_are_not_those_of_s3(lab: Lab) -> None:
         registry.open(f"{cloud}://lab/t", storage_options=at_lab(cloud, lab))[0].root
         for cloud in KEYS
     }
-    assert roots == {"oss://lab/", "cos://lab/", "tos://lab/"}
+    assert roots == {f"{cloud}://lab/" for cloud in KEYS}
