@@ -19,16 +19,10 @@ _Reals: TypeAlias = _Floats | _Doubles
 
 # --- bitpacking.cpp ---
 
-# Unpack chunks of values of `bits` bits, bit-packed in blocks of 1024; chunk i has `counts[i]`
-# values. `baseline`: without the processor's wide instructions.
+# Unpack `count` values of `bits` bits, bit-packed in blocks of 1024. `baseline`: without the
+# processor's wide instructions.
 def unpack_blocks(
-    data: _Bytes,
-    starts: _Int64s,
-    sizes: _Int64s,
-    counts: _Int64s,
-    bits: int,
-    width: int,
-    baseline: bool = False,
+    data: _Bytes, count: int, bits: int, width: int, baseline: bool = False
 ) -> _Bytes: ...
 
 # --- fsst.cpp ---
@@ -49,11 +43,6 @@ def decode_lz4(
 
 # Concatenate values by their positions: offsets, bytes.
 def concat_spans(data: _Bytes, starts: _Int64s, sizes: _Int64s) -> tuple[_Int64s, _Bytes]: ...
-
-# Copy strings by index: offsets, bytes.
-def gather_strings(
-    offsets: _Offsets, data: _Bytes, indices: _Int64s
-) -> tuple[_Offsets, _Bytes]: ...
 
 # --- utf8.cpp ---
 
@@ -673,9 +662,6 @@ def order_of(keys: _UInt64s) -> tuple[_UInt64s, _UInt32s]: ...
 # Digests of values, `width` bytes each: 16 is MD5; 28, 32, 48 and 64 are SHA-2. `baseline`: without
 # the processor's instructions for SHA-256.
 def digests(offsets: _Int64s, content: _Bytes, width: int, baseline: bool = False) -> _Bytes: ...
-
-# Hexadecimal digits, two a byte.
-def hex_digits(content: _Bytes) -> _Bytes: ...
 
 # BLAKE2b (kind 0, 64 bytes a value), BLAKE2s (1) or BLAKE3 (2, 32 bytes) of values; value i lies
 # between `offsets[i]` and `offsets[i + 1]`.

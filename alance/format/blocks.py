@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 import numpy as np
 
 from alance import _kernels
-from alance.errors import CorruptFileError, kernel_errors
+from alance.errors import BatchTooLargeError, CorruptFileError, kernel_errors
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -94,8 +94,7 @@ def gather(block: Block, indices: Int64s) -> Block:
         case FixedWidth(bits_per_value=bits):
             return FixedWidth(bits, len(indices), _gather_fixed(block, indices))
         case VariableWidth():
-            with kernel_errors:
-                return VariableWidth(*_kernels.gather_strings(block.offsets, block.data, indices))
+            return _gather_strings(block, indices)
         case FixedSizeListBlock():
             return _gather_lists(block, indices)
         case StructBlock():
@@ -118,6 +117,17 @@ def gather_valid(strings: VariableWidth, indices: Int64s, valid: Mask) -> Variab
     )
     assert isinstance(chosen, VariableWidth)
     return chosen
+
+
+def _gather_strings(block: VariableWidth, indices: Int64s) -> VariableWidth:
+    _check_places(indices, block.num_values)
+    starts = block.offsets[:-1][indices].astype(np.int64)
+    sizes = block.offsets[1:][indices] - starts
+    with kernel_errors:
+        offsets, data = _kernels.concat_spans(block.data, starts, sizes)
+    if offsets[-1] > np.iinfo(block.offsets.dtype).max:
+        raise BatchTooLargeError(f"strings of {offsets[-1]} bytes: read fewer rows at once")
+    return VariableWidth(offsets.astype(block.offsets.dtype), data)
 
 
 def _gather_fixed(block: FixedWidth, indices: Int64s) -> Bytes:

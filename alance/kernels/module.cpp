@@ -19,33 +19,22 @@
 
 namespace nb = nanobind;
 
-using Register = void(nb::module_& m);
-
-Register register_bitmaps, register_bitpacking, register_bloom, register_clusters,
-    register_coalesce, register_column_metadata, register_digests, register_encode,
-    register_file_ends, register_floats, register_fm_index, register_folders, register_fsst,
-    register_graph, register_graph_build, register_held, register_json_find, register_jsonb,
-    register_keys, register_lz4, register_manifest_fragments, register_masks, register_memory,
-    register_new_pages, register_pages_chunks, register_pages_levels,
-    register_pairs, register_patterns, register_pieces, register_row_batch, register_row_lookup,
-    register_row_order, register_row_table, register_schema_fields, register_small_file,
-    register_strings, register_text_index, register_text_postings, register_text_search,
-    register_text_split, register_text_tokens, register_text_transducer, register_utf8,
-    register_vector_codes, register_vector_encode, register_vector_products, register_vectors;
-
 // Classes come before those that derive from them: Source in pieces, RowTable in row_table.
-constexpr Register* kRegister[] = {
-    register_pieces, register_row_table, register_bitmaps, register_bitpacking, register_bloom,
-    register_clusters, register_coalesce, register_column_metadata, register_digests,
-    register_encode, register_file_ends, register_floats, register_fm_index, register_folders,
-    register_fsst, register_graph, register_graph_build, register_held, register_json_find,
-    register_jsonb, register_keys, register_lz4, register_manifest_fragments, register_masks,
-    register_memory, register_new_pages, register_pages_chunks, register_pages_levels,
-    register_pairs, register_patterns, register_row_batch, register_row_lookup,
-    register_row_order, register_schema_fields, register_small_file, register_strings,
-    register_text_index, register_text_postings, register_text_search, register_text_split,
-    register_text_tokens, register_text_transducer, register_utf8, register_vector_codes,
-    register_vector_encode, register_vector_products, register_vectors};
+#define ALANCE_KERNELS(X)                                                                          \
+  X(pieces)                                                                                        \
+  X(row_table) X(bitmaps) X(bitpacking) X(bloom) X(clusters) X(coalesce) X(column_metadata)        \
+      X(digests) X(encode_bitpacking) X(encode_streams) X(encode_lz4) X(encode_distinct)           \
+          X(encode_fsst) X(container) X(zones) X(encode_pages) X(file_ends) X(floats) X(fm_index)  \
+              X(folders) X(fsst) X(graph) X(graph_build) X(held) X(json_find) X(jsonb) X(keys)     \
+                  X(lz4) X(manifest_fragments) X(masks) X(memory) X(new_pages) X(pages_chunks)     \
+                      X(pages_levels) X(pairs) X(patterns) X(row_batch) X(row_lookup) X(row_order) \
+                          X(schema_fields) X(small_file) X(strings) X(text_index) X(text_postings) \
+                              X(text_search) X(text_split) X(text_tokens) X(text_transducer)       \
+                                  X(utf8) X(vector_codes) X(vector_encode) X(vector_products)      \
+                                      X(vectors)
+
+#define ALANCE_DECLARE(name) void register_##name(nb::module_& m);
+ALANCE_KERNELS(ALANCE_DECLARE)
 
 NB_MODULE(_alance_kernels, m) {
 #ifdef NDEBUG
@@ -54,5 +43,6 @@ NB_MODULE(_alance_kernels, m) {
   nb::set_leak_warnings(false);
 #endif
   m.attr("INTERFACE") = ALANCE_INTERFACE;
-  for (Register* add : kRegister) add(m);
+#define ALANCE_REGISTER(name) register_##name(m);
+  ALANCE_KERNELS(ALANCE_REGISTER)
 }

@@ -377,10 +377,8 @@ def _expanded(message: pb.Fsst, strings: VariableWidth) -> VariableWidth:
 
 def unpacked(data: Bytes, num_values: int, bits: int, width: int) -> Bytes:
     """Unpack blocks of 1024 values of `width` bits; the last block may be shorter and raw."""
-    starts, sizes = np.zeros(1, np.int64), np.full(1, len(data), np.int64)
-    counts = np.full(1, num_values, np.int64)
     with kernel_errors:
-        return _kernels.unpack_blocks(data, starts, sizes, counts, bits, width)
+        return _kernels.unpack_blocks(data, num_values, bits, width)
 
 
 def split_payload(data: Bytes) -> list[Bytes]:

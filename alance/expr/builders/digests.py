@@ -158,7 +158,7 @@ def _hex(name: str, node: Node) -> Node:
     def digits(values: pa.Array) -> pa.Array:
         offsets, content = contents_of(values)
         start, stop = int(offsets[0]), int(offsets[-1])
-        text = _kernels.hex_digits(content[start:stop])
+        text = np.frombuffer(content[start:stop].tobytes().hex().encode(), np.uint8)
         texts = like_strings(values, pa.large_string(), 2 * (offsets - start), text)
         return _narrowed(texts, values.type)
 

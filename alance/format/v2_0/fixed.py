@@ -249,9 +249,5 @@ class PackedBits:
             # Values packed to their full width would still be in the order of lanes, which is not
             # supported.
             raise CorruptFileError(f"bit-packing of {bits} bits to as many")
-        starts = np.zeros(1, np.int64)
-        sizes = np.array([chunks * CHUNK_BYTES * width], np.int64)
         with kernel_errors:
-            return _kernels.unpack_blocks(
-                data, starts, sizes, np.array([chunks * LANE_CHUNK_VALUES], np.int64), bits, width
-            )
+            return _kernels.unpack_blocks(data, chunks * LANE_CHUNK_VALUES, bits, width)

@@ -62,7 +62,7 @@ class Batch {
   static ArrowArray exported(std::unique_ptr<Batch> batch) {
     Batch& self = *batch;
     ArrowArray** children = self.arrays_of(self.columns_);
-    const auto num_columns = static_cast<int64_t>(self.columns_.size());
+    const int64_t num_columns = std::ssize(self.columns_);
     return {self.num_rows_, 0,        0,       1,              num_columns,
             self.none_,     children, nullptr, &release_batch, batch.release()};
   }
@@ -74,10 +74,9 @@ class Batch {
     for (Column& column : columns) {
       ArrowArray** children = column.children.empty() ? nullptr : arrays_of(column.children);
       ArrowArray* dictionary = column.dictionary.empty() ? nullptr : arrays_of(column.dictionary)[0];
-      arrays_.push_back({column.num_rows, column.num_nulls, 0,
-                         static_cast<int64_t>(column.buffers.size()),
-                         static_cast<int64_t>(column.children.size()), column.buffers.data(),
-                         children, dictionary, &release_child, nullptr});
+      arrays_.push_back({column.num_rows, column.num_nulls, 0, std::ssize(column.buffers),
+                         std::ssize(column.children), column.buffers.data(), children, dictionary,
+                         &release_child, nullptr});
       pointers.push_back(&arrays_.back());
     }
     return pointers.data();

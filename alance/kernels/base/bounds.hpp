@@ -24,10 +24,9 @@ using In = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 template <typename T>
 using Out = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
-// Throw for bytes that contradict the format: a ValueError, which Python turns into a
-// CorruptFileError with the place. Its message joins texts and numbers.
+// Message of an error: texts and numbers, joined.
 template <typename... Parts>
-[[noreturn, gnu::cold]] void corrupt(const Parts&... parts) {
+[[gnu::cold]] std::string message_of(const Parts&... parts) {
   std::string message;
   const auto add = [&message](const auto& part) {
     using Part = std::decay_t<decltype(part)>;
@@ -37,7 +36,14 @@ template <typename... Parts>
       message += std::to_string(part);
   };
   (add(parts), ...);
-  throw std::invalid_argument(message);
+  return message;
+}
+
+// Throw for bytes that contradict the format: a ValueError, which Python turns into a
+// CorruptFileError with the place.
+template <typename... Parts>
+[[noreturn, gnu::cold]] void corrupt(const Parts&... parts) {
+  throw std::invalid_argument(message_of(parts...));
 }
 
 // Throw unless [start, start + size) lies inside a buffer of `total` bytes.

@@ -36,6 +36,8 @@ class Owned {
   const T* data() const { return data_.get(); }
   int64_t size() const { return static_cast<int64_t>(size_); }
   T& operator[](int64_t i) { return data_.get()[i]; }
+  // Leave out the values from number `size` on.
+  void shrink(int64_t size) { size_ = static_cast<size_t>(size); }
 
   Numpy<T> numpy() { return numpy(size()); }
 

@@ -30,8 +30,7 @@ void settle(Index* indices, int64_t count, int64_t num_items, const Valid& is_va
   for (int64_t i = 0; i < count; ++i) {
     if (uint64_t{indices[i]} < static_cast<uint64_t>(num_items)) continue;
     if (is_valid(i))
-      corrupt("dictionary index " + std::to_string(indices[i]) + ", the dictionary has " +
-              std::to_string(num_items) + " items");
+      corrupt("dictionary index ", indices[i], ", the dictionary has ", num_items, " items");
     indices[i] = 0;
   }
 }

@@ -7,8 +7,8 @@
 #include <limits>
 #include <vector>
 
+#include "base/ends.hpp"
 #include "codecs/fsst_streams.hpp"
-#include "codecs/string_chunks.hpp"
 
 namespace alance {
 namespace {
@@ -198,33 +198,27 @@ Decoded<Offset> fsst::decode_streams(const Table& table, uint64_t num_codes,
   return {std::move(out_offsets), room.take(), size, is_ascii};
 }
 
-template Decoded<int32_t> fsst::decode_streams<int32_t>(const Table&, uint64_t,
-                                                        const std::vector<Stream>&, int64_t,
-                                                        const uint8_t*);
-template Decoded<int64_t> fsst::decode_streams<int64_t>(const Table&, uint64_t,
-                                                        const std::vector<Stream>&, int64_t,
-                                                        const uint8_t*);
+template Decoded<int32_t> fsst::decode_streams(const Table&, uint64_t, const std::vector<Stream>&,
+                                               int64_t, const uint8_t*);
+template Decoded<int64_t> fsst::decode_streams(const Table&, uint64_t, const std::vector<Stream>&,
+                                               int64_t, const uint8_t*);
 
 namespace {
 
 // Decode strings from their offsets and codes.
 template <typename Offset>
-nb::tuple decode_strings(In<Offset> offsets, Bytes data, In<uint64_t> symbols, Bytes lengths) {
-  auto run = [&] {
-    nb::gil_scoped_release release;
-    const Table table(symbols, lengths);
-    if (offsets.size() == 0) corrupt("fsst: no offsets");
-    const int64_t num_strings = static_cast<int64_t>(offsets.size()) - 1;
-    const Offset first = offsets.data()[0], last = offsets.data()[num_strings];
-    const auto* bytes = reinterpret_cast<const uint8_t*>(offsets.data());
-    if (first < 0 || !rises<Offset>(bytes, num_strings) ||
-        last > static_cast<int64_t>(data.size()))
-      corrupt("fsst: offsets decrease or leave the buffer");
-    const std::vector<Stream> streams{{data.data() + first, data.data() + last, bytes, num_strings}};
-    return decode_streams<Offset>(table, symbols.size(), streams, num_strings,
-                                  data.data() + data.size());
-  };
-  return run().numpy();
+std::tuple<Owned<Offset>, Owned<uint8_t>, bool> decode_strings(const In<Offset>& offsets,
+                                                               const Bytes& data,
+                                                               const In<uint64_t>& symbols,
+                                                               const Bytes& lengths) {
+  const Table table(symbols, lengths);
+  const Strings codes(offsets, data, "fsst offsets");
+  const auto* ends = reinterpret_cast<const uint8_t*>(codes.ends);
+  const std::vector<Stream> streams{{codes.at(0), codes.at(codes.count), ends, codes.count}};
+  auto decoded = decode_streams<Offset>(table, symbols.size(), streams, codes.count,
+                                        data.data() + data.size());
+  decoded.bytes.shrink(decoded.size);
+  return {std::move(decoded.offsets), std::move(decoded.bytes), decoded.is_ascii};
 }
 
 }  // namespace
@@ -232,8 +226,10 @@ nb::tuple decode_strings(In<Offset> offsets, Bytes data, In<uint64_t> symbols, B
 
 void register_fsst(nanobind::module_& m) {
   using namespace alance;
-  m.def("decode_fsst", &decode_strings<int32_t>, nb::arg("offsets").noconvert(), nb::arg("data"),
-        nb::arg("symbols"), nb::arg("lengths"));
-  m.def("decode_fsst", &decode_strings<int64_t>, nb::arg("offsets").noconvert(), nb::arg("data"),
-        nb::arg("symbols"), nb::arg("lengths"));
+  const auto add = [&m](auto* decode) {
+    m.def("decode_fsst", decode, "offsets"_a.noconvert(), "data"_a, "symbols"_a, "lengths"_a,
+          NoGil());
+  };
+  add(&decode_strings<int32_t>);
+  add(&decode_strings<int64_t>);
 }

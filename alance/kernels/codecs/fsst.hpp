@@ -34,19 +34,18 @@ struct Table {
 
   // From symbols of 8 bytes each, and their lengths.
   Table(const uint8_t* symbols_, size_t size, const uint8_t* lengths_) {
-    if (size > kEscape) corrupt("fsst: a table of " + std::to_string(size) + " symbols");
+    if (size > kEscape) corrupt("fsst: a table of ", size, " symbols");
     std::fill(std::begin(lengths), std::end(lengths), kInvalid);
     if (size != 0) std::memcpy(symbols, symbols_, 8 * size);
     std::copy_n(lengths_, size, lengths);
     lengths[kEscape] = 0;
     for (size_t code = 0; code < size; ++code)
       if (lengths[code] < 1 || lengths[code] > kMaxSymbolBytes)
-        corrupt("fsst: a symbol of " + std::to_string(lengths[code]) + " bytes");
+        corrupt("fsst: a symbol of ", lengths[code], " bytes");
   }
 
   static size_t size_of(const In<uint64_t>& symbols, const Bytes& lengths) {
-    if (symbols.size() != lengths.size())
-      corrupt("fsst: a table of " + std::to_string(symbols.size()) + " symbols");
+    if (symbols.size() != lengths.size()) corrupt("fsst: a table of ", symbols.size(), " symbols");
     return symbols.size();
   }
 

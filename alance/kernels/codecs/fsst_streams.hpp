@@ -22,8 +22,6 @@ struct Decoded {
   Owned<uint8_t> bytes;
   int64_t size;
   bool is_ascii;
-
-  nb::tuple numpy() { return nb::make_tuple(offsets.numpy(), bytes.numpy(size), is_ascii); }
 };
 
 // Decode the strings of all streams; `num_codes` codes have symbols. Codes can be read up to

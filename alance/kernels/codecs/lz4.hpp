@@ -17,7 +17,7 @@ constexpr int64_t kBurst = 16;  // bytes of one copy, if both sides have room
 constexpr int64_t kMaxRatio = 255;  // a byte of a length adds up to 255 bytes of match
 constexpr int64_t kMaxExtra = 32;  // bytes that a tiny block may hold beyond its ratio
 
-[[noreturn]] inline void damaged(const char* what) { corrupt(std::string("lz4: ") + what); }
+[[noreturn]] inline void damaged(const char* what) { corrupt("lz4: ", what); }
 
 // A length of 15 or more continues in further bytes, up to the first below 255.
 inline int64_t length(int64_t nibble, const uint8_t*& in, const uint8_t* end) {

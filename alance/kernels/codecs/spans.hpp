@@ -6,6 +6,24 @@ namespace alance {
 
 inline int64_t bytes_of_bits(int64_t bits) { return bits / 8 + (bits % 8 != 0); }
 
+// Copy bits from `start` on to the beginning of `out`; zero bits fill the last byte.
+inline void copy_bits(const uint8_t* in, int64_t start, int64_t num_bits, uint8_t* out) {
+  if (num_bits == 0) return;
+  const int64_t num_bytes = bytes_of_bits(num_bits);
+  const int shift = static_cast<int>(start % 8);
+  in += start / 8;
+  if (shift == 0) {
+    std::memcpy(out, in, static_cast<size_t>(num_bytes));
+  } else {
+    const int64_t last = (shift + num_bits - 1) / 8;  // last byte that is read
+    for (int64_t i = 0; i < num_bytes; ++i) {
+      const unsigned high = i < last ? in[i + 1] : 0;
+      out[i] = static_cast<uint8_t>(in[i] >> shift | high << (8 - shift));
+    }
+  }
+  if (num_bits % 8) out[num_bytes - 1] &= static_cast<uint8_t>((1u << num_bits % 8) - 1);
+}
+
 struct Spans {
   const uint8_t* data;
   const int64_t* starts;
@@ -15,35 +33,16 @@ struct Spans {
 
   Spans(const Bytes& buffer, const In<int64_t>& starts_, const In<int64_t>& sizes_,
         const char* what)
-      : data(buffer.data()),
-        starts(starts_.data()),
-        sizes(sizes_.data()),
-        num(static_cast<int64_t>(starts_.size())) {
-    if (sizes_.size() != starts_.size()) corrupt(std::string(what) + ": one size a start");
+      : data(buffer.data()), starts(starts_.data()), sizes(sizes_.data()),
+        num(std::ssize(starts_)) {
+    if (sizes_.size() != starts_.size()) corrupt(what, ": one size a start");
     for (int64_t i = 0; i < num; ++i) {
-      check_span(starts[i], sizes[i], static_cast<int64_t>(buffer.size()), what);
-      if (__builtin_add_overflow(total, sizes[i], &total))
-        corrupt(std::string(what) + ": sizes overflow");
+      check_span(starts[i], sizes[i], std::ssize(buffer), what);
+      if (__builtin_add_overflow(total, sizes[i], &total)) corrupt(what, ": sizes overflow");
     }
   }
 
   const uint8_t* at(int64_t i) const { return data + starts[i]; }
-};
-
-// Number of values of each chunk, checked.
-struct Counts {
-  const int64_t* data;
-  int64_t total = 0;
-
-  Counts(const In<int64_t>& counts, const Spans& spans, const char* what) : data(counts.data()) {
-    if (static_cast<int64_t>(counts.size()) != spans.num)
-      corrupt(std::string(what) + ": one count a chunk");
-    for (int64_t i = 0; i < spans.num; ++i)
-      if (data[i] < 0 || __builtin_add_overflow(total, data[i], &total))
-        corrupt(std::string(what) + ": a chunk of " + std::to_string(data[i]) + " values");
-  }
-
-  int64_t operator[](int64_t i) const { return data[i]; }
 };
 
 }  // namespace alance

@@ -16,12 +16,11 @@ inline StringSpan<Offset> string_span(const uint8_t* chunk, int64_t size, int64_
   constexpr int64_t kWidth = sizeof(Offset);
   if (count == 0 && size == 0) return {};
   if (size % kWidth != 0 || count >= size / kWidth)
-    corrupt("variable: a chunk of " + std::to_string(size) + " bytes for " +
-            std::to_string(count) + " values with offsets of " + std::to_string(kWidth));
+    corrupt("variable: a chunk of ", size, " bytes for ", count, " values with offsets of ",
+            kWidth);
   const Offset first = load<Offset>(chunk), last = load<Offset>(chunk + kWidth * count);
   if (first < kWidth * (count + 1) || last < first || last > size)
-    corrupt("variable: values from " + std::to_string(first) + " to " + std::to_string(last) +
-            " in a chunk of " + std::to_string(size) + " bytes");
+    corrupt("variable: values from ", first, " to ", last, " in a chunk of ", size, " bytes");
   return {first, last};
 }
 

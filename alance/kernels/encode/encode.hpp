@@ -27,17 +27,16 @@ struct Pieces {
   int64_t total = 0;  // values of all chunks
 
   Pieces(const In<int64_t>& counts_, const Bytes& data, int64_t bits, const char* what)
-      : Pieces({counts_.data(), counts_.size()}, static_cast<int64_t>(data.size()), bits, what) {}
+      : Pieces({counts_.data(), counts_.size()}, std::ssize(data), bits, what) {}
 
   Pieces(std::span<const int64_t> counts_, int64_t num_bytes, int64_t bits, const char* what)
-      : counts(counts_.data()), num(static_cast<int64_t>(counts_.size())) {
-    if (bits < 1) corrupt(std::string(what) + ": values of " + std::to_string(bits) + " bits");
+      : counts(counts_.data()), num(std::ssize(counts_)) {
+    if (bits < 1) corrupt(what, ": values of ", bits, " bits");
     for (int64_t i = 0; i < num; ++i)
       if (counts[i] < 0 || __builtin_add_overflow(total, counts[i], &total))
-        corrupt(std::string(what) + ": a chunk of " + std::to_string(counts[i]) + " values");
+        corrupt(what, ": a chunk of ", counts[i], " values");
     if (bytes_of_bits(product(total, bits, what)) != num_bytes)
-      corrupt(std::string(what) + ": " + std::to_string(num_bytes) + " bytes for " +
-              std::to_string(total) + " values of " + std::to_string(bits) + " bits");
+      corrupt(what, ": ", num_bytes, " bytes for ", total, " values of ", bits, " bits");
   }
 
   int64_t operator[](int64_t i) const { return counts[i]; }
@@ -76,7 +75,9 @@ struct SizedChunks {
   Owned<uint8_t> data;
   Owned<int64_t> sizes;
 
-  nb::tuple numpy() { return nb::make_tuple(data.numpy(), sizes.numpy()); }
+  std::tuple<Owned<uint8_t>, Owned<int64_t>> parts() && {
+    return {std::move(data), std::move(sizes)};
+  }
 };
 
 // Bit-packed chunks of at most 1024 values: the width as one value, then one block.
@@ -108,6 +109,10 @@ struct RunChunks {
 RunChunks encode_runs(const uint8_t* data, int64_t num_values, int bits, int64_t most,
                       int64_t max_bytes);
 
+// Number of one-byte run lengths in chunks of 4096 values; any number above `limit` if there are
+// more.
+int64_t run_entries(const uint8_t* data, int64_t num_values, int bits, int64_t limit);
+
 // Runs of each chunk as one block, and its size: bytes of the values (u64), values, lengths.
 Owned<int64_t> run_block_sizes(const uint8_t* data, const Pieces& counts, int bits);
 Owned<uint8_t> run_blocks(const uint8_t* data, const Pieces& counts, int bits);
@@ -134,14 +139,14 @@ struct StringsIn {
 template <typename Offset>
 StringsIn<Offset> strings_in(std::span<const Offset> offsets, std::span<const uint8_t> data,
                              const char* what) {
-  if (offsets.empty()) corrupt(std::string(what) + ": no offsets");
+  if (offsets.empty()) corrupt(what, ": no offsets");
   const Offset* offset = offsets.data();
-  const auto num = static_cast<int64_t>(offsets.size()) - 1;
+  const int64_t num = std::ssize(offsets) - 1;
   bool rising = offset[0] >= 0;
   for (int64_t i = 0; i < num; ++i) rising &= offset[i] <= offset[i + 1];
-  if (!rising || offset[num] > static_cast<int64_t>(data.size()))
-    corrupt(std::string(what) + ": offsets decrease or leave the buffer");
-  return {offset, num, data.data(), static_cast<int64_t>(data.size())};
+  if (!rising || offset[num] > std::ssize(data))
+    corrupt(what, ": offsets decrease or leave the buffer");
+  return {offset, num, data.data(), std::ssize(data)};
 }
 
 template <typename Offset>

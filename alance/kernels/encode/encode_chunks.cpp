@@ -55,8 +55,7 @@ int64_t values_per_chunk(int64_t bits_per_value) {
   int64_t count = kMaxValues;
   while (count > 1 && count * bits >= 8 * kMaxBytes) count /= 2;
   if (count < 2)
-    refuse("mini-blocks of values of " + std::to_string(bits_per_value / 8) +
-           " bytes: two must fit " + std::to_string(kMaxBytes) +
+    refuse("mini-blocks of values of ", bits_per_value / 8, " bytes: two must fit ", kMaxBytes,
            " bytes; use lance-encoding:structural-encoding = fullzip");
   return count;
 }
@@ -194,9 +193,8 @@ Chunks variable_chunks(const StringsIn<Offset>& strings, int64_t chunk_bytes, in
   chunks.sizes.push_back(sizes_of(cut.sizes));
   chunks.buffers.emplace_back(std::move(cut.data));
   if (const int64_t most = largest(chunks.sizes[0]); is_2_1 && most > kV21MaxBytes)
-    refuse("mini-blocks of strings: two take " + std::to_string(most) +
-           " bytes, a chunk of version 2.1 has " + std::to_string(kV21MaxBytes) +
-           "; use lance-encoding:structural-encoding = fullzip");
+    refuse("mini-blocks of strings: two take ", most, " bytes, a chunk of version 2.1 has ",
+           kV21MaxBytes, "; use lance-encoding:structural-encoding = fullzip");
   return chunks;
 }
 
@@ -313,8 +311,7 @@ Block fixed_block(const FixedIn& values, int64_t count, int minor) {
     if (packed.data.size() < best.data.size())
       best = {packed_inline(bits), Buffer(std::move(packed.data)), true};
   } else {
-    const uint64_t all =
-        either(values.data.data(), static_cast<int64_t>(values.data.size()), bits);
+    const uint64_t all = either(values.data.data(), std::ssize(values.data), bits);
     const int width = std::max(1, static_cast<int>(std::bit_width(all)));
     if (width < bits) {
       auto packed = pack_blocks(values.data.data(), whole, bits, width);

@@ -8,7 +8,10 @@ namespace alance::pages {
 constexpr int64_t kPackedValues = 1024;  // values of one bit-packed block
 constexpr int64_t kRowBytes = 128;  // bytes of such a block for each bit of width
 
-[[noreturn]] inline void refuse(const std::string& what) { throw std::overflow_error(what); }
+template <typename... Parts>
+[[noreturn]] void refuse(const Parts&... parts) {
+  throw std::overflow_error(message_of(parts...));
+}
 
 // --- descriptions: message CompressiveEncoding ---
 

@@ -50,11 +50,10 @@ LevelBlocks level_blocks(std::span<const uint16_t> levels, const Sizes& counts, 
                          int minor) {
   const View data = bytes_of(levels);
   const Pieces parts = pieces(counts, data, kLevelBits);
-  const int width = static_cast<int>(
-      std::bit_width(either(data.data(), static_cast<int64_t>(data.size()), kLevelBits)));
+  const int width =
+      static_cast<int>(std::bit_width(either(data.data(), std::ssize(data), kLevelBits)));
   if (width > std::bit_width(max_level))
-    refuse("levels of " + std::to_string(width) + " bits, at most " + std::to_string(max_level) +
-           " is expected");
+    refuse("levels of ", width, " bits, at most ", max_level, " is expected");
   std::vector<LevelBlocks> legal;
   auto consider = [&](ProtoOut encoding, Sizes sizes, std::function<Buffer()> make) {
     if (largest(sizes) <= kMaxLevelBytes)
@@ -90,8 +89,7 @@ LevelBlocks level_blocks(std::span<const uint16_t> levels, const Sizes& counts, 
              [&] { return Buffer(pack_inline(data.data(), parts, kLevelBits).data); });
   }
   consider(flat(kLevelBits), flat_sizes, [&] { return Buffer(data); });
-  if (legal.empty())
-    refuse(std::to_string(largest(counts)) + " levels in a chunk of a mini-block");
+  if (legal.empty()) refuse(largest(counts), " levels in a chunk of a mini-block");
   auto best = std::min_element(legal.begin(), legal.end(), [](const auto& a, const auto& b) {
     return sum(a.sizes) < sum(b.sizes);
   });
@@ -167,9 +165,8 @@ bool fits(const std::vector<Sizes>& sizes, size_t num_levels, bool is_large) {
   }
   if (most + header <= kMaxChunkBytes) return true;
   if (num_levels && most_values + header <= kMaxChunkBytes / 2) return false;
-  refuse("mini-block: a chunk of " + std::to_string(most + header) +
-         " bytes, files of 2.1 have at most " + std::to_string(kMaxChunkBytes) +
-         "; write full-zip pages or a file of 2.2");
+  refuse("mini-block: a chunk of ", most + header, " bytes, files of 2.1 have at most ",
+         kMaxChunkBytes, "; write full-zip pages or a file of 2.2");
 }
 
 // Chunk words: size and log2 of the number of values; the last chunk has no logarithm.
@@ -228,8 +225,7 @@ Result chunk_page(const Input& input, const Limits& limits, const Values& values
   Sizes all_sizes;
   for (const Sizes& part : sizes) all_sizes.insert(all_sizes.end(), part.begin(), part.end());
   if (!has_levels) std::fill(counts.begin(), counts.end(), 0);
-  auto content = assemble_chunks(buffers, all_sizes, counts,
-                                 static_cast<int64_t>(levels.size()), is_large);
+  auto content = assemble_chunks(buffers, all_sizes, counts, std::ssize(levels), is_large);
   ProtoOut message;
   if (rep) message.message(1, levels[0].encoding);
   if (definition) message.message(2, levels.back().encoding);
@@ -366,7 +362,7 @@ bool is_smaller_in_chunks(const Input& input, const std::string& value) {
   if (static_cast<int64_t>(levels) <= kMaxRawLevels) return false;
   if (const auto* fixed = std::get_if<FixedIn>(&input.values.kind))
     return fixed->bits == 1 || is_countable(fixed->bits) || fixed->bits == 128;
-  return static_cast<int64_t>(value.size()) < kWideBytes;
+  return std::ssize(value) < kWideBytes;
 }
 
 // Value as the buffers of an Arrow array of length 1.
@@ -435,8 +431,7 @@ void check(const Input& input, const Limits& limits) {
     visible = static_cast<int64_t>(rep->size());
   }
   if (visible != input.values.count && !std::holds_alternative<NullsIn>(input.values.kind))
-    corrupt("pages: " + std::to_string(input.values.count) + " values for " +
-            std::to_string(visible) + " entries");
+    corrupt("pages: ", input.values.count, " values for ", visible, " entries");
 }
 
 }  // namespace

@@ -42,11 +42,10 @@ class Group {
   FixedIn fixed(int64_t count, nb::handle bits_, nb::handle data_) {
     const auto bits = nb::cast<int64_t>(bits_);
     const View data = bytes(data_);
-    if (bits < 1) corrupt("pages: values of " + std::to_string(bits) + " bits");
+    if (bits < 1) corrupt("pages: values of ", bits, " bits");
     const int64_t expected = bytes_of_bits(product(count, bits, "pages"));
-    if (static_cast<int64_t>(data.size()) < expected)
-      corrupt("pages: " + std::to_string(data.size()) + " bytes of values, expected " +
-              std::to_string(expected));
+    if (std::ssize(data) < expected)
+      corrupt("pages: ", data.size(), " bytes of values, expected ", expected);
     return {bits, data.first(static_cast<size_t>(expected))};
   }
 
@@ -172,6 +171,6 @@ Zstd zstd_of(nb::callable frame) {
 }  // namespace alance::pages
 
 void register_encode_pages(nanobind::module_& m) {
-  m.def("encode_pages", &alance::pages::encode_pages, nanobind::arg("inputs"),
-        nanobind::arg("zstd"));
+  using namespace alance;
+  m.def("encode_pages", &pages::encode_pages, "inputs"_a, "zstd"_a);
 }

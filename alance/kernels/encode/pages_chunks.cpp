@@ -3,6 +3,7 @@
 // Source: docs/format/file.md, "Mini-block layout".
 #include <vector>
 
+#include "base/ends.hpp"
 #include "encode/encode.hpp"
 
 namespace alance {
@@ -18,8 +19,8 @@ inline int64_t aligned(int64_t size) { return (size + kAlign - 1) & ~(kAlign - 1
 SizedChunks assemble_chunks(std::span<const std::span<const uint8_t>> buffers,
                             std::span<const int64_t> sizes, std::span<const int64_t> entries,
                             int64_t level_buffers, bool large) {
-  const int64_t num_chunks = static_cast<int64_t>(entries.size());
-  const int64_t num_buffers = static_cast<int64_t>(buffers.size());
+  const int64_t num_chunks = std::ssize(entries);
+  const int64_t num_buffers = std::ssize(buffers);
   std::vector<const uint8_t*> sources;
   for (const auto& buffer : buffers) sources.push_back(buffer.data());
   const int64_t header =
@@ -66,38 +67,30 @@ namespace {
 
 // Place strings in a new buffer of `total` bytes, with `filler` between them.
 template <typename Offset>
-Numpy<uint8_t> place_strings(const In<Offset>& offsets, const Bytes& data,
+Owned<uint8_t> place_strings(const In<Offset>& offsets, const Bytes& data,
                              const In<int64_t>& starts, int64_t total, uint8_t filler) {
-  const int64_t count = static_cast<int64_t>(offsets.size()) - 1;
-  if (count < 0 || static_cast<int64_t>(starts.size()) != count)
-    corrupt("strings: " + std::to_string(offsets.size()) + " offsets, " +
-            std::to_string(starts.size()) + " places");
-  const Offset* ends = offsets.data();
+  const Strings strings(offsets, data, "strings");
+  if (std::ssize(starts) != strings.count)
+    corrupt("strings: ", offsets.size(), " offsets, ", starts.size(), " places");
   const int64_t* places = starts.data();
-  auto run = [&] {
-    nb::gil_scoped_release release;
-    int64_t last = 0;
-    for (int64_t i = 0; i < count; ++i) {
-      const int64_t size = static_cast<int64_t>(ends[i + 1]) - static_cast<int64_t>(ends[i]);
-      check_span(ends[i], size, static_cast<int64_t>(data.size()), "strings");
-      if (size == 0) continue;
-      if (places[i] < last) corrupt("strings: places overlap");
-      check_span(places[i], size, total, "places of strings");
-      last = places[i] + size;
-    }
-    Owned<uint8_t> out(total);
-    int64_t at = 0;
-    for (int64_t i = 0; i < count; ++i) {
-      const int64_t size = static_cast<int64_t>(ends[i + 1]) - static_cast<int64_t>(ends[i]);
-      if (size == 0) continue;
-      std::memset(out.data() + at, filler, static_cast<size_t>(places[i] - at));
-      std::memcpy(out.data() + places[i], data.data() + ends[i], static_cast<size_t>(size));
-      at = places[i] + size;
-    }
-    std::memset(out.data() + at, filler, static_cast<size_t>(total - at));
-    return out;
-  };
-  return run().numpy();
+  int64_t at = 0;
+  for (int64_t i = 0; i < strings.count; ++i) {
+    if (strings.size(i) == 0) continue;
+    if (places[i] < at) corrupt("strings: places overlap");
+    check_span(places[i], strings.size(i), total, "places of strings");
+    at = places[i] + strings.size(i);
+  }
+  Owned<uint8_t> out(total);
+  at = 0;
+  for (int64_t i = 0; i < strings.count; ++i) {
+    const auto size = static_cast<size_t>(strings.size(i));
+    if (size == 0) continue;
+    std::memset(out.data() + at, filler, static_cast<size_t>(places[i] - at));
+    std::memcpy(out.data() + places[i], strings.at(i), size);
+    at = places[i] + strings.size(i);
+  }
+  std::memset(out.data() + at, filler, static_cast<size_t>(total - at));
+  return out;
 }
 
 }  // namespace
@@ -105,10 +98,9 @@ Numpy<uint8_t> place_strings(const In<Offset>& offsets, const Bytes& data,
 
 void register_pages_chunks(nanobind::module_& m) {
   using namespace alance;
-  using nanobind::arg;
   auto add = [&](auto function) {
-    m.def("place_strings", function, arg("offsets").noconvert(), arg("data"), arg("starts"),
-          arg("total"), arg("filler"));
+    m.def("place_strings", function, "offsets"_a.noconvert(), "data"_a, "starts"_a, "total"_a,
+          "filler"_a, NoGil());
   };
   add(&place_strings<int32_t>);
   add(&place_strings<int64_t>);

@@ -43,8 +43,7 @@ class SmallFiles {
       const bool is_text = bits == 0 && (offset_bytes == 4 || offset_bytes == 8);
       const bool is_power = bits > 0 && !(bits & (bits - 1));
       const bool is_fixed = bits == 1 || (is_power && bits >= 8 && bits <= 128);
-      if (!is_text && !is_fixed)
-        corrupt("small files: values of " + std::to_string(bits) + " bits");
+      if (!is_text && !is_fixed) corrupt("small files: values of ", bits, " bits");
       check_zones(zones, bits);
       kinds_.push_back({bits, offset_bytes, zones, is_nullable});
     }
@@ -67,13 +66,12 @@ class SmallFiles {
     const Zones zones(0, name, 1, 1);
     const int width = name == "b" ? 1 : name == "f2" ? 16 : 8 * zones.width();
     if (bits != (zones.is_text() ? 0 : width))
-      corrupt("small files: bounds " + name + " of values of " + std::to_string(bits) + " bits");
+      corrupt("small files: bounds ", name, " of values of ", bits, " bits");
   }
 
   std::string file_of(const ArrowArray& batch, bool statistics, int64_t page_bytes) const {
     nb::gil_scoped_release release;
-    if (batch.n_children != static_cast<int64_t>(kinds_.size()) || batch.offset)
-      return {};
+    if (batch.n_children != std::ssize(kinds_) || batch.offset) return {};
     const auto num_rows = static_cast<uint64_t>(batch.length);
     std::string out;
     Container container(encodings_, version_, search_bytes_);
@@ -139,6 +137,5 @@ void register_small_file(nanobind::module_& m) {
   nb::class_<small::SmallFiles>(m, "SmallFiles")
       .def(nb::init<const nb::list&, const nb::bytes&, const nb::bytes&, std::string, uint16_t,
                     uint16_t, uint64_t, int64_t, size_t, nb::callable, nb::callable>())
-      .def("encode", &small::SmallFiles::encode, nb::arg("batch"), nb::arg("statistics"),
-           nb::arg("page_bytes"));
+      .def("encode", &small::SmallFiles::encode, "batch"_a, "statistics"_a, "page_bytes"_a);
 }

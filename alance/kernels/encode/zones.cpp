@@ -131,7 +131,7 @@ Zones::Zones(uint32_t column, const std::string& kind, int64_t zone_rows, size_t
   if (kind == "s") return;
   for (kind_ = 0; kind_ < kNumNumberKinds; ++kind_)
     if (kNumberKinds[kind_].name == kind) return;
-  corrupt("zones of values of kind " + kind);
+  corrupt("zones of values of kind ", kind);
 }
 
 void Zones::add_numbers(const uint8_t* data, int64_t count, const uint8_t* valid) {
@@ -216,9 +216,8 @@ std::string statistics_buffer(const std::vector<Zones*>& all_zones, const Compre
 namespace {
 
 const uint8_t* mask_of(const Bytes& valid, int64_t count) {
-  if (valid.size() && static_cast<int64_t>(valid.size()) != count)
-    corrupt("zones: validity of " + std::to_string(valid.size()) + " of " + std::to_string(count) +
-            " values");
+  if (valid.size() && std::ssize(valid) != count)
+    corrupt("zones: validity of ", valid.size(), " of ", count, " values");
   return valid.size() ? valid.data() : nullptr;
 }
 
@@ -233,7 +232,7 @@ void add_numbers(Zones& zones, const Bytes& data, const Bytes& valid) {
 }
 
 void add_bits(Zones& zones, const Bytes& data, int64_t count, const Bytes& valid) {
-  if (!zones.is_bits() || count < 0 || bytes_of_bits(count) > static_cast<int64_t>(data.size()))
+  if (!zones.is_bits() || count < 0 || bytes_of_bits(count) > std::ssize(data))
     corrupt("zones: other values than booleans");
   const uint8_t* mask = mask_of(valid, count);
   nb::gil_scoped_release release;
@@ -243,7 +242,7 @@ void add_bits(Zones& zones, const Bytes& data, int64_t count, const Bytes& valid
 template <typename Offset>
 void add_texts(Zones& zones, const In<Offset>& offsets, const Bytes& data, const Bytes& valid) {
   if (!zones.is_text()) corrupt("zones: other values than texts");
-  const uint8_t* mask = mask_of(valid, static_cast<int64_t>(offsets.size()) - 1);
+  const uint8_t* mask = mask_of(valid, std::ssize(offsets) - 1);
   nb::gil_scoped_release release;
   const StringsIn<Offset> texts = strings_in(offsets, data, "zones");
   zones.add_texts(texts.offset, texts.data, texts.data + texts.num_bytes, texts.num, mask);
@@ -263,13 +262,11 @@ nb::bytes buffer_of(const std::vector<Zones*>& columns, const nb::callable& comp
 void register_zones(nanobind::module_& m) {
   using namespace alance;
   nb::class_<Zones>(m, "Zones")
-      .def(nb::init<uint32_t, const std::string&, int64_t, size_t>(), nb::arg("column"),
-           nb::arg("kind"), nb::arg("zone_rows"), nb::arg("max_zones"))
-      .def("add_numbers", &add_numbers, nb::arg("data"), nb::arg("valid"))
-      .def("add_bits", &add_bits, nb::arg("data"), nb::arg("count"), nb::arg("valid"))
-      .def("add_texts", &add_texts<int32_t>, nb::arg("offsets").noconvert(), nb::arg("data"),
-           nb::arg("valid"))
-      .def("add_texts", &add_texts<int64_t>, nb::arg("offsets").noconvert(), nb::arg("data"),
-           nb::arg("valid"));
-  m.def("statistics_buffer", &buffer_of, nb::arg("columns"), nb::arg("compress"));
+      .def(nb::init<uint32_t, const std::string&, int64_t, size_t>(), "column"_a, "kind"_a,
+           "zone_rows"_a, "max_zones"_a)
+      .def("add_numbers", &add_numbers, "data"_a, "valid"_a)
+      .def("add_bits", &add_bits, "data"_a, "count"_a, "valid"_a)
+      .def("add_texts", &add_texts<int32_t>, "offsets"_a.noconvert(), "data"_a, "valid"_a)
+      .def("add_texts", &add_texts<int64_t>, "offsets"_a.noconvert(), "data"_a, "valid"_a);
+  m.def("statistics_buffer", &buffer_of, "columns"_a, "compress"_a);
 }

@@ -42,7 +42,7 @@ constexpr T most() {
 
 // NaN is neither less nor greater, so it never becomes a bound.
 template <typename T, bool HasNulls>
-inline Range<T> bounds(const uint8_t* data, const uint8_t* valid, int64_t count) {
+ALANCE_INLINE Range<T> bounds(const uint8_t* data, const uint8_t* valid, int64_t count) {
   T low[kLanes], high[kLanes];
   for (int j = 0; j < kLanes; ++j) low[j] = most<T>(), high[j] = least<T>();
   int64_t present = HasNulls ? 0 : count, nans = 0;
@@ -80,32 +80,11 @@ inline Range<T> bounds(const uint8_t* data, const uint8_t* valid, int64_t count)
   return {low[0], high[0], present, nans};
 }
 
-#define ALANCE_BOUNDS(T, NAME)                                                               \
-  ALANCE_CLONES Range<T> NAME##_all(const uint8_t* data, const uint8_t* valid, int64_t n) {  \
-    return bounds<T, false>(data, valid, n);                                                 \
-  }                                                                                          \
-  ALANCE_CLONES Range<T> NAME##_some(const uint8_t* data, const uint8_t* valid, int64_t n) { \
-    return bounds<T, true>(data, valid, n);                                                  \
-  }                                                                                          \
-  Range<T> bounds_of(T, const uint8_t* data, const uint8_t* valid, int64_t n) {              \
-    return valid ? NAME##_some(data, valid, n) : NAME##_all(data, valid, n);                 \
-  }
-
-ALANCE_BOUNDS(int8_t, int8)
-ALANCE_BOUNDS(int16_t, int16)
-ALANCE_BOUNDS(int32_t, int32)
-ALANCE_BOUNDS(int64_t, int64)
-ALANCE_BOUNDS(Int128, int128)
-ALANCE_BOUNDS(uint8_t, uint8)
-ALANCE_BOUNDS(uint16_t, uint16)
-ALANCE_BOUNDS(uint32_t, uint32)
-ALANCE_BOUNDS(uint64_t, uint64)
-ALANCE_BOUNDS(float, float32)
-ALANCE_BOUNDS(double, float64)
-
 template <typename T>
 Zone scan(const uint8_t* data, const uint8_t* valid, int64_t count) {
-  const Range<T> range = bounds_of(T{}, data, valid, count);
+  const auto bounds_of =
+      valid ? Versions<bounds<T, true>>::best() : Versions<bounds<T, false>>::best();
+  const Range<T> range = bounds_of(data, valid, count);
   Zone zone{count, count - range.present, range.nans, range.present > range.nans, {}, {}};
   if (zone.has_bounds) {
     append(zone.low, range.low);

@@ -29,7 +29,7 @@ class Order {
     for (int64_t i = 0; i < lists.size(); ++i)
       for (int64_t at = offsets[lists[i]]; at < offsets[lists[i] + 1]; ++at) own_.push_back(at);
     rows_ = own_.data();
-    size_ = static_cast<int64_t>(own_.size());
+    size_ = std::ssize(own_);
     if (rows_ == nullptr) rows_ = &kNone;
   }
   // Items of fixed-size lists, in the order of `lists`.
@@ -79,8 +79,7 @@ class Decoded {
       parts_.push_back({sink, sink->has_nulls ? sink->valid.data() : nullptr, first});
       first += sink->valid.size();
     }
-    if (static_cast<int64_t>(first) != rows)
-      corrupt("a column of " + std::to_string(first) + " rows");
+    if (static_cast<int64_t>(first) != rows) corrupt("a column of ", first, " rows");
     size_ = rows;
   }
   // Values of slots.
@@ -139,7 +138,7 @@ class Decoded {
         continue;
       for (size_t row = part.first; row < last; ++row)
         if (const auto [begin, end] = string(row); is_valid(row) && !is_utf8(begin, end))
-          corrupt("value " + std::to_string(row) + " of the rows read is no UTF-8");
+          corrupt("value ", row, " of the rows read is no UTF-8");
     }
   }
 
@@ -209,8 +208,8 @@ class Column {
     const int64_t size = std::abs(form_.index), count = distinct.count();
     const int bits = static_cast<int>(8 * size) - (form_.index < 0);
     if (bits < 32 && count > int64_t{1} << bits)
-      throw std::overflow_error(std::to_string(count) + " distinct values with indices of " +
-                                std::to_string(size) + " bytes");
+      throw std::overflow_error(
+          message_of(count, " distinct values with indices of ", size, " bytes"));
     Owned<uint8_t> indices(product(order_.size(), size, "row batch"));
     for (int64_t i = 0; i < order_.size(); ++i) {  // little-endian
       const uint64_t number = load<uint32_t>(rows_.value(order_[i], 4));  // least bytes first
@@ -234,7 +233,7 @@ class Column {
       for (size_t i = 0; i < form_.members.size(); ++i) {
         Sink& member = rows_.single()->members[i];
         member.has_nulls = false;
-        const auto count = static_cast<int64_t>(member.valid.size());
+        const int64_t count = std::ssize(member.valid);
         Column own(Decoded({&member}, count), form_.members[i], order_, batch_);
         column.children.push_back(own.finish());
       }

@@ -121,7 +121,7 @@ std::optional<std::shared_ptr<LeafTables>> whole_tables(
   std::vector<End> files;
   files.reserve(buffers.size());
   for (const Bytes& content : buffers)
-    if (!files.emplace_back(content, static_cast<int64_t>(content.size())).is_usual()) return std::nullopt;
+    if (!files.emplace_back(content, std::ssize(content)).is_usual()) return std::nullopt;
   std::vector<LeafTables::Listed> tables;
   for (size_t leaf = 0; leaf < owners.size(); ++leaf) {
     const auto [set, column] = owners[leaf];
@@ -151,8 +151,7 @@ std::optional<std::shared_ptr<LeafTables>> whole_tables(
 
 void register_file_ends(nanobind::module_& m) {
   using namespace alance;
-  using nanobind::arg;
-  m.def("file_ends", &file_ends, arg("tails"), arg("file_bytes").noconvert());
-  m.def("whole_tables", &whole_tables, arg("contents"), arg("begins"), arg("owners"), arg("times"),
-        arg("num_rows"));
+  m.def("file_ends", &file_ends, "tails"_a, "file_bytes"_a.noconvert());
+  m.def("whole_tables", &whole_tables, "contents"_a, "begins"_a, "owners"_a, "times"_a,
+        "num_rows"_a);
 }

@@ -17,7 +17,7 @@ struct Footer {
 
   // From the last bytes of a file; ValueError if they are no footer.
   static Footer read(const uint8_t* tail, size_t size) {
-    if (size < kFooterBytes) corrupt("a tail of " + std::to_string(size) + " bytes, no footer");
+    if (size < kFooterBytes) corrupt("a tail of ", size, " bytes, no footer");
     const uint8_t* at = tail + size - kFooterBytes;
     if (std::memcmp(at + 36, "LANC", 4) != 0) {
       std::string magic;
@@ -25,7 +25,7 @@ struct Footer {
         constexpr char kDigits[] = "0123456789abcdef";
         magic += {kDigits[at[i] >> 4], kDigits[at[i] & 15]};
       }
-      corrupt("ends in 0x" + magic + ", expected LANC");
+      corrupt("ends in 0x", magic, ", expected LANC");
     }
     return {load<uint64_t>(at),      load<uint64_t>(at + 8),  load<uint64_t>(at + 16),
             load<uint32_t>(at + 24), load<uint32_t>(at + 28), load<uint16_t>(at + 32),
@@ -34,14 +34,12 @@ struct Footer {
 
   // Throw ValueError unless its tables can be in a file of `file_bytes` bytes.
   void check(uint64_t file_bytes) const {
-    if (file_bytes < kFooterBytes) corrupt("a file of " + std::to_string(file_bytes) + " bytes");
+    if (file_bytes < kFooterBytes) corrupt("a file of ", file_bytes, " bytes");
     const uint64_t limit = file_bytes - kFooterBytes;
     check_table("column metadata table", columns, num_columns, limit);
     check_table("global buffer table", buffers, num_buffers, limit);
     if (num_buffers == 0) corrupt("no global buffer, the schema is missing");
-    if (metadata > columns)
-      corrupt("column metadata at " + std::to_string(metadata) + ", their table at " +
-              std::to_string(columns));
+    if (metadata > columns) corrupt("column metadata at ", metadata, ", their table at ", columns);
   }
 
   // Call `each(start, stop)` for the parts in a table, in order; ValueError for a part that is not
@@ -53,9 +51,8 @@ struct Footer {
     for (uint64_t i = 0; i < count; ++i) {
       const uint64_t start = load<uint64_t>(table + 16 * i), size = load<uint64_t>(table + 16 * i + 8);
       if (start > limit || size > limit - start || start % alignment)
-        corrupt(std::string(what) + " " + std::to_string(i) + ": " + std::to_string(size) +
-                " bytes at " + std::to_string(start) + ", expected a multiple of " +
-                std::to_string(alignment) + " and an end at or before " + std::to_string(limit));
+        corrupt(what, " ", i, ": ", size, " bytes at ", start, ", expected a multiple of ",
+                alignment, " and an end at or before ", limit);
       each(static_cast<int64_t>(start), static_cast<int64_t>(start + size));
     }
   }
@@ -63,8 +60,7 @@ struct Footer {
  private:
   static void check_table(const char* what, uint64_t start, uint32_t count, uint64_t limit) {
     if (start > limit || count > (limit - start) / 16)
-      corrupt(std::string(what) + " of " + std::to_string(count) + " entries at " +
-              std::to_string(start) + ", the footer is at " + std::to_string(limit));
+      corrupt(what, " of ", count, " entries at ", start, ", the footer is at ", limit);
   }
 };
 

@@ -40,8 +40,7 @@ class Held : public Groups {
   const uint8_t* bring(const RowPlan& plan, size_t group) override {
     const int64_t begin = plan.first_byte(group);
     if (plan.groups[group].bytes_end == begin) return &kNoBytes;
-    check_span(begin, plan.groups[group].bytes_end - begin, static_cast<int64_t>(content_.size()),
-               "row batch");
+    check_span(begin, plan.groups[group].bytes_end - begin, std::ssize(content_), "row batch");
     return content_.data() + begin;
   }
 

@@ -205,11 +205,10 @@ class PageForm {
       if (is_zipped)
         check_rows(buffers[0].size, num_rows);
       else if (index_width(buffers[kIndex].size, num_rows) == 0)
-        corrupt("full-zip: repetition index of " + std::to_string(buffers[kIndex].size) + " bytes for " +
-                std::to_string(num_rows) + " rows");
+        corrupt("full-zip: repetition index of ", buffers[kIndex].size, " bytes for ", num_rows,
+                " rows");
       if (!has_lists() && num_items != static_cast<uint64_t>(num_rows))
-        corrupt("full-zip: " + std::to_string(num_items) + " entries in " + std::to_string(num_rows) +
-                " rows without lists");
+        corrupt("full-zip: ", num_items, " entries in ", num_rows, " rows without lists");
       if (!is_zipped && buffers[kIndex].size <= most_index_bytes_) needed.push_back(kIndex);
       return needed;
     }
@@ -268,23 +267,20 @@ class PageForm {
 
   static void check_count(const PageBuffers& buffers, size_t count, const char* what) {
     if (buffers.size() < count)
-      corrupt(std::string(what) + " needs " + std::to_string(count) + " buffers, the page has " +
-              std::to_string(buffers.size()));
+      corrupt(what, " needs ", count, " buffers, the page has ", buffers.size());
   }
 
   // Check the size of zipped rows of one length.
   void check_rows(int64_t size, int64_t num_rows) const {
     const int64_t row = kind.level_bits + kind.bits / 8;
     if (size % row || size / row != num_rows)
-      corrupt("full-zip: " + std::to_string(num_rows) + " rows of " + std::to_string(row) +
-              " bytes in a buffer of " + std::to_string(size));
+      corrupt("full-zip: ", num_rows, " rows of ", row, " bytes in a buffer of ", size);
   }
 
   // Check that a constant page with `count` buffers has a value, and levels if it needs them.
   void check_constant(size_t count) const {
     if (count > 3 || (value_ && count % 2 != 0))
-      corrupt("constant: " + std::to_string(count) + " buffers " + (value_ ? "with" : "without") +
-              " an inline value");
+      corrupt("constant: ", count, " buffers ", (value_ ? "with" : "without"), " an inline value");
     if (value_ && value_->empty()) corrupt("constant: a value of 0 bytes");
     if (count < 2 && has_lists()) corrupt("constant: layers have lists, but there are no levels of them");
     if (count == 0 && !value_ && kind.max_level == 0)
@@ -323,7 +319,7 @@ class PageForm {
       ItemBlock items;
       if (coded_items_) {
         const std::vector<uint8_t> words = coded_items_->words(buffers[kItems].bytes(), items_->count);
-        items.find({words.data(), static_cast<int64_t>(words.size())}, *items_);
+        items.find({words.data(), std::ssize(words)}, *items_);
         items.keep();
       } else {
         items.find(buffers[kItems].bytes(), *items_);
@@ -371,9 +367,9 @@ class PageForm {
     } else {
       const bool has_indices = slots->values == sparse::Slots::kIndexed;
       if (!has_indices && num_items != static_cast<uint64_t>(num_valid))
-        corrupt("sparse: " + std::to_string(num_items) + " zipped values for " + std::to_string(num_valid) + " valid slots");
+        corrupt("sparse: ", num_items, " zipped values for ", num_valid, " valid slots");
       if (has_indices && num_items == 0 && num_valid != 0)
-        corrupt("sparse: no items for " + std::to_string(num_valid) + " valid slots");
+        corrupt("sparse: no items for ", num_valid, " valid slots");
       page = sparse_values(buffers[has_indices ? kSparseItems : 0], zipped ? buffers[has_indices ? kSparseItems + 1 : kIndex].bytes() : Part{});
       if (has_indices) slots->set_indices(sparse_->indices.decode(buffers[0].bytes(), num_slots), num_items);
       if (has_indices && (buffers[kSparseItems].data != nullptr || buffers[kSparseItems].size == 0))
@@ -388,7 +384,7 @@ class PageForm {
     const auto count = static_cast<int64_t>(num_items);  // below 2^32
     if (!zipped) return std::make_shared<RowPage>(rows.start, rows.size, count, kind);
     if (index_width(index.size, count) == 0)
-      corrupt("index of " + std::to_string(index.size) + " bytes for " + std::to_string(count) + " zipped values");
+      corrupt("index of ", index.size, " bytes for ", count, " zipped values");
     return zipped_page(rows, index, count);
   }
 
@@ -404,8 +400,8 @@ class PageForm {
     for (size_t i = 0; i < ends.size(); ++i)  // little-endian; the page refuses what is negative
       std::memcpy(&ends[i], index.data + static_cast<int64_t>(i) * width, static_cast<size_t>(width));
     if (ends.front() != 0 || ends.back() != size)
-      corrupt("repetition index from " + std::to_string(ends.front()) + " to " +
-              std::to_string(ends.back()) + ", expected ascending positions from 0 to " + std::to_string(size));
+      corrupt("repetition index from ", ends.front(), " to ", ends.back(),
+              ", expected ascending positions from 0 to ", size);
     return ends;
   }
 
@@ -426,10 +422,10 @@ class PageForm {
 
   static EncodedLevels levels(const LevelsForm& form, Part bytes) {
     if (bytes.size == 0) return {Nulls::none, 0, 0, {}};
-    if (!form && bytes.size % 2) corrupt(std::to_string(bytes.size) + " bytes of levels");
+    if (!form && bytes.size % 2) corrupt(bytes.size, " bytes of levels");
     const auto [kind, bits, count] =
         form.value_or(std::make_tuple(static_cast<int>(Nulls::flat), 0, bytes.size / 2));
-    if (count < 1) corrupt(std::to_string(count) + " levels");
+    if (count < 1) corrupt(count, " levels");
     return {static_cast<Nulls>(kind), bits, count, bytes};
   }
 
@@ -445,27 +441,27 @@ class PageForm {
   // of an array of length 1.
   static ItemBlock value_in(Part buffer) {
     const auto is_bad = [&](int64_t size) {
-      corrupt("constant: " + std::to_string(buffer.size) + " bytes of a value, its header has " + std::to_string(size));
+      corrupt("constant: ", buffer.size, " bytes of a value, its header has ", size);
     };
     if (buffer.size < 4) is_bad(8);
     const int64_t num_buffers = load<uint32_t>(buffer.data), header = 4 + 4 * num_buffers;
     if (num_buffers != 1 && num_buffers != 2)
-      corrupt("constant: value of " + std::to_string(num_buffers) + " Arrow buffers, expected 1 or 2");
+      corrupt("constant: value of ", num_buffers, " Arrow buffers, expected 1 or 2");
     if (buffer.size < header) is_bad(header);
     const int64_t first_size = load<uint32_t>(buffer.data + 4);
     const int64_t size = num_buffers == 2 ? int64_t{load<uint32_t>(buffer.data + 8)} : 0;
     if (buffer.size != header + first_size + size)
-      corrupt("constant: value of [" + std::to_string(first_size) + (num_buffers == 2 ? ", " + std::to_string(size) : "") +
-              "] bytes in a buffer of " + std::to_string(buffer.size) + ", " + std::to_string(header) + " are header");
+      corrupt("constant: value of [", first_size,
+              (num_buffers == 2 ? ", " + std::to_string(size) : ""), "] bytes in a buffer of ",
+              buffer.size, ", ", header, " are header");
     const uint8_t* at = buffer.data + header;
     if (num_buffers == 1) return block_of({at, first_size});
-    if (first_size != 8 && first_size != 16) 
-      corrupt("constant: offsets of " + std::to_string(first_size) + " bytes, expected 8 or 16");
+    if (first_size != 8 && first_size != 16)
+      corrupt("constant: offsets of ", first_size, " bytes, expected 8 or 16");
     const int64_t start = first_size == 8 ? load<int32_t>(at) : load<int64_t>(at);
     const int64_t stop = first_size == 8 ? load<int32_t>(at + 4) : load<int64_t>(at + 8);
-    if (start < 0 || stop < start || stop > size) 
-      corrupt("constant: value at " + std::to_string(start) + " to " + std::to_string(stop) + " of " +
-              std::to_string(size) + " bytes");
+    if (start < 0 || stop < start || stop > size)
+      corrupt("constant: value at ", start, " to ", stop, " of ", size, " bytes");
     return first_size == 8 ? block_of<int32_t>(at + 8 + start, stop - start)
                            : block_of<int64_t>(at + 16 + start, stop - start);
   }

@@ -64,7 +64,7 @@ std::vector<int64_t> multiples_of(const In<int64_t>& rows, int64_t times) {
 // `is_partial`: also plan the rows of known pages that follow an unknown page.
 RowPlan plan_rows(const Fragments& fragments, const std::vector<size_t>& leaves, const In<int64_t>& rows,
                   const std::vector<int64_t>& ends, Planner::Files held, bool is_partial) {
-  const int64_t count = static_cast<int64_t>(rows.size());
+  const int64_t count = std::ssize(rows);
   const auto tables = tables_of(fragments, leaves, ends.size());
   int64_t before = 0;
   for (const int64_t end : ends) {
@@ -303,30 +303,26 @@ void set_plain(RowTable& table, size_t number, int64_t start, int64_t size, int 
 void register_row_table(nanobind::module_& m) {
   using namespace alance;
   nb::class_<RowTable>(m, "RowTable")
-      .def(nb::new_(&row_table), nb::arg("first_rows"))
-      .def("set_plain", &set_plain, nb::arg("number"), nb::arg("start"), nb::arg("size"), nb::arg("bits"),
-           nb::arg("page_start"));
+      .def(nb::new_(&row_table), "first_rows"_a)
+      .def("set_plain", &set_plain, "number"_a, "start"_a, "size"_a, "bits"_a, "page_start"_a);
   nb::class_<RowPlan>(m, "RowPlan")
       .def_ro("is_ranges", &RowPlan::is_ranges)
       .def_ro("num_rows", &RowPlan::num_rows)
       .def_prop_ro("unknown", &unknown_of)
       .def_prop_ro("lacks_places", [](const RowPlan& plan) { return !plan.places.empty(); })
-      .def("unknown_rows", &unknown_rows, nb::arg("number"))
+      .def("unknown_rows", &unknown_rows, "number"_a)
       .def_prop_ro("num_groups", [](const RowPlan& plan) { return plan.groups.size(); })
       .def_prop_ro("column_bytes", &column_bytes)
-      .def("misfit", &misfit, nb::arg("trees"), nb::arg("columns"), nb::arg("widths"),
-           nb::arg("shapes") = nb::none())
+      .def("misfit", &misfit, "trees"_a, "columns"_a, "widths"_a, "shapes"_a = nb::none())
       .def("place", &place_of)
-      .def("groups", &groups_of, nb::arg("column"))
+      .def("groups", &groups_of, "column"_a)
       .def("pieces", &pieces_of)
       .def("num_bytes", &bytes_of)
-      .def("missing", &missing_of, nb::arg("held"), nb::arg("files"), nb::arg("max_gap_bytes"),
-           nb::arg("places") = false);
-  m.def("plan_rows", &plan_rows, nb::arg("fragments"), nb::arg("leaves"), nb::arg("rows"),
-        nb::arg("ends"), nb::arg("held") = Planner::Files(), nb::arg("is_partial") = false);
-  m.def("plan_spans", &plan_spans, nb::arg("fragments"), nb::arg("leaves"), nb::arg("spans"),
-        nb::arg("ends"), nb::arg("held") = Planner::Files());
-  m.def("joined_tables", &joined_tables, nb::arg("fragments"), nb::arg("begins"));
-  m.def("page_spans", &page_spans, nb::arg("tables"), nb::arg("begins"), nb::arg("held"),
-        nb::arg("max_gap_bytes"));
+      .def("missing", &missing_of, "held"_a, "files"_a, "max_gap_bytes"_a, "places"_a = false);
+  m.def("plan_rows", &plan_rows, "fragments"_a, "leaves"_a, "rows"_a, "ends"_a,
+        "held"_a = Planner::Files(), "is_partial"_a = false);
+  m.def("plan_spans", &plan_spans, "fragments"_a, "leaves"_a, "spans"_a, "ends"_a,
+        "held"_a = Planner::Files());
+  m.def("joined_tables", &joined_tables, "fragments"_a, "begins"_a);
+  m.def("page_spans", &page_spans, "tables"_a, "begins"_a, "held"_a, "max_gap_bytes"_a);
 }

@@ -248,18 +248,6 @@ Owned<uint8_t> digests(const In<int64_t>& offsets, const Bytes& content, int64_t
   return out;
 }
 
-Owned<uint8_t> hex_digits(const Bytes& content) {
-  constexpr char kDigits[] = "0123456789abcdef";
-  const int64_t size = std::ssize(content);
-  Owned<uint8_t> out(product(size, 2, "digits"));
-  for (int64_t i = 0; i < size; ++i) {
-    const uint8_t byte = content.data()[i];
-    out[2 * i] = static_cast<uint8_t>(kDigits[byte >> 4]);
-    out[2 * i + 1] = static_cast<uint8_t>(kDigits[byte & 15]);
-  }
-  return out;
-}
-
 template <typename W>
 using Words = std::array<W, 16>;
 
@@ -421,6 +409,5 @@ Owned<uint8_t> blake_digests(const In<int64_t>& offsets, const Bytes& content, i
 void register_digests(nanobind::module_& m) {
   using namespace alance;
   m.def("digests", &digests, "offsets"_a, "content"_a, "width"_a, "baseline"_a = false, NoGil());
-  m.def("hex_digits", &hex_digits, "content"_a, NoGil());
   m.def("blake_digests", &blake_digests, "offsets"_a, "content"_a, "kind"_a, NoGil());
 }

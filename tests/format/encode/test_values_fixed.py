@@ -186,9 +186,12 @@ def test_every_width_packs_in_both_versions_of_the_loop(bits: int) -> None:
         assert bytes(_kernels.pack_blocks(data, counts, bits, width, baseline=True)[0]) == bytes(
             packed
         )
-        starts = np.cumsum(sizes) - sizes
-        result = _kernels.unpack_blocks(packed, starts, sizes, counts, bits, width)
-        np.testing.assert_array_equal(result, data)
+        first, second = packed[: sizes[0]], packed[sizes[0] :]
+        result = [
+            _kernels.unpack_blocks(first, 1024, bits, width),
+            _kernels.unpack_blocks(second, 1000, bits, width),
+        ]
+        np.testing.assert_array_equal(np.concatenate(result), data)
 
 
 def test_buffers_may_stand_anywhere() -> None:

@@ -121,14 +121,11 @@ SizedChunks pack_blocks(const uint8_t* in, const Pieces& counts, int bits, int w
 
 namespace {
 
-nb::tuple packed_blocks(const Bytes& data, const In<int64_t>& counts, int bits, int width,
-                        bool baseline) {
-  auto encode = [&] {
-    nb::gil_scoped_release release;
-    return pack_blocks(data.data(), Pieces(counts, data, bits, "bit-packing"), bits, width,
-                       baseline);
-  };
-  return encode().numpy();
+std::tuple<Owned<uint8_t>, Owned<int64_t>> packed_blocks(const Bytes& data,
+                                                         const In<int64_t>& counts, int bits,
+                                                         int width, bool baseline) {
+  const Pieces chunks(counts, data, bits, "bit-packing");
+  return pack_blocks(data.data(), chunks, bits, width, baseline).parts();
 }
 
 }  // namespace
@@ -136,6 +133,6 @@ nb::tuple packed_blocks(const Bytes& data, const In<int64_t>& counts, int bits, 
 
 void register_encode_bitpacking(nanobind::module_& m) {
   using namespace alance;
-  m.def("pack_blocks", &packed_blocks, nb::arg("data"), nb::arg("counts"), nb::arg("bits"),
-        nb::arg("width"), nb::arg("baseline") = false);
+  m.def("pack_blocks", &packed_blocks, "data"_a, "counts"_a, "bits"_a, "width"_a,
+        "baseline"_a = false, NoGil());
 }

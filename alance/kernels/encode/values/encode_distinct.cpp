@@ -1,5 +1,7 @@
 // Distinct values of a page in order of first appearance, and the index of each value among them,
 // by a hash table with linear probing. Stops if there are too many, which a sample predicts.
+#include <nanobind/stl/optional.h>
+
 #include <vector>
 
 #include "base/hashes.hpp"
@@ -208,25 +210,22 @@ std::optional<DistinctStrings<Offset>> distinct_strings(const StringsIn<Offset>&
   return DistinctStrings<Offset>{std::move(numbered.indices), std::move(ends), std::move(items)};
 }
 
-template std::optional<DistinctStrings<int32_t>> distinct_strings<int32_t>(
-    const StringsIn<int32_t>&, int64_t, int64_t);
-template std::optional<DistinctStrings<int64_t>> distinct_strings<int64_t>(
-    const StringsIn<int64_t>&, int64_t, int64_t);
+template std::optional<DistinctStrings<int32_t>> distinct_strings(const StringsIn<int32_t>&,
+                                                                  int64_t, int64_t);
+template std::optional<DistinctStrings<int64_t>> distinct_strings(const StringsIn<int64_t>&,
+                                                                  int64_t, int64_t);
 
 namespace {
 
 // Index of each string, and offsets and bytes of the distinct strings; None if there are more than
 // `most`, or than `most_bytes` in total.
 template <typename Offset>
-nb::object numbered_strings(const In<Offset>& offsets, const Bytes& data, int64_t most,
-                            int64_t most_bytes) {
-  auto run = [&] {
-    nb::gil_scoped_release release;
-    return distinct_strings(strings_in(offsets, data, "strings"), most, most_bytes);
-  };
-  auto numbered = run();
-  if (!numbered) return nb::none();
-  return nb::make_tuple(numbered->indices.numpy(), numbered->ends.numpy(), numbered->items.numpy());
+std::optional<std::tuple<Owned<uint32_t>, Owned<Offset>, Owned<uint8_t>>> numbered_strings(
+    const In<Offset>& offsets, const Bytes& data, int64_t most, int64_t most_bytes) {
+  auto numbered = distinct_strings(strings_in(offsets, data, "strings"), most, most_bytes);
+  if (!numbered) return {};
+  return std::tuple(std::move(numbered->indices), std::move(numbered->ends),
+                    std::move(numbered->items));
 }
 
 }  // namespace
@@ -234,8 +233,10 @@ nb::object numbered_strings(const In<Offset>& offsets, const Bytes& data, int64_
 
 void register_encode_distinct(nanobind::module_& m) {
   using namespace alance;
-  m.def("distinct_strings", &numbered_strings<int32_t>, nb::arg("offsets").noconvert(),
-        nb::arg("data"), nb::arg("most"), nb::arg("most_bytes"));
-  m.def("distinct_strings", &numbered_strings<int64_t>, nb::arg("offsets").noconvert(),
-        nb::arg("data"), nb::arg("most"), nb::arg("most_bytes"));
+  const auto add = [&m](auto* distinct) {
+    m.def("distinct_strings", distinct, "offsets"_a.noconvert(), "data"_a, "most"_a, "most_bytes"_a,
+          NoGil());
+  };
+  add(&numbered_strings<int32_t>);
+  add(&numbered_strings<int64_t>);
 }

@@ -47,7 +47,7 @@ Sample sample_of(const Offset* offset, int64_t num, const uint8_t* data, int64_t
       const int64_t size = std::min<int64_t>(offset[i + 1] - from, budget);
       if (size <= 0) continue;
       sample.bytes.insert(sample.bytes.end(), data + from, data + from + size);
-      sample.ends.push_back(static_cast<int64_t>(sample.bytes.size()));
+      sample.ends.push_back(std::ssize(sample.bytes));
       budget -= size;
       covered = from + size;
     }
@@ -176,7 +176,7 @@ std::unique_ptr<Finder> learn(const Sample& sample, int64_t& size) {
 
 template <typename Offset>
 LearnedSymbols learn_fsst(const StringsIn<Offset>& strings, int64_t most) {
-  if (most < 1 || most > (1 << 24)) corrupt("fsst: a sample of " + std::to_string(most));
+  if (most < 1 || most > (1 << 24)) corrupt("fsst: a sample of ", most);
   const Sample sample = sample_of(strings.offset, strings.num, strings.data, most);
   int64_t size = 0;
   auto finder = learn(sample, size);
@@ -186,7 +186,7 @@ LearnedSymbols learn_fsst(const StringsIn<Offset>& strings, int64_t most) {
     symbols[code] = (*finder)[static_cast<uint32_t>(code)].bytes;
     lengths[code] = static_cast<uint8_t>((*finder)[static_cast<uint32_t>(code)].length);
   }
-  return {std::move(symbols), std::move(lengths), static_cast<int64_t>(sample.bytes.size()), size};
+  return {std::move(symbols), std::move(lengths), std::ssize(sample.bytes), size};
 }
 
 template <typename Offset>
@@ -194,12 +194,11 @@ CodedStrings<Offset> encode_fsst(const StringsIn<Offset>& strings,
                                  std::span<const uint64_t> symbols,
                                  std::span<const uint8_t> lengths) {
   if (symbols.size() > kMaxSymbols || symbols.size() != lengths.size())
-    corrupt("fsst: a table of " + std::to_string(symbols.size()) + " symbols");
+    corrupt("fsst: a table of ", symbols.size(), " symbols");
   auto finder = std::make_unique<Finder>();
   for (size_t i = 0; i < symbols.size(); ++i) {
     const int length = lengths[i];
-    if (length < 1 || length > kMaxSymbolBytes)
-      corrupt("fsst: a symbol of " + std::to_string(length) + " bytes");
+    if (length < 1 || length > kMaxSymbolBytes) corrupt("fsst: a symbol of ", length, " bytes");
     if (!finder->add({symbols[i] & Symbol::mask(length), length}))
       corrupt("fsst: two symbols that begin alike");
   }
@@ -231,49 +230,41 @@ CodedStrings<Offset> encode_fsst(const StringsIn<Offset>& strings,
   return {std::move(ends), std::move(codes)};
 }
 
-template LearnedSymbols learn_fsst<int32_t>(const StringsIn<int32_t>&, int64_t);
-template LearnedSymbols learn_fsst<int64_t>(const StringsIn<int64_t>&, int64_t);
-template CodedStrings<int32_t> encode_fsst<int32_t>(const StringsIn<int32_t>&,
-                                                    std::span<const uint64_t>,
-                                                    std::span<const uint8_t>);
-template CodedStrings<int64_t> encode_fsst<int64_t>(const StringsIn<int64_t>&,
-                                                    std::span<const uint64_t>,
-                                                    std::span<const uint8_t>);
+template LearnedSymbols learn_fsst(const StringsIn<int32_t>&, int64_t);
+template LearnedSymbols learn_fsst(const StringsIn<int64_t>&, int64_t);
+template CodedStrings<int32_t> encode_fsst(const StringsIn<int32_t>&, std::span<const uint64_t>,
+                                           std::span<const uint8_t>);
+template CodedStrings<int64_t> encode_fsst(const StringsIn<int64_t>&, std::span<const uint64_t>,
+                                           std::span<const uint8_t>);
 
 namespace {
 
 // Learn symbols from about `most` bytes of the strings. Returns symbols and their lengths, and the
 // sample's bytes before and after encoding.
 template <typename Offset>
-nb::tuple learned(const In<Offset>& offsets, const Bytes& data, int64_t most) {
-  auto run = [&] {
-    nb::gil_scoped_release release;
-    return learn_fsst(strings_in(offsets, data, "fsst"), most);
-  };
-  LearnedSymbols table = run();
-  return nb::make_tuple(table.symbols.numpy(), table.lengths.numpy(), table.plain, table.encoded);
+std::tuple<Owned<uint64_t>, Owned<uint8_t>, int64_t, int64_t> learned(const In<Offset>& offsets,
+                                                                      const Bytes& data,
+                                                                      int64_t most) {
+  LearnedSymbols table = learn_fsst(strings_in(offsets, data, "fsst"), most);
+  return {std::move(table.symbols), std::move(table.lengths), table.plain, table.encoded};
 }
 
 // Encode strings by a table. Returns the offsets of the codes, and the codes with unused bytes
 // behind.
 template <typename Offset>
-nb::tuple coded(const In<Offset>& offsets, const Bytes& data, const In<uint64_t>& symbols,
-                const Bytes& lengths) {
-  auto run = [&] {
-    nb::gil_scoped_release release;
-    return encode_fsst<Offset>(strings_in(offsets, data, "fsst"), {symbols.data(), symbols.size()},
-                               {lengths.data(), lengths.size()});
-  };
-  CodedStrings<Offset> strings = run();
-  return nb::make_tuple(strings.ends.numpy(), strings.codes.numpy());
+std::tuple<Owned<Offset>, Owned<uint8_t>> coded(const In<Offset>& offsets, const Bytes& data,
+                                                const In<uint64_t>& symbols, const Bytes& lengths) {
+  auto strings =
+      encode_fsst<Offset>(strings_in(offsets, data, "fsst"), {symbols.data(), symbols.size()},
+                          {lengths.data(), lengths.size()});
+  return {std::move(strings.ends), std::move(strings.codes)};
 }
 
 template <typename Offset>
 void add(nb::module_& m) {
-  m.def("learn_fsst", &learned<Offset>, nb::arg("offsets").noconvert(), nb::arg("data"),
-        nb::arg("most"));
-  m.def("encode_fsst", &coded<Offset>, nb::arg("offsets").noconvert(), nb::arg("data"),
-        nb::arg("symbols"), nb::arg("lengths"));
+  m.def("learn_fsst", &learned<Offset>, "offsets"_a.noconvert(), "data"_a, "most"_a, NoGil());
+  m.def("encode_fsst", &coded<Offset>, "offsets"_a.noconvert(), "data"_a, "symbols"_a, "lengths"_a,
+        NoGil());
 }
 
 }  // namespace

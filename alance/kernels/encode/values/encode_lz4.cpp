@@ -89,8 +89,7 @@ uint8_t* compress(const uint8_t* const in, int64_t size, uint8_t* out) {
 SizedChunks encode_lz4(const uint8_t* in, const Pieces& sizes) {
   int64_t most = 0;
   for (int64_t i = 0; i < sizes.num; ++i) {
-    if (sizes[i] >= kMaxUnit)
-      corrupt("lz4: a unit of " + std::to_string(sizes[i]) + " bytes, at most 2^31 - 1");
+    if (sizes[i] >= kMaxUnit) corrupt("lz4: a unit of ", sizes[i], " bytes, at most 2^31 - 1");
     most += most_bytes(sizes[i]);
   }
   Owned<uint8_t> scratch(most);
@@ -111,12 +110,8 @@ SizedChunks encode_lz4(const uint8_t* in, const Pieces& sizes) {
 namespace {
 
 // Compress adjacent pieces of `data`. Returns the units and their sizes.
-nb::tuple units_of(const Bytes& data, const In<int64_t>& sizes) {
-  auto encode = [&] {
-    nb::gil_scoped_release release;
-    return encode_lz4(data.data(), Pieces(sizes, data, 8, "lz4"));
-  };
-  return encode().numpy();
+std::tuple<Owned<uint8_t>, Owned<int64_t>> units_of(const Bytes& data, const In<int64_t>& sizes) {
+  return encode_lz4(data.data(), Pieces(sizes, data, 8, "lz4")).parts();
 }
 
 }  // namespace
@@ -124,5 +119,5 @@ nb::tuple units_of(const Bytes& data, const In<int64_t>& sizes) {
 
 void register_encode_lz4(nanobind::module_& m) {
   using namespace alance;
-  m.def("encode_lz4", &units_of, nb::arg("data"), nb::arg("sizes"));
+  m.def("encode_lz4", &units_of, "data"_a, "sizes"_a, NoGil());
 }

@@ -7,6 +7,7 @@ namespace alance {
 namespace {
 
 constexpr int64_t kRunPart = 255;  // largest length of one byte
+constexpr int64_t kRunStretch = 4096;  // most values of a chunk, which cuts longer runs
 
 template <typename T>
 inline T value_at(const uint8_t* data, int64_t i) {
@@ -22,7 +23,7 @@ inline int64_t run_end(const uint8_t* data, int64_t first, int64_t stop) {
   return i;
 }
 
-inline int64_t parts(int64_t length) { return (length + kRunPart - 1) / kRunPart; }
+inline int64_t parts(int64_t length) { return length / kRunPart + (length % kRunPart != 0); }
 
 // Number of values in the next chunk: all `remaining`, or a power of two of at most `most`, whose
 // runs take at most `max_bytes`.
@@ -76,12 +77,14 @@ RunChunks runs_of(const uint8_t* data, int64_t num_values, int64_t most, int64_t
   return runs;
 }
 
+// Number of one-byte lengths of the runs, each cut every `stretch` values; any number above `limit`
+// if there are more.
 template <typename T>
-int64_t block_entries(const uint8_t* data, int64_t count) {
+int64_t entries_of(const uint8_t* data, int64_t count, int64_t stretch, int64_t limit) {
   int64_t entries = 0;
-  for (int64_t first = 0; first < count;) {
-    const int64_t stop = run_end<T>(data, first, count);
-    entries += parts(stop - first);
+  for (int64_t first = 0; first < count && entries <= limit;) {
+    const int64_t stop = run_end<T>(data, first, count), length = stop - first;
+    entries += length / stretch * parts(stretch) + parts(length % stretch);
     first = stop;
   }
   return entries;
@@ -103,7 +106,8 @@ template <typename T>
 Owned<int64_t> block_sizes(const uint8_t* data, const Pieces& counts) {
   Owned<int64_t> sizes(counts.num);
   for (int64_t i = 0; i < counts.num; ++i) {
-    sizes[i] = 8 + block_entries<T>(data, counts[i]) * static_cast<int64_t>(sizeof(T) + 1);
+    sizes[i] = 8 + entries_of<T>(data, counts[i], INT64_MAX, INT64_MAX) *
+                       static_cast<int64_t>(sizeof(T) + 1);
     data += counts[i] * static_cast<int64_t>(sizeof(T));
   }
   return sizes;
@@ -129,6 +133,12 @@ RunChunks encode_runs(const uint8_t* data, int64_t num_values, int bits, int64_t
                       int64_t max_bytes) {
   return by_width(bits, [&](auto word) {
     return runs_of<decltype(word)>(data, num_values, most, max_bytes);
+  });
+}
+
+int64_t run_entries(const uint8_t* data, int64_t num_values, int bits, int64_t limit) {
+  return by_width(bits, [&](auto word) {
+    return entries_of<decltype(word)>(data, num_values, kRunStretch, limit);
   });
 }
 

@@ -3,31 +3,10 @@
 // Source: docs/format/encodings.md, "Flat", "ByteStreamSplit" and "Packed structs".
 #include <vector>
 
+#include "base/lists.hpp"
 #include "encode/encode.hpp"
 
 namespace alance {
-namespace {
-
-// Copy bits from `start` on to the beginning of `out`; zero bits fill the last byte.
-void copy_bits(const uint8_t* in, int64_t start, int64_t num_bits, uint8_t* out) {
-  if (num_bits == 0) return;
-  const int64_t num_bytes = bytes_of_bits(num_bits);
-  const int shift = static_cast<int>(start % 8);
-  in += start / 8;
-  if (shift == 0) {
-    std::memcpy(out, in, static_cast<size_t>(num_bytes));
-  } else {
-    const int64_t last = (shift + num_bits - 1) / 8;  // last byte that is read
-    for (int64_t i = 0; i < num_bytes; ++i) {
-      const unsigned high = i < last ? in[i + 1] : 0;
-      out[i] = static_cast<uint8_t>(in[i] >> shift | high << (8 - shift));
-    }
-  }
-  if (num_bits % 8) out[num_bytes - 1] &= static_cast<uint8_t>((1u << num_bits % 8) - 1);
-}
-
-}  // namespace
-
 SizedChunks cut_bits(const uint8_t* data, const Pieces& counts, int64_t bits) {
   Owned<int64_t> sizes(counts.num);
   int64_t total = 0, at = 0;
@@ -47,23 +26,20 @@ SizedChunks cut_bits(const uint8_t* data, const Pieces& counts, int64_t bits) {
 
 namespace {
 
-ALANCE_CLONES void split_4(const uint8_t* in, int64_t n, uint8_t* __restrict out) {
-  for (int b = 0; b < 4; ++b)
-    for (int64_t i = 0; i < n; ++i) out[b * n + i] = in[4 * i + b];
-}
-
-ALANCE_CLONES void split_8(const uint8_t* in, int64_t n, uint8_t* __restrict out) {
-  for (int b = 0; b < 8; ++b)
-    for (int64_t i = 0; i < n; ++i) out[b * n + i] = in[8 * i + b];
+template <int N>
+ALANCE_INLINE void split(const uint8_t* in, int64_t n, uint8_t* __restrict out) {
+  for (int b = 0; b < N; ++b)
+    for (int64_t i = 0; i < n; ++i) out[b * n + i] = in[N * i + b];
 }
 
 }  // namespace
 
 Owned<uint8_t> split_bytes(const uint8_t* data, const Pieces& counts, int bits) {
+  const auto split_best = bits == 32 ? Versions<split<4>>::best() : Versions<split<8>>::best();
   Owned<uint8_t> out(counts.total * (bits / 8));
   int64_t at = 0;
   for (int64_t i = 0; i < counts.num; ++i) {
-    (bits == 32 ? split_4 : split_8)(data + at, counts[i], out.data() + at);
+    split_best(data + at, counts[i], out.data() + at);
     at += counts[i] * (bits / 8);
   }
   return out;
@@ -83,11 +59,10 @@ Owned<uint8_t> zip_columns(std::span<const FixedIn> columns, int64_t num_rows) {
   int64_t row_bytes = 0;
   if (num_rows < 0) corrupt("rows: a negative number");
   for (const FixedIn& column : columns) {
-    if (column.bits < 1) corrupt("rows: values of " + std::to_string(column.bits) + " bits");
+    if (column.bits < 1) corrupt("rows: values of ", column.bits, " bits");
     const int64_t expected = bytes_of_bits(product(num_rows, column.bits, "rows"));
-    if (static_cast<int64_t>(column.data.size()) != expected)
-      corrupt("rows: " + std::to_string(column.data.size()) + " bytes of a column, expected " +
-              std::to_string(expected));
+    if (std::ssize(column.data) != expected)
+      corrupt("rows: ", column.data.size(), " bytes of a column, expected ", expected);
     if (__builtin_add_overflow(row_bytes, bytes_of_bits(column.bits), &row_bytes))
       corrupt("rows: sizes overflow");
   }
@@ -118,18 +93,14 @@ Owned<uint8_t> zip_columns(std::span<const FixedIn> columns, int64_t num_rows) {
 namespace {
 
 // Zip columns of fixed width into rows; each value takes whole bytes.
-Numpy<uint8_t> zipped_columns(const nb::list& list, const In<int64_t>& bits, int64_t num_rows) {
-  std::vector<Bytes> arrays;
+Owned<uint8_t> zipped_columns(const nb::list& list, const In<int64_t>& bits, int64_t num_rows) {
+  const std::vector<Bytes> arrays = buffers_of(list);
   std::vector<FixedIn> columns;
-  for (nb::handle column : list) arrays.push_back(nb::cast<Bytes>(column));
   if (bits.size() != arrays.size()) corrupt("rows: one width a column");
   for (size_t c = 0; c < arrays.size(); ++c)
     columns.push_back({bits.data()[c], {arrays[c].data(), arrays[c].size()}});
-  auto encode = [&] {
-    nb::gil_scoped_release release;
-    return zip_columns(columns, num_rows);
-  };
-  return encode().numpy();
+  nb::gil_scoped_release release;
+  return zip_columns(columns, num_rows);
 }
 
 }  // namespace
@@ -137,5 +108,5 @@ Numpy<uint8_t> zipped_columns(const nb::list& list, const In<int64_t>& bits, int
 
 void register_encode_streams(nanobind::module_& m) {
   using namespace alance;
-  m.def("zip_columns", &zipped_columns, nb::arg("columns"), nb::arg("bits"), nb::arg("num_rows"));
+  m.def("zip_columns", &zipped_columns, "columns"_a, "bits"_a, "num_rows"_a);
 }

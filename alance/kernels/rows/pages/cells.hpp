@@ -33,12 +33,11 @@ inline bool is_word(int bits) { return bits == 8 || bits == 16 || bits == 32 || 
 // Width in front of a packed block, whose size is checked.
 inline int width_of(Part part, int bits, int64_t count) {
   if (part.size < bits / 8 || count > kBlockValues)
-    corrupt("bit-packing: " + text(count) + " values in a block of " + text(part.size) + " bytes");
+    corrupt("bit-packing: ", count, " values in a block of ", part.size, " bytes");
   const uint64_t width = load_bits(part.data, bits);
   if (width > static_cast<uint64_t>(bits) ||
       part.size != bits / 8 + kRowBytes * static_cast<int64_t>(width))
-    corrupt("bit-packing: a block of " + text(part.size) + " bytes, width " +
-            std::to_string(width));
+    corrupt("bit-packing: a block of ", part.size, " bytes, width ", width);
   return static_cast<int>(width);
 }
 
@@ -53,8 +52,7 @@ inline uint64_t level_in_blocks(Part part, int width, int64_t count, int64_t i) 
   const int64_t block = kRowBytes * width;
   const bool raw = part.size == whole * block + 2 * tail;
   if (!raw && (tail == 0 || part.size != (whole + 1) * block))
-    corrupt("bit-packing: " + text(part.size) + " bytes for " + text(count) + " levels of width " +
-            text(width));
+    corrupt("bit-packing: ", part.size, " bytes for ", count, " levels of width ", width);
   if (raw && i >= whole * kBlockValues)
     return load<uint16_t>(part.data + whole * block + 2 * (i - whole * kBlockValues));
   return fastlanes::value_at<uint16_t>(part.data + i / kBlockValues * block, width,
@@ -68,7 +66,7 @@ struct Walk {
   // Number of the run that holds value i.
   int64_t find(Part lengths, int64_t i) {
     while (end <= i) {
-      if (run >= lengths.size) corrupt("rle: runs of " + text(end) + " values");
+      if (run >= lengths.size) corrupt("rle: runs of ", end, " values");
       if (lengths.data[run] == 0) corrupt("rle: a run of length 0");
       end += lengths.data[run++];
     }
@@ -83,19 +81,17 @@ inline uint64_t level_at(Nulls kind, int bits, Part levels, int64_t count, int64
     case Nulls::packed: return packed_at(levels, 16, count, i);
     case Nulls::blocks: return level_in_blocks(levels, bits, count, i);
     case Nulls::runs: {
-      if (levels.size < 8) corrupt("rle: a block of " + text(levels.size) + " bytes");
+      if (levels.size < 8) corrupt("rle: a block of ", levels.size, " bytes");
       const uint64_t size = load<uint64_t>(levels.data);
       if (size > static_cast<uint64_t>(levels.size - 8) || size % 2 ||
           size / 2 != levels.size - 8 - size)
-        corrupt("rle: " + std::to_string(size) + " bytes of values in a block of " +
-                text(levels.size));
+        corrupt("rle: ", size, " bytes of values in a block of ", levels.size);
       const int64_t values = static_cast<int64_t>(size);
       const int64_t run = walk.find({levels.data + 8 + values, levels.size - 8 - values}, i);
       return load<uint16_t>(levels.data + 8 + 2 * run);
     }
     default:
-      if (levels.size != 2 * count)
-        corrupt(text(levels.size) + " bytes of " + text(count) + " levels");
+      if (levels.size != 2 * count) corrupt(levels.size, " bytes of ", count, " levels");
       return load<uint16_t>(levels.data + 2 * i);
   }
 }

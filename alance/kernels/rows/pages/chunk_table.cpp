@@ -33,16 +33,15 @@ void parse(const uint8_t* words, int64_t count, uint64_t num_items, int64_t chun
     }
   }
   if (bytes != chunk_bytes)
-    corrupt("chunks of together " + text(bytes) + " bytes, their buffer has " + text(chunk_bytes));
-  if (count == 0 && num_items != 0) corrupt("no chunks for " + std::to_string(num_items) + " values");
+    corrupt("chunks of together ", bytes, " bytes, their buffer has ", chunk_bytes);
+  if (count == 0 && num_items != 0) corrupt("no chunks for ", num_items, " values");
   if (unsized >= 0)
-    corrupt("chunk " + text(unsized) + " of " + text(count) + " does not say how many values it has");
+    corrupt("chunk ", unsized, " of ", count, " does not say how many values it has");
   if (count != 0 && (num_items < values || num_items - values > kMaxChunkValues))
-    corrupt(std::to_string(values) + " values before the last of " + text(count) + " chunks, " +
-            std::to_string(num_items) + " in all");
+    corrupt(values, " values before the last of ", count, " chunks, ", num_items, " in all");
   if (low != 0 && uint64_t{1} << low != num_items - values)
-    corrupt("the last chunk has " + text(int64_t{1} << low) + " values, " +
-            std::to_string(num_items - values) + " are left for it");
+    corrupt("the last chunk has ", int64_t{1} << low, " values, ", num_items - values,
+            " are left for it");
   to.first_bytes.back() = bytes;
   to.first_values.back() = static_cast<int64_t>(num_items);
 }
@@ -52,8 +51,7 @@ void parse(const uint8_t* words, int64_t count, uint64_t num_items, int64_t chun
 ChunkTable::ChunkTable(Part words, const Part* index, bool large, uint64_t num_items,
                        int64_t num_rows, int64_t chunk_bytes) {
   const int64_t width = large ? 4 : 2;
-  if (words.size % width)
-    corrupt(text(words.size) + " bytes of chunk words of " + text(width) + " bytes");
+  if (words.size % width) corrupt(words.size, " bytes of chunk words of ", width, " bytes");
   const int64_t count = words.size / width;
   first_bytes.resize(static_cast<size_t>(count) + 1);
   first_values.resize(static_cast<size_t>(count) + 1);
@@ -64,13 +62,13 @@ ChunkTable::ChunkTable(Part words, const Part* index, bool large, uint64_t num_i
   if (index != nullptr)
     read_index(*index, num_rows);
   else if (num_rows < 0 || num_items != static_cast<uint64_t>(num_rows))
-    corrupt(std::to_string(num_items) + " values in " + text(num_rows) + " rows without lists");
+    corrupt(num_items, " values in ", num_rows, " rows without lists");
 }
 
 void ChunkTable::read_index(Part index, int64_t num_rows) {
-  const int64_t count = static_cast<int64_t>(first_bytes.size()) - 1;
+  const int64_t count = std::ssize(first_bytes) - 1;
   if (index.size != kIndexBytes * count)
-    corrupt("repetition index of " + text(index.size) + " bytes for " + text(count) + " chunks");
+    corrupt("repetition index of ", index.size, " bytes for ", count, " chunks");
   first_rows.resize(first_bytes.size());
   carries.resize(static_cast<size_t>(count));
   int64_t ended = 0, begun = 0, unending = -1;
@@ -80,8 +78,7 @@ void ChunkTable::read_index(Part index, int64_t num_rows) {
     const uint64_t rest = load<uint64_t>(index.data + kIndexBytes * i + 8);
     // A chunk counts its entries in 16 bits, so neither number can be larger.
     if (std::max(ends, rest) > UINT16_MAX)
-      corrupt("repetition index: " + std::to_string(std::max(ends, rest)) +
-              " rows or entries in one chunk");
+      corrupt("repetition index: ", std::max(ends, rest), " rows or entries in one chunk");
     const bool goes_on = rest != 0;
     const int64_t begin = static_cast<int64_t>(ends) + goes_on - is_open;
     if (begin < 0 && unending < 0) unending = i;
@@ -92,11 +89,9 @@ void ChunkTable::read_index(Part index, int64_t num_rows) {
     is_open = goes_on;
   }
   first_rows.back() = begun;
-  if (ended != num_rows)
-    corrupt("repetition index: " + text(ended) + " rows end, the page has " + text(num_rows));
+  if (ended != num_rows) corrupt("repetition index: ", ended, " rows end, the page has ", num_rows);
   if (is_open) corrupt("repetition index: a row goes on behind the last chunk");
-  if (unending >= 0)
-    corrupt("repetition index: the row open in chunk " + text(unending) + " never ends");
+  if (unending >= 0) corrupt("repetition index: the row open in chunk ", unending, " never ends");
 }
 
 }  // namespace alance

@@ -47,7 +47,7 @@ struct ItemBlock {
     if (form.strings) return form.bits == 32 ? find_strings<int32_t>() : find_strings<int64_t>();
     const int64_t width = form.bits / 8;
     if (size % width || size / width != form.count)
-      corrupt("flat: " + text(size) + " bytes for " + text(form.count) + " items of " + text(form.bits) + " bits");
+      corrupt("flat: ", size, " bytes for ", form.count, " items of ", form.bits, " bits");
     data_size = size;
   }
 
@@ -72,19 +72,18 @@ struct ItemBlock {
   void find_strings() {
     constexpr int64_t kWord = sizeof(T);
     const int64_t count = form.count;
-    if (size < 1 + 2 * kWord) corrupt("variable: a block of " + text(size) + " bytes");
+    if (size < 1 + 2 * kWord) corrupt("variable: a block of ", size, " bytes");
     const bool is_early = block[1] || block[2] || block[3];
     const auto first = static_cast<int64_t>(is_early ? T{block[0]} : load<T>(block));
     if (first != 8 * kWord)
-      corrupt("variable: a block with offsets of " + text(first) + " bits, described are " + text(8 * kWord));
+      corrupt("variable: a block with offsets of ", first, " bits, described are ", 8 * kWord);
     const auto stated = static_cast<int64_t>(is_early ? load<T>(block + 1) : static_cast<T>(count));
     if (is_early && stated != count)
-      corrupt("variable: a block of " + text(stated) + " values, not " + text(count));
+      corrupt("variable: a block of ", stated, " values, not ", count);
     const int64_t offsets = 2 * kWord + is_early;
     const auto bytes = static_cast<int64_t>(load<T>(block + offsets - kWord));
     if (count > size / kWord || bytes < offsets + kWord * (count + 1) || bytes > size)
-      corrupt("variable: " + text(count) + " values whose bytes begin at " + text(bytes) + " of " + text(size) +
-              " bytes");
+      corrupt("variable: ", count, " values whose bytes begin at ", bytes, " of ", size, " bytes");
     T previous = 0;
     for (int64_t i = 0; i <= count; ++i) {
       const T offset = load<T>(block + offsets + kWord * i);
@@ -92,7 +91,7 @@ struct ItemBlock {
       previous = offset;
     }
     if (static_cast<int64_t>(previous) > size - bytes)
-      corrupt("variable: offsets to " + text(static_cast<int64_t>(previous)) + " in " + text(size - bytes) + " bytes");
+      corrupt("variable: offsets to ", previous, " in ", size - bytes, " bytes");
     offsets_start = offsets;
     data_start = bytes;
     data_size = static_cast<int64_t>(previous);

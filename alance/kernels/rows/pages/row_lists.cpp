@@ -51,17 +51,15 @@ void RowPage::keep_lists(Positions first_values, const PageKind& kind) {
 
 void RowPage::decode_lists(const Chunk& chunk, const Rows& rows, bool open, Sink& sink) const {
   const int64_t count = rows.count;
-  const auto fail = [&](const std::string& what) {
-    corrupt("chunk " + text(chunk.number) + ": " + what);
-  };
+  const auto fail = [&](const auto&... what) { corrupt("chunk ", chunk.number, ": ", what...); };
   const int64_t entries = chunk.entries;
   const uint16_t* reps = levels_of(reps_, rep_bits_, chunk.reps, entries, sink.chunk_rep);
   const uint16_t* defs = levels_of(nulls_, level_bits_, chunk.nulls, entries, sink.chunk_def);
   const uint16_t begin = static_cast<uint16_t>(max_rep_), shown = static_cast<uint16_t>(max_visible_);
   if (const int top = highest(reps, entries); top > max_rep_)
-    fail("repetition level " + text(top) + ", the layers have " + text(max_rep_));
+    fail("repetition level ", top, ", the layers have ", max_rep_);
   if (const int top = highest(defs, entries); top > max_level_)
-    fail("definition level " + text(top) + ", the layers use " + text(max_level_));
+    fail("definition level ", top, ", the layers use ", max_level_);
   if (entries != 0 && (reps[0] == begin) == carries(chunk.number))
     fail(reps[0] == begin ? "begins with a row, expected the rest of one"
                           : "begins inside a row, expected a new one");
@@ -89,8 +87,7 @@ void RowPage::decode_lists(const Chunk& chunk, const Rows& rows, bool open, Sink
     if (count - k == rows_until(chunk.number) - 1 - row) {
       const int64_t begun = counted(reps + stop, entries - stop, begins);
       if (begun != count - k)
-        fail(text(row + 1 + begun) + " rows begin up to its end, expected " +
-             text(row + 1 + count - k));
+        fail(row + 1 + begun, " rows begin up to its end, expected ", row + 1 + count - k);
       row += begun;
       k = count;
       stop = entries;
@@ -115,9 +112,9 @@ void RowPage::decode_lists(const Chunk& chunk, const Rows& rows, bool open, Sink
     e = stop;
     taking = false;
   }
-  if (k < count) fail(text(row + 1) + " rows begin up to its end, expected more");
+  if (k < count) fail(row + 1, " rows begin up to its end, expected more");
   if (e == entries && value != chunk.values)
-    fail(text(value) + " visible entries, expected " + text(chunk.values));
+    fail(value, " visible entries, expected ", chunk.values);
 }
 
 }  // namespace alance

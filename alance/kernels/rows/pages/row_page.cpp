@@ -29,27 +29,16 @@ RowPage::RowPage(std::shared_ptr<const ChunkTable> table, int64_t start, int64_t
 
 RowPage::RowPage(Positions first_rows, Positions first_bytes, int64_t start, int64_t size,
                  int64_t num_rows, const PageKind& kind)
-    : first_rows_(first_rows),
-      first_bytes_(first_bytes),
-      start_(start),
-      size_(size),
-      num_rows_(num_rows),
-      num_chunks_(static_cast<int64_t>(first_rows.size()) - 1),
-      values_(static_cast<Values>(kind.values)),
-      bits_(kind.bits),
-      nulls_(static_cast<Nulls>(kind.nulls)),
-      level_bits_(kind.level_bits),
-      max_level_(kind.max_level),
-      large_(kind.large),
-      masks_(kind.masks),
-      scheme_(kind.scheme),
-      null_items_(kind.null_items),
-      coding_(kind.coding),
-      coded_reps_(kind.coded_reps),
+    : first_rows_(first_rows), first_bytes_(first_bytes), start_(start), size_(size),
+      num_rows_(num_rows), num_chunks_(std::ssize(first_rows) - 1),
+      values_(static_cast<Values>(kind.values)), bits_(kind.bits),
+      nulls_(static_cast<Nulls>(kind.nulls)), level_bits_(kind.level_bits),
+      max_level_(kind.max_level), large_(kind.large), masks_(kind.masks), scheme_(kind.scheme),
+      null_items_(kind.null_items), coding_(kind.coding), coded_reps_(kind.coded_reps),
       coded_defs_(kind.coded_defs) {
   const int values = kind.values, bits = kind.bits, nulls = kind.nulls, level_bits = kind.level_bits;
   if (start < 0 || size < 0 || num_rows < 0 || start > INT64_MAX - size)
-    corrupt("a page of " + text(num_rows) + " rows in " + text(size) + " bytes");
+    corrupt("a page of ", num_rows, " rows in ", size, " bytes");
   if (values < 0 || values > static_cast<int>(Values::rows) || nulls < 0 ||
       nulls > static_cast<int>(Nulls::blocks))
     corrupt("a page of an unknown form");
@@ -60,7 +49,7 @@ RowPage::RowPage(Positions first_rows, Positions first_bytes, int64_t start, int
   if (values_ == Values::zipped) {
     if (bits < 8 || bits % 8 || level_bits < 0 || level_bits > 4 ||
         size % (level_bits + bits / 8) || size / (level_bits + bits / 8) != num_rows)
-      corrupt("zipped rows of " + text(bits) + " bits");
+      corrupt("zipped rows of ", bits, " bits");
     if (mask_bytes() > bits / 8) corrupt("lists without room for their validity");
     num_chunks_ = num_rows;
     return;
@@ -70,24 +59,24 @@ RowPage::RowPage(Positions first_rows, Positions first_bytes, int64_t start, int
   if ((words && !is_word(bits)) || (strings && bits != 32 && bits != 64) ||
       (values_ == Values::split && bits != 32 && bits != 64) ||
       (values_ == Values::flat && bits < 1))
-    corrupt("values of " + text(bits) + " bits");
+    corrupt("values of ", bits, " bits");
   if (nulls_ == Nulls::blocks && (level_bits < 0 || level_bits > 15))
-    corrupt("levels of " + text(level_bits) + " bits");
+    corrupt("levels of ", level_bits, " bits");
 }
 
 // Indices must be whole words.
 void RowPage::check_indices() const {
   if (values_ == Values::constant && !is_null_) return;
   if (values_ > Values::split || !is_word(bits_))
-    corrupt("a dictionary for values of " + text(bits_) + " bits that are no indices");
+    corrupt("a dictionary for values of ", bits_, " bits that are no indices");
 }
 
 void RowPage::keep_items(std::span<const uint8_t> items, int64_t width) {
   check_indices();
-  if (width < 1 || static_cast<int64_t>(items.size()) % width) corrupt("items of no whole width");
+  if (width < 1 || std::ssize(items) % width) corrupt("items of no whole width");
   items_ = items;
   item_width_ = width;
-  num_items_ = static_cast<int64_t>(items.size()) / width;
+  num_items_ = std::ssize(items) / width;
   items_kind_ = Items::kFixed;
 }
 
@@ -100,7 +89,7 @@ void RowPage::keep_strings(std::span<const T> offsets, std::span<const uint8_t> 
   if (static_cast<uint64_t>(offsets.data()[offsets.size() - 1]) > items.size())
     corrupt("strings behind the end of their bytes");
   items_ = items;
-  num_items_ = static_cast<int64_t>(offsets.size()) - 1;
+  num_items_ = std::ssize(offsets) - 1;
   if constexpr (std::is_same_v<T, int32_t>) {
     offsets_32_ = offsets;
     items_kind_ = Items::kStrings32;
@@ -172,13 +161,13 @@ void RowPage::check_rows(const int64_t* rows, int64_t count) const {
   int64_t previous = -1;
   for (int64_t i = 0; i < count; ++i) {
     if (rows[i] <= previous || rows[i] >= num_rows_)
-      corrupt("row " + text(rows[i]) + " after " + text(previous) + " of " + text(num_rows_));
+      corrupt("row ", rows[i], " after ", previous, " of ", num_rows_);
     previous = rows[i];
   }
 }
 
 RowPage::Chunk RowPage::open_chunk(int64_t number, Part bytes, Sink::Content* content) const {
-  const auto fail = [&](const std::string& what) { corrupt("chunk " + text(number) + ": " + what); };
+  const auto fail = [&](const auto&... what) { corrupt("chunk ", number, ": ", what...); };
   if (values_ == Values::constant) {
     const size_t at = static_cast<size_t>(number);
     const int64_t first = cut_.entries[at], entries = cut_.entries[at + 1] - first;
@@ -192,7 +181,7 @@ RowPage::Chunk RowPage::open_chunk(int64_t number, Part bytes, Sink::Content* co
   const int num_buffers = num_levels + num_masks + num_value_buffers();
   const int64_t width = large_ ? 4 : 2;
   const int64_t header = 2 + 2 * num_levels + width * (num_buffers - num_levels);
-  if (bytes.size < header) fail(text(bytes.size) + " bytes, its header has " + text(header));
+  if (bytes.size < header) fail(bytes.size, " bytes, its header has ", header);
   Part parts[3 + kMostDepths] = {};
   const uint8_t* at = bytes.data + 2;
   int64_t position = (header + 7) / 8 * 8;
@@ -201,15 +190,13 @@ RowPage::Chunk RowPage::open_chunk(int64_t number, Part bytes, Sink::Content* co
     const int64_t size = narrow ? load<uint16_t>(at) : load<uint32_t>(at);
     at += narrow ? 2 : 4;
     if (size > bytes.size - position)
-      fail("buffer " + text(i) + " of " + text(size) + " bytes at " + text(position) +
-           ", the chunk has " + text(bytes.size));
+      fail("buffer ", i, " of ", size, " bytes at ", position, ", the chunk has ", bytes.size);
     parts[i] = {bytes.data + position, size};
     position += (size + 7) / 8 * 8;
   }
   const int64_t values = num_values(number, number + 1);
   const int64_t entries = num_levels ? load<uint16_t>(bytes.data) : values;
-  if (max_rep_ == 0 && entries != values)
-    fail(text(entries) + " levels, expected " + text(values));
+  if (max_rep_ == 0 && entries != values) fail(entries, " levels, expected ", values);
   const int nulls = reps_ != Nulls::none ? 1 : 0;
   if ((scheme_ != 0 || coding_ || coded_reps_ || coded_defs_) && content == nullptr) corrupt("a compressed chunk");
   if (scheme_ != 0)
@@ -279,8 +266,7 @@ void RowPage::mark_null_blobs(size_t first, Sink& sink) const {
     const uint64_t position = load<uint64_t>(value), level = position >> 16;
     if (position == 0 || load<uint64_t>(value + 8) != 0) continue;
     if (position % (1 << 16) != 0 || level > static_cast<uint64_t>(max_blob_level_))
-      corrupt("blob: empty value at " + std::to_string(position) + ", which is no level up to " +
-              text(max_blob_level_));
+      corrupt("blob: empty value at ", position, ", which is no level up to ", max_blob_level_);
     sink.has_nulls = true;
     if (sink.with_levels)
       sink.def.data()[sink.def.size() - count + i] = static_cast<uint16_t>(level);
@@ -344,7 +330,7 @@ void RowPage::emit_values(const Chunk& chunk, int64_t first, int64_t count, cons
 
 void RowPage::check_level(uint64_t level) const {
   if (level > static_cast<uint64_t>(max_level_))
-    corrupt("definition level " + std::to_string(level) + ", the layers use " + text(max_level_));
+    corrupt("definition level ", level, ", the layers use ", max_level_);
 }
 
 void RowPage::absent(uint64_t level, Sink& sink) const {
@@ -354,25 +340,24 @@ void RowPage::absent(uint64_t level, Sink& sink) const {
 
 void RowPage::check_flat(const Chunk& chunk) const {
   if (chunk.first.size != bytes_of_bits(chunk.values * bits_))
-    corrupt("flat: " + text(chunk.first.size) + " bytes of " + text(chunk.values) + " values of " +
-            text(bits_) + " bits");
+    corrupt("flat: ", chunk.first.size, " bytes of ", chunk.values, " values of ", bits_, " bits");
 }
 
 void RowPage::emit(const Chunk& chunk, int64_t i, cells::Walk& walk, Sink& sink) const {
   const Part first = chunk.first, second = chunk.second;
   const int64_t count = chunk.values;
-  if (i >= count) corrupt("value " + text(i) + " of a chunk of " + text(count));
+  if (i >= count) corrupt("value ", i, " of a chunk of ", count);
   switch (values_) {
     case Values::packed: return emit_bits(packed_at(first, bits_, count, i), sink);
     case Values::runs: {
       if (first.size / (bits_ / 8) != second.size || first.size % (bits_ / 8))
-        corrupt("rle: " + text(first.size) + " bytes of values, " + text(second.size) + " runs");
+        corrupt("rle: ", first.size, " bytes of values, ", second.size, " runs");
       return emit_bits(load_bits(first.data + walk.find(second, i) * (bits_ / 8), bits_),
                        sink);
     }
     case Values::split: {
       if (first.size != count * (bits_ / 8))
-        corrupt("byte stream split: " + text(first.size) + " bytes of " + text(count) + " values");
+        corrupt("byte stream split: ", first.size, " bytes of ", count, " values");
       uint64_t value = 0;
       for (int b = 0; b < bits_ / 8; ++b)
         value |= static_cast<uint64_t>(first.data[b * count + i]) << (8 * b);
@@ -408,7 +393,7 @@ void RowPage::emit_masks(const Chunk& chunk, int64_t first, int64_t count, Sink&
     if (bits == 0) continue;
     const Part part = chunk.masks[next++];
     if (part.size != bytes_of_bits(chunk.values * bits))
-      corrupt("validity of items: " + text(part.size) + " bytes of " + text(chunk.values) + " lists");
+      corrupt("validity of items: ", part.size, " bytes of ", chunk.values, " lists");
     uint8_t* out = sink.begin_mask(depth, count);
     if (bits % 8 == 0)
       std::memcpy(out, part.data + first * step, static_cast<size_t>(count * step));
@@ -433,13 +418,12 @@ void RowPage::emit_bits(uint64_t value, Sink& sink) const {
 
 void RowPage::emit_item(uint64_t index, Sink& sink) const {
   if (index >= static_cast<uint64_t>(num_items_))
-    corrupt("dictionary index " + std::to_string(index) + ", the dictionary has " +
-            text(num_items_) + " items");
+    corrupt("dictionary index ", index, ", the dictionary has ", num_items_, " items");
   if (sink.distinct) return sink.number(sink.distinct->of_item(index, [&] { return item(index); }));
   const std::string_view value = item(index);
   const auto* from = reinterpret_cast<const uint8_t*>(value.data());
   if (items_kind_ == Items::kFixed) return emit_masked(masks_, from, sink);
-  sink.string(from, static_cast<int64_t>(value.size()));
+  sink.string(from, std::ssize(value));
 }
 
 void RowPage::enter(Sink& sink, int64_t num_rows) const {
@@ -459,13 +443,13 @@ std::string_view RowPage::item(uint64_t index) const {
 void RowPage::emit_string(Part values, int64_t count, int64_t i, Sink& sink) const {
   const int64_t word = bits_ / 8;
   if (values.size / word < count + 1)
-    corrupt("variable: " + text(values.size) + " bytes of " + text(count) + " values");
+    corrupt("variable: ", values.size, " bytes of ", count, " values");
   const uint8_t* at = values.data + word * i;
   const int64_t start = word == 4 ? int64_t{load<int32_t>(at)} : load<int64_t>(at);
   const int64_t stop = word == 4 ? int64_t{load<int32_t>(at + 4)} : load<int64_t>(at + 8);
   if (start < word * (count + 1) || stop < start || stop > values.size)
-    corrupt("variable: a value from " + text(start) + " to " + text(stop) + " in a chunk of " +
-            text(values.size) + " bytes");
+    corrupt("variable: a value from ", start, " to ", stop, " in a chunk of ", values.size,
+            " bytes");
   if (!symbols_) return sink.string(values.data + start, stop - start);
   emit_codes(*symbols_, {values.data + start, stop - start}, values.data + values.size, sink);
 }

@@ -30,15 +30,6 @@ inline bool values_fit(Values values, int bits, int64_t width) {
   if (is_string(values)) return width < 0;
   return bits == 1 ? width == 0 : width == bytes_of_bits(bits);
 }
-// Copy a value whose bits are not whole bytes, and begin at any bit, to bytes.
-inline void copy_bits(const uint8_t* from, int64_t first, int64_t bits, uint8_t* to) {
-  from += first / 8;
-  const int shift = static_cast<int>(first % 8);
-  for (int64_t i = 0; i < bits; i += 8, ++from, ++to) {
-    const bool goes_on = shift != 0 && i + 8 - shift < bits;
-    *to = static_cast<uint8_t>(*from >> shift | (goes_on ? from[1] << (8 - shift) : 0));
-  }
-}
 
 using cells::Nulls;
 using cells::Part;

@@ -32,7 +32,7 @@ template <typename T>
 void expand_runs(Part values, Part lengths, int64_t count, int64_t first, int64_t last, T* out) {
   if (values.size % static_cast<int64_t>(sizeof(T)) ||
       values.size / static_cast<int64_t>(sizeof(T)) != lengths.size)
-    corrupt("rle: " + text(values.size) + " bytes of values");
+    corrupt("rle: ", values.size, " bytes of values");
   int64_t at = 0;
   for (int64_t run = 0; run < lengths.size; ++run) {
     const int64_t end = at + lengths.data[run];
@@ -43,7 +43,7 @@ void expand_runs(Part values, Part lengths, int64_t count, int64_t first, int64_
                 load<T>(values.data + static_cast<int64_t>(sizeof(T)) * run));
     at = end;
   }
-  if (at < count) corrupt("rle: runs of " + text(at) + " values, expected " + text(count));
+  if (at < count) corrupt("rle: runs of ", at, " values, expected ", count);
 }
 
 }  // namespace
@@ -59,7 +59,7 @@ void read_levels(Nulls kind, int bits, Part part, int64_t count, uint16_t* out) 
       return expand_runs(values, lengths, count, 0, count, out);
     }
     default:
-      if (part.size != 2 * count) corrupt(text(part.size) + " bytes of " + text(count) + " levels");
+      if (part.size != 2 * count) corrupt(part.size, " bytes of ", count, " levels");
       if (count != 0) std::memcpy(out, part.data, static_cast<size_t>(part.size));
   }
 }
@@ -141,7 +141,7 @@ void RowPage::read_nulls(const std::vector<Slice>& slices, RangeSink& sink) cons
 bool RowPage::emit_run(const Chunk& chunk, int64_t first, int64_t count, const uint16_t* levels,
                        Sink& sink) const {
   if (count > chunk.values - first)
-    corrupt("value " + text(first + count - 1) + " of a chunk of " + text(chunk.values));
+    corrupt("value ", first + count - 1, " of a chunk of ", chunk.values);
   if (highest(levels, count) == 0) levels = nullptr;
   if (items_kind_ != Items::kNone) {
     if (!masks_.empty()) return false;
@@ -179,8 +179,7 @@ bool RowPage::emit_strings(const Chunk& chunk, int64_t first, int64_t count, con
   const auto offset = [&](int64_t i) { return load<Offset>(offsets + kWord * i); };
   const int64_t begin = offset(0), end = offset(count);
   if (begin < kWord * (chunk.values + 1) || end > values.size)
-    corrupt("variable: values from " + text(begin) + " to " + text(end) + " in a chunk of " +
-            text(values.size) + " bytes");
+    corrupt("variable: values from ", begin, " to ", end, " in a chunk of ", values.size, " bytes");
   for (int64_t i = 0; levels && i < count; ++i)
     if (levels[i] != 0 && offset(i) != offset(i + 1)) return false;
   if (symbols_) {
@@ -214,8 +213,7 @@ void RowPage::emit_items(const Chunk& chunk, int64_t first, int64_t count, const
       return;
     }
     const auto expand = [&](const auto* offsets) {
-      const dictionary::Strings items(offsets, num_items_, items_.data(),
-                                      static_cast<int64_t>(items_.size()));
+      const dictionary::Strings items(offsets, num_items_, items_.data(), std::ssize(items_));
       auto [starts, bytes] = items.template expand<int64_t>(indices, count, is_valid);
       sink.string_run(bytes.data(), starts[count], count, [&](int64_t i) { return starts[i]; });
     };
@@ -340,7 +338,7 @@ void RowPage::check_text(RangeStrings<Offset>& strings, const RangeSink& sink) c
   if (are_utf8(offsets, strings.count, bytes)) return;
   for (int64_t i = 0; i < strings.count; ++i)
     if (sink.is_valid(sink.row() + i) && !is_utf8(bytes + offsets[i], bytes + offsets[i + 1]))
-      corrupt("value " + text(sink.row() + i) + " of the rows read is no UTF-8");
+      corrupt("value ", sink.row() + i, " of the rows read is no UTF-8");
 }
 
 template <typename Offset>
@@ -383,8 +381,7 @@ RangeStrings<Offset> RowPage::expanded(const std::vector<Slice>& slices, int64_t
   std::optional<RangeStrings<Offset>> strings;
   with_indices(words.data(), count, sink, [&](const auto* indices, const auto& is_valid) {
     const auto expand = [&](const auto* offsets) {
-      const dictionary::Strings items(offsets, num_items_, items_.data(),
-                                      static_cast<int64_t>(items_.size()));
+      const dictionary::Strings items(offsets, num_items_, items_.data(), std::ssize(items_));
       auto [starts, bytes] = items.template expand<Offset>(indices, count, is_valid);
       const int64_t size = starts[count];
       strings.emplace(RangeStrings<Offset>{std::move(starts), std::move(bytes), count, size});
@@ -435,7 +432,7 @@ void RowPage::zipped_range(int64_t first, int64_t last, Part bytes, RangeSink& s
     const uint8_t* from = bytes.data + i * step;
     uint32_t word = 0;
     std::memcpy(&word, from, static_cast<size_t>(level_bits_));
-    if (word > static_cast<uint32_t>(max_level_)) corrupt("definition level " + text(word));
+    if (word > static_cast<uint32_t>(max_level_)) corrupt("definition level ", word);
     const uint16_t level = static_cast<uint16_t>(word);
     if (level) sink.levels(&level, 1, sink.row());
     std::memcpy(sink.values(), from + level_bits_, static_cast<size_t>(width));

@@ -50,8 +50,8 @@ namespace {
 void check_ends(Positions ends, int64_t size) {
   for (size_t i = 0; i < ends.size(); ++i)
     if (const int64_t end = ends.data()[i]; end < (i ? ends.data()[i - 1] + 1 : 0) || end > size)
-      corrupt("full-zip: positions of rows that are not ascending: row " + text(static_cast<int64_t>(i)) +
-              " begins at " + text(end) + " of " + text(size));
+      corrupt("full-zip: positions of rows that are not ascending: row ", i, " begins at ", end,
+              " of ", size);
 }
 
 }  // namespace
@@ -81,9 +81,8 @@ std::shared_ptr<const RowPage> RowPage::of_runs(std::vector<int64_t> firsts, std
                                                 std::vector<int64_t> bytes) const {
   for (size_t i = 0; i < firsts.size(); ++i)
     if (bytes[2 * i] < (i ? bytes[2 * i - 1] : 0) || bytes[2 * i] > bytes[2 * i + 1] || bytes[2 * i + 1] > size_)
-      corrupt("page at byte " + text(start_) + ": repetition index: rows " + text(firsts[i]) + " to " +
-              text(lasts[i]) + " lie from " + text(bytes[2 * i]) + " to " + text(bytes[2 * i + 1]) +
-              ", their buffer has " + text(size_));
+      corrupt("page at byte ", start_, ": repetition index: rows ", firsts[i], " to ", lasts[i],
+              " lie from ", bytes[2 * i], " to ", bytes[2 * i + 1], ", their buffer has ", size_);
   Cut cut;
   cut.rows = std::move(firsts);
   cut.rows.push_back(num_rows_);
@@ -130,7 +129,7 @@ std::unique_ptr<RowPage> RowPage::of_zipped(Positions rows, Positions bytes, int
 void RowPage::decode_run(Part bytes, int64_t count, Sink& sink) const {
   const uint8_t *at = bytes.data, *const end = bytes.data + bytes.size;
   const auto take = [&](int64_t size, const char* what) {
-    if (size > end - at) corrupt(std::string("full-zip: a row ends inside of ") + what);
+    if (size > end - at) corrupt("full-zip: a row ends inside of ", what);
     const uint8_t* from = at;
     at += size;
     return from;
@@ -141,9 +140,9 @@ void RowPage::decode_run(Part bytes, int64_t count, Sink& sink) const {
     std::memcpy(&word, take(level_bits_, "levels"), static_cast<size_t>(level_bits_));
     const auto rep = static_cast<int64_t>(word >> bits_def_);
     const auto def = static_cast<int64_t>(word & ((uint64_t{1} << bits_def_) - 1));
-    if (rep > max_rep_ || def > max_level_)
-      corrupt("full-zip: levels " + text(rep) + " and " + text(def));
-    if (rep == max_rep_ ? begun == count : begun == 0) corrupt("full-zip: a row of repetition level " + text(rep));
+    if (rep > max_rep_ || def > max_level_) corrupt("full-zip: levels ", rep, " and ", def);
+    if (rep == max_rep_ ? begun == count : begun == 0)
+      corrupt("full-zip: a row of repetition level ", rep);
     begun += rep == max_rep_;
     if (sink.with_levels) {
       if (max_rep_ != 0) sink.rep.push_back(static_cast<uint16_t>(rep));
@@ -165,14 +164,14 @@ void RowPage::decode_run(Part bytes, int64_t count, Sink& sink) const {
     }
     uint64_t size = 0;
     std::memcpy(&size, take(length_bytes_, "a length"), static_cast<size_t>(length_bytes_));
-    if (size > static_cast<uint64_t>(end - at)) corrupt("full-zip: a value of " + std::to_string(size) + " bytes");
+    if (size > static_cast<uint64_t>(end - at)) corrupt("full-zip: a value of ", size, " bytes");
     const Part value{take(static_cast<int64_t>(size), "a value"), static_cast<int64_t>(size)};
     if (members_.empty())
       emit_zipped_string(scheme_, symbols_.get(), value, end, sink);
     else
       emit_members(value, end, sink);
   }
-  if (begun != count) corrupt("full-zip: " + text(begun) + " rows, expected " + text(count));
+  if (begun != count) corrupt("full-zip: ", begun, " rows, expected ", count);
   if (at != end) corrupt("full-zip: bytes behind a row");
 }
 
@@ -213,17 +212,17 @@ void RowPage::emit_members(Part value, const uint8_t* end, Sink& sink) const {
     std::memcpy(&size, at, static_cast<size_t>(head));
     at += head;
     if (size > static_cast<uint64_t>(stop - at))
-      corrupt("packed rows: a value of " + std::to_string(size) + " bytes where the row has " + text(stop - at));
+      corrupt("packed rows: a value of ", size, " bytes where the row has ", stop - at);
     const Part content{at, static_cast<int64_t>(size)};
     emit_zipped_string(member.scheme, member.symbols.get(), content, end, own);
     at += size;
   }
-  if (at != stop) corrupt("packed rows: " + text(stop - at) + " bytes are left in a row");
+  if (at != stop) corrupt("packed rows: ", stop - at, " bytes are left in a row");
   sink.string_ends();
 }
 
 std::string RowPage::values_text() const {
-  if (!members_.empty()) return "structs of " + text(static_cast<int64_t>(members_.size())) + " members";
+  if (!members_.empty()) return "structs of " + text(std::ssize(members_)) + " members";
   if (values_ == Values::rows && length_bytes_ != 0) return "strings";
   if (is_zipped()) return "values of " + text(bits_ / 8 - mask_bytes()) + " bytes";
   if (items_kind_ == Items::kFixed) return "values of " + text(item_width_) + " bytes";

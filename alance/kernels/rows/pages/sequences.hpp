@@ -57,16 +57,17 @@ struct Numbers {
     return units::decompressed(scheme, payload, product(count, word(), "sequence") + 128 * bits, content);
   }
 
+  fastlanes::Packed packed(int64_t width, int64_t count) const {
+    return {fastlanes::unpackers(bits)[width], bits, cells::kRowBytes * width, count,
+            kind == kBlocks};
+  }
+
   // Check that a block holds `count` numbers.
   void check_block(Part block, int64_t count) const {
-    const int64_t whole = count / cells::kBlockValues, tail = count % cells::kBlockValues;
     if (kind == kPacked) {
       if (count != 0 || block.size != 0) cells::width_of(block, bits, count);
     } else if (kind == kBlocks) {
-      const int64_t size = cells::kRowBytes * static_cast<int64_t>(start);
-      if (block.size != whole * size + word() * tail && (tail == 0 || block.size != (whole + 1) * size))
-        corrupt("bit-packing: " + text(block.size) + " bytes for " + text(count) + " values of width " +
-                std::to_string(start));
+      packed(static_cast<int64_t>(start), count).check(block.size);
     } else if (block.size % word() || block.size / word() != count) {
       corrupt("flat: " + text(block.size) + " bytes for " + text(count) + " values of " + text(bits) + " bits");
     }
@@ -75,24 +76,13 @@ struct Numbers {
   // Read the words of a block without compression.
   void read(Part block, int64_t count, uint8_t* out) const {
     check_block(block, count);
-    const int64_t whole = count / cells::kBlockValues, tail = count % cells::kBlockValues;
     if (kind == kFlat || count == 0) {
       if (count != 0) std::memcpy(out, block.data, static_cast<size_t>(count * word()));
       return;
     }
-    const auto width = static_cast<int64_t>(kind == kPacked ? cells::load_bits(block.data, bits) : start);
-    const uint8_t* from = block.data + (kind == kPacked ? word() : 0);
-    const auto unpack = fastlanes::unpackers(bits)[width];
-    const int64_t size = cells::kRowBytes * width, step = cells::kBlockValues * word();
-    for (int64_t i = 0; i < whole; ++i) unpack(from + i * size, out + i * step);
-    if (tail == 0) return;
-    if (kind == kBlocks && block.size == whole * size + word() * tail) {
-      std::memcpy(out + whole * step, from + whole * size, static_cast<size_t>(word() * tail));
-      return;
-    }
-    alignas(64) uint8_t last[cells::kBlockValues * 8];
-    unpack(from + whole * size, last);
-    std::memcpy(out + whole * step, last, static_cast<size_t>(word() * tail));
+    const int64_t head = kind == kPacked ? word() : 0;
+    const uint64_t width = head ? cells::load_bits(block.data, bits) : start;
+    packed(static_cast<int64_t>(width), count).unpack(block.data + head, block.size - head, out);
   }
 
   std::vector<int64_t> decode(Part payload, int64_t count) const {
