@@ -29,12 +29,8 @@ inline T value_at(const uint8_t* block, int width, int64_t i) {
 
 // The same for a value width of 8, 16, 32 or 64 bits that is known at run time only.
 inline uint64_t value_at(const uint8_t* block, int bits, int width, int64_t i) {
-  switch (bits) {
-    case 8: return value_at<uint8_t>(block, width, i);
-    case 16: return value_at<uint16_t>(block, width, i);
-    case 32: return value_at<uint32_t>(block, width, i);
-    default: return value_at<uint64_t>(block, width, i);
-  }
+  return by_width(bits,
+                  [=](auto word) -> uint64_t { return value_at<decltype(word)>(block, width, i); });
 }
 
 }  // namespace alance::fastlanes

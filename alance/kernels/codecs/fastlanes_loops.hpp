@@ -25,51 +25,35 @@ constexpr int kRowAt = (16 * kOrder[R / 8] + 128 * (R % 8)) * T / 8;
 // Loop that reads one block and writes one block, without alignment.
 using Loop = void (*)(const uint8_t*, uint8_t*);
 
-// The loop body is `Work::block<T, W>(in, out)`, which must be ALANCE_INLINE.
+// Versions of a loop, whose body `Work::block<T, W>(in, out)` must be ALANCE_INLINE. Not `Versions`,
+// whose parameters lack `__restrict`.
 template <class Work, int T, int W>
-void baseline_loop(const uint8_t* __restrict in, uint8_t* __restrict out) {
-  Work::template block<T, W>(in, out);
-}
+struct Block {
+  static void any(const uint8_t* __restrict in, uint8_t* __restrict out) {
+    Work::template block<T, W>(in, out);
+  }
+  ALANCE_AVX2 static void avx2(const uint8_t* __restrict in, uint8_t* __restrict out) {
+    Work::template block<T, W>(in, out);
+  }
+};
 
+// Loops by packed width, for any processor and for AVX2.
 template <class Work, int T, int... W>
-constexpr std::array<Loop, T + 1> baseline_table(std::integer_sequence<int, W...>) {
-  return {&baseline_loop<Work, T, W>...};
+constexpr std::array<std::array<Loop, T + 1>, 2> tables_of(std::integer_sequence<int, W...>) {
+  return {{{&Block<Work, T, W>::any...}, {&Block<Work, T, W>::avx2...}}};
 }
 
-#if defined(__x86_64__)
-template <class Work, int T, int W>
-ALANCE_AVX2 void avx2_loop(const uint8_t* __restrict in, uint8_t* __restrict out) {
-  Work::template block<T, W>(in, out);
-}
-
-template <class Work, int T, int... W>
-constexpr std::array<Loop, T + 1> avx2_table(std::integer_sequence<int, W...>) {
-  return {&avx2_loop<Work, T, W>...};
-}
-#endif
-
-// Loops for values of T bits, by packed width.
-template <class Work, int T>
-const Loop* loops_of(bool baseline) {
-  using Widths = std::make_integer_sequence<int, T + 1>;
-  static constexpr auto kPortable = baseline_table<Work, T>(Widths());
-#if defined(__x86_64__)
-  static constexpr auto kAvx2 = avx2_table<Work, T>(Widths());
-  if (!baseline && has_avx2()) return kAvx2.data();
-#endif
-  (void)baseline;
-  return kPortable.data();
-}
-
+// Loops for values of 8, 16, 32 or 64 bits, by packed width.
 template <class Work>
 const Loop* loops_of(int bits, bool baseline) {
-  switch (bits) {
-    case 8: return loops_of<Work, 8>(baseline);
-    case 16: return loops_of<Work, 16>(baseline);
-    case 32: return loops_of<Work, 32>(baseline);
-    case 64: return loops_of<Work, 64>(baseline);
-    default: corrupt("bit-packing: values of " + std::to_string(bits) + " bits");
-  }
+  if (bits != 8 && bits != 16 && bits != 32 && bits != 64)
+    corrupt("bit-packing: values of ", bits, " bits");
+  return by_width(bits, [=](auto word) {
+    constexpr int kBits = 8 * sizeof(word);
+    static constexpr auto kTables =
+        tables_of<Work, kBits>(std::make_integer_sequence<int, kBits + 1>());
+    return kTables[!baseline && has_avx2()].data();
+  });
 }
 
 }  // namespace alance::fastlanes

@@ -4,6 +4,21 @@
 
 namespace alance {
 
+// Call `each` with a zero of the type of values of 8, 16, 32 or 64 bits.
+template <typename Each>
+inline auto by_width(int bits, const Each& each) {
+  switch (bits) {
+    case 8:
+      return each(uint8_t{});
+    case 16:
+      return each(uint16_t{});
+    case 32:
+      return each(uint32_t{});
+    default:
+      return each(uint64_t{});
+  }
+}
+
 inline int64_t bytes_of_bits(int64_t bits) { return bits / 8 + (bits % 8 != 0); }
 
 // Copy bits from `start` on to the beginning of `out`; zero bits fill the last byte.

@@ -42,17 +42,6 @@ struct Pieces {
   int64_t operator[](int64_t i) const { return counts[i]; }
 };
 
-// Call `each` with a zero of the type of values of 8, 16, 32 or 64 bits.
-template <typename Each>
-auto by_width(int bits, Each each) {
-  switch (bits) {
-    case 8: return each(uint8_t{});
-    case 16: return each(uint16_t{});
-    case 32: return each(uint32_t{});
-    default: return each(uint64_t{});
-  }
-}
-
 // Bitwise or of all values of 8, 16, 32 or 64 bits.
 uint64_t either(const uint8_t* data, int64_t num_bytes, int bits);
 

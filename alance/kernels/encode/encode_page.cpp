@@ -301,25 +301,18 @@ bool all_present(const Input& input, const Limits& limits, Each each) {
 using Only = std::optional<std::string>;
 
 Only only_fixed(const Input& input, const Limits& limits, const FixedIn& values) {
+  if (values.bits != 1 && values.bits % 8) return {};
   const uint8_t* data = values.data.data();
-  std::optional<int64_t> first;
-  if (values.bits == 1) {
-    auto bit = [&](int64_t slot) { return data[slot / 8] >> (slot % 8) & 1; };
-    if (!all_present(input, limits, [&](int64_t slot) {
-          if (!first) first = slot;
-          return bit(slot) == bit(*first);
-        }))
-      return {};
-    return std::string(1, static_cast<char>(bit(*first)));
-  }
-  if (values.bits % 8) return {};
   const auto width = static_cast<size_t>(values.bits / 8);
-  auto at = [&](int64_t slot) { return data + static_cast<size_t>(slot) * width; };
-  if (!all_present(input, limits, [&](int64_t slot) {
-        if (!first) first = slot;
-        return std::memcmp(at(slot), at(*first), width) == 0;
-      }))
-    return {};
+  const auto bit = [&](int64_t slot) { return data[slot / 8] >> (slot % 8) & 1; };
+  const auto at = [&](int64_t slot) { return data + static_cast<size_t>(slot) * width; };
+  std::optional<int64_t> first;
+  const bool are_equal = all_present(input, limits, [&](int64_t slot) {
+    if (!first) first = slot;
+    return width ? std::memcmp(at(slot), at(*first), width) == 0 : bit(slot) == bit(*first);
+  });
+  if (!are_equal) return {};
+  if (!width) return std::string(1, static_cast<char>(bit(*first)));
   return std::string(reinterpret_cast<const char*>(at(*first)), width);
 }
 

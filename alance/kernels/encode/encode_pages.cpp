@@ -1,7 +1,6 @@
 // Pages of many leaf columns in one call, without the GIL.
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
-#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include "encode/encode_page.hpp"

@@ -3,8 +3,6 @@
 //
 // Source: S. Melnik et al., "Dremel: Interactive Analysis of Web-Scale Datasets", PVLDB 3, 2010;
 // docs/format/file.md, "Arrow to levels (writer)".
-#include <vector>
-
 #include "base/bounds.hpp"
 #include "base/owned.hpp"
 

@@ -1,8 +1,6 @@
 // Values and levels of pages from Arrow arrays, with the results of alance/format/encode/leaves.py.
 #include "encode/small_page.hpp"
 
-#include <cmath>
-
 #include "encode/encode.hpp"
 
 namespace alance::small {
@@ -70,10 +68,7 @@ void Rows::take_bits(const ArrowArray& array) {
     return;
   }
   own_data_.resize(num_bytes);
-  for (int64_t row = 0; row < count_; ++row) {
-    uint8_t& byte = own_data_[static_cast<size_t>(row / 8)];
-    byte = static_cast<uint8_t>(byte | bit_at(bits, array.offset + row) << row % 8);
-  }
+  copy_bits(bits, array.offset, count_, own_data_.data());
   data_ = own_data_;
 }
 

@@ -13,87 +13,62 @@ inline constexpr uint8_t kNoBytes = 0;  // for groups without pieces
 // Provider of the bytes of groups.
 class Groups {
  public:
-  virtual ~Groups() = default;
+  // Groups in memory, one after the other.
+  Groups(const RowPlan& plan, const Bytes& content) : plan_(plan), content_(&content) {}
+  Groups(const RowPlan& plan, Source& source) : plan_(plan), source_(&source) {}
+
   // Pieces of a group, concatenated; null if they cannot be read.
-  virtual const uint8_t* bring(const RowPlan& plan, size_t group) = 0;
+  const uint8_t* bring(size_t group) const {
+    const int64_t begin = plan_.first_byte(group), size = num_bytes(group);
+    if (size == 0) return &kNoBytes;
+    if (source_ != nullptr) return source_->read(pieces(group), num_pieces(group), size);
+    check_span(begin, size, std::ssize(*content_), "row batch");
+    return content_->data() + begin;
+  }
   // Copy the pieces of a group; false if they cannot be read.
-  virtual bool copy(const RowPlan& plan, size_t group, uint8_t* out) = 0;
+  bool copy(size_t group, uint8_t* out) const {
+    if (source_ != nullptr)
+      return source_->copy(pieces(group), num_pieces(group), num_bytes(group), out);
+    std::copy_n(bring(group), num_bytes(group), out);
+    return true;
+  }
   // Bytes of a group that is a single piece, with their owner; null if they must be copied.
-  virtual HeldBytes hold(const RowPlan& plan, size_t group) = 0;
-  // Pieces of a group, which need not be contiguous in memory; false if they cannot be read.
-  virtual bool bring_pieces(const RowPlan& plan, size_t group, std::vector<Part>& parts) {
-    const uint8_t* bytes = bring(plan, group);
+  HeldBytes hold(size_t group) const {
+    if (source_ != nullptr) return source_->hold(*pieces(group));
+    return {bring(group), std::make_shared<const Bytes>(*content_)};
+  }
+  // Pieces of a group, which need not be contiguous in memory; false if they cannot be read. Bytes
+  // that the source has in memory are not copied.
+  bool bring_pieces(size_t group, std::vector<Part>& parts) const {
     parts.clear();
-    for (size_t i = plan.first_piece(group); bytes && i < plan.groups[group].pieces_end; ++i) {
-      parts.push_back({bytes, plan.pieces[i].stop - plan.pieces[i].start});
+    const Piece *first = pieces(group), *last = first + num_pieces(group);
+    for (const Piece* piece = first; source_ != nullptr && piece != last; ++piece) {
+      const uint8_t* bytes = source_->view(*piece);
+      if (bytes == nullptr) break;
+      parts.push_back({bytes, piece->stop - piece->start});
+    }
+    if (parts.size() == num_pieces(group)) return true;
+    parts.clear();
+    const uint8_t* bytes = bring(group);
+    for (const Piece* piece = first; bytes != nullptr && piece != last; ++piece) {
+      parts.push_back({bytes, piece->stop - piece->start});
       bytes += parts.back().size;
     }
     return bytes != nullptr;
   }
-};
-
-// Groups in memory, one after the other.
-class Held : public Groups {
- public:
-  explicit Held(const Bytes& content) : content_(content) {}
-
-  const uint8_t* bring(const RowPlan& plan, size_t group) override {
-    const int64_t begin = plan.first_byte(group);
-    if (plan.groups[group].bytes_end == begin) return &kNoBytes;
-    check_span(begin, plan.groups[group].bytes_end - begin, std::ssize(content_), "row batch");
-    return content_.data() + begin;
-  }
-
-  bool copy(const RowPlan& plan, size_t group, uint8_t* out) override {
-    const uint8_t* bytes = bring(plan, group);
-    std::copy_n(bytes, plan.groups[group].bytes_end - plan.first_byte(group), out);
-    return true;
-  }
-
-  HeldBytes hold(const RowPlan& plan, size_t group) override {
-    return {bring(plan, group), std::make_shared<const Bytes>(content_)};
-  }
 
  private:
-  const Bytes& content_;
-};
-
-// Groups that a source reads just before they are decoded.
-class Read : public Groups {
- public:
-  explicit Read(Source& source) : source_(source) {}
-
-  const uint8_t* bring(const RowPlan& plan, size_t group) override {
-    const size_t piece = plan.first_piece(group);
-    if (plan.groups[group].pieces_end == piece) return &kNoBytes;
-    return source_.read(plan.pieces.data() + piece, plan.groups[group].pieces_end - piece,
-                        plan.groups[group].bytes_end - plan.first_byte(group));
+  const Piece* pieces(size_t group) const { return plan_.pieces.data() + plan_.first_piece(group); }
+  size_t num_pieces(size_t group) const {
+    return plan_.groups[group].pieces_end - plan_.first_piece(group);
+  }
+  int64_t num_bytes(size_t group) const {
+    return plan_.groups[group].bytes_end - plan_.first_byte(group);
   }
 
-  bool copy(const RowPlan& plan, size_t group, uint8_t* out) override {
-    const size_t piece = plan.first_piece(group);
-    return source_.copy(plan.pieces.data() + piece, plan.groups[group].pieces_end - piece,
-                        plan.groups[group].bytes_end - plan.first_byte(group), out);
-  }
-
-  HeldBytes hold(const RowPlan& plan, size_t group) override {
-    return source_.hold(plan.pieces[plan.first_piece(group)]);
-  }
-
-  // Bytes that the source has in memory are not copied.
-  bool bring_pieces(const RowPlan& plan, size_t group, std::vector<Part>& parts) override {
-    parts.clear();
-    for (size_t i = plan.first_piece(group); i < plan.groups[group].pieces_end; ++i) {
-      const Piece& piece = plan.pieces[i];
-      const uint8_t* bytes = source_.view(piece);
-      if (bytes == nullptr) return Groups::bring_pieces(plan, group, parts);
-      parts.push_back({bytes, piece.stop - piece.start});
-    }
-    return true;
-  }
-
- private:
-  Source& source_;
+  const RowPlan& plan_;
+  const Bytes* content_ = nullptr;
+  Source* source_ = nullptr;
 };
 
 }  // namespace alance

@@ -193,16 +193,12 @@ class RowBatch : public arrow::Exported {
   int64_t num_probes() const { return num_probes_; }
 
   // `content` has the bytes of all groups of the plan; there is one share.
-  void decode(const RowPlan& plan, const Bytes& content) {
-    Held held(content);
-    run(plan, held, 0);
-  }
+  void decode(const RowPlan& plan, const Bytes& content) { run(plan, {plan, content}, 0); }
 
   // Decode a share, once. Returns a state: the source failed, some shares are not decoded, or this
   // was the last and the batch is ready.
   int read(const RowPlan& plan, Source& source, size_t number) {
-    Read reading(source);
-    return run(plan, reading, number);
+    return run(plan, {plan, source}, number);
   }
 
  private:
@@ -217,7 +213,7 @@ class RowBatch : public arrow::Exported {
     return shares_[number];
   }
 
-  State run(const RowPlan& plan, Groups& groups, size_t number) {
+  State run(const RowPlan& plan, const Groups& groups, size_t number) {
     if (share_of(number).is_begun && shares_.size() > 1) corrupt("row batch: a share again");
     for (size_t i = 0; i < columns_.size(); ++i)
       if (plan.misfit(columns_[i], forms_[i], is_nested_[i])) corrupt("row batch: rows of another form");
@@ -245,7 +241,7 @@ class RowBatch : public arrow::Exported {
 
   // Decode all columns, one after the other. Ranges of plain values are decoded into memory of their
   // exact size, all such columns in one block.
-  State run_alone(const RowPlan& plan, Groups& groups, Share& share) {
+  State run_alone(const RowPlan& plan, const Groups& groups, Share& share) {
     const Order order(order_, plan.num_rows);
     RangeColumns columns(order.size());
     share.column = 0;
@@ -282,14 +278,15 @@ class RowBatch : public arrow::Exported {
   }
 
   // Decode ranges of plain values of a column. Returns false if their bytes cannot be read.
-  bool decode_range(const RowPlan& plan, Groups& groups, Share& share, RangeSink& sink) const {
+  bool decode_range(const RowPlan& plan, const Groups& groups, Share& share,
+                    RangeSink& sink) const {
     std::vector<Part> bytes;
     std::vector<uint8_t> joined;
     const size_t column = columns_[share.column];
     for (size_t group = plan.first_group(column); group < plan.columns[column]; ++group) {
       const size_t first = plan.first_part(group);
       share.page = plan.parts[first].hit;
-      if (!groups.bring_pieces(plan, group, bytes)) return false;
+      if (!groups.bring_pieces(group, bytes)) return false;
       for (size_t i = first, piece = 0; i < plan.groups[group].parts_end; ++i) {
         const RowPlan::Part& part = plan.parts[i];
         share.page = part.hit;
@@ -329,19 +326,20 @@ class RowBatch : public arrow::Exported {
 
   // Column for which `is_raw` is true: a view of bytes that are in memory in one piece, else a copy.
   // Nothing if the bytes cannot be read.
-  std::optional<arrow::Column> raw_column(const RowPlan& plan, Groups& groups, Share& share, arrow::Batch& batch) const {
+  std::optional<arrow::Column> raw_column(const RowPlan& plan, const Groups& groups, Share& share,
+                                          arrow::Batch& batch) const {
     const RangeForm& form = forms_[share.column];
     const size_t group = plan.first_group(columns_[share.column]);
     share.page = plan.parts[plan.first_part(group)].hit;
     const int64_t num_bytes = plan.groups[group].bytes_end - plan.first_byte(group);
     if (num_bytes != product(plan.num_rows, form.width, "row batch")) corrupt("a column of other rows");
     HeldBytes held;
-    if (plan.groups[group].pieces_end - plan.first_piece(group) == 1) held = groups.hold(plan, group);
+    if (plan.groups[group].pieces_end - plan.first_piece(group) == 1) held = groups.hold(group);
     if (held.data != nullptr && reinterpret_cast<uintptr_t>(held.data) % alignment_of(form) == 0) {
       batch.keep(std::move(held.owner));
     } else {
       Owned<uint8_t> copy(num_bytes);
-      if (!groups.copy(plan, group, copy.data())) return std::nullopt;
+      if (!groups.copy(group, copy.data())) return std::nullopt;
       held.data = batch.keep(std::move(copy));
     }
     arrow::Column own{plan.num_rows, 0, {nullptr}};
@@ -365,8 +363,9 @@ class RowBatch : public arrow::Exported {
   }
 
   // Nested field that begins at `node`; nothing if its bytes cannot be read.
-  std::optional<arrow::Column> nested_column(const RowPlan& plan, Groups& groups, Share& share,
-                                             size_t node, const Order& order, arrow::Batch& batch) {
+  std::optional<arrow::Column> nested_column(const RowPlan& plan, const Groups& groups,
+                                             Share& share, size_t node, const Order& order,
+                                             arrow::Batch& batch) {
     Nested nested(trees_, node);
     const size_t first = share.column;
     for (size_t i = 0; i < nested.leaves.size(); ++i) {
@@ -383,7 +382,7 @@ class RowBatch : public arrow::Exported {
 
   // Decode a share's groups of a column, about as many bytes for each share. `depths`: of a leaf of
   // a nested field.
-  bool decode_column(const RowPlan& plan, Groups& groups, size_t number, Sink& sink,
+  bool decode_column(const RowPlan& plan, const Groups& groups, size_t number, Sink& sink,
                      std::vector<nests::Depth>* depths = nullptr) {
     Share& share = shares_[number];
     const RangeForm& form = forms_[share.column];
@@ -423,12 +422,12 @@ class RowBatch : public arrow::Exported {
     std::vector<uint8_t> joined;
     for (size_t group = first; group < last; ++group) {
       if (!plan.is_ranges) {
-        const uint8_t* bytes = groups.bring(plan, group);
+        const uint8_t* bytes = groups.bring(group);
         if (bytes == nullptr) return false;
         take_group(plan, group, bytes, sink, share.page, done);
         continue;
       }
-      if (!groups.bring_pieces(plan, group, pieces)) return false;
+      if (!groups.bring_pieces(group, pieces)) return false;
       for (size_t i = plan.first_part(group), piece = 0; i < plan.groups[group].parts_end; ++i) {
         const RowPlan::Part& part = plan.parts[i];
         share.page = part.hit;

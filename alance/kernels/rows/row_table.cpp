@@ -12,13 +12,13 @@
 
 #include "io/held.hpp"
 #include "base/lists.hpp"
+#include "base/unlocked.hpp"
 #include "rows/file_columns.hpp"
 #include "rows/planner.hpp"
 
 namespace alance {
 namespace {
 
-constexpr int64_t kMany = 1 << 10;  // rows: releasing the GIL for fewer costs more than it gains
 using Span = Planner::Span;
 using Fragments = std::vector<const LeafTables*>;
 
@@ -78,24 +78,17 @@ RowPlan plan_rows(const Fragments& fragments, const std::vector<size_t>& leaves,
   for (const int64_t own : times)
     if (__builtin_add_overflow(total, product(count, own, "plan_rows"), &total)) corrupt("plan_rows: too many rows");
   Planner planner(count, static_cast<size_t>(total), std::move(held), is_partial);
-  const auto run = [&] {
-    for (size_t c = 0; c < leaves.size(); ++c) {
-      if (times[c] > 1) multiples = multiples_of(rows, times[c]);
-      planner.begin_column(times[c] > 1 ? multiples.data() : rows.data(), count * times[c]);
-      int64_t first = 0;
-      for (size_t t = 0; t < ends.size(); ++t) {
-        const size_t table = c * ends.size() + t;
-        planner.add(*tables[table], table, first * times[c], ends[t] * times[c]);
-        first = ends[t];
-      }
-      planner.end_column();
+  const Unlocked unlocked(count << 6);
+  for (size_t c = 0; c < leaves.size(); ++c) {
+    if (times[c] > 1) multiples = multiples_of(rows, times[c]);
+    planner.begin_column(times[c] > 1 ? multiples.data() : rows.data(), count * times[c]);
+    int64_t first = 0;
+    for (size_t t = 0; t < ends.size(); ++t) {
+      const size_t table = c * ends.size() + t;
+      planner.add(*tables[table], table, first * times[c], ends[t] * times[c]);
+      first = ends[t];
     }
-  };
-  if (count < kMany) {
-    run();
-  } else {
-    nb::gil_scoped_release release;
-    run();
+    planner.end_column();
   }
   return std::move(planner.plan);
 }

@@ -20,7 +20,6 @@ namespace {
 using namespace roaring;
 
 constexpr int64_t kAll = int64_t{1} << 32;  // limit of values of 32 bits
-constexpr int64_t kFew = 1 << 10;  // rows: releasing the GIL for fewer costs more than it gains
 
 // Number of values in a bitset container.
 ALANCE_INLINE int64_t count_bits(const uint8_t* data) {
@@ -236,14 +235,10 @@ std::string stored(const int64_t* rows, int64_t count, Set form) {
 }
 
 nb::bytes bytes_of(const In<int64_t>& rows, Set form) {
-  const int64_t count = std::ssize(rows);
-  std::string out;
-  if (count < kFew) {
-    out = stored(rows.data(), count, form);
-  } else {
-    nb::gil_scoped_release release;
-    out = stored(rows.data(), count, form);
-  }
+  const std::string out = [&] {
+    const Unlocked unlocked(std::ssize(rows) << 6);
+    return stored(rows.data(), std::ssize(rows), form);
+  }();
   return nb::bytes(out.data(), out.size());
 }
 

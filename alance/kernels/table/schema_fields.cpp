@@ -74,6 +74,7 @@ class SchemaFields {
   nb::object arrow(const nb::list& kinds) const {
     const ExportedFields exported(kinds);
     if (exported.size() != types_.size()) corrupt("schema: one Arrow field a type");
+    const auto forget = [](ArrowSchema* field) { field->release = nullptr; };
     std::vector<ArrowSchema> fields(names_.size());
     std::vector<ArrowSchema*> children(names_.size());
     for (size_t i = 0; i < names_.size(); ++i) {
@@ -81,18 +82,11 @@ class SchemaFields {
       fields[i] = exported[type_of_[i]];
       fields[i].name = names_[i].c_str();
       if (nullable_[i]) fields[i].flags |= kIsNullable;
-      fields[i].release = [](ArrowSchema* field) { field->release = nullptr; };
+      fields[i].release = forget;
       children[i] = &fields[i];
     }
-    ArrowSchema root{"+s",
-                     "",
-                     nullptr,
-                     0,
-                     std::ssize(children),
-                     children.data(),
-                     nullptr,
-                     [](ArrowSchema* schema) { schema->release = nullptr; },
-                     nullptr};
+    ArrowSchema root{"+s",    "",     nullptr, 0, std::ssize(children), children.data(),
+                     nullptr, forget, nullptr};
     return nb::module_::import_("pyarrow").attr("Schema").attr("_import_from_c")(
         reinterpret_cast<uintptr_t>(&root));
   }

@@ -10,7 +10,6 @@
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
-#include <cmath>
 #include <limits>
 
 #include "base/ends.hpp"

@@ -4,6 +4,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/utf8.hpp"
 #include "text/text_tokens.hpp"
 
 namespace alance::text {
@@ -38,14 +39,7 @@ size_t size_of(char byte) {
 
 std::vector<uint32_t> characters(std::string_view text) {
   std::vector<uint32_t> out;
-  for (size_t i = 0; i < text.size();) {
-    const size_t size = size_of(text[i]);
-    uint32_t value = static_cast<uint8_t>(text[i]);
-    for (size_t k = 1; k < size && i + k < text.size(); ++k)
-      value = value << 8 | static_cast<uint8_t>(text[i + k]);
-    out.push_back(value);
-    i += size;
-  }
+  for (size_t i = 0; i < text.size();) out.push_back(next_character(text, i));
   return out;
 }
 

@@ -13,6 +13,7 @@
 #include "base/ends.hpp"
 #include "base/hashes.hpp"
 #include "base/lists.hpp"
+#include "codecs/spans.hpp"
 
 namespace alance {
 namespace {
@@ -72,12 +73,8 @@ struct KeyPart {
 
   // Value as a number; the width is 1, 2, 4 or 8.
   uint64_t word(int64_t i) const {
-    switch (width) {
-      case 1: return *at(i);
-      case 2: return load<uint16_t>(at(i));
-      case 4: return load<uint32_t>(at(i));
-      default: return load<uint64_t>(at(i));
-    }
+    return by_width(static_cast<int>(8 * width),
+                    [&](auto word) -> uint64_t { return load<decltype(word)>(at(i)); });
   }
 
  private:
@@ -438,12 +435,9 @@ class KeyTable {
                      uint64_t* hashes) const {
     const KeyPart& first = keys.parts()[0];
     if constexpr (Word) {
-      switch (first.width) {
-        case 1: return word_candidates<uint8_t>(first, start, count, places, hashes);
-        case 2: return word_candidates<uint16_t>(first, start, count, places, hashes);
-        case 4: return word_candidates<uint32_t>(first, start, count, places, hashes);
-        default: return word_candidates<uint64_t>(first, start, count, places, hashes);
-      }
+      return by_width(static_cast<int>(8 * first.width), [&](auto word) {
+        return word_candidates<decltype(word)>(first, start, count, places, hashes);
+      });
     }
     uint64_t all[kBatchKeys];
     if (screen_ < 0) {

@@ -2,6 +2,7 @@
 #include "base/owned.hpp"
 #include "base/processor.hpp"
 #include "base/unlocked.hpp"
+#include "codecs/spans.hpp"
 
 namespace alance {
 namespace {
@@ -46,12 +47,7 @@ Owned<uint8_t> within(const Bytes& values, int64_t first, int64_t count, int bit
   const Unlocked unlocked(count / 4);
   Owned<uint8_t> out((count + 7) / 8);
   const uint8_t* from = values.data() + first * width;
-  switch (bits) {
-    case 8: mark_all<uint8_t>(from, count, low, span, out.data()); break;
-    case 16: mark_all<uint16_t>(from, count, low, span, out.data()); break;
-    case 32: mark_all<uint32_t>(from, count, low, span, out.data()); break;
-    default: mark_all<uint64_t>(from, count, low, span, out.data());
-  }
+  by_width(bits, [&](auto word) { mark_all<decltype(word)>(from, count, low, span, out.data()); });
   return out;
 }
 

@@ -26,20 +26,23 @@ SizedChunks cut_bits(const uint8_t* data, const Pieces& counts, int64_t bits) {
 
 namespace {
 
-template <int N>
-ALANCE_INLINE void split(const uint8_t* in, int64_t n, uint8_t* __restrict out) {
-  for (int b = 0; b < N; ++b)
-    for (int64_t i = 0; i < n; ++i) out[b * n + i] = in[N * i + b];
+ALANCE_CLONES void split_4(const uint8_t* in, int64_t n, uint8_t* __restrict out) {
+  for (int b = 0; b < 4; ++b)
+    for (int64_t i = 0; i < n; ++i) out[b * n + i] = in[4 * i + b];
+}
+
+ALANCE_CLONES void split_8(const uint8_t* in, int64_t n, uint8_t* __restrict out) {
+  for (int b = 0; b < 8; ++b)
+    for (int64_t i = 0; i < n; ++i) out[b * n + i] = in[8 * i + b];
 }
 
 }  // namespace
 
 Owned<uint8_t> split_bytes(const uint8_t* data, const Pieces& counts, int bits) {
-  const auto split_best = bits == 32 ? Versions<split<4>>::best() : Versions<split<8>>::best();
   Owned<uint8_t> out(counts.total * (bits / 8));
   int64_t at = 0;
   for (int64_t i = 0; i < counts.num; ++i) {
-    split_best(data + at, counts[i], out.data() + at);
+    (bits == 32 ? split_4 : split_8)(data + at, counts[i], out.data() + at);
     at += counts[i] * (bits / 8);
   }
   return out;

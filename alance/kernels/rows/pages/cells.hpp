@@ -20,12 +20,7 @@ struct Part {
 inline std::string text(int64_t number) { return std::to_string(number); }
 
 inline uint64_t load_bits(const uint8_t* from, int bits) {
-  switch (bits) {
-    case 8: return *from;
-    case 16: return load<uint16_t>(from);
-    case 32: return load<uint32_t>(from);
-    default: return load<uint64_t>(from);
-  }
+  return by_width(bits, [=](auto word) -> uint64_t { return load<decltype(word)>(from); });
 }
 
 inline bool is_word(int bits) { return bits == 8 || bits == 16 || bits == 32 || bits == 64; }

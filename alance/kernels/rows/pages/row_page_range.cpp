@@ -264,12 +264,7 @@ void RowPage::read_words(const Slice& slice, uint8_t* out) const {
 
 template <typename Work>
 void RowPage::with_word(uint8_t* out, const Work& work) const {
-  switch (bits_) {
-    case 8: return work(out);
-    case 16: return work(reinterpret_cast<uint16_t*>(out));
-    case 32: return work(reinterpret_cast<uint32_t*>(out));
-    default: return work(reinterpret_cast<uint64_t*>(out));
-  }
+  by_width(bits_, [&](auto word) { work(reinterpret_cast<decltype(word)*>(out)); });
 }
 
 // Pass the indices of slices, one after the other from `words` on, to `work`; all are of items.
