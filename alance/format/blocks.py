@@ -127,7 +127,8 @@ def _gather_strings(block: VariableWidth, indices: Int64s) -> VariableWidth:
         offsets, data = _kernels.concat_spans(block.data, starts, sizes)
     if offsets[-1] > np.iinfo(block.offsets.dtype).max:
         raise BatchTooLargeError(f"strings of {offsets[-1]} bytes: read fewer rows at once")
-    return VariableWidth(offsets.astype(block.offsets.dtype), data)
+    narrow: Any = offsets.astype(block.offsets.dtype)
+    return VariableWidth(narrow, data)
 
 
 def _gather_fixed(block: FixedWidth, indices: Int64s) -> Bytes:
