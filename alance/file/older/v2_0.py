@@ -115,27 +115,25 @@ class FieldColumn:
         return self._row_table(), self.encoded_bytes, num_bytes
 
     def _row_table(self) -> _kernels.RowTable | None:
-        """Return the pages' table for the kernel; None if the kernel cannot take their rows."""
+        """Return the pages' table for the kernel; None if the kernel cannot take all their rows.
+
+        Returns None for damaged pages, too, because their reader says what is wrong.
+        """
         if not (isinstance(self.node, LeafNode) and self.num_rows and has_values(self.field)):
             return None
         if self.field.is_blob_v1:
             return None  # a place stands for null
-        if plain_values(self.node.column.array_page(0)) is None:
-            return None  # other pages are probably of the same kind, and costly to parse
-        return _kernels.RowTable(self.node.column.first_rows)
-
-    def fill(self, table: _kernels.RowTable, number: int) -> bool:
-        """Put a page into a table of `listed`. Returns False if the kernel cannot take its rows.
-
-        Raises:
-            CorruptFileError, UnsupportedError: the page's description is malformed or unknown.
-        """
-        assert isinstance(self.node, LeafNode)
-        page = self.node.column.array_page(number)
-        values = plain_values(page)
-        if values is None:
-            return False
-        buffer, bits = values
-        with page.place.checking():
-            table.set_plain(number, *page.place.buffers[buffer], bits, page.place.start)
-        return True
+        column = self.node.column
+        table, values = _kernels.RowTable(column.first_rows), dict[bytes, tuple[int, int] | None]()
+        try:
+            for number, page in enumerate(self.pages):
+                if page.encoding not in values:
+                    values[page.encoding] = plain_values(column.array_page(number))
+                plain = values[page.encoding]
+                if plain is None:
+                    return None
+                buffer, bits = plain
+                table.set_plain(number, *page.buffers[buffer], bits, page.buffers[0][0])
+        except (AlanceError, IndexError, ValueError):
+            return None
+        return table

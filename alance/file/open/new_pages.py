@@ -7,7 +7,7 @@ bytes come from the files' tails, from the disk cache, or from a round of reads.
 from __future__ import annotations
 
 from operator import attrgetter, itemgetter
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from alance import _kernels
 from alance.errors import AlanceError, CorruptFileError
@@ -53,18 +53,13 @@ class _Group(NamedTuple):
 class NewPages:
     """Pages whose states are loaded together; call `find` first, which parses descriptions.
 
-    A page is near if the bytes of its state are in memory, else far. If the kernel cannot build a
-    page of 2.0, the page's leaf is dropped from its fragment.
+    A page is near if the bytes of its state are in memory, else far.
 
     Args:
         owners: leaves, each as its place in a fragment, and the fragment.
         unknown: pages to load, each as an index into `owners` and a page number.
         states: cache for page states. If it has a disk cache, the bytes of states are looked up
             and stored there.
-
-    Attributes:
-        has_dropped: True if leaves were dropped.
-        unknown: pages to load, without pages of 2.0 and pages of dropped leaves.
 
     Raises:
         CorruptFileError: a page's description contradicts the format, or the page.
@@ -79,23 +74,14 @@ class NewPages:
     ) -> None:
         self._owners = owners
         self._states = states
-        tables: Sequence[Any] = [own.tables.usable(at) for at, own in owners]
-        containers = [own.containers[at] for at, own in owners]
         self.unknown = unknown
-        self.has_dropped = False
-        if {*map(type, tables)} != {_kernels.ColumnPages}:
-            columns = [own if isinstance(own, _kernels.ColumnPages) else None for own in tables]
-            for owner, number in unknown:
-                if columns[owner] is None and tables[owner] is not None:
-                    self.has_dropped |= not _fill_older(*owners[owner], number)
-            self.unknown = [page for page in unknown if columns[page[0]] is not None]
-            tables = columns
+        containers = [own.containers[at] for at, own in owners]
         paths = [*map(_CONTAINER_PATH, containers)]
         self._containers: dict[str, Container] = dict(zip(paths, containers, strict=True))
         places = dict(zip(self._containers, range(len(self._containers)), strict=True))
         self._file_of = [*map(places.__getitem__, paths)]
         self._files = [*self._containers.values()]
-        self._tables = tables
+        self._tables = [own.tables.column(at) for at, own in owners]
         self._groups: list[_Group] = []
 
     def find(self) -> Plan[None]:
@@ -328,23 +314,3 @@ def _store(disk: Kept, pieces: Pieces, content: memoryview) -> None:
     for path, start, stop in pieces.ranges():
         disk.put(path, start, stop, content[position : position + stop - start])
         position += stop - start
-
-
-def _fill_older(at: int, fragment: OpenFragment, number: int) -> bool:
-    """Put a page of 2.0 into its leaf's table, or drop the table if the kernel cannot read it.
-
-    Returns False if this call dropped the table.
-
-    Raises:
-        CorruptFileError: the page's description contradicts the format.
-        UnsupportedError: the page has an unknown encoding.
-    """
-    column, table = fragment.older(at), fragment.tables.usable(at)
-    assert column is not None
-    if table is None:
-        return True
-    fragment.has_grown = True
-    if column.fill(table, number):
-        return True
-    fragment.drop([at])
-    return False

@@ -23,7 +23,7 @@ from alance.file.rows.taken import FragmentTask
 from alance.format.plans import PLANS_A_TURN, TURN, together
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from alance.base.arrays import Int64s
     from alance.file.older.v2_0 import FieldColumn
@@ -59,7 +59,6 @@ class OpenFragment:
         is_own: True if the tables are copies of which no cache knows.
         placed: places of the leaves whose table is usable.
         whole: True for each leaf whose file is in memory whole; a single bool if all leaves agree.
-        kinds: class of each column in a file of 2.0 or 0.1, by the place of its leaf.
         encoded_bytes: bytes of all pages of the projection.
         row_bytes: estimated memory of a decoded row: of each leaf the larger of its encoded and
             fixed-width bytes, because a constant page has no encoded bytes.
@@ -74,7 +73,6 @@ class OpenFragment:
         "encoded_bytes",
         "has_grown",
         "is_own",
-        "kinds",
         "lock",
         "num_rows",
         "own",
@@ -107,7 +105,6 @@ class OpenFragment:
         if not (self.whole or all(map(_CONTENT_START, containers))):
             self.whole = [container.is_whole for container in containers]
         self._older = older or {}
-        self.kinds = {at: type(column) for at, column in self._older.items()}
         self.encoded_bytes = sum(tables.sizes)
         self.row_bytes = tables.row_bytes(num_rows, own.row_bytes)
         self.has_grown = True
@@ -126,13 +123,6 @@ class OpenFragment:
     def is_listed(self) -> bool:
         """True if all leaves have columns of their own, as in files of 2.1 and later."""
         return not self._older
-
-    def drop(self, places: Iterable[int]) -> None:
-        """Make tables of leaves unusable, because the kernel cannot take rows from them."""
-        for at in places:
-            self.tables.drop(at)
-        self.placed = self.tables.placed
-        self._forms = None
 
     @property
     def forms(self) -> FieldForms:
@@ -215,13 +205,6 @@ class OpenFragment:
             ranged, *others = yield from together(plans)
         else:
             ranged = yield from read_ranges(self, parts, states)
-        # Pages may have shown that the kernel cannot take more of the columns of 2.0.
-        numbers = ranged[0].fields.leaves if ranged else ()
-        ids = {column.field.id for column in beside}
-        dropped = [column for column in self.others(numbers) if column.field.id not in ids]
-        if dropped:
-            more = yield from together([self._read(dropped, spans) for spans in parts])
-            others = [{**own, **later} for own, later in zip(others, more, strict=True)]
         columns = [(own,) for own in ranged] if ranged else [()] * len(parts)
         return [
             FragmentTask(self.schema, sum(stop - start for start, stop in spans), own, rows)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 PLACED_AT_ONCE: Final = 1 << 17  # rows times columns that a call places: 1 to 4 milliseconds
 _IDS_OF = attrgetter("own.ids")
 _CONTAINERS = attrgetter("containers")
-_PLACED_OF, _WHOLE_OF, _KINDS_OF = map(attrgetter, ("placed", "whole", "kinds"))
+_PLACED_OF, _WHOLE_OF = map(attrgetter, ("placed", "whole"))
 # Above this number of guesses, wasted bytes cost more than a round of 30 ms.
 GUESSED_PLACES: Final = 64
 
@@ -112,11 +112,10 @@ class _FragmentRun(NamedTuple):
     def alike(self) -> list[_FragmentRun]:
         """Group consecutive fragments that the same plans can read.
 
-        In all fragments of a run, the same leaves have page tables, the same leaves are in files
-        that are completely in memory, and a leaf's table has the same class.
+        The fragments of a run have tables for the same leaves, and have the same leaves in files
+        that are completely in memory.
         """
-        own = self.fragments
-        ways = map(_PLACED_OF, own), map(_WHOLE_OF, own), map(_KINDS_OF, own)
+        ways = map(_PLACED_OF, self.fragments), map(_WHOLE_OF, self.fragments)
         return self.split(zip(*ways, strict=True))
 
     def batches(self) -> list[Placing]:
@@ -149,11 +148,9 @@ def _rows_of(
     content: PageBytes | None = None
     is_guessed = guess and len(rows.fragments[0].containers) * rows.num_spans <= GUESSED_PLACES
     ahead: NewPages | None = None
-    pages: NewPages | None = None
+    runs = rows.alike()
+    batches = [*chain.from_iterable(map(_FragmentRun.batches, runs))]
     while ahead is None:
-        if pages is None or pages.has_dropped:
-            runs = rows.alike()
-            batches = [*chain.from_iterable(map(_FragmentRun.batches, runs))]
         plans: list[_kernels.RowPlan] = []
         for batch in batches:
             if plans:
@@ -181,7 +178,7 @@ def _rows_of(
             yield from pages.learn()
             if is_much:
                 yield TURN
-        elif missing and not pages.has_dropped:
+        elif missing:
             ahead = pages
     beside = [run.others(batches) for run in runs]
     reading: list[Plan[Any]] = [
