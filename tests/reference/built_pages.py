@@ -13,7 +13,7 @@ from alance import _kernels
 from alance.file.open.describe import FileDescription, describe
 from alance.file.open.files import FileOf, open_files
 from alance.file.rows.fragment import FileSource, open_fragment
-from alance.file.rows.ranged import loads_of_all
+from alance.file.rows.ranged import page_states
 from alance.file.rows.whole import FragmentFiles, WholeFragments
 from alance.file_version import FileVersion
 from alance.format.container import open_container
@@ -111,8 +111,7 @@ class ReadFile:
         states = Known()
         opened = self.open(states)
         if warm:
-            for plan in loads_of_all(opened, states):
-                self.run(plan)
+            self.run(page_states(opened, states))
         return values_of(self.run(opened.read(start, stop, states)))
 
     def taken(self, numbers: Sequence[int], *, guess: bool = True) -> list[Any]:

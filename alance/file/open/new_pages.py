@@ -20,7 +20,7 @@ from alance.format.layouts.place import PagePlace
 from alance.format.plans import TURN, ByteRange, Pieces
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from alance.base.arrays import Int64s
     from alance.file.open.columns import States
@@ -192,18 +192,17 @@ class NewPages:
             if disk is not None:
                 _store(disk, own, content)
 
-    def guesses(self, rows: Mapping[tuple[int, int], Int64s]) -> list[ByteRange]:
+    def guesses(self, rows: Sequence[Int64s]) -> list[ByteRange]:
         """Return the byte ranges in which rows of far pages probably are.
 
         Args:
-            rows: rows of each far page, counted from the page's first row; the keys are items of
-                `unknown`.
+            rows: rows of each page, counted from the page's first row.
         """
         return [
             ByteRange(self._path_of(group.first + number), start, stop)
             for group in self._groups
             for number in group.kernel.far
-            for start, stop in group.kernel.guess(number, rows[self.unknown[group.first + number]])
+            for start, stop in group.kernel.guess(number, rows[group.first + number])
         ]
 
     def small(self, spans: Sequence[tuple[int, int]]) -> Plan[list[int]]:

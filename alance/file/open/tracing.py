@@ -41,7 +41,7 @@ def _names(fields: Sequence[Field], prefix: str) -> Iterator[tuple[int, str]]:
 
 
 def _spans(fragment: OpenFragment, at: int) -> list[tuple[int, int]]:
-    older, pages = fragment.older(at), fragment.tables.column(at)
+    older, pages = fragment.older.get(at), fragment.tables.column(at)
     if older is not None:
         return older.spans()
     assert pages is not None

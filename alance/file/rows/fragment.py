@@ -17,13 +17,13 @@ from alance.file.open.files import FileOf, open_columns_of, open_files
 from alance.file.open.recall import ScanStates
 from alance.file.rows.field_forms import with_tables
 from alance.file.rows.leaves import LeafSet
-from alance.file.rows.placed_rows import fetch_placed, placed_rows
+from alance.file.rows.placed_rows import fetch_placed, placed_rows, read_beside
 from alance.file.rows.ranged import read_ranges
 from alance.file.rows.taken import FragmentTask
 from alance.format.plans import PLANS_A_TURN, TURN, together
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from alance.base.arrays import Int64s
     from alance.file.older.v2_0 import FieldColumn
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from alance.format.layouts.fields import LeafColumn
     from alance.format.plans import Plan
     from alance.format.schema import Schema
-    from alance.format.v2_0.fields import FieldPiece
 
     _Part: TypeAlias = tuple[Container, Sequence[int | None], int | None]
 
@@ -58,6 +57,7 @@ class OpenFragment:
         tables: page table of each leaf.
         is_own: True if the tables are copies of which no cache knows.
         placed: places of the leaves whose table is usable.
+        older: fields in files of 2.0 and 0.1, by the place of the leaf.
         whole: True for each leaf whose file is in memory whole; a single bool if all leaves agree.
         encoded_bytes: bytes of all pages of the projection.
         row_bytes: estimated memory of a decoded row: of each leaf the larger of its encoded and
@@ -68,13 +68,13 @@ class OpenFragment:
 
     __slots__ = (
         "_forms",
-        "_older",
         "containers",
         "encoded_bytes",
         "has_grown",
         "is_own",
         "lock",
         "num_rows",
+        "older",
         "own",
         "placed",
         "row_bytes",
@@ -104,25 +104,18 @@ class OpenFragment:
         self.whole: bool | Sequence[bool] = not any(map(_CONTENT_START, containers))
         if not (self.whole or all(map(_CONTENT_START, containers))):
             self.whole = [container.is_whole for container in containers]
-        self._older = older or {}
+        self.older = older or {}
         self.encoded_bytes = sum(tables.sizes)
         self.row_bytes = tables.row_bytes(num_rows, own.row_bytes)
         self.has_grown = True
         self.lock = threading.Lock()
         self._forms: FieldForms | None = None
 
-    def older(self, at: int) -> FieldColumn | None:
-        """Return the `FieldColumn` of a leaf in a file of 2.0 or 0.1; None for a newer file.
-
-        Args:
-            at: place of the leaf.
-        """
-        return self._older.get(at)
-
     @property
-    def is_listed(self) -> bool:
-        """True if all leaves have columns of their own, as in files of 2.1 and later."""
-        return not self._older
+    def beside(self) -> list[int]:
+        """Places of the leaves that the kernel cannot decode, in files of 2.0 and 0.1."""
+        decoded = {*self.forms.leaves}
+        return [at for at in self.older if at not in decoded]
 
     @property
     def forms(self) -> FieldForms:
@@ -196,32 +189,19 @@ class OpenFragment:
         Args:
             parts: ranges of each task, as for `read_spans`; ascending over all parts.
         """
-        others: list[dict[int, Sequence[FieldPiece]]] = [{} for _ in parts]
-        if beside := self.others(self.forms.leaves):
-            plans: list[Plan[Any]] = [
-                read_ranges(self, parts, states),
-                *[self._read(beside, spans) for spans in parts],
+        plans: list[Plan[Any]] = [read_ranges(self, parts, states)]
+        if self.older:
+            columns = [self.older[at] for at in self.beside]
+            plans += [
+                read_beside({column.field.id: [column.read(spans)] for column in columns})
+                for spans in parts
             ]
-            ranged, *others = yield from together(plans)
-        else:
-            ranged = yield from read_ranges(self, parts, states)
-        columns = [(own,) for own in ranged] if ranged else [()] * len(parts)
+        ranged, *others = yield from together(plans)
+        placed = [(own,) for own in ranged] if ranged else [()] * len(parts)
         return [
             FragmentTask(self.schema, sum(stop - start for start, stop in spans), own, rows)
-            for spans, own, rows in zip(parts, others, columns, strict=True)
+            for spans, own, rows in zip(parts, others or [{}] * len(parts), placed, strict=True)
         ]
-
-    def others(self, leaves: Collection[int]) -> list[FieldColumn]:
-        """Return the fields of files of 2.0 and 0.1 whose places are not in `leaves`."""
-        return [column for at, column in self._older.items() if at not in leaves]
-
-    def _read(
-        self, columns: Sequence[FieldColumn], spans: Sequence[tuple[int, int]]
-    ) -> Plan[dict[int, Sequence[FieldPiece]]]:
-        """Plan ranges of rows of fields, by field id."""
-        pieces = yield from together([column.read(spans) for column in columns])
-        ids = [column.field.id for column in columns]
-        return {field_id: [piece] for field_id, piece in zip(ids, pieces, strict=True)}
 
 
 class ToOpen(NamedTuple):

@@ -99,7 +99,7 @@ class LocalRows:
     def _column(self, field: Field) -> pa.Array | None:
         others: dict[int, Sequence[FieldPiece]] = {}
         try:
-            for column in self.fragment.others(()):
+            for column in self.fragment.older.values():
                 if column.field.id == field.id:
                     piece = answered(column.read([(self.start, self.stop)]), self._read)
                     others[field.id] = [piece]

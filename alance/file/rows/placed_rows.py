@@ -9,24 +9,22 @@ concurrently.
 
 from __future__ import annotations
 
-from itertools import accumulate, chain, groupby, pairwise
+from itertools import accumulate, chain, groupby, islice, pairwise
 from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
 from alance.file.rows.field_forms import FieldForms
-from alance.file.rows.placing import PageBytes, Placing, unknown_pages
+from alance.file.rows.placing import Placing, complete_plans
 from alance.file.rows.taken import FragmentTask
-from alance.format.plans import PLANS_A_TURN, TURN, together
+from alance.format.plans import together
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Mapping, Sequence
 
-    from alance import _kernels
     from alance.base.arrays import Int64s
     from alance.file.open.columns import States
-    from alance.file.open.new_pages import NewPages
     from alance.file.rows.fragment import OpenFragment
     from alance.file.rows.placed_columns import PlacedColumns, PlacedRows
     from alance.format.plans import Plan
@@ -34,9 +32,8 @@ if TYPE_CHECKING:
     from alance.format.v2_0.fields import FieldPiece
 
 PLACED_AT_ONCE: Final = 1 << 17  # rows times columns that a call places: 1 to 4 milliseconds
-_IDS_OF = attrgetter("own.ids")
-_CONTAINERS = attrgetter("containers")
-_PLACED_OF, _WHOLE_OF = map(attrgetter, ("placed", "whole"))
+# Fragments for which these are equal can be read by the same plans.
+_KEYS: Final = [*map(attrgetter, ("own.ids", "placed", "whole"))]
 # Above this number of guesses, wasted bytes cost more than a round of 30 ms.
 GUESSED_PLACES: Final = 64
 
@@ -67,56 +64,48 @@ def placed_rows(
         CorruptFileError: a page's description or state contradicts the format.
         UnsupportedError: a page has an unknown layout or encoding.
     """
-    runs = _FragmentRun(fragments, 0, rows, ends).split(map(_IDS_OF, fragments))
-    groups = yield from together([_rows_of(schema, run, states, guess) for run in runs])
-    return [*chain.from_iterable(groups)]
+    runs = _runs(fragments, rows, ends)
+    batches = [*map(_FragmentRun.batches, runs)]
+    beside = [*map(_FragmentRun.beside, runs)]
+    is_guessed = guess and sum([run.num_places for run in runs]) <= GUESSED_PLACES
+    reading: list[Plan[Any]] = [
+        _placed(
+            [*chain.from_iterable(batches)],
+            states,
+            guess=is_guessed,
+            is_read=guess and any(beside),
+        )
+    ]
+    if any(beside):
+        reading += map(read_beside, beside)
+    placed, *others = yield from together(reading)
+    columns = iter(placed)
+    return [
+        FragmentTask(schema, len(run.rows), of_run, [*islice(columns, len(own))])
+        for run, own, of_run in zip(runs, batches, others or [{}] * len(runs), strict=True)
+    ]
 
 
 class _FragmentRun(NamedTuple):
-    """Rows of consecutive fragments that are placed together.
+    """Rows of consecutive fragments that the same plans can read.
+
+    The fragments have tables for the same leaves, and have the same leaves in files that are
+    completely in memory.
 
     Attributes:
-        first: number of the first fragment.
         rows: row offsets of all fragments, concatenated.
         ends: end of each fragment's offsets in `rows`.
     """
 
     fragments: Sequence[OpenFragment]
-    first: int
     rows: Int64s
     ends: Sequence[int]
 
     @property
-    def num_spans(self) -> int:
-        """Number of runs of consecutive rows."""
-        return 1 + int(np.count_nonzero(np.diff(self.rows) != 1))
-
-    def split(self, keys: Iterable[object]) -> list[_FragmentRun]:
-        """Group consecutive fragments with equal keys.
-
-        Args:
-            keys: key of each fragment.
-        """
-        if len(self.fragments) == 1:
-            return [self]
-        runs, first = [], 0
-        for _, alike in groupby(keys):
-            last = first + len([*alike])
-            begin = self.ends[first - 1] if first else 0
-            rows = self.rows[begin : self.ends[last - 1]]
-            ends = [end - begin for end in self.ends[first:last]] if first else self.ends[:last]
-            runs.append(_FragmentRun(self.fragments[first:last], first, rows, ends))
-            first = last
-        return runs
-
-    def alike(self) -> list[_FragmentRun]:
-        """Group consecutive fragments that the same plans can read.
-
-        The fragments of a run have tables for the same leaves, and have the same leaves in files
-        that are completely in memory.
-        """
-        ways = map(_PLACED_OF, self.fragments), map(_WHOLE_OF, self.fragments)
-        return self.split(zip(*ways, strict=True))
+    def num_places(self) -> int:
+        """Number of columns times the number of runs of consecutive rows."""
+        num_spans = 1 + int(np.count_nonzero(np.diff(self.rows) != 1))
+        return num_spans * len(self.fragments[0].containers)
 
     def batches(self) -> list[Placing]:
         """Split the fields into batches, each for one kernel call."""
@@ -130,155 +119,64 @@ class _FragmentRun(NamedTuple):
                 groups = groupby(zip(cuts, part.forms, strict=True), itemgetter(0))
                 several = [FieldForms.of([form for _, form in group]) for _, group in groups]
             batches += [
-                Placing.of(self.fragments, self.rows, self.ends, fields, is_whole, self.first)
+                Placing.of(self.fragments, self.rows, self.ends, fields, is_whole)
                 for fields in several
             ]
         return batches
 
-    def others(self, batches: Sequence[Placing]) -> list[int]:
-        """Return the numbers of the leaves that are in none of the run's `batches`."""
-        numbers = range(len(self.fragments[0].containers)) if len(self.rows) else ()
-        own = {at for part in batches if part.run == self.first for at in part.fields.leaves}
-        return [at for at in numbers if at not in own] if len(own) < len(numbers) else []
+    def beside(self) -> dict[int, list[Plan[FieldPiece]]]:
+        """Return plans of the fields that the kernel does not decode, by field id."""
+        if not (self.fragments[0].older and len(self.rows)):
+            return {}
+        rows = [self.rows[first:last] for first, last in pairwise([0, *self.ends])]
+        taken = [pair for pair in zip(self.fragments, rows, strict=True) if len(pair[1])]
+        return {
+            self.fragments[0].own.ids[at]: [own.older[at].take(rows) for own, rows in taken]
+            for at in self.fragments[0].beside
+        }
 
 
-def _rows_of(
-    schema: Schema, rows: _FragmentRun, states: States, guess: bool
-) -> Plan[list[FragmentTask]]:
-    content: PageBytes | None = None
-    is_guessed = guess and len(rows.fragments[0].containers) * rows.num_spans <= GUESSED_PLACES
-    ahead: NewPages | None = None
-    runs = rows.alike()
-    batches = [*chain.from_iterable(map(_FragmentRun.batches, runs))]
-    while ahead is None:
-        plans: list[_kernels.RowPlan] = []
-        for batch in batches:
-            if plans:
-                yield TURN
-            plans.append(batch.place(content))
-        unknown = [plan.unknown for plan in plans]
-        num_unknown = sum(map(len, unknown))
-        if not num_unknown:
-            lacking = [at for at, plan in enumerate(plans) if plan.lacks_places]
-            if not lacking:
-                break
-            content = content or PageBytes(chain.from_iterable(map(_CONTAINERS, batches)))
-            yield from _read_places(
-                [batches[at] for at in lacking], [plans[at] for at in lacking], content
-            )
-            continue
-        is_much = num_unknown > PLANS_A_TURN
-        if is_much:
-            yield TURN
-        pages = yield from unknown_pages(batches, unknown, states)
-        missing = yield from pages.fill_known()
-        if is_much:
-            yield TURN
-        if missing and not is_guessed:
-            yield from pages.learn()
-            if is_much:
-                yield TURN
-        elif missing:
-            ahead = pages
-    beside = [run.others(batches) for run in runs]
-    reading: list[Plan[Any]] = [
-        _placed(batches, plans, is_read=guess and any(beside))
-        if ahead is None
-        else _read_ahead(batches, ahead, states)
-    ]
-    if any(beside):
-        reading += [_read_others(run, places) for run, places in zip(runs, beside, strict=True)]
-    placed, *others = yield from together(reading)
-    columns: dict[int, list[PlacedColumns]] = {run.first: [] for run in runs}
-    for batch, own in zip(batches, placed, strict=True):
-        columns[batch.run].append(own)
-    return [
-        FragmentTask(schema, len(run.rows), of_run, columns[run.first])
-        for run, of_run in zip(runs, others or [{}] * len(runs), strict=True)
-    ]
+def _runs(
+    fragments: Sequence[OpenFragment], rows: Int64s, ends: Sequence[int]
+) -> list[_FragmentRun]:
+    """Group consecutive fragments that the same plans can read."""
+    if len(fragments) == 1:
+        return [_FragmentRun(fragments, rows, ends)]
+    runs, first, begin = [], 0, 0
+    for _, alike in groupby(zip(*[map(key, fragments) for key in _KEYS], strict=True)):
+        last = first + len([*alike])
+        own_ends = [end - begin for end in ends[first:last]] if first else ends[:last]
+        end = ends[last - 1]
+        runs.append(_FragmentRun(fragments[first:last], rows[begin:end], own_ends))
+        first, begin = last, end
+    return runs
 
 
 def _placed(
-    batches: Sequence[Placing], plans: Sequence[_kernels.RowPlan], *, is_read: bool
+    batches: Sequence[Placing], states: States, *, guess: bool, is_read: bool
 ) -> Plan[list[PlacedColumns]]:
-    """Return the placed rows of complete plans.
+    """Plan single rows of fields; their bytes are not read unless positions had to be guessed.
 
     Args:
-        is_read: True to read their bytes, in one round.
+        is_read: True to read the bytes in any case.
     """
-    columns = [batch.columns(plan) for batch, plan in zip(batches, plans, strict=True)]
-    if is_read:
+    plans, content = yield from complete_plans(batches, states, guess=guess)
+    columns = [batch.columns(plan, content) for batch, plan in zip(batches, plans, strict=True)]
+    if content is not None:
+        yield from together(
+            [content.read_rows(own.placed.plan, own.placed.paths) for own in columns]
+        )
+    elif is_read:
         yield from fetch_placed([own.placed for own in columns if not own.placed.is_read])
     return columns
 
 
-def _read_places(
-    batches: Sequence[Placing], plans: Sequence[_kernels.RowPlan], content: PageBytes
-) -> Plan[None]:
-    """Plan the reading of the entries of pages' indices that row plans lack; one round."""
-    reading = [
-        content.read_rows(plan, batch.paths, places=True)
-        for batch, plan in zip(batches, plans, strict=True)
-    ]
-    yield from together(reading)
-
-
-def _read_ahead(
-    batches: Sequence[Placing], pages: NewPages, states: States
-) -> Plan[list[PlacedColumns]]:
-    """Plan the states of unknown pages and all rows: one round, or two if a guess misses.
-
-    Rows of known pages are read where they are, rows of unknown pages where they probably are. If
-    an index is too large to hold in memory, its entries take another round, and so do the items of
-    a sparse page if many of its rows are read.
-    """
-    content = PageBytes(chain.from_iterable(map(_CONTAINERS, batches)))
-    rows: dict[tuple[int, int], Int64s] = {}
-    loads, first = [pages.learn()], 0
-    for batch in batches:
-        plan = batch.place(is_partial=True)
-        loads.append(content.read_rows(plan, batch.paths))
-        for number, (table, page) in enumerate(plan.unknown):
-            rows[first + table, page] = plan.unknown_rows(number)
-        first += len(batch.paths)
-    if guesses := pages.guesses(rows):
-        loads.append(content.read(guesses))
-    yield from together(loads)
-    plans = yield from _completed(batches, content, states)
-    columns = [batch.columns(plan, content) for batch, plan in zip(batches, plans, strict=True)]
-    yield from together([content.read_rows(own.placed.plan, own.placed.paths) for own in columns])
-    return columns
-
-
-def _completed(
-    batches: Sequence[Placing], content: PageBytes, states: States
-) -> Plan[list[_kernels.RowPlan]]:
-    """Place all rows of batches; learn unknown pages and read missing entries of indices before."""
-    while True:
-        plans = [batch.place(content) for batch in batches]
-        unknown = [plan.unknown for plan in plans]
-        if any(unknown):
-            pages = yield from unknown_pages(batches, unknown, states)
-            if (yield from pages.fill_known()):
-                yield from pages.learn()
-        elif any(plan.lacks_places for plan in plans):
-            yield from _read_places(batches, plans, content)
-        else:
-            return plans
-
-
-def _read_others(run: _FragmentRun, places: Sequence[int]) -> Plan[dict[int, Sequence[FieldPiece]]]:
-    """Plan the rows of fields in files of 2.0 and 0.1, by field id."""
-    ids = run.fragments[0].own.ids
-    spans = [
-        (fragment, run.rows[first:last])
-        for fragment, (first, last) in zip(run.fragments, pairwise([0, *run.ends]), strict=True)
-        if first < last
-    ]
-    taken = [(fragment.older(at), rows) for at in places for fragment, rows in spans]
-    plans = [column.take(rows) for column, rows in taken if column is not None]
-    pieces, count = (yield from together(plans)), len(spans)
-    return {ids[at]: pieces[n * count : (n + 1) * count] for n, at in enumerate(places)}
+def read_beside(
+    plans: Mapping[int, Sequence[Plan[FieldPiece]]],
+) -> Plan[dict[int, Sequence[FieldPiece]]]:
+    """Run the plans of fields in files of 2.0 and 0.1, by field id, in the same rounds."""
+    pieces = iter((yield from together([*chain.from_iterable(plans.values())])))
+    return {field_id: [next(pieces) for _ in own] for field_id, own in plans.items()}
 
 
 def fetch_placed(placed: Sequence[PlacedRows]) -> Plan[None]:

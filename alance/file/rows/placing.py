@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import chain, pairwise, product
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from alance.errors import CorruptFileError
 from alance.file.open.files import bytes_at_hand
 from alance.file.open.new_pages import MOST_BYTES, PAGE_GAP_BYTES, NewPages
 from alance.file.rows.placed_columns import PlacedColumns, PlacedRows
-from alance.format.plans import ByteRange, Pieces
+from alance.format.plans import PLANS_A_TURN, TURN, ByteRange, Pieces, together
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -96,7 +96,6 @@ class Placing(NamedTuple):
         rows: row offsets of all fragments, concatenated; or ranges of rows, ascending, not empty.
         ends: end of each fragment's items in `rows`.
         is_whole: True if the fields' files are completely in memory.
-        run: number of the first fragment among those of a take.
     """
 
     fragments: Sequence[OpenFragment]
@@ -105,7 +104,6 @@ class Placing(NamedTuple):
     ends: Sequence[int]
     fields: FieldForms
     is_whole: bool = False
-    run: int = 0
 
     @classmethod
     def of(
@@ -114,11 +112,11 @@ class Placing(NamedTuple):
         rows: Int64s | Sequence[tuple[int, int]],
         ends: Sequence[int],
         fields: FieldForms,
-        *rest: Any,
+        is_whole: bool = False,
     ) -> Placing:
         by_leaf = [*zip(*map(_CONTAINERS, fragments), strict=True)]
         containers = [*chain.from_iterable(map(by_leaf.__getitem__, fields.leaves))]
-        return cls(fragments, containers, rows, ends, fields, *rest)
+        return cls(fragments, containers, rows, ends, fields, is_whole)
 
     @property
     def paths(self) -> list[str]:
@@ -180,3 +178,78 @@ def unknown_pages(
     new = NewPages(owners, pages, states)
     yield from new.find()
     return new
+
+
+def complete_plans(
+    placings: Sequence[Placing],
+    states: States,
+    content: PageBytes | None = None,
+    *,
+    spans: Sequence[tuple[int, int]] = (),
+    guess: bool = False,
+) -> Plan[tuple[list[_kernels.RowPlan], PageBytes | None]]:
+    """Place rows, and learn what is unknown of their pages.
+
+    Returns complete plans, and the bytes of rows that were read together with page states; None if
+    there are none.
+
+    Cost: no round if page states are known, else one; one more if a page's index is too large to
+    hold in memory, and for items of sparse pages.
+
+    Args:
+        content: reads rows of known pages in the same round as states, and also small pages inside
+            of `spans`.
+        guess: True to read rows of known pages, and where rows of unknown pages probably are, in
+            the same round as states.
+
+    Raises:
+        CorruptFileError: the pages contradict each other.
+    """
+    held: PageBytes | None = None
+    while True:
+        plans: list[_kernels.RowPlan] = []
+        unknown: list[Sequence[tuple[int, int]]] = []
+        lacking: list[tuple[_kernels.RowPlan, Sequence[str]]] = []
+        num_unknown = 0
+        for placing in placings:
+            if plans:
+                yield TURN
+            plan = placing.place(held, is_partial=guess)
+            plans.append(plan)
+            unknown.append(plan.unknown)
+            num_unknown += len(unknown[-1])
+            if plan.lacks_places:
+                lacking.append((plan, placing.paths))
+        if not (num_unknown or lacking):
+            return plans, content
+        held = held or content
+        if held is None and (guess or not num_unknown):
+            held = PageBytes(chain.from_iterable(map(_CONTAINERS, placings)))
+        if not num_unknown:
+            assert held is not None
+            yield from together([held.read_rows(*own, places=True) for own in lacking])
+            continue
+        if num_unknown > PLANS_A_TURN:
+            yield TURN
+        pages = yield from unknown_pages(placings, unknown, states)
+        missing = yield from pages.fill_known()
+        if num_unknown > PLANS_A_TURN:
+            yield TURN
+        if not missing:
+            continue
+        loads, ranges = [pages.learn()], list[ByteRange]()
+        if guess:
+            content, guess = held, False
+            ranges = pages.guesses(
+                [plan.unknown_rows(n) for plan in plans for n in range(len(plan.unknown))]
+            )
+        elif content is not None:
+            ranges = yield from pages.rest((yield from pages.small(spans)))
+        if content is not None:
+            pairs = zip(plans, placings, strict=True)
+            loads += [content.read_rows(plan, placing.paths) for plan, placing in pairs]
+        if content is not None and ranges:
+            loads.append(content.read(ranges))
+        yield from together(loads)
+        if num_unknown > PLANS_A_TURN:
+            yield TURN

@@ -87,7 +87,7 @@ def group_key(fragment: OpenFragment) -> tuple[int, ...] | None:
 
     Returns None if the fragment cannot be read together with others.
     """
-    return fragment.own.ids if fragment.is_listed else None
+    return None if fragment.older else fragment.own.ids
 
 
 def read_together(fragments: Sequence[OpenFragment]) -> Plan[WholeRows]:

@@ -15,7 +15,7 @@ import numpy as np
 
 from alance.file.batches import one_array
 from alance.file.rows.leaves import LeafSet
-from alance.file.rows.ranged import loads_of_range
+from alance.file.rows.ranged import load_states
 from alance.file.rows.whole import FragmentFiles, group_key, read_together, read_whole
 
 if TYPE_CHECKING:
@@ -96,13 +96,13 @@ class FragmentGroup(NamedTuple):
             and self.num_bytes <= LITTLE_BYTES
         )
 
-    def page_tables(self, spans: Sequence[tuple[int, int]]) -> Iterator[Plan[None]]:
-        """Yield plans that load the page tables for spans of rows."""
-        (fragment,) = self.opened
-        yield from loads_of_range(fragment, spans, self.states)
+    def page_tables(self, spans: Sequence[tuple[int, int]]) -> list[Plan[None]]:
+        """Return plans that load the page tables for spans of rows."""
+        loads = [load_states(self.opened[0], spans, self.states)]
         if self.late is not None:
             eager = [span for span in spans if span[0] < self.eager_stop]
-            yield from loads_of_range(self.late, eager, self.states)
+            loads.append(load_states(self.late, eager, self.states))
+        return loads
 
     def live_mask(self, start: int, stop: int) -> Mask | None:
         """Return the mask of live rows in a range; None if all are live.

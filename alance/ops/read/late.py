@@ -208,7 +208,7 @@ class SplitReader:
         try:
             if not split.group.is_small:
                 loads = split.group.page_tables([(split.start, split.stop)])
-                await self.snapshot.engine.drive_all(list(loads), "page tables")
+                await self.snapshot.engine.drive_all(loads, "page tables")
             (task,) = await self._first([split])
         except BatchTooLargeError as error:
             return await self._parts_of(split, error)
@@ -506,7 +506,7 @@ def _is_dense(late: OpenFragment, kept_share: float) -> bool:
 
     A chunk is read if any of its rows is needed. Files of version 2.0 and 0.1 have no chunks.
     """
-    if not late.is_listed:
+    if late.older:
         return False
     sizes = late.tables.sizes
     needed = sum(min(size, kept_share * late.num_rows * SPARSE_CHUNK_BYTES) for size in sizes)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from alance.errors import UnsupportedError
+from alance.file.rows.ranged import page_states
 from alance.format.index.hnsw import described, walked_rows
 from alance.format.plans import coalesce
 from alance.io.loop.tasks import all_of
@@ -18,7 +19,6 @@ from alance.ops.read.options import condition_of
 from alance.ops.read.plan import plan_scan
 from alance.ops.search.answer import unit_queries
 from alance.ops.search.cost import MAX_TAKEN_ROWS, costs, pays_taking
-from alance.ops.search.heads import page_states
 from alance.ops.search.indexed import open_segment
 from alance.ops.search.nearest import checked_search
 from alance.ops.search.segments import flat_options, way_of

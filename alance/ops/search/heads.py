@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from alance.base.records import dataclass
 from alance.file.open.files import open_file
 from alance.file.open.plain import open_plain
 from alance.file.rows.fragment import open_fragment
-from alance.file.rows.ranged import loads_of_all
+from alance.file.rows.ranged import page_states
 from alance.format.container import open_container
 from alance.format.index import hnsw
 from alance.format.index.ivf import Centroids, buffer_number, storage_metadata
@@ -137,14 +136,8 @@ def read_storage_head(
     return StorageHead(file, message, contents[0] if contents else None, opened)
 
 
-def page_states(opened: OpenFragment, states: Any) -> Plan[None]:
-    """Plan to load all page tables that are needed to read single rows: one round."""
-    yield from together(loads_of_all(opened, states))
-
-
 def few_states(fragments: Sequence[OpenFragment], states: Any) -> Plan[None]:
     """Plan to load page tables if they are few and small: one round, or none."""
     columns = [own.tables.column(at) for own in fragments for at in range(len(own.own.ids))]
     if sum([len(column) for column in columns if column is not None]) <= MAX_LOADED_PAGES:
-        loads = [loads_of_all(fragment, states, STATE_BYTES) for fragment in fragments]
-        yield from together([*chain.from_iterable(loads)])
+        yield from together([page_states(own, states, STATE_BYTES) for own in fragments])

@@ -10,11 +10,10 @@ from alance.errors import CorruptFileError
 from alance.file.open.files import open_columns, open_file
 from alance.file.open.recall import ScanStates
 from alance.file.rows.fragment import open_fragment
-from alance.file.rows.ranged import loads_of_range
+from alance.file.rows.ranged import load_states
 from alance.format.field import Field
 from alance.format.layouts.fields import leaf_columns
 from alance.format.numbers import as_numbers
-from alance.format.plans import together
 from alance.format.proto import file_pb2
 from alance.format.schema import Schema
 from alance.format.table.fragment import CREATED_AT_FIELD, ROW_ID_FIELD, UPDATED_AT_FIELD
@@ -110,7 +109,7 @@ async def learn_values(snapshot: Snapshot, handle: FragmentHandle, name: str) ->
 
     def read() -> Plan[FragmentTask]:
         opened = yield from open_fragment(schema, handle.sources, rows, states)
-        yield from together([*loads_of_range(opened, [(0, rows)] if rows else [], states)])
+        yield from load_states(opened, [(0, rows)] if rows else [], states)
         return (yield from opened.read(0, rows, states))
 
     task = await snapshot.engine.drive(read(), "row ids", bulk=True)

@@ -19,6 +19,7 @@ from alance.file.batches import empty_batch
 from alance.file.open.plain import open_plain
 from alance.file.open.recall import OwnStates
 from alance.file.rows.fragment import open_fragment
+from alance.file.rows.ranged import page_states
 from alance.file.rows.whole import rows_of
 from alance.format.index.text import metadata as text_metadata
 from alance.format.index.text.dictionary import TokenDictionary
@@ -26,7 +27,6 @@ from alance.format.index.text.metadata import DELETED, Documents, TextMetadata
 from alance.format.index.text.postings import POSITION_COLUMNS, Postings, columns_of
 from alance.format.plans import ByteRange, answered, cut, together
 from alance.format.table.roaring import parse_roaring
-from alance.ops.search.heads import page_states
 from alance.ops.search.text.segments import REMEDY
 from alance.ops.version.index_files import located_files
 
