@@ -152,9 +152,9 @@ async def test_turns_learn_few_of_many_pages(
     learned: Counter[object] = Counter()  # by the loop's round and the task
     learn, turns = NewPages._learn, Turns()
 
-    def counted(pages: NewPages, group: Any, *arguments: Any, **options: Any) -> None:
-        learned[turns.count, asyncio.current_task()] += group.num_pages
-        learn(pages, group, *arguments, **options)
+    def counted(pages: NewPages, content: memoryview, *, far: bool) -> None:
+        learned[turns.count, asyncio.current_task()] += len(pages.unknown)
+        learn(pages, content, far=far)
 
     monkeypatch.setattr(NewPages, "_learn", counted)
     async with opened_on(lineitem_lab, f"s3://lab/pages-{way}.lance") as dataset, turns:

@@ -7,7 +7,7 @@ bytes come from the files' tails, from the disk cache, or from a round of reads.
 from __future__ import annotations
 
 from operator import attrgetter, itemgetter
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from alance import _kernels
 from alance.errors import AlanceError, CorruptFileError
@@ -38,18 +38,6 @@ MOST_BYTES: Final = 4 << 20  # longest range; the loop would copy one that takes
 CONSTANT_CONTENT: Final = memoryview(b"")  # constant pages have their value in the description
 
 
-class _Group(NamedTuple):
-    """Consecutive pages that are parsed by one kernel call.
-
-    Attributes:
-        first: index of the first page in `NewPages.unknown`.
-    """
-
-    first: int
-    num_pages: int
-    kernel: _kernels.NewPages
-
-
 class NewPages:
     """Pages whose states are loaded together; call `find` first, which parses descriptions.
 
@@ -57,7 +45,8 @@ class NewPages:
 
     Args:
         owners: leaves, each as its place in a fragment, and the fragment.
-        unknown: pages to load, each as an index into `owners` and a page number.
+        unknown: pages to load, at most `PAGES_A_TURN`, each as an index into `owners` and a page
+            number.
         states: cache for page states. If it has a disk cache, the bytes of states are looked up
             and stored there.
 
@@ -72,82 +61,59 @@ class NewPages:
         unknown: Sequence[tuple[int, int]],
         states: States,
     ) -> None:
-        self._owners = owners
-        self._states = states
+        self.owners = owners
         self.unknown = unknown
+        self._states = states
         containers = [own.containers[at] for at, own in owners]
         paths = [*map(_CONTAINER_PATH, containers)]
         self._containers: dict[str, Container] = dict(zip(paths, containers, strict=True))
         places = dict(zip(self._containers, range(len(self._containers)), strict=True))
-        self._file_of = [*map(places.__getitem__, paths)]
         self._files = [*self._containers.values()]
-        self._tables = [own.tables.column(at) for at, own in owners]
-        self._groups: list[_Group] = []
+        tables = [own.tables.column(at) for at, own in owners]
+        self._kernel = _kernels.NewPages(tables, unknown, [*map(places.__getitem__, paths)])
 
     def find(self) -> Plan[None]:
         """Plan the parsing of the pages' descriptions: no round, but turns if there are many."""
-        tails = [*map(_CONTENT_START, self._files)]
-        for first in range(0, len(self.unknown), PAGES_A_TURN):
-            if first:
+        forms: list[_kernels.PageForm] = []
+        for number, description in enumerate(self._kernel.descriptions, 1):
+            if number % FORMS_A_TURN == 0:
                 yield TURN
-            pages, tables, files = self.unknown, self._tables, self._file_of
-            if len(pages) > PAGES_A_TURN:  # the kernel gets the tables of these pages alone
-                pages = pages[first : first + PAGES_A_TURN]
-                owners = dict.fromkeys(map(_OWNER, pages))
-                places = dict(zip(owners, range(len(owners)), strict=True))
-                pages = [(places[owner], page) for owner, page in pages]
-                tables = [*map(tables.__getitem__, owners)]
-                files = [*map(files.__getitem__, owners)]
-            kernel = _kernels.NewPages(tables, pages, files)
-            group = _Group(first, len(pages), kernel)
-            self._groups.append(group)
-            forms: list[_kernels.PageForm] = []
-            for number, description in enumerate(kernel.descriptions, 1):
-                if number % FORMS_A_TURN == 0:
-                    yield TURN
-                try:
-                    forms.append(page_form(description))
-                except AlanceError as error:
-                    self._add_place(error, first + kernel.described_by(number - 1))
-                    raise
             try:
-                kernel.find(forms, tails)
-            except ValueError as error:
-                raise self._corrupt(group, error) from None
+                forms.append(page_form(description))
+            except AlanceError as error:
+                self._add_place(error, self._kernel.described_by(number - 1))
+                raise
+        try:
+            self._kernel.find(forms, [*map(_CONTENT_START, self._files)])
+        except ValueError as error:
+            raise self._corrupt(error) from None
 
-    def fill_known(self) -> Plan[list[int]]:
-        """Load states from tails and the disk cache; return the indices of the unknown pages.
-
-        Plan without a round, but with turns if there are many pages.
+    def fill_known(self) -> list[int]:
+        """Load states from tails and the disk cache; return the indices of the far pages.
 
         Raises:
             CorruptFileError: a page's state contradicts the format.
         """
+        far = self._kernel.far
+        if len(far) < len(self.unknown):
+            pieces = self._pieces(far=False)
+            content = (
+                CONSTANT_CONTENT if pieces is None else bytes_at_hand(pieces, self._containers)
+            )
+            self._learn(content, far=False)
         disk = kept_by(self._states)
-        unknown: list[int] = []
-        for group in self._groups:
-            if group.first:
-                yield TURN
-            far = group.kernel.far
-            if len(far) < group.num_pages:
-                pieces = self._pieces(group, far=False)
-                content = (
-                    CONSTANT_CONTENT if pieces is None else bytes_at_hand(pieces, self._containers)
-                )
-                self._learn(group, content, far=False)
-            if disk is not None and far:
-                self._recall(group, disk)
-                far = group.kernel.far
-            unknown += [group.first + number for number in far] if group.first else far
-        return unknown
+        if disk is not None and far:
+            self._recall(disk)
+            far = self._kernel.far
+        return far
 
-    def _recall(self, group: _Group, disk: Kept) -> None:
+    def _recall(self, disk: Kept) -> None:
         """Load states from the disk cache.
 
         Ranges of a file with a damaged state are removed from the cache, so that they are read from
         the store again.
         """
-        pieces = self._pieces(group, far=True)
+        pieces = self._pieces(far=True)
         held = {path: _kernels.HeldFile([], []) for path in self._containers}
         for path, start, stop in pieces.ranges() if pieces is not None else ():
             content = disk.get(path, start, stop)
@@ -155,23 +121,17 @@ class NewPages:
                 held[path].add(start, content)
         while True:
             try:
-                self._learn_held(group, [*held.values()])
+                self._learn_held([*held.values()])
             except CorruptFileError:
-                path = self._place(group).path
+                path = self._place().path
                 disk.discard(path)
                 held[path] = _kernels.HeldFile([], [])
             else:
                 return
 
-    def _at(self, number: int) -> tuple[_kernels.NewPages, int]:
-        """Return the kernel of a page, and the page's number there."""
-        group = self._groups[number // PAGES_A_TURN]
-        return group.kernel, number - group.first
-
     def num_bytes(self, number: int) -> int:
         """Return the bytes of a page's state."""
-        kernel, own = self._at(number)
-        return kernel.num_bytes(own)
+        return self._kernel.num_bytes(number)
 
     def learn(self) -> Plan[None]:
         """Plan to read and parse the states of all far pages, in one round.
@@ -179,18 +139,16 @@ class NewPages:
         Raises:
             CorruptFileError: a page's state contradicts the format.
         """
-        pieces = [(group, self._pieces(group, far=True)) for group in self._groups]
-        needed = [(group, own) for group, own in pieces if own is not None]
-        if not needed:
+        pieces = self._pieces(far=True)
+        if pieces is None:
             return
+        (content,) = yield [pieces]
+        self._learn(content, far=True)
         disk = kept_by(self._states)
-        contents = yield [own for _, own in needed]
-        for place, ((group, own), content) in enumerate(zip(needed, contents, strict=True)):
-            if place:
-                yield TURN
-            self._learn(group, content, far=True)
-            if disk is not None:
-                _store(disk, own, content)
+        if disk is not None:
+            _store(disk, pieces, content)
+        if len(self.unknown) >= PAGES_A_TURN:
+            yield TURN
 
     def guesses(self, rows: Sequence[Int64s]) -> list[ByteRange]:
         """Return the byte ranges in which rows of far pages probably are.
@@ -199,52 +157,31 @@ class NewPages:
             rows: rows of each page, counted from the page's first row.
         """
         return [
-            ByteRange(self._path_of(group.first + number), start, stop)
-            for group in self._groups
-            for number in group.kernel.far
-            for start, stop in group.kernel.guess(number, rows[group.first + number])
+            ByteRange(self._path_of(number), start, stop)
+            for number in self._kernel.far
+            for start, stop in self._kernel.guess(number, rows[number])
         ]
 
-    def small(self, spans: Sequence[tuple[int, int]]) -> Plan[list[int]]:
-        """Plan the list of small far pages inside ranges of rows; such pages are read whole.
+    def small(self, spans: Sequence[tuple[int, int]]) -> list[int]:
+        """Return the small far pages inside ranges of rows; such pages are read whole."""
+        return self._kernel.small(spans, SMALL_BYTES)
 
-        No round, but turns if there are many pages.
-        """
-        numbers: list[int] = []
-        for group in self._groups:
-            if group.first:
-                yield TURN
-            numbers += [group.first + own for own in group.kernel.small(spans, SMALL_BYTES)]
-        return numbers
+    def rest(self, numbers: Sequence[int]) -> list[ByteRange]:
+        """Return the byte ranges of these pages, except the ranges that `learn` reads."""
+        return [
+            ByteRange(self._files[file].path, start, stop)
+            for file, start, stop in self._kernel.rest(numbers, PAGE_GAP_BYTES, MOST_BYTES)
+        ]
 
-    def rest(self, numbers: Sequence[int]) -> Plan[list[ByteRange]]:
-        """Plan the byte ranges of these pages, except the ranges that `learn` reads.
-
-        No round, but turns if there are many pages.
-        """
-        of_groups: dict[int, list[int]] = {}
-        for number in numbers:
-            of_groups.setdefault(number // PAGES_A_TURN, []).append(number % PAGES_A_TURN)
-        ranges: list[ByteRange] = []
-        for place, own in of_groups.items():
-            if ranges:
-                yield TURN
-            kernel = self._groups[place].kernel
-            ranges += [
-                ByteRange(self._files[file].path, start, stop)
-                for file, start, stop in kernel.rest(own, PAGE_GAP_BYTES, MOST_BYTES)
-            ]
-        return ranges
-
-    def _pieces(self, group: _Group, *, far: bool) -> Pieces | None:
+    def _pieces(self, *, far: bool) -> Pieces | None:
         """Return the byte ranges of the states of all far or all near pages; None if empty."""
-        files, ends, starts, stops, num_bytes = group.kernel.spans(far)
+        files, ends, starts, stops, num_bytes = self._kernel.spans(far)
         if not files:
             return None
         paths = [*self._containers]
         return Pieces([*map(paths.__getitem__, files)], ends, starts, stops, num_bytes)
 
-    def _learn_held(self, group: _Group, held: Sequence[_kernels.HeldFile]) -> None:
+    def _learn_held(self, held: Sequence[_kernels.HeldFile]) -> None:
         """Learn the far pages whose bytes are held.
 
         Args:
@@ -253,20 +190,19 @@ class NewPages:
         Raises:
             CorruptFileError: a page's state contradicts the format.
         """
-        group.kernel.hold(held)
-        files, ends, starts, stops, _ = group.kernel.spans(far=False)
+        self._kernel.hold(held)
+        files, ends, starts, stops, _ = self._kernel.spans(far=False)
         of_files = [*map(held.__getitem__, files)]
-        self._learn(group, _kernels.gather(of_files, ends, starts, stops).data, far=False)
+        self._learn(_kernels.gather(of_files, ends, starts, stops).data, far=False)
 
-    def _learn(self, group: _Group, content: memoryview, *, far: bool) -> None:
+    def _learn(self, content: memoryview, *, far: bool) -> None:
         try:
-            grown = group.kernel.learn(content, far)
+            grown = self._kernel.learn(content, far)
         except ValueError as error:
-            raise self._corrupt(group, error) from None
+            raise self._corrupt(error) from None
         if not grown:
             return
-        pages = self.unknown[group.first : group.first + group.num_pages]
-        fragments = [self._owners[owner][1] for owner in {*map(_OWNER, pages)}]
+        fragments = [self.owners[owner][1] for owner in {*map(_OWNER, self.unknown)}]
         for fragment in fragments:
             fragment.has_grown = True
         if not all(map(_IS_OWN, fragments)):
@@ -274,33 +210,58 @@ class NewPages:
                 keep_grown(self._files[file], num_bytes, self._states)
 
     def _path_of(self, number: int) -> str:
-        at, fragment = self._owners[self.unknown[number][0]]
+        at, fragment = self.owners[self.unknown[number][0]]
         return fragment.containers[at].path
 
-    def _place(self, group: _Group) -> PagePlace:
+    def _place(self) -> PagePlace:
         """Return the location of the page in which the kernel has found an error."""
-        owner, number = self.unknown[group.first + group.kernel.page]
-        at, fragment = self._owners[owner]
+        owner, number = self.unknown[self._kernel.page]
+        at, fragment = self.owners[owner]
         column = fragment.tables.column(at)
         assert column is not None
         buffers, num_rows, _ = column.page(number)
         return PagePlace(fragment.containers[at].path, buffers, num_rows)
 
-    def _corrupt(self, group: _Group, error: ValueError) -> CorruptFileError:
-        failure = self._place(group).corrupt(str(error))
-        self._add_place(failure, group.first + group.kernel.page)
+    def _corrupt(self, error: ValueError) -> CorruptFileError:
+        failure = self._place().corrupt(str(error))
+        self._add_place(failure, self._kernel.page)
         return failure
 
     def _add_place(self, error: AlanceError, number: int) -> None:
         """Add a page to the notes of an error."""
         owner, page = self.unknown[number]
-        at, fragment = self._owners[owner]
+        at, fragment = self.owners[owner]
         column, path = fragment.tables.number(at), fragment.containers[at].path
         error.add_note(f"in page {page} of column {column} of {path}")
         own = fragment.own.ids[at]
         for field in fragment.schema.fields:
             if any(leaf.field.id == own for leaf in leaf_columns(field)):
                 error.add_note(f"in field {field.name!r}")
+
+
+def new_pages(
+    owners: Sequence[tuple[int, OpenFragment]],
+    unknown: Sequence[tuple[int, int]],
+    states: States,
+) -> Plan[list[NewPages]]:
+    """Divide any number of unknown pages into `NewPages`, and parse their descriptions.
+
+    No round, but turns if there are many pages. Arguments and errors are those of `NewPages`.
+    """
+    new: list[NewPages] = []
+    for first in range(0, len(unknown), PAGES_A_TURN):
+        of_part, part = owners, unknown
+        if len(unknown) > PAGES_A_TURN:  # with the owners of these pages alone
+            part = unknown[first : first + PAGES_A_TURN]
+            numbers = dict.fromkeys(map(_OWNER, part))
+            places = dict(zip(numbers, range(len(numbers)), strict=True))
+            of_part = [*map(owners.__getitem__, numbers)]
+            part = [(places[owner], page) for owner, page in part]
+        if first:
+            yield TURN
+        new.append(NewPages(of_part, part, states))
+        yield from new[-1].find()
+    return new
 
 
 def _store(disk: Kept, pieces: Pieces, content: memoryview) -> None:

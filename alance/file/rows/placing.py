@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import chain, pairwise, product
+from itertools import chain, islice, pairwise, product
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -11,7 +11,7 @@ import numpy as np
 from alance import _kernels
 from alance.errors import CorruptFileError
 from alance.file.open.files import bytes_at_hand
-from alance.file.open.new_pages import MOST_BYTES, PAGE_GAP_BYTES, NewPages
+from alance.file.open.new_pages import MOST_BYTES, PAGE_GAP_BYTES, NewPages, new_pages
 from alance.file.rows.placed_columns import PlacedColumns, PlacedRows
 from alance.format.plans import PLANS_A_TURN, TURN, ByteRange, Pieces, together
 
@@ -164,8 +164,8 @@ class Placing(NamedTuple):
 
 def unknown_pages(
     placings: Sequence[Placing], unknown: Iterable[Sequence[tuple[int, int]]], states: States
-) -> Plan[NewPages]:
-    """Wrap pages of unknown state, to load them together; no round.
+) -> Plan[list[NewPages]]:
+    """Wrap pages of unknown state, to load them together; no round, but turns if there are many.
 
     Args:
         unknown: for each of `placings`, pages as in `RowPlan.unknown`.
@@ -175,9 +175,7 @@ def unknown_pages(
     for placing, own in zip(placings, unknown, strict=True):
         pages += [(len(owners) + table, page) for table, page in own] if owners else own
         owners += product(placing.fields.leaves, placing.fragments)
-    new = NewPages(owners, pages, states)
-    yield from new.find()
-    return new
+    return (yield from new_pages(owners, pages, states))
 
 
 def complete_plans(
@@ -231,20 +229,25 @@ def complete_plans(
             continue
         if num_unknown > PLANS_A_TURN:
             yield TURN
-        pages = yield from unknown_pages(placings, unknown, states)
-        missing = yield from pages.fill_known()
-        if num_unknown > PLANS_A_TURN:
-            yield TURN
+        new, missing = (yield from unknown_pages(placings, unknown, states)), list[NewPages]()
+        for pages in new:
+            if num_unknown > PLANS_A_TURN:
+                yield TURN
+            if pages.fill_known():
+                missing.append(pages)
         if not missing:
             continue
-        loads, ranges = [pages.learn()], list[ByteRange]()
+        loads, ranges = [pages.learn() for pages in missing], list[ByteRange]()
         if guess:
             content, guess = held, False
-            ranges = pages.guesses(
-                [plan.unknown_rows(n) for plan in plans for n in range(len(plan.unknown))]
-            )
+            rows = iter([plan.unknown_rows(n) for plan in plans for n in range(len(plan.unknown))])
+            for pages in new:
+                ranges += pages.guesses([*islice(rows, len(pages.unknown))])
         elif content is not None:
-            ranges = yield from pages.rest((yield from pages.small(spans)))
+            for pages in missing:
+                if ranges:
+                    yield TURN
+                ranges += pages.rest(pages.small(spans))
         if content is not None:
             pairs = zip(plans, placings, strict=True)
             loads += [content.read_rows(plan, placing.paths) for plan, placing in pairs]

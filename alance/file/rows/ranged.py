@@ -11,8 +11,9 @@ from __future__ import annotations
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from alance.file.open.new_pages import NewPages
 from alance.file.rows.placing import PageBytes, Placing, complete_plans, unknown_pages
-from alance.format.plans import joined_spans
+from alance.format.plans import TURN, joined_spans, together
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,16 +47,23 @@ def load_states(
     if not (rows and fields.forms):
         return
     placing = Placing.of([fragment], rows, [len(rows)], fields)
-    pages = yield from unknown_pages([placing], [placing.place().unknown], states)
-    far = yield from pages.fill_known()
-    skipped = () if with_small else {*(yield from pages.small(spans))}
-    missing = [
-        pages.unknown[at]
-        for at in far
-        if at not in skipped and (most_bytes is None or pages.num_bytes(at) <= most_bytes)
-    ]
-    pages = yield from unknown_pages([placing], [missing], states)
-    yield from pages.learn()
+    loads: list[Plan[None]] = []
+    for pages in (yield from unknown_pages([placing], [placing.place().unknown], states)):
+        if loads:
+            yield TURN
+        far = pages.fill_known()
+        skipped = () if with_small else {*pages.small(spans)}
+        chosen = [
+            number
+            for number in far
+            if number not in skipped
+            and (most_bytes is None or pages.num_bytes(number) <= most_bytes)
+        ]
+        if len(chosen) < len(far):
+            pages = NewPages(pages.owners, [pages.unknown[number] for number in chosen], states)
+            yield from pages.find()
+        loads.append(pages.learn())
+    yield from together(loads)
 
 
 def page_states(
