@@ -21,6 +21,7 @@ from alance.base.records import dataclass
 from alance.errors import InvalidInputError, RowNotFoundError
 from alance.format.numbers import python_value, to_arrow
 from alance.format.paths import quoted
+from alance.io.reading.joined import Joint
 from alance.ops.read.options import ScanOptions
 from alance.ops.read.ordering import output_schema
 from alance.ops.read.scan import scanned
@@ -40,6 +41,7 @@ Missing: TypeAlias = Literal["error", "skip", "null"]
 # Name of the key column, or names for tuple keys; None for the table's primary key.
 KeyColumn: TypeAlias = "str | Sequence[str] | None"
 _Row: TypeAlias = "dict[str, Any] | pa.Table | InvalidInputError"
+_Lookups: TypeAlias = "Joint[list[pa.Array], tuple[_Row | None, bool]]"
 
 KEY_MODULES: Final = ("alance.expr.keys", *FILTER, LOOK_UP)
 # Maximum concurrent lookups of a kind; each one serves all waiting callers.
@@ -126,6 +128,7 @@ class KeyReads:
         read: output columns and key columns of the scan.
         schema: schema of the scan.
         key_names: names of the key columns in `schema`.
+        joints: join concurrent callers of `get`, by `as_arrow`.
     """
 
     snapshot: Snapshot
@@ -134,8 +137,7 @@ class KeyReads:
     read: Columns
     schema: pa.Schema
     key_names: tuple[str, ...]
-    slots: asyncio.Semaphore
-    gathering: dict[bool, _KeyBatch]  # batches that more callers can join, by `as_arrow`
+    joints: Mapping[bool, _Lookups]
 
     @classmethod
     def of(cls, snapshot: Snapshot, column: KeyColumn, columns: Columns) -> KeyReads:
@@ -154,9 +156,10 @@ class KeyReads:
             of_keys = keys.paths
             read = [*names, *(path for path in keys.paths if path not in names)]
         schema = output_schema(snapshot, read, ScanOptions())
-        return cls(
-            snapshot, keys, names, read, schema, of_keys, asyncio.Semaphore(LOOKUPS_AT_ONCE), {}
-        )
+        joints: dict[bool, _Lookups] = {
+            kind: Joint(sys.maxsize, LOOKUPS_AT_ONCE) for kind in (False, True)
+        }
+        return cls(snapshot, keys, names, read, schema, of_keys, joints)
 
     async def rows(self, arrays: Sequence[pa.Array]) -> tuple[pa.Table, Int64s, Mask]:
         """Read the rows with these keys.
@@ -184,35 +187,23 @@ class KeyReads:
         return await snapshot.engine.decode(place, work)
 
 
-class _KeyBatch:
-    """Keys of several callers, whose rows are read together."""
+async def _looked_up(
+    reads: KeyReads, as_arrow: bool, requests: Sequence[list[pa.Array]]
+) -> list[tuple[_Row | None, bool]]:
+    """Read the rows of several callers' keys.
 
-    def __init__(self, reads: KeyReads, as_arrow: bool) -> None:
-        self._reads = reads
-        self._as_arrow = as_arrow
-        self._keys: list[list[pa.Array]] = []
-
-    def add(self, arrays: list[pa.Array]) -> int:
-        """Add a caller's key, and return its position."""
-        self._keys.append(arrays)
-        return len(self._keys) - 1
-
-    async def rows(self) -> tuple[list[_Row], Int64s, Mask]:
-        """Read a row per key, with nulls for a missing key.
-
-        Also returns the row numbers and the mask that `KeyReads.rows` returns.
-        """
-        reads = self._reads
-        async with reads.slots:
-            del reads.gathering[self._as_arrow]
-            columns = zip(*self._keys, strict=True)
-            arrays = [pa.concat_arrays(parts) if len(parts) > 1 else parts[0] for parts in columns]
-            table, places, are_several = await reads.rows(arrays)
-
-            work = KEY_BYTES * len(places) * max(1, table.num_columns)
-            listed = _single_rows if self._as_arrow else _listed
-            rows = partial(listed, _in_order(table, places))
-            return await reads.snapshot.engine.decode(rows, work), places, are_several
+    Returns for each key the row, or None if there is no row, and True if several rows have the key.
+    """
+    columns = zip(*requests, strict=True)
+    arrays = [pa.concat_arrays(parts) if len(parts) > 1 else parts[0] for parts in columns]
+    table, places, are_several = await reads.rows(arrays)
+    work = KEY_BYTES * len(places) * max(1, table.num_columns)
+    listed = _single_rows if as_arrow else _listed
+    rows = await reads.snapshot.engine.decode(partial(listed, _in_order(table, places)), work)
+    return [
+        (None if place < 0 else row, is_several)
+        for row, place, is_several in zip(rows, places.tolist(), are_several.tolist(), strict=True)
+    ]
 
 
 async def get(
@@ -226,22 +217,14 @@ async def get(
         name = next(iter(key))
         raise InvalidInputError(f"key: got {type(key).__name__}; write get(value, {name!r})")
     reads = await _reads(snapshot, column, columns)
-    arrays = reads.keys.arrays([key])
-    batch = reads.gathering.get(as_arrow)
-    if batch is None:
-        batch = reads.gathering[as_arrow] = _KeyBatch(reads, as_arrow)
-    number = batch.add(arrays)
-    # The cache only lets callers share a pending read; with this size, the entry is not stored. If
-    # a caller is cancelled, the read goes on for the others.
-    rows, places, are_several = await snapshot.engine.cache.get(
-        batch, batch.rows, lambda _: sys.maxsize
+    row, is_several = await reads.joints[as_arrow].ask(
+        reads.keys.arrays([key]), 1, partial(_looked_up, reads, as_arrow)
     )
-    if are_several[number]:
+    if is_several:
         raise _several(reads, key)
-    row = rows[number]
     if isinstance(row, InvalidInputError):
         raise row
-    return row if places[number] >= 0 else None
+    return row
 
 
 async def get_many(
