@@ -20,7 +20,7 @@ from alance.format.proto import encodings_v2_1_pb2, encodings_v2_3_pb2
 from alance.format.v2_0.arrays import value_buffers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 Span = tuple[int, int]
 # Number of the buffer with a page's values, by the layout, or in planar pages (2.3) by the kind of
@@ -88,51 +88,45 @@ class DataSpans:
         if isinstance(value, Container):
             self._files[value.path] = value
 
-    def are_open(self, paths: Iterable[str]) -> set[str]:
-        """Select the paths of files with open columns."""
-        own = {path: self._files.get(path) for path in paths}
-        return {path for path, file in own.items() if file is not None and file.columns.open}
+    def is_open(self, path: str) -> bool:
+        """True for the path of a file with open columns."""
+        file = self._files.get(path)
+        return file is not None and bool(file.columns.open)
 
-    def needed(self, path: str, ranges: Iterable[Span]) -> Iterator[Span]:
-        """Yield the parts of ranges of an open file that contain no values of pages.
-
-        Gaps between pages are omitted. CPU work.
-        """
+    def needed(self, path: str, start: int, stop: int) -> list[Span]:
+        """Return the parts of a range of an open file that contain no values of pages. CPU work."""
         index = self._index(path)
-        own_buffers = self._files[path].buffers.tolist()
-        for start, stop in ranges:
-            spans = [
-                (max(start, buffer.start), min(stop, buffer.stop))
-                for buffer in index.overlapping(start, stop)
-                if not buffer.has_values
-            ]
-            spans += [
-                (max(start, begin), min(stop, end))
-                for begin, end in own_buffers
-                if begin < stop and end > start
-            ]
-            if stop > index.end:
-                spans.append((max(start, index.end), stop))
-            yield from joined_spans(spans) if len(spans) > 1 else spans
+        spans = [
+            (buffer.start, buffer.stop)
+            for buffer in index.overlapping(start, stop)
+            if not buffer.has_values
+        ]
+        spans += [*self._files[path].buffers.tolist(), (index.end, stop)]
+        return joined_spans(
+            (max(start, begin), min(stop, end))
+            for begin, end in spans
+            if max(start, begin) < min(stop, end)
+        )
 
     def pages(self, ranges: Iterable[tuple[str, Span]]) -> int:
         """Count the pages that have values in these ranges."""
-        pages = {
-            (path, buffer.column.index, buffer.page)
+        return self._num_pages(
+            (path, self._index(path).overlapping(*span))
             for path, span in ranges
             if path in self._files
-            for buffer in self._index(path).overlapping(*span)
-            if buffer.has_values
-        }
-        return len(pages)
+        )
 
     @property
     def num_pages(self) -> int:
         """Number of pages with a buffer of values, over all opened columns."""
+        return self._num_pages((path, self._index(path).buffers) for path in self._files)
+
+    def _num_pages(self, buffers: Iterable[tuple[str, Sequence[_Buffer]]]) -> int:
+        """Count the pages with values in buffers of files."""
         pages = {
             (path, buffer.column.index, buffer.page)
-            for path in self._files
-            for buffer in self._index(path).buffers
+            for path, own in buffers
+            for buffer in own
             if buffer.has_values
         }
         return len(pages)
@@ -157,30 +151,6 @@ class DataSpans:
             end = max((buffer.stop for buffer in buffers), default=0)
             index = self._indices[path] = _Index(len(columns), starts, buffers, end)
         return index
-
-
-class Needed:
-    """Ranges of files that a dry run has to read, by path."""
-
-    def __init__(self) -> None:
-        self._spans: dict[str, list[Span]] = {}
-        self._longest = 0
-
-    def add(self, path: str, spans: Iterable[Span]) -> None:
-        """Add ranges of a file. CPU work."""
-        own = sorted({*self._spans.get(path, ()), *spans})
-        self._spans[path] = own
-        self._longest = max(self._longest, *[stop - start for start, stop in own], 0)
-
-    def within(self, path: str, start: int, stop: int) -> list[Span]:
-        """Return the parts of a range that were added, ascending and disjoint."""
-        spans = self._spans.get(path, [])
-        first = bisect_left(spans, (start - self._longest, 0))
-        return joined_spans(
-            (max(start, begin), min(stop, end))
-            for begin, end in spans[first : bisect_left(spans, (stop, 0))]
-            if end > start
-        )
 
 
 @lru_cache(maxsize=4096)

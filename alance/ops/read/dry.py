@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import math
 from copy import copy
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 
-from alance.file.open.data_spans import DataSpans, Needed
+from alance.file.open.data_spans import DataSpans
 from alance.file.rows.fragment import OpenFragment
 from alance.format.container import Container
-from alance.format.plans import ByteRange, Pieces
+from alance.format.plans import ByteRange
 from alance.io.caches.cache import SearchCache
 from alance.io.events import trace
 from alance.io.reading.budget import Budget
@@ -32,17 +31,15 @@ from alance.session import Session
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Hashable, Sequence
 
-    from alance.format.plans import Extent, Reader, T
+    from alance.format.plans import Pieces, Reader, T
     from alance.io.opening.registry import StoreRegistry
     from alance.io.reading.engine import Unread
-    from alance.io.reading.reads import Read
     from alance.io.reading.speed import Speed
     from alance.io.stores.store import Span, Store
     from alance.ops.version.snapshot import Snapshot
 
 # Seconds; longer than it takes to send a wave of requests, so that a wave counts as one round.
 WAVE_PAUSE_S: Final = 0.002
-RANGE_WORK: Final = 1 << 10  # work of looking a range up, in units of decoding a byte: some us
 
 
 class TakePlanned(Exception):
@@ -152,17 +149,13 @@ class _Pool(DecodePool):
 
 
 class _DryScheduler(Scheduler):
-    """Scheduler that records the ranges that must be read from the real store."""
+    """Scheduler that knows the speed of real stores."""
 
-    dry: DrySession
-
-    def _started(self, read: Read, extents: Sequence[Extent], *, bulk: bool) -> Read:
-        self.dry.note(extents)
-        return super()._started(read, extents, bulk=bulk)
+    real: Scheduler
 
     def speed(self, location: str) -> Speed:
         """Return the speed of the real store."""
-        return self.dry.real.scheduler.speed(location)
+        return self.real.speed(location)
 
 
 class _DryEngine(Engine):
@@ -203,14 +196,12 @@ class DrySession(Session):
         )
         self.real = real = session.engine
         self.spans = DataSpans()
-        self._needed = Needed()
-        self._noted: list[tuple[Sequence[Extent], set[str]]] = []
         self._looking = asyncio.Lock()
         self.outside = contextvars.copy_context()  # context with the caller's traces
         registry = cast("StoreRegistry", _Registry(self))
         scheduler = _DryScheduler(registry, io_buffer_bytes=session.io_buffer_bytes)
         scheduler.budget = Budget(1 << 62)  # so that all parts of a take are requested in one turn
-        scheduler.dry = self
+        scheduler.real = real.scheduler
         scheduler.blocks = real.scheduler.blocks.view()
         parts = {part.name: getattr(real, part.name) for part in fields(Engine)}
         parts |= {
@@ -225,34 +216,13 @@ class DrySession(Session):
     def engine(self) -> Engine:
         return self._dry
 
-    def note(self, extents: Sequence[Extent]) -> None:
-        """Note what a read requests, and the files of which columns are open now."""
-        paths = {
-            path
-            for extent in extents
-            for path in (extent.paths if isinstance(extent, Pieces) else (extent.path,))
-        }
-        self._noted.append((extents, self.spans.are_open(paths)))
-
     async def needed_within(self, location: str, ranges: Sequence[Span]) -> list[list[Span]]:
-        """Return the parts of each range that were requested and contain no values of pages."""
-
-        def look() -> list[list[Span]]:
-            while self._noted:
-                self._take_in(*self._noted.pop(0))
-            return [self._needed.within(location, *span) for span in ranges]
-
-        async with self._looking:
-            work = math.inf if self._noted else RANGE_WORK * len(ranges)
-            return await self.real.decode(look, work)
-
-    def _take_in(self, extents: Sequence[Extent], opened: set[str]) -> None:
-        requested: dict[str, list[Span]] = {}
-        for extent in extents:
-            for path, start, stop in extent.ranges() if isinstance(extent, Pieces) else [extent]:
-                requested.setdefault(path, []).append((start, stop))
-        for path, ranges in requested.items():
-            self._needed.add(path, self.spans.needed(path, ranges) if path in opened else ranges)
+        """Return the parts of each range that contain no values of pages."""
+        if not self.spans.is_open(location):
+            return [[span] for span in ranges]
+        async with self._looking:  # so that the pages of a file are listed once
+            needed = self.spans.needed
+            return await self.real.pool.run(lambda: [needed(location, *span) for span in ranges])
 
 
 async def dry_run(
