@@ -13,7 +13,7 @@ import pytest
 
 import alance
 from alance.errors import AlanceError
-from alance.file.rows.whole import WholeFragments
+from alance.file.rows.whole import WholeFragments, WholeRows
 from tests.reference.thinned import thinned
 
 if TYPE_CHECKING:
@@ -51,14 +51,14 @@ def write(path: Path, counts: list[int], version: str) -> None:
 def called(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Record for each group of fragments if one kernel call can read it."""
     bools: list[bool] = []
-    together = WholeFragments._together
+    whole = WholeFragments._rows
 
     def noted(*args: Any) -> Any:
-        result = together(*args)
-        bools.append(result is not None)
+        result = whole(*args)
+        bools.append(result.tables is not None)
         return result
 
-    monkeypatch.setattr(WholeFragments, "_together", noted)
+    monkeypatch.setattr(WholeFragments, "_rows", noted)
     return bools
 
 
@@ -123,7 +123,7 @@ async def test_wrong_bytes_have_the_same_outcome_as_file_by_file(
     for _ in damaged(path, 40):
         together = await outcome(path)
         with monkeypatch.context() as patched:
-            patched.setattr(WholeFragments, "_together", lambda *_: None)
+            patched.setattr(WholeRows, "_placed", lambda _: None)
             assert await outcome(path) == together
         errors += together != "compacted"
     assert errors

@@ -13,6 +13,7 @@ from alance.file.open.recall import kept_by, noted, recalled
 from alance.format.container import (
     TAIL_BYTES,
     FileEnd,
+    open_container,
     open_containers,
     read_columns,
     tail_range,
@@ -39,11 +40,9 @@ class FileOf(NamedTuple):
     file_bytes: int
 
 
-def open_file(
-    path: str, file_bytes: int, states: States, tail_bytes: int = TAIL_BYTES
-) -> Plan[Container]:
+def open_file(path: str, file_bytes: int, states: States) -> Plan[Container]:
     """Plan the container of a file; see `open_files`."""
-    (container,) = yield from open_files([FileOf(path, file_bytes)], states, tail_bytes)
+    (container,) = yield from open_files([FileOf(path, file_bytes)], states)
     return container
 
 
@@ -109,17 +108,10 @@ def _opened(files: Sequence[FileEnd]) -> Plan[list[Container]]:
     footers = {bytes(file.tail[-BATCH_FOOTER.size :]) for file in files}
     if not any(map(is_batch_file, footers)):
         return (yield from open_containers(files))
-    opened: list[list[Container]] = yield from together(
-        [
-            _open_batched(file) if is_batch_file(file.tail) else open_containers([file])
-            for file in files
-        ]
+    openers = [open_batch_file if is_batch_file(file.tail) else open_container for file in files]
+    return (
+        yield from together([opener(*file) for opener, file in zip(openers, files, strict=True)])
     )
-    return [container for (container,) in opened]
-
-
-def _open_batched(file: FileEnd) -> Plan[list[Container]]:
-    return [(yield from open_batch_file(*file))]
 
 
 def open_columns(

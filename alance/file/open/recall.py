@@ -45,22 +45,8 @@ def recalled(plan: Callable[[], Plan[T]], path: str, disk: Kept | None) -> T | N
     """
     if disk is None:
         return None
-    try:
-        return answered(plan(), _looked_up(disk))
-    except CorruptFileError:
-        disk.discard(path)
-        return None
-    except (AlanceError, NotAtHand):
-        return None
 
-
-def _looked_up(disk: Kept) -> Callable[[Sequence[Extent]], Sequence[memoryview]]:
-    """Return a function that looks up each range of a round in the disk cache.
-
-    It raises `NotAtHand` if the cache lacks a range.
-    """
-
-    def answer(ranges: Sequence[Extent]) -> Sequence[memoryview]:
+    def look_up(ranges: Sequence[Extent]) -> Sequence[memoryview]:
         buffers = []
         for extent in ranges:
             content = disk.get(*extent) if isinstance(extent, ByteRange) else None
@@ -69,7 +55,13 @@ def _looked_up(disk: Kept) -> Callable[[Sequence[Extent]], Sequence[memoryview]]
             buffers.append(content)
         return buffers
 
-    return answer
+    try:
+        return answered(plan(), look_up)
+    except CorruptFileError:
+        disk.discard(path)
+        return None
+    except (AlanceError, NotAtHand):
+        return None
 
 
 def noted(plan: Plan[T], disk: Kept | None) -> Plan[T]:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from alance.errors import AlanceError, BatchTooLargeError
-from alance.file.batches import completed, empty_columns, in_order, one_array
+from alance.errors import AlanceError
+from alance.file.batches import completed, empty_columns, in_order, one_array, one_batch
 from alance.format.plans import all_read
 from alance.format.schema import Schema
 
@@ -52,12 +52,6 @@ class FragmentTask(NamedTuple):
             if not columns.placed.is_read:
                 placed[id(columns.placed)] = columns.placed
         return [*placed.values()]
-
-    @property
-    def unread_pieces(self) -> list[Pieces]:
-        """Byte ranges that have not been read yet, for the fields of this task."""
-        columns = [own for own in self.columns if not own.placed.is_read]
-        return [own.placed.pieces_of_columns(own.columns) for own in columns]
 
     def decode(self, read: Reader = all_read, order: Int64s | None = None) -> pa.RecordBatch:
         """Decode the rows.
@@ -120,10 +114,6 @@ class TakenRows(NamedTuple):
     tasks: Sequence[FragmentTask]  # at least one
 
     @property
-    def num_rows(self) -> int:
-        return sum([task.num_rows for task in self.tasks])
-
-    @property
     def num_bytes(self) -> int:
         """Number of encoded bytes to decode."""
         return sum([task.num_bytes for task in self.tasks])
@@ -169,24 +159,13 @@ class TakenRows(NamedTuple):
     @property
     def unread_pieces(self) -> list[Pieces]:
         """Byte ranges that have not been read yet."""
-        return [pieces for task in self.tasks for pieces in task.unread_pieces]
+        columns = [own for task in self.tasks for own in task.columns if not own.placed.is_read]
+        return [own.placed.pieces_of_columns(own.columns) for own in columns]
 
     def decode(self, read: Reader = all_read, order: Int64s | None = None) -> pa.RecordBatch:
         """Decode the rows of all tasks. Arguments and errors are those of `FragmentTask.decode`."""
         if len(self.tasks) == 1:
             return self.tasks[0].decode(read, order)
-        batches = [task.decode(read) for task in self.tasks]
         if not self.schema.fields:
-            return in_order(empty_columns(self.num_rows), order)
-        columns = [
-            _joined(field, [batch.column(number) for batch in batches])
-            for number, field in enumerate(self.schema.fields)
-        ]
-        return in_order(pa.RecordBatch.from_arrays(columns, schema=batches[0].schema), order)
-
-
-def _joined(field: Field, arrays: Sequence[pa.Array]) -> pa.Array:
-    try:
-        return pa.concat_arrays(arrays)
-    except pa.ArrowException as error:
-        raise BatchTooLargeError(f"field {field.name!r}: {error}; take fewer rows") from error
+            return in_order(empty_columns(sum([task.num_rows for task in self.tasks])), order)
+        return in_order(one_batch([task.decode(read) for task in self.tasks]), order)

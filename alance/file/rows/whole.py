@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from alance.base.arrays import Int64s
     from alance.file.open.plain import PlainFile
     from alance.file.rows.fragment import FileSource, OpenFragment
-    from alance.format.plans import Extent, Plan, Reader, T
+    from alance.format.plans import Extent, Plan, Reader
     from alance.format.schema import Schema
 
 _CONTAINERS, _TABLES, _NUM_ROWS = map(attrgetter, ("containers", "tables", "num_rows"))
@@ -126,7 +126,8 @@ class WholeRows(NamedTuple):
 
     Attributes:
         own: leaves of the fragments.
-        tables: page tables of the leaves; decoding adds the pages' states.
+        tables: page tables of the leaves; decoding adds the pages' states. None for files of 2.0 or
+            0.1, and for unknown column encodings.
         begins: start of each file in the imaginary file, by path.
         held: bytes of the pages.
         opened: opens the fragments, to read them one by one.
@@ -135,7 +136,7 @@ class WholeRows(NamedTuple):
     schema: Schema
     num_rows: int
     own: LeafSet
-    tables: _kernels.LeafTables
+    tables: _kernels.LeafTables | None
     begins: Mapping[str, int]
     held: _kernels.HeldFile
     opened: Callable[[], Sequence[OpenFragment]]
@@ -155,8 +156,11 @@ class WholeRows(NamedTuple):
         return self._one_by_one().decode(read, order)
 
     def _placed(self) -> FragmentTask | None:
-        """Place all rows. Returns None if bytes of a page are not held."""
-        schema, tables, forms = self.schema, self.tables, self.own.forms
+        """Place all rows. Returns None without tables, or if bytes of a page are not held."""
+        schema, tables = self.schema, self.tables
+        if tables is None:
+            return None
+        forms = self.own.forms
         leaves, numbers = forms.leaves, range(len(forms.leaves))
         if not leaves:
             return FragmentTask(schema, self.num_rows, {})
@@ -215,18 +219,10 @@ class WholeFragments(NamedTuple):
             BatchTooLargeError: the rows do not fit into one batch.
             CorruptFileError: the bytes contradict the format.
         """
-        batches: list[pa.RecordBatch] = []
-        for fragments in _alike(self.fragments):
-            together = self._together(fragments)
-            batches += self._one_by_one(fragments) if together is None else [together.decode()]
-        return one_batch(batches)
+        return one_batch([self._rows(fragments).decode() for fragments in _alike(self.fragments)])
 
-    def _together(self, fragments: Sequence[FragmentFiles]) -> WholeRows | None:
-        """Return the rows of fragments whose files have the same columns, for one kernel call.
-
-        Returns None if the fragments must be opened one by one: for files of 2.0 or 0.1, and
-        unknown column encodings.
-        """
+    def _rows(self, fragments: Sequence[FragmentFiles]) -> WholeRows:
+        """Return the rows of fragments whose files have the same columns."""
         every, sources = LeafSet.of_schema(self.schema), fragments[0].sources
         # The last file that has a leaf has its values.
         owners = {
@@ -243,35 +239,25 @@ class WholeFragments(NamedTuple):
         starts, rows = [*map(begins.__getitem__, paths)], [*map(_NUM_ROWS, fragments)]
         own, times = [*map(owners.__getitem__, leaves)], [*map(every.times.__getitem__, leaves)]
         tables = _kernels.whole_tables(contents, starts, own, times, rows)
-        if tables is None:
-            return None
         leaf_set = every.part(self.schema, leaves)
         held = _kernels.HeldFile(starts, contents)
         opening = partial(self._open, fragments)
         return WholeRows(self.schema, sum(rows), leaf_set, tables, begins, held, opening)
 
-    def _one_by_one(self, fragments: Sequence[FragmentFiles]) -> Iterator[pa.RecordBatch]:
-        """Open fragments of any kind one by one, and yield their rows as batches."""
-        for fragment in self._open(fragments):
-            yield self._run(fragment.read(0, fragment.num_rows, OwnStates())).decode()
-
     def _open(self, fragments: Sequence[FragmentFiles]) -> list[OpenFragment]:
+        def answer(extents: Sequence[Extent]) -> list[memoryview]:
+            return [cut(extent, self.contents[extent.path]) for extent in extents]
+
         opened: list[OpenFragment] = []
         for fragment in fragments:
             opening = open_fragment(self.schema, fragment.sources, fragment.num_rows, OwnStates())
             try:
-                opened.append(self._run(opening))
+                opened.append(answered(opening, answer))
             except AlanceError as error:
                 if fragment.id is not None:
                     error.add_note(f"in fragment {fragment.id}")
                 raise
         return opened
-
-    def _run(self, plan: Plan[T]) -> T:
-        """Run a plan over the files in memory."""
-        return answered(
-            plan, lambda ranges: [cut(span, self.contents[span.path]) for span in ranges]
-        )
 
 
 def _alike(fragments: Sequence[FragmentFiles]) -> Iterator[list[FragmentFiles]]:

@@ -264,27 +264,27 @@ def with_neighbours(groups: Sequence[FragmentGroup], row_bytes: float) -> Iterat
         if fields is None:
             yield from run
         else:
-            pairs = [(group.handles[0], group.opened[0]) for group in run]
-            sizes = [fragment.encoded_bytes for _, fragment in pairs]
-            for start, stop in _cuts([handle for handle, _ in pairs], sizes):
-                handles, opened = zip(*pairs[start:stop], strict=True)
-                num_rows = sum(fragment.num_rows for fragment in opened)
-                states = groups[0].states
-                yield FragmentGroup(handles, opened, states, [(0, num_rows)], is_small=True)
+            handles, opened = zip(*[(*own.handles, *own.opened) for own in run], strict=True)
+            sizes = [*map(_ENCODED_BYTES, opened)]
+            yield from small_groups(handles, opened, sizes, groups[0].states)
 
 
-def whole_groups(handles: Sequence[FragmentHandle], states: States) -> list[FragmentGroup]:
-    """Group consecutive small fragments whose whole files are read. CPU work."""
-    return [
-        FragmentGroup(
-            handles[start:stop],
-            [],
-            states,
-            [(0, sum(handle.num_physical_rows for handle in handles[start:stop]))],
-            is_small=True,
-        )
-        for start, stop in _cuts(handles, [file_bytes(handle) for handle in handles])
-    ]
+def small_groups(
+    handles: Sequence[FragmentHandle],
+    opened: Sequence[OpenFragment],
+    sizes: Sequence[int],
+    states: States,
+) -> Iterator[FragmentGroup]:
+    """Group consecutive small fragments within the limits of a group. CPU work.
+
+    Args:
+        opened: opened fragments; empty if whole files are read.
+        sizes: bytes to read of each fragment.
+    """
+    for start, stop in _cuts(handles, sizes):
+        own = handles[start:stop]
+        num_rows = sum(handle.num_physical_rows for handle in own)
+        yield FragmentGroup(own, opened[start:stop], states, [(0, num_rows)], is_small=True)
 
 
 def _cuts(handles: Sequence[FragmentHandle], sizes: Sequence[int]) -> Iterator[tuple[int, int]]:

@@ -36,7 +36,7 @@ from alance.ops.read.groups import (
     file_bytes,
     fixed_row_bytes,
     is_small,
-    whole_groups,
+    small_groups,
     with_neighbours,
 )
 from alance.ops.read.late import SplitReader
@@ -204,7 +204,8 @@ async def _groups(reader: SplitReader, handles: Sequence[FragmentHandle]) -> lis
     snapshot, plan = reader.snapshot, reader.plan
     engine, row_bytes = snapshot.engine, fixed_row_bytes(plan.first_schema)
     if plan.reads_files_whole and is_small(handles[0], row_bytes):
-        return await engine.pool.run(lambda: whole_groups(handles, engine.cache))
+        sizes = [*map(file_bytes, handles)]
+        return await engine.pool.run(lambda: [*small_groups(handles, [], sizes, engine.cache)])
     shared = SHARED_PAGE_TABLE_BYTES // len(plan.handles) if snapshot.is_remote else 0
     all_states = [ScanStates(engine.cache, shared_bytes=shared) for _ in handles]
     await snapshot.resolve_sizes(handles)
