@@ -21,13 +21,7 @@ if TYPE_CHECKING:
     from alance.format.field import Field
     from alance.format.plans import Plan
 
-OLDER: Final = (FileVersion.V0_1, FileVersion.V2_0)
 FOOTER_VERSION: Final = struct.Struct("<HH4s")  # end of the footer of any version
-
-
-def is_older(container: Container) -> bool:
-    """True if the file version is below 2.1, so that a column stores a whole field, not a leaf."""
-    return container.version in OLDER
 
 
 def holds_older(tail: memoryview) -> bool:

@@ -13,7 +13,7 @@ from alance.format.proto import encodings_v2_0_pb2, encodings_v2_1_pb2, encoding
 from alance.format.v0_1.metadata import BatchContainer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     import pyarrow as pa
 
@@ -106,30 +106,20 @@ def describe(
         raise UnsupportedError(
             f"{container.path}: a file of version 0.1 has no layouts; expected 2.0 or later"
         )
-    fields = [(path, field) for path, field in _paths(schema) if field.id in columns]
-    records = yield from container.read_columns([columns[field.id] for _, field in fields])
+    paths = schema.paths
+    fields = [field for field in schema.walk() if field.id in columns]
+    records = yield from container.read_columns([columns[field.id] for field in fields])
     return FileDescription(
         container.path,
         container.version.value,
         num_rows,
         container.file_bytes,
         tuple(
-            _column(container, path, field, record)
-            for (path, field), record in zip(fields, records, strict=True)
+            _column(container, paths[field.id], field, record)
+            for field, record in zip(fields, records, strict=True)
         ),
         tuple(int(stop - start) for start, stop in container.buffers.tolist()),
     )
-
-
-def _paths(schema: Schema) -> Iterator[tuple[str, Field]]:
-    def below(field: Field, parent: str) -> Iterator[tuple[str, Field]]:
-        path = f"{parent}.{field.name}" if parent else field.name
-        yield path, field
-        for child in field.children:
-            yield from below(child, path)
-
-    for root in schema.fields:
-        yield from below(root, "")
 
 
 def _column(container: Container, path: str, field: Field, record: FileColumn) -> ColumnDescription:

@@ -51,7 +51,7 @@ class NewPages:
             and stored there.
 
     Raises:
-        CorruptFileError: a page's description contradicts the format, or the page.
+        CorruptFileError: a page's description or state contradicts the format, or the page.
         UnsupportedError: a page has an unknown layout or encoding.
     """
 
@@ -89,11 +89,7 @@ class NewPages:
             raise self._corrupt(error) from None
 
     def fill_known(self) -> list[int]:
-        """Load states from tails and the disk cache; return the indices of the far pages.
-
-        Raises:
-            CorruptFileError: a page's state contradicts the format.
-        """
+        """Load states from tails and the disk cache; return the indices of the far pages."""
         far = self._kernel.far
         if len(far) < len(self.unknown):
             pieces = self._pieces(far=False)
@@ -134,11 +130,7 @@ class NewPages:
         return self._kernel.num_bytes(number)
 
     def learn(self) -> Plan[None]:
-        """Plan to read and parse the states of all far pages, in one round.
-
-        Raises:
-            CorruptFileError: a page's state contradicts the format.
-        """
+        """Plan to read and parse the states of all far pages, in one round."""
         pieces = self._pieces(far=True)
         if pieces is None:
             return
@@ -186,9 +178,6 @@ class NewPages:
 
         Args:
             held: bytes of each file, in the order of `_containers`.
-
-        Raises:
-            CorruptFileError: a page's state contradicts the format.
         """
         self._kernel.hold(held)
         files, ends, starts, stops, _ = self._kernel.spans(far=False)

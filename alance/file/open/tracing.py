@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 from alance.io.events import trace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable
 
     from alance.file.rows.fragment import OpenFragment
-    from alance.format.field import Field
 
 
 def describe(fragments: Iterable[OpenFragment]) -> None:
@@ -19,7 +18,7 @@ def describe(fragments: Iterable[OpenFragment]) -> None:
     if not trace.active:
         return
     for fragment in fragments:
-        names = fragment.schema.remember(describe, partial(_names_of, fragment.schema.fields))
+        names = fragment.schema.remember(describe, partial(getattr, fragment.schema, "paths"))
         by_path: dict[str, dict[str, Callable[[], list[tuple[int, int]]]]] = {}
         for at, (leaf, file) in enumerate(
             zip(fragment.own.columns, fragment.containers, strict=True)
@@ -27,17 +26,6 @@ def describe(fragments: Iterable[OpenFragment]) -> None:
             by_path.setdefault(file.path, {})[names[leaf.field.id]] = partial(_spans, fragment, at)
         for path, named in by_path.items():
             trace.describe(path, named)
-
-
-def _names_of(fields: Sequence[Field]) -> dict[int, str]:
-    return dict(_names(fields, ""))
-
-
-def _names(fields: Sequence[Field], prefix: str) -> Iterator[tuple[int, str]]:
-    """Yield the id and the dotted path (`a.b`) of each field at any depth."""
-    for field in fields:
-        yield field.id, prefix + field.name
-        yield from _names(field.children, f"{prefix}{field.name}.")
 
 
 def _spans(fragment: OpenFragment, at: int) -> list[tuple[int, int]]:

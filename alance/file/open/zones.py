@@ -7,7 +7,7 @@ of 0.1 have pages with the statistics of each batch.
 from __future__ import annotations
 
 from dataclasses import field
-from typing import TYPE_CHECKING, Final, Protocol, cast
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 import numpy as np
 import pyarrow as pa
@@ -39,29 +39,6 @@ WHOLE_STATISTICS_BYTES: Final = (
 HEAD_BYTES: Final = 64 << 10  # bytes to read first of a larger buffer, before the requested columns
 
 
-class ColumnZones(Protocol):
-    """Bounds of a fragment's column by zones of rows, from any source.
-
-    Attributes:
-        edges: first row of each zone, then the number of rows; ascending; shape (n + 1,).
-    """
-
-    @property
-    def edges(self) -> Int64s: ...
-
-    def bounds(self, arrow: pa.DataType) -> ColumnBounds | None:
-        """Return the bounds of each zone as values of a type.
-
-        Returns None if the stored bounds have another type.
-        """
-
-    def whole(self, arrow: pa.DataType) -> tuple[Statistics, int] | None:
-        """Return the statistics and the column number that `whole_bounds` takes.
-
-        Returns None if there are no bounds of all rows.
-        """
-
-
 @dataclass(frozen=True, slots=True)
 class FileStatistics:
     """Statistics of a file, with the blocks of the columns that were read.
@@ -88,9 +65,6 @@ class FileStatistics:
         """Return the bounds of a column's zones. CPU work in the first call; then cached.
 
         The column's block must have been read, and its kind must fit the type.
-
-        Raises:
-            CorruptFileError: the block is damaged.
         """
         bounds = self._zones.get((column, arrow))
         if bounds is None:
@@ -103,7 +77,7 @@ class FileStatistics:
 
 @dataclass(frozen=True, slots=True)
 class StoredZones:
-    """Zones of a column, from a statistics buffer."""
+    """Bounds of a column by zones of rows, from a statistics buffer."""
 
     statistics: FileStatistics
     head: Statistics
@@ -111,14 +85,20 @@ class StoredZones:
 
     @property
     def edges(self) -> Int64s:
+        """First row of each zone, then the number of rows; ascending; shape (n + 1,)."""
         starts = np.arange(0, self.head.num_rows, self.head.zone_rows)
         return np.append(starts, self.head.num_rows)
 
     def bounds(self, arrow: pa.DataType) -> ColumnBounds | None:
+        """Return the bounds of each zone; None if the stored bounds have another type."""
         is_known = kind_of(arrow) == self.head.kind(self.column)
         return self.statistics.zones(self.column, arrow) if is_known else None
 
     def whole(self, arrow: pa.DataType) -> tuple[Statistics, int] | None:
+        """Return the statistics and the column number that `whole_bounds` takes.
+
+        Returns None if there are no bounds of all rows.
+        """
         is_known = kind_of(arrow) == self.head.kind(self.column)
         return (self.head, self.column) if is_known else None
 
@@ -159,6 +139,9 @@ class BatchZones:
         """Return None: 0.1 files have no bounds of all rows."""
 
 
+ColumnZones: TypeAlias = StoredZones | BatchZones
+
+
 def _with_zeros(low: pa.Array, high: pa.Array, has_zeros: pa.Array) -> tuple[pa.Array, pa.Array]:
     """Extend bounds to include zero for batches with nulls, which 0.1 files store as zeros."""
     if pa.types.is_boolean(low.type):
@@ -178,9 +161,6 @@ def read_zones(
 
     Args:
         places: column number of each field, by field id.
-
-    Raises:
-        CorruptFileError: the statistics are damaged.
     """
     if container.version is FileVersion.V0_1:
         plans = [_read_batches(cast("BatchContainer", container), key, states) for key in places]

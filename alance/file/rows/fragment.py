@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 from alance import _kernels
 from alance.errors import CorruptFileError
-from alance.file.older.entry import is_older, open_older
+from alance.file.older.entry import open_older
 from alance.file.open.files import FileOf, open_columns_of, open_files
 from alance.file.open.recall import ScanStates
 from alance.file.rows.field_forms import with_tables
@@ -20,6 +20,7 @@ from alance.file.rows.leaves import LeafSet
 from alance.file.rows.placed_rows import fetch_placed, placed_rows, read_beside
 from alance.file.rows.ranged import read_ranges
 from alance.file.rows.taken import FragmentTask
+from alance.file_version import FileVersion
 from alance.format.plans import PLANS_A_TURN, TURN, together
 
 if TYPE_CHECKING:
@@ -252,7 +253,7 @@ def open_fragments(schema: Schema, to_open: Sequence[ToOpen]) -> Plan[list[OpenF
     for (number, source), container in zip(files, containers, strict=True):
         place = None
         indices = [*map(source.columns.get, every.ids)]
-        if is_older(container):
+        if container.version < FileVersion.V2_1:  # columns store whole fields, not leaves
             place = len(older)
             older.append(open_older(schema.fields, source.columns, container, cache))
         else:
@@ -280,11 +281,7 @@ def open_fragments(schema: Schema, to_open: Sequence[ToOpen]) -> Plan[list[OpenF
 def _of_columns(
     schema: Schema, every: LeafSet, parts: Sequence[_Part], fragment: ToOpen
 ) -> OpenFragment:
-    """Build a fragment of files of 2.1 and later, in which each leaf has its own column.
-
-    Raises:
-        CorruptFileError: a column does not have as many rows as its fragment.
-    """
+    """Build a fragment of files of 2.1 and later, in which each leaf has its own column."""
     num_rows, states = fragment[1:]
     files, columns, _ = zip(*parts, strict=True) if parts else [()] * 3
     tables = _kernels.LeafTables([*map(_COLUMNS, files)], columns, every.times)
@@ -307,11 +304,7 @@ def _with_older(
     older: Sequence[Sequence[FieldColumn]],
     num_rows: int,
 ) -> OpenFragment:
-    """Build a fragment with files of 2.0 or 0.1, which store whole fields.
-
-    Raises:
-        CorruptFileError: a column does not have as many rows as its fragment.
-    """
+    """Build a fragment with files of 2.0 or 0.1, which store whole fields."""
     from alance.file.older.v2_0 import FieldColumn
     from alance.file.older.v2_0_open import merged, refuse_mixed
 

@@ -54,11 +54,7 @@ class LocalRows:
         return self.stop - self.start
 
     def decode(self) -> pa.RecordBatch | None:
-        """Decode the rows. Returns None if the page cache lacks many bytes, or a file is not open.
-
-        Raises:
-            CorruptFileError: the bytes contradict the format.
-        """
+        """Decode the rows. Returns None if the page cache lacks much, or a file is not open."""
         schema, states = self.fragment.schema, self.states
         if states.is_cold:
             return None

@@ -138,10 +138,6 @@ class PlacedColumns(NamedTuple):
             schema: schema of the rows, which has all of `fields` in their order.
             order: numbers of the rows to return, in this order; None for all. Not for ranges of
                 rows.
-
-        Raises:
-            CorruptFileError: the bytes contradict the format.
-            BatchTooLargeError: strings have more bytes than 32-bit offsets can address.
         """
         (share,) = self.shares(1, schema, order)
         batch = share.decode(read)

@@ -199,9 +199,6 @@ def complete_plans(
             of `spans`.
         guess: True to read rows of known pages, and where rows of unknown pages probably are, in
             the same round as states.
-
-    Raises:
-        CorruptFileError: the pages contradict each other.
     """
     held: PageBytes | None = None
     while True:

@@ -39,9 +39,6 @@ def load_states(
         with_small: False to skip small pages inside a range, because `read_ranges` reads these
             whole.
         most_bytes: maximum bytes of a state to load; None for no limit.
-
-    Raises:
-        CorruptFileError: the pages contradict each other.
     """
     rows, fields = joined_spans(spans), fragment.forms
     if not (rows and fields.forms):
@@ -97,9 +94,6 @@ def read_ranges(
         parts: ranges of each part; ascending over all parts, not empty.
         is_read: False to find where the bytes of a single part are, without reading them; the last
             round is saved.
-
-    Raises:
-        CorruptFileError: the pages contradict each other.
     """
     rows, fields = [*chain.from_iterable(parts)], fragment.forms
     if not (rows and fields.forms):

@@ -132,11 +132,7 @@ class BlobPlacer:
         return page._replace(values=await self._pool.run(partial(_block, parts, field.name)))
 
     async def finish(self) -> None:
-        """Finish the upload of the open shared object, if there is one.
-
-        Raises:
-            StoreError: the upload failed.
-        """
+        """Finish the upload of the open shared object, if there is one."""
         if self._open is not None:
             (_, upload), self._open = self._open, None
             await upload.finish()

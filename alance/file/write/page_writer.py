@@ -139,11 +139,7 @@ class PageWriter(DataFileWriter):
         return WrittenFile(self._num_rows, self._builder.num_bytes, columns)
 
     async def publish(self, content: bytes = b"") -> None:
-        """Make the object visible, after its sidecar objects.
-
-        Raises:
-            StoreError: the upload failed.
-        """
+        """Make the object visible, after its sidecar objects."""
         if self._blobs is not None:
             await self._blobs.finish()
         await super().publish(content)

@@ -89,6 +89,9 @@ class WrittenFile:
 class DataFileWriter(ABC):
     """Writer of a data file. For a single task at a time; after an error, only `abort` is allowed.
 
+    Methods raise `InvalidInputError` if the format cannot hold a value, and `StoreError` if the
+    upload failed.
+
     Args:
         upload: the object; `finish` or `abort` ends the upload.
         schema: schema of the file; the file's descriptor stores its field ids.
@@ -133,11 +136,7 @@ class DataFileWriter(ABC):
 
     @abstractmethod
     def _begin(self, *, statistics: bool) -> None:
-        """Set up the state of an empty file.
-
-        Raises:
-            UnsupportedError: files of the version cannot hold a type.
-        """
+        """Set up the state of an empty file."""
 
     def attach(self, sidecars: Sidecars) -> None:
         """Set the sidecars for version 2 blobs; without them, all blobs must be stored already.
@@ -169,8 +168,7 @@ class DataFileWriter(ABC):
                 field's.
 
         Raises:
-            InvalidInputError: the number of columns is wrong, or the format cannot hold a value.
-            StoreError: the upload failed.
+            InvalidInputError: the number of columns is wrong.
         """
         if batch.num_columns != len(self._schema.fields):
             raise InvalidInputError(
@@ -191,23 +189,13 @@ class DataFileWriter(ABC):
             await self._pool.share_turn()
 
     async def finish(self) -> WrittenFile:
-        """Write the waiting rows and the end of the file, and make the object visible.
-
-        Raises:
-            InvalidInputError: the format cannot hold a value.
-            StoreError: the upload failed.
-        """
+        """Write the waiting rows and the end of the file, and make the object visible."""
         written = await self.seal()
         await self.publish()
         return written
 
     async def seal(self) -> WrittenFile:
-        """Pass all bytes to the upload, without making the object visible.
-
-        Raises:
-            InvalidInputError: the format cannot hold a value.
-            StoreError: the upload failed.
-        """
+        """Pass all bytes to the upload, without making the object visible."""
         if not self._may_be_small:
             await self._write_merged(self._small.take())
             return await self._seal()
@@ -219,9 +207,6 @@ class DataFileWriter(ABC):
         """Return all bytes of a file that got only small batches; no rows may follow.
 
         Cost: one hop to a thread, or none for plain columns.
-
-        Raises:
-            InvalidInputError: the format cannot hold a value.
         """
         assert self._may_be_small
         batches = self._small.take()
@@ -279,9 +264,6 @@ class DataFileWriter(ABC):
 
         Args:
             content: result of `encode`, if that was called instead of `seal`.
-
-        Raises:
-            StoreError: the upload failed.
         """
         if content:
             await self._upload.write(content)

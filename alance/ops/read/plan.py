@@ -341,19 +341,24 @@ def picking(plan: ScanPlan, use: IndexUse) -> ScanPlan:
                 picked[handle.id] = use.rows.offsets_of(handle.id)
             else:
                 spans[handle.id] = runs
+    plan = replace(plan, handles=handles, spans=spans, index_lines=tuple(use.lines))
+    return _with_picked(plan, picked, use.condition, is_exact=use.is_exact)
+
+
+def _with_picked(
+    plan: ScanPlan, picked: Mapping[int, Int64s], picked_by: Node | None, *, is_exact: bool
+) -> ScanPlan:
+    """Return the plan with picked rows; if these are few, with all of their columns at once."""
     first, late = plan.first_schema, plan.late_schema
-    if len(picked) == len(handles):
-        first, late = at_once(first, late, picked, is_sure=use.condition is not None)
+    if len(picked) == len(plan.handles):
+        first, late = at_once(first, late, picked, is_sure=is_exact or picked_by is not None)
     return replace(
         plan,
         first_schema=first,
         late_schema=late,
-        handles=handles,
-        spans=spans,
         picked=picked,
-        picked_by=use.condition,
-        is_exact=use.is_exact,
-        index_lines=tuple(use.lines),
+        picked_by=picked_by,
+        is_exact=is_exact,
     )
 
 
@@ -365,17 +370,8 @@ def restricted(plan: ScanPlan, rows: ChosenRows) -> ScanPlan:
     from alance.expr.arrow import ArrowCondition
 
     condition = plan.predicate.condition if plan.predicate and rows.is_exact else None
-    first, late = plan.first_schema, plan.late_schema
-    if len(rows.picked) == len(plan.handles):
-        first, late = at_once(first, late, rows.picked, is_sure=condition is not None)
-    return replace(
-        plan,
-        first_schema=first,
-        late_schema=late,
-        picked=rows.picked,
-        picked_by=None if isinstance(condition, ArrowCondition) else cast("Node", condition),
-        is_exact=rows.is_exact,
-    )
+    picked_by = None if isinstance(condition, ArrowCondition) else cast("Node | None", condition)
+    return _with_picked(plan, rows.picked, picked_by, is_exact=rows.is_exact)
 
 
 def at_once(
