@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from alance.base.arrays import Int64s
     from alance.format.field import Field
     from alance.format.layouts.fields import LeafColumn
-    from alance.format.schema import Schema
 
 
 RowsT = TypeVar("RowsT", pa.Array, pa.RecordBatch)
@@ -59,35 +58,6 @@ def side_by_side(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     columns = [column for batch in batches for column in batch.columns]
     schema = pa.schema([field for batch in batches for field in batch.schema])
     return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def completed(
-    schema: Schema,
-    batches: Sequence[tuple[Sequence[Field], pa.RecordBatch]],
-    column: Callable[[Field], pa.Array | None],
-) -> pa.RecordBatch | None:
-    """Assemble a batch of a schema from batches of some fields and arrays of the other fields.
-
-    Returns None if `column` returns None for a field.
-
-    Args:
-        batches: pairs of a batch's fields and the batch.
-        column: called with each field that no batch has; returns the field's array, or None if
-            there is none.
-    """
-    if len(batches) == 1 and batches[0][1].num_columns == len(schema.fields):
-        return batches[0][1]
-    at_hand = {
-        field.id: (batch, place) for fields, batch in batches for place, field in enumerate(fields)
-    }
-    arrays = []
-    for field in schema.fields:
-        batch, place = at_hand.get(field.id, (None, 0))
-        array = column(field) if batch is None else batch.column(place)
-        if array is None:
-            return None
-        arrays.append(array)
-    return pa.RecordBatch.from_arrays(arrays, schema=schema.read_arrow())
 
 
 def fixed_bytes(arrow: pa.DataType) -> float:

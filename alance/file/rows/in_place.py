@@ -8,14 +8,13 @@ for the few bytes that the page cache lacks. If it lacks most of a file, reading
 from __future__ import annotations
 
 from contextlib import contextmanager
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from alance.base.records import dataclass
-from alance.errors import AlanceError
-from alance.file.batches import completed, empty_columns
 from alance.file.open.recall import PATIENCE, OwnStates
 from alance.file.rows.ranged import read_ranges
 from alance.file.rows.taken import FragmentTask
@@ -29,9 +28,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from alance import _kernels
+    from alance.file.older.v2_0 import FieldColumn
     from alance.file.open.recall import ScanStates
     from alance.file.rows.fragment import OpenFragment
-    from alance.format.field import Field
     from alance.format.plans import Extent
     from alance.format.v2_0.fields import FieldPiece
     from alance.io.disk.files import OpenFile
@@ -55,20 +54,23 @@ class LocalRows:
 
     def decode(self) -> pa.RecordBatch | None:
         """Decode the rows. Returns None if the page cache lacks much, or a file is not open."""
-        schema, states = self.fragment.schema, self.states
-        if states.is_cold:
+        fragment = self.fragment
+        others: Mapping[int, Sequence[FieldPiece]] = {}
+        if self.states.is_cold:
             return None
-        if not schema.fields:
-            return empty_columns(self.num_rows)
+        if fragment.older:
+            from alance.format.v2_0.fields import FieldPiece
+
+            columns = [fragment.older[at] for at in fragment.beside]
+            others = {own.field.id: [FieldPiece(0, partial(self._build, own))] for own in columns}
         try:
-            with self.fragment.lock:  # so that threads do not learn the same pages
+            with fragment.lock:  # so that threads do not learn the same pages
                 parts = [[(self.start, self.stop)]]
-                placing = read_ranges(self.fragment, parts, OwnStates(), is_read=False)
+                placing = read_ranges(fragment, parts, OwnStates(), is_read=False)
                 placed = answered(placing, self._read) or ()
-            decoded = [(own.fields.fields, own.decode(self._reader, schema)) for own in placed]
+            return FragmentTask(fragment.schema, self.num_rows, others, placed).decode(self._reader)
         except NotAtHand:
             return None
-        return completed(schema, decoded, self._column)
 
     @contextmanager
     def _reader(
@@ -92,19 +94,9 @@ class LocalRows:
             for extent in pieces().ranges():
                 self.note.read(extent, begun)
 
-    def _column(self, field: Field) -> pa.Array | None:
-        others: dict[int, Sequence[FieldPiece]] = {}
-        try:
-            for column in self.fragment.older.values():
-                if column.field.id == field.id:
-                    piece = answered(column.read([(self.start, self.stop)]), self._read)
-                    others[field.id] = [piece]
-        except NotAtHand:
-            return None
-        except AlanceError as error:
-            error.add_note(f"in field {field.name!r}")
-            raise
-        return FragmentTask(self.fragment.schema, self.num_rows, others).column(field)
+    def _build(self, column: FieldColumn, arrow: pa.DataType) -> pa.Array:
+        """Read a field of a file of 2.0 or 0.1, and decode it."""
+        return answered(column.read([(self.start, self.stop)]), self._read).decode(arrow)
 
     def _read(self, extents: Sequence[Extent]) -> list[memoryview]:
         """Read the ranges of a round; many ranges of one file take a single call."""

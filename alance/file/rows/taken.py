@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from alance.errors import AlanceError
-from alance.file.batches import completed, empty_columns, in_order, one_array, one_batch
+from alance.file.batches import empty_columns, in_order, one_array, one_batch
 from alance.format.plans import all_read
 from alance.format.schema import Schema
 
@@ -66,16 +66,21 @@ class FragmentTask(NamedTuple):
         """
         if not self.schema.fields:
             return empty_columns(self.num_rows if order is None else len(order))
-        decoded = []
+        arrays: dict[int, pa.Array] = {}
         for own in self.columns:
             if own.placed.plan.is_ranges:
                 batch = in_order(own.decode(read, self.schema), order)
             else:
                 batch = own.decode(read, self.schema, order)
-            decoded.append((own.fields.fields, batch))
-        batch = completed(self.schema, decoded, lambda field: in_order(self.column(field), order))
-        assert batch is not None
-        return batch
+            if batch.num_columns == len(self.schema.fields):
+                return batch
+            ids = [field.id for field in own.fields.fields]
+            arrays.update(zip(ids, batch.columns, strict=True))
+        for field in self.schema.fields:
+            if field.id not in arrays:
+                arrays[field.id] = in_order(self.column(field), order)
+        columns = [arrays[field.id] for field in self.schema.fields]
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema.read_arrow())
 
     def only(self, schema: Schema) -> FragmentTask:
         """Return a task for the same rows, with fewer fields."""

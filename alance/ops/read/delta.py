@@ -245,11 +245,7 @@ async def recent_transactions(snapshot: Snapshot, recent: int) -> list[Transacti
 async def transactions_of(
     snapshot: Snapshot, versions: Sequence[int], *, newest_first: bool = True
 ) -> list[Transaction | None]:
-    """Return the transactions of versions of the snapshot's branch; None for an unrecorded one.
-
-    Raises:
-        NotFoundError: a version has been cleaned up.
-    """
+    """Return the transactions of versions of the snapshot's branch; None for an unrecorded one."""
 
     async def transaction_of(version: int) -> Transaction | None:
         manifest = snapshot.manifest
@@ -262,11 +258,7 @@ async def transactions_of(
 
 
 def check_lineage(snapshot: Snapshot) -> None:
-    """Check that the table has row lineage.
-
-    Raises:
-        UnsupportedError: the table has no stable row ids.
-    """
+    """Check that the table has row lineage."""
     if not snapshot.has_stable_row_ids:
         raise UnsupportedError(
             f"dataset {snapshot.uri!r}, version {snapshot.version}: without stable row ids it does "

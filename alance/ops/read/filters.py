@@ -117,9 +117,6 @@ async def parsed_predicate(
 
     Args:
         measure: see `VisibleSchema`.
-
-    Raises:
-        InvalidInputError: as for `parse_predicate`.
     """
     if condition is None:
         return None

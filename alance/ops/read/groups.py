@@ -121,11 +121,7 @@ class FragmentGroup(NamedTuple):
         return np.concatenate(masks)
 
     def meta(self, name: str, rows: Int64s) -> pa.Array:
-        """Return a meta column for rows.
-
-        Raises:
-            CorruptFileError: a sequence in the manifest contradicts the format.
-        """
+        """Return a meta column for rows."""
         arrays = [handle.meta(name, part) for handle, part in self.by_fragment(rows)]
         return one_array(arrays)
 

@@ -36,11 +36,7 @@ LATE_ROWS: Final = 128 << 10
 
 
 def output_schema(snapshot: Snapshot, columns: Columns, options: ScanOptions) -> pa.Schema:
-    """Return the Arrow schema of a scan's batches.
-
-    Raises:
-        InvalidInputError: a column is unknown, or an expression is invalid.
-    """
+    """Return the Arrow schema of a scan's batches."""
     names = plain_names(columns)
     if columns is not None and names is None:
         return _output_schema(snapshot, columns, options)
@@ -135,11 +131,7 @@ def unsorted_options(options: ScanOptions) -> ScanOptions:
 
 
 def scanned_columns(snapshot: Snapshot, columns: Columns, options: ScanOptions) -> Columns:
-    """Return the columns to scan before a sort: the sort columns, and perhaps the output columns.
-
-    Raises:
-        InvalidInputError: a sort column is neither in the table nor in the output.
-    """
+    """Return the columns to scan before a sort: the sort columns, and perhaps the output."""
     names = dict.fromkeys(key.column_name for key in orderings_of(options.order_by))
     if isinstance(columns, Mapping):
         texts = {

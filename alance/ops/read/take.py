@@ -296,11 +296,7 @@ async def sample(
 
 
 async def drawn(snapshot: Snapshot, num_rows: int, seed: int | None) -> Int64s:
-    """Return the positions of the rows for `sample`, ascending.
-
-    Raises:
-        InvalidInputError: as for `sample`.
-    """
+    """Return the positions of the rows for `sample`, ascending."""
     check_type("num_rows", num_rows, int | np.integer, "an integer")
     total = int((await snapshot.live_counts()).sum())
     if not 0 <= num_rows <= total:

@@ -83,11 +83,7 @@ class Measure:
         return [f"{kind} {self.column}" for kind in kinds]
 
     def check(self) -> None:
-        """Check that values of the type have this aggregate.
-
-        Raises:
-            InvalidInputError: the type does not have the aggregate.
-        """
+        """Check that values of the type have this aggregate."""
         if self.column is None or self.function == "count" or pa.types.is_null(self.type):
             return
         fits = pa.types.is_integer(self.type) or pa.types.is_floating(self.type)
@@ -233,11 +229,7 @@ class Groups:
 
 
 def check_key(name: str, kind: pa.DataType) -> None:
-    """Check that rows can be grouped by values of a type.
-
-    Raises:
-        InvalidInputError: the type is nested.
-    """
+    """Check that rows can be grouped by values of a type."""
     if pa.types.is_nested(kind):
         raise InvalidInputError(f"group_by {name!r}: {kind} is no type to group by")
 
@@ -285,11 +277,7 @@ def _exact(sums: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
 
 
 def _check_sum(values: pa.ChunkedArray) -> None:
-    """Check that sums of wide decimals cannot overflow.
-
-    Raises:
-        InvalidInputError: a sum may overflow.
-    """
+    """Check that sums of wide decimals cannot overflow."""
     kind = values.type
     if not pa.types.is_decimal256(kind) or kind.precision + len(str(len(values))) <= MOST_DIGITS:
         return
@@ -301,11 +289,7 @@ def _check_sum(values: pa.ChunkedArray) -> None:
 
 
 def _sum(sums: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    """Convert sums to their output type, which depends on the type of the values.
-
-    Raises:
-        InvalidInputError: a sum exceeds the output type.
-    """
+    """Convert sums to their output type, which depends on the type of the values."""
     if pa.types.is_floating(kind):
         return sums
     if pa.types.is_decimal128(kind):
