@@ -62,7 +62,6 @@ def open_batch_fields(
     Cost: no round if the file's tail or a cache has the page table.
 
     Args:
-        fields: fields of the schema.
         columns: position of each field among the file's fields, by field id.
 
     Raises:

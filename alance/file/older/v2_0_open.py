@@ -35,7 +35,6 @@ def open_fields(
     Cost: no round if the file's tail or a cache has the metadata of the columns.
 
     Args:
-        fields: fields of the schema.
         columns: column index of each field, by field id.
 
     Raises:

@@ -54,7 +54,6 @@ def open_files(
     A file of at most 64 KiB is read completely; its pages are then read from memory.
 
     Args:
-        states: cache for facts about the files.
         tail_bytes: bytes of a file's end that the first round reads.
     """
     disk = kept_by(states)
@@ -123,12 +122,7 @@ def open_columns(
 
 
 def open_columns_of(files: Sequence[tuple[Container, Sequence[int]]], states: States) -> Plan[None]:
-    """Plan columns of open files: no round if tails or caches have their metadata, else one.
-
-    Args:
-        files: open files, each with the numbers of columns.
-        states: cache for facts about the files.
-    """
+    """Plan columns of open files: no round if tails or caches have their metadata, else one."""
     disk = kept_by(states)
     unopened = [
         (container, absent) for container, indices in files if (absent := container.absent(indices))

@@ -49,9 +49,6 @@ def open_plain(
 ) -> Plan[PlainFile]:
     """Plan the opening of a file: no round if the cache has it, else one, rarely two.
 
-    Args:
-        tail_bytes: number of bytes at the end of the file to read in the first round.
-
     Raises:
         CorruptFileError: the file is not a Lance file, or its columns do not fit its schema.
     """

@@ -33,9 +33,8 @@ if TYPE_CHECKING:
     from alance.format.v0_1.metadata import BatchContainer
     from alance.format.v0_1.statistics import BatchStatistics
 
-WHOLE_STATISTICS_BYTES: Final = (
-    256 << 10
-)  # bytes; a statistics buffer up to this size is read in one request
+# Bytes; a statistics buffer up to this size is read in one request.
+WHOLE_STATISTICS_BYTES: Final = 256 << 10
 HEAD_BYTES: Final = 64 << 10  # bytes to read first of a larger buffer, before the requested columns
 
 

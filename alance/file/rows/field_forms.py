@@ -127,10 +127,6 @@ class FieldForms(NamedTuple):
     def imported(self, address: int, schema: pa.Schema) -> pa.RecordBatch:
         """Import a struct array of these fields from kernel memory.
 
-        Args:
-            address: memory address of the array.
-            schema: schema of the fields.
-
         Raises:
             CorruptFileError: a JSON value is invalid, or a map has null entries or keys.
         """

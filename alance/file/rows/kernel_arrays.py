@@ -186,9 +186,6 @@ def kernel_type(field: Field) -> pa.DataType | None:
 def converted(array: pa.Array, field: Field, arrow: pa.DataType) -> pa.Array:
     """Convert an array that the kernel has built to the type of its field.
 
-    Args:
-        arrow: type of the field.
-
     Raises:
         CorruptFileError: a JSON value is invalid, or a map has null entries or keys.
         UnsupportedError: there are values of a type whose values no writer stores.

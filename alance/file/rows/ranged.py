@@ -66,11 +66,7 @@ def load_states(
 def page_states(
     fragment: OpenFragment, states: States, most_bytes: int | None = None
 ) -> Plan[None]:
-    """Plan the unknown page states of all rows: at most one round.
-
-    Args:
-        most_bytes: maximum bytes of a state to load; None for no limit.
-    """
+    """Plan the unknown page states of all rows; see `load_states`."""
     rows = [(0, fragment.num_rows)] if fragment.num_rows else []
     return load_states(fragment, rows, states, with_small=True, most_bytes=most_bytes)
 

@@ -119,9 +119,6 @@ async def explain_scan(
     Cost: the footers, page tables and deletions that are not cached; they are not cached
     afterwards. CPU time: as for planning the scan.
 
-    Args:
-        flat: as for `plan_scan`.
-
     Raises:
         InvalidInputError: a column or fragment is unknown, or the filter is invalid.
     """

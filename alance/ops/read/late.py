@@ -61,16 +61,14 @@ if TYPE_CHECKING:
     # batch.
     Rows: TypeAlias = "pa.RecordBatch | list[Rest] | None"
 
-LEAST_LATE_PART_BYTES: Final = (
-    1 << 20
-)  # bytes of computed columns per batch, even with a smaller budget
+# Bytes of computed columns per batch, even with a smaller budget.
+LEAST_LATE_PART_BYTES: Final = 1 << 20
 LEAST_GUESS: Final = 1 << 20  # minimum estimate, in bytes, of the late columns of a job
 MOST_GUESS: Final = 64 << 20
 KEPT_SHARE: Final = 0.01  # assumed share of rows that a filter keeps
 RESERVED_LATE_BYTES: Final = 32 << 20  # maximum bytes of late columns that a job may reserve
-LATE_GROUPS_AT_ONCE: Final = (
-    8  # maximum groups of small fragments that are decoded or wait for late columns
-)
+# Maximum groups of small fragments that are decoded or wait for late columns.
+LATE_GROUPS_AT_ONCE: Final = 8
 
 
 class SplitReader:
@@ -163,9 +161,6 @@ class SplitReader:
         """Return a job for splits of a group: the steps before their turn.
 
         The result of the job is the remaining steps.
-
-        Args:
-            num_bytes: bytes of the first columns.
         """
         group = splits[0].group
         reserved, is_eager = 0, False

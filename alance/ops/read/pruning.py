@@ -55,11 +55,7 @@ ZONES_AT_ONCE: Final = 1 << 14
 async def pruner_of(
     snapshot: Snapshot, predicate: Predicate, schema: pa.Schema, options: ScanOptions
 ) -> Pruner | None:
-    """Return a pruner for a filter; None if statistics are not used or cannot help.
-
-    Args:
-        schema: schema that the filter sees.
-    """
+    """Return a pruner for a filter; None if statistics are not used or cannot help."""
     if not options.use_stats:
         return None
 
