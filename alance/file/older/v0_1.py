@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from alance.base.records import dataclass
 from alance.errors import CorruptFileError
 from alance.file.older.v2_0 import FieldColumn
 from alance.file.open.files import from_end
@@ -17,7 +16,7 @@ from alance.format.v0_1.dictionary import items_of, read_items
 from alance.format.v0_1.fields import Tree, fields_before, page_bits, page_ends, pages_before
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from alance.base.arrays import Int64s
     from alance.file.open.columns import States
@@ -25,33 +24,6 @@ if TYPE_CHECKING:
     from alance.format.plans import Plan
     from alance.format.v0_1.leaves import DictionaryItems
     from alance.format.v0_1.metadata import BatchContainer, PageRun
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchedColumn(FieldColumn):
-    """Field of the schema with all its pages."""
-
-    tree: Tree
-
-    @property
-    def encoded_bytes(self) -> int:
-        """Total bytes of all pages."""
-        return sum(int((stops - starts).sum()) for starts, stops in self._pages())
-
-    def spans(self) -> list[tuple[int, int]]:
-        """Return the byte range of each page in the file."""
-        pages = self._pages()
-        return [
-            span for run in pages for span in zip(*(part.tolist() for part in run), strict=True)
-        ]
-
-    def _pages(self) -> Iterator[tuple[Int64s, Int64s]]:
-        """Yield the start and end offsets of the pages of the field and of each descendant."""
-        for field in self.field.walk():
-            run = self.tree.runs.get(field.id)
-            if run is not None and page_bits(field) is not None:
-                begins = self.tree.begins(field, run)
-                yield run.positions if begins is None else begins, page_ends(field, run)
 
 
 def open_batch_fields(
@@ -85,10 +57,21 @@ def open_batch_fields(
     opened: list[FieldColumn] = []
     for field in fields:
         if any(member.id in columns for member in field.walk()):
-            node = tree.node(field, num_rows)
-            column = BatchedColumn(field, node, container, (), container.num_rows, tree=tree)
-            opened.append(column)
+            node, spans = tree.node(field, num_rows), _spans(field, tree)
+            opened.append(FieldColumn(field, node, container, container.num_rows, spans))
     return opened
+
+
+def _spans(field: Field, tree: Tree) -> Int64s:
+    """Return the byte ranges of the pages of a field and of its descendants; shape (n, 2)."""
+    spans = [np.empty((0, 2), np.int64)]
+    for own in field.walk():
+        run = tree.runs.get(own.id)
+        if run is not None and page_bits(own) is not None:
+            begins = tree.begins(own, run)
+            starts = run.positions if begins is None else begins
+            spans.append(np.stack([starts, page_ends(own, run)], 1))
+    return np.concatenate(spans)
 
 
 def _own_ids(

@@ -71,13 +71,20 @@ class ArrayColumn:
 
 @dataclass(frozen=True, slots=True)
 class FieldColumn:
-    """Field of the schema with all its columns."""
+    """Field of the schema with all its columns.
+
+    Attributes:
+        container: file of the field's first column.
+        spans: byte ranges of all pages' buffers; shape (n, 2).
+        pages: pages of all columns of a file of 2.0.
+    """
 
     field: Field
     node: FieldNode
-    container: Container  # file of the field's first column
-    pages: Sequence[Page]  # of all columns
+    container: Container
     num_rows: int
+    spans: Int64s
+    pages: Sequence[Page] = ()
 
     @property
     def leaf(self) -> LeafColumn:
@@ -86,7 +93,7 @@ class FieldColumn:
     @property
     def encoded_bytes(self) -> int:
         """Total bytes of all page buffers."""
-        return sum(size for page in self.pages for _, size in page.buffers)
+        return int((self.spans[:, 1] - self.spans[:, 0]).sum())
 
     def take(self, rows: Int64s) -> Plan[FieldPiece]:
         """Plan single rows: one round, plus one for strings and for each level of lists.
@@ -100,11 +107,6 @@ class FieldColumn:
         """Plan ascending ranges of rows, in as many rounds as `take`."""
         starts, stops = np.array(spans, np.int64).reshape(-1, 2).T
         return from_content(self.node.plan(Spans.of(starts, stops)), self.container)
-
-    def spans(self) -> list[tuple[int, int]]:
-        """Return the byte range of each buffer in the file."""
-        buffers = [buffer for page in self.pages for buffer in page.buffers]
-        return [(start, start + size) for start, size in buffers]
 
     def listed(self) -> tuple[_kernels.RowTable | None, int, int]:
         """Return the page table, its encoded bytes and its memory, as `LeafTables` takes them.

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
+
+import numpy as np
 
 from alance.errors import CorruptFileError, UnsupportedError
 from alance.file.older.v2_0 import BYTE_ITEM_TYPE, ArrayColumn, FieldColumn
@@ -63,7 +66,9 @@ def open_fields(
         node = _node(field, columns, by_index, used)
         if used:
             pages = tuple(page for column in used for page in column.pages)
-            joined.append(FieldColumn(field, node, container, pages, used[0].num_rows))
+            buffers = [(start, start + size) for page in pages for start, size in page.buffers]
+            spans = np.array(buffers, np.int64).reshape(-1, 2)
+            joined.append(FieldColumn(field, node, container, used[0].num_rows, spans, pages))
     return joined
 
 
@@ -134,8 +139,8 @@ def merged(own: FieldColumn, other: FieldColumn) -> FieldColumn:
         UnsupportedError: both files have values of a field or member that is not a struct.
     """
     node = _merged(own.field, own.node, other.node)
-    pages = (*own.pages, *other.pages)
-    return FieldColumn(own.field, node, own.container, pages, own.num_rows)
+    spans, pages = np.concatenate([own.spans, other.spans]), (*own.pages, *other.pages)
+    return replace(own, node=node, spans=spans, pages=pages)
 
 
 def _merged(field: Field, own: FieldNode, other: FieldNode) -> FieldNode:

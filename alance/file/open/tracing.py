@@ -31,7 +31,7 @@ def describe(fragments: Iterable[OpenFragment]) -> None:
 def _spans(fragment: OpenFragment, at: int) -> list[tuple[int, int]]:
     older, pages = fragment.older.get(at), fragment.tables.column(at)
     if older is not None:
-        return older.spans()
+        return [(start, stop) for start, stop in older.spans.tolist()]
     assert pages is not None
     buffers = [buffer for number in range(len(pages)) for buffer in pages.page(number)[0]]
     return [(start, start + size) for start, size in buffers]
