@@ -18,7 +18,7 @@ from alance.ops.read.filters import parse_predicate
 from alance.ops.read.options import ScanOptions
 from alance.ops.read.plan import plan_scan
 from alance.ops.read.rows import num_rows_of
-from alance.ops.read.selecting import with_statistics
+from alance.ops.read.scan import with_statistics
 from alance.ops.version.projection import META, ROW_ADDRESS
 
 if TYPE_CHECKING:

@@ -209,12 +209,6 @@ def spans_of(splits: Sequence[Split]) -> list[list[tuple[int, int]]]:
     return [[(split.start, split.stop)] for split in splits]
 
 
-def cut_span(span: tuple[int, int], part_rows: int) -> list[tuple[int, int]]:
-    """Cut a span of rows into parts of at most `part_rows` rows."""
-    first, last = span
-    return [(start, min(last, start + part_rows)) for start in range(first, last, part_rows)]
-
-
 def is_small(handle: FragmentHandle, row_bytes: float) -> bool:
     """Return True if the fixed cost of reading a fragment exceeds the cost of its bytes.
 

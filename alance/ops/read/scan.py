@@ -29,10 +29,10 @@ from alance.file.rows.fragment import open_fragments
 from alance.file.rows.leaves import LeafSet
 from alance.format.plans import joined_spans, together
 from alance.io.loop.readahead import Job, grouped, in_turn, readahead
+from alance.io.loop.tasks import all_of
 from alance.ops.read.groups import (
     FragmentGroup,
     Split,
-    cut_span,
     file_bytes,
     fixed_row_bytes,
     is_small,
@@ -40,7 +40,7 @@ from alance.ops.read.groups import (
     with_neighbours,
 )
 from alance.ops.read.late import SplitReader
-from alance.ops.read.plan import at_once, in_large_batches, plan_scan, restricted
+from alance.ops.read.plan import at_once, in_large_batches, plan_scan, restricted, without
 from alance.ops.read.taking import PhysicalRows, opened_fragments, prepare_take, prepared
 from alance.ops.read.window import RowWindow
 
@@ -280,6 +280,30 @@ async def needed_spans(
     return needed
 
 
+async def with_statistics(snapshot: Snapshot, plan: ScanPlan) -> ScanPlan:
+    """Restrict a plan with a pruner to the rows that statistics of files do not rule out.
+
+    Cost: a round for footers, and a round for statistics, of all fragments whose rows are not from
+    indices.
+    """
+    engine = snapshot.engine
+    handles = [handle for handle in plan.handles if handle.id not in plan.picked]
+
+    async def needed(window: Sequence[FragmentHandle]) -> Sequence[Sequence[tuple[int, int]]]:
+        await snapshot.resolve_sizes(window)
+        opening = [handle.to_open(ScanStates(engine.cache)) for handle in window]
+        opened = await engine.drive(open_fragments(plan.first_schema, opening), "open files")
+        return await needed_spans(engine, plan, window, opened)
+
+    windows = [handles[start : start + WINDOW] for start in range(0, len(handles), WINDOW)]
+    spans = dict(plan.spans)
+    for window, own in zip(windows, await all_of(map(needed, windows)), strict=True):
+        spans.update(zip((handle.id for handle in window), own, strict=True))
+    empty = {number for number, own in spans.items() if not own}
+    rest = {number: own for number, own in spans.items() if own}
+    return replace(plan, handles=without(plan.handles, empty), spans=rest)
+
+
 async def _finishing(
     reader: SplitReader, spans: AsyncGenerator[Sequence[Rest], None]
 ) -> AsyncGenerator[Awaitable[Rows], None]:
@@ -384,6 +408,10 @@ def _cut_spans(
     spans: Sequence[tuple[int, int]], part_rows: int, group_rows: int
 ) -> Iterator[list[tuple[int, int]]]:
     """Cut spans into parts, and yield groups of parts with up to `group_rows` rows."""
-    runs = (run for span in spans for run in cut_span(span, group_rows))
-    parts = (part for run in runs for part in cut_span(run, part_rows))
+
+    def cut(first: int, last: int, rows: int) -> list[tuple[int, int]]:
+        return [(start, min(last, start + rows)) for start in range(first, last, rows)]
+
+    runs = (run for span in spans for run in cut(*span, group_rows))
+    parts = (part for run in runs for part in cut(*run, part_rows))
     return grouped(parts, lambda part: part[1] - part[0], group_rows)
