@@ -139,17 +139,14 @@ def test_leaves_are_in_the_last_file_that_has_them() -> None:
     assert tables.misfit(8) is None
     assert _kernels.LeafTables(files, columns, [2, 2, 1, 1]).misfit(4) == (2, 8)
     assert tables.placed == [0, 1, 2]
-    tables.drop(1)
-    assert (tables.placed, tables.usable(1)) == ([0, 2], None)
-    assert tables.column(1) is not None
-    assert tables.copy().placed == [0, 2]
+    assert tables.copy().placed == [0, 1, 2]
     listed = _kernels.LeafTables([(None, 7, 9), (_kernels.RowTable(np.array([0, 4])), 5, 1)])
     assert (listed.placed, listed.sizes, listed.state_bytes) == ([1], [7, 5], 0)
     assert (listed.column(0), listed.column(1)) == (None, None)
     with pytest.raises(ValueError, match="without a table"):
         _kernels.plan_rows([listed], [0], np.array([1], np.int64), [1])
     with pytest.raises(IndexError, match="no such leaf"):
-        tables.drop(3)
+        tables.column(3)
     with pytest.raises(ValueError, match="other leaves"):
         tables.row_bytes(2, [1])
     with pytest.raises(ValueError, match="other leaves"):

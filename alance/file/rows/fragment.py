@@ -57,7 +57,7 @@ class OpenFragment:
         containers: file of each leaf.
         tables: page table of each leaf.
         is_own: True if the tables are copies of which no cache knows.
-        placed: places of the leaves whose table is usable.
+        placed: places of the leaves with tables, from which the kernel can take rows.
         older: fields in files of 2.0 and 0.1, by the place of the leaf.
         whole: True for each leaf whose file is in memory whole; a single bool if all leaves agree.
         encoded_bytes: bytes of all pages of the projection.

@@ -100,10 +100,8 @@ void register_column_metadata(nanobind::module_& m) {
       .def_prop_ro("sizes", &LeafTables::sizes)
       .def_prop_ro("state_bytes", &LeafTables::state_bytes)
       .def_prop_ro("num_bytes", &LeafTables::num_bytes)
-      .def("usable", &LeafTables::usable, nb::arg("at"))
       .def("column", &LeafTables::column, nb::arg("at"))
       .def("number", &LeafTables::number, nb::arg("at"))
-      .def("drop", &LeafTables::drop, nb::arg("at"))
       .def("copy", &LeafTables::copy)
       .def("misfit", &LeafTables::misfit, nb::arg("num_rows"))
       .def("row_bytes", &LeafTables::row_bytes, nb::arg("num_rows"), nb::arg("fixed"));

@@ -91,13 +91,12 @@ class FileColumns {
   std::unordered_map<int64_t, std::shared_ptr<ColumnPages>> columns_;
 };
 
-// Page tables of the leaves of a fragment. A table is usable as long as the kernel can take rows of
-// its pages.
+// Page tables of the leaves of a fragment. A leaf of whose pages the kernel cannot take rows has none.
 class LeafTables {
  public:
   // Column of each leaf in a file; none: the file has no such leaf.
   using Columns = std::vector<std::optional<int64_t>>;
-  // A table of any kind: bytes of its pages, and memory. Null: it is not usable.
+  // A table of any kind or null, bytes of its pages, and memory.
   using Listed = std::tuple<std::shared_ptr<RowTable>, int64_t, int64_t>;
 
   // Take each leaf from the last file that has it; leaves without a file are left out. For each row
@@ -111,14 +110,14 @@ class LeafTables {
         if (columns[file].size() != times.size()) corrupt("leaf tables: columns of other leaves");
         if (!columns[file][i]) continue;
         const int64_t column = *columns[file][i];
-        leaves_.push_back({files[file]->column(column), i, file, true, column});
+        leaves_.push_back({files[file]->column(column), i, file, column});
         leaves_.back().table->set_times(times[i]);
         break;
       }
   }
   explicit LeafTables(const std::vector<Listed>& tables) {
     for (const auto& [table, size, num_bytes] : tables)
-      leaves_.push_back({table, leaves_.size(), 0, table != nullptr, -1, size, num_bytes});
+      leaves_.push_back({table, leaves_.size(), 0, -1, size, num_bytes});
   }
 
   // Table of a column that has `times` rows for each row of the fragment.
@@ -132,23 +131,17 @@ class LeafTables {
   // Numbers of the leaves that have a file, and the number of the file of each.
   std::vector<size_t> leaves() const { return those<size_t>([](const Leaf& own) { return own.number; }); }
   std::vector<size_t> files() const { return those<size_t>([](const Leaf& own) { return own.file; }); }
-  // Places of the leaves with usable tables.
+  // Places of the leaves with tables.
   std::vector<size_t> placed() const {
     std::vector<size_t> places;
     for (size_t at = 0; at < count(); ++at)
-      if (leaves_[at].usable) places.push_back(at);
+      if (leaves_[at].table != nullptr) places.push_back(at);
     return places;
   }
   const std::shared_ptr<RowTable>& table(size_t at) const { return leaf(at).table; }
-  // Null if the table is not usable.
-  std::shared_ptr<RowTable> usable(size_t at) const { return leaf(at).usable ? leaf(at).table : nullptr; }
   int64_t number(size_t at) const { return leaf(at).column; }
   std::shared_ptr<ColumnPages> column(size_t at) const {
     return std::dynamic_pointer_cast<ColumnPages>(leaf(at).table);
-  }
-  void drop(size_t at) {
-    leaf(at);
-    leaves_[at].usable = false;
   }
 
   std::shared_ptr<LeafTables> copy() const {  // which does not share later page states
@@ -208,7 +201,6 @@ class LeafTables {
   struct Leaf {
     std::shared_ptr<RowTable> table;
     size_t number, file;
-    bool usable;
     int64_t column;  // its number in the file
     int64_t size = 0, num_bytes = 0;  // of tables that are no `ColumnPages`
 
