@@ -185,18 +185,13 @@ class BlobPlacer:
                 described.blob_ids[row] = self._new_id()
                 described.alone.append((self._last_id, content))
                 continue
-            pack = self._room(len(content), limits.pack)
+            pack = self._pack
+            if pack is None or pack.num_bytes + len(content) > limits.pack:
+                pack = self._pack = _Pack(self._new_id())
             described.blob_ids[row], described.positions[row] = pack.blob_id, pack.num_bytes
             described.packed.append((pack.blob_id, content))
             pack.num_bytes += len(content)
         return _chosen_payloads(rows.payloads, kinds == INLINE), described
-
-    def _room(self, num_bytes: int, limit: int) -> _Pack:
-        """Return the shared object for the next small payload; a new one if the last is full."""
-        pack = self._pack
-        if pack is None or pack.num_bytes + num_bytes > limit:
-            pack = self._pack = _Pack(self._new_id())
-        return pack
 
     def _new_id(self) -> int:
         self._last_id += 1

@@ -7,7 +7,7 @@ and encoded.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar, cast
 
 import pyarrow as pa
 
@@ -21,7 +21,6 @@ from alance.file.write.small_batches import SmallBatches, whole_bytes
 from alance.file.write.waiting import NUM_BYTES_OF, WaitingColumn, largest, owned
 from alance.file.write.writer import DataFileWriter, WrittenFile, check_version
 from alance.file_version import FileVersion
-from alance.format.blocks import VariableWidth
 from alance.format.encode.arrays import leaf_values
 from alance.format.encode.blobs import BlobRows, encode_blob_page
 from alance.format.encode.container import FileBuilder, with_small_ones_joined
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
     from alance.base.arrays import Bytes
     from alance.file.older import v0_1_writer, v2_0_writer
     from alance.file.write.blob_placer import Sidecars
+    from alance.format.blocks import VariableWidth
     from alance.format.encode.base import EncodedPage
     from alance.format.field import Field
     from alance.format.layouts.base import PageValues
@@ -229,9 +229,8 @@ class PageWriter(DataFileWriter):
                     pages += full.pages
         for values in part.blobs:
             hints = hints_of(part.column.root, leaf, self._version)
-            positions, chunks = await self._pool.run(
-                partial(self._builder.add_blobs, _payloads(values))
-            )
+            payloads = cast("VariableWidth", values.values)
+            positions, chunks = await self._pool.run(partial(self._builder.add_blobs, payloads))
             await self._upload_all(chunks)
             pages.append(
                 await self._pool.run(partial(encode_blob_page, leaf, values, positions, hints))
@@ -242,11 +241,6 @@ class PageWriter(DataFileWriter):
         """Add pages to the file; return the bytes to append."""
         chunks = [chunk for number, page in pages for chunk in self._builder.add_page(number, page)]
         return with_small_ones_joined(chunks)
-
-
-def _payloads(values: PageValues) -> VariableWidth:
-    assert isinstance(values.values, VariableWidth)
-    return values.values
 
 
 def writer_of(version: FileVersion) -> type[DataFileWriter]:

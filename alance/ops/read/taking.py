@@ -173,7 +173,8 @@ async def read_rows(
     if largest > most and rows.num_rows > 1:
         ranges = rows.ranges(min(rows.num_rows, -(-largest // most)))
         batches = [
-            await read_rows(snapshot, part, choice, _as_is, reason=reason) for part in ranges
+            await read_rows(snapshot, part, choice, lambda batch: batch, reason=reason)
+            for part in ranges
         ]
         return await pool.run(lambda: finish(in_order(one_batch(batches), order)))
     ahead_bytes = max(largest, min(sum(sizes), most))
@@ -252,10 +253,6 @@ def _decoded_bytes(rows: PhysicalRows, opened: Sequence[OpenFragment]) -> int:
     """Estimate the memory of the output in bytes."""
     counts = np.diff(rows.ends, prepend=0).tolist()
     return int(sum(map(mul, counts, map(_ROW_BYTES, opened))))
-
-
-def _as_is(batch: pa.RecordBatch) -> pa.RecordBatch:
-    return batch
 
 
 async def prepare_take(
