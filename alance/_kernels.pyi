@@ -150,14 +150,19 @@ def begin_sync(fd: int) -> None: ...
 # zero byte. A folder's name ends with `/`.
 def folder_keys(path: bytes, after: bytes, most: int) -> tuple[int, bytes]: ...
 
-# Size of each file; -1 if its name is no longer that of (device, inode).
-def sizes_now(names: Sequence[bytes], identities: Sequence[tuple[int, int]]) -> list[int]: ...
+# Open file: descriptor, name, device, inode. Without a name (b"") it is read whatever its name is.
+_OpenFile: TypeAlias = tuple[int, bytes, int, int]
+
+# Read ranges of a file from the page cache: status (as of `read_pieces`, also for a file system
+# that cannot tell whether a read would wait), and a buffer for each range, at an address that is
+# congruent to its start modulo 64.
+def read_ranges(file: _OpenFile, ranges: Sequence[tuple[int, int]]) -> tuple[int, list[_Bytes]]: ...
 
 # Read pieces of files: status (0; -1: not in the page cache and `nowait`; -2: a file is too short;
-# else an error number), file where it occurred, bytes. The pieces of file f end at `ends[f]`.
+# -3: its name is that of another file; else an error number), file where it occurred, bytes. The
+# pieces of file f end at `ends[f]`.
 def read_pieces(
-    fds: Sequence[int],
-    sizes: Sequence[int],
+    files: Sequence[_OpenFile],
     ends: Sequence[int],
     starts: _Int64s,
     stops: _Int64s,

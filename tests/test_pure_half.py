@@ -21,7 +21,8 @@ FILE_MAPPING = re.compile(
 )
 PYTHON_CALLS = re.compile(
     r"\bos\.(open|read|pread|preadv|fstat|stat|fdopen)\b|\bfileno\(|(?<![\w.])open\(|\.fd\b"
-    r"|^\s*(import|from) (os|mmap|io|pathlib)\b|\bFileSource\b|\bread_pieces\b",
+    r"|^\s*(import|from) (os|mmap|io|pathlib)\b"
+    r"|\b(FileSource|read_pieces|read_ranges|list_folder)\b",
     re.MULTILINE,
 )
 

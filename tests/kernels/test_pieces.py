@@ -20,8 +20,10 @@ from alance.io.disk.local import LocalStore
 from alance.io.events.trace import trace
 from alance.io.opening.registry import StoreRegistry
 from alance.io.reading.scheduler import Scheduler
+from tests.reference.held_files import held_folder
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 CONTENT = bytes(n * 37 % 253 for n in range(3 << 20))
@@ -34,6 +36,12 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.fixture
+def nowait_folder(tmp_path: Path) -> Iterator[Path]:
+    with held_folder(tmp_path) as folder:
+        yield folder
+
+
 def read_pieces(
     fds: list[int],
     ends: list[int],
@@ -43,9 +51,8 @@ def read_pieces(
     **options: bool,
 ) -> tuple[int, int, np.ndarray]:
     """Pieces of copies of `CONTENT`."""
-    options = {"nowait": False, **options}
-    sizes = [len(CONTENT)] * len(fds)
-    return _kernels.read_pieces(fds, sizes, ends, starts, stops, gap, **options)
+    files = [(fd, b"", 0, 0) for fd in fds]
+    return _kernels.read_pieces(files, ends, starts, stops, gap, **{"nowait": False, **options})
 
 
 def bounds(sizes: list[tuple[int, int]]) -> tuple[np.ndarray, np.ndarray]:
@@ -112,8 +119,6 @@ def test_what_cannot_be_read(path: Path) -> None:
             with pytest.raises(ValueError, match="pieces"):
                 read_pieces([fd] * len(ends), ends, np.array([0]), np.array([1]), 0)
         assert read(fd, [end - 1], [end + 1]) == (-2, 1)
-        with pytest.raises(ValueError, match="sizes"):
-            _kernels.read_pieces([fd], [], [1], np.array([0]), np.array([1]), 0, False)
     finally:
         os.close(fd)
     status, number = read(fd, [0], [1])
@@ -121,22 +126,43 @@ def test_what_cannot_be_read(path: Path) -> None:
     assert number == 1
 
 
-def test_sizes_of_files_that_their_names_still_name(tmp_path: Path) -> None:
-    files = [tmp_path / name for name in ("same", "replaced", "gone")]
-    for number, file in enumerate(files):
-        file.write_bytes(b"x" * number)
-    stats = [file.stat() for file in files]
-    identities = [(about.st_dev, about.st_ino) for about in stats]
-    names = [*map(os.fsencode, files)]
-    assert _kernels.sizes_now(names, identities) == [0, 1, 2]
-    other = tmp_path / "other"
-    other.write_bytes(b"other")
-    other.rename(files[1])
-    files[0].write_bytes(b"longer")
-    files[2].unlink()
-    assert _kernels.sizes_now(names, identities) == [6, -1, -1]
-    with pytest.raises(ValueError, match="identities"):
-        _kernels.sizes_now(names, identities[:1])
+def test_a_file_is_read_only_as_long_as_its_name_is_its_own(nowait_folder: Path) -> None:
+    names = [nowait_folder / name for name in ("same", "replaced", "gone")]
+    for name in names:
+        name.write_bytes(b"old!")
+    opened = [io_files.OpenFile(str(name)) for name in names]
+    one, four = np.array([1]), np.array([4])
+
+    def read(file: OpenFile) -> tuple[object, ...]:
+        status, _, content = _kernels.read_pieces([file.named], [1], one, four, 0, True)
+        other, ranges = _kernels.read_ranges(file.named, [(1, 4), (0, 2)])
+        assert other == status
+        return status, bytes(content), [*map(bytes, ranges)]
+
+    assert [read(file) for file in opened] == [(0, b"ld!", [b"ld!", b"ol"])] * 3
+    (nowait_folder / "other").write_bytes(b"new!")
+    (nowait_folder / "other").rename(names[1])
+    names[2].unlink()
+    assert [*map(read, opened)] == [(0, b"ld!", [b"ld!", b"ol"]), *[(-3, b"", [])] * 2]
+    content = _kernels.read_pieces([opened[1].opened], [1], one, four, 0, False)[2]
+    assert bytes(content) == b"ld!"
+    names[0].write_bytes(b"new")
+    assert read(opened[0]) == (-2, b"", [])
+
+
+@given(starts=st.lists(st.integers(0, 1000), min_size=1, max_size=9), size=st.integers(0, 3000))
+def test_ranges_lie_in_memory_as_in_their_file(path: Path, starts: list[int], size: int) -> None:
+    file = OpenFile(str(path))
+    ranges = [(start, start + size) for start in starts]
+    status, arrays = _kernels.read_ranges(file.named, ranges)
+    if status != -1 and status <= 0:  # the page cache has all, and the system can tell
+        assert [*map(bytes, arrays)] == [CONTENT[start:stop] for start, stop in ranges]
+        assert all(
+            (array.ctypes.data - start) % 64 == 0
+            for array, start in zip(arrays, starts, strict=True)
+        )
+    for wrong in ((-1, 4), (4, 3), (0, len(CONTENT) + 1)):
+        assert _kernels.read_ranges(file.named, [wrong]) == (-2, [])
 
 
 async def test_pieces_of_a_local_file(path: Path) -> None:

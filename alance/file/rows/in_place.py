@@ -118,8 +118,7 @@ class LocalRows:
         if isinstance(extent, ByteRange):
             content, is_held = files.read_held(self._file(extent.path), (extent.start, extent.stop))
         else:
-            opened = {path: (file := self._file(path), file.num_bytes) for path in extent.paths}
-            content = files.read_pieces(opened, "", extent)
+            content = files.read_pieces([*map(self._file, extent.paths)], "", extent)
             is_held = content is not None
         if content is not None:
             self.note.read(extent, begun)

@@ -11,7 +11,7 @@ import os
 import threading
 from collections import OrderedDict
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
 from alance import _kernels
 from alance.errors import StoreError
@@ -19,7 +19,7 @@ from alance.io.loop import system
 from alance.io.stores.store import short_read
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Sequence
 
     from alance.format.plans import Pieces
     from alance.io.stores.store import Span
@@ -28,34 +28,32 @@ BUFFER_ALIGNMENT: Final = 64  # bytes; alignment in Lance files and of arrays th
 ARENA_RANGE_BYTES: Final = 16 << 10  # smaller ranges share an allocation, which costs 1 us
 
 _NOWAIT: Final[int | None] = getattr(os, "RWF_NOWAIT", None)
-_FD, _IDENTITY, _OPENED_NAME, _NOWAITS = map(attrgetter, ("fd", "identity", "name", "nowait"))
+_OPENED, _NAMED, _NOWAITS = map(attrgetter, ("opened", "named", "nowait"))
 _NO_NOWAIT: Final = frozenset({errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS})
 
 
 class OpenFile:
-    """A file descriptor that is closed when its last reference is gone."""
+    """A file descriptor that is closed when its last reference is gone.
 
-    __slots__ = ("fd", "identity", "name", "nowait")
+    Attributes:
+        opened: the file for kernels, which read it whatever its name is.
+        named: the file for kernels that refuse to read it if its path names another file.
+        nowait: False if reads that never wait are not possible.
+    """
+
+    __slots__ = ("fd", "named", "nowait", "opened")
 
     def __init__(self, path: str) -> None:
-        self.name = os.fsencode(path)
         self.fd = os.open(path, system.READ_FLAGS)
         about = os.fstat(self.fd)
-        self.identity = (about.st_dev, about.st_ino)
+        self.opened = self.fd, b"", 0, 0
+        self.named = self.fd, os.fsencode(path), about.st_dev, about.st_ino
         self.nowait = _NOWAIT is not None
-
-    @property
-    def num_bytes(self) -> int:
-        """Present size of the file. Costs an fstat."""
-        return os.fstat(self.fd).st_size
 
     def __del__(self) -> None:
         fd = getattr(self, "fd", None)
         if fd is not None:
             os.close(fd)
-
-
-FileNow: TypeAlias = tuple[OpenFile, int]  # an open file, and its size at the last stat
 
 
 class FileCache:
@@ -75,32 +73,56 @@ class FileCache:
 
     def peek(self, path: str) -> OpenFile | None:
         """Return the open file; None if it is not open, or was replaced. Costs a stat."""
-        opened = self.peek_all((path,))
-        return None if opened is None else opened[path][0]
-
-    def peek_all(self, paths: Collection[str]) -> dict[str, FileNow] | None:
-        """Return the open files and their sizes by path.
-
-        Returns None if a file is not open, or its path names another file. Cost: one kernel call,
-        and a stat for each file.
-        """
-        with self._lock:
-            opened: list[Any] = [*map(self._files.get, paths)]
-            if None in opened:
-                return None
-            for path in paths:
-                self._files.move_to_end(path)
-        sizes = _kernels.sizes_now([*map(_OPENED_NAME, opened)], [*map(_IDENTITY, opened)])
-        if min(sizes, default=0) < 0:
-            self._forget(
-                [
-                    (path, file)
-                    for path, file, size in zip(paths, opened, sizes, strict=True)
-                    if size < 0
-                ]
-            )
+        files = self._held((path,))
+        if files is None:
             return None
-        return dict(zip(paths, zip(opened, sizes, strict=True), strict=True))
+        _, name, *identity = files[0].named
+        try:
+            about = os.stat(name)
+        except OSError:
+            about = None
+        if about is None or [about.st_dev, about.st_ino] != identity:
+            self._forget(path, files[0])
+            return None
+        return files[0]
+
+    def read_now(self, path: str, ranges: Sequence[Span]) -> list[memoryview] | None:
+        """Read ranges of an open file from the page cache into read-only buffers.
+
+        Values that are aligned in the file are aligned in memory, so typed views need no copy.
+
+        Returns None if the file is not open or was replaced, or if a read fails, would block or is
+        short. Cost: one kernel call, with a stat.
+        """
+        files = self._held((path,))
+        if files is None or not files[0].nowait:
+            return None
+        status, arrays = _kernels.read_ranges(files[0].named, ranges)
+        if status == PIECES_DONE:
+            return [array.data.toreadonly() for array in arrays]
+        if status == PIECES_REPLACED:
+            self._forget(path, files[0])
+        elif status > 0:
+            files[0].nowait = False
+        return None
+
+    def read_pieces_now(self, pieces: Pieces) -> memoryview | None:
+        """Read pieces of open files from the page cache into one read-only buffer.
+
+        Returns None as `read_now` does. Cost: one kernel call, with a stat for each file.
+        """
+        paths, ends, starts, stops, _ = pieces
+        files = self._held(paths)
+        if files is None or not all(map(_NOWAITS, files)):
+            return None
+        status, number, content = _kernels.read_pieces(
+            [*map(_NAMED, files)], ends, starts, stops, PIECES_GAP, True
+        )
+        if status == PIECES_DONE:
+            return content.data.toreadonly()
+        if status == PIECES_REPLACED:
+            self._forget(paths[number], files[number])
+        return None
 
     def open(self, path: str) -> OpenFile:
         """Return the open file; open it if it is not open. May block."""
@@ -116,18 +138,28 @@ class FileCache:
             del evicted
         return file
 
-    def _forget(self, replaced: Iterable[tuple[str, OpenFile]]) -> None:
-        """Drop files whose paths now name other files."""
+    def _held(self, paths: Collection[str]) -> list[OpenFile] | None:
+        """Return the open files of paths; None if any is not open."""
         with self._lock:
-            for path, file in replaced:
-                if self._files.get(path) is file:
-                    del self._files[path]
+            files: list[Any] = [*map(self._files.get, paths)]
+            if None in files:
+                return None
+            for path in paths:
+                self._files.move_to_end(path)
+        return files
+
+    def _forget(self, path: str, file: OpenFile) -> None:
+        """Drop a file whose path now names another file."""
+        with self._lock:
+            if self._files.get(path) is file:
+                del self._files[path]
 
 
 MAX_FILES_PER_READ: Final = 128  # maximum number of open files per read
 PIECES_GAP: Final = 4 << 10  # bytes; copying them takes as long as another system call
 PIECES_DONE: Final = 0  # statuses of kernels/io/pieces.cpp; positive ones are errno
 PIECES_SHORT: Final = -2
+PIECES_REPLACED: Final = -3
 
 
 def allocate(ranges: Sequence[Span]) -> list[memoryview]:
@@ -191,24 +223,6 @@ def read(file: OpenFile, where: str, ranges: Sequence[Span]) -> list[memoryview]
     return [buffer.toreadonly() for buffer in buffers]
 
 
-def read_now(file: OpenFile, ranges: Sequence[Span]) -> list[memoryview] | None:
-    """Read ranges from the page cache; return None if a read fails, would block or is short."""
-    if not file.nowait or _NOWAIT is None:
-        return None
-    buffers = allocate(ranges)
-    try:
-        for (start, stop), buffer in zip(ranges, buffers, strict=True):
-            if system.read_at(file.fd, buffer, start, _NOWAIT) != stop - start:
-                return None
-    except BlockingIOError:
-        return None
-    except OSError as error:
-        if error.errno in _NO_NOWAIT:
-            file.nowait = False
-        return None
-    return [*map(memoryview.toreadonly, buffers)]
-
-
 def read_held(file: OpenFile, span: Span) -> tuple[memoryview | None, bool]:
     """Read a range that is probably in the page cache; wait for bytes that are not there.
 
@@ -239,12 +253,12 @@ def read_held(file: OpenFile, span: Span) -> tuple[memoryview | None, bool]:
 
 
 def read_pieces(
-    opened: Mapping[str, FileNow], root: str, pieces: Pieces, *, wait: bool = False
+    files: Sequence[OpenFile], root: str, pieces: Pieces, *, wait: bool = False
 ) -> memoryview | None:
     """Read pieces of files into one read-only buffer, by one call that releases the GIL.
 
     Args:
-        opened: the files of the pieces by path.
+        files: the open file of each path of the pieces.
         root: prefix of the paths in error messages.
         wait: True to block for bytes that are not in the page cache.
 
@@ -256,11 +270,10 @@ def read_pieces(
         OSError: with `wait`, a read fails.
     """
     paths, ends, starts, stops, _ = pieces
-    files, sizes = zip(*map(opened.__getitem__, paths), strict=True)
     if not wait and not all(map(_NOWAITS, files)):
         return None
     status, number, content = _kernels.read_pieces(
-        [*map(_FD, files)], sizes, ends, starts, stops, PIECES_GAP, not wait
+        [*map(_OPENED, files)], ends, starts, stops, PIECES_GAP, not wait
     )
     if status == PIECES_DONE:
         return content.data.toreadonly()
@@ -268,7 +281,8 @@ def read_pieces(
         return None
     if status == PIECES_SHORT:
         start, stop = int(starts[ends[number] - 1]), int(stops[ends[number] - 1])
-        raise short_read(root + paths[number], (start, stop), max(0, sizes[number] - start))
+        size = os.fstat(files[number].fd).st_size
+        raise short_read(root + paths[number], (start, stop), max(0, size - start))
     raise OSError(status, os.strerror(status))
 
 

@@ -146,18 +146,12 @@ class LocalStore:
         Returns None if a byte is not there, or if this tick of the loop has read its limit of
         inline bytes.
         """
-        opened = self._files.peek_all((path,))
-        if opened is None or not (file := opened[path][0]).nowait:
-            return None
         num_bytes = 0
         for start, stop in ranges:
             if stop - start > INLINE_READ_BYTES:
                 return None
             num_bytes += stop - start
-        if not self._tick.has(num_bytes):
-            return None
-        check_spans(self.root + path, ranges)
-        return files.read_now(file, ranges)
+        return self._files.read_now(path, ranges) if self._tick.has(num_bytes) else None
 
     def open_file(self, path: str) -> files.OpenFile | None:
         """Return the open file of a path; None if it is not open, or was replaced since then.
@@ -184,17 +178,14 @@ class LocalStore:
         Args:
             requests: pieces with paths inside the store.
         """
-        paths: set[str] = set()
         cost = 0
         for pieces in requests:
-            paths.update(pieces.paths)
             cost += pieces.num_bytes + PIECE_COST_BYTES * len(pieces.starts)
-        opened = self._files.peek_all(paths)
-        if opened is None or not self._tick.has(cost):
+        if not self._tick.has(cost):
             return None
         buffers = []
         for pieces in requests:
-            content = files.read_pieces(opened, self.root, pieces)
+            content = self._files.read_pieces_now(pieces)
             if content is None:
                 return None
             buffers.append(content)
@@ -212,8 +203,8 @@ class LocalStore:
             for part in pieces.split(files.MAX_FILES_PER_READ):
                 opened = self._open(part.paths)
                 with SystemErrors(self.root + part.paths[-1]):
-                    sizes = {path: (file, file.num_bytes) for path, file in opened.items()}
-                    content = files.read_pieces(sizes, self.root, part, wait=True)
+                    in_order = [*map(opened.__getitem__, part.paths)]
+                    content = files.read_pieces(in_order, self.root, part, wait=True)
                 assert content is not None
                 contents.append(content)
             return contents[0] if len(contents) == 1 else memoryview(b"".join(contents))

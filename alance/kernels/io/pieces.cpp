@@ -3,9 +3,12 @@
 // This is the only kernel that reads files. It belongs to the I/O half (`alance/io/disk/files.py`)
 // and does not interpret the bytes. No other kernel gets a file descriptor.
 #include <nanobind/stl/pair.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -64,36 +67,86 @@ int read_file(int fd, const Piece* piece, const Piece* end, uint64_t max_gap_byt
   return kDone;
 }
 
-// Sizes of files by name; -1 if the name is no longer that of the file with this device and inode.
-std::vector<int64_t> sizes_now(const std::vector<nb::bytes>& names,
-                               const std::vector<std::pair<uint64_t, uint64_t>>& identities) {
-  if (names.size() != identities.size()) corrupt("files: names and identities differ");
-  std::vector<int64_t> sizes(names.size(), -1);
-  nb::gil_scoped_release release;  // a network file system may be slow
-  for (size_t i = 0; i < names.size(); ++i) {
-    struct stat about;
-    if (stat(names[i].c_str(), &about) == 0 && about.st_dev == identities[i].first &&
-        about.st_ino == identities[i].second)
-      sizes[i] = about.st_size;
+constexpr int kReplaced = -3;  // the file's name is by now the name of another file
+constexpr int64_t kAlignment = 64;  // bytes; as in Lance files, and of arrays that Arrow allocates
+
+// Open file: descriptor, name, device and inode. With a name, the file must still have it.
+using OpenFile = std::tuple<int, nb::bytes, uint64_t, uint64_t>;
+
+// Get the present size of a file; returns kDone, kReplaced or errno.
+int look_up(const OpenFile& file, int64_t& size) {
+  const auto& [fd, name, device, inode] = file;
+  struct stat about;
+  if (name.size() == 0) {
+    if (fstat(fd, &about) != 0) return errno;
+  } else if (stat(name.c_str(), &about) != 0 || about.st_dev != device || about.st_ino != inode) {
+    return kReplaced;
   }
-  return sizes;
+  size = about.st_size;
+  return kDone;
+}
+
+// Bytes of a range, at an address that is congruent to its start.
+struct RangeBytes {
+  RangeBytes(int64_t start, int64_t stop) : block(stop - start + kAlignment), size(stop - start) {
+    const uint64_t address = reinterpret_cast<uintptr_t>(block.data());
+    data = block.data() + static_cast<int64_t>((static_cast<uint64_t>(start) - address) % kAlignment);
+  }
+
+  // Gives the memory away, to numpy.
+  Numpy<uint8_t> numpy() {
+    using Block = Owned<uint8_t>;
+    nb::capsule owner(new Block(std::move(block)),
+                      [](void* own) noexcept { delete static_cast<Block*>(own); });
+    return Numpy<uint8_t>(data, {static_cast<size_t>(size)}, owner);
+  }
+
+  Owned<uint8_t> block;
+  int64_t size;
+  uint8_t* data;
+};
+
+// Read ranges of a file from the page cache. Returns a status and a buffer for each range, whose
+// address is congruent to its start: values that are aligned in the file are aligned in memory.
+// Allocates nothing if a range ends beyond the file. The status of a file system that cannot tell
+// whether a read would wait is an error number.
+nb::tuple read_ranges(const OpenFile& file, const std::vector<std::pair<int64_t, int64_t>>& ranges) {
+  std::vector<RangeBytes> buffers;
+  buffers.reserve(ranges.size());
+  int64_t size = 0;
+  int status;
+  {
+    nb::gil_scoped_release release;  // a network file system may be slow
+    status = look_up(file, size);
+    for (const auto& [start, stop] : ranges)
+      if (status == kDone && (start < 0 || stop < start || stop > size)) status = kShort;
+    for (const auto& [start, stop] : ranges) {
+      if (status != kDone) break;
+      iovec target{buffers.emplace_back(start, stop).data, static_cast<size_t>(stop - start)};
+      Span span{start, &target, &target + 1};
+      status = read_span(std::get<0>(file), span, true);
+      if (status == kWouldBlock && (errno == EOPNOTSUPP || errno == EINVAL || errno == ENOSYS))
+        status = errno;
+    }
+  }
+  nb::list arrays;
+  if (status == kDone)
+    for (RangeBytes& buffer : buffers) arrays.append(nb::cast(buffer.numpy()));
+  return nb::make_tuple(status, arrays);
 }
 
 // Pieces ascend; those with small gaps are read together. Allocates nothing if a piece ends beyond
-// the `sizes` of its file.
-std::tuple<int, size_t, Owned<uint8_t>> read_pieces(const std::vector<int>& fds,
-                                                    const std::vector<int64_t>& sizes,
+// its file.
+std::tuple<int, size_t, Owned<uint8_t>> read_pieces(const std::vector<OpenFile>& files,
                                                     const std::vector<int64_t>& ends,
                                                     const In<int64_t>& starts,
                                                     const In<int64_t>& stops,
                                                     uint64_t max_gap_bytes, bool nowait) {
   const int64_t count = std::ssize(starts);
   if (std::ssize(stops) != count) corrupt("pieces: starts and stops differ");
-  if (ends.size() != fds.size() || (ends.empty() ? 0 : ends.back()) != count)
+  if (ends.size() != files.size() || (ends.empty() ? 0 : ends.back()) != count)
     corrupt("pieces: ends of files");
-  if (sizes.size() != fds.size()) corrupt("pieces: sizes of files");
   int64_t total = 0, first = 0;
-  size_t too_short = fds.size();
   std::vector<Piece> pieces;
   pieces.reserve(starts.size());
   for (size_t f = 0; f < ends.size(); ++f) {
@@ -107,17 +160,22 @@ std::tuple<int, size_t, Owned<uint8_t>> read_pieces(const std::vector<int>& fds,
       pieces.push_back({f, start, stop});
       reached = stop;
     }
-    if (reached > sizes[f]) too_short = std::min(too_short, f);
   }
-  if (too_short < fds.size()) return {kShort, too_short, Owned<uint8_t>(0)};
+  first = 0;
+  for (size_t f = 0; f < files.size(); first = ends[f++]) {
+    int64_t size = 0;
+    int status = first == ends[f] ? kDone : look_up(files[f], size);
+    if (status == kDone && first != ends[f] && pieces[ends[f] - 1].stop > size) status = kShort;
+    if (status != kDone) return {status, f, Owned<uint8_t>(0)};
+  }
   Owned<uint8_t> bytes(total);
   uint8_t* out = bytes.data();
   int status = kDone;
   int64_t waits = 0;
   size_t file = 0;
-  for (first = 0; file < fds.size(); ++file) {
-    status = read_file(fds[file], pieces.data() + first, pieces.data() + ends[file], max_gap_bytes,
-                       nowait, out, waits);
+  for (first = 0; file < files.size(); ++file) {
+    status = read_file(std::get<0>(files[file]), pieces.data() + first, pieces.data() + ends[file],
+                       max_gap_bytes, nowait, out, waits);
     if (status != kDone) break;
     first = ends[file];
   }
@@ -174,7 +232,7 @@ void register_pieces(nanobind::module_& m) {
       .def_prop_ro("file", &FileSource::file)
       .def_prop_ro("reads", &FileSource::reads)
       .def_prop_ro("waits", &FileSource::waits);
-  m.def("sizes_now", &sizes_now, "names"_a, "identities"_a);
-  m.def("read_pieces", &read_pieces, "fds"_a, "sizes"_a, "ends"_a, "starts"_a, "stops"_a,
+  m.def("read_ranges", &read_ranges, "file"_a, "ranges"_a);
+  m.def("read_pieces", &read_pieces, "files"_a, "ends"_a, "starts"_a, "stops"_a,
         "max_gap_bytes"_a, "nowait"_a, NoGil());
 }
