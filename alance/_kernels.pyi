@@ -146,9 +146,15 @@ class FileSource(Source):
 # Start the write-back of a file without waiting.
 def begin_sync(fd: int) -> None: ...
 
-# 0 or an error number; the first `most` names in a folder greater than `after`, each followed by a
-# zero byte. A folder's name ends with `/`.
-def folder_keys(path: bytes, after: bytes, most: int) -> tuple[int, bytes]: ...
+# 0 or an error number; (name, size, last change in nanoseconds, inode) of the first `most` entries
+# of a folder with names greater than `after`. A folder's name ends with `/`; only files have a
+# size, others -1.
+def list_folder(
+    path: bytes, after: bytes, most: int
+) -> tuple[int, list[tuple[str, int, int, int]]]: ...
+
+# Text of each variable of the environment; None if it is not set.
+def environment(names: Sequence[str]) -> list[str | None]: ...
 
 # Open file: descriptor, name, device, inode. Without a name (b"") it is read whatever its name is.
 _OpenFile: TypeAlias = tuple[int, bytes, int, int]

@@ -18,6 +18,7 @@ from alance.errors import InvalidInputError, UnsupportedError
 from alance.io.caches.cache import SearchCache
 from alance.io.events import observing
 from alance.io.events.observing import Reading
+from alance.io.loop import system
 from alance.io.loop.limits import CONNECT_S, TIMEOUT_S, TimeLimits
 from alance.io.opening.registry import StoreRegistry
 from alance.io.reading.engine import Engine
@@ -160,7 +161,7 @@ class Session(Hinted):
         self._closed = False
         self._is_own: bool = False  # True for the session of a loop, or of any loop (`of_any_loop`)
         self._commit_queues: dict[str, GroupQueue[Any]] = {}
-        self._followers: WeakSet[Follower] = WeakSet()
+        self._followers: WeakSet[Follower] | None = None  # created for the first one
 
     def __repr__(self) -> str:
         state = "closed, " if self._closed else ""
@@ -312,7 +313,7 @@ class Session(Hinted):
             await Session.of_loop().aclose()
             return
         self._closed = True
-        for follower in list(self._followers):
+        for follower in list(self._followers or ()):
             await follower.end()
         engine, self._engine = self._engine, None
         if engine is not None:
@@ -358,11 +359,11 @@ def _settings(arguments: Mapping[str, object]) -> dict[str, Any]:
         InvalidInputError: a value is invalid.
     """
     settings: dict[str, Any] = dict(_USUAL)
-    # a look-up of each variable that is not set would cost three calls and an exception
-    for variable in _VARIABLES.keys() & set(os.environ):
-        name, text = _VARIABLES[variable], os.environ[variable].strip()
-        if text and arguments[name] is None:
-            settings[name] = _parsed(name, variable, text)
+    texts = system.environment(_VARIABLES)
+    if any(texts):
+        for variable, name, text in zip(_VARIABLES, _KINDS, texts, strict=True):
+            if text and text.strip() and arguments[name] is None:
+                settings[name] = _parsed(name, variable, text.strip())
     for name, value in arguments.items():
         if value is not None:
             _KINDS[name].check(name, value)
@@ -413,7 +414,7 @@ _KINDS: Final[Mapping[str, _SettingKind]] = {
     "cache_dir": _SettingKind(str, _check_path, "a path"),
     "cache_dir_bytes": _NUM_BYTES,
 }
-_VARIABLES: Final[Mapping[str, str]] = {f"ALANCE_{name.upper()}": name for name in _KINDS}
+_VARIABLES: Final = [f"ALANCE_{name.upper()}" for name in _KINDS]
 _USUAL: Final[Mapping[str, object]] = {
     "cache_bytes": CACHE_BYTES,
     "max_requests": None,
@@ -483,6 +484,8 @@ def queues_of(session: Session) -> dict[str, GroupQueue[Any]]:
 def followers_of(session: Session) -> WeakSet[Follower] | None:
     """Return the followers of a session that poll for versions; None if the session is closed."""
     here = _here(session)
+    if here._followers is None:
+        here._followers = WeakSet()
     return None if here._closed else here._followers
 
 

@@ -1,4 +1,4 @@
-"""Names in a folder, in the order in which stores list keys."""
+"""Entries of a folder, in the order in which stores list keys."""
 
 from __future__ import annotations
 
@@ -18,9 +18,13 @@ if TYPE_CHECKING:
 
 
 def keys(folder: Path, after: bytes = b"", most: int = 1 << 40) -> list[bytes]:
-    status, content = _kernels.folder_keys(os.fsencode(folder), after, most)
+    status, entries = _kernels.list_folder(os.fsencode(folder), after, most)
     assert status == 0
-    return content.split(b"\0")[:-1]
+    for name, size, modified_ns, inode in entries:
+        about = (folder / name).stat()
+        of_file = about.st_size, about.st_mtime_ns, about.st_ino
+        assert (size, modified_ns, inode) == (of_file if (folder / name).is_file() else (-1, 0, 0))
+    return [os.fsencode(name) for name, *_ in entries]
 
 
 def test_a_folder_sorts_by_the_keys_under_it(tmp_path: Path) -> None:
@@ -31,6 +35,8 @@ def test_a_folder_sorts_by_the_keys_under_it(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "b")
     expected = [b"a", b"b-c", b"b/", b"empty/", b"link", "ü".encode()]
     assert keys(tmp_path) == expected
+    (tmp_path / "loose").symlink_to(tmp_path / "missing")
+    assert _kernels.list_folder(os.fsencode(tmp_path), b"link", 1) == (0, [("loose", -1, 0, 0)])
     assert keys(tmp_path, most=0) == []
 
 
@@ -53,7 +59,7 @@ def test_what_is_no_folder_is_told_by_the_systems_error(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_bytes(b"")
     for path, status in ((tmp_path / "missing", errno.ENOENT), (file, errno.ENOTDIR)):
-        assert _kernels.folder_keys(os.fsencode(path), b"", 5) == (status, b"")
+        assert _kernels.list_folder(os.fsencode(path), b"", 5) == (status, [])
 
 
 def test_what_begins_to_go_to_the_disk_changes_no_byte(tmp_path: Path) -> None:

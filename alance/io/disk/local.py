@@ -261,7 +261,8 @@ class LocalStore:
         def job() -> memoryview:
             file = self._files.open(path)
             about = os.fstat(file.fd)
-            check_tag(self.root + path, e_tag, publish.tag_of(about))
+            tag = publish.tag_of(about.st_size, about.st_mtime_ns, about.st_ino)
+            check_tag(self.root + path, e_tag, tag)
             span = (0, about.st_size)
             check_whole(self.root + path, span[1])
             return files.read(file, self.root + path, [span])[0]

@@ -13,7 +13,6 @@ import errno
 import logging
 import os
 import re
-import stat
 import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
@@ -30,7 +29,8 @@ if TYPE_CHECKING:
 _log: Final = logging.getLogger(__name__)
 
 TEMPORARY_PREFIX: Final = ".tmp-"
-FIRST_KEYS: Final = 8  # names of a folder to yield first; finding the latest version takes two
+FIRST_KEYS: Final = 8  # entries of a folder to yield first; finding the latest version takes two
+NEXT_KEYS: Final = 1000  # entries of the next page; a stat for each takes a millisecond in all
 # Names of temporary files of alance, and of the Rust writers (name#1).
 _UNFINISHED: Final = re.compile(r"\A\.tmp-|#\d+\Z")
 _NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
@@ -180,40 +180,36 @@ def walk(top: str, prefix: str, start_after: str | None) -> Iterator[ObjectMeta]
         prefix: the folder's path inside the store, empty or ending in "/".
         start_after: omit files whose path in the store is not greater.
     """
-    for name in _keys(top):
-        key, path = prefix + name, f"{top.rstrip('/')}/{name}"
+    for name, size, modified_ns, inode in _entries(top):
+        key = prefix + name
         if _UNFINISHED.search(name.removesuffix("/")):
             continue
         if name.endswith("/"):
             if start_after is None or key > start_after or start_after.startswith(key):
-                yield from walk(path[:-1], key, start_after)
-        elif start_after is None or key > start_after:
-            try:
-                about = os.stat(path)
-            except FileNotFoundError:
-                continue
-            if stat.S_ISREG(about.st_mode):
-                yield _meta(key, about)
+                yield from walk(f"{top.rstrip('/')}/{name[:-1]}", key, start_after)
+        elif size >= 0 and (start_after is None or key > start_after):
+            yield _meta(key, size, modified_ns, inode)
 
 
-def _keys(top: str) -> Iterator[str]:
-    """Yield the names in a folder in key order; names of folders end in "/", as in keys.
+def _entries(top: str) -> Iterator[tuple[str, int, int, int]]:
+    """Yield name, size, time of change in ns and inode of a folder's entries, in key order.
 
-    The first `FIRST_KEYS` names are yielded before the others are sorted. Yields nothing if the
-    folder is missing.
+    Names of folders end in "/", as in keys; only files have a size, others -1. The first
+    `FIRST_KEYS` entries are yielded before the others are sorted. Yields nothing if the folder is
+    missing.
     """
-    last = b""
-    for most in (FIRST_KEYS, sys.maxsize):
-        status, content = _kernels.folder_keys(os.fsencode(top), last, most)
+    last, most = b"", FIRST_KEYS
+    while True:
+        status, entries = _kernels.list_folder(os.fsencode(top), last, most)
         if status in (errno.ENOENT, errno.ENOTDIR):
             return
         if status:
             raise OSError(status, os.strerror(status), top)
-        keys = os.fsdecode(content).split("\0")[:-1]
-        yield from keys
-        if len(keys) < most:
+        yield from entries
+        if len(entries) < most:
             return
-        last = os.fsencode(keys[-1])
+        # Each call reads the whole folder: with larger and larger pages, these are few calls.
+        last, most = os.fsencode(entries[-1][0]), max(NEXT_KEYS, 8 * most)
 
 
 def unfinished(top: str, prefix: str) -> Iterator[ObjectMeta]:
@@ -222,7 +218,9 @@ def unfinished(top: str, prefix: str) -> Iterator[ObjectMeta]:
         for name in filter(_UNFINISHED.search, names):
             path = os.path.join(folder, name)
             with contextlib.suppress(FileNotFoundError):
-                yield _meta(prefix + os.path.relpath(path, top), os.stat(path))
+                about = os.stat(path)
+                key = prefix + os.path.relpath(path, top)
+                yield _meta(key, about.st_size, about.st_mtime_ns, about.st_ino)
 
 
 def level(top: str) -> tuple[list[str], list[str]]:
@@ -243,14 +241,14 @@ def remove_folders(top: str) -> None:
             os.rmdir(folder)
 
 
-def tag_of(about: os.stat_result) -> str:
-    """Return a file's entity tag, from inode, time and size; it changes with the content."""
-    return f'"{about.st_ino:x}-{about.st_mtime_ns:x}-{about.st_size:x}"'
+def tag_of(size: int, modified_ns: int, inode: int) -> str:
+    """Return the entity tag of a file, which changes with the content."""
+    return f'"{inode:x}-{modified_ns:x}-{size:x}"'
 
 
-def _meta(key: str, about: os.stat_result) -> ObjectMeta:
-    modified = datetime.fromtimestamp(about.st_mtime, UTC)
-    return ObjectMeta(key, about.st_size, modified, tag_of(about))
+def _meta(key: str, size: int, modified_ns: int, inode: int) -> ObjectMeta:
+    modified = datetime.fromtimestamp(modified_ns / 1e9, UTC)
+    return ObjectMeta(key, size, modified, tag_of(size, modified_ns, inode))
 
 
 def _publish(path: str, fill: Callable[[int], None], *, if_absent: bool) -> None:

