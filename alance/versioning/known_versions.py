@@ -8,6 +8,7 @@ to tell if another append is already committed.
 from __future__ import annotations
 
 from collections import deque
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from alance.base.records import dataclass
@@ -99,7 +100,8 @@ class KnownVersions:
 
         At least one manifest must be known.
         """
-        return [append for append in self._appends if append.version > version], self._manifests[0]
+        begin = max(0, version + 1 - self._appends[0].version) if self._appends else 0
+        return [*islice(self._appends, begin, None)], self._manifests[0]
 
     def after(self, version: int) -> list[Manifest]:
         """Return the known manifests with a version number above `version`."""

@@ -210,7 +210,7 @@ class _Met(OrderedDict[bytes, ManifestParts]):
         if len(content) > LARGE:
             return
         self[bytes(content)] = parts
-        while sum(PARTS_BYTES + 4 * len(key) for key in [*self]) > MET_BYTES:
+        while PARTS_BYTES * len(self) + 4 * sum(map(len, [*self])) > MET_BYTES:
             with contextlib.suppress(KeyError):  # another thread evicted it first
                 self.popitem(last=False)
 

@@ -119,7 +119,7 @@ async def _ways(snapshot: Snapshot, merge: RowMerge) -> list[str]:
     index = index_of_keys(snapshot, merge)
     if index is None:
         return []
-    most = int((await snapshot.live_counts()).sum()) // fewest_rows(snapshot)
+    most = await snapshot.num_live() // fewest_rows(snapshot)
     return [
         f"  up to {most:,} rows of data are looked up by the index {index!r}, beside the rows that "
         "it lacks; more by a scan:"

@@ -183,7 +183,7 @@ async def _of_keys(base: Snapshot, merge: RowMerge, source: HeldSource) -> ScanO
     """Return the options of a scan for only the source's keys; None to scan all keys."""
     if not _may_filter(base, merge):
         return None
-    num_rows, num_keys = int((await base.live_counts()).sum()), source.num_keys
+    num_rows, num_keys = await base.num_live(), source.num_keys
     by_index = num_keys * fewest_rows(base) <= num_rows and index_of_keys(base, merge) is not None
     if not by_index and num_keys * FILTERED_ROWS > num_rows:
         return None

@@ -298,7 +298,7 @@ async def sample(
 async def drawn(snapshot: Snapshot, num_rows: int, seed: int | None) -> Int64s:
     """Return the positions of the rows for `sample`, ascending."""
     check_type("num_rows", num_rows, int | np.integer, "an integer")
-    total = int((await snapshot.live_counts()).sum())
+    total = await snapshot.num_live()
     if not 0 <= num_rows <= total:
         raise InvalidInputError(f"sample of {num_rows} rows: the dataset has {total}")
     return np.sort(np.random.default_rng(seed).choice(total, num_rows, replace=False))

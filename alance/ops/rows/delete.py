@@ -50,7 +50,7 @@ async def delete(snapshot: Snapshot, where: ScanOptions, commit: CommitOptions) 
             emptied = []
         else:
             rows, emptied = {}, [handle.id for handle in base.handles if always]
-            count = int((await base.live_counts()).sum()) if always else 0
+            count = await base.num_live() if always else 0
         changed, summary = ChangedRows(rows, emptied), ChangeSummary(num_deleted_rows=count)
         return await (await prepare_rows(base, change, changed, commit, summary)).commit()
 

@@ -303,6 +303,20 @@ class Snapshot:
             self._counts = counts
         return self._counts
 
+    async def num_live(self) -> int:
+        """Return the number of live rows.
+
+        Raises:
+            CorruptFileError: see `live_count`.
+        """
+        recorded = self.manifest.remember(Snapshot.num_live, self._recorded_total)
+        return int((await self.live_counts()).sum()) if recorded < 0 else recorded
+
+    def _recorded_total(self) -> int:
+        """Return the number of live rows; -1 if the manifest lacks it."""
+        counts = self.manifest.fragments.num_rows
+        return int(counts.sum()) if (counts >= 0).all() else -1
+
     async def watched_rows(self, fragment_ids: Collection[int]) -> int | None:
         """Return the number of live rows of fragments; None if nothing reports progress.
 

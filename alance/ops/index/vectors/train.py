@@ -119,7 +119,7 @@ async def train(snapshot: Snapshot, checked: CheckedVectors) -> Training:
             centroids or codebook do not fit.
     """
     options, pool = checked.options, snapshot.engine.pool
-    num_rows = int((await snapshot.live_counts()).sum())
+    num_rows = await snapshot.num_live()
     of_row = await _vectors_of_row(snapshot, checked, num_rows)
     size = options.target_partition_size or VECTOR_PARTITION_ROWS
     count = options.num_partitions or max(1, int(num_rows * of_row) // size)

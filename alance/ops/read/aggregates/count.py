@@ -50,8 +50,9 @@ async def _count_batches(snapshot: Snapshot, plan: ScanPlan) -> int:
 async def _count(snapshot: Snapshot, options: ScanOptions) -> int:
     stored = options.include_deleted_rows
     if options.fragments is None:
-        counts = await (snapshot.physical_counts() if stored else snapshot.live_counts())
-        return int(counts.sum())
+        return (
+            int((await snapshot.physical_counts()).sum()) if stored else await snapshot.num_live()
+        )
     handles = chosen(snapshot, options)
     if stored:
         await snapshot.resolve_sizes(handles)
