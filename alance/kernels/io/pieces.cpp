@@ -161,23 +161,32 @@ std::tuple<int, size_t, Owned<uint8_t>> read_pieces(const std::vector<OpenFile>&
       reached = stop;
     }
   }
+  // Columns of one file are entries one after the other: they cost one look at its name, and their
+  // pieces are read together where they are near each other.
+  const auto fd_of = [&](size_t f) { return std::get<0>(files[f]); };
+  int64_t size = 0;
   first = 0;
-  for (size_t f = 0; f < files.size(); first = ends[f++]) {
-    int64_t size = 0;
-    int status = first == ends[f] ? kDone : look_up(files[f], size);
-    if (status == kDone && first != ends[f] && pieces[ends[f] - 1].stop > size) status = kShort;
-    if (status != kDone) return {status, f, Owned<uint8_t>(0)};
+  for (size_t f = 0, known = files.size(); f < files.size(); first = ends[f++]) {
+    if (first == ends[f]) continue;
+    const bool is_known = known < f && fd_of(known) == fd_of(f);
+    if (const int status = is_known ? kDone : look_up(files[f], size); status != kDone)
+      return {status, f, Owned<uint8_t>(0)};
+    if (pieces[static_cast<size_t>(ends[f] - 1)].stop > size) return {kShort, f, Owned<uint8_t>(0)};
+    known = f;
   }
   Owned<uint8_t> bytes(total);
   uint8_t* out = bytes.data();
   int status = kDone;
   int64_t waits = 0;
   size_t file = 0;
-  for (first = 0; file < files.size(); ++file) {
-    status = read_file(std::get<0>(files[file]), pieces.data() + first, pieces.data() + ends[file],
-                       max_gap_bytes, nowait, out, waits);
+  first = 0;
+  for (size_t next = 0; file < files.size(); file = next) {
+    for (next = file + 1; next < files.size() && fd_of(next) == fd_of(file);) ++next;
+    const int64_t end = ends[next - 1];
+    status = read_file(fd_of(file), pieces.data() + first, pieces.data() + end, max_gap_bytes,
+                       nowait, out, waits);
     if (status != kDone) break;
-    first = ends[file];
+    first = end;
   }
   return {status, file, std::move(bytes)};
 }
