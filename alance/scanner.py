@@ -208,7 +208,9 @@ class Scanner(Hinted):
             InvalidInputError, CorruptFileError, StoreError: as from `to_batches`.
         """
         batches = [batch async for batch in self.to_batches()]
-        return pa.Table.from_batches(batches, schema=await self._schema())
+        # The batches lack the schema's metadata in part. The scan has imported what this needs.
+        schema = await parsed(self._snapshot, self._columns, lambda: self.projected_schema)
+        return pa.Table.from_batches(batches, schema=schema)
 
     async def to_pandas(
         self, *, blob_mode: BlobMode = "lazy", **options: Unpack[FrameArguments]

@@ -168,11 +168,11 @@ def exact_value(literal: Literal, type_: pa.DataType) -> Fraction | float | None
 
 def number_value(literal: Literal) -> Fraction | float | None:
     """Return the exact value of a literal like `exact_value`; None if it is not a number."""
-    if literal.digits is not None:
-        return _fraction(Decimal(literal.digits))
     value = literal.value
     if pa.types.is_integer(value.type):
         return Fraction(value.as_py())
+    if literal.digits is not None:
+        return _fraction(Decimal(literal.digits))
     if pa.types.is_decimal(value.type):
         return _fraction(value.as_py())
     if pa.types.is_floating(value.type):

@@ -152,18 +152,20 @@ def in_parts(
         InvalidInputError: the values of a single row exceed the budget of a row.
     """
     max_bytes = EVALUATED_PART_BYTES if max_bytes is None else min(max_bytes, EVALUATED_PART_BYTES)
-    start, num_rows = 0, batch.num_rows
+    start, num_rows, row_bytes = 0, batch.num_rows, EVALUATED_ROW_BYTES
     while start < batch.num_rows or start == 0:
         check_cancelled()
         is_whole = start == 0 and num_rows == batch.num_rows
         part = batch if is_whole else batch.slice(start, num_rows)
-        part_bytes = (
-            max_bytes if part.num_rows > 1 else max(EVALUATED_ROW_BYTES, ROW_GROWTH * part.nbytes)
-        )
+        part_bytes = max_bytes if part.num_rows > 1 else row_bytes
         try:
             with ValueBudget(part_bytes) as budget:
                 value = compute(part)
         except BudgetExceeded as error:
+            # Only now, because the size of a batch takes 14 us.
+            if part.num_rows <= 1 and part_bytes < ROW_GROWTH * part.nbytes:
+                row_bytes = ROW_GROWTH * part.nbytes
+                continue
             if part.num_rows <= 1:
                 raise InvalidInputError(
                     f"{where}: the values of one row need {error.num_bytes} bytes, expected at "
@@ -173,6 +175,7 @@ def in_parts(
             num_rows = max(1, min(part.num_rows // 2, share))
             continue
         yield value
+        row_bytes = EVALUATED_ROW_BYTES
         start += max(1, part.num_rows)
         if 4 * budget.peak_bytes < max_bytes:
             num_rows = min(2 * num_rows, batch.num_rows)

@@ -280,8 +280,7 @@ async def load_manifest(engine: Engine, where: ManifestLocation, *, keep: bool =
     """
 
     async def load() -> Manifest:
-        recalled = await _recall(engine, where)
-        if recalled is not None:
+        if engine.cache.disk is not None and (recalled := await _recall(engine, where)) is not None:
             return recalled
         content, is_it = await read_tagged(
             engine,

@@ -156,7 +156,7 @@ class Background:
     async def aclose(self, limit_s: float = CLOSE_S) -> None:
         """Wait at most `limit_s` for pending cleanups, and cancel those still pending."""
         self._is_closed = True
-        if await self.settled(limit_s):
+        if self._pending and await self.settled(limit_s):
             _log.warning("%d calls that were cancelled could not clean up", len(self._pending))
             for task in self._pending:
                 task.cancel()

@@ -81,11 +81,12 @@ async def segments_of(snapshot: Snapshot) -> Segments:
     """
     if not snapshot.manifest.indices:
         return Segments({})
-    (untold,) = (snapshot.manifest.fragments.physical_rows == 0).nonzero()
-    # Row counts from files are valid only for this table, not for all users of the manifest.
-    remember = snapshot.remember if len(untold) else snapshot.manifest.remember
-    segments: Segments | None = remember.get(Segments)
+    of_manifest = snapshot.manifest.remember
+    segments: Segments | None = of_manifest.get(Segments) or snapshot.remember.get(Segments)
     if segments is None:
+        (untold,) = (snapshot.manifest.fragments.physical_rows == 0).nonzero()
+        # Row counts from files are valid only for this table, not for all users of the manifest.
+        remember = snapshot.remember if len(untold) else of_manifest
         handles = [snapshot.handles[number] for number in untold.tolist()]
         await snapshot.resolve_sizes(handles)
         rows = {handle.id: handle.num_physical_rows for handle in handles}
