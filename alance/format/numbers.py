@@ -116,6 +116,15 @@ def bytes_of(array: pa.Array) -> Bytes:
     return np.frombuffer(content, np.uint8, len(array) * width, array.offset * width)
 
 
+def array_bytes(array: pa.Array) -> int:
+    """Return the bytes of an array's values and validity, as `nbytes`, which takes 7 us."""
+    if not pa.types.is_primitive(array.type):
+        return int(array.nbytes)
+    validity = array.buffers()[0]
+    bits = array.type.bit_width + (validity is not None)
+    return -(-len(array) * bits // 8)
+
+
 def numpy_type(kind: pa.DataType) -> np.dtype[Any]:
     """Return the numpy type of an Arrow integer or float type.
 

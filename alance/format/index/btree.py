@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from alance.base.records import dataclass
 from alance.errors import CorruptFileError
-from alance.format.numbers import as_numbers, to_arrow
+from alance.format.numbers import array_bytes, as_numbers, to_arrow
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -71,7 +71,7 @@ class PageTable:
 
     @property
     def num_bytes(self) -> int:
-        values = int(self.low.nbytes) + int(self.high.nbytes)
+        values = array_bytes(self.low) + array_bytes(self.high)
         return 200 + values + self.null_counts.nbytes + self.starts.nbytes
 
     def place_of(self, page: int) -> tuple[str, int, int]:
@@ -114,7 +114,7 @@ class TreePage:
     @property
     def num_bytes(self) -> int:
         """Memory of the page and its zones in bytes, for the cache budget."""
-        num_bytes = int(self.values.nbytes)
+        num_bytes = array_bytes(self.values)
         zone_bytes = 2 * num_bytes // max(1, len(self.ids)) + 8
         return 600 + num_bytes + self.ids.nbytes + -(-len(self.ids) // FENCE_ROWS) * zone_bytes
 

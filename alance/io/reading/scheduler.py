@@ -324,7 +324,8 @@ class Scheduler:
         try:
             async with aclosing(store.list(path, start_after=after)) as metas:  # type: ignore[type-var]
                 async for meta in metas:
-                    self._check_open()
+                    if self._closed:
+                        self._check_open()
                     yield ObjectMeta(
                         store.root + meta.path, meta.num_bytes, meta.last_modified, meta.e_tag
                     )

@@ -16,7 +16,7 @@ from alance.file.rows.fragment import open_fragment
 from alance.file.rows.whole import rows_of
 from alance.format.index import bitmap, btree
 from alance.format.index.btree import parse_page_table, split_pages
-from alance.format.numbers import as_mask, as_numbers, to_arrow
+from alance.format.numbers import array_bytes, as_mask, as_numbers, to_arrow
 from alance.io.loop.tasks import all_of
 from alance.ops.version.index_files import opened_files
 
@@ -147,7 +147,7 @@ class IndexFiles:
         return await self._snapshot.engine.cache.get(
             ("index keys", self.where),
             load,
-            lambda keys: 200 + int(keys.nbytes),
+            lambda keys: 200 + array_bytes(keys),
             is_near=not self._snapshot.is_remote,
         )
 
