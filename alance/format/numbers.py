@@ -122,7 +122,7 @@ def array_bytes(array: pa.Array) -> int:
         return int(array.nbytes)
     validity = array.buffers()[0]
     bits = array.type.bit_width + (validity is not None)
-    return -(-len(array) * bits // 8)
+    return -(-len(array) * int(bits) // 8)
 
 
 def numpy_type(kind: pa.DataType) -> np.dtype[Any]:

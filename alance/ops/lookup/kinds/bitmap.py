@@ -10,6 +10,7 @@ from alance.base.records import dataclass
 from alance.expr.tree import plain
 from alance.format.index import bitmap
 from alance.format.index.bitmap import ROW_SETS
+from alance.format.numbers import array_bytes
 from alance.format.row_set import RowSet
 from alance.ops.lookup.files import KEPT_SETS
 from alance.ops.lookup.kinds.keys import RowKeys
@@ -55,7 +56,7 @@ class Bitmap(RowSetsKind):
         keys = await files.keys()
         values = plain(keys)
         check_type(ask, values.type)
-        mask = await snapshot.engine.decode(lambda: ask.matches(values), int(keys.nbytes))
+        mask = await snapshot.engine.decode(lambda: ask.matches(values), array_bytes(keys))
         places = np.flatnonzero(mask).tolist()
         return AskedBitmap(segment, files, places, len(keys))
 
