@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #if defined(_WIN32)
@@ -35,12 +36,28 @@ struct Entry {
   bool operator<(const Entry& other) const { return key < other.key; }
 };
 
-// Keep the first `most` entries, in order.
-void keep_first(std::vector<Entry>& entries, int64_t most) {
-  const auto count = std::min<int64_t>(most, std::ssize(entries));
-  std::partial_sort(entries.begin(), entries.begin() + count, entries.end());
-  entries.resize(static_cast<size_t>(count));
-}
+// The first `most` entries with keys greater than `after`, as a heap while entries are added.
+struct FirstEntries {
+  // True if an entry with this name, or a key that begins with it, is not among the first ones.
+  // Most names of a large folder end here, without a copy.
+  bool is_behind(std::string_view name) const {
+    return std::ssize(entries) >= most && (most <= 0 || name >= entries.front().key);
+  }
+
+  void add(Entry entry) {
+    if (entry.key <= after || is_behind(entry.key)) return;
+    if (std::ssize(entries) >= most) {
+      std::pop_heap(entries.begin(), entries.end());
+      entries.pop_back();
+    }
+    entries.push_back(std::move(entry));
+    std::push_heap(entries.begin(), entries.end());
+  }
+
+  const std::string& after;
+  const int64_t most;
+  std::vector<Entry>& entries;
+};
 
 // The next function gets the first `most` entries with keys greater than `after`; it returns 0 or
 // the system's error number.
@@ -48,6 +65,7 @@ void keep_first(std::vector<Entry>& entries, int64_t most) {
 int read_folder(const char* path, const std::string& after, int64_t most,
                 std::vector<Entry>& entries) {
   std::error_code error;
+  FirstEntries first{after, most, entries};
   for (const auto& file : std::filesystem::directory_iterator(std::filesystem::u8path(path), error)) {
     Entry entry{file.path().filename().u8string()};
     if (file.is_directory() && !file.is_symlink()) {
@@ -56,9 +74,9 @@ int read_folder(const char* path, const std::string& after, int64_t most,
       entry.size = static_cast<int64_t>(file.file_size());
       entry.modified_ns = file.last_write_time().time_since_epoch().count() * 100;
     }
-    if (entry.key > after) entries.push_back(std::move(entry));
+    first.add(std::move(entry));
   }
-  keep_first(entries, most);
+  std::sort_heap(entries.begin(), entries.end());
   return error.value();
 }
 #else
@@ -88,17 +106,19 @@ int read_folder(const char* path, const std::string& after, int64_t most,
   const std::unique_ptr<DIR, decltype(&closedir)> folder(opendir(path), &closedir);
   if (folder == nullptr) return errno;
   const int fd = dirfd(folder.get());
+  FirstEntries first{after, most, entries};
   while (true) {
     errno = 0;
     const dirent* file = readdir(folder.get());
     if (file == nullptr) break;
-    Entry entry{file->d_name};
-    if (entry.key == "." || entry.key == "..") continue;
+    const std::string_view name = file->d_name;
+    if (first.is_behind(name) || name == "." || name == "..") continue;
+    Entry entry{std::string(name)};
     if (is_folder(fd, *file)) entry.key += '/';
-    if (entry.key > after) entries.push_back(std::move(entry));
+    first.add(std::move(entry));
   }
   int status = errno;
-  keep_first(entries, most);
+  std::sort_heap(entries.begin(), entries.end());
   for (Entry& entry : entries)
     if (status == 0 && entry.key.back() != '/') status = learn_file(fd, entry);
   return status;
