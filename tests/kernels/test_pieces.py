@@ -131,10 +131,10 @@ def test_a_file_is_read_only_as_long_as_its_name_is_its_own(nowait_folder: Path)
     for name in names:
         name.write_bytes(b"old!")
     opened = [io_files.OpenFile(str(name)) for name in names]
-    one, four = np.array([1]), np.array([4])
+    start, stop = np.array([1]), np.array([4])
 
     def read(file: OpenFile) -> tuple[object, ...]:
-        status, _, content = _kernels.read_pieces([file.named], [1], one, four, 0, True)
+        status, _, content = _kernels.read_pieces([file.named], [1], start, stop, 0, True)
         other, ranges = _kernels.read_ranges(file.named, [(1, 4), (0, 2)])
         assert other == status
         return status, bytes(content), [*map(bytes, ranges)]
@@ -144,7 +144,7 @@ def test_a_file_is_read_only_as_long_as_its_name_is_its_own(nowait_folder: Path)
     (nowait_folder / "other").rename(names[1])
     names[2].unlink()
     assert [*map(read, opened)] == [(0, b"ld!", [b"ld!", b"ol"]), *[(-3, b"", [])] * 2]
-    content = _kernels.read_pieces([opened[1].opened], [1], one, four, 0, False)[2]
+    content = _kernels.read_pieces([opened[1].opened], [1], start, stop, 0, False)[2]
     assert bytes(content) == b"ld!"
     names[0].write_bytes(b"new")
     assert read(opened[0]) == (-2, b"", [])
