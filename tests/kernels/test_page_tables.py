@@ -30,7 +30,8 @@ def table(
 ) -> _kernels.ColumnPages:
     """A column of one page of chunks, which lie from byte 1024 on."""
     lists = None if index is None else FLAT_LEVELS
-    form = _kernels.PageForm((0, 8, 0, 0, 0, large), lists, num_items, False)
+    packed = (1, 8, 0, 0, 0, large)  # values that are not read without their chunks
+    form = _kernels.PageForm(packed, lists, num_items, False)
     form.set_layers(1 if index is None else 0x21)
     sizes = [len(words), chunk_bytes, *([] if index is None else [len(index)])]
     return learned(form, sizes, num_rows, words + (index or b""))

@@ -262,9 +262,9 @@ def test_nested_fields_of_a_batch_have_the_layers_of_their_pages() -> None:
 
 
 def test_shares_of_rows_become_one_batch(tmp_path: Path) -> None:
-    """A share each of the chunks of a column, of which there may be fewer; in any order."""
+    """A share each of the groups of a column, of which there may be fewer; in any order."""
     count = 3
-    size = 8 + (200 << 10)  # more than is read at once, so that a chunk is a group
+    size = 8 + (400 << 10)  # two values are more than is read at once, so that each is a group
     width = (size - 8) // 4
     table = chunked([Chunks(0, [4] * count, [size] * count)], bits=8 * width, large=True)
     path = tmp_path / "file"
@@ -274,12 +274,15 @@ def test_shares_of_rows_become_one_batch(tmp_path: Path) -> None:
     )
     array = np.array([1, 4, 6, 11], np.int64)
     plan = plan_rows([[table]], array, [len(array)])
-    assert plan.num_groups == count
+    assert plan.num_groups == len(array)
     order = np.array([3, 0, 0, 2, 1], np.int64)
     schema = pa.schema([("a", pa.binary(width))])
     content = path.read_bytes()
+    starts, stops = plan.pieces(0, plan.num_groups)[2:4]
+    pieces = [content[start:stop] for start, stop in zip(starts, stops, strict=True)]
+    assert [len(piece) for piece in pieces] == [width] * len(array)
     whole = _kernels.RowBatch([0], [0], [width], [False], order)
-    whole.decode(plan, memoryview(content))
+    whole.decode(plan, memoryview(b"".join(pieces)))
     expected = pa.RecordBatch._import_from_c(whole.address, schema)
     fd = os.open(path, os.O_RDONLY)
     try:
@@ -309,6 +312,46 @@ def test_shares_of_rows_become_one_batch(tmp_path: Path) -> None:
         os.close(fd)
     with pytest.raises(ValueError, match="no shares"):
         _kernels.RowBatch([0], [0], [width], [False], order, 0)
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_single_values_are_read_without_their_chunks(large: bool) -> None:
+    """Small gaps are read; chunks of other sizes, and chunks of dense rows, are read whole."""
+    width, count, start = 16, 1024, 64
+    values = np.random.default_rng(5).integers(0, 256, (3 * count, width), np.uint8)
+    size = 8 + count * width
+    header = (0).to_bytes(2, "little") + (size - 8).to_bytes(4 if large else 2, "little")
+    chunks = [header.ljust(8, b"\0") + part.tobytes() for part in values.reshape(3, count, width)]
+    chunks[1] += bytes(8)  # allowed, but not the size of its values
+    sizes = [*map(len, chunks)]
+    content = bytes(start) + b"".join(chunks)
+    table = chunked([Chunks(start, [count] * 3, sizes)], bits=8 * width, large=large)
+    schema = pa.schema([("a", pa.binary(width))])
+
+    def check(rows: list[int]) -> list[tuple[int, int]]:
+        plan = plan_rows([[table]], np.array(rows, np.int64), [len(rows)])
+        tables, ends, starts, stops, _ = plan.pieces(0, plan.num_groups)
+        assert (tables, ends[-1]) == ([0] * plan.num_groups, len(starts))
+        pieces = [*zip(starts.tolist(), stops.tolist(), strict=True)]
+        batch = _kernels.RowBatch([0], [0], [width], [False])
+        batch.decode(plan, memoryview(b"".join(content[a:b] for a, b in pieces)))
+        taken = pa.RecordBatch._import_from_c(batch.address, schema)
+        assert taken["a"].to_pylist() == [values[row].tobytes() for row in rows]
+        return pieces
+
+    second, third = start + sizes[0], start + sizes[0] + sizes[1]
+    at = start + 8 + 7 * width
+    assert check([7]) == [(at, at + width)]
+    assert check([7, 8, 40]) == [(at, at + 34 * width)]
+    assert check([7, 41]) == [(at, at + width), (at + 34 * width, at + 35 * width)]
+    assert check([count - 1, count]) == [(second - width, third)]
+    last = third + 8
+    assert check([0, 2 * count]) == [(start + 8, start + 8 + width), (last, last + width)]
+    dense = [*range(0, 3 * count, 200)]  # 3 200 bytes for a row
+    assert check(dense) == [(start, third + sizes[2])]
+    spread = check([*range(0, 3 * count, 300)])  # 4 rows, the second chunk, and 4 rows
+    assert (len(spread), spread[4]) == (9, (second, third))
+    assert check([2 * count + 5, 3 * count - 1])[-1] == (third + sizes[2] - width, third + sizes[2])
 
 
 def test_ranges_of_rows_lie_in_any_buffers() -> None:

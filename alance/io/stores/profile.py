@@ -85,7 +85,7 @@ MEMORY: Final = StoreProfile(
 
 LOCAL: Final = StoreProfile(
     kind="local",
-    take_gap=16 * KIB,  # break-even is 20 KiB: a hot pread takes 3 us, the memory bus has 7 GB/s
+    take_gap=4 * KIB,  # break-even is 2 to 8 KiB, for values in the page cache
     scan_gap=64 * KIB,  # cold disks read ahead by more than this
     max_request_bytes=8 * MIB,  # 4 to 16 reads of 8 MiB saturate a disk
     max_requests=16,  # pool jobs; 32 were not faster

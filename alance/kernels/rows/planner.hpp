@@ -165,12 +165,13 @@ class Planner {
   }
 
   void add_pieces(size_t number, const RowPage& page, int64_t first, int64_t last) {
-    const Rows rows{plan.rows.data() + first, 0, last - first};
+    const bool by_value = (last - first) * RowPlan::kValueBytes <= page.size();
+    const Rows rows{plan.rows.data() + first, 0, last - first, nullptr, by_value};
     std::vector<needs::Run> runs{{0, last - first, {0, 0}}};
     if (page.slots() != nullptr)
       runs = sparse::runs_of(page, rows, kGroupBytes);
     else if (!page.is_constant())
-      runs = needs::runs_of(page, needs::needs_of(page, rows), {0, kGroupBytes});
+      runs = needs::runs_of(needs::needs_of(page, rows), {0, kGroupBytes});
     for (const needs::Run& run : runs) {
       const int64_t start = page.start() + run.bytes.start, stop = page.start() + run.bytes.stop;
       if (run.first == run.last) {
@@ -183,25 +184,27 @@ class Planner {
       if (plan.parts.size() > parts_before && plan.parts.back().hit == hit)
         plan.parts.back().last = first + run.last;
       else
-        plan.parts.push_back({hit, first + run.first, first + run.last});
+        plan.parts.push_back({hit, first + run.first, first + run.last, 0, 0, by_value});
       add_piece({number, start, stop}, run.last - run.first);
     }
   }
 
-  // True if a piece belongs to the last group: that is of this column, stays small, and ascends in
-  // each of its files.
+  // True if a piece belongs to the last group: that is of this column, stays small in bytes and pieces,
+  // and ascends in each of its files.
   bool joins(size_t number, int64_t start, int64_t num_bytes) const {
     const size_t last_group = plan.groups.size();
     if (last_group == plan.first_group(plan.columns.size())) return false;
     const RowPlan::Group& group = plan.groups.back();
     const int64_t size = group.bytes_end - plan.first_byte(last_group - 1);
-    if (size + num_bytes > kGroupBytes) return false;
+    const size_t num_pieces = plan.pieces.size() - plan.first_piece(last_group - 1);
+    if (size + num_bytes > kGroupBytes || num_pieces >= kGroupPieces) return false;
     if (num_bytes == 0 || size == 0) return true;
     return plan.pieces.back().table != number || start >= plan.pieces.back().stop;
   }
 
   // Approximate bytes of a group: they are decoded while they are in the processor's cache.
   static constexpr int64_t kGroupBytes = 160 << 10;
+  static constexpr size_t kGroupPieces = 256;  // so that threads share a take of many single values
   static constexpr int64_t kPlaceGap = 4 << 10;  // bytes between index entries that are read together
 
   Files held_;

@@ -1,4 +1,5 @@
-// Chunks of a page that hold rows of a take, coalesced to reads.
+// Bytes of a page that hold rows of a take, coalesced to reads: chunks, or single values of chunks
+// whose values lie bare.
 #pragma once
 #include <vector>
 
@@ -7,19 +8,38 @@
 
 namespace alance::needs {
 
-// Chunk that is needed. `first` to `last` are positions in the list of rows: the rows that begin in
-// it. `open`: a row of the take begins in an earlier chunk and continues at its start.
+// Chunk that is needed, or bare values of it. `first` to `last` are positions in the list of rows: the
+// rows that begin in these bytes. `open`: a row of the take begins in an earlier chunk and continues at
+// its start.
 struct Need {
   int64_t chunk, first, last;
   bool open;
+  ByteRange bytes;
 };
 
-// Chunks of a page that are read together: the rows that begin in them, as in `Need`, and their
-// bytes.
+// Needs of a page that are read together: the rows that begin in them, as in `Need`, and their bytes.
 struct Run {
   int64_t first, last;
   ByteRange bytes;
 };
+
+// Gap between bare values that is read as a part of the values around it. A wider one costs more to copy
+// than a further buffer of the same call does.
+constexpr int64_t kBareGap = 512;
+
+// Add bare values: rows `first` to `last` of the list, which are in one chunk.
+inline void add_bare(const RowPage& page, const Rows& rows, int64_t chunk, int64_t first, int64_t last,
+                     std::vector<Need>& needs) {
+  for (int64_t i = first; i < last; ++i) {
+    const auto [start, stop] = page.bare_bytes(chunk, rows[i]);
+    if (i != first && start - needs.back().bytes.stop <= kBareGap) {
+      needs.back().last = i + 1;
+      needs.back().bytes.stop = stop;
+    } else {
+      needs.push_back({chunk, i, i + 1, false, {start, stop}});
+    }
+  }
+}
 
 inline std::vector<Need> needs_of(const RowPage& page, const Rows& rows) {
   std::vector<Need> needs;
@@ -29,7 +49,12 @@ inline std::vector<Need> needs_of(const RowPage& page, const Rows& rows) {
     chunk = open ? chunk + 1 : page.chunk_of(rows[i], chunk);
     const int64_t behind = page.rows_until(chunk);
     const int64_t next = rows.reaching(behind, i);
-    needs.push_back({chunk, i, next, open});
+    if (rows.by_value && page.is_bare(chunk)) {
+      add_bare(page, rows, chunk, i, next, needs);
+      i = next;
+      continue;
+    }
+    needs.push_back({chunk, i, next, open, {page.begin_of(chunk), page.end_of(chunk)}});
     // Only the last row of a chunk can continue in the next chunk: the last requested row that
     // begins here, if no other row begins after it; or the open row, if no row begins here.
     const bool goes_on = next > i ? rows[next - 1] + 1 == behind
@@ -40,17 +65,15 @@ inline std::vector<Need> needs_of(const RowPage& page, const Rows& rows) {
   return needs;
 }
 
-// Coalesce chunks, which ascend. A row that continues in the next chunk is decoded from one buffer,
+// Coalesce needs, which ascend. A row that continues in the next chunk is decoded from one buffer,
 // whatever the limits.
-inline std::vector<Run> runs_of(const RowPage& page, const std::vector<Need>& needs,
-                                const Coalescing& rule) {
+inline std::vector<Run> runs_of(const std::vector<Need>& needs, const Coalescing& rule) {
   std::vector<Run> runs;
-  for (const auto& [number, first, last, open] : needs) {
-    const ByteRange chunk{page.begin_of(number), page.end_of(number)};
-    if (runs.empty() || !(open || rule.joins(runs.back().bytes, chunk)))
-      runs.push_back({first, last, chunk});
+  for (const auto& [number, first, last, open, bytes] : needs) {
+    if (runs.empty() || !(open || rule.joins(runs.back().bytes, bytes)))
+      runs.push_back({first, last, bytes});
     runs.back().last = last;
-    runs.back().bytes.stop = chunk.stop;
+    runs.back().bytes.stop = bytes.stop;
   }
   return runs;
 }

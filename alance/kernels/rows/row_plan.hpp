@@ -22,6 +22,7 @@ class RowPlan {
     int64_t first, last;
     size_t num_pieces = 0;
     int64_t num_bytes = 0;
+    bool by_value = false;  // as in `Rows`
   };
   // Unit of reading and decoding; its pages are of one column.
   struct Group {
@@ -41,6 +42,11 @@ class RowPlan {
     int64_t first = 0, last = 0;
     bool operator==(const Unknown&) const = default;
   };
+
+  // Bytes of a page for each row from which bare values are read without their chunks: with fewer, nearly
+  // all of the file's pages in memory are touched, and whole chunks cost less calls and buffers. To read
+  // a single value costs about as much as to copy and decode so many bytes.
+  static constexpr int64_t kValueBytes = 4 << 10;
 
   bool is_ranges = false;
   int64_t num_rows = 0;
@@ -62,7 +68,7 @@ class RowPlan {
   int64_t first_byte(size_t group) const { return group ? groups[group - 1].bytes_end : 0; }
   // Rows of a part, counted from the first row of their page.
   Rows rows_of(const Part& part) const {
-    return {is_ranges ? nullptr : rows.data() + part.first, part.first, part.last - part.first};
+    return {is_ranges ? nullptr : rows.data() + part.first, part.first, part.last - part.first, nullptr, part.by_value};
   }
   // First page of a column whose values do not have a form: its number, and a text that says what is
   // wrong; nothing if all pages have the form. `is_nested`: pages may have lists or structs.

@@ -263,11 +263,18 @@ std::optional<std::tuple<size_t, size_t, std::string>> misfit(
   return std::nullopt;
 }
 
-// Bytes of the chunks of each column.
+// Bytes of each column; single values count as the bytes that cost as much.
 std::vector<int64_t> column_bytes(const RowPlan& plan) {
   std::vector<int64_t> sizes;
-  for (size_t column = 0; column < plan.columns.size(); ++column)
-    sizes.push_back(plan.first_byte(plan.columns[column]) - plan.first_byte(plan.first_group(column)));
+  size_t part = 0;
+  for (const size_t end : plan.columns) {
+    int64_t& size = sizes.emplace_back(0);
+    for (; part < plan.first_part(end); ++part) {
+      const RowPlan::Part& own = plan.parts[part];
+      const int64_t least = own.by_value ? static_cast<int64_t>(own.num_pieces) * RowPlan::kValueBytes : 0;
+      size += std::max(own.num_bytes, least);
+    }
+  }
   return sizes;
 }
 

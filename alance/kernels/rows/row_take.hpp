@@ -21,7 +21,7 @@ void take_part(const RowPlan& plan, const RowPlan::Part& part, cells::Part own, 
     return done(part);
   }
   for (const needs::Need& need : needs::needs_of(page, rows)) {
-    const int64_t size = page.end_of(need.chunk) - page.begin_of(need.chunk);
+    const int64_t size = need.bytes.stop - need.bytes.start;
     check_span(0, size, end - bytes, "chunk");
     page.decode(need.chunk, {bytes, size}, rows.part(need.first, need.last), need.open, sink);
     bytes += size;

@@ -286,6 +286,7 @@ void RowPage::decode_entries(int64_t number, Part bytes, const Rows& rows, bool 
     if (sink.with_levels) sink.def.fill(static_cast<size_t>(rows.count), static_cast<uint16_t>(null_level_));
     return sink.nulls(rows.count);
   }
+  if (rows.by_value && is_bare(number)) return decode_bare(bytes, rows, sink);
   const Chunk chunk = open_chunk(number, bytes, &sink.content);
   if (max_rep_ != 0) return decode_lists(chunk, rows, open, sink);
   cells::Walk levels, values;
@@ -314,6 +315,16 @@ void RowPage::decode_entries(int64_t number, Part bytes, const Rows& rows, bool 
     if (sink.with_levels) sink.def.append(own, static_cast<size_t>(end - k));
     emit_values(chunk, rows[k] - origin, end - k, own, values, sink);
   }
+}
+
+void RowPage::decode_bare(Part bytes, const Rows& rows, Sink& sink) const {
+  const int64_t width = bits_ / 8, first = rows[0];
+  check_span(0, (rows[rows.count - 1] + 1 - first) * width, bytes.size, "values");
+  uint8_t* out = sink.begin_run(rows.count);
+  for (int64_t i = 0; i < rows.count; ++i, out += width)
+    std::memcpy(out, bytes.data + (rows[i] - first) * width, static_cast<size_t>(width));
+  if (sink.with_levels) sink.def.fill(static_cast<size_t>(rows.count), 0);
+  sink.end_run(nullptr, rows.count);
 }
 
 // Append values one by one, or as a run if they are many; null where their level is not 0.

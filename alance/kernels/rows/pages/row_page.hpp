@@ -39,6 +39,7 @@ struct Rows {
   const int64_t* numbers;  // null: neighbours
   int64_t first, count;  // `first`: number of the first row, for neighbours
   const uint16_t* levels = nullptr;  // levels of the rows if the page has none: 1 for nulls, else 0
+  bool by_value = false;  // single rows: bare values are read without their chunks
 
   int64_t operator[](int64_t i) const { return numbers ? numbers[i] : first + i; }
   // End of the neighbours that begin at `i`.
@@ -54,7 +55,7 @@ struct Rows {
     return i;
   }
   Rows part(int64_t begin, int64_t end) const {
-    return {numbers ? numbers + begin : nullptr, first + begin, end - begin, levels ? levels + begin : nullptr};
+    return {numbers ? numbers + begin : nullptr, first + begin, end - begin, levels ? levels + begin : nullptr, by_value};
   }
 };
 
@@ -186,6 +187,7 @@ template <typename Offset>
 struct RangeStrings;
 
 constexpr size_t kMostDepths = 64;  // of nested fixed-size lists
+constexpr int64_t kBareHeader = 8;  // bytes of the header of a chunk with one buffer
 
 using Positions = std::span<const int64_t>;  // views of what a page keeps
 
@@ -344,11 +346,24 @@ class RowPage {
     const int64_t* before = max_rep_ != 0 ? first_values_.data() : first_rows_.data();
     return before[end] - before[begin];
   }
+  // True if a chunk has values alone, as they are in memory, behind a header that tells nothing else.
+  // Single rows of it are read and decoded without the chunk.
+  bool is_bare(int64_t chunk) const {
+    return values_ == Values::flat && bits_ % 8 == 0 && nulls_ == Nulls::none && max_rep_ == 0 && !has_items() &&
+           masks_.empty() && scheme_ == 0 && !coding_ && !slots_ &&
+           end_of(chunk) - begin_of(chunk) == kBareHeader + (num_values(chunk, chunk + 1) * (bits_ / 8) + 7) / 8 * 8;
+  }
+  // Start and end of the value of a row of such a chunk in the buffer.
+  std::pair<int64_t, int64_t> bare_bytes(int64_t chunk, int64_t row) const {
+    const int64_t start = begin_of(chunk) + kBareHeader + (row - rows_from(chunk)) * (bits_ / 8);
+    return {start, start + bits_ / 8};
+  }
   // Row behind the last that begins in a chunk, and first row that does.
   int64_t rows_until(int64_t chunk) const;
   int64_t rows_from(int64_t chunk) const;
   // Decode ascending rows that begin in a chunk into the sink; `open`: first the rest of the row
-  // that began before it.
+  // that began before it. `bytes`: the chunk, or, of a bare one and rows by value, from the value of the
+  // first row to that of the last.
   void decode(int64_t chunk, Part bytes, const Rows& rows, bool open, Sink& sink) const;
   void check_rows(const int64_t* rows, int64_t count) const;
   // Bytes of neighbouring rows, at least one, in the buffer: begin and end.
@@ -438,6 +453,7 @@ class RowPage {
   int64_t mask_bytes() const { return bytes_of_masks(masks_); }
   void decode_distinct(int64_t number, Part bytes, const Rows& rows, bool open, Sink& sink) const;
   void decode_entries(int64_t chunk, Part bytes, const Rows& rows, bool open, Sink& sink) const;
+  void decode_bare(Part bytes, const Rows& rows, Sink& sink) const;
   void mark_null_blobs(size_t first, Sink& sink) const;
   void decode_run(Part bytes, int64_t count, Sink& sink) const;
   void emit_zipped(const uint8_t* from, Sink& sink) const;
