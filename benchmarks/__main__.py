@@ -65,12 +65,17 @@ async def run_case(
     """Measure a case on all sides."""
     path, other = table(case.table, scale), vortex_file(case.table, scale)
     uri, options = str(path), None
-    open_vortex = partial(vortex.open, str(other))
+    open_vortex = partial(vortex.open, str(other), without_segment_cache=not case.is_kept)
     if case.remote:
         lab.rescan()
         lab.config(latency_ms=LATENCY_MS, total_mbps=case.mbps)
         uri, options = f"s3://{FOLDER.name}/{path.name}", lab.lance_options()
-        open_vortex = partial(vortex.open, other.name, store=vortex_store(lab))
+        open_vortex = partial(
+            vortex.open,
+            other.name,
+            store=vortex_store(lab),
+            without_segment_cache=not case.is_kept,
+        )
     async with alance.Session() as session:
         dataset = await alance.dataset(uri, storage_options=options, session=session)
         theirs = lance.dataset(uri, storage_options=options)

@@ -26,7 +26,7 @@ class Opened:
     """A table, opened by all libraries, and the storage options with which it was opened.
 
     Attributes:
-        open_vortex: opens the Vortex file again, without any cached metadata.
+        open_vortex: opens the Vortex file again, without any cached metadata or segments.
         number: number of the round; each round requests other rows and uses other queries.
     """
 
@@ -49,6 +49,8 @@ class Case:
         vortex: the same work with Vortex; None: Vortex does not support it.
         mbps: MB/s of all connections of the lab together; 0: no limit.
         calls: number of calls of a crowd of callers, whose work returns `Waits`; 0 for other work.
+        is_kept: True if alance keeps the bytes that it reads for later rounds (takes from a store).
+            Only then does Vortex, too.
     """
 
     name: str
@@ -60,6 +62,7 @@ class Case:
     vortex: Callable[[Opened], Any] | None = None
     mbps: int = 0
     calls: int = 0
+    is_kept: bool = False
 
     @property
     def label(self) -> str:
@@ -174,6 +177,7 @@ def takes(
         target,
         remote,
         lambda opened: vortex_rows(opened, opened.vortex, rows(first(opened), count), columns),
+        is_kept=remote,
     )
 
 
@@ -209,6 +213,7 @@ def cold(
         target,
         remote,
         lambda opened: vortex_rows(opened, opened.open_vortex(), rows(opened, count), columns),
+        is_kept=remote,
     )
 
 

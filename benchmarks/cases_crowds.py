@@ -95,7 +95,8 @@ def crowds(callers: int, target: float | None, *, remote: bool) -> Case:
         )
 
     name = f"{callers} callers of take(10), one column"
-    return Case(name, "lineitem", ours, theirs, target, remote, vortex, calls=calls_of(callers))
+    calls = calls_of(callers)
+    return Case(name, "lineitem", ours, theirs, target, remote, vortex, calls=calls, is_kept=remote)
 
 
 def cold_crowds(callers: int, target: float | None) -> Case:

@@ -45,8 +45,11 @@ a file of its own with the same rows.
   there are processors. The faster one is told and compared; **threads** says which that is, and in
   brackets what the other took. In tables without that column it has one for each processor.
 - Vortex gives the same Arrow types as the others (its own views of strings would be cheaper). It
-  takes rows that ascend; they are put into the order asked for. Its cache of segments is on, so
-  that it reads nothing of the lab where the rounds before have read all.
+  takes rows that ascend; they are put into the order asked for. All sides are in one state: each
+  has an open handle and knows what it has learned of the file (a new one where the row says so),
+  and reads the data in each round: local files out of the page cache, scans from the lab. So
+  Vortex's cache of segments, which would keep all bytes that it has read, is off. It is on in
+  takes from the lab, where alance's block cache keeps bytes, too.
 - The lab is `alance.testing.lab` on the same machine, with {latency} ms to the first byte and no
   limit of bandwidth but where a heading names one. Requests, **rounds** (waves of requests, each
   sent after all before had ended) and megabytes are what it counted in the last round, of alance /
