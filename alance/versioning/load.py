@@ -393,7 +393,9 @@ async def _all_totals(
     manifests = cache.peek_all([_cache_key(places[number]) for number in missing])
     for number, manifest in zip(missing, manifests, strict=True):
         if manifest is not None:
-            totals[number] = VersionTotals.of(manifest)
+            totals[number] = await engine.decode(
+                partial(VersionTotals.of, manifest), len(manifest.fragments.records.content)
+            )
     missing = [number for number in missing if totals[number] is None]
     for group in grouped(
         missing, lambda number: places[number].num_bytes or 0, MANIFESTS_TOGETHER_BYTES

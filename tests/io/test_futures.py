@@ -10,6 +10,7 @@ import pytest
 from alance.errors import StoreError
 from alance.io.cloud.resilience import Retries
 from alance.io.loop.futures import JoinedFutures, Retried
+from alance.io.loop.tasks import ITEMS_A_TURN, all_of
 
 
 def fast(max_retries: int = 3) -> Retries:
@@ -183,3 +184,50 @@ async def test_its_time_is_over_in_a_pause() -> None:
     retries = Retries(first_pause_s=1e6, max_pause_s=1e6, uniform=lambda _, most: most)
     with pytest.raises(StoreError, match=r"no complete answer.*busy"):
         await Calls(ConnectionError("busy")).retried(retries, limit_s=0.05)
+
+
+async def test_many_awaitables_are_begun_in_several_turns() -> None:
+    begun = 0
+
+    async def work(number: int) -> int:
+        nonlocal begun
+        begun += 1
+        await asyncio.sleep(0)
+        return number
+
+    most = before = 0
+
+    async def watch() -> None:
+        nonlocal most, before
+        while True:
+            most, before = max(most, begun - before), begun
+            await asyncio.sleep(0)
+
+    watching = asyncio.create_task(watch())
+    num_works = 5 * ITEMS_A_TURN + 3
+    assert await all_of(map(work, range(num_works))) == list(range(num_works))
+    watching.cancel()
+    assert 0 < most <= ITEMS_A_TURN
+
+
+async def test_after_a_failure_many_awaitables_are_cancelled_or_closed() -> None:
+    states: list[str] = []
+
+    async def work(number: int) -> None:
+        if number == 1:
+            raise StoreError("no")
+        try:
+            await asyncio.sleep(60)
+        finally:
+            states.append("ended")
+
+    works = [work(number) for number in range(3 * ITEMS_A_TURN)]
+    with pytest.raises(StoreError, match="no"):
+        await all_of(works)
+    assert len(states) == 3 * ITEMS_A_TURN - 1
+
+    waiting = asyncio.create_task(all_of(work(number) for number in range(2, 3 * ITEMS_A_TURN)))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any, TypeVar
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from alance.io.loop.futures import done, failed, seen
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Generator, Iterable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable
 
     from alance.io.loop.futures import ThreadJob
 
@@ -17,18 +18,42 @@ T = TypeVar("T")
 X = TypeVar("X")
 
 
+ITEMS_A_TURN: Final = 128  # items handled in one turn of the loop, at some 10 us each
+
+
+async def in_turns(items: Iterable[X]) -> AsyncIterator[list[X]]:
+    """Yield the items in parts of a turn each; between two parts other callers of the loop run."""
+    rest = iter(items)
+    while part := list(islice(rest, ITEMS_A_TURN)):
+        yield part
+        if len(part) < ITEMS_A_TURN:
+            return
+        await asyncio.sleep(0)
+
+
 async def all_of(awaitables: Iterable[Awaitable[T]]) -> list[T]:
-    """Return all results in order; after the first failure, cancel and await the others."""
-    waiting = list(awaitables)
-    if len(waiting) == 1:  # a task would only cost turns of the loop
-        return [await waiting[0]]
-    tasks = [asyncio.ensure_future(awaitable) for awaitable in waiting]
+    """Return all results in order; after the first failure, cancel and await the others.
+
+    The awaitables are begun in parts, between which other callers of the loop run.
+    """
+    tasks: list[asyncio.Future[T]] = []
+    groups: list[asyncio.Future[list[T]]] = []
+    rest = iter(awaitables)
     try:
-        return list(await asyncio.gather(*tasks))
+        async for part in in_turns(rest):
+            if len(part) == 1 and not tasks:  # a task would only cost turns of the loop
+                return [await part[0]]
+            begun = [asyncio.ensure_future(awaitable) for awaitable in part]
+            tasks += begun
+            groups.append(asyncio.gather(*begun))
+        return [result for results in await asyncio.gather(*groups) for result in results]
     except BaseException:
+        for awaitable in rest:
+            if isinstance(awaitable, Coroutine):
+                awaitable.close()
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, *groups, return_exceptions=True)
         raise
 
 

@@ -134,7 +134,9 @@ async def alter_columns(
         fragments = await backfill.fragments(base, casts.target)
         ids_before = {field.id for field in base.schema.walk()}
         merge = Merge(
-            fragments=tuple(without_dead_files(fragments, field_ids(after.schema))),
+            fragments=await base.engine.pool.run(
+                lambda: tuple(without_dead_files(fragments, field_ids(after.schema)))
+            ),
             schema=after.schema.messages,
             preserves_nullability=all(
                 field.nullable for field in after.schema.walk() if field.id not in ids_before

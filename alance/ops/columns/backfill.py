@@ -23,7 +23,7 @@ from alance.format.layouts.fields import leaf_columns
 from alance.format.numbers import to_arrow
 from alance.format.proto import copied, table_pb2
 from alance.format.table.changes.apply_rows import TOMBSTONE
-from alance.io.loop.tasks import all_of
+from alance.io.loop.tasks import all_of, in_turns
 from alance.ops.columns.sources import GroupedValues, source_of
 from alance.ops.read.groups import (
     GROUP_FRAGMENTS,
@@ -141,7 +141,9 @@ class Backfill:
         ids = {handle.id for handle in handles}
         gone = [self._written.pop(key) for key in self._written.keys() - ids]
         await _removed(gone)
-        return [self._fragment(handle, new) for handle in handles]
+        return await snapshot.engine.pool.run(
+            lambda: [self._fragment(handle, new) for handle in handles]
+        )
 
     def _num_values(self, handles: Iterable[FragmentHandle]) -> int:
         """Return the number of values of prepared fragments; 0 if nobody watches the progress."""
@@ -159,13 +161,14 @@ class Backfill:
         removed.
         """
         missing, stale = [], []
-        for handle in handles:
-            written = self._written.get(handle.id)
-            if written is not None and written.source == source_of(handle, reads):
-                continue
-            if written is not None:
-                stale.append(self._written.pop(handle.id))
-            missing.append(handle)
+        async for part in in_turns(handles):
+            for handle in part:
+                written = self._written.get(handle.id)
+                if written is not None and written.source == source_of(handle, reads):
+                    continue
+                if written is not None:
+                    stale.append(self._written.pop(handle.id))
+                missing.append(handle)
         await _removed(stale)
         return missing
 

@@ -244,7 +244,7 @@ def _extension(
 
     The fragments are None if there is nothing to do.
     """
-    live = [handle.id for handle in base.handles]
+    live = base.handles.ids
     parts = [Index.from_protobuf(message).fragment_ids for message in segments]
     covered = frozenset[int]().union(*(numbers or frozenset() for numbers in parts))
     missing = set(live) - covered

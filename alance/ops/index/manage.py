@@ -31,7 +31,7 @@ async def create_index(snapshot: Snapshot, new: NewIndex, options: CommitOptions
 
     async def attempt(base: Snapshot) -> Snapshot:
         checked = check_new(base, new)
-        covered = [handle.id for handle in base.handles] if new.train else []
+        covered = base.handles.ids if new.train else []
         builder = SegmentBuilder(
             base, checked.column, checked.leaf, checked.name, checked.kind, checked.options
         )

@@ -266,7 +266,7 @@ async def _value_part(
 
     at = ColumnValues.at(task.column, leaf.arrow_type, task.options.path)
     part = await of_one_type(kind, at, attempt)
-    num_rows = sum([await snapshot.live_count(snapshot.handle(number)) for number in ids])
+    num_rows = await snapshot.live_rows(await snapshot.handles_of(ids))
     return replace(part, num_rows=num_rows, options=task.options)
 
 
@@ -353,7 +353,7 @@ def _in_order(
     """
     all_parts = [*plan.parts, *parts]
     ids = [fragment.id for part in all_parts for fragment in part.fragments]
-    expected = [handle.id for handle in base.handles]
+    expected = base.handles.ids
     if sorted(ids) != sorted(expected):
         raise InvalidInputError(
             f"index parts: of {len(set(ids))} fragments, {len(ids)} counted twice where they are; "

@@ -179,12 +179,18 @@ async def _compact(state: TableState, policy: MaintenancePolicy, slice_bytes: fl
     num_fragments = sum(len(task.fragments) for task in plan.tasks)
     if not num_fragments or (not is_deleted.any() and least and num_fragments < least):
         return []
-    sizes = [
-        sum(file.file_size_bytes for part in task.fragments for file in part.files)
-        for task in plan.tasks
-    ]
+
+    def measure() -> tuple[list[int], set[int]]:
+        sizes: list[int] = []
+        ids: set[int] = set()
+        for task in plan.tasks:
+            fragments = list(task.fragments)
+            sizes.append(sum(file.file_size_bytes for part in fragments for file in part.files))
+            ids.update(part.id for part in fragments)
+        return sizes, ids
+
     # The indices of these fragments are remapped, so their files are read and written as well.
-    ids = {part.id for task in plan.tasks for part in task.fragments}
+    sizes, ids = await snapshot.engine.pool.run(measure)
     moved = [
         segment
         for segments in state.segments.values()

@@ -254,7 +254,7 @@ async def rewrite_columns(
     ids = await base.engine.pool.run(values.fragment_ids)
     run = base.engine.pool.run
     async with Backfill(values) as backfill:
-        handles = [base.handle(fragment_id) for fragment_id in ids]
+        handles = await base.handles_of(ids)
         fragments = await backfill.fragments(base, schema, handles) if handles else []
         field_ids = sorted(field.id for field in schema.walk()) if fragments else []
         changed = await run(values.offsets) if base.has_stable_row_ids else {}

@@ -16,7 +16,7 @@ from alance.ops.read.dry import dry_run
 from alance.ops.read.filters import parsed_predicate
 from alance.ops.read.options import condition_of, orderings_of
 from alance.ops.read.ordering import scanned_columns, takes_others, unsorted_options
-from alance.ops.read.plan import chosen, may_ask, picking, plan_scan
+from alance.ops.read.plan import chosen_in_turns, may_ask, picking, plan_scan
 from alance.ops.read.positions import as_positions
 from alance.ops.read.rows import num_rows_of
 from alance.ops.read.scan import scan
@@ -206,7 +206,7 @@ async def _index_use(snapshot: Snapshot, options: ScanOptions) -> IndexUse | Non
     predicate = await parsed_predicate(snapshot, condition_of(options))
     if predicate is None or not may_ask(snapshot, options):
         return None
-    return await look_up(snapshot, predicate, chosen(snapshot, options))
+    return await look_up(snapshot, predicate, await chosen_in_turns(snapshot, options))
 
 
 async def explain_take(snapshot: Snapshot, indices: object, columns: Columns) -> Explanation:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from operator import index
 from typing import TYPE_CHECKING, Final, TypeVar, cast
 
 import numpy as np
@@ -12,6 +13,7 @@ from alance.base.checks import check_type, some_of
 from alance.errors import InvalidInputError
 from alance.file.rows.leaves import FEW_FIELDS, LeafSet
 from alance.format.schema import Schema
+from alance.io.loop.tasks import in_turns
 from alance.ops.read.filters import parsed_predicate, visible_schema
 from alance.ops.read.options import condition_of
 from alance.ops.read.rows import TAKEN_SHARE, ScanPlan, num_rows_of
@@ -90,7 +92,7 @@ async def plan_scan(
     meta = projection.meta
     if predicate is not None:
         meta = meta.union(name for name in predicate.columns if name in META)
-    handles = chosen(snapshot, options)
+    handles = await chosen_in_turns(snapshot, options)
     if options.fast_search and predicate is not None and may_ask(snapshot, options):
         from alance.ops.lookup.look_up import covered_fragments
 
@@ -131,20 +133,44 @@ def chosen(snapshot: Snapshot, options: ScanOptions) -> Sequence[FragmentHandle]
     Raises:
         InvalidInputError: a fragment does not exist.
     """
+    return (
+        snapshot.handles
+        if options.fragments is None
+        else snapshot.handles.at(_places(snapshot, options.fragments))
+    )
+
+
+async def chosen_in_turns(snapshot: Snapshot, options: ScanOptions) -> Sequence[FragmentHandle]:
+    """Return the fragments that the options select; other callers of the loop run meanwhile.
+
+    Raises:
+        InvalidInputError: a fragment does not exist.
+    """
     if options.fragments is None:
         return snapshot.handles
-    check_type("fragments", options.fragments, Iterable, "a list of the ids of fragments")
-    of_ids = {
-        number: snapshot.manifest.fragments.position_of(number) for number in options.fragments
-    }
-    if missing := sorted(number for number, position in of_ids.items() if position is None):
-        ids = [handle.id for handle in snapshot.handles]
+    handles: list[FragmentHandle] = []
+    async for part in in_turns(_places(snapshot, options.fragments)):
+        handles += snapshot.handles.at(part)
+    return handles
+
+
+def _places(snapshot: Snapshot, fragment_ids: Iterable[int]) -> list[int]:
+    """Return the positions of fragments in the version's list, ascending."""
+    check_type("fragments", fragment_ids, Iterable, "a list of the ids of fragments")
+    numbers = [*fragment_ids]
+    try:
+        sought = np.array([*map(index, numbers)], np.int64)
+    except (TypeError, OverflowError):
+        raise InvalidInputError(
+            f"fragments {some_of(numbers)}: expected a list of the ids of fragments"
+        ) from None
+    places = snapshot.manifest.fragments.positions_of(sought)
+    if missing := sorted({numbers[place] for place in np.flatnonzero(places < 0).tolist()}):
         raise InvalidInputError(
             f"fragments {some_of(missing)}: not in version {snapshot.version}, which has "
-            f"{some_of(ids)}"
+            f"{some_of(snapshot.handles.ids)}"
         )
-    positions = sorted(position for position in of_ids.values() if position is not None)
-    return [snapshot.handles[position] for position in positions]
+    return sorted({*places.tolist()})
 
 
 def projection_of(

@@ -278,7 +278,7 @@ async def _moves(
     moves = []
     for result, group in zip(results, groups, strict=True):
         read = await at_version(snapshot, result.read_version)
-        handles = [read.handle(fragment.id) for fragment in result.original_fragments]
+        handles = await read.handles_of(fragment.id for fragment in result.original_fragments)
         await read.prepare(handles)
         nothing = np.empty(0, np.int64)
         old = [

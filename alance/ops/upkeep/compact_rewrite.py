@@ -66,10 +66,9 @@ async def rewrite(
         CorruptFileError: the number of rows of a fragment differs from the manifest's.
         StoreError: the store failed.
     """
-    handles = [snapshot.handle(fragment_id) for fragment_id in fragment_ids]
+    handles = await snapshot.handles_of(fragment_ids)
     await snapshot.prepare(handles)
-    counts = [await snapshot.live_count(handle) for handle in handles]
-    num_rows = sum(counts)
+    num_rows = await snapshot.live_rows(handles)
     num_files = max(1, num_rows // options.target_rows_per_fragment)
     limits = Limits(max(1, -(-num_rows // num_files)), options.max_bytes_per_file)
     lineage = await _lineage(snapshot, fragment_ids) if snapshot.has_stable_row_ids else None

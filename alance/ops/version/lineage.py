@@ -48,7 +48,7 @@ async def load_lineage(snapshot: Snapshot, fragment_ids: Iterable[int]) -> dict[
     Raises:
         CorruptFileError: a sequence contradicts the format.
     """
-    handles = [snapshot.handle(fragment_id) for fragment_id in fragment_ids]
+    handles = await snapshot.handles_of(fragment_ids)
     names = (ROW_ID, CREATED_AT, UPDATED_AT)
     await snapshot.resolve_sizes(handles)
     await snapshot.load_meta(handles, names)

@@ -13,7 +13,7 @@ from alance.errors import CorruptFileError, NotFoundError, RowNotFoundError
 from alance.file.rows.leaves import FEW_FIELDS, LeafSet
 from alance.format.schema import Remembered
 from alance.format.table.changes.apply_indices import SYSTEM
-from alance.io.loop.tasks import all_of
+from alance.io.loop.tasks import all_of, in_turns
 from alance.ops.version.handle import FragmentHandle
 from alance.ops.version.learn import learn_rows_and_sizes, learn_values
 from alance.ops.version.mem_wal import mention_mem_wal
@@ -189,6 +189,17 @@ class Snapshot:
         """
         return self.handles[self.position_of(fragment_id)]
 
+    async def handles_of(self, fragment_ids: Iterable[int]) -> list[FragmentHandle]:
+        """Return fragments by id. Other callers of the loop run meanwhile if there are many.
+
+        Raises:
+            NotFoundError: the version has no such fragment.
+        """
+        handles: list[FragmentHandle] = []
+        async for part in in_turns(fragment_ids):
+            handles += map(self.handle, part)
+        return handles
+
     def position_of(self, fragment_id: int) -> int:
         """Return the position of a fragment id in the version's list of fragments.
 
@@ -218,7 +229,9 @@ class Snapshot:
         HEAD for each file of unknown size, and for each fragment of unknown row count the opening
         of a file.
         """
-        unknown = self.unprepared([*handles])
+        unknown: list[FragmentHandle] = []
+        async for part in in_turns(handles):
+            unknown += self.unprepared(part)
         if unknown:
             await self.resolve_sizes(unknown)
             await all_of(handle.deletions() for handle in unknown)
@@ -252,7 +265,9 @@ class Snapshot:
         Raises:
             UnsupportedError: this release of alance does not read a file's version.
         """
-        unknown = [handle for handle in handles if not handle.is_resolved]
+        unknown: list[FragmentHandle] = []
+        async for part in in_turns(handles):
+            unknown += [handle for handle in part if not handle.is_resolved]
         if unknown:
             await all_of(learn_rows_and_sizes(self, handle) for handle in unknown)
 
@@ -279,11 +294,22 @@ class Snapshot:
             )
         return handle.num_physical_rows - deleted
 
+    async def live_rows(self, handles: Iterable[FragmentHandle]) -> int:
+        """Return the number of live rows of fragments together.
+
+        Raises:
+            CorruptFileError: see `live_count`.
+        """
+        num_rows = 0
+        async for part in in_turns(handles):
+            num_rows += sum([await self.live_count(handle) for handle in part])
+        return num_rows
+
     async def physical_counts(self) -> Int64s:
         """Return the stored rows of each fragment, deleted ones too; shape (fragments,)."""
         counts = self.manifest.fragments.physical_rows.copy()
         unknown = np.flatnonzero(counts == 0).tolist()
-        handles = [self.handles[position] for position in unknown]
+        handles = await self.handles_of(self.manifest.fragments.ids[unknown].tolist())
         await self.resolve_sizes(handles)
         counts[unknown] = [handle.num_physical_rows for handle in handles]
         return counts

@@ -73,7 +73,7 @@ async def create_text_index(
             new.memory_bytes,
             new.of_elements,
         )
-        covered = [handle.id for handle in base.handles] if new.train else []
+        covered = base.handles.ids if new.train else []
         return await commit_segments(base, {builder: covered}, checked.old, options)
 
     return await with_retries(snapshot, attempt, options.max_retries)

@@ -81,7 +81,7 @@ async def create_vector_index(
             return training
 
         builder = VectorSegmentBuilder(*place, trained, checked.options.memory_bytes)
-        covered = [handle.id for handle in base.handles]
+        covered = base.handles.ids
         return await commit_segments(base, {builder: covered}, checked.old, options)
 
     return await with_retries(snapshot, attempt, options.max_retries)
@@ -125,7 +125,7 @@ async def vectors_like(
     if training is None:
         return None
 
-    places = np.flatnonzero(np.isin([handle.id for handle in base.handles], list(fragment_ids)))
+    places = np.flatnonzero(np.isin(base.manifest.fragments.ids, list(fragment_ids)))
     num_rows = int((await base.live_counts())[places].sum())
     num_partitions = training.suited_partitions(num_rows)
     retrain = retrain or (num_partitions > len(training.centroids) and bool(replaced))

@@ -49,7 +49,7 @@ async def live_rows(snapshot: Snapshot, fragments: Collection[int], *, has_row_i
     if has_row_ids:
         index = await snapshot.row_index()
         return await pool.run(lambda: index.rows_in(np.array(sorted(fragments), np.int64)))
-    handles = [snapshot.handle(fragment) for fragment in fragments]
+    handles = await snapshot.handles_of(fragments)
     await snapshot.prepare(handles)
 
     def gather() -> RowSet:
@@ -110,7 +110,7 @@ class CarriedSegment:
         content = memoryview(await stored.buffer(ivf.buffer_number(stored.metadata)))
         count = len(training.centroids)
         storage = ivf.Storage.parse(stored.metadata, content, count, stored.num_rows)
-        covered = index.fragment_ids & {handle.id for handle in snapshot.handles}
+        covered = index.fragment_ids & {*snapshot.handles.ids}
         reordered = reordered_columns(stored.schema, storage.metadata)
         return cls(stored, covered, storage.offsets[1:], reordered)
 

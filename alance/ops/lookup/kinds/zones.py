@@ -105,7 +105,7 @@ class ZonesKind(IndexKind):
         columns = [(column.name, column.type) for column in stored.schema]
         if columns != [(column.name, column.type) for column in schema]:
             raise CorruptFileError(f"{source.file} with columns {stored.schema.names} of a segment")
-        handles = [snapshot.handle(fragment) for fragment in covered]
+        handles = await snapshot.handles_of(covered)
         await snapshot.resolve_sizes(handles)
         ids = np.array([handle.id for handle in handles], np.int64)
         sizes = np.array([handle.num_physical_rows for handle in handles], np.int64)

@@ -6,7 +6,7 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from alance.ops.read.plan import chosen, plan_scan
+from alance.ops.read.plan import chosen_in_turns, plan_scan
 from alance.ops.read.scan import scan
 from alance.ops.version.deleted import deleted_rows, with_deletions
 
@@ -53,7 +53,7 @@ async def _count(snapshot: Snapshot, options: ScanOptions) -> int:
         return (
             int((await snapshot.physical_counts()).sum()) if stored else await snapshot.num_live()
         )
-    handles = chosen(snapshot, options)
+    handles = await chosen_in_turns(snapshot, options)
     if stored:
         await snapshot.resolve_sizes(handles)
         return sum(handle.num_physical_rows for handle in handles)
