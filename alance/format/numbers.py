@@ -213,6 +213,16 @@ def is_first(values: npt.NDArray[Any]) -> Mask:
     return is_new
 
 
+def union(values: Int64s, more: Int64s) -> Int64s:
+    """Return the distinct values of two ascending arrays, ascending.
+
+    Unlike `np.union1d`, this neither hashes nor holds the interpreter's lock.
+    """
+    both = np.concatenate((values, more))
+    both.sort(kind="stable")  # merges the two in one pass
+    return both[is_first(both)]
+
+
 def distinct(values: Int64s) -> tuple[Int64s, Int64s]:
     """Return the distinct values, ascending, and the index of each value among them; shape (n,).
 

@@ -9,12 +9,15 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, Protocol
 
+import numpy as np
+
 from alance.base.deferred import Deferred
 from alance.base.records import dataclass
 from alance.errors import RetryableConflictError
 from alance.format.table.changes.apply import apply, manifest_bytes
 from alance.format.table.changes.apply_state import DEFAULT_SETTINGS, Settings
-from alance.io.loop.tasks import all_of
+from alance.format.table.transaction import Transaction
+from alance.io.loop.tasks import all_of, in_turns
 from alance.versioning.load import AS_FAST
 from alance.versioning.sidecars import load_deletions, load_transaction
 from alance.versioning.tokens import Notes, noted_config
@@ -28,8 +31,9 @@ if TYPE_CHECKING:
     from alance.format.table.changes.conflicts import Rebased
     from alance.format.table.changes.lineage import Lineage
     from alance.format.table.deletions import DeletionVector
+    from alance.format.table.fragment import Fragment
     from alance.format.table.manifest import Manifest
-    from alance.format.table.transaction import Transaction
+    from alance.format.table.operations import Operation
     from alance.io.reading.engine import Engine
     from alance.versioning.table import Table
 else:
@@ -66,6 +70,9 @@ class Rules(Protocol):
             InvalidInputError, CommitConflictError: the transaction does not fit the previous
                 version.
         """
+
+
+FEW_PARTS: Final = 100  # parts of an operation that become a message in less time than a hop
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,20 +115,29 @@ class TableRules:
         theirs = await load_transaction(self.engine, self.table, newer)
         fragment_ids: tuple[int, ...] = ()
         if theirs is not None:
-            fragment_ids = conflicts.fragments_to_merge(
-                ours, theirs, base=base, newer=newer, deleted=self.deleted
+            fragment_ids = await self.engine.decode(
+                lambda: conflicts.fragments_to_merge(
+                    ours, theirs, base=base, newer=newer, deleted=self.deleted
+                ),
+                _rebase_bytes(ours, theirs, newer, None),
             )
         vectors = await self._vectors(newer, fragment_ids) if fragment_ids else None
-        return conflicts.rebase(
-            ours, theirs, base=base, newer=newer, deleted=self.deleted, vectors=vectors
-        )
+
+        def work() -> Rebased:
+            return conflicts.rebase(
+                ours, theirs, base=base, newer=newer, deleted=self.deleted, vectors=vectors
+            )
+
+        return await self.engine.decode(work, _rebase_bytes(ours, theirs, newer, vectors))
 
     async def _vectors(
         self, newer: Manifest, fragment_ids: tuple[int, ...]
     ) -> Mapping[int, DeletionVector]:
-        places = [newer.fragments.position_of(number) for number in fragment_ids]
-        records = [newer.fragments[place] for place in places if place is not None]
-        fragments = [fragment for fragment in records if fragment.deletion_file]
+        places = newer.fragments.positions_of(np.array(fragment_ids, np.int64))
+        fragments: list[Fragment] = []
+        async for part in in_turns(places[places >= 0].tolist()):
+            records = [newer.fragments[place] for place in part]
+            fragments += [fragment for fragment in records if fragment.deletion_file]
         for fragment in fragments:
             # Because it is needed to check and merge deletion vectors.
             if not fragment.physical_rows:
@@ -164,6 +180,34 @@ class TableRules:
             return manifest_bytes(following)
 
         return await self.engine.decode(build, _work_bytes(previous, transaction))
+
+
+def _rebase_bytes(
+    ours: Transaction,
+    theirs: Transaction | None,
+    newer: Manifest,
+    vectors: Mapping[int, DeletionVector] | None,
+) -> int:
+    """Estimate the work of a rebase, as bytes of columns to decode."""
+    num_bytes = ours.message.ByteSize() + sum(part.num_bytes for part in (vectors or {}).values())
+    if theirs is None:
+        return num_bytes
+    is_merge = theirs.operation == "Merge"
+    return num_bytes + theirs.message.ByteSize() + (newer.num_bytes if is_merge else 0)
+
+
+async def transaction_of(
+    engine: Engine, change: Operation, read_version: int, properties: Mapping[str, str]
+) -> Transaction:
+    """Build a transaction, in a thread if the operation has many parts.
+
+    Raises:
+        InvalidInputError: a text has half of a surrogate pair.
+    """
+    return await engine.pool.run(
+        lambda: Transaction.of(change, read_version=read_version, properties=properties),
+        inline=change.num_parts <= FEW_PARTS,
+    )
 
 
 # Operations that only parse the fragments that they change, unless row ids are stable.

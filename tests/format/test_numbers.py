@@ -20,6 +20,7 @@ from alance.format.numbers import (
     offsets_of,
     positions_of,
     to_arrow,
+    union,
 )
 
 if TYPE_CHECKING:
@@ -128,3 +129,9 @@ def test_positions_are_the_numbers_of_all_ranges(ranges: list[tuple[int, int]]) 
     starts, counts = np.array(ranges, np.int64).reshape(-1, 2).T
     expected = [n for start, count in ranges for n in range(start, start + count)]
     assert positions_of(starts, counts).tolist() == expected
+
+
+@given(st.sets(st.integers(0, 50)), st.sets(st.integers(0, 50)))
+def test_union_has_each_value_once(values: set[int], more: set[int]) -> None:
+    arrays = [np.array(sorted(numbers), np.int64) for numbers in (values, more)]
+    assert union(*arrays).tolist() == sorted(values | more)

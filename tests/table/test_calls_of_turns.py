@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import sys
+import threading
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -20,6 +21,7 @@ import pytest
 import alance
 from alance import operations, sync
 from alance.file.open.new_pages import NewPages
+from alance.format.table.changes import conflicts
 from tests.reference.served import opened_on
 from tests.reference.waiting import Turns
 
@@ -119,6 +121,59 @@ async def test_turns_make_few_calls_for_many_columns(
             await asyncio.sleep(0)
             await work(dataset)
     assert 0 < calls.most < MOST_CALLS
+
+
+FRAGMENTS: Final = 200
+MOST_CALLS_OF_FRAGMENTS: Final = 20 * FRAGMENTS  # handles of all fragments take more
+OF_FRAGMENTS: Final[dict[str, Work]] = {
+    "validate": lambda dataset: dataset.validate(),
+    "column": lambda dataset: dataset.add_columns({"new": "id * 2"}),
+    "index": lambda dataset: dataset.create_scalar_index("id", "BTREE"),
+    "compact": lambda dataset: dataset.optimize.compact_files(),
+}
+
+
+@pytest.fixture(scope="module")
+def of_fragments(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("fragments") / "t.lance"
+    sync.write_dataset(pa.table({"id": range(2 * FRAGMENTS)}), path, max_rows_per_file=2)
+    return path
+
+
+@pytest.mark.parametrize("name", OF_FRAGMENTS)
+async def test_turns_make_few_calls_for_many_fragments(
+    of_fragments: Path, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = OF_FRAGMENTS[name]
+    make_all_pauses(monkeypatch)
+    monkeypatch.setattr("alance.io.loop.tasks.ITEMS_A_TURN", 10)
+    for number in range(2):  # the first imports what it needs
+        path = shutil.copytree(of_fragments, tmp_path / f"t{number}.lance")
+        async with alance.Session() as session:
+            dataset = await alance.dataset(path, session=session)
+            with CallsOfTurns() as calls:
+                await asyncio.sleep(0)
+                await work(dataset)
+    assert 0 < calls.most < MOST_CALLS_OF_FRAGMENTS
+
+
+async def test_large_deletions_are_merged_in_a_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count, threads = 100_000, list[int]()
+    dataset = await alance.write_dataset(pa.table({"id": range(count)}), tmp_path / "t.lance")
+    rebase = conflicts.rebase
+
+    def noted(*arguments: Any, **options: Any) -> Any:
+        threads.append(threading.get_ident())
+        return rebase(*arguments, **options)
+
+    monkeypatch.setattr(conflicts, "rebase", noted)
+    await dataset.delete("id % 4 = 0")
+    after = await dataset.delete("id % 4 = 1")  # computed from the version before
+    assert await after.count_rows() == count // 2
+    assert threads
+    assert threading.get_ident() not in threads
 
 
 NUM_PAGES: Final = 300  # of each of two columns

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _T: Final = transaction_pb2.Transaction
 
 EXTRA_ATTRIBUTE = "extra"
+ITEMS_AT_ONCE: Final = 1000  # items copied by one call, which holds the interpreter's lock
 REWRITE_ROWS: Final = 0
 REWRITE_COLUMNS: Final = 1
 
@@ -67,13 +68,27 @@ class Wire:
     def to_protobuf(self) -> Message:
         """Return a new message."""
         message = self.MESSAGE()
+        self.fill(message)
+        return message
+
+    def fill(self, message: Message) -> None:
+        """Set the content of an empty message."""
         if self.extra:
             message.MergeFromString(self.extra)
         for attribute in fields(self):
             value = getattr(self, attribute.name)
             if attribute.name != EXTRA_ATTRIBUTE and value is not None:
                 _set(message, self.NAMES.get(attribute.name, attribute.name), value)
-        return message
+
+    @property
+    def num_parts(self) -> int:
+        """Number of items of all tuples and maps."""
+        values = [getattr(self, attribute.name) for attribute in fields(self)]
+        return sum(
+            value.num_parts if isinstance(value, Wire) else len(value)
+            for value in values
+            if isinstance(value, Wire | tuple | Mapping)
+        )
 
 
 def unknown_fields(message: Message) -> bytes:
@@ -109,7 +124,10 @@ def _set(message: Message, name: str, value: Any) -> None:
                 into[key] = item
     elif isinstance(value, tuple | list):
         is_wire = bool(value) and isinstance(value[0], Wire)
-        getattr(message, name).extend(map(_message, value) if is_wire else value)
+        items = getattr(message, name)
+        for start in range(0, len(value), ITEMS_AT_ONCE):
+            part = value[start : start + ITEMS_AT_ONCE]
+            items.extend(map(_message, part) if is_wire else part)
     elif isinstance(value, Wire | Message):
         getattr(message, name).CopyFrom(_message(value))
     else:
@@ -364,13 +382,13 @@ class UpdateMap(Wire):
         }
         return cls(updates, message.replace, extra=unknown_fields(message))
 
-    def to_protobuf(self) -> transaction_pb2.Transaction.UpdateMap:
-        """Return a new message."""
-        message = _T.UpdateMap(replace=self.replace)
+    def fill(self, message: Message) -> None:
+        """Set the content of an empty message."""
+        assert isinstance(message, _T.UpdateMap)
+        message.replace = self.replace
         message.MergeFromString(self.extra)
         for key, value in self.updates.items():
             message.update_entries.add(key=key, value=value)
-        return message
 
 
 @dataclass(frozen=True, slots=True)

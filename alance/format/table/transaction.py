@@ -144,8 +144,9 @@ def _set_change(message: transaction_pb2.Transaction, change: Operation) -> None
         message.MergeFromString(change.extra)
         return
     part = getattr(message, arm)
+    part.Clear()  # of an earlier form
     part.SetInParent()  # mark an operation without content as present
-    part.CopyFrom(change.to_protobuf())
+    change.fill(part)
 
 
 def parse_transaction(content: bytes | memoryview, where: str) -> Transaction:

@@ -9,12 +9,12 @@ uploaded. If the commit fails, all files written for it are removed.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Final
-
-import numpy as np
 
 from alance.base.records import dataclass
 from alance.errors import InvalidInputError
+from alance.format.numbers import union
 from alance.format.proto import copied, table_pb2
 from alance.format.table.deletions import (
     ARROW_MAX_ROWS,
@@ -25,7 +25,7 @@ from alance.format.table.deletions import (
 from alance.format.table.naming import DELETIONS
 from alance.format.table.operations import Delete, Update
 from alance.format.table.row_ids import row_ids_bytes
-from alance.io.loop.tasks import all_of
+from alance.io.loop.tasks import all_of, in_turns
 from alance.ops.version.commits import PreparedChange
 from alance.ops.version.lineage import lineage_reader
 from alance.ops.version.objects import discard_objects
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from alance.base.arrays import Int64s, UInt64s
+    from alance.io.reading.engine import Engine
     from alance.ops.version.handle import FragmentHandle
     from alance.ops.version.options import CommitOptions
     from alance.ops.version.snapshot import Snapshot
@@ -96,7 +97,7 @@ async def prepare_rows(
     deleted = rows.deleted
     vectors = _DeletionFiles(snapshot, [])
     written = _ChangeFiles(snapshot, vectors, rows.files)
-    handles = [snapshot.handle(fragment_id) for fragment_id in sorted(deleted)]
+    handles = await snapshot.handles_of(sorted(deleted))
 
     def build() -> Delete | Update:
         gone = sorted({*vectors.build(handles, deleted), *rows.emptied})
@@ -200,40 +201,42 @@ class _DeletionFiles:
                 raise InvalidInputError(
                     f"fragment {handle.id}: row {rows[-1]}, it has {handle.num_physical_rows}"
                 )
-            union = rows if before is None else np.union1d(before.rows, rows)
-            if len(union) == handle.num_physical_rows:
+            all_rows = rows if before is None else union(before.rows, rows)
+            if len(all_rows) == handle.num_physical_rows:
                 emptied.append(handle.id)
             elif len(rows):
                 version = self._snapshot.version
                 file = new_deletion_file(
-                    handle.id, union, version, as_bitmap=_as_bitmap(handle, len(union))
+                    handle.id, all_rows, version, as_bitmap=_as_bitmap(handle, len(all_rows))
                 )
                 self.files.append(file)
-                self._vectors.append(DeletionVector(union, handle.num_physical_rows))
+                self._vectors.append(DeletionVector(all_rows, handle.num_physical_rows))
         return emptied
 
     def handed(self) -> list[tuple[str, bytes]]:
         """Return the files for the commit."""
         self._begun += self.files
-        self._keep()
+        self._keep(self._snapshot.engine)
         return [(self._location(file), file.content) for file in self.files]
 
-    def _keep(self) -> None:
+    def _keep(self, engine: Engine) -> None:
         """Cache the deletion vectors for the next change."""
         for file, vector in zip(self.files, self._vectors, strict=True):
-            keep_deletions(self._snapshot.engine, self._location(file), vector)
+            keep_deletions(engine, self._location(file), vector)
 
     async def put(self) -> None:
         """Write all files."""
         if not self.files:
             return
-        resolve = self._snapshot.engine.registry.resolve
-        places = [resolve(self._location(file)) for file in self.files]
-        store, _ = places[0]
+        engine = self._snapshot.engine
+        store, _ = engine.registry.resolve(self._location(self.files[0]))
         self._begun += self.files
-        pairs = zip(places, self.files, strict=True)
-        await store.put_many([(path, file.content) for (_, path), file in pairs])
-        self._keep()
+        contents: list[tuple[str, bytes]] = []
+        async for part in in_turns(self.files):
+            paths = [engine.registry.resolve(self._location(file))[1] for file in part]
+            contents += zip(paths, [file.content for file in part], strict=True)
+        await store.put_many(contents)
+        await engine.pool.run(partial(self._keep, engine), inline=len(self.files) <= FEW_FILES)
 
     async def discard(self) -> None:
         """Remove the files that have been written; ignores errors of the store."""

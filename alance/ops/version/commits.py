@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, TypeVar
 from alance.base.records import dataclass
 from alance.errors import RetryableConflictError
 from alance.format.table.naming import NamingScheme
-from alance.format.table.transaction import Transaction
 from alance.ops.cleanup.after import clean_after
 from alance.ops.version.options import DEFAULT_COMMIT, CommitOptions
 from alance.ops.version.snapshot import Snapshot
 from alance.versioning import load
 from alance.versioning.commit import PendingCommit, commit
 from alance.versioning.manifest_store import ConditionalManifests
-from alance.versioning.rules import TableRules
+from alance.versioning.rules import TableRules, transaction_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -65,11 +64,17 @@ class PreparedChange:
             CommitStateUnknownError: it is unknown whether the version was committed.
         """
         base, named = self.snapshot, self.handed()
+        try:
+            transaction = await transaction_of(
+                base.engine, self.operation, base.version, self.options.noted()
+            )
+        except BaseException:
+            if self.discard is not None:
+                await self.discard()
+            raise
         pending = PendingCommit(
             table=base.table,
-            transaction=Transaction.of(
-                self.operation, read_version=base.version, properties=self.options.noted()
-            ),
+            transaction=transaction,
             base=base.manifest,
             rules=self.rules or TableRules(base.engine, base.table),
             manifests=manifests_of(base.session, base.table),

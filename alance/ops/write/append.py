@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Final
 from alance.file.rows.leaves import FEW_FIELDS
 from alance.format.encode.small_file import small_files
 from alance.format.table.operations import Append
-from alance.format.table.transaction import Transaction
 from alance.io.loop.background import grace_of
 from alance.ops.cleanup.after import clean_after
 from alance.ops.version.commits import commit_on, manifests_of
@@ -30,7 +29,7 @@ from alance.versioning.backoff import MAX_RETRIES
 from alance.versioning.commit import PendingCommit, commit
 from alance.versioning.commit_queue import CommitQueue
 from alance.versioning.outcome import may_be_visible
-from alance.versioning.rules import TableRules
+from alance.versioning.rules import TableRules, transaction_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
     from alance.format.proto import table_pb2
     from alance.format.schema import Schema
     from alance.format.table.manifest import Manifest
+    from alance.format.table.transaction import Transaction
     from alance.ops.write.options import WriteOptions
     from alance.ops.write.sources import Data
     from alance.session import Session
@@ -136,8 +136,8 @@ async def commit_append(
         CommitStateUnknownError: it is unknown whether the version was committed.
     """
     noted = options.commit.noted()
-    transaction = Transaction.of(
-        Append(tuple(fragments)), read_version=base.version, properties=noted
+    transaction = await transaction_of(
+        session.engine, Append(tuple(fragments)), base.version, noted
     )
     summary = summary_of(fragments)
     if options.commit.max_retries != MAX_RETRIES or base.version >> 63:

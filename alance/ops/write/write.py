@@ -36,7 +36,7 @@ from alance.ops.write.sources import open_source
 from alance.session import Session, table_at
 from alance.versioning import load
 from alance.versioning.commit import PendingCommit
-from alance.versioning.rules import TableRules
+from alance.versioning.rules import TableRules, transaction_of
 from alance.versioning.tokens import Notes, merged_notes
 from alance.versioning.waiting_append import merged
 
@@ -320,7 +320,12 @@ async def _commit(
         transaction = operation.with_properties(noted)
     else:
         read_version = 0 if base is None else base.version
-        transaction = Transaction.of(operation, read_version=read_version, properties=noted)
+        try:
+            transaction = await transaction_of(session.engine, operation, read_version, noted)
+        except BaseException:
+            if files is not None:
+                await files.discard()
+            raise
     settings = Settings(options.data_storage_version, options.stable_row_ids)
     data, named = (None, ()) if files is None else files.before()
     rules = _CheckedWrite if files is None else TableRules

@@ -8,11 +8,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from alance.base.checks import some_of
 from alance.base.records import dataclass
 from alance.errors import CommitConflictError, InvalidInputError, RetryableConflictError
+from alance.format.numbers import union
 from alance.format.proto import copied, table_pb2
 from alance.format.table.deletions import new_deletion_file
 from alance.format.table.operations import (
@@ -214,12 +213,12 @@ def merge(case: Case) -> tuple[Operation, list[NewDeletionFile]]:
             continue
         assert case.deleted is not None
         assert now is not None
-        union = np.union1d(vector_of(case, fragment.id).rows, case.deleted[fragment.id])
-        if len(union) == now.physical_rows:
+        all_rows = union(vector_of(case, fragment.id).rows, case.deleted[fragment.id])
+        if len(all_rows) == now.physical_rows:
             emptied.append(fragment.id)
             continue
         # Even a small merged deletion vector is stored as a bitmap, as by other writers.
-        file = new_deletion_file(fragment.id, union, case.newer.version, as_bitmap=True)
+        file = new_deletion_file(fragment.id, all_rows, case.newer.version, as_bitmap=True)
         files.append(file)
         now.deletion_file.CopyFrom(file.record)
         fragments.append(now)
