@@ -17,6 +17,7 @@ from alance.file.rows.whole import rows_of
 from alance.format.index import bitmap, btree
 from alance.format.index.btree import parse_page_table, split_pages
 from alance.format.numbers import array_bytes, as_mask, as_numbers, to_arrow
+from alance.format.row_set import RowSet
 from alance.io.loop.tasks import all_of
 from alance.ops.version.index_files import opened_files
 
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from alance.format.index.bitmap import KeyedSets
     from alance.format.index.btree import PageTable, TreePage
     from alance.format.plans import Plan
-    from alance.format.row_set import RowSet
     from alance.format.table.indices import Index
     from alance.ops.version.snapshot import Snapshot
 
@@ -173,6 +173,11 @@ class IndexFiles:
                 if len(missing) <= KEPT_SETS:
                     cache.put(("row set", self.where, place), rows, 300 + 2 * num_bytes)
         return [sets[place] for place in places]
+
+    async def joined(self, sets: Sequence[RowSet]) -> RowSet:
+        """Return the union of row sets, built in a thread if there are many."""
+        run = self._snapshot.engine.pool.run
+        return await run(lambda: RowSet.union(sets), inline=len(sets) <= KEPT_SETS)
 
     async def _read_sets(self, places: Int64s, form: KeyedSets) -> list[tuple[RowSet, int]]:
         """Return the row sets of keys, each with its size in the file in bytes."""

@@ -50,7 +50,12 @@ void decompress(int scheme, Part unit, int64_t most, const Extend& extend) {
     const auto size = static_cast<int64_t>(content.size());
     if (size > most) corrupt("zstd: a unit of " + text(unit.size) + " bytes for " + text(size));
     spend(size);
-    if (size != 0) std::memcpy(extend(size), content.c_str(), content.size());
+    if (size != 0) {
+      uint8_t* const to = extend(size);
+      const char* const from = content.c_str();
+      const nb::gil_scoped_release unlocked;  // it may have many pages of memory
+      std::memcpy(to, from, static_cast<size_t>(size));
+    }
   } catch (const nb::python_error& error) {
     if (!error.matches(PyExc_ValueError)) throw;
     if (is_less) throw OverAllowance();

@@ -101,7 +101,10 @@ class AskedBitmap:
         return not self.segment.has_row_ids
 
     async def row_numbers(self) -> RowSet:
-        sets: list[RowSet] = []
+        rows: RowSet | None = None
         for at in range(0, len(self.places), GROUP_SETS):
-            sets += await self.files.row_sets(self.places[at : at + GROUP_SETS])
-        return sets[0] if len(sets) == 1 else RowSet.union(sets)
+            sets = await self.files.row_sets(self.places[at : at + GROUP_SETS])
+            if rows is not None:
+                sets.append(rows)
+            rows = sets[0] if len(sets) == 1 else await self.files.joined(sets)
+        return RowSet.union(()) if rows is None else rows
