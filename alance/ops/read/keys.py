@@ -173,17 +173,19 @@ class KeyReads:
         rows = scanned(snapshot, self.read, self.keys.options(arrays))
         async with aclosing(rows) as batches:
             parts = [batch async for batch in batches]
-        table = pa.Table.from_batches(parts, schema=self.schema)
-        if len(parts) > 1:
-            table = table.combine_chunks()
 
         def place() -> tuple[pa.Table, Int64s, Mask]:
             from alance.expr.tree import plain
 
+            table = pa.Table.from_batches(parts, schema=self.schema)
+            if len(parts) > 1:
+                table = table.combine_chunks()
+            parts.clear()  # freeing many pages of memory takes a while
             columns = [_flat(table[name]) for name in self.key_names]
             return table.select(self.names), *places_of(arrays, [plain(c) for c in columns])
 
-        work = KEY_BYTES * (len(arrays[0]) + len(table))
+        num_rows = sum([batch.num_rows for batch in parts])
+        work = KEY_BYTES * (len(arrays[0]) + num_rows) + sum([batch.nbytes for batch in parts[1:]])
         return await snapshot.engine.decode(place, work)
 
 
@@ -197,7 +199,7 @@ async def _looked_up(
     columns = zip(*requests, strict=True)
     arrays = [pa.concat_arrays(parts) if len(parts) > 1 else parts[0] for parts in columns]
     table, places, are_several = await reads.rows(arrays)
-    work = KEY_BYTES * len(places) * max(1, table.num_columns)
+    work = KEY_BYTES * len(places) * max(1, table.num_columns) + table.nbytes
     listed = _single_rows if as_arrow else _listed
     rows = await reads.snapshot.engine.decode(partial(listed, _in_order(table, places)), work)
     return [
@@ -242,7 +244,7 @@ async def get_many(
     if not isinstance(keys, Sized):
         keys = list(keys)
     reads = await _reads(snapshot, column, columns)
-    work = KEY_BYTES * len(keys)
+    work: float = KEY_BYTES * len(keys)
     arrays = await snapshot.engine.decode(lambda: reads.keys.arrays(keys), work)
     table, places, are_several = await reads.rows(arrays)
     if are_several.any():
@@ -252,7 +254,13 @@ async def get_many(
         raise _missing(reads, [_key(arrays, number) for number in absent.tolist()])
     if missing == "skip":
         places = places[places >= 0]
-    return await snapshot.engine.decode(lambda: _in_order(table, places), table.nbytes)
+    held, work = [table], table.nbytes
+    del table
+
+    def ordered() -> pa.Table:
+        return _in_order(held.pop(), places)  # which frees the rows as read
+
+    return await snapshot.engine.decode(ordered, work)
 
 
 async def options_of(
