@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final, NoReturn
 
 import pyarrow as pa
@@ -10,9 +11,10 @@ from pyarrow import fs
 
 from alance.engines.bridge import Bridge
 from alance.errors import UnsupportedError
+from alance.ops.version.first_use import of_fields
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     import pyarrow.compute as pc
 
@@ -25,6 +27,18 @@ COUNTED_ROWS: Final = 64 << 10  # rows per batch of nulls, which is returned rep
 UNREADABLE_PATH: Final = (
     "/dev/null/an ArrowDataset is read by its own `scanner` and `to_batches` alone"
 )
+
+
+async def describe_columns(datasets: Iterable[Dataset]) -> None:
+    """Make the Arrow schemas of datasets, in a thread if they have many columns."""
+    for dataset in datasets:
+        snapshot = dataset._snapshot
+        scanner = dataset.scanner()
+        await of_fields(
+            snapshot.engine,
+            snapshot.schema.num_fields,
+            partial(getattr, scanner, "projected_schema"),
+        )
 
 
 class ArrowScanner:

@@ -24,7 +24,7 @@ except ImportError as error:
     raise missing("SQL is run by DuckDB", "sql") from error
 
 from alance.base.checks import check_text
-from alance.engines.arrow import ArrowDataset
+from alance.engines.arrow import ArrowDataset, describe_columns
 from alance.engines.bridge import Bridge
 from alance.engines.duckdb_plan import pushed
 from alance.errors import AlanceError, InvalidInputError
@@ -69,6 +69,10 @@ async def sql_batches(
     """
     _check(query, params, tables, settings)
     bridge = Bridge(is_off_loop=True)
+    kind = type(dataset.pinned())
+    await describe_columns(
+        table for table in (dataset, *(tables or {}).values()) if isinstance(table, kind)
+    )
     sources = _sources(dataset, tables or {}, bridge)
     config: dict[str, Any] = {**CLOSED, **(settings or {})}
     with _Query(bridge) as running:

@@ -102,7 +102,9 @@ class EngineVerbs(Handle):
         Cost: no request before the engine reads.
         """
         await self._load(arrow, blob_bytes)
-        return arrow.ArrowDataset(cast("Dataset", self))
+        dataset = cast("Dataset", self)
+        await arrow.describe_columns([dataset])
+        return arrow.ArrowDataset(dataset)
 
     async def to_polars_lazy(self) -> pl.LazyFrame:
         """Return this version as a lazy frame of Polars.

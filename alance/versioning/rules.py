@@ -72,6 +72,8 @@ class Rules(Protocol):
         """
 
 
+# Work on a byte of an entry of a map, as bytes of columns to decode.
+ENTRY_WORK: Final = 16
 FEW_PARTS: Final = 100  # parts of an operation that become a message in less time than a hop
 
 
@@ -179,7 +181,7 @@ class TableRules:
             )
             return manifest_bytes(following)
 
-        return await self.engine.decode(build, _work_bytes(previous, transaction))
+        return await self.engine.decode(build, _work_bytes(previous or self.source, transaction))
 
 
 def _rebase_bytes(
@@ -210,17 +212,15 @@ async def transaction_of(
     )
 
 
-# Operations that only parse the fragments that they change, unless row ids are stable.
-_COPIES: Final = frozenset(
-    ("Append", "CreateIndex", "Delete", "ReserveFragments", "Rewrite", "Update", "UpdateConfig")
-)
-
-
 def _work_bytes(previous: Manifest | None, transaction: Transaction) -> int:
     """Estimate the work of building the next version, as bytes of columns to decode."""
     own = transaction.message.ByteSize()
+    if transaction.operation == "UpdateConfig":
+        own *= ENTRY_WORK
     if previous is None:
         return own
-    if transaction.operation in _COPIES and not previous.has_stable_row_ids:
-        return own + len(previous.fragments.records.content) // AS_FAST
+    # These operations only parse the fragments that they change, unless row ids are stable.
+    is_copy = transaction.keeps_schema or transaction.operation == "UpdateConfig"
+    if is_copy and not previous.has_stable_row_ids:
+        return own + max(previous.stored_bytes, len(previous.fragments.records.content)) // AS_FAST
     return own + previous.num_bytes

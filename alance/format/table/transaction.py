@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from alance.format.table.operations import Operation
 
 UNKNOWN_OPERATION: Final = "Unknown"
+KEPT_SCHEMA: Final = frozenset(
+    ("Append", "CreateIndex", "Delete", "ReserveFragments", "Rewrite", "Update")
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +102,11 @@ class Transaction:
         if arm is None:
             return Unknown(extra=unknown_fields(self.message))
         return OPERATION_BY_ARM[arm].from_protobuf(getattr(self.message, arm))
+
+    @property
+    def keeps_schema(self) -> bool:
+        """True if the next version has the schema of the version before."""
+        return self.operation in KEPT_SCHEMA
 
     @property
     def commit_message(self) -> str | None:

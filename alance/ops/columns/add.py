@@ -96,10 +96,13 @@ async def grown(snapshot: Snapshot, columns: NewColumns) -> tuple[Schema, Schema
             "add it without values (a pyarrow field)",
         )
     arrow = await columns.schema(snapshot)
-    next_id = await snapshot.engine.pool.run(partial(next_field_id, snapshot.manifest))
-    schema, new = added(snapshot.schema, arrow, next_id)
-    check_grown(snapshot.manifest, new, is_null=columns.values is None)
-    return schema, new
+
+    def make() -> tuple[Schema, Schema]:
+        schema, new = added(snapshot.schema, arrow, next_field_id(snapshot.manifest))
+        check_grown(snapshot.manifest, new, is_null=columns.values is None)
+        return schema, new
+
+    return await snapshot.engine.pool.run(make)
 
 
 def merge_of(

@@ -36,6 +36,7 @@ from alance.ops.read.pruning import Pruner
 from alance.ops.read.rows import ScanPlan
 from alance.ops.read.scan import scan
 from alance.ops.version.commits import PreparedChange, with_retries
+from alance.ops.version.first_use import of_fields
 from alance.ops.version.mem_wal import refuse_with_mem_wal
 from alance.ops.version.projection import ROW_ADDRESS, project
 from alance.ops.version.summary import ChangeSummary
@@ -313,8 +314,12 @@ async def drop_columns(
     """Drop columns; return the new version. See `Dataset.drop_columns`."""
 
     async def attempt(base: Snapshot) -> Snapshot:
-        schema = dropped(base.schema, columns)
-        change = Project(schema=schema.messages, preserves_nullability=True)
+
+        def make() -> Project:
+            schema = dropped(base.schema, columns)
+            return Project(schema=schema.messages, preserves_nullability=True)
+
+        change = await of_fields(base.engine, base.schema.num_fields, make)
         return await PreparedChange(base, change, commit).commit()
 
     return await with_retries(snapshot, attempt, commit.max_retries)

@@ -7,6 +7,7 @@ concurrently; requests that arrive meanwhile wait for the next lookup.
 from __future__ import annotations
 
 import asyncio
+import math
 import sys
 from collections.abc import Iterable, Mapping, Sequence, Sized
 from contextlib import aclosing
@@ -45,6 +46,7 @@ _Lookups: TypeAlias = "Joint[list[pa.Array], tuple[_Row | None, bool]]"
 
 KEY_MODULES: Final = ("alance.expr.keys", *FILTER, LOOK_UP)
 # Maximum concurrent lookups of a kind; each one serves all waiting callers.
+FEW_COLUMNS: Final = 256  # columns whose bytes are counted in less time than a hop to a thread
 LOOKUPS_AT_ONCE: Final = 4
 SHOWN_MISSING_KEYS: Final = 3  # maximum missing keys to list in an error
 
@@ -185,7 +187,7 @@ class KeyReads:
             return table.select(self.names), *places_of(arrays, [plain(c) for c in columns])
 
         num_rows = sum([batch.num_rows for batch in parts])
-        work = KEY_BYTES * (len(arrays[0]) + num_rows) + sum([batch.nbytes for batch in parts[1:]])
+        work = KEY_BYTES * (len(arrays[0]) + num_rows) + sum(map(_work, parts))
         return await snapshot.engine.decode(place, work)
 
 
@@ -199,7 +201,7 @@ async def _looked_up(
     columns = zip(*requests, strict=True)
     arrays = [pa.concat_arrays(parts) if len(parts) > 1 else parts[0] for parts in columns]
     table, places, are_several = await reads.rows(arrays)
-    work = KEY_BYTES * len(places) * max(1, table.num_columns) + table.nbytes
+    work = KEY_BYTES * len(places) * max(1, table.num_columns) + _work(table)
     listed = _single_rows if as_arrow else _listed
     rows = await reads.snapshot.engine.decode(partial(listed, _in_order(table, places)), work)
     return [
@@ -254,7 +256,7 @@ async def get_many(
         raise _missing(reads, [_key(arrays, number) for number in absent.tolist()])
     if missing == "skip":
         places = places[places >= 0]
-    held, work = [table], table.nbytes
+    held, work = [table], _work(table)
     del table
 
     def ordered() -> pa.Table:
@@ -310,6 +312,11 @@ def _in_order(table: pa.Table, places: Int64s) -> pa.Table:
     fields = [field.with_nullable(True) for field in table.schema]
     taken = table.take(to_arrow(places, places >= 0))
     return pa.Table.from_arrays(taken.columns, schema=pa.schema(fields, table.schema.metadata))
+
+
+def _work(rows: pa.Table | pa.RecordBatch) -> float:
+    """Return the bytes of rows; infinity if just counting these takes a while."""
+    return rows.nbytes if rows.num_columns <= FEW_COLUMNS else math.inf
 
 
 def _flat(column: pa.ChunkedArray) -> pa.Array:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from alance.errors import InvalidInputError
 from alance.format.table.operations import UpdateConfig, UpdateMap
 from alance.ops.version.commits import PreparedChange
+from alance.ops.version.first_use import of_fields
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -43,10 +44,16 @@ async def update_field_metadata(
     """
     if not hasattr(fields, "items"):
         raise InvalidInputError(f"fields {fields!r}: expected a mapping of path -> values")
-    updates = {
-        snapshot.schema.field(path).id: _updates(values, replace=replace, what=f"field {path!r}")
-        for path, values in fields.items()
-    }
+
+    def make() -> dict[int, UpdateMap]:
+        return {
+            snapshot.schema.field(path).id: _updates(
+                values, replace=replace, what=f"field {path!r}"
+            )
+            for path, values in fields.items()
+        }
+
+    updates = await of_fields(snapshot.engine, len(fields), make)
     return await PreparedChange(
         snapshot, UpdateConfig(field_metadata_updates=updates), options
     ).commit()
