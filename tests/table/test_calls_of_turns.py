@@ -87,6 +87,10 @@ WORKS: Final[dict[str, Work]] = {
     ),
     "merge": lambda dataset: dataset.upsert(MORE, "id"),
     "update": lambda dataset: dataset.update({"id": "id + 0"}, where="id = 7"),
+    "metadata": lambda dataset: dataset.update_field_metadata(
+        {name: {"a": "b"} for name in MORE.column_names}
+    ),
+    "sql": lambda dataset: dataset.sql("select * from dataset where id = 7"),
 }
 
 
