@@ -86,9 +86,6 @@ def gather(block: Block, indices: Int64s) -> Block:
     Args:
         block: values of any kind.
         indices: shape (n,), each in [0, block.num_values), in any order, with duplicates allowed.
-
-    Raises:
-        UnsupportedError: the strings have more bytes than 32-bit offsets can address.
     """
     match block:
         case FixedWidth(bits_per_value=bits):

@@ -131,11 +131,7 @@ class Container:
 
 
 def read_columns(requests: Sequence[tuple[Container, Sequence[int]]]) -> Plan[None]:
-    """Plan the pages of columns of files: no round if their tails hold the metadata, else one.
-
-    Raises:
-        UnsupportedError: an unknown encoding.
-    """
+    """Plan the pages of columns of files: no round if their tails hold the metadata, else one."""
     held: list[_kernels.HeldFile] = []
     ranges: list[ByteRange] = []
     owners: list[_kernels.HeldFile] = []  # of the ranges
@@ -181,9 +177,6 @@ def open_container(path: str, file_bytes: int, tail: memoryview | None = None) -
 
     Args:
         tail: the file's last bytes; None to read them first.
-
-    Raises:
-        UnsupportedError: the file version is unknown.
     """
     if tail is None:
         (tail,) = yield [tail_range(path, file_bytes, TAIL_BYTES)]
@@ -192,12 +185,7 @@ def open_container(path: str, file_bytes: int, tail: memoryview | None = None) -
 
 
 def open_containers(files: Sequence[FileEnd]) -> Plan[list[Container]]:
-    """Plan the opening of files from their tails: one round if any tail lacks tables, else none.
-
-    Raises:
-        UnsupportedError: another file version.
-        CorruptFileError: a footer or a table contradicts the format.
-    """
+    """Plan the opening of files from their tails: one round if any tail lacks tables, else none."""
     sizes = np.array([file.file_bytes for file in files], np.int64)
     containers: list[Container | None] = []
     outgrown: list[ByteRange] = []
@@ -304,10 +292,6 @@ def parse_column(index: int, content: bytes, container: Container) -> _kernels.C
     Nearly always the metadata are corrupt, and the error names the page and buffer. The kernel also
     refuses unknown fields and a repeated encoding, which are valid, but which no known writer
     produces. Tests use this parser as the kernel's reference.
-
-    Raises:
-        UnsupportedError: an unknown encoding.
-        CorruptFileError: the metadata contradict the format.
     """
     file_bytes, version = container.file_bytes, container.version
     where = f"column {index} in {container.path}"
@@ -341,11 +325,7 @@ def parse_column(index: int, content: bytes, container: Container) -> _kernels.C
 
 
 def _direct_encoding(encoding: file2_pb2.Encoding, where: str) -> bytes:
-    """Return the serialized `Any` of an encoding.
-
-    Raises:
-        UnsupportedError: the encoding is `indirect`, which was never written, or missing.
-    """
+    """Return the serialized `Any` of an encoding."""
     if not encoding.HasField("direct"):
         kind = encoding.WhichOneof("location")
         raise UnsupportedError(f"{where}: encoding is {kind or 'missing'}, expected 'direct'")

@@ -30,9 +30,6 @@ def json_text(values: VariableWidth, valid: Mask | None) -> VariableWidth:
     Args:
         values: one JSONB container per value.
         valid: mask of shape (n,); None if there are no nulls.
-
-    Raises:
-        UnsupportedError: JSON text cannot express a value, or the text exceeds 2 GiB.
     """
     try:
         with kernel_errors:
@@ -50,9 +47,6 @@ def jsonb(texts: pa.Array, valid: Mask | None, where: str) -> VariableWidth:
         texts: JSON texts of type large_string.
         valid: mask of shape (n,); None if there are no nulls.
         where: name of the field, for error messages.
-
-    Raises:
-        InvalidInputError: a text is not JSON, or a value has more than 256 MiB.
     """
     try:
         return VariableWidth(*_kernels.text_to_jsonb(*contents_of(texts), mask_bytes(valid)))

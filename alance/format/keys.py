@@ -58,9 +58,6 @@ class KeyColumns:
 
         Args:
             columns: at least one, all of the same length.
-
-        Raises:
-            UnsupportedError: a type that cannot be a key.
         """
         count = len(columns[0])
         valid: Mask | None = None

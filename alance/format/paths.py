@@ -17,11 +17,7 @@ _PATH_NAME: Final = re.compile(r"`((?:[^`]|``)*)`|([^`.]*)")
 
 
 def split_path(path: str) -> tuple[str, ...]:
-    """Split a path into its names, outermost first.
-
-    Raises:
-        InvalidInputError: a backtick is not closed, or text adjoins a quoted name.
-    """
+    """Split a path into its names, outermost first."""
     if "`" not in path:
         return tuple(path.split("."))
     names, start = [], 0

@@ -55,11 +55,7 @@ RESERVED_NAMES: Final = (
 
 
 def check_not_reserved(names: Iterable[str]) -> None:
-    """Check the names of new top-level columns of a table.
-
-    Raises:
-        InvalidInputError: a name is that of a meta column.
-    """
+    """Check the names of new top-level columns of a table."""
     for name in names:
         if name in RESERVED_NAMES:
             raise InvalidInputError(
@@ -69,11 +65,7 @@ def check_not_reserved(names: Iterable[str]) -> None:
 
 
 def check_null_characters(name: str) -> None:
-    """Refuse null characters in the name of a new field, because they would make pylance abort.
-
-    Raises:
-        InvalidInputError: the name has a null character.
-    """
+    """Refuse null characters in the name of a new field, because they would make pylance abort."""
     if "\0" in name:
         raise InvalidInputError(f"field {name!r}: a name has no null characters; rename it")
 
@@ -245,7 +237,6 @@ class Schema:
         """Build a schema for new files. Ids are assigned from 0, depth-first.
 
         Raises:
-            UnsupportedError: the format does not have a type.
             InvalidInputError: a name is duplicate or has null characters, a top-level name has
                 dots, or metadata or extension parameters are not UTF-8.
         """
@@ -357,9 +348,6 @@ class Schema:
         """Split a path into names, with the column's name first.
 
         A path that equals the name of a column is not split, even if it has dots or backticks.
-
-        Raises:
-            InvalidInputError: the path is not a text, or is malformed.
         """
         if not isinstance(path, str):
             raise InvalidInputError(f"column {path!r}: expected a name or a path")
@@ -502,11 +490,7 @@ def _text(value: bytes, where: str) -> str:
 
 
 def _texts(metadata: Mapping[bytes, bytes] | None, where: str) -> dict[str, str]:
-    """Decode the metadata of a schema or field to write, because the format stores text.
-
-    Raises:
-        InvalidInputError: a key or value is not UTF-8.
-    """
+    """Decode the metadata of a schema or field to write, because the format stores text."""
     texts = {}
     for key, value in (metadata or {}).items():
         try:

@@ -77,11 +77,7 @@ def is_nested(logical_type: str) -> bool:
 
 
 def leaf_type(logical_type: str) -> pa.DataType:
-    """Return the Arrow type of a logical type without child fields.
-
-    Raises:
-        UnsupportedError: this alance does not know the type.
-    """
+    """Return the Arrow type of a logical type without child fields."""
     simple = SIMPLE.get(logical_type)
     if simple is not None:
         return simple
@@ -98,11 +94,7 @@ def leaf_type(logical_type: str) -> pa.DataType:
 
 
 def nested_type(logical_type: str, children: Sequence[pa.Field]) -> pa.DataType:
-    """Return the Arrow type of a struct, list, map or fixed-size list of structs.
-
-    Raises:
-        UnsupportedError: the children do not fit the type.
-    """
+    """Return the Arrow type of a struct, list, map or fixed-size list of structs."""
     if logical_type == "struct":
         return pa.struct(children)
     if len(children) != 1:
@@ -122,7 +114,6 @@ def logical_type(arrow: pa.DataType) -> str:
     """Return the logical type string of an Arrow type, without the children of a nested type.
 
     Raises:
-        UnsupportedError: the format does not have the type.
         InvalidInputError: fixed-size lists are nested too deeply.
     """
     if isinstance(arrow, pa.BaseExtensionType):

@@ -107,12 +107,7 @@ class BlockCodec(NamedTuple):
 def look_up(
     table: Mapping[str, Callable[[Any], C]], encoding: pb.CompressiveEncoding, place: str
 ) -> C:
-    """Parse a description by the codecs that are allowed in a place.
-
-    Raises:
-        UnsupportedError: the codec is unknown, or not allowed here.
-        CorruptFileError: the description is inconsistent.
-    """
+    """Parse a description by the codecs that are allowed in a place."""
     name = variant(encoding)
     if name not in table:
         raise UnsupportedError(f"compression {name} in {place}: expected one of {sorted(table)}")
@@ -120,12 +115,7 @@ def look_up(
 
 
 def variant(encoding: pb.CompressiveEncoding) -> str:
-    """Return the name of the described codec.
-
-    Raises:
-        UnsupportedError: the codec is not one of files up to 2.3.
-        CorruptFileError: the description has no codec.
-    """
+    """Return the name of the described codec."""
     name: str | None = encoding.WhichOneof("compression")
     if name is not None:
         return name
@@ -137,11 +127,7 @@ def variant(encoding: pb.CompressiveEncoding) -> str:
 
 
 def expect(encoding: pb.CompressiveEncoding, allowed: Collection[str], outer: str) -> str:
-    """Return the name of a codec that is nested in another codec.
-
-    Raises:
-        UnsupportedError: the name is not in `allowed`.
-    """
+    """Return the name of a codec that is nested in another codec."""
     name = variant(encoding)
     if name not in allowed:
         raise UnsupportedError(f"{outer} of {name}: expected {' or '.join(sorted(allowed))}")
@@ -149,22 +135,14 @@ def expect(encoding: pb.CompressiveEncoding, allowed: Collection[str], outer: st
 
 
 def refuse_compression(message: pb.Flat | pb.Variable | pb.InlineBitpacking, field: str) -> None:
-    """Refuse compression of buffers inside a codec, which no writer uses.
-
-    Raises:
-        UnsupportedError: the message has the field.
-    """
+    """Refuse compression of buffers inside a codec, which no writer uses."""
     if message.HasField(field):
         name = type(message).__name__
         raise UnsupportedError(f"{name}: compressed {field} inside the codec")
 
 
 def flat_bits(message: pb.Flat) -> int:
-    """Return the bits per value of a Flat codec.
-
-    Raises:
-        CorruptFileError: the width is 0 or too large.
-    """
+    """Return the bits per value of a Flat codec."""
     refuse_compression(message, "data")
     bits = message.bits_per_value
     if not 0 < bits <= MAX_BITS_PER_VALUE:
@@ -173,11 +151,7 @@ def flat_bits(message: pb.Flat) -> int:
 
 
 def nested_flat_bits(encoding: pb.CompressiveEncoding, allowed: Collection[int], outer: str) -> int:
-    """Return the bits per value of a Flat codec that is nested in another codec.
-
-    Raises:
-        UnsupportedError: the nested codec is not Flat, or its width is not in `allowed`.
-    """
+    """Return the bits per value of a Flat codec that is nested in another codec."""
     expect(encoding, ("flat",), outer)
     refuse_compression(encoding.flat, "data")
     bits = encoding.flat.bits_per_value
@@ -190,11 +164,7 @@ def nested_flat_bits(encoding: pb.CompressiveEncoding, allowed: Collection[int],
 
 
 def kernel_bits(bits: int) -> int:
-    """Return the bits of a value.
-
-    Raises:
-        UnsupportedError: a value has 256 MiB or more.
-    """
+    """Return the bits of a value, which must have less than 256 MiB."""
     if bits > MOST_BITS:
         raise UnsupportedError(f"values of {bits} bits: at most {MOST_BITS}")
     return bits

@@ -33,12 +33,6 @@ if TYPE_CHECKING:
 
 
 def block_codec(encoding: pb.CompressiveEncoding) -> BlockCodec:
-    """Return the codec of levels or of a dictionary.
-
-    Raises:
-        UnsupportedError: the codec is unknown, or not allowed in blocks.
-        CorruptFileError: the description is inconsistent.
-    """
     return look_up(BLOCK, encoding, "blocks")
 
 

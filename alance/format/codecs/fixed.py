@@ -76,12 +76,7 @@ class FixedSizeLists(NamedTuple):
 
     @property
     def row_bits(self) -> int:
-        """Bits of a zipped row, with the validity of each depth.
-
-        Raises:
-            UnsupportedError: the items of a row are not whole bytes.
-            CorruptFileError: rows have no bytes.
-        """
+        """Bits of a zipped row, with the validity of each depth."""
         if self.item_bits % 8:
             raise UnsupportedError(f"fixed-size list: zipped items of {self.item_bits} bits")
         bits = self.item_bits + 8 * sum(-(-items // 8) for items in self.masks)
@@ -91,12 +86,7 @@ class FixedSizeLists(NamedTuple):
 
 
 def packed_bits(message: pb.PackedStruct) -> int:
-    """Return the bits per row of a packed struct whose children have fixed widths.
-
-    Raises:
-        UnsupportedError: a child is not whole bytes, which no reader supports.
-        CorruptFileError: the description is inconsistent.
-    """
+    """Return the bits per row of a packed struct whose children have fixed widths."""
     expect(message.values, ("flat",), "packed struct")
     row_bits = flat_bits(message.values.flat)
     child_bits = tuple(message.bits_per_value)

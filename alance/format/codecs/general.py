@@ -87,9 +87,6 @@ def decompress(scheme: Scheme, data: Bytes, starts: Int64s, sizes: Int64s) -> tu
 
     Returns:
         The offsets of the contents, shape (n + 1,), and the concatenated contents.
-
-    Raises:
-        CorruptFileError: a unit is damaged, or its content is larger than `MAX_UNIT_BYTES`.
     """
     if scheme is Scheme.LZ4:
         most = np.full(len(starts), MAX_UNIT_BYTES, np.int64)

@@ -41,12 +41,6 @@ if TYPE_CHECKING:
 
 
 def mini_block_codec(encoding: pb.CompressiveEncoding) -> MiniBlockCodec:
-    """Return the codec of the values of a mini-block page.
-
-    Raises:
-        UnsupportedError: the codec is unknown, or not allowed in mini-blocks.
-        CorruptFileError: the description is inconsistent.
-    """
     return look_up(MINI_BLOCK, encoding, "mini-blocks")
 
 

@@ -28,12 +28,6 @@ if TYPE_CHECKING:
 
 
 def per_value_codec(encoding: pb.CompressiveEncoding) -> PerValueCodec:
-    """Return the codec of the values of a full-zip page.
-
-    Raises:
-        UnsupportedError: the codec is unknown, or not allowed in full-zip pages.
-        CorruptFileError: the description is inconsistent.
-    """
     return look_up(PER_VALUE, encoding, "full-zip pages")
 
 

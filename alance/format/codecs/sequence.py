@@ -93,10 +93,6 @@ def sequence_codec(encoding: pb.CompressiveEncoding, *, bits: int = 64) -> Seque
 
     Args:
         bits: bits per number, for a constant without a value.
-
-    Raises:
-        UnsupportedError: a codec is unknown, or not allowed here.
-        CorruptFileError: the description is inconsistent.
     """
     match variant(encoding):
         case "delta":
@@ -172,11 +168,7 @@ def _check_32(numbers: KernelNumbers, what: str) -> None:
 
 
 def check_count(numbers: KernelNumbers, count: int) -> None:
-    """Check that equally spaced numbers may be `count` numbers.
-
-    Raises:
-        CorruptFileError: the last number is too large, or the description has no value.
-    """
+    """Check that equally spaced numbers may be `count` numbers."""
     if numbers.is_empty and count:
         raise CorruptFileError(f"sequence: {count} numbers, the description has none")
     last = numbers.start + numbers.step * max(count - 1, 0)

@@ -52,11 +52,7 @@ _LENGTHS: Final = frozenset(range(1, MAX_SYMBOL_BYTES + 1))
 
 
 def offset_bits(message: pb.Variable) -> int:
-    """Return the bits of plain offsets, 32 or 64.
-
-    Raises:
-        UnsupportedError: the offsets are not plain, or have other widths.
-    """
+    """Return the bits of plain offsets, 32 or 64."""
     refuse_compression(message, "values")
     return nested_flat_bits(message.offsets, (32, 64), "offsets")
 
@@ -69,11 +65,7 @@ class SymbolTable(NamedTuple):
 
     @classmethod
     def parse(cls, table: bytes) -> SymbolTable | None:
-        """Parse the table in a description; None if the strings are not compressed.
-
-        Raises:
-            CorruptFileError: the size or magic is wrong, or a length is out of range.
-        """
+        """Parse the table in a description; None if the strings are not compressed."""
         if len(table) != TABLE_BYTES:
             raise CorruptFileError(f"fsst: a table of {len(table)} bytes, expected {TABLE_BYTES}")
         if table[4:HEADER_BYTES] != FSST_MAGIC:
@@ -89,12 +81,7 @@ class SymbolTable(NamedTuple):
 
 
 def coded_strings(message: pb.Fsst) -> tuple[SymbolTable | None, int]:
-    """Return the symbols of compressed strings (None if they are not compressed), and offset bits.
-
-    Raises:
-        UnsupportedError: the codes are not stored as plain strings.
-        CorruptFileError: the table is malformed.
-    """
+    """Return the symbols of strings (None if they are not compressed), and the bits of offsets."""
     expect(message.values, ("variable",), "fsst")
     bits = offset_bits(message.values.variable)
     return SymbolTable.parse(message.symbol_table), bits

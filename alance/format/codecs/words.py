@@ -86,10 +86,6 @@ def numbers_of(
         allowed: names of the allowed codecs.
         outer: name of the enclosing codec, for errors.
         compressed: names of the codecs that are allowed inside `general`.
-
-    Raises:
-        UnsupportedError: a codec is not allowed here.
-        CorruptFileError: the description is inconsistent.
     """
     name = expect(encoding, allowed, outer)
     if name != "general":
@@ -131,12 +127,6 @@ def _packable_bits(bits: int) -> int:
 
 
 def runs_of(message: pb.Rle) -> KernelRuns:
-    """Parse a run-length codec.
-
-    Raises:
-        UnsupportedError: values and lengths are both packed, or have widths that are not allowed.
-        CorruptFileError: the description is inconsistent.
-    """
     values = _part(message.values, WORD_BITS, "rle")
     lengths = _part(message.run_lengths, (8, 16, 32), "rle lengths")
     if NumbersForm.FLAT not in (values.form, lengths.form):

@@ -204,11 +204,7 @@ def _joined_items(items: pa.Array, starts: Int64s, sizes: Int64s) -> pa.Array:
 
 
 def children_of(field: Field, array: pa.Array) -> list[pa.Array]:
-    """Return the children of a struct in the order of the field's children.
-
-    Raises:
-        InvalidInputError: the struct has other children.
-    """
+    """Return the children of a struct in the order of the field's children."""
     names = [array.type.field(number).name for number in range(array.type.num_fields)]
     expected = [child.name for child in field.children]
     if names != expected and (sorted(names) != sorted(expected) or len(set(names)) < len(names)):

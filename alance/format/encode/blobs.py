@@ -104,10 +104,6 @@ def encode_blob_page(
         field: the binary field.
         values: rows of the field with their payloads, from `leaf_values`.
         positions: file positions of the payloads, from `FileBuilder.add_blobs`; shape (n,).
-
-    Raises:
-        UnsupportedError: blobs are in lists, or the file version has no such blobs.
-        InvalidInputError: the numbers of positions and rows differ, or there are no payloads.
     """
     payloads = values.values
     if values.rep is not None:
@@ -193,9 +189,6 @@ class BlobLimits:
 
         Args:
             pack: largest size of a shared object; None for the limit in the metadata.
-
-        Raises:
-            InvalidInputError: a limit in the metadata is not a number.
         """
         return cls(
             _limit(field, INLINE_KEY, INLINE_BLOB_BYTES, at_least=0),
@@ -390,12 +383,7 @@ def _placed(array: pa.Array, valid: Mask | None, where: str) -> BlobRows:
 
 
 def check_managed(path: str, position: int, size: int, where: str) -> None:
-    """Check a reference to a part of a managed object.
-
-    Raises:
-        InvalidInputError: the path is not a relative path below its folder, or the range is
-            invalid.
-    """
+    """Check a reference to a part of a managed object."""
     parts = path.split("/")
     if {"", ".", ".."} & {*parts} or "\\" in path or "://" in path:
         raise InvalidInputError(

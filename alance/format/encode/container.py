@@ -75,9 +75,6 @@ class FileBuilder:
             search_bytes: largest search-cache buffer; 0 for none.
             encodings: encoding of each column; None if the columns are the `leaf_columns` of the
                 schema's fields.
-
-        Raises:
-            UnsupportedError: alance does not write the version.
         """
         if version not in FOOTER_NUMBERS:
             numbers = [number.value for number in FOOTER_NUMBERS]
@@ -146,11 +143,7 @@ class FileBuilder:
         return self._container.add_buffer(len(content)), padded(content)
 
     def finish(self) -> list[Bytes]:
-        """Return the bytes at the end of the file: schema, column metadata, tables, footer.
-
-        Raises:
-            InvalidInputError: columns have different numbers of rows.
-        """
+        """Return the bytes at the end of the file: schema, column metadata, tables, footer."""
         num_rows = self.num_rows
         for number, (length, multiplier) in enumerate(
             zip(self._lengths, self._multipliers, strict=True)

@@ -42,11 +42,7 @@ if TYPE_CHECKING:
 
 
 def as_type(array: pa.Array, arrow: pa.DataType, where: str) -> pa.Array:
-    """Convert an array to a storage type without children.
-
-    Raises:
-        InvalidInputError: the values do not fit the type.
-    """
+    """Convert an array to a storage type without children."""
     array = _without_extensions(array)
     if _is_same(array.type, arrow):
         return _without_null_items(array) if pa.types.is_dictionary(arrow) else array
@@ -94,10 +90,6 @@ def block_of(array: pa.Array, valid: Mask | None, where: str) -> Block:
         array: array or slice, not of an extension type.
         valid: mask of non-null slots, shape (n,); None for the array's own validity.
         where: name of the field, for error messages.
-
-    Raises:
-        InvalidInputError: a packed struct has a null child, or indices or offsets are malformed.
-        UnsupportedError: no page can hold the type.
     """
     arrow = array.type
     if pa.types.is_null(arrow):
@@ -142,9 +134,6 @@ def check_offsets(offsets: npt.NDArray[np.integer[Any]], num_values: int, where:
     Args:
         num_values: number of bytes or items that the offsets point into.
         where: name of the field, for the error message.
-
-    Raises:
-        InvalidInputError: the offsets decrease, or point outside of the values.
     """
     if offsets[0] < 0 or offsets[-1] > num_values or (offsets[1:] < offsets[:-1]).any():
         raise InvalidInputError(f"field {where!r}: offsets decrease or leave the buffer")

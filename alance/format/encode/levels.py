@@ -72,9 +72,6 @@ def levels_of(
     Args:
         path: structure from the row to the leaf.
         num_rows: number of slots of the first layer.
-
-    Raises:
-        UnsupportedError: a fixed-size list of structs is in a list, or contains one.
     """
     layers = tuple(reversed(_kinds(path)))
     max_rep, max_def = max_repetition(layers), max_definition(layers)

@@ -68,11 +68,7 @@ class FieldOptions(NamedTuple):
 
     @classmethod
     def of(cls, hints: Hints) -> FieldOptions:
-        """Parse the options of a field.
-
-        Raises:
-            InvalidInputError: a value is invalid, and pylance does not accept it either.
-        """
+        """Parse the options of a field."""
         return cls._of(tuple(_keys(hints.metadata).items()))
 
     @classmethod
@@ -167,11 +163,7 @@ class PageLimits:
     takes_text: bool = True
 
     def read(self, text: str) -> float | None:
-        """Parse a value: return the number to use, clamped to the range; None to ignore the value.
-
-        Raises:
-            InvalidInputError: the value is invalid, and pylance does not accept it either.
-        """
+        """Return the number to use for a value, clamped to the range; None to ignore the value."""
         value = self._parse(text)
         if not self.has(text) and not self.is_loose(text):
             raise InvalidInputError(

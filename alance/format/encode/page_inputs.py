@@ -100,12 +100,7 @@ def page_input(
 
 
 def encoded(inputs: Sequence[PageInput]) -> list[_kernels.PageResult]:
-    """Encode all inputs in one kernel call, without the GIL.
-
-    Raises:
-        InvalidInputError: values or levels do not fit into chunks of the file version.
-        UnsupportedError: no page of the file version holds the values.
-    """
+    """Encode all inputs in one kernel call, without the GIL."""
     compressors: dict[int, zstandard.ZstdCompressor] = {}
     try:
         return _kernels.encode_pages(inputs, partial(frame, compressors=compressors))
@@ -159,8 +154,6 @@ def page_by_mode(values: PageValues, hints: Hints, mode: PageMode) -> EncodedPag
 
     Raises:
         TooManyLevels: a chunk would have too many entries; fewer rows may fit.
-        InvalidInputError: a chunk is too large for the file version.
-        UnsupportedError: no such page holds the values.
     """
     block = values.values
     if mode is PageMode.ZIPPED and isinstance(block, DictionaryBlock):

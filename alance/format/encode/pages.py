@@ -66,10 +66,6 @@ def encode_page(field: Field, values: PageValues, hints: Hints) -> EncodedPage:
         field: the leaf of the column.
         values: at least one row.
         hints: file version, and options in the fields' metadata.
-
-    Raises:
-        InvalidInputError: the requested layout cannot hold the values.
-        UnsupportedError: the file version cannot hold the values.
     """
     leaf = _NewLeaf(field, values, hints)
     try:
@@ -175,13 +171,7 @@ def _all_null(field: Field, values: PageValues) -> PageValues:
 
 
 def _asked_layout(field: Field, values: PageValues, hints: Hints) -> tuple[str | None, bool]:
-    """Return the requested layout (None for no request), and True if the page must be sparse.
-
-    Raises:
-        InvalidInputError: the layout is unknown.
-        UnsupportedError: the file version is below 2.3, and the column has lists and fixed-size
-            lists of structs.
-    """
+    """Return the requested layout (None for no request), and True if the page must be sparse."""
     layout = hints.metadata.get(STRUCTURE)
     layouts = [MINI_BLOCK_LAYOUT, FULL_ZIP_LAYOUT]
     if hints.version >= FileVersion.V2_3:

@@ -203,9 +203,6 @@ def sparse_values_page(values: PageValues, hints: Hints, *, zipped: bool) -> Enc
         values: rows with at least one non-null value.
         zipped: True to store values one by one; False for chunks, with a dictionary if it saves
             bytes.
-
-    Raises:
-        UnsupportedError: values to store one by one are not whole bytes.
     """
     structure = sparse_structure(values, hints.dimensions)
     block = values.values

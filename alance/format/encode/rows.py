@@ -46,9 +46,6 @@ def join(parts: Sequence[PageValues]) -> PageValues:
     """Join rows; copies them, unless there is a single part.
 
     The layers of the result are the smallest that can represent all parts; levels are renumbered.
-
-    Raises:
-        UnsupportedError: strings have more bytes than 32-bit offsets can address.
     """
     if len(parts) == 1:
         return parts[0]
@@ -211,12 +208,7 @@ def _levels_by(part: PageValues, layers: tuple[Layer, ...]) -> UInt16s:
 
 
 def join_blocks(blocks: Sequence[Block]) -> Block:
-    """Concatenate blocks; copies them, unless there is a single block.
-
-    Raises:
-        InvalidInputError: the blocks have different kinds.
-        UnsupportedError: strings have more bytes than 32-bit offsets can address.
-    """
+    """Concatenate blocks; copies them, unless there is a single block."""
     if len(blocks) == 1:
         return blocks[0]
     values, first = joined_values(blocks), blocks[0]

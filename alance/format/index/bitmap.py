@@ -48,11 +48,6 @@ OPEN_ROWS: Final = 1 << 20  # rows of a key (8 bytes each) that wait before they
 
 
 def parse_rows(content: memoryview) -> RowSet:
-    """Parse a row set.
-
-    Raises:
-        UnsupportedError: the set contains a whole fragment without listing its rows.
-    """
     return RowSet.of_bitmaps(_bitmaps(content))
 
 
@@ -77,9 +72,6 @@ def joined_rows(sets: Sequence[memoryview]) -> bytes:
     """Encode the union of encoded row sets.
 
     The bitmap of a high half that only one set contains is copied without decoding.
-
-    Raises:
-        UnsupportedError: a set contains a whole fragment without listing its rows.
     """
     if len(sets) == 1:
         return bytes(sets[0])

@@ -322,12 +322,7 @@ class PartitionBuilder:
 
 
 def partition_of(texts: FmTextRows) -> tuple[pa.RecordBatch, dict[str, str]]:
-    """Build the rows and the metadata of a partition's file. CPU work.
-
-    Raises:
-        UnsupportedError: a Huffman code has more bits than the format holds, or the texts have 2
-            GiB or more.
-    """
+    """Build the rows and the metadata of a partition's file. CPU work."""
     nodes = np.empty(0, np.int64)  # number of bits of each node
     samples, words = np.empty(0, np.uint64), np.empty(0, np.uint64)
     counts = np.zeros(256, np.int64)

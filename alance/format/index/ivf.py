@@ -83,11 +83,7 @@ class Centroids:
 
     @classmethod
     def parse(cls, metadata: Mapping[str, str], content: memoryview) -> Centroids:
-        """Parse the schema's metadata and the `IVF` message.
-
-        Raises:
-            UnsupportedError: the index type or the metric is unknown.
-        """
+        """Parse the schema's metadata and the `IVF` message."""
         kind_and_metric = json_of(metadata, TYPE)
         type_ = str(kind_and_metric.get("type"))
         metric = str(kind_and_metric.get(METRIC))
@@ -214,12 +210,7 @@ def parse_centroids(content: memoryview) -> npt.NDArray[Any]:
 
 
 def tensor(message: vector_index_pb2.Tensor, dims: int) -> npt.NDArray[Any]:
-    """Return the values of a tensor in its shape; read-only. bfloat16 becomes float32.
-
-    Raises:
-        UnsupportedError: the type of the values is not supported.
-        CorruptFileError: the shape is not possible, or the bytes do not fit it.
-    """
+    """Return the values of a tensor in its shape; read-only. bfloat16 becomes float32."""
     dtype = _DTYPES.get(message.data_type)
     shape = tuple(message.shape)
     if dtype is None:

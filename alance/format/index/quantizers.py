@@ -127,12 +127,6 @@ class ScalarQuantizer(Quantizer):
 
     @classmethod
     def parse(cls, centroids: Centroids, storage: Mapping[str, Any]) -> ScalarQuantizer:
-        """Parse the metadata.
-
-        Raises:
-            UnsupportedError: components do not have 8 bits.
-            CorruptFileError: bounds or dimension are wrong.
-        """
         if integer(storage, "num_bits") != 8:
             raise UnsupportedError(f"vector index: components of {storage['num_bits']} bits")
         bounds = storage.get("bounds")
@@ -188,12 +182,6 @@ class ProductQuantizer(Quantizer):
     def parse(
         cls, centroids: Centroids, storage: Mapping[str, Any], content: memoryview
     ) -> ProductQuantizer:
-        """Parse the metadata and the codebook's tensor.
-
-        Raises:
-            UnsupportedError: codes have neither 4 nor 8 bits.
-            CorruptFileError: the codebook does not fit the centroids.
-        """
         bits, parts = integer(storage, "nbits"), integer(storage, "num_sub_vectors")
         dim = integer(storage, "dimension")
         if bits not in (4, 8):
@@ -306,12 +294,6 @@ class Rabitq(Quantizer):
     def parse(
         cls, centroids: Centroids, storage: Mapping[str, Any], content: memoryview | None
     ) -> Rabitq:
-        """Parse the metadata and the matrix.
-
-        Raises:
-            UnsupportedError: the distance estimator is unknown.
-            CorruptFileError: bits, dimension or rotation are wrong.
-        """
         bits, dim = integer(storage, "num_bits"), integer(storage, "code_dim")
         if storage.get("query_estimator") != ESTIMATOR:
             raise UnsupportedError(f"vector index: estimator {storage.get('query_estimator')!r}")
@@ -394,10 +376,6 @@ def quantizer_of(
         storage: the quantizer's metadata.
         content: content of the global buffer that the quantizer needs; None if it needs none.
         value_type: type of the column's values, a key of `values.TYPES`.
-
-    Raises:
-        CorruptFileError: the metadata contradict each other or the centroids.
-        UnsupportedError: the metadata are valid, but alance cannot read such an index.
     """
     if centroids.kind == "PQ":
         if content is None:

@@ -41,10 +41,6 @@ def page_form(encoding: bytes) -> _kernels.PageForm:
 
     Args:
         encoding: serialized description, a `google.protobuf.Any`.
-
-    Raises:
-        CorruptFileError: the description is inconsistent.
-        UnsupportedError: the layout or a codec is unknown, or not allowed here.
     """
     return (_shared_form if len(encoding) <= MAX_SHARED_BYTES else _latest_form)(encoding)
 

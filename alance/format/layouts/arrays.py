@@ -48,10 +48,6 @@ def array_of(block: Block, arrow: pa.DataType, valid: Mask | None) -> pa.Array:
     Args:
         block: one value per slot; values of nulls are arbitrary.
         valid: mask of shape (n,); None if all slots are valid.
-
-    Raises:
-        CorruptFileError: the block does not fit the type, or has invalid values.
-        BatchTooLargeError: strings of more than 2^31 - 1 bytes in 32-bit offsets.
     """
     if isinstance(block, NullBlock):
         return pa.nulls(block.num_values, arrow)
@@ -69,11 +65,7 @@ def array_of(block: Block, arrow: pa.DataType, valid: Mask | None) -> pa.Array:
 
 
 def narrow(offsets: Int32s | Int64s, *, large: bool) -> pa.Buffer:
-    """Convert offsets to a buffer of 64-bit integers if `large`, else of 32-bit integers.
-
-    Raises:
-        BatchTooLargeError: the offsets do not fit into 32 bits.
-    """
+    """Convert offsets to a buffer of 64-bit integers if `large`, else of 32-bit integers."""
     if not large and int(offsets[-1]) > MAX_OFFSET:
         raise BatchTooLargeError(
             f"a batch with {offsets[-1]} bytes or items in 32-bit offsets: read fewer rows at once"

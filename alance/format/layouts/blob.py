@@ -25,12 +25,6 @@ if TYPE_CHECKING:
 
 
 def blob_form(message: pb.BlobLayout) -> _kernels.PageForm:
-    """Return the kernel's form of pages of blobs.
-
-    Raises:
-        CorruptFileError: the description is inconsistent, or not of a page of descriptions.
-        UnsupportedError: a codec is unknown, or a layer is a list.
-    """
     inner, shape = message.inner_layout, Shape.from_proto(message.layers)
     if shape.has_lists:
         raise UnsupportedError("blob: version 1 cannot express blobs inside lists")

@@ -31,12 +31,6 @@ MAX_INLINE_BYTES: Final = 32  # bytes of an inline value
 
 
 def form_of(message: pb.ConstantLayout) -> _kernels.PageForm:
-    """Return the kernel's form of a description.
-
-    Raises:
-        CorruptFileError: a layer number is unknown, or a codec's description is invalid.
-        UnsupportedError: a codec is unknown, or not allowed here.
-    """
     size = len(message.inline_value)
     if size > MAX_INLINE_BYTES:
         raise CorruptFileError(
@@ -56,12 +50,7 @@ def form_of(message: pb.ConstantLayout) -> _kernels.PageForm:
 
 
 def _levels(encoding: pb.CompressiveEncoding, count: int) -> tuple[int, int, int]:
-    """Return the form of coded levels; raw ones have none, as their number follows from the bytes.
-
-    Raises:
-        CorruptFileError: the number or the width of levels is impossible.
-        UnsupportedError: the codec is not allowed here.
-    """
+    """Return the form of coded levels. Raw levels have none; the bytes give their number."""
     if count >> 62:
         raise CorruptFileError(f"constant: a block of {count} levels")
     form = levels_form(block_codec(encoding))

@@ -39,11 +39,7 @@ ITSELF: Final[list[LeafColumn]] = []
 
 
 def leaf_columns(field: Field) -> list[LeafColumn]:
-    """Return the fields at or below `field` that have a column, depth-first.
-
-    Raises:
-        CorruptFileError: the product of the dimensions exceeds 2^31.
-    """
+    """Return the fields at or below `field` that have a column, depth-first."""
     leaves = field.derive("leaves", _own_leaves)
     return [LeafColumn(field, 1)] if leaves is ITSELF else leaves
 
@@ -99,12 +95,7 @@ def layer_dimensions(root: Field, leaf: Field) -> tuple[int, ...]:
 
 
 def values_array(field: Field, arrow: pa.DataType, values: Block, valid: Mask | None) -> pa.Array:
-    """Convert the values of a leaf to an Arrow array.
-
-    Raises:
-        BatchTooLargeError: strings of more than 2^31 - 1 bytes in 32-bit offsets.
-        CorruptFileError: the values do not fit the type.
-    """
+    """Convert the values of a leaf to an Arrow array."""
     if isinstance(values, NullBlock) and arrow != EMPTY_STRUCT:
         return pa.nulls(values.num_values, arrow)
     if field.is_json:

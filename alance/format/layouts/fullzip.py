@@ -43,10 +43,6 @@ def zipped_form(
 
     Args:
         most_index_bytes: maximum bytes of an index that the kernel keeps.
-
-    Raises:
-        CorruptFileError: the description is inconsistent.
-        UnsupportedError: a codec is unknown, or not allowed here.
     """
     bits_rep, bits_def = message.bits_rep, message.bits_def
     if bits_rep > 16 or bits_def > 16:

@@ -41,11 +41,6 @@ class Shape:
 
     @classmethod
     def from_proto(cls, layers: Iterable[int]) -> Shape:
-        """Return the shape of a page from its layer numbers.
-
-        Raises:
-            CorruptFileError: there are no layers, or a layer number is unknown.
-        """
         return _shape(tuple(layers))
 
     @property
@@ -95,10 +90,6 @@ def levels_form(codec: BlockCodec | None) -> tuple[LevelsForm, int] | None:
     """Return the kernel's number of a codec of levels, and the width of bit-packed levels or 0.
 
     Returns None for other codecs, whose levels are words that are decoded before use.
-
-    Raises:
-        CorruptFileError: levels do not have 16 bits.
-        UnsupportedError: the codec is not one of words.
     """
     if codec is None:
         return LevelsForm.NONE, 0
@@ -117,11 +108,6 @@ def levels_form(codec: BlockCodec | None) -> tuple[LevelsForm, int] | None:
 
 
 def words_of(codec: BlockCodec) -> KernelWords:
-    """Return the words of a codec.
-
-    Raises:
-        UnsupportedError: the codec does not store whole words.
-    """
     if codec.words is None:
         raise UnsupportedError(f"words that are stored as values of {codec.bits} bits")
     return codec.words

@@ -37,12 +37,6 @@ INDEX_BITS: Final = (8, 16, 32, 64)  # the kernel reads an index as a single wor
 
 
 def chunked_form(message: pb.MiniBlockLayout) -> _kernels.PageForm:
-    """Return the kernel's form of a description.
-
-    Raises:
-        CorruptFileError: the description is inconsistent.
-        UnsupportedError: a codec is unknown, or not allowed here.
-    """
     shape = Shape.from_proto(message.layers)
     if shape.has_lists:
         _check_lists(message)

@@ -42,22 +42,14 @@ class PagePlace:
         return ByteRange(self.path, offset, offset + size)
 
     def part(self, buffer: int, start: int, stop: int) -> ByteRange:
-        """Return the file range of some bytes of a buffer.
-
-        Raises:
-            CorruptFileError: the bytes are not inside the buffer.
-        """
+        """Return the file range of some bytes of a buffer."""
         offset, size = self.buffers[buffer]
         if not 0 <= start <= stop <= size:
             raise self.corrupt(f"bytes {start} to {stop} of buffer {buffer}, which has {size}")
         return ByteRange(self.path, offset + start, offset + stop)
 
     def need_buffers(self, count: int, what: str) -> None:
-        """Check that the page has at least `count` buffers.
-
-        Raises:
-            CorruptFileError: the page has fewer buffers.
-        """
+        """Check that the page has at least `count` buffers."""
         if len(self.buffers) < count:
             raise self.corrupt(f"{what} needs {count} buffers, the page has {len(self.buffers)}")
 
@@ -82,11 +74,7 @@ class PagePlace:
 
 
 def fetch(ranges: Sequence[ByteRange]) -> Plan[list[memoryview]]:
-    """Plan ranges in one round; no round if all are empty.
-
-    Raises:
-        CorruptFileError: the store returned fewer bytes.
-    """
+    """Plan ranges in one round; no round if all are empty."""
     filled = [extent for extent in ranges if extent.num_bytes]
     fetched = iter((yield filled) if filled else ())
     buffers = [next(fetched) if extent.num_bytes else memoryview(b"") for extent in ranges]
@@ -105,9 +93,6 @@ def fetch_pieces(place: PagePlace, buffer: int, starts: Int64s, stops: Int64s) -
     Args:
         starts: shape (n,), ascending; no two pieces overlap.
         stops: shape (n,), exclusive.
-
-    Raises:
-        CorruptFileError: a piece is not inside the buffer, or the store returned fewer bytes.
     """
     offset, size = place.buffers[buffer]
     if len(starts) == 0:

@@ -53,11 +53,7 @@ ZIP_LEVELS: Final = {"bits_repetition": "bits_rep", "bits_definition": "bits_def
 
 
 def dense_layout(message: pb3.PlanarLayout) -> DenseLayout:
-    """Convert the description of a dense page to the equal layout of 2.2.
-
-    Raises:
-        CorruptFileError: the description is inconsistent, or the page is not dense.
-    """
+    """Convert the description of a dense page to the equal layout of 2.2."""
     structure = message.structure.WhichOneof("codec")
     values = message.values.WhichOneof("codec")
     if structure is None or values is None:
@@ -92,11 +88,7 @@ def as_mini_block(layers: Layers, message: pb3.ChunkedValues) -> pb.MiniBlockLay
 
 
 def as_full_zip(layers: Layers, message: pb3.ZippedValues) -> pb.FullZipLayout:
-    """Convert a description of zipped values to the layout of 2.1.
-
-    Raises:
-        CorruptFileError: a number is too large.
-    """
+    """Convert a description of zipped values to the layout of 2.1."""
     bits = max(message.bits_per_value, message.bits_per_offset)
     if max(message.num_items, message.num_visible_items, bits) > MAX_COUNT:
         raise CorruptFileError(f"zipped: {message.num_items} entries of {bits} bits")
@@ -107,11 +99,7 @@ def as_full_zip(layers: Layers, message: pb3.ZippedValues) -> pb.FullZipLayout:
 
 
 def planar_layout(layout: pb.PageLayout | pb3.PlanarLayout) -> pb3.PlanarLayout:
-    """Convert the description of a 2.2 page to a description of 2.3.
-
-    Raises:
-        UnsupportedError: the page has blobs of version 1, which 2.3 does not have.
-    """
+    """Convert the description of a 2.2 page to a description of 2.3."""
     if isinstance(layout, pb3.PlanarLayout):
         return layout
     kind = layout.WhichOneof("layout")

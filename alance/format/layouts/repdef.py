@@ -50,11 +50,7 @@ Structure = tuple["Items | Lists", ...]  # outermost first, the leaf last
 
 
 def unravel(page: PageValues) -> Structure:
-    """Convert the levels of a page of complete rows to its structure.
-
-    Raises:
-        CorruptFileError: the levels contradict the layers.
-    """
+    """Convert the levels of a page of complete rows to its structure."""
     definition = page.definition
     if page.rep is None:
         num_slots = page.values.num_values if definition is None else len(definition)
@@ -95,9 +91,6 @@ def list_layer(
 
     Args:
         empty_level: definition level of an empty list; -1 if lists are never empty.
-
-    Raises:
-        CorruptFileError: the numbers of repetition and definition levels differ.
     """
     begins = rep > 0
     if definition is None:

@@ -70,12 +70,6 @@ NO_SET: Final = (EMPTY_SEQUENCE, 0)
 
 
 def sparse_form(message: pb3.SparseStructure, values: pb3.ValuePlane) -> _kernels.PageForm:
-    """Parse a description into the kernel's form.
-
-    Raises:
-        CorruptFileError: the description is inconsistent.
-        UnsupportedError: a layer or codec is unknown, or not allowed here.
-    """
     layers = _layers(message)
     indices: _Indices = None, None
     kind, num_buffers = EACH, 0

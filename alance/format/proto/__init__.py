@@ -19,11 +19,7 @@ def copied(message: M) -> M:
 
 
 def parsed(kind: type[M], content: bytes | memoryview, where: str) -> M:
-    """Parse a message.
-
-    Raises:
-        CorruptFileError: the bytes are not a message. The error begins with `where`.
-    """
+    """Parse a message; an error begins with `where`."""
     try:
         return kind.FromString(bytes(content))
     except DecodeError as error:

@@ -95,12 +95,7 @@ def names_of(flags: int) -> str:
 
 
 def check_readable(reader_flags: int, writer_flags: int, *, has_max_field_id: bool) -> None:
-    """Check that this alance can read a table.
-
-    Raises:
-        UnsupportedError: a reader flag is unknown. The message names it.
-        CorruptFileError: the two words contradict each other.
-    """
+    """Check that this alance can read a table."""
     half = (reader_flags ^ writer_flags) & PAIRED
     if half:
         raise CorruptFileError(f"feature flags {names_of(half)}: set in one of two words only")
@@ -118,12 +113,7 @@ def check_readable(reader_flags: int, writer_flags: int, *, has_max_field_id: bo
 
 
 def check_writable(reader_flags: int, writer_flags: int) -> None:
-    """Check that this alance can write the next version of a table with these flags.
-
-    Raises:
-        UnsupportedError: this alance cannot write a feature of either flag word. The message names
-            it.
-    """
+    """Check that this alance can write the next version of a table with these flags."""
     unknown = (reader_flags | writer_flags) & ~WRITABLE
     if unknown:
         raise UnsupportedError(
@@ -194,11 +184,7 @@ def is_perhaps_wrong(message: table_pb2.Manifest) -> bool:
 def settle_file_version(
     message: table_pb2.Manifest, forms: Sequence[table_pb2.DataFragment]
 ) -> None:
-    """Correct a version's default file version, and check that its files may be mixed.
-
-    Raises:
-        InvalidInputError: 0.1 is mixed with other versions, among the files or as their default.
-    """
+    """Correct a version's default file version, and that 0.1 is not mixed with others."""
     correct_file_version(message, forms)
     versions = {FileVersion.from_footer(*pair) for pair in _file_numbers(forms)}
     versions.add(_default_version(message))

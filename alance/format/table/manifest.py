@@ -225,22 +225,14 @@ def met_manifest(content: memoryview) -> Manifest | None:
 
 
 def parse_manifest(content: memoryview, where: str) -> Manifest:
-    """Parse a manifest from the content of its file, and add it to the memo.
-
-    Raises:
-        UnsupportedError: this alance does not know a table feature.
-    """
+    """Parse a manifest from the content of its file, and add it to the memo."""
     parts = parse_parts(content, where)
     _met.keep(content, parts)
     return Manifest.of(*parts)
 
 
 def parse_parts(content: memoryview, where: str) -> ManifestParts:
-    """Parse a manifest into its parts, without building a `Manifest` from them.
-
-    Raises:
-        CorruptFileError, UnsupportedError: as for `parse_manifest`.
-    """
+    """Parse a manifest into its parts, without building a `Manifest` from them."""
     try:
         return _parse(content)
     except AlanceError as error:
@@ -474,9 +466,6 @@ def parse_totals(contents: Sequence[memoryview], places: Sequence[str]) -> list[
     Args:
         contents: content of each file.
         places: names of the files, for messages.
-
-    Raises:
-        UnsupportedError: this alance does not know a table feature.
     """
     stops = np.array(list(accumulate(map(len, contents))), np.int64)
     numbers = _kernels.manifest_totals(b"".join(contents), stops).reshape(len(contents), -1)

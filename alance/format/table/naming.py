@@ -49,11 +49,7 @@ class ManifestName(NamedTuple):
 
 
 def manifest_name(version: int, scheme: NamingScheme) -> str:
-    """Return the file name of a version's manifest inside `_versions/`.
-
-    Raises:
-        InvalidInputError: the version is not an unsigned 64-bit number.
-    """
+    """Return the file name of a version's manifest inside `_versions/`."""
     if not 0 <= version <= _MAX:
         raise InvalidInputError(f"version {version}: expected 0 to {_MAX}")
     if version >> 63:

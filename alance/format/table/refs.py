@@ -77,12 +77,7 @@ class BranchContents:
 
 
 def check_tag_name(name: str) -> str:
-    """Return the name after checking that it is valid for a tag.
-
-    Raises:
-        InvalidInputError: the name is empty or reserved, or has other characters than letters,
-            digits, `.`, `-` and `_`.
-    """
+    """Return the name after checking that it is valid for a tag."""
     if (
         not _SEGMENT.fullmatch(name)
         or name.startswith(".")
@@ -97,12 +92,7 @@ def check_tag_name(name: str) -> str:
 
 
 def check_branch_name(name: str) -> str:
-    """Return the name after checking that it is valid for a branch other than main.
-
-    Raises:
-        InvalidInputError: the name is reserved, has an empty segment, or has other characters than
-            letters, digits, `.`, `-`, `_`, and `/` between segments.
-    """
+    """Return the name after checking that it is valid for a branch other than main."""
     if (
         not all(_SEGMENT.fullmatch(part) and part != "." for part in name.split("/"))
         or ".." in name

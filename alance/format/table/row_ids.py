@@ -209,9 +209,6 @@ def extended_row_ids(content: bytes, num_rows: int, next_row_id: int) -> tuple[b
     """Append new row ids to a sequence, for the rows of a fragment that have none.
 
     Returns the extended sequence, and the next unused id.
-
-    Raises:
-        InvalidInputError: the sequence has more rows than the fragment.
     """
     count = num_row_ids(content)
     if count > num_rows:

@@ -59,9 +59,6 @@ def read_items(
     Args:
         field: field of a dictionary type, from the file's own schema.
         start: position of the page; None for the position in the field's message.
-
-    Raises:
-        CorruptFileError: the values lie outside of the file.
     """
     count, text = field.message.dictionary.length, is_text(field)
     if start is None:
@@ -106,11 +103,7 @@ def page_start(field: Field) -> int:
 
 
 def items_of(field: Field) -> DictionaryItems | None:
-    """Return the dictionary values in the field message of a manifest; None if it has none.
-
-    Raises:
-        CorruptFileError: the values are malformed.
-    """
+    """Return the dictionary values in the field message of a manifest; None if it has none."""
     items: DictionaryItems | None = field.derived.get(DERIVED_ITEMS)
     if items is None and field.message.dictionary.values:
         content = bytes(field.message.dictionary.values)
@@ -139,11 +132,7 @@ class KeptValues:
         self._values = values
 
     def keys(self, array: pa.DictionaryArray, valid: Mask | None) -> npt.NDArray[Any]:
-        """Return the key of each row; 0 for nulls.
-
-        Raises:
-            InvalidInputError: the table does not have a value, or there are more values than keys.
-        """
+        """Return the key of each row; 0 for nulls."""
         indices = array.indices.cast(pa.int64())
         places = np.from_dlpack(indices.fill_null(0) if valid is not None else indices)
         table = self._table(array.dictionary)

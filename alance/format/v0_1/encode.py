@@ -78,11 +78,7 @@ class EncodedBatchPage:
 
 
 def check_types(field: Field) -> None:
-    """Check that 0.1 files can hold a field.
-
-    Raises:
-        UnsupportedError: 0.1 files cannot hold the field.
-    """
+    """Check that 0.1 files can hold a field."""
     kind = field.logical_type
     # Packed structs are allowed: they are stored like other structs.
     bad = field.is_json or field.is_blob_v2
@@ -104,11 +100,7 @@ def check_types(field: Field) -> None:
 def pages_of(
     field: Field, array: pa.Array, dictionaries: Mapping[int, KeptValues], *, in_list: bool = False
 ) -> Iterator[EncodedBatchPage]:
-    """Yield the pages of a field for a batch, depth-first.
-
-    Raises:
-        InvalidInputError: the values do not fit the field.
-    """
+    """Yield the pages of a field for a batch, depth-first."""
     array = storage_of(array)
     if field.logical_type == "struct":
         if not pa.types.is_struct(array.type):
@@ -216,9 +208,6 @@ class BatchFileBuilder:
 
         Args:
             statistics: True to store null counts and bounds of each batch.
-
-        Raises:
-            UnsupportedError: 0.1 files cannot hold a type.
         """
         for field in schema.fields:
             check_types(field)
@@ -250,10 +239,6 @@ class BatchFileBuilder:
 
         Args:
             arrays: rows of each field of the schema, all of the same length.
-
-        Raises:
-            InvalidInputError: the values do not fit the schema, or the file would have too many
-                rows.
         """
         num_rows = self.num_rows + len(arrays[0])
         if num_rows > MAX_FILE_ROWS:

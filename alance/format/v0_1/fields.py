@@ -169,10 +169,6 @@ class Tree:
 
         Args:
             num_rows: number of rows of the field in each batch; shape (batches,).
-
-        Raises:
-            CorruptFileError: a page has another number of rows, or lies outside of the file.
-            UnsupportedError: 0.1 files do not have the type.
         """
         if field.logical_type == "struct":
             if not any(below.id in self.runs for below in field.walk()):

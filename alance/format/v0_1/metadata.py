@@ -90,9 +90,6 @@ class BatchContainer(Container):
 
         Args:
             types: logical types of all fields of the file, by field id.
-
-        Raises:
-            CorruptFileError: a page lies outside of the file.
         """
         if not field_ids or not self.num_batches:
             nothing = np.empty(0, np.int64)
@@ -109,11 +106,7 @@ class BatchContainer(Container):
         return (yield from self._runs(field_ids, first, self.page_table_start, self.num_batches))
 
     def read_statistics_runs(self, field_ids: Sequence[int]) -> Plan[list[PageRun]]:
-        """Plan the pages of statistics fields, one page per field: at most one round.
-
-        Raises:
-            CorruptFileError: pages outside of the file.
-        """
+        """Plan the pages of statistics fields, one page per field: at most one round."""
         start = self.metadata.statistics.page_table_position
         return (yield from self._runs(field_ids, 0, start, 1))
 
@@ -161,11 +154,7 @@ class BatchContainer(Container):
         return PageRun(positions, lengths)
 
     def read_descriptor(self) -> Plan[file_pb2.FileDescriptor]:
-        """Plan the schema and row count in the file; no round.
-
-        Raises:
-            CorruptFileError: the file has no schema.
-        """
+        """Plan the schema and row count in the file; no round."""
         if self.schema is None:
             raise CorruptFileError(f"{self.path}: a 0.1 file without a schema of its own")
         descriptor = file_pb2.FileDescriptor(length=self.num_rows)
@@ -195,9 +184,6 @@ def open_batch_file(path: str, file_bytes: int, tail: memoryview) -> Plan[BatchC
         path: location of the file.
         file_bytes: exact size of the file.
         tail: the file's last bytes, with a footer of version 0.1.
-
-    Raises:
-        CorruptFileError: the metadata contradict the format.
     """
     footer_start = file_bytes - V0_1_FOOTER.size
     start, _, _, _ = V0_1_FOOTER.unpack(tail[-V0_1_FOOTER.size :])

@@ -53,11 +53,7 @@ class Pages:
     def of(
         cls, path: str, file_bytes: int, run: PageRun, num_rows: Int64s, bits: int, extra: int
     ) -> Pages:
-        """Build the pages of a field from its entries in the page table.
-
-        Raises:
-            CorruptFileError: a page ends after the file.
-        """
+        """Build the pages of a field from its entries in the page table."""
         # This does not overflow: there are less than 2^40 entries, and vectors have less than 2^31
         # items.
         ends = run.positions + np.minimum((num_rows + extra) * (bits / 8), 2.0**62)
@@ -71,11 +67,7 @@ class Pages:
         return cls(place, offsets_of(num_rows), run.positions)
 
     def parts(self, spans: Spans) -> PageParts:
-        """Split spans of rows at the ends of batches.
-
-        Raises:
-            CorruptFileError: a row is beyond the last one.
-        """
+        """Split spans of rows at the ends of batches."""
         starts, stops, first_rows = spans.starts, spans.stops, self.first_rows
         if not len(starts):
             return PageParts(starts, starts, starts)

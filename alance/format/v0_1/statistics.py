@@ -62,9 +62,6 @@ def read_statistics(container: BatchContainer, field_id: int) -> Plan[BatchStati
 
     Returns:
         The statistics; None if the file has none of the field, or in an unknown form.
-
-    Raises:
-        CorruptFileError: the statistics contradict the format.
     """
     metadata = container.metadata
     if not metadata.HasField("statistics") or not container.num_batches:

@@ -67,9 +67,6 @@ class ArrayPage:
 
         Args:
             as_places: True to return blobs stored as strings as the positions of their bytes.
-
-        Raises:
-            CorruptFileError: the page has offsets of lists, or belongs to a struct.
         """
         if isinstance(self.root, Offsets | Header):
             kind = type(self.root).__name__.lower()
@@ -97,10 +94,6 @@ def array_page(
         num_rows: rows of the page.
         logical_type: logical type of the field. It decides if a dictionary is one of the field's
             type or only a compression.
-
-    Raises:
-        CorruptFileError: the description is inconsistent, or contradicts the buffers.
-        UnsupportedError: 2.0 pages do not have an encoding.
     """
     place = PagePlace(path, tuple((int(start), int(size)) for start, size in buffers), num_rows)
     try:
@@ -301,9 +294,6 @@ def value_buffers(encoding: bytes) -> frozenset[int]:
 
     Args:
         encoding: serialized description, a `google.protobuf.Any` with an `ArrayEncoding`.
-
-    Raises:
-        CorruptFileError: the encoding cannot be parsed.
     """
     try:
         message = AnyMessage.FromString(encoding)

@@ -203,11 +203,7 @@ def unsupported(what: str) -> UnsupportedError:
 
 
 def kind_of(message: pb.ArrayEncoding) -> str:
-    """Return the name of the encoding that a message describes.
-
-    Raises:
-        UnsupportedError: the encoding is unknown.
-    """
+    """Return the name of the encoding that a message describes."""
     kind: str | None = message.WhichOneof("array_encoding")
     if kind is None:
         raise UnsupportedError("array encoding: none that pages of 2.0 have")

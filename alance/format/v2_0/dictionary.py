@@ -92,9 +92,6 @@ def narrowed(values: NullableBlock, arrow: pa.DataType) -> NullableBlock:
     """Reduce a dictionary to the used items if its indices cannot address all items.
 
     Releases up to 0.33 wrote wider indices if there were too many items for the declared type.
-
-    Raises:
-        BatchTooLargeError: more items are used than the type's indices can address.
     """
     block = values.block
     if not isinstance(block, DictionaryBlock) or not pa.types.is_dictionary(arrow):

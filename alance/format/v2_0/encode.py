@@ -56,10 +56,6 @@ def leaf_page(field: Field, array: pa.Array) -> EncodedPage:
 
     Args:
         array: values of the field's type, or of a type that can be cast to it.
-
-    Raises:
-        InvalidInputError: the type is wrong, or the format cannot hold a null or a text.
-        UnsupportedError: 2.0 files cannot hold the values.
     """
     leaf = leaf_values(field, array)[field.id]
     valid = None if leaf.definition is None else leaf.definition == 0

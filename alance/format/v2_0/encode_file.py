@@ -80,11 +80,7 @@ class Columns:
 
     @classmethod
     def of(cls, fields: Sequence[Field]) -> Columns:
-        """Number the columns of a schema, depth-first.
-
-        Raises:
-            UnsupportedError: 2.0 files cannot hold a type.
-        """
+        """Number the columns of a schema, depth-first."""
         columns = cls()
         for place, field in enumerate(fields):
             columns._visit(field, (place,), in_list=False)
@@ -121,11 +117,7 @@ def _is_held(field: Field) -> bool:
 
 
 def part_of(unit: Unit, schema: Sequence[Field], array: pa.Array) -> pa.Array:
-    """Return the rows of a unit from the rows of its top-level field.
-
-    Raises:
-        InvalidInputError: a struct is null, which 2.0 files cannot store.
-    """
+    """Return the rows of a unit from the rows of its top-level field."""
     field = schema[unit.path[0]]
     for place in unit.path[1:]:
         array = child_of(field, array, place)
@@ -134,21 +126,12 @@ def part_of(unit: Unit, schema: Sequence[Field], array: pa.Array) -> pa.Array:
 
 
 def child_of(field: Field, array: pa.Array, place: int) -> pa.Array:
-    """Return the rows of a child from the rows of its struct.
-
-    Raises:
-        InvalidInputError: the struct has other children, or is null, which 2.0 files cannot store.
-    """
+    """Return the rows of a child from the rows of its struct."""
     return children_of(field, as_struct(field, array))[place]
 
 
 def as_struct(field: Field, array: pa.Array) -> pa.Array:
-    """Return the rows of a struct with a header, in the storage type.
-
-    Raises:
-        InvalidInputError: the array is not of structs, or a struct is null, which 2.0 files cannot
-            store.
-    """
+    """Return the rows of a struct with a header, in the storage type. None may be null in 2.0."""
     array = storage_of(array)
     if not pa.types.is_struct(array.type):
         raise InvalidInputError(f"field {field.name!r}: {array.type} where a struct is expected")
@@ -160,11 +143,7 @@ def as_struct(field: Field, array: pa.Array) -> pa.Array:
 
 
 def field_pages(field: Field, array: pa.Array, columns: Columns) -> Iterator[Output]:
-    """Encode rows of a field and its descendants as pages.
-
-    Raises:
-        InvalidInputError, UnsupportedError: 2.0 files cannot hold the values.
-    """
+    """Encode rows of a field and its descendants as pages."""
     number = columns.by_field[field.id]
     if field.is_blob_v1:
         leaf = leaf_values(field, array)[field.id]
@@ -234,11 +213,7 @@ class ArrayFileBuilder(FileBuilder):
         self._lengths[column] += num_rows
 
     def finish(self) -> list[Bytes]:
-        """Return the bytes at the end of the file.
-
-        Raises:
-            InvalidInputError: top-level columns have different numbers of rows.
-        """
+        """Return the bytes at the end of the file."""
         num_rows = self.num_rows
         for number in self._tops:
             if self._lengths[number] != num_rows:

@@ -47,12 +47,7 @@ class FieldPiece(NamedTuple):
     build: Callable[[pa.DataType], pa.Array]
 
     def decode(self, arrow: pa.DataType) -> pa.Array:
-        """Decode the rows as an array of the field's type.
-
-        Raises:
-            CorruptFileError: the bytes contradict the description.
-            UnsupportedError: strings have more bytes than 32-bit offsets can address.
-        """
+        """Decode the rows as an array of the field's type."""
         if isinstance(arrow, pa.BaseExtensionType):
             return wrapped(self.decode(arrow.storage_type), arrow)
         return self.build(arrow)
@@ -227,11 +222,7 @@ class PagedColumn(Protocol):
 
 
 def overlaps(column: PagedColumn, spans: Spans) -> Iterator[tuple[int, Spans]]:
-    """Yield the pages that contain rows, and these rows relative to the page's first row.
-
-    Raises:
-        CorruptFileError: a row is beyond the last one.
-    """
+    """Yield the pages that contain rows, and these rows relative to the page's first row."""
     first_rows = column.first_rows
     if not len(spans.starts):
         return

@@ -136,12 +136,7 @@ class Nested:
 
     @classmethod
     def from_proto(cls, message: pb.ArrayEncoding) -> Nested:
-        """Parse the child of a packed struct.
-
-        Raises:
-            CorruptFileError: the child has nulls, no fixed width of whole bytes, or lists that are
-                empty or nested too deeply.
-        """
+        """Parse the child of a packed struct."""
         dimensions: list[int] = []
         while True:
             match kind := kind_of(message):

@@ -62,9 +62,6 @@ class Indices:
         Args:
             limit: upper bound of the last end.
             wide: True to return 64-bit offsets even if 32 bits suffice.
-
-        Raises:
-            CorruptFileError: the ends decrease, or exceed the limit.
         """
         entries = np.frombuffer(content, np.uint8)
         from_start = bool(len(spans.starts)) and int(spans.starts[0]) == 0
@@ -89,10 +86,6 @@ def decode_ends(
         limit: largest allowed end.
         adjustment: number that is added to the ends of nulls; 0 if there are no nulls.
         wide: True to return 64-bit offsets even if 32 bits suffice.
-
-    Raises:
-        CorruptFileError: the ends decrease, exceed the limit, or have the wrong number.
-        BatchTooLargeError: there are more bytes or items than 32-bit offsets can address.
     """
     expected = int(counts.sum()) + len(counts)
     if len(entries) != 8 * expected:

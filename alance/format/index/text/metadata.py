@@ -87,12 +87,7 @@ class TextMetadata:
 
     @classmethod
     def parse(cls, metadata: Mapping[str, str]) -> TextMetadata:
-        """Parse the metadata of the file's schema.
-
-        Raises:
-            UnsupportedError: the format or a token setting is not supported.
-            CorruptFileError: the numbers of the partitions, or the token settings, are malformed.
-        """
+        """Parse the metadata of the file's schema."""
         params = TextParams.parse(metadata.get("params", ""))
         version, block = metadata.get("format_version", "1"), metadata.get("posting_block_size")
         tail = metadata.get("posting_tail_codec", TAILS[0])
@@ -151,10 +146,6 @@ class Documents:
 
         Args:
             is_rounded: True if scores use document lengths rounded by `rounded`.
-
-        Raises:
-            UnsupportedError: documents are elements of nested lists.
-            CorruptFileError: columns are missing, or have other types or nulls.
         """
         if INNER_ELEMENTS in batch.schema.names:
             raise UnsupportedError("text index of the elements of lists in lists")

@@ -97,11 +97,7 @@ class TextParams:
 
     @classmethod
     def of(cls, arguments: Mapping[str, Any]) -> TextParams:
-        """Check a caller's `TokenArguments` and `with_position`.
-
-        Raises:
-            InvalidInputError: a value is invalid.
-        """
+        """Check a caller's `TokenArguments` and `with_position`."""
         values = dict(arguments)
         words = values.get("custom_stop_words")
         if words is not None:
@@ -112,12 +108,7 @@ class TextParams:
 
     @classmethod
     def parse(cls, text: str) -> TextParams:
-        """Parse the settings in the metadata of an index.
-
-        Raises:
-            UnsupportedError: a setting is not supported.
-            CorruptFileError: the settings are malformed.
-        """
+        """Parse the settings in the metadata of an index."""
         try:
             parsed = json.loads(text)
         except ValueError:

@@ -47,7 +47,6 @@ class TextSource:
 
         Raises:
             ColumnNotFoundError: there is no such field.
-            InvalidInputError: the field does not have texts.
         """
         names = schema.names_of(column)
         field = schema.field(join_path(names[:1]))
@@ -79,13 +78,7 @@ class TextSource:
         return is_variable_list(self.leaf.arrow_type)
 
     def check_elements(self, column: str) -> None:
-        """Check that the elements of the field's lists can be documents.
-
-        Raises:
-            InvalidInputError: the field does not have lists.
-            UnsupportedError: the field is itself in lists, so one position does not identify an
-                element.
-        """
+        """Check that the elements of the field's lists can be documents."""
         if self.is_in_lists:
             raise UnsupportedError(
                 f"column {column!r} is in structs in lists: their elements are no documents here, "

@@ -318,10 +318,6 @@ def apply(
         config: configuration entries to set, in addition to the operation's.
         index_entries: for a `Rewrite` that defers index remapping: all entries of the index
             section, including a fragment-reuse index that records the moves.
-
-    Raises:
-        InvalidInputError: the operation does not fit the previous version.
-        UnsupportedError: the table needs features that this alance does not write.
     """
     change = transaction.change
     name = transaction.operation

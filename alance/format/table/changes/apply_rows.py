@@ -145,10 +145,6 @@ def rewrite(draft: Draft, change: Rewrite) -> None:
 
     An index is translated to the new row addresses, no longer covers the rows, or is remapped
     later.
-
-    Raises:
-        InvalidInputError: an index covers only a part of a group, or new fragments lack row ids.
-        UnsupportedError: the table has a fragment-reuse index, and this commit does not extend it.
     """
     if draft.index_entries is None and reuse_index(draft.indices) is not None:
         raise UnsupportedError(f"Rewrite: the table has an index {FRAGMENT_REUSE!r}")

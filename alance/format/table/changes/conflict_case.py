@@ -181,11 +181,7 @@ def check_merge(case: Case) -> CommitConflictError | None:
 
 
 def vector_of(case: Case, fragment_id: int) -> DeletionVector:
-    """Return the deletion vector of a fragment in the newer version.
-
-    Raises:
-        InvalidInputError: `case.vectors` lacks it.
-    """
+    """Return the deletion vector of a fragment in the newer version."""
     if fragment_id not in case.vectors:
         raise InvalidInputError(
             f"fragment {fragment_id}: its deletion vector of version {case.newer.version} "

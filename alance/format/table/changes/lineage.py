@@ -147,9 +147,6 @@ def mark_updated(
 
     Args:
         rows: ascending offsets; None for all rows.
-
-    Raises:
-        InvalidInputError: an offset is beyond the fragment's rows.
     """
     if rows is None:
         fragment.inline_last_updated_at_versions = one_version_bytes(
