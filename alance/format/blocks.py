@@ -84,7 +84,6 @@ def gather(block: Block, indices: Int64s) -> Block:
     """Copy the values at `indices`, in that order.
 
     Args:
-        block: values of any kind.
         indices: shape (n,), each in [0, block.num_values), in any order, with duplicates allowed.
     """
     match block:

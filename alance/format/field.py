@@ -221,9 +221,6 @@ def _position(text: str) -> int | None:
 def check_primary_key(fields: Sequence[file_pb2.Field]) -> None:
     """Check the fields of a table's primary key.
 
-    Args:
-        fields: fields of the table, depth-first.
-
     Raises:
         InvalidInputError: a key field has child fields, is in a list or map, is nullable, or has a
             nullable parent.

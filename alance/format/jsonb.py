@@ -25,12 +25,7 @@ if TYPE_CHECKING:
 
 
 def json_text(values: VariableWidth, valid: Mask | None) -> VariableWidth:
-    """Convert JSONB values to compact JSON text; nulls become empty.
-
-    Args:
-        values: one JSONB container per value.
-        valid: mask of shape (n,); None if there are no nulls.
-    """
+    """Convert JSONB values to compact JSON text; nulls become empty."""
     try:
         with kernel_errors:
             return VariableWidth(
@@ -41,13 +36,7 @@ def json_text(values: VariableWidth, valid: Mask | None) -> VariableWidth:
 
 
 def jsonb(texts: pa.Array, valid: Mask | None, where: str) -> VariableWidth:
-    """Convert JSON texts to JSONB; nulls become empty.
-
-    Args:
-        texts: JSON texts of type large_string.
-        valid: mask of shape (n,); None if there are no nulls.
-        where: name of the field, for error messages.
-    """
+    """Convert JSON texts to JSONB; nulls become empty."""
     try:
         return VariableWidth(*_kernels.text_to_jsonb(*contents_of(texts), mask_bytes(valid)))
     except ValueError as error:

@@ -54,11 +54,7 @@ class KeyColumns:
 
     @classmethod
     def of(cls, columns: Sequence[pa.Array]) -> KeyColumns:
-        """Build the keys of rows from their key columns. CPU work.
-
-        Args:
-            columns: at least one, all of the same length.
-        """
+        """Build the keys of rows from their key columns. CPU work."""
         count = len(columns[0])
         valid: Mask | None = None
         parts: list[_KeyPart] = []

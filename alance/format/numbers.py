@@ -274,12 +274,7 @@ def _bits(buffer: pa.Buffer, offset: int, count: int) -> Mask:
 
 
 def to_arrow(values: npt.NDArray[Any], valid: Mask | None = None) -> pa.Array:
-    """Convert numbers or booleans to an Arrow array; contiguous numbers are not copied.
-
-    Args:
-        values: shape (n,).
-        valid: mask of shape (n,), false for nulls; None if there are no nulls.
-    """
+    """Convert numbers or booleans to an Arrow array; contiguous numbers are not copied."""
     data = values
     if values.dtype == np.bool_:
         data = np.packbits(values, bitorder="little")

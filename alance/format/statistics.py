@@ -179,7 +179,6 @@ def whole_bounds(
     Args:
         files: statistics of each file, with the column's number in the file; None for a file
             without statistics.
-        arrow: type of the column.
     """
     if not any(files):
         return ColumnBounds.unknown(len(files), arrow)
@@ -244,12 +243,7 @@ def head_bytes(where: str, content: memoryview) -> int | None:
 
 
 def parse_head(where: str, content: memoryview, num_bytes: int) -> Statistics:
-    """Parse the head of a buffer.
-
-    Args:
-        content: the head, of `head_bytes` bytes.
-        num_bytes: size of the whole buffer.
-    """
+    """Parse the head of a buffer of `num_bytes` bytes."""
     crc = int.from_bytes(content[-4:], "little")
     if zlib.crc32(content[:-4]) != crc:
         raise CorruptFileError(f"{where}: the head of the statistics has another checksum")

@@ -29,7 +29,6 @@ class Hints:
     """File version and field metadata that control the encoding of a leaf.
 
     Attributes:
-        version: file version; it determines the allowed encodings.
         metadata: metadata of the field, with its `lance-encoding:*` keys.
         dimensions: for each layer from row to leaf, the dimension of a fixed-size list of structs;
             0 for other layers.

@@ -101,8 +101,6 @@ def encode_blob_page(
     """Encode a page of descriptions of version 1 blobs.
 
     Args:
-        field: the binary field.
-        values: rows of the field with their payloads, from `leaf_values`.
         positions: file positions of the payloads, from `FileBuilder.add_blobs`; shape (n,).
     """
     payloads = values.values
@@ -144,10 +142,8 @@ def describe_blobs(
         kinds: 0 inline, 1 packed, 2 dedicated, 3 external; shape (n,).
         positions: absolute position in this file (inline), in the sidecar (packed), or in the
             object.
-        sizes: size of each blob in bytes.
         blob_ids: id of the sidecar, or of the base path; else 0.
         uris: URIs; None if all are empty.
-        valid: mask of non-null rows; None if there are no nulls.
     """
     count = len(kinds)
     if uris is None:
@@ -286,10 +282,6 @@ class BlobRows:
 
 def blob_rows(array: pa.Array, valid: Mask | None, where: str) -> BlobRows:
     """Parse a blob column of one of the Arrow types that the module's docstring lists.
-
-    Args:
-        valid: mask of non-null slots, shape (n,); None if there are no nulls.
-        where: name of the field, for error messages.
 
     Raises:
         InvalidInputError: the type is none of these, a slot has both or neither of `data` and

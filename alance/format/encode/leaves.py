@@ -87,9 +87,7 @@ def block_of(array: pa.Array, valid: Mask | None, where: str) -> Block:
     """Return the values of an array of a storage type as a block.
 
     Args:
-        array: array or slice, not of an extension type.
         valid: mask of non-null slots, shape (n,); None for the array's own validity.
-        where: name of the field, for error messages.
     """
     arrow = array.type
     if pa.types.is_null(arrow):
@@ -129,12 +127,7 @@ def _indices(data: Bytes, bits: int, num_items: int, valid: Mask | None, where: 
 
 
 def check_offsets(offsets: npt.NDArray[np.integer[Any]], num_values: int, where: str) -> None:
-    """Check the offsets of strings or lists, which Arrow does not check by itself.
-
-    Args:
-        num_values: number of bytes or items that the offsets point into.
-        where: name of the field, for the error message.
-    """
+    """Check the offsets of strings or lists, which Arrow does not check by itself."""
     if offsets[0] < 0 or offsets[-1] > num_values or (offsets[1:] < offsets[:-1]).any():
         raise InvalidInputError(f"field {where!r}: offsets decrease or leave the buffer")
 

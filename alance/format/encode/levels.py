@@ -68,10 +68,6 @@ def levels_of(
     """Return the layers of a leaf, innermost first, and its repetition and definition levels.
 
     Repetition levels are None without lists, definition levels without nulls and empty lists.
-
-    Args:
-        path: structure from the row to the leaf.
-        num_rows: number of slots of the first layer.
     """
     layers = tuple(reversed(_kinds(path)))
     max_rep, max_def = max_repetition(layers), max_definition(layers)

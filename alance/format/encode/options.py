@@ -178,11 +178,7 @@ class PageLimits:
         return value is not None and self.least <= value <= self.most
 
     def is_loose(self, text: str) -> bool:
-        """True if a value that is not a number in range is clamped or ignored instead of refused.
-
-        Args:
-            text: a value for which `has` returns False.
-        """
+        """True if a value that `has` refuses is clamped or ignored instead of an error."""
         return self.takes_text if self._parse(text) is None else self.takes_more
 
     def _parse(self, text: str) -> float | None:

@@ -60,13 +60,7 @@ def hints_of(root: Field, leaf: Field, version: FileVersion) -> Hints:
 
 
 def encode_page(field: Field, values: PageValues, hints: Hints) -> EncodedPage:
-    """Encode all rows as one page.
-
-    Args:
-        field: the leaf of the column.
-        values: at least one row.
-        hints: file version, and options in the fields' metadata.
-    """
+    """Encode all rows as one page."""
     leaf = _NewLeaf(field, values, hints)
     try:
         return leaf.page(encoded([leaf.input])[0])

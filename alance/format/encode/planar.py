@@ -51,7 +51,6 @@ class SparseStructure:
         """Build the page from this structure and from values.
 
         Args:
-            plane: description of the values.
             values: page with the buffers of the values; None if no values are stored.
         """
         layout = pb3.PlanarLayout(
@@ -68,9 +67,6 @@ def sparse_page(values: PageValues, dimensions: Sequence[int], scalar: bytes | N
     """Encode a page that stores only its structure.
 
     Args:
-        values: levels of all rows.
-        dimensions: for each layer from row to leaf, the dimension of a fixed-size list; 0 for other
-            layers.
         scalar: value of all non-null items; None if all items are null.
     """
     plane = pb3.ValuePlane(none=pb3.NoValues())
@@ -86,7 +82,6 @@ def sparse_structure(values: PageValues, dimensions: Sequence[int]) -> SparseStr
     In that case, the items of null fixed-size lists have slots but no levels.
 
     Args:
-        values: levels of all rows.
         dimensions: for each layer from row to leaf, the dimension of a fixed-size list; 0 for other
             layers.
     """
@@ -200,7 +195,6 @@ def sparse_values_page(values: PageValues, hints: Hints, *, zipped: bool) -> Enc
     """Encode all rows as a sparse page with values.
 
     Args:
-        values: rows with at least one non-null value.
         zipped: True to store values one by one; False for chunks, with a dictionary if it saves
             bytes.
     """

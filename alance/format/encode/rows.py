@@ -69,7 +69,6 @@ def split(page: PageValues, max_bytes: int, *, multiple: int = 1) -> list[PageVa
     """Cut rows into pieces of about equal bytes, which are views if possible.
 
     Args:
-        page: any rows.
         max_bytes: maximum bytes of levels and values of a piece, except a piece of `multiple` rows.
         multiple: pieces have a multiple of this number of rows; see `LeafColumn.multiplier`.
     """

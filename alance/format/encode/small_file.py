@@ -40,13 +40,7 @@ SMALL_FILE_WIDTHS: Final = (1, 8, 16, 32, 64, 128)  # allowed bits per value
 
 @dataclass(frozen=True, slots=True)
 class SmallFiles:
-    """Encoder of small files of one schema and version.
-
-    Attributes:
-        expected: schema that batches must have.
-        metadata: metadata of the schema.
-        kernel: encodes batches.
-    """
+    """Encoder of small files of one schema and version."""
 
     expected: pa.Schema
     metadata: dict[str, str]
@@ -56,9 +50,6 @@ class SmallFiles:
         """Encode a batch as a file.
 
         Returns None if the batch has no rows or another schema, or the kernel refuses it.
-
-        Args:
-            page_bytes: maximum bytes of a column, which becomes a single page.
         """
         if not batch.num_rows or not batch.schema.equals(self.expected):
             return None

@@ -91,15 +91,7 @@ def joined_rows(sets: Sequence[memoryview]) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class KeyedSets:
-    """Schema and codec of an index file with keys and the row set of each key.
-
-    Attributes:
-        file: name of the file.
-        keys: name of the column of keys.
-        sets: name of the column of row sets.
-        parse: parses a row set; raises `CorruptFileError`.
-        to_bytes: encodes rows, in any order, as a row set.
-    """
+    """Schema and codec of an index file, by the names of its columns of keys and of row sets."""
 
     file: str
     keys: str
@@ -119,9 +111,7 @@ class RowSetBuilder:
     """Builder of the keys and row sets of a bitmap index; rows are added sorted by key.
 
     Args:
-        type_: type of the values.
         sort_key: maps values to sort keys; values with equal sort keys share one key of the index.
-        form: schema and codec of the file.
         of_sets: True if each added value comes with an encoded row set instead of a row number.
     """
 

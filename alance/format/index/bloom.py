@@ -36,12 +36,7 @@ LEAST_BYTES: Final = 32  # one block of a filter
 
 
 def filter_bytes(items: int, wrong: float) -> int:
-    """Return the size of a filter in bytes, as in Parquet.
-
-    Args:
-        items: number of values for which the filter is sized.
-        wrong: probability of false positives.
-    """
+    """Return the bytes of a filter for `items` values; `wrong` is its false positive rate."""
     bits = -8 * items / math.log(1 - wrong ** (1 / 8))
     return 1 << math.ceil(math.log2(max(bits / 8, LEAST_BYTES)))
 

@@ -54,7 +54,6 @@ class PageTable:
         high: last value of each page; it may be null.
         null_counts: number of nulls of each page; shape (pages,).
         starts: first row of each page, then the number of rows; shape (pages + 1,).
-        files: names of the files with the pages, in order of rows.
         file_starts: first row of each file.
     """
 
@@ -120,13 +119,7 @@ class TreePage:
 
 
 def split_pages(values: pa.Array, ids: Int64s, sizes: Int64s) -> list[TreePage]:
-    """Split consecutive pages that were read together into pages with their own memory. CPU work.
-
-    Args:
-        values: sorted values, nulls first.
-        ids: row of each value.
-        sizes: number of rows of each page; at least one page.
-    """
+    """Split pages that were read together into pages with their own memory. CPU work."""
     if len(sizes) == 1:
         return [TreePage(values, ids)]
     stops = np.cumsum(sizes).tolist()
@@ -143,8 +136,6 @@ def parse_page_table(
     """Parse the page table.
 
     Args:
-        batch: rows of `page_lookup.lance`.
-        metadata: metadata of its schema.
         num_rows: number of rows of each file of pages.
     """
     text = metadata.get(BATCH_SIZE, str(PAGE_ROWS))

@@ -266,12 +266,7 @@ class ProductEncoder(LinkableEncoder):
 
 @dataclass(frozen=True, slots=True)
 class RabitqEncoder(Encoder):
-    """RaBitQ: a few bits per component of the rotated residual (vector minus centroid).
-
-    Attributes:
-        rotation: random rotation, stored as signs.
-        bits: number of bits per component, 1 to 9.
-    """
+    """RaBitQ: a few bits per component of the rotated residual (vector minus centroid)."""
 
     KIND: ClassVar = "RQ"
     VERSION: ClassVar = 2
@@ -345,9 +340,6 @@ def packed_signs(codes: Bytes) -> Bytes:
 
     Args:
         codes: signs of 8 components per byte; shape (n, width).
-
-    Returns:
-        The stored bytes, in the shape of `codes`.
     """
     num_rows, width = codes.shape
     whole = num_rows // BLOCK_ROWS * BLOCK_ROWS
@@ -377,9 +369,6 @@ def encoder_like(quantizer: Quantizer, type_: VectorType) -> Encoder | None:
     """Return the encoder that writes the codes of a quantizer.
 
     Returns None if alance cannot write such codes, as for RaBitQ with a rotation matrix.
-
-    Args:
-        type_: type of the vectors.
     """
     match quantizer:
         case FlatQuantizer():

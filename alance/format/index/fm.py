@@ -86,7 +86,6 @@ class FmPartition:
         rows: address of each row; shape (rows,), int64.
         starts: offset of each row's text, ascending; shape (rows,), int64.
         index: kernel object that searches the content; None for an empty partition.
-        length: bytes of the content.
     """
 
     rows: Int64s
@@ -131,9 +130,6 @@ class FmPartition:
         """Return the addresses of the rows in which the suffixes of a range begin.
 
         CPU work.
-
-        Args:
-            span: range of suffixes, from `find`.
         """
         if self.index is None or span[0] == span[1]:
             return self.rows[:0]

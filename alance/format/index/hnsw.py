@@ -53,7 +53,6 @@ def walked_rows(m: int, ef: int) -> int:
 
     Args:
         m: maximum number of links of a row on the upper levels; level 0 has up to twice as many.
-        ef: number of candidates of the search.
     """
     return GRAPH_LINK_ROWS * m * (ef + SPREAD)
 
@@ -64,7 +63,6 @@ class Links(NamedTuple):
     Attributes:
         m: links of a row on the upper levels; up to twice as many on level 0.
         ef_construction: number of nearest candidates from which a row's links are chosen.
-        max_level: maximum number of levels.
     """
 
     m: int
@@ -82,7 +80,6 @@ class GraphShape(NamedTuple):
     Attributes:
         entry: row at which a search starts.
         levels: first row of each level, then the end of the last.
-        links: options of the graph build.
     """
 
     entry: int
@@ -137,12 +134,7 @@ class Graphs:
     def parse(
         cls, metadata: Mapping[str, str], content: memoryview, sizes: Int64s, num_rows: int
     ) -> Graphs:
-        """Parse the schema's metadata and the `IVF` message.
-
-        Args:
-            sizes: number of vectors of each partition.
-            num_rows: number of rows of `index.idx`.
-        """
+        """Parse the schema's metadata and the `IVF` message."""
         offsets = partition_offsets(content, len(sizes), num_rows)
         listed = json_of(metadata, GRAPHS_KEY)
         if not isinstance(listed, list) or len(listed) != len(sizes):
@@ -165,12 +157,7 @@ class Graphs:
         return (stop - first) * (8 + 8 * shape.links.m) if shape else 0
 
     def pays(self, number: int, num_eligible: int, ef: int) -> bool:
-        """True if a graph search is faster than comparing a partition's eligible rows.
-
-        Args:
-            num_eligible: number of rows that may be results.
-            ef: number of candidates of the search.
-        """
+        """True if a graph search is faster than comparing a partition's eligible rows."""
         shape = self.shapes[number]
         return shape is not None and num_eligible > walked_rows(shape.links.m, ef)
 

@@ -68,7 +68,6 @@ class Centroids:
 
     Attributes:
         kind: kind of the vectors' codes: FLAT, PQ, SQ or RQ.
-        has_graphs: True if the partitions have HNSW graphs.
         values: centroids; shape (partitions, dimension), float32.
     """
 
@@ -102,11 +101,9 @@ class Partition:
 
     Attributes:
         number: number of the partition and of its centroid.
-        ids: row ids, uint64; shape (n,).
         columns: values of the quantizer's columns, row by row; then derived values, such as the
             distance terms of PQ.
         graph: graph to search; None to compare all rows.
-        ef: number of candidates of a graph search.
     """
 
     number: int
@@ -144,7 +141,6 @@ class Storage:
 
     Attributes:
         offsets: first row of each partition, then the number of rows; shape (partitions + 1,).
-        metadata: metadata of the quantizer.
     """
 
     offsets: Int64s
@@ -260,9 +256,6 @@ def hint_tail_bytes(details: vector_index_pb2.VectorIndexDetails, buffer_bytes: 
     """Store in an index's record how many bytes at the end of `auxiliary.idx` to read first.
 
     Small buffers need no hint, because they are in the tail that a reader always reads.
-
-    Args:
-        buffer_bytes: bytes of the file's global buffers.
     """
     if buffer_bytes > LEAST_HINTED:
         details.runtime_hints[TAIL] = str(buffer_bytes + TAIL_BYTES)

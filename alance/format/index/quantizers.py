@@ -373,7 +373,6 @@ def quantizer_of(
     """Build the quantizer of an index.
 
     Args:
-        storage: the quantizer's metadata.
         content: content of the global buffer that the quantizer needs; None if it needs none.
         value_type: type of the column's values, a key of `values.TYPES`.
     """

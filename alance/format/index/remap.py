@@ -109,12 +109,6 @@ class AddressMap:
         """Return the new addresses of live rows, and the mask of live rows in `addresses`.
 
         Deleted rows, and rows in fragments that the map does not contain, have no new address.
-
-        Args:
-            addresses: addresses in any order; shape (n,).
-
-        Returns:
-            New addresses, in the order of `addresses`; and a mask of `addresses`, shape (n,).
         """
         fragments, offsets = addresses >> 32, addresses & 0xFFFF_FFFF
         _, has_address = places_in(self.staying, fragments)

@@ -45,7 +45,6 @@ class VectorType:
 
     Attributes:
         name: type of the numbers, a key of `TYPES`.
-        dim: dimension of the vectors.
         arrow: Arrow type of a vector: a fixed-size list.
         is_multi: True if a row is a list of vectors.
     """
@@ -101,7 +100,6 @@ class Vectors:
     Attributes:
         values: bytes of the numbers, row after row.
         type: type of the numbers, a key of `TYPES`.
-        dim: dimension of the vectors.
         metric: one of `METRICS`.
     """
 

@@ -131,14 +131,8 @@ class ZoneBuilder:
 
     Attributes:
         has_filters: True to build bloom filters, False to build bounds.
-        file: name of the file of zones.
         schema, run_schema: columns of that file, and of a run, which one process writes before the
             merge; they are the same.
-        null_rows: addresses of null rows.
-
-    Args:
-        type_: type of the values.
-        options: options of the zones.
     """
 
     def __init__(self, type_: pa.DataType, options: ZoneOptions, *, has_filters: bool) -> None:

@@ -47,7 +47,6 @@ def array_of(block: Block, arrow: pa.DataType, valid: Mask | None) -> pa.Array:
 
     Args:
         block: one value per slot; values of nulls are arbitrary.
-        valid: mask of shape (n,); None if all slots are valid.
     """
     if isinstance(block, NullBlock):
         return pa.nulls(block.num_values, arrow)

@@ -43,12 +43,7 @@ class Layer(IntEnum):
         return self.has_nulls + self.has_empty
 
     def like(self, *, nulls: bool, empty: bool) -> Layer:
-        """Return the layer of lists or items, as this one, with these contents.
-
-        Args:
-            nulls: True if slots may be null.
-            empty: True if lists may be empty; ignored for items.
-        """
+        """Return the layer of lists or items, as this one, with these contents."""
         if not self.is_list:
             return Layer.NULLABLE_ITEM if nulls else Layer.ALL_VALID_ITEM
         if nulls:

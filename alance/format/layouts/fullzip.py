@@ -39,11 +39,6 @@ MAX_INDEX_BYTES: Final = 1 << 20
 def zipped_form(
     message: pb.FullZipLayout, most_index_bytes: int = MAX_INDEX_BYTES
 ) -> _kernels.PageForm:
-    """Return the kernel's form of a description.
-
-    Args:
-        most_index_bytes: maximum bytes of an index that the kernel keeps.
-    """
     bits_rep, bits_def = message.bits_rep, message.bits_def
     if bits_rep > 16 or bits_def > 16:
         raise CorruptFileError(f"full-zip: levels of {bits_rep} and {bits_def} bits, at most 16")

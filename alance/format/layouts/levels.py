@@ -65,12 +65,9 @@ def _shape(numbers: tuple[int, ...]) -> Shape:
 
 
 def code_of(layers: Sequence[Layer]) -> tuple[int, bytes]:
-    """Return layers in the kernels' form.
+    """Return layers, innermost first, in the kernels' form.
 
     The first `LAYERS_OF_CODE` layers are four bits each of an integer, the others a byte each.
-
-    Args:
-        layers: inner-most first.
     """
     code = sum(layer << 4 * depth for depth, layer in enumerate(layers[:LAYERS_OF_CODE]))
     return code, bytes(layers[LAYERS_OF_CODE:])

@@ -92,7 +92,6 @@ def fetch_pieces(place: PagePlace, buffer: int, starts: Int64s, stops: Int64s) -
 
     Args:
         starts: shape (n,), ascending; no two pieces overlap.
-        stops: shape (n,), exclusive.
     """
     offset, size = place.buffers[buffer]
     if len(starts) == 0:

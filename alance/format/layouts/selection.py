@@ -39,7 +39,6 @@ def spread(block: Block, present: Mask) -> Block:
     """Scatter the values of a block to the slots where `present` is True.
 
     Args:
-        block: a value for each True in `present`, at least one.
         present: mask of shape (n,). The result has n values, arbitrary where `present` is False.
     """
     ranks: Int64s = np.cumsum(present, dtype=np.int64)

@@ -42,10 +42,7 @@ class NewDeletionFile:
     """Deletion file to write before the manifest that refers to it.
 
     Attributes:
-        fragment_id: id of the fragment with the deleted rows.
         name: file name inside `_deletions/` of the table's own root.
-        content: bytes of the file.
-        record: record of the file for the manifest.
     """
 
     fragment_id: int
@@ -162,8 +159,6 @@ def new_deletion_file(
 
     Args:
         rows: offsets of all rows deleted so far; sorted and unique; shape (n,).
-        read_version: version from which `rows` was computed.
-        as_bitmap: True to write a bitmap even for few rows.
         file_id: 64-bit id in the file name; None for a random one.
     """
     import secrets

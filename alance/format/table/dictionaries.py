@@ -65,7 +65,6 @@ def place_values(fields: Iterable[file_pb2.Field], start: int) -> list[bytes]:
 
     Args:
         fields: messages to write into the file; their `values` are removed.
-        start: position of the dictionaries in the file.
     """
     parts = []
     for message in fields:

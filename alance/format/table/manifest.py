@@ -461,12 +461,7 @@ class VersionTotals(NamedTuple):
 
 
 def parse_totals(contents: Sequence[memoryview], places: Sequence[str]) -> list[VersionTotals]:
-    """Read the totals of manifests. CPU work.
-
-    Args:
-        contents: content of each file.
-        places: names of the files, for messages.
-    """
+    """Read the totals of manifests. CPU work."""
     stops = np.array(list(accumulate(map(len, contents))), np.int64)
     numbers = _kernels.manifest_totals(b"".join(contents), stops).reshape(len(contents), -1)
     totals = []

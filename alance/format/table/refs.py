@@ -231,9 +231,7 @@ def tag_bytes(
     """Serialize a new tag.
 
     Args:
-        branch: branch of the version; None for main.
         ns: creation time, nanoseconds since 1970.
-        manifest_bytes: size of the version's manifest.
     """
     now = time_text(ns)
     return _text(
@@ -262,7 +260,6 @@ def branch_bytes(
     Args:
         identifier: the parent's identifier plus one pair; see `BranchContents`.
         ns: creation time, nanoseconds since 1970; stored in whole seconds.
-        manifest_bytes: size of the manifest of the branch's first version.
     """
     return _text(
         {

@@ -55,9 +55,6 @@ def _bytes(content: memoryview) -> Bytes:
 def roaring_bytes(values: Int64s) -> bytes:
     """Serialize a bitmap without runs.
 
-    Args:
-        values: 0 to 2^32 - 1, in any order; shape (n,).
-
     Raises:
         ValueError: a value is out of that range.
     """

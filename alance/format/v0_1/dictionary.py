@@ -57,7 +57,6 @@ def read_items(
     """Plan the values of a dictionary: one round, or two for strings.
 
     Args:
-        field: field of a dictionary type, from the file's own schema.
         start: position of the page; None for the position in the field's message.
     """
     count, text = field.message.dictionary.length, is_text(field)

@@ -59,7 +59,6 @@ class EncodedBatchPage:
     """Page of a batch, before its position in the file is known.
 
     Attributes:
-        field: field of the page.
         length: number of entries, for the page table.
         data: bytes to write before the page's position: the bytes of strings.
         body: bytes to write at the page's position; None for `offsets`.
@@ -204,11 +203,7 @@ class BatchFileBuilder:
     """
 
     def __init__(self, schema: Schema, *, statistics: bool = True) -> None:
-        """Start an empty file.
-
-        Args:
-            statistics: True to store null counts and bounds of each batch.
-        """
+        """Start an empty file."""
         for field in schema.fields:
             check_types(field)
         if not any(field.logical_type != "struct" for field in schema.walk()):
@@ -235,11 +230,7 @@ class BatchFileBuilder:
         return sorted(self._table)
 
     def add_batch(self, arrays: Sequence[pa.Array]) -> list[Bytes]:
-        """Return the bytes of the next batch, with one page per field.
-
-        Args:
-            arrays: rows of each field of the schema, all of the same length.
-        """
+        """Return the bytes of the next batch, with one page per field."""
         num_rows = self.num_rows + len(arrays[0])
         if num_rows > MAX_FILE_ROWS:
             raise InvalidInputError(f"more than {MAX_FILE_ROWS} rows in a file of version 0.1")

@@ -181,8 +181,6 @@ def open_batch_file(path: str, file_bytes: int, tail: memoryview) -> Plan[BatchC
     """Plan the opening of a file: no round, or up to two if its metadata exceed the tail.
 
     Args:
-        path: location of the file.
-        file_bytes: exact size of the file.
         tail: the file's last bytes, with a footer of version 0.1.
     """
     footer_start = file_bytes - V0_1_FOOTER.size

@@ -58,11 +58,7 @@ class BatchStatistics:
 
 
 def read_statistics(container: BatchContainer, field_id: int) -> Plan[BatchStatistics | None]:
-    """Plan the statistics of a field: no round if the file's tail has them, else up to two.
-
-    Returns:
-        The statistics; None if the file has none of the field, or in an unknown form.
-    """
+    """Plan the statistics of a field, None if unknown: no round from the tail, else up to two."""
     metadata = container.metadata
     if not metadata.HasField("statistics") or not container.num_batches:
         return None

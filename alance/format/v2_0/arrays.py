@@ -89,9 +89,7 @@ def array_page(
 
     Args:
         encoding: serialized description, a `google.protobuf.Any`.
-        path: location of the file.
         buffers: (absolute offset, size) of each buffer, inside the file.
-        num_rows: rows of the page.
         logical_type: logical type of the field. It decides if a dictionary is one of the field's
             type or only a compression.
     """
@@ -290,11 +288,7 @@ def plain_values(page: ArrayPage) -> tuple[int, int] | None:
 
 
 def value_buffers(encoding: bytes) -> frozenset[int]:
-    """Return the numbers of the buffers with values; no other reads depend on these buffers.
-
-    Args:
-        encoding: serialized description, a `google.protobuf.Any` with an `ArrayEncoding`.
-    """
+    """Return the numbers of the buffers with values; no other reads depend on these buffers."""
     try:
         message = AnyMessage.FromString(encoding)
         return frozenset(_values(pb.ArrayEncoding.FromString(message.value)))

@@ -52,11 +52,7 @@ MOST_FSST_SHARE: Final = 0.95
 
 
 def leaf_page(field: Field, array: pa.Array) -> EncodedPage:
-    """Encode a page of a leaf, packed struct or dictionary; for blobs, pass their positions.
-
-    Args:
-        array: values of the field's type, or of a type that can be cast to it.
-    """
+    """Encode a page of a leaf, packed struct or dictionary; for blobs, pass their positions."""
     leaf = leaf_values(field, array)[field.id]
     valid = None if leaf.definition is None else leaf.definition == 0
     return values_page(field, leaf.values, valid, leaf.num_rows)

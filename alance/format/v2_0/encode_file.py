@@ -70,7 +70,6 @@ class Columns:
         by_field: column number of each field, by field id, in column order.
         units: leaves and lists that are not in lists.
         headers: columns of structs that are not in lists; they have one row per row of the file.
-        blobs: columns of blob positions.
     """
 
     by_field: dict[int, int] = attribute(default_factory=dict)

@@ -39,7 +39,6 @@ class FieldPiece(NamedTuple):
     """Rows of a field that were read.
 
     Attributes:
-        num_bytes: bytes of the input.
         build: builds an array of a type, which is not an extension type.
     """
 

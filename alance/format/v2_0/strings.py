@@ -57,12 +57,7 @@ class Indices:
         return (yield from fetch_pieces(place, self.buffer, starts * 8, spans.stops * 8))
 
     def decode(self, content: memoryview, spans: Spans, limit: int, *, wide: bool) -> Ends:
-        """Decode the ends of rows.
-
-        Args:
-            limit: upper bound of the last end.
-            wide: True to return 64-bit offsets even if 32 bits suffice.
-        """
+        """Decode the ends of rows; see `decode_ends`."""
         entries = np.frombuffer(content, np.uint8)
         from_start = bool(len(spans.starts)) and int(spans.starts[0]) == 0
         if from_start:

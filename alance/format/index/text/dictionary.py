@@ -145,7 +145,6 @@ class TokenDictionary:
         Args:
             distance: largest edit distance, in characters.
             prefix: number of leading characters that must be equal.
-            limit: maximum number of tokens.
         """
         return self.tokens.near(word, distance, prefix, limit)
 

@@ -142,11 +142,7 @@ class Documents:
     def parse(
         cls, batch: pa.RecordBatch, metadata: Mapping[str, str], *, is_rounded: bool = False
     ) -> Documents:
-        """Parse the rows of the document file; a view of them, except rounded lengths.
-
-        Args:
-            is_rounded: True if scores use document lengths rounded by `rounded`.
-        """
+        """Parse the rows of the document file; a view of them, except rounded lengths."""
         if INNER_ELEMENTS in batch.schema.names:
             raise UnsupportedError("text index of the elements of lists in lists")
         schema = DOCUMENTS_OF_ELEMENTS if ELEMENTS in batch.schema.names else DOCUMENTS

@@ -144,7 +144,6 @@ class TextParams:
         """Serialize the details message of the index's record, without custom stop words.
 
         Args:
-            of_elements: True if documents are the elements of lists, not rows.
             version: format version of the posting lists.
         """
         names = self.__dataclass_fields__.keys() - {"custom_stop_words"}

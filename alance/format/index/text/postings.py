@@ -174,9 +174,7 @@ def posting_rows(
     """Encode posting lists as rows.
 
     Args:
-        lists: posting lists, none of which is empty.
         lengths: number of tokens of each document of the partition.
-        mean_length: mean of `lengths`.
     """
     with kernel_errors:
         stored = _kernels.encode_postings(

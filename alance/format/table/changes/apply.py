@@ -275,8 +275,6 @@ class Next:
     Attributes:
         head: the manifest without its fragments and the positions of its sections.
         fragments: serialized fragment fields of the manifest's message.
-        indices: entries of its index section.
-        transaction: the transaction that makes the version.
     """
 
     head: table_pb2.Manifest
@@ -310,7 +308,6 @@ def apply(
     Args:
         previous: the latest version, onto which the transaction was rebased; None to create the
             table.
-        now: timestamp of the manifest.
         version: number of the new version; None for the previous number plus 1.
         source: for `Restore`: the version to restore; for `Clone`: the version to clone.
         lineage: row ids and versions, by fragment id, for fragments of `previous` that do not store
