@@ -17,6 +17,7 @@ from alance.errors import UnsupportedError
 from alance.format.numbers import (
     as_mask,
     bitmap,
+    bits_of_type,
     bytes_of,
     canonical,
     contents_of,
@@ -158,10 +159,7 @@ def _parts(array: pa.Array) -> list[_KeyPart]:
 
 def _width(kind: pa.DataType) -> int:
     """Return the bytes per value of a fixed-width type of whole bytes; 0 for other types."""
-    try:
-        bits = kind.bit_width
-    except ValueError:
-        return 0
+    bits = bits_of_type(kind) or 0
     nested = pa.types.is_nested(kind) or pa.types.is_dictionary(kind)
     return 0 if nested or bits % 8 else bits // 8
 

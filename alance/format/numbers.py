@@ -126,12 +126,21 @@ def array_bytes(array: pa.Array) -> int:
 
 
 def numpy_type(kind: pa.DataType) -> np.dtype[Any]:
-    """Return the numpy type of an Arrow integer or float type.
+    """Return the numpy type of Arrow integers, floats, or other types that are stored as integers.
 
     Replaces `to_pandas_dtype`, which imports pandas in pyarrow 20 and fails without it.
     """
-    letter = "f" if pa.types.is_floating(kind) else "ui"[pa.types.is_signed_integer(kind)]
+    is_unsigned = pa.types.is_unsigned_integer(kind)
+    letter = "f" if pa.types.is_floating(kind) else "iu"[is_unsigned]
     return np.dtype(f"{letter}{kind.bit_width // 8}")
+
+
+def bits_of_type(arrow: pa.DataType) -> int | None:
+    """Return the bits per value of a fixed-width type, or of dictionary keys; else None."""
+    try:
+        return int(arrow.bit_width)
+    except ValueError:
+        return None
 
 
 def canonical(array: pa.Array) -> pa.Array:

@@ -133,7 +133,7 @@ def _build(
     else:
         items = _build(child, arrow.value_type, leaves, depth + 1, child_slots)
     large = arrow.id == pa.lib.Type_LARGE_LIST
-    buffers = [bitmap(lists.valid), narrow(lists.offsets, large=large)]
+    buffers = [bitmap(lists.valid), pa.py_buffer(narrow(lists.offsets, large=large))]
     return pa.Array.from_buffers(arrow, num_slots, buffers, children=[items])
 
 

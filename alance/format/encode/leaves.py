@@ -25,6 +25,7 @@ from alance.format.numbers import (
     as_mask,
     bitmap,
     bits_of,
+    bits_of_type,
     bytes_of,
     is_variable,
     items_of,
@@ -103,10 +104,9 @@ def block_of(array: pa.Array, valid: Mask | None, where: str) -> Block:
         return _fixed_size_list(array, valid, where)
     if is_variable(arrow):
         return _variable(array, valid, where)
-    try:
-        bits = arrow.bit_width
-    except ValueError:
-        raise UnsupportedError(f"field {where!r}: no page holds values of {arrow}") from None
+    bits = bits_of_type(arrow)
+    if bits is None:
+        raise UnsupportedError(f"field {where!r}: no page holds values of {arrow}")
     if bits == 1:
         content = np.frombuffer(array.buffers()[1] or b"", np.uint8)
         return FixedWidth(1, len(array), bits_of(content, array.offset, len(array)))

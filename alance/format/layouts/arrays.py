@@ -25,11 +25,13 @@ from alance.format.blocks import (
 )
 from alance.format.numbers import (
     bitmap,
+    bits_of_type,
     is_large,
     is_text,
     is_variable,
     mask_bytes,
     storage_type,
+    strings_array,
     to_arrow,
 )
 
@@ -63,13 +65,13 @@ def array_of(block: Block, arrow: pa.DataType, valid: Mask | None) -> pa.Array:
     return _fixed(block, arrow, valid)
 
 
-def narrow(offsets: Int32s | Int64s, *, large: bool) -> pa.Buffer:
-    """Convert offsets to a buffer of 64-bit integers if `large`, else of 32-bit integers."""
+def narrow(offsets: Int32s | Int64s, *, large: bool) -> npt.NDArray[Any]:
+    """Convert offsets to 64-bit integers if `large`, else to 32-bit integers."""
     if not large and int(offsets[-1]) > MAX_OFFSET:
         raise BatchTooLargeError(
             f"a batch with {offsets[-1]} bytes or items in 32-bit offsets: read fewer rows at once"
         )
-    return pa.py_buffer(offsets.astype(np.int64 if large else np.int32, copy=False))
+    return offsets.astype(np.int64 if large else np.int32, copy=False)
 
 
 def _misfit(block: Block, arrow: pa.DataType) -> CorruptFileError:
@@ -82,13 +84,9 @@ def _fixed(block: Block, arrow: pa.DataType, valid: Mask | None) -> pa.Array:
     if pa.types.is_boolean(arrow) and isinstance(block, FixedWidth) and block.bits_per_value == 8:
         # In constant and full-zip pages, a boolean is a byte; in other pages, it is a bit.
         block = FixedWidth(1, block.num_values, np.packbits(block.data != 0, bitorder="little"))
-    try:
-        width = arrow.bit_width
-    except ValueError:
-        width = -1
-    if not isinstance(block, FixedWidth) or block.bits_per_value != width:
+    if not isinstance(block, FixedWidth) or block.bits_per_value != bits_of_type(arrow):
         raise _misfit(block, arrow)
-    data = block.data
+    data, width = block.data, block.bits_per_value
     if len(data) * 8 < block.num_values * width:
         raise CorruptFileError(f"{block.num_values} values of {width} bits in {len(data)} bytes")
     if width > 8 and data.ctypes.data % min(width // 8, 8):
@@ -100,28 +98,14 @@ def _variable(block: Block, arrow: pa.DataType, valid: Mask | None) -> pa.Array:
     if not isinstance(block, VariableWidth):
         raise _misfit(block, arrow)
     if is_text(arrow):
-        bad = _first_bad(block, valid)
-        if bad >= 0:
-            raise CorruptFileError(f"value {bad} of the rows read is no UTF-8")
+        if not block.is_ascii:
+            with kernel_errors:
+                bad = _kernels.first_bad_utf8(block.offsets, block.data, mask_bytes(valid))
+            if bad >= 0:
+                raise CorruptFileError(f"value {bad} of the rows read is no UTF-8")
     elif int(block.offsets[-1]) > len(block.data):
         raise CorruptFileError(f"strings of {block.offsets[-1]} bytes in {len(block.data)}")
-    return _strings(block, arrow, valid)
-
-
-def _strings(block: VariableWidth, arrow: pa.DataType, valid: Mask | None) -> pa.Array:
-    """Convert strings whose bytes have been checked."""
-    offsets = narrow(block.offsets, large=is_large(arrow))
-    buffers = [bitmap(valid), offsets, pa.py_buffer(block.data)]
-    return pa.Array.from_buffers(arrow, block.num_values, buffers)
-
-
-def _first_bad(block: VariableWidth, valid: Mask | None) -> int:
-    """Return the position of the first valid value that is not UTF-8; -1 if there is none."""
-    if block.is_ascii:
-        return -1
-    mask = mask_bytes(valid)
-    with kernel_errors:
-        return _kernels.first_bad_utf8(block.offsets, block.data, mask)
+    return strings_array(arrow, narrow(block.offsets, large=is_large(arrow)), block.data, valid)
 
 
 def _struct(block: Block, arrow: pa.DataType, valid: Mask | None) -> pa.Array:

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from alance.errors import CorruptFileError, InvalidInputError
 from alance.format.blocks import FixedWidth, VariableWidth
-from alance.format.numbers import is_variable, offsets_of
+from alance.format.numbers import is_variable, numpy_type, offsets_of
 from alance.format.plans import ByteRange, run
 from alance.format.v0_1.leaves import DictionaryItems, row_bits
 from alance.format.v2_0.strings import decode_ends
@@ -42,13 +42,6 @@ DERIVED_ITEMS: Final = "items"  # key in `Field.derived`: the parsed values of t
 def is_text(field: Field) -> bool:
     """True if the values of a dictionary field are strings or bytes."""
     return is_variable(field.arrow_type.value_type)
-
-
-def value_dtype(field: Field) -> np.dtype[Any]:
-    """Return the numpy type of the dictionary values of an integer type."""
-    arrow = field.arrow_type.value_type
-    kind = "i" if pa.types.is_signed_integer(arrow) else "u"
-    return np.dtype(f"<{kind}{arrow.bit_width // 8}")
 
 
 def read_items(
@@ -142,9 +135,7 @@ class KeptValues:
         numbers = table[places]
         if valid is not None:
             numbers = np.where(valid, numbers, 0)
-        index = self._arrow.index_type
-        kind = "i" if pa.types.is_signed_integer(index) else "u"
-        keys: npt.NDArray[Any] = numbers.astype(f"<{kind}{index.bit_width // 8}")
+        keys: npt.NDArray[Any] = numbers.astype(numpy_type(self._arrow.index_type))
         return keys
 
     def _table(self, dictionary: pa.Array) -> Int64s:
@@ -162,9 +153,7 @@ class KeptValues:
                 )
             self._places[value] = len(self._values)
             self._values.append(value)
-        most = 1 << (self._arrow.index_type.bit_width - 1)
-        if pa.types.is_unsigned_integer(self._arrow.index_type):
-            most *= 2
+        most = int(np.iinfo(numpy_type(self._arrow.index_type)).max) + 1
         if len(self._values) > most:
             raise InvalidInputError(
                 f"field {self._field.name!r}: {len(self._values)} distinct values, "
@@ -182,10 +171,9 @@ class KeptValues:
 
     def _items(self) -> DictionaryItems:
         if not is_text(self._field):
-            data = np.array(self._values, value_dtype(self._field)).view(np.uint8)
-            return DictionaryItems(
-                FixedWidth(8 * value_dtype(self._field).itemsize, len(data), data), None
-            )
+            dtype = numpy_type(self._arrow.value_type)
+            data = np.array(self._values, dtype).view(np.uint8)
+            return DictionaryItems(FixedWidth(8 * dtype.itemsize, len(data), data), None)
         texts = [_bytes(value) for value in self._values]
         offsets = offsets_of([len(text) for text in texts])
         return DictionaryItems(
@@ -204,7 +192,7 @@ def _listed(field: Field, items: DictionaryItems) -> list[object]:
     """Convert dictionary values to Python objects."""
     block = items.block
     if isinstance(block, FixedWidth):
-        return list(block.data.view(value_dtype(field)).tolist())
+        return list(block.data.view(numpy_type(field.arrow_type.value_type)).tolist())
     assert isinstance(block, VariableWidth)
     content, offsets = block.data.tobytes(), block.offsets.tolist()
     texts = [content[start:stop] for start, stop in pairwise(offsets)]

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from alance.base import compute as pc
 from alance.base.records import dataclass
-from alance.format.numbers import as_numbers
+from alance.format.numbers import as_numbers, numpy_type
 from alance.format.numbers import is_text as is_text_type
 from alance.format.proto import file_pb2
 from alance.format.types import leaf_type
@@ -88,16 +88,7 @@ def _plain(field: Field, values: Sequence[Any]) -> bytes:
         return np.packbits(np.array(values, np.bool_), bitorder="little").tobytes()
     if pa.types.is_decimal(arrow):
         return b"".join(int(value).to_bytes(16, "little", signed=True) for value in values)
-    return np.array(values, _dtype(arrow)).tobytes()
-
-
-def _dtype(arrow: pa.DataType) -> np.dtype[Any]:
-    kind = "i"
-    if pa.types.is_floating(arrow):
-        kind = "f"
-    elif pa.types.is_unsigned_integer(arrow):
-        kind = "u"
-    return np.dtype(f"<{kind}{arrow.bit_width // 8}")
+    return np.array(values, numpy_type(arrow)).tobytes()
 
 
 def _bounds(array: pa.Array, *, is_texts: bool) -> tuple[Any, Any]:
@@ -126,7 +117,7 @@ def _bounds(array: pa.Array, *, is_texts: bool) -> tuple[Any, Any]:
         # A zero in the batch may have either sign.
         return (least if least else -0.0), (most if most else 0.0)
     if not len(numbers):
-        limits = np.iinfo(_dtype(arrow))
+        limits = np.iinfo(numpy_type(arrow))
         return limits.min, limits.max
     return numbers.min(), numbers.max()
 

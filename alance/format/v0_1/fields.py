@@ -19,7 +19,7 @@ from alance.errors import CorruptFileError, UnsupportedError
 from alance.format.numbers import offsets_of, storage_type
 from alance.format.plans import together
 from alance.format.types import is_nested
-from alance.format.v0_1.leaves import BlobNode, PlainNode, TextNode, is_bits, row_bits
+from alance.format.v0_1.leaves import BlobNode, PlainNode, TextNode, row_bits
 from alance.format.v0_1.pages import Pages
 from alance.format.v2_0.base import Spans
 from alance.format.v2_0.fields import NullNode, StructNode, list_piece
@@ -195,7 +195,7 @@ class Tree:
             return self._list(field, pages, bits // 8)
         arrow = storage_type(field.arrow_type)
         items = self.items[field.id] if pa.types.is_dictionary(arrow) else None
-        return PlainNode(field, pages, bits, is_bits(arrow), items)
+        return PlainNode(field, pages, bits, items)
 
     def _list(self, field: Field, pages: Pages, width: int) -> FieldNode:
         if len(field.children) != 1:

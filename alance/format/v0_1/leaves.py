@@ -33,7 +33,7 @@ from alance.format.blocks import (
 )
 from alance.format.layouts.fields import values_array
 from alance.format.layouts.place import fetch, unpinned
-from alance.format.numbers import is_first, offsets_of, storage_type
+from alance.format.numbers import bits_of_type, is_first, offsets_of, storage_type
 from alance.format.plans import together
 from alance.format.v0_1.pages import fetch_range
 from alance.format.v2_0.fields import FieldPiece
@@ -54,25 +54,12 @@ MAX_WHOLE_TEXT_BYTES: Final = 512 << 10
 
 
 def row_bits(arrow: pa.DataType) -> int | None:
-    """Return the bits per row of a fixed-width type or of dictionary keys; None for other types."""
+    """Return the bits per row of a type without offsets, such as fixed-size lists; else None."""
     arrow = storage_type(arrow)
     if pa.types.is_fixed_size_list(arrow):
         bits = row_bits(arrow.value_type)
         return None if bits is None else bits * int(arrow.list_size)
-    if pa.types.is_dictionary(arrow):
-        return int(arrow.index_type.bit_width)
-    try:
-        return int(arrow.bit_width)
-    except ValueError:
-        return None
-
-
-def is_bits(arrow: pa.DataType) -> bool:
-    """True if values are single bits, either alone or in fixed-size lists."""
-    arrow = storage_type(arrow)
-    if pa.types.is_fixed_size_list(arrow):
-        return is_bits(arrow.value_type)
-    return bool(pa.types.is_boolean(arrow))
+    return bits_of_type(arrow)
 
 
 def plain_block(arrow: pa.DataType, num_rows: int, data: Bytes) -> Block:
@@ -102,13 +89,12 @@ class PlainNode:
     field: Field
     pages: Pages
     bits: int  # bits per row
-    of_bits: bool
     items: DictionaryItems | None  # values of the dictionary; None for other fields
 
     def plan(self, spans: Spans) -> Plan[FieldPiece]:
         """Plan rows in one round."""
         parts = self.pages.parts(spans)
-        if self.of_bits:
+        if self.bits % 8:
             bits = yield from self.pages.fetch_bits(parts, self.bits)
             build = partial(self._bits, parts.num_rows, bits)
             return FieldPiece(len(bits.content), build)

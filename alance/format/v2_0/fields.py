@@ -143,7 +143,7 @@ def _lists(pages: Sequence[Ends], piece: FieldPiece, arrow: pa.DataType) -> pa.A
     items = piece.decode(pa.uint8() if is_text else arrow.value_type)
     if int(offsets[-1]) != len(items):
         raise CorruptFileError(f"lists of {offsets[-1]} items, of which {len(items)} are there")
-    buffers = [bitmap(valid), narrow(offsets, large=is_large(arrow))]
+    buffers = [bitmap(valid), pa.py_buffer(narrow(offsets, large=is_large(arrow)))]
     if not is_text:
         return pa.Array.from_buffers(arrow, len(offsets) - 1, buffers, children=[items])
     content = items.buffers()[1] if len(items) else pa.py_buffer(b"")
