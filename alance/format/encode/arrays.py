@@ -97,13 +97,13 @@ def _descend(
         return
     nulls, valid = _nulls(field, array, outer)
     if pa.types.is_struct(array.type):
-        _need(field, array, field.logical_type == "struct")
+        need(field, array, field.logical_type == "struct")
         layer = ItemLayer(nulls, is_nullable=field.nullable)
         for child, part in zip(field.children, children_of(field, array), strict=True):
             _descend(child, part, (*path, layer), valid, num_rows, leaves)
     elif pa.types.is_fixed_size_list(array.type):
         dimension = array.type.list_size
-        _need(field, array, field.logical_type == f"fixed_size_list:struct:{dimension}")
+        need(field, array, field.logical_type == f"fixed_size_list:struct:{dimension}")
         items = items_of(array)
         if any(isinstance(layer, ListLayer) for layer in path) or _has_lists(field):
             starts = np.arange(len(array) + 1, dtype=np.int64) * dimension
@@ -117,7 +117,7 @@ def _descend(
         is_list = is_variable_list(array.type)
         is_map = pa.types.is_map(array.type)
         kind = field.logical_type.removeprefix("large_").removesuffix(".struct")
-        _need(field, array, (is_list and kind == "list") or (is_map and kind == "map"))
+        need(field, array, (is_list and kind == "list") or (is_map and kind == "map"))
         starts, items = lists_of(array)
         check_offsets(starts, len(items), field.name)
         lists, items = _list_layer(starts, items, nulls, valid)
@@ -178,10 +178,8 @@ def _list_layer(
     """Return the layer of lists, and the children of valid lists."""
     sizes = np.diff(starts)
     has_empty = bool((sizes if valid is None else sizes[valid]).min(initial=1) == 0)
-    if valid is None or not sizes[~valid].any():
-        return ListLayer(starts, nulls, has_empty), items
-    sizes = np.where(valid, sizes, 0)
-    return ListLayer(offsets_of(sizes), nulls, has_empty), _joined_items(items, starts[:-1], sizes)
+    offsets, items = live_lists(starts, items, valid)
+    return ListLayer(offsets, nulls, has_empty), items
 
 
 def _has_lists(field: Field) -> bool:
@@ -193,14 +191,18 @@ def _has_lists(field: Field) -> bool:
     )
 
 
-def _joined_items(items: pa.Array, starts: Int64s, sizes: Int64s) -> pa.Array:
-    """Return the items of lists, concatenated."""
+def live_lists(starts: Int64s, items: pa.Array, valid: Mask | None) -> tuple[Int64s, pa.Array]:
+    """Return the offsets and items of lists, without the items of null lists."""
+    sizes = np.diff(starts)
+    if valid is None or not sizes[~valid].any():
+        return starts, items
+    sizes = np.where(valid, sizes, 0)
     if "fixed_size_list" not in str(items.type):
-        return items.take(to_arrow(positions_of(starts, sizes)))
+        return offsets_of(sizes), items.take(to_arrow(positions_of(starts[:-1], sizes)))
     # Not by pyarrow's `take`, which returns wrong items for slices of nested fixed-size lists.
     runs = np.flatnonzero(sizes)
     pieces = [items.slice(int(starts[run]), int(sizes[run])) for run in runs]
-    return pa.concat_arrays(pieces) if pieces else items[:0]
+    return offsets_of(sizes), pa.concat_arrays(pieces) if pieces else items[:0]
 
 
 def children_of(field: Field, array: pa.Array) -> list[pa.Array]:
@@ -215,7 +217,8 @@ def children_of(field: Field, array: pa.Array) -> list[pa.Array]:
     return [array.field(names.index(name)) for name in expected]
 
 
-def _need(field: Field, array: pa.Array, fits: bool) -> None:
+def need(field: Field, array: pa.Array, fits: bool) -> None:
+    """Check that the type of an array fits its field."""
     if not fits:
         raise InvalidInputError(
             f"field {field.name!r}: {array.type} where {field.logical_type} is expected"

@@ -18,15 +18,14 @@ from alance.base.records import dataclass
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.format.blocks import FixedSizeListBlock, FixedWidth, VariableWidth
 from alance.format.container import MAGIC
+from alance.format.encode.arrays import live_lists, need
 from alance.format.encode.leaves import as_type, block_of, check_offsets
 from alance.format.numbers import (
     is_variable_list,
     lists_of,
     offsets_of,
-    positions_of,
     storage_of,
     storage_type,
-    to_arrow,
     validity_of,
 )
 from alance.format.proto import file_pb2, table_pb2
@@ -102,15 +101,13 @@ def pages_of(
     """Yield the pages of a field for a batch, depth-first."""
     array = storage_of(array)
     if field.logical_type == "struct":
-        if not pa.types.is_struct(array.type):
-            raise _misfit(field, array)
+        need(field, array, pa.types.is_struct(array.type))
         lossy = bool(array.null_count)
         for child in field.children:
             place = array.type.get_field_index(child.name)
-            if place < 0:
-                raise _misfit(field, array)
+            need(field, array, place >= 0)
             for page in pages_of(child, array.field(place), dictionaries, in_list=in_list):
-                yield page if not lossy else _lossy(page)
+                yield replace(page, is_lossy=True) if lossy else page
         return
     if is_list(field):
         yield from _list(field, array, dictionaries)
@@ -139,23 +136,14 @@ def pages_of(
         yield EncodedBatchPage(field, len(array), NO_PAGE_BYTES, body, leaf=leaf, is_lossy=lossy)
 
 
-def _lossy(page: EncodedBatchPage) -> EncodedBatchPage:
-    return replace(page, is_lossy=True)
-
-
 def _list(
     field: Field, array: pa.Array, dictionaries: Mapping[int, KeptValues]
 ) -> Iterator[EncodedBatchPage]:
-    if not is_variable_list(array.type):
-        raise _misfit(field, array)
+    need(field, array, is_variable_list(array.type))
     valid = validity_of(array)
     starts, items = lists_of(array)
     check_offsets(starts, len(items), field.name)
-    sizes = np.diff(starts)
-    if valid is not None and sizes[~valid].any():
-        sizes = np.where(valid, sizes, 0)
-        items = items.take(to_arrow(positions_of(starts[:-1], sizes)))
-    offsets = offsets_of(sizes)
+    offsets, items = live_lists(starts, items, valid)
     large = field.logical_type.startswith("large")
     if not large and int(offsets[-1]) >= 1 << 31:
         raise InvalidInputError(f"field {field.name!r}: {offsets[-1]} items in one batch")
@@ -184,12 +172,6 @@ def _plain(block: Block, valid: Mask | None) -> Bytes:
         return np.packbits(bits & valid[:, None], bitorder="little")
     rows = block.data.reshape(len(valid), -1)
     return np.where(valid[:, None], rows, np.uint8(0)).reshape(-1)
-
-
-def _misfit(field: Field, array: pa.Array) -> InvalidInputError:
-    return InvalidInputError(
-        f"field {field.name!r}: {array.type} where {field.logical_type} is expected"
-    )
 
 
 class BatchFileBuilder:

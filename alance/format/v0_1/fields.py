@@ -19,8 +19,7 @@ from alance.errors import CorruptFileError, UnsupportedError
 from alance.format.numbers import offsets_of, storage_type
 from alance.format.plans import together
 from alance.format.types import is_nested
-from alance.format.v0_1.leaves import BlobNode, PlainNode, TextNode, row_bits
-from alance.format.v0_1.pages import Pages
+from alance.format.v0_1.leaves import BlobNode, Pages, PlainNode, TextNode, row_bits
 from alance.format.v2_0.base import Spans
 from alance.format.v2_0.fields import NullNode, StructNode, list_piece
 from alance.format.v2_0.strings import Ends, decode_ends
@@ -32,9 +31,8 @@ if TYPE_CHECKING:
     from alance.format.field import Field
     from alance.format.plans import Plan
     from alance.format.schema import Schema
-    from alance.format.v0_1.leaves import DictionaryItems
+    from alance.format.v0_1.leaves import DictionaryItems, PageParts
     from alance.format.v0_1.metadata import PageRun
-    from alance.format.v0_1.pages import PageParts
     from alance.format.v2_0.arrays import ArrayPage
     from alance.format.v2_0.fields import FieldNode, FieldPiece
 

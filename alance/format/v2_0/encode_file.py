@@ -14,7 +14,7 @@ from alance.base.records import dataclass
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.file_version import FileVersion
 from alance.format.blocks import VariableWidth
-from alance.format.encode.arrays import children_of, leaf_values
+from alance.format.encode.arrays import children_of, leaf_values, need
 from alance.format.encode.base import EncodedPage
 from alance.format.encode.container import FileBuilder, column_encoding, padded
 from alance.format.encode.leaves import check_offsets
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from alance.format.schema import Schema
 
 STRUCT_HEADER: Final = pb.ArrayEncoding(struct=pb.SimpleStruct())
-V2_0_LIST_TYPES = ("list", "list.struct", "large_list", "large_list.struct")
+V2_0_NESTED = ("struct", "list", "list.struct", "large_list", "large_list.struct")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,8 @@ class Columns:
         return columns
 
     def _visit(self, field: Field, path: tuple[int, ...], *, in_list: bool) -> None:
-        if field.is_blob_v2 or field.logical_type == "map" or not _is_held(field):
+        is_held = owns_column(field) or field.logical_type in V2_0_NESTED
+        if field.is_blob_v2 or not is_held:
             kind = "blobs of version 2" if field.is_blob_v2 else field.logical_type
             raise UnsupportedError(f"field {field.name!r}: {kind} in a file of version 2.0")
         number = self.by_field[field.id] = len(self.by_field)
@@ -107,33 +108,19 @@ class Columns:
             self._visit(field.children[0], path, in_list=True)
 
 
-def _is_held(field: Field) -> bool:
-    return (
-        owns_column(field)
-        or field.logical_type == "struct"
-        or field.logical_type in V2_0_LIST_TYPES
-    )
-
-
 def part_of(unit: Unit, schema: Sequence[Field], array: pa.Array) -> pa.Array:
     """Return the rows of a unit from the rows of its top-level field."""
     field = schema[unit.path[0]]
     for place in unit.path[1:]:
-        array = child_of(field, array, place)
+        array = children_of(field, as_struct(field, array))[place]
         field = field.children[place]
     return array
-
-
-def child_of(field: Field, array: pa.Array, place: int) -> pa.Array:
-    """Return the rows of a child from the rows of its struct."""
-    return children_of(field, as_struct(field, array))[place]
 
 
 def as_struct(field: Field, array: pa.Array) -> pa.Array:
     """Return the rows of a struct with a header, in the storage type. None may be null in 2.0."""
     array = storage_of(array)
-    if not pa.types.is_struct(array.type):
-        raise InvalidInputError(f"field {field.name!r}: {array.type} where a struct is expected")
+    need(field, array, pa.types.is_struct(array.type))
     if array.null_count:
         raise InvalidInputError(
             f"field {field.name!r}: null structs cannot be stored in a file of version 2.0"
@@ -152,8 +139,8 @@ def field_pages(field: Field, array: pa.Array, columns: Columns) -> Iterator[Out
     elif field.logical_type == "struct" and not field.is_packed:
         array = as_struct(field, array)
         yield number, HeaderRows(len(array))
-        for place, child in enumerate(field.children):
-            yield from field_pages(child, child_of(field, array, place), columns)
+        for child, part in zip(field.children, children_of(field, array), strict=True):
+            yield from field_pages(child, part, columns)
     elif owns_column(field):
         yield number, leaf_page(field, array)
     else:
@@ -164,8 +151,7 @@ def field_pages(field: Field, array: pa.Array, columns: Columns) -> Iterator[Out
 
 def _lists(field: Field, array: pa.Array) -> tuple[EncodedPage, pa.Array]:
     """Return the page of a list's offsets, and its items. Items of null lists are included."""
-    if not is_variable_list(array.type):
-        raise InvalidInputError(f"field {field.name!r}: {array.type} where a list is expected")
+    need(field, array, is_variable_list(array.type))
     valid = validity_of(array)
     if valid is not None and not field.nullable:
         raise InvalidInputError(f"field {field.name!r}: nulls, and the field is not nullable")
