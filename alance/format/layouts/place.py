@@ -48,11 +48,6 @@ class PagePlace:
             raise self.corrupt(f"bytes {start} to {stop} of buffer {buffer}, which has {size}")
         return ByteRange(self.path, offset + start, offset + stop)
 
-    def need_buffers(self, count: int, what: str) -> None:
-        """Check that the page has at least `count` buffers."""
-        if len(self.buffers) < count:
-            raise self.corrupt(f"{what} needs {count} buffers, the page has {len(self.buffers)}")
-
     @contextmanager
     def checking(self) -> Iterator[None]:
         """Add the page's location to errors of kernels and codecs.

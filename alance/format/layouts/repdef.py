@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from alance.errors import CorruptFileError
-from alance.format.layouts.base import Layer
+from alance.format.layouts.base import Layer, max_visible
 from alance.format.numbers import offsets_of
 
 if TYPE_CHECKING:
@@ -70,8 +70,7 @@ def unravel(page: PageValues) -> Structure:
         base = slot_max
         if number == len(page.layers):
             break
-        outer = _until_list(page.layers[number + 1 :])
-        slot_max = base + layer.num_levels + sum(inner.num_levels for inner in outer)
+        slot_max = base + layer.num_levels + max_visible(page.layers[number + 1 :])
         empty_level = base + layer.num_levels if layer.has_empty else -1
         lists, rep, remaining = list_layer(rep, remaining, base, slot_max, empty_level)
         structure.append(lists)
@@ -105,14 +104,6 @@ def list_layer(
     offsets = np.append(children[:-1][is_list], children[-1])
     lists = Lists(offsets, None if valid.all() else valid)
     return lists, rep[begins] - np.uint16(1), definition[begins]
-
-
-def _until_list(layers: Sequence[Layer]) -> Sequence[Layer]:
-    """Return the layers before the first list."""
-    for number, layer in enumerate(layers):
-        if layer.is_list:
-            return layers[:number]
-    return layers
 
 
 def _items(

@@ -109,7 +109,12 @@ def parse_arrow(content: memoryview, num_physical_rows: int) -> DeletionVector:
     column = batch.column(0)
     if column.null_count:
         raise CorruptFileError(f"deletion file: {column.null_count} nulls")
-    return _checked(as_numbers(column).astype(np.int64), num_physical_rows)
+    rows = np.unique(as_numbers(column).astype(np.int64))
+    if len(rows) and rows[-1] >= num_physical_rows:
+        raise CorruptFileError(
+            f"deletion file: row {rows[-1]}, the fragment has {num_physical_rows}"
+        )
+    return DeletionVector(rows, num_physical_rows)
 
 
 def parse_bitmap(content: memoryview, num_physical_rows: int) -> DeletionVector:
@@ -136,15 +141,6 @@ def _check_sizes(message: pa.ipc.Message, num_physical_rows: int) -> None:
             f"deletion file: {length} rows in buffers of {buffers} bytes, the fragment has "
             f"{num_physical_rows}"
         )
-
-
-def _checked(rows: Int64s, num_physical_rows: int) -> DeletionVector:
-    unique = np.unique(rows)
-    if len(unique) and unique[-1] >= num_physical_rows:
-        raise CorruptFileError(
-            f"deletion file: row {unique[-1]}, the fragment has {num_physical_rows}"
-        )
-    return DeletionVector(unique, num_physical_rows)
 
 
 def new_deletion_file(

@@ -17,41 +17,25 @@ if TYPE_CHECKING:
 
 DELETION_FILES: Final = 1
 STABLE_ROW_IDS: Final = 2
-V2_FILES: Final = 4  # obsolete, no longer set
+V2_FILES: Final = 4
 TABLE_CONFIG: Final = 8
 BASE_PATHS: Final = 16
 NO_TRANSACTION_FILE: Final = 32
-OVERLAYS: Final = 64
 COVERING_INDEX: Final = 128
 MIXED_FILE_VERSIONS: Final = 256
-FRAGMENT_REUSE_ROW_IDS: Final = 512
 FRAGMENT_REUSE_TAGGED: Final = 1024
 SPILLED_LINEAGE: Final = 2048
-CLUSTERING: Final = 4096
-FRAGMENT_TREE: Final = 8192
 MANAGED_BLOBS: Final = 16384
 FIELD_IDS_NOT_REUSED: Final = 32768
 ZONE_WRITE_SEEDS: Final = 65536
 
-NAMES: Final = {
-    DELETION_FILES: "deletion files",
-    STABLE_ROW_IDS: "stable row ids",
-    V2_FILES: "v2 files",
-    TABLE_CONFIG: "table config",
-    BASE_PATHS: "base paths",
-    NO_TRANSACTION_FILE: "no transaction file",
-    OVERLAYS: "data overlays",
-    COVERING_INDEX: "covering index columns",
-    MIXED_FILE_VERSIONS: "mixed file versions",
-    FRAGMENT_REUSE_ROW_IDS: "fragment-reuse index on stable row ids",
-    FRAGMENT_REUSE_TAGGED: "tagged fragment-reuse index",
-    SPILLED_LINEAGE: "spilled row lineage",
-    CLUSTERING: "clustering",
-    FRAGMENT_TREE: "fragment tree",
-    MANAGED_BLOBS: "managed blobs",
-    FIELD_IDS_NOT_REUSED: "field ids that are not reused",
-    ZONE_WRITE_SEEDS: "zone write seeds",
-}
+NAMES: Final = (  # of all bits, from the lowest
+    *("deletion files", "stable row ids", "v2 files", "table config", "base paths"),
+    *("no transaction file", "data overlays", "covering index columns", "mixed file versions"),
+    *("fragment-reuse index on stable row ids", "tagged fragment-reuse index"),
+    *("spilled row lineage", "clustering", "fragment tree", "managed blobs"),
+    *("field ids that are not reused", "zone write seeds"),
+)
 
 # Features that alance's writer preserves.
 WRITABLE: Final = (
@@ -90,8 +74,8 @@ SPILLED: Final = (
 
 def names_of(flags: int) -> str:
     """Describe the features of a flag word for an error message."""
-    bits = [1 << bit for bit in range(flags.bit_length()) if flags >> bit & 1]
-    return ", ".join(f"{bit} ({NAMES.get(bit, 'unknown')})" for bit in bits)
+    names = enumerate((*NAMES, *["unknown"] * flags.bit_length()))
+    return ", ".join(f"{1 << bit} ({name})" for bit, name in names if flags >> bit & 1)
 
 
 def check_readable(reader_flags: int, writer_flags: int, *, has_max_field_id: bool) -> None:

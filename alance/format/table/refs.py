@@ -148,7 +148,7 @@ def parse_branch(content: bytes | memoryview, where: str) -> BranchContents:
         created,
         fields.number("manifestSize", 0),
         fields.texts("metadata"),
-        parse_identifier(fields.any("identifier"), where),
+        parse_identifier(fields.values.get("identifier"), where),
     )
 
 
@@ -167,35 +167,31 @@ class _Fields:
 
     def __init__(self, content: bytes | memoryview, where: str) -> None:
         self.where = where
-        self._values = members_of(content, where)
+        self.values = members_of(content, where)
 
     def _wrong(self, name: str, expected: str) -> CorruptFileError:
-        shown = repr(self._values.get(name))[:80]
+        shown = repr(self.values.get(name))[:80]
         return CorruptFileError(f"{self.where}: {name!r} is {shown}, expected {expected}")
 
     def number(self, name: str, default: int | None = None) -> int:
         """Return an unsigned 64-bit number, or the default if it is absent."""
-        value = self._values.get(name)
+        value = self.values.get(name)
         if value is None and default is not None:
             return default
         if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 64:
             raise self._wrong(name, "a number of 64 bits")
         return value
 
-    def any(self, name: str) -> object:
-        """Return a value of any type; None if it is absent."""
-        return self._values.get(name)
-
     def text(self, name: str) -> str | None:
         """Return a text; None if it is absent or null."""
-        value = self._values.get(name)
+        value = self.values.get(name)
         if value is not None and not isinstance(value, str):
             raise self._wrong(name, "a text or null")
         return value
 
     def texts(self, name: str) -> dict[str, str]:
         """Return a JSON object of texts by key; empty if it is absent or null."""
-        value = self._values.get(name)
+        value = self.values.get(name)
         if value is None:
             return {}
         if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):

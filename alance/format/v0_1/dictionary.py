@@ -88,18 +88,14 @@ def stored(field: Field, items: DictionaryItems) -> bytes:
     return block.data.tobytes()
 
 
-def page_start(field: Field) -> int:
-    """Return the offset of the page in the serialized values of a field."""
-    message = field.message.dictionary
-    return len(message.values) - 8 * (message.length + 1) if is_text(field) else 0
-
-
 def items_of(field: Field) -> DictionaryItems | None:
     """Return the dictionary values in the field message of a manifest; None if it has none."""
     items: DictionaryItems | None = field.derived.get(DERIVED_ITEMS)
     if items is None and field.message.dictionary.values:
         content = bytes(field.message.dictionary.values)
-        plan = read_items(field, "memory", len(content), page_start(field))
+        page_bytes = 8 * (field.message.dictionary.length + 1)
+        start = len(content) - page_bytes if is_text(field) else 0
+        plan = read_items(field, "memory", len(content), start)
         items = field.derived[DERIVED_ITEMS] = run(plan, content)[0]
     return items
 

@@ -97,13 +97,11 @@ class BatchContainer(Container):
         ids = sorted(types)
         first = ids[0]
         probe = next((field_id for field_id in ids if types[field_id] not in WITHOUT_PAGES), first)
-        runs = yield from self._data_runs([*field_ids, probe], first)
-        if first and types[probe] not in WITHOUT_PAGES and not _has_pages(runs[-1]):
-            runs = yield from self._data_runs([*field_ids, probe], 0)
+        table = self.page_table_start, self.num_batches
+        runs = yield from self._runs([*field_ids, probe], first, *table)
+        if first and types[probe] not in WITHOUT_PAGES and not np.any(runs[-1]):
+            runs = yield from self._runs([*field_ids, probe], 0, *table)
         return runs[:-1]
-
-    def _data_runs(self, field_ids: Sequence[int], first: int) -> Plan[list[PageRun]]:
-        return (yield from self._runs(field_ids, first, self.page_table_start, self.num_batches))
 
     def read_statistics_runs(self, field_ids: Sequence[int]) -> Plan[list[PageRun]]:
         """Plan the pages of statistics fields, one page per field: at most one round."""
@@ -163,10 +161,6 @@ class BatchContainer(Container):
             descriptor.schema.metadata[key] = value.encode()
         return descriptor
         yield
-
-
-def _has_pages(run: PageRun) -> bool:
-    return bool(run.positions.any() or run.lengths.any())
 
 
 def is_batch_file(tail: bytes | memoryview) -> bool:

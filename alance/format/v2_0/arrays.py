@@ -171,7 +171,8 @@ class _EncodingParser:
         if message.buffer_type != pb.Buffer.page:
             raise UnsupportedError(f"{what}: a buffer of the column or file")
         number = message.buffer_index
-        self.place.need_buffers(number + 1, what)
+        if number >= (count := len(self.place.buffers)):
+            raise self.place.corrupt(f"{what} needs {number + 1} buffers, the page has {count}")
         if self.place.size(number) < num_bytes:
             raise CorruptFileError(
                 f"{what}: {num_bytes} bytes in a buffer of {self.place.size(number)}"

@@ -236,18 +236,10 @@ def clone(draft: Draft, change: Clone) -> None:
         message.base_paths.extend(draft.settings.base_paths)
     draft.fragments = DraftedFragments(draft.source.fragments.below(base_id))
     for index in draft.indices:
-        set_base(index, base_id)
-
-
-def set_base(
-    record: table_pb2.DataFile | table_pb2.DeletionFile | table_pb2.IndexMetadata,
-    base_id: int | None,
-) -> None:
-    """Set the base of a file without one; if `base_id` is None, remove the file's base."""
-    if base_id is None:
-        record.ClearField("base_id")
-    elif not record.HasField("base_id"):
-        record.base_id = base_id
+        if base_id is None:
+            index.ClearField("base_id")
+        elif not index.HasField("base_id"):
+            index.base_id = base_id
 
 
 STEPS: Final[Mapping[str, Callable[[Draft, Any], None]]] = {

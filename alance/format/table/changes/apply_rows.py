@@ -327,7 +327,7 @@ def without_dead_files(
 
 def drop_tombstones(draft: Draft) -> None:
     """Drop the data files that have only tombstones, because all their fields were replaced."""
-    _drop_files(draft, _is_dead)
+    _drop_files(draft, lambda file: {*file.fields} == {TOMBSTONE})
 
 
 def _drop_files(draft: Draft, is_dropped: Callable[[table_pb2.DataFile], bool]) -> None:
@@ -339,10 +339,6 @@ def _drop_files(draft: Draft, is_dropped: Callable[[table_pb2.DataFile], bool]) 
 
 def _is_live(file: table_pb2.DataFile, live: set[int]) -> bool:
     return any(field in live or field <= ROW_ID_FIELD for field in file.fields)
-
-
-def _is_dead(file: table_pb2.DataFile) -> bool:
-    return bool(file.fields) and all(field == TOMBSTONE for field in file.fields)
 
 
 def replace_data(draft: Draft, change: DataReplacement) -> None:

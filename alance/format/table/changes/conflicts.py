@@ -163,16 +163,12 @@ def may_share_keys(
         return not set(ours.exact.hashes).isdisjoint(theirs.exact.hashes)
     if kind is None:
         return True
-    our_bloom, their_bloom = ours.bloom, theirs.bloom
-    if (our_bloom.num_bits, our_bloom.number_of_items, our_bloom.probability) != (
-        their_bloom.num_bits,
-        their_bloom.number_of_items,
-        their_bloom.probability,
-    ) or len(our_bloom.bitmap) != len(their_bloom.bitmap):
-        return True
-    return bool(
-        int.from_bytes(our_bloom.bitmap, "little") & int.from_bytes(their_bloom.bitmap, "little")
+    our_shape, their_shape = (
+        (bloom.num_bits, bloom.number_of_items, bloom.probability, len(bloom.bitmap))
+        for bloom in (ours.bloom, theirs.bloom)
     )
+    our_bits, their_bits = (int.from_bytes(side.bloom.bitmap, "little") for side in (ours, theirs))
+    return our_shape != their_shape or our_bits & their_bits != 0
 
 
 def same_shards(case: Case) -> Found:

@@ -9,11 +9,10 @@ Source: docs/format/table.md, "Stable row ids and row lineage".
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from alance.base.records import dataclass
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.format.table.flags import SEQUENCE_ONEOFS
 from alance.format.table.fragment import CREATED_AT_FIELD, ROW_ID_FIELD, UPDATED_AT_FIELD
@@ -40,8 +39,7 @@ SEQUENCE_NAMES: Final = {
 FIRST_VERSION: Final = 1  # version of the rows of a fragment without a version sequence
 
 
-@dataclass(frozen=True, slots=True)
-class Lineage:
+class Lineage(NamedTuple):
     """Lineage of all rows of a fragment, including deleted rows, in physical order; shape (n,)."""
 
     row_ids: UInt64s
@@ -50,13 +48,11 @@ class Lineage:
 
     def take(self, rows: Int64s) -> Lineage:
         """Return the lineage of the rows at offsets; shape (n,)."""
-        return Lineage(self.row_ids[rows], self.created_at[rows], self.last_updated_at[rows])
+        return Lineage(*(values[rows] for values in self))
 
     def values(self, field_id: int) -> UInt64s:
         """Return the sequence that is stored in a hidden field, by the id of the field."""
-        if field_id == ROW_ID_FIELD:
-            return self.row_ids
-        return self.created_at if field_id == CREATED_AT_FIELD else self.last_updated_at
+        return self[[*SEQUENCE_NAMES].index(field_id)]
 
     def inline(self, field_id: int) -> bytes:
         """Serialize a sequence for a fragment's record, by the id of its hidden field."""
@@ -79,12 +75,8 @@ class Lineage:
 
 def joined(parts: Sequence[Lineage]) -> Lineage:
     """Concatenate lineages, as a compaction does."""
-    empty = [np.empty(0, np.uint64)]
-    return Lineage(
-        np.concatenate([part.row_ids for part in parts] or empty),
-        np.concatenate([part.created_at for part in parts] or empty),
-        np.concatenate([part.last_updated_at for part in parts] or empty),
-    )
+    empty = (np.empty(0, np.uint64),) * len(SEQUENCE_NAMES)
+    return Lineage(*map(np.concatenate, zip(empty, *parts, strict=True)))
 
 
 def is_spilled(fragment: table_pb2.DataFragment) -> bool:
