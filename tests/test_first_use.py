@@ -175,7 +175,6 @@ file.write.small_batches file.write.waiting file.write.writer file.budgets
 format.encode format.encode.arrays format.encode.base format.encode.blobs format.encode.container
 format.encode.leaves format.encode.levels format.encode.options format.encode.page_inputs
 format.encode.pages format.encode.rows format.encode.small_file format.encode.statistics
-format.layouts.selection
 format.proto.encodings_v2_0_pb2 format.proto.encodings_v2_3_pb2
 format.statistics
 format.table.changes format.table.changes.apply

@@ -6,7 +6,7 @@ null has arbitrary bytes.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -14,8 +14,6 @@ from alance import _kernels
 from alance.errors import BatchTooLargeError, CorruptFileError, kernel_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from alance.base.arrays import Bytes, Int32s, Int64s, Mask
 
 
@@ -167,87 +165,3 @@ def _gather_lists(block: FixedSizeListBlock, indices: Int64s) -> FixedSizeListBl
     places = (indices[:, np.newaxis] * dimension + np.arange(dimension)).ravel()
     bits = None if validity is None else bits_at(validity, places)
     return FixedSizeListBlock(dimension, gather(items, places), bits)
-
-
-def joined_values(blocks: Sequence[Block]) -> Block | None:
-    """Concatenate blocks of the same kind.
-
-    Returns None if kinds or widths differ, and for dictionaries.
-    """
-    first = blocks[0]
-    if len(blocks) == 1:
-        return first
-    if {*map(type, blocks)} != {type(first)}:
-        return None
-    match first:
-        case FixedWidth(bits_per_value=bits):
-            fixed = cast("Sequence[FixedWidth]", blocks)
-            counts = [block.num_values * bits for block in fixed]
-            if any(
-                block.bits_per_value != bits or 8 * len(block.data) < count
-                for block, count in zip(fixed, counts, strict=True)
-            ):
-                return None
-            data = join_bits([block.data for block in fixed], counts)
-            return FixedWidth(bits, sum(block.num_values for block in fixed), data)
-        case VariableWidth():
-            return _joined_strings(cast("Sequence[VariableWidth]", blocks))
-        case FixedSizeListBlock():
-            return _joined_lists(cast("Sequence[FixedSizeListBlock]", blocks))
-        case StructBlock():
-            structs = cast("Sequence[StructBlock]", blocks)
-            if len({len(block.children) for block in structs}) != 1:
-                return None
-            children = [
-                joined_values(own) for own in zip(*[s.children for s in structs], strict=True)
-            ]
-            if any(child is None for child in children):
-                return None
-            num_values = sum(block.num_values for block in structs)
-            return StructBlock(num_values, tuple(child for child in children if child is not None))
-        case NullBlock():
-            return NullBlock(sum(block.num_values for block in blocks))
-    return None
-
-
-def join_bits(parts: Sequence[Bytes], counts: Sequence[int]) -> Bytes:
-    """Concatenate the bits of all parts, LSB first, without gaps."""
-    if all(count % 8 == 0 for count in counts[:-1]):
-        ends = [(count + 7) // 8 for count in counts]
-        return np.concatenate([part[:end] for part, end in zip(parts, ends, strict=True)])
-    bits = [
-        np.unpackbits(part, count=count, bitorder="little")
-        for part, count in zip(parts, counts, strict=True)
-    ]
-    return np.packbits(np.concatenate(bits), bitorder="little")
-
-
-def _joined_lists(blocks: Sequence[FixedSizeListBlock]) -> Block | None:
-    dimension = blocks[0].dimension
-    items = joined_values([block.items for block in blocks])
-    if items is None or any(block.dimension != dimension for block in blocks):
-        return None
-    if all(block.validity is None for block in blocks):
-        return FixedSizeListBlock(dimension, items, None)
-    counts = [block.items.num_values for block in blocks]
-    parts = [
-        np.full((count + 7) // 8, 0xFF, np.uint8) if block.validity is None else block.validity
-        for block, count in zip(blocks, counts, strict=True)
-    ]
-    return FixedSizeListBlock(dimension, items, join_bits(parts, counts))
-
-
-def _joined_strings(blocks: Sequence[VariableWidth]) -> VariableWidth:
-    sizes = [int(block.offsets[-1]) for block in blocks]
-    if any(size > len(block.data) for size, block in zip(sizes, blocks, strict=True)):
-        raise CorruptFileError("strings of a page: offsets that leave their bytes")
-    is_short = sum(sizes) < 1 << 31 and all(block.offsets.dtype == np.int32 for block in blocks)
-    dtype = np.int32 if is_short else np.int64
-    offsets: Any = np.zeros(sum(block.num_values for block in blocks) + 1, dtype)
-    at = before = 0
-    for size, block in zip(sizes, blocks, strict=True):
-        own = offsets[at + 1 : at + 1 + block.num_values]
-        np.add(block.offsets[1:], before, out=own, dtype=dtype, casting="unsafe")
-        at, before = at + block.num_values, before + size
-    data = np.concatenate([block.data[:size] for size, block in zip(sizes, blocks, strict=True)])
-    return VariableWidth(offsets, data, all(block.is_ascii for block in blocks))

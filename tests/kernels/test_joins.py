@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alance import _kernels
-from alance.errors import CorruptFileError
-from alance.format.blocks import FixedWidth, VariableWidth, joined_values
+from alance.errors import InvalidInputError
+from alance.format.blocks import Block, FixedWidth, VariableWidth
+from alance.format.encode.rows import join_blocks
 from tests.reference import fsst
 from tests.reference.chunks import strings, variable
 
@@ -28,7 +29,7 @@ def test_strings_of_pages_are_joined(pages: list[list[bytes]]) -> None:
     expected = [item for page in pages for item in page]
     for kinds in (["i4"], ["i8"], ["i4", "i8"]):
         blocks = [variable(page, kinds[n % len(kinds)]) for n, page in enumerate(pages)]
-        values = joined_values(blocks)
+        values = join_blocks(blocks)
         assert isinstance(values, VariableWidth)
         assert strings(values) == expected
 
@@ -36,30 +37,22 @@ def test_strings_of_pages_are_joined(pages: list[list[bytes]]) -> None:
 @given(st.lists(st.lists(st.integers(0, 1 << 30), max_size=9), min_size=1, max_size=5))
 def test_numbers_of_pages_are_joined(pages: list[list[int]]) -> None:
     blocks = [FixedWidth(32, len(page), np.array(page, "<u4").view(np.uint8)) for page in pages]
-    values = joined_values(blocks)
+    values = join_blocks(blocks)
     assert isinstance(values, FixedWidth)
     assert values.data.view("<u4").tolist() == [item for page in pages for item in page]
 
 
 def test_single_bits_are_joined_without_gaps() -> None:
-    values = joined_values([FixedWidth(1, 3, np.array([0b101], np.uint8))] * 3)
+    values = join_blocks([FixedWidth(1, 3, np.array([0b101], np.uint8))] * 3)
     assert isinstance(values, FixedWidth)
     assert values.num_values == 9
     assert values.data.tolist() == [0b01101101, 0b1]
 
 
-def test_others_are_not_joined() -> None:
-    number = FixedWidth(32, 1, np.zeros(4, np.uint8))
-    assert joined_values([number, variable([b"x"], "i4")]) is None
-    assert joined_values([number, FixedWidth(8, 1, np.zeros(1, np.uint8))]) is None
-    assert joined_values([FixedWidth(1, 9, np.ones(1, np.uint8))] * 2) is None
-    assert joined_values([number, FixedWidth(32, 2, np.zeros(4, np.uint8))]) is None
-
-
-def test_offsets_beyond_the_bytes_are_refused() -> None:
-    bad = VariableWidth(np.array([0, 9], np.int32), np.zeros(3, np.uint8))
-    with pytest.raises(CorruptFileError, match="strings of a page"):
-        joined_values([variable([b"x"], "i4"), bad])
+@pytest.mark.parametrize("other", [variable([b"x"], "i4"), FixedWidth(8, 1, np.zeros(1, np.uint8))])
+def test_values_of_different_kinds_are_not_joined(other: Block) -> None:
+    with pytest.raises(InvalidInputError, match="different kinds in one page"):
+        join_blocks([FixedWidth(32, 1, np.zeros(4, np.uint8)), other])
 
 
 @pytest.mark.parametrize("length", [1, 7, 5000])

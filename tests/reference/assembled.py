@@ -7,13 +7,15 @@ leaves must have the same offsets.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from alance.errors import BatchTooLargeError, CorruptFileError
-from alance.format.blocks import joined_values
+from alance.errors import BatchTooLargeError, CorruptFileError, InvalidInputError
+from alance.format.blocks import DictionaryBlock
+from alance.format.encode.rows import join_blocks
 from alance.format.layouts.arrays import narrow, wrapped
 from alance.format.layouts.fields import (
     dimension_of,
@@ -227,9 +229,9 @@ def _leaf_array(
     blocks = [page.values for page in leaf.pages]
     if len(blocks) == 1:
         return values_array(field, arrow, blocks[0], leaf.own[0].valid)
-    together = joined_values(blocks)
-    if together is not None:
-        return values_array(field, arrow, together, items.valid)
+    if not isinstance(blocks[0], DictionaryBlock):
+        with suppress(InvalidInputError):  # pages of other kinds
+            return values_array(field, arrow, join_blocks(blocks), items.valid)
     valid = [own.valid for own in leaf.own]
     pieces = [values_array(field, arrow, *part) for part in zip(blocks, valid, strict=True)]
     try:

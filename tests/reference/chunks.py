@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from alance.format.blocks import FixedWidth, NullBlock, VariableWidth, joined_values
+from alance.format.blocks import FixedWidth, NullBlock, VariableWidth
 from alance.format.codecs.mini_block import mini_block_codec
+from alance.format.encode.rows import join_blocks
 from tests.reference.decoders import decode_block, decode_chunk
 
 if TYPE_CHECKING:
@@ -58,9 +59,7 @@ def decode_blocks(encoding: pb.CompressiveEncoding, chunks: Sequence[Chunk]) -> 
 
 def end_to_end(blocks: Sequence[Block]) -> Block:
     """Values of one kind as one block."""
-    values = joined_values(blocks) if blocks else NullBlock(0)
-    assert values is not None
-    return values
+    return join_blocks(blocks) if blocks else NullBlock(0)
 
 
 def fixed(block: Block, dtype: str) -> list[Any]:

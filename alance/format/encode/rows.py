@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from itertools import pairwise
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, assert_never, cast
 
 import numpy as np
 
@@ -13,9 +13,10 @@ from alance.format.blocks import (
     DictionaryBlock,
     FixedSizeListBlock,
     FixedWidth,
+    NullBlock,
     StructBlock,
     VariableWidth,
-    joined_values,
+    gather,
 )
 from alance.format.layouts.base import (
     Layer,
@@ -24,16 +25,16 @@ from alance.format.layouts.base import (
     max_repetition,
     max_visible,
 )
-from alance.format.layouts.selection import block_bytes, select
-from alance.format.numbers import offsets_of
+from alance.format.numbers import bits_of, offsets_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from alance.base.arrays import Int64s, UInt16s
+    from alance.base.arrays import Bytes, Int64s, Mask, UInt16s
     from alance.format.blocks import Block
 
     Places: TypeAlias = range | Int64s
+    Selection: TypeAlias = slice | Int64s
 
 
 def values_bytes(page: PageValues) -> int:
@@ -208,23 +209,70 @@ def _levels_by(part: PageValues, layers: tuple[Layer, ...]) -> UInt16s:
 
 def join_blocks(blocks: Sequence[Block]) -> Block:
     """Concatenate blocks; copies them, unless there is a single block."""
+    first = blocks[0]
     if len(blocks) == 1:
-        return blocks[0]
-    values, first = joined_values(blocks), blocks[0]
-    if (
-        isinstance(values, VariableWidth)
-        and isinstance(first, VariableWidth)
-        and values.offsets.dtype != first.offsets.dtype
-    ):
-        size = values.offsets[-1]
-        raise UnsupportedError(f"a page of {size} bytes of strings: 32-bit offsets")
-    if values is not None:
-        return values
-    indices = [block for block in blocks if isinstance(block, DictionaryBlock)]
-    if len(indices) == len(blocks):
-        return _join_dictionaries(indices)
-    kinds = sorted({type(block).__name__ for block in blocks})
-    raise InvalidInputError(f"values of different kinds in one page: {kinds}")
+        return first
+    if len(kinds := {*map(_kind_of, blocks)}) > 1:
+        raise InvalidInputError(f"values of different kinds in one page: {sorted(kinds)}")
+    match first:
+        case FixedWidth(bits_per_value=bits):
+            fixed = cast("Sequence[FixedWidth]", blocks)
+            data = join_bits([block.data for block in fixed], [n.num_values * bits for n in fixed])
+            return FixedWidth(bits, sum(block.num_values for block in fixed), data)
+        case VariableWidth():
+            return _join_strings(cast("Sequence[VariableWidth]", blocks))
+        case FixedSizeListBlock():
+            return _join_lists(cast("Sequence[FixedSizeListBlock]", blocks))
+        case StructBlock():
+            members = zip(*[cast("StructBlock", block).children for block in blocks], strict=True)
+            num_values = sum(block.num_values for block in blocks)
+            return StructBlock(num_values, tuple(map(join_blocks, members)))
+        case DictionaryBlock():
+            return _join_dictionaries(cast("Sequence[DictionaryBlock]", blocks))
+        case NullBlock():
+            return NullBlock(sum(block.num_values for block in blocks))
+    raise InvalidInputError(f"values in one page that cannot be joined: {kinds}")
+
+
+def _kind_of(block: Block) -> str:
+    width = getattr(block, "bits_per_value", None) or getattr(block, "dimension", "")
+    return f"{type(block).__name__} {width}".rstrip()
+
+
+def join_bits(parts: Sequence[Bytes], counts: Sequence[int]) -> Bytes:
+    """Concatenate the bits of all parts, LSB first, without gaps."""
+    if all(count % 8 == 0 for count in counts[:-1]):
+        ends = [(count + 7) // 8 for count in counts]
+        return np.concatenate([part[:end] for part, end in zip(parts, ends, strict=True)])
+    bits = [
+        np.unpackbits(part, count=count, bitorder="little")
+        for part, count in zip(parts, counts, strict=True)
+    ]
+    return np.packbits(np.concatenate(bits), bitorder="little")
+
+
+def _join_lists(blocks: Sequence[FixedSizeListBlock]) -> FixedSizeListBlock:
+    dimension, items = blocks[0].dimension, join_blocks([block.items for block in blocks])
+    if all(block.validity is None for block in blocks):
+        return FixedSizeListBlock(dimension, items, None)
+    counts = [block.items.num_values for block in blocks]
+    parts = [
+        np.full((count + 7) // 8, 0xFF, np.uint8) if block.validity is None else block.validity
+        for block, count in zip(blocks, counts, strict=True)
+    ]
+    return FixedSizeListBlock(dimension, items, join_bits(parts, counts))
+
+
+def _join_strings(blocks: Sequence[VariableWidth]) -> VariableWidth:
+    starts = offsets_of([int(block.offsets[-1]) for block in blocks])
+    dtype = blocks[0].offsets.dtype
+    if dtype == np.int32 and starts[-1] >= 1 << 31:
+        raise UnsupportedError(f"a page of {starts[-1]} bytes of strings: 32-bit offsets")
+    offsets: Any = [np.zeros(1, dtype)]
+    for block, start in zip(blocks, starts.tolist(), strict=False):
+        offsets.append(block.offsets[1:] + dtype.type(start))
+    data = [block.data[: block.offsets[-1]] for block in blocks]
+    return VariableWidth(np.concatenate(offsets), np.concatenate(data))
 
 
 def _join_dictionaries(blocks: Sequence[DictionaryBlock]) -> DictionaryBlock:
@@ -272,3 +320,85 @@ def _are_equal(left: Block, right: Block) -> bool:
     if isinstance(left, FixedWidth) and isinstance(right, FixedWidth):
         return np.array_equal(left.data, right.data)
     return False
+
+
+def select(block: Block, selection: Selection) -> Block:
+    """Select values by position; returns the block itself if all values are selected.
+
+    Args:
+        selection: a slice with `start` and `stop` inside the block, or positions of shape (n,).
+    """
+    if not isinstance(selection, slice):
+        return gather(block, selection)
+    return block if selection == slice(0, block.num_values) else _slice(block, selection)
+
+
+def spread(block: Block, present: Mask) -> Block:
+    """Scatter the values of a block to the slots where `present` is True.
+
+    Args:
+        present: mask of shape (n,). The result has n values, arbitrary where `present` is False.
+    """
+    ranks: Int64s = np.cumsum(present, dtype=np.int64)
+    match block:
+        case VariableWidth():
+            # Absent values become empty strings, so no byte is moved.
+            offsets = block.offsets[np.concatenate([[0], ranks])]
+            return VariableWidth(offsets, block.data)
+        case StructBlock():
+            children = tuple(spread(child, present) for child in block.children)
+            return StructBlock(len(present), children)
+        case NullBlock():
+            return NullBlock(len(present))
+        case _:
+            return select(block, np.maximum(ranks - 1, 0))
+
+
+def block_bytes(block: Block) -> int:
+    """Return the memory of a block's arrays in bytes."""
+    match block:
+        case FixedWidth():
+            return block.data.nbytes
+        case VariableWidth():
+            return block.offsets.nbytes + block.data.nbytes
+        case FixedSizeListBlock():
+            validity = 0 if block.validity is None else block.validity.nbytes
+            return block_bytes(block.items) + validity
+        case StructBlock():
+            return sum(block_bytes(child) for child in block.children)
+        case DictionaryBlock():
+            return block_bytes(block.indices) + block_bytes(block.items)
+        case _:
+            return 0
+
+
+def _slice(block: Block, rows: slice) -> Block:
+    match block:
+        case FixedWidth(bits_per_value=bits):
+            return FixedWidth(bits, rows.stop - rows.start, _slice_bits(block.data, bits, rows))
+        case VariableWidth():
+            offsets = block.offsets[rows.start : rows.stop + 1]
+            first, last = int(offsets[0]), int(offsets[-1])
+            offsets = offsets - offsets[0] if first else offsets
+            return VariableWidth(offsets, block.data[first:last])
+        case FixedSizeListBlock(dimension=dimension, validity=validity):
+            if validity is not None:
+                validity = _slice_bits(validity, dimension, rows)
+            items = slice(rows.start * dimension, rows.stop * dimension)
+            return FixedSizeListBlock(dimension, _slice(block.items, items), validity)
+        case StructBlock():
+            children = tuple(_slice(child, rows) for child in block.children)
+            return StructBlock(rows.stop - rows.start, children)
+        case DictionaryBlock(indices=FixedWidth(bits_per_value=bits) as indices):
+            count = rows.stop - rows.start
+            part = FixedWidth(bits, count, _slice_bits(indices.data, bits, rows))
+            return DictionaryBlock(part, block.items)
+        case NullBlock():
+            return NullBlock(rows.stop - rows.start)
+        case _:
+            assert_never(block)
+
+
+def _slice_bits(data: Bytes, bits: int, rows: slice) -> Bytes:
+    """Slice groups of `bits` bits, LSB first; a view if the first group is aligned to a byte."""
+    return bits_of(data, rows.start * bits, (rows.stop - rows.start) * bits)

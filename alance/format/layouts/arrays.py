@@ -168,17 +168,12 @@ def _cast_indices(indices: pa.Array, items: pa.Array, arrow: pa.DataType) -> pa.
         raise CorruptFileError(f"dictionary of {len(items)} values: {error}") from error
 
 
-def _raw_indices(block: DictionaryBlock) -> npt.NDArray[np.unsignedinteger[Any]]:
+def _indices(block: DictionaryBlock, valid: Mask | None) -> Int64s:
+    """Return the indices, after checking those of valid slots."""
     width = block.indices.bits_per_value
     if width not in (8, 16, 32, 64):
         raise CorruptFileError(f"dictionary indices of {width} bits")
     raw = block.indices.data.view(f"<u{width // 8}")[: block.indices.num_values]
-    return raw if raw.flags.aligned else raw.copy()
-
-
-def _indices(block: DictionaryBlock, valid: Mask | None) -> Int64s:
-    """Return the indices, after checking those of valid slots."""
-    raw = _raw_indices(block)
     used = raw if valid is None else raw[valid]
     if len(used) and int(used.max()) >= block.items.num_values:
         raise CorruptFileError(

@@ -18,7 +18,7 @@ from alance.format.blocks import (
     StructBlock,
     VariableWidth,
 )
-from alance.format.layouts.selection import block_bytes, select, spread
+from alance.format.encode.rows import block_bytes, select, spread
 
 
 def fixed(bits: int, count: int) -> FixedWidth:
