@@ -140,7 +140,10 @@ def _message(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation(Wire):
-    """Base class of all operations."""
+    """Base class of all operations, which have the names of their messages."""
+
+    def __init_subclass__(cls) -> None:
+        cls.MESSAGE = getattr(_T, cls.__name__, transaction_pb2.Transaction)
 
     @property
     def name(self) -> str:
@@ -151,8 +154,6 @@ class Operation(Wire):
 @dataclass(frozen=True, slots=True)
 class Append(Operation):
     """Add fragments after the existing ones. Fragments with id 0 get the next free id."""
-
-    MESSAGE: ClassVar[type[Message]] = _T.Append
 
     fragments: tuple[table_pb2.DataFragment, ...] = ()
 
@@ -166,8 +167,6 @@ class Delete(Operation):
         deleted_fragment_ids: ids of fragments that have no live rows any more.
         predicate: the user's filter, for information only.
     """
-
-    MESSAGE: ClassVar[type[Message]] = _T.Delete
 
     updated_fragments: tuple[table_pb2.DataFragment, ...] = ()
     deleted_fragment_ids: tuple[int, ...] = ()
@@ -185,7 +184,6 @@ class Overwrite(Operation):
         initial_bases: base paths of a new table; a base path with id 0 gets an id.
     """
 
-    MESSAGE: ClassVar[type[Message]] = _T.Overwrite
     NAMES: ClassVar = {"new_schema": "schema"}
 
     new_schema: tuple[file_pb2.Field, ...] = ()
@@ -227,7 +225,6 @@ class Rewrite(Operation):
         old_fragments, new_fragments: old form of a single group; read but never written.
     """
 
-    MESSAGE: ClassVar[type[Message]] = _T.Rewrite
     PARTS: ClassVar = {"groups": RewriteGroup, "rewritten_indices": RewrittenIndex}
 
     groups: tuple[RewriteGroup, ...] = ()
@@ -253,8 +250,6 @@ class Merge(Operation):
         preserves_nullability: True if all fields that were nullable still are.
     """
 
-    MESSAGE: ClassVar[type[Message]] = _T.Merge
-
     fragments: tuple[table_pb2.DataFragment, ...] = ()
     schema: tuple[file_pb2.Field, ...] = ()
     schema_metadata: Mapping[str, bytes] = field(default_factory=dict)
@@ -264,8 +259,6 @@ class Merge(Operation):
 @dataclass(frozen=True, slots=True)
 class Project(Operation):
     """Drop columns, rename them, or change their nullability; files do not change."""
-
-    MESSAGE: ClassVar[type[Message]] = _T.Project
 
     schema: tuple[file_pb2.Field, ...] = ()
     preserves_nullability: bool = False
@@ -285,8 +278,6 @@ class Update(Operation):
         updated_fragment_offset_bitmaps: for `REWRITE_COLUMNS`, roaring bitmaps of the offsets of
             changed rows, by fragment id. `updated_fragment_offsets` is the old form.
     """
-
-    MESSAGE: ClassVar[type[Message]] = _T.Update
 
     removed_fragment_ids: tuple[int, ...] = ()
     updated_fragments: tuple[table_pb2.DataFragment, ...] = ()
@@ -316,7 +307,6 @@ class DataReplacementGroup(Wire):
 class DataReplacement(Operation):
     """Add a file with new values to each fragment; all files have the same fields."""
 
-    MESSAGE: ClassVar[type[Message]] = _T.DataReplacement
     PARTS: ClassVar = {"replacements": DataReplacementGroup}
 
     replacements: tuple[DataReplacementGroup, ...] = ()
@@ -330,8 +320,6 @@ class CreateIndex(Operation):
         removed_indices: entries to remove, identified by their UUIDs.
     """
 
-    MESSAGE: ClassVar[type[Message]] = _T.CreateIndex
-
     new_indices: tuple[table_pb2.IndexMetadata, ...] = ()
     removed_indices: tuple[table_pb2.IndexMetadata, ...] = ()
 
@@ -340,16 +328,12 @@ class CreateIndex(Operation):
 class Restore(Operation):
     """Make an older version the newest."""
 
-    MESSAGE: ClassVar[type[Message]] = _T.Restore
-
     version: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class ReserveFragments(Operation):
     """Reserve fragment ids for a later commit."""
-
-    MESSAGE: ClassVar[type[Message]] = _T.ReserveFragments
 
     num_fragments: int = 0
 
@@ -398,7 +382,6 @@ class UpdateConfig(Operation):
     The last four attributes are an old form, which is read but never written.
     """
 
-    MESSAGE: ClassVar[type[Message]] = _T.UpdateConfig
     PARTS: ClassVar = {
         "config_updates": UpdateMap,
         "table_metadata_updates": UpdateMap,
@@ -446,16 +429,12 @@ class UpdateConfig(Operation):
 class UpdateMemWalState(Operation):
     """Record progress of the in-memory write-ahead log; retained and compared, but not applied."""
 
-    MESSAGE: ClassVar[type[Message]] = _T.UpdateMemWalState
-
     compacted_sstables: tuple[transaction_pb2.Transaction.CompactedSstable, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Clone(Operation):
     """Make the first version of a new table or branch from a version of another table or branch."""
-
-    MESSAGE: ClassVar[type[Message]] = _T.Clone
 
     is_shallow: bool = True
     ref_name: str | None = None
@@ -468,8 +447,6 @@ class Clone(Operation):
 class UpdateBases(Operation):
     """Add base paths; a base path with id 0 gets an id."""
 
-    MESSAGE: ClassVar[type[Message]] = _T.UpdateBases
-
     new_bases: tuple[table_pb2.BasePath, ...] = ()
 
 
@@ -477,16 +454,12 @@ class UpdateBases(Operation):
 class DataOverlay(Operation):
     """Overlay values of single rows of fragments; retained and compared, but not applied."""
 
-    MESSAGE: ClassVar[type[Message]] = _T.DataOverlay
-
     groups: tuple[transaction_pb2.Transaction.DataOverlay.Group, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Unknown(Operation):
     """Operation that this alance does not know. It is retained, and conflicts with all others."""
-
-    MESSAGE: ClassVar[type[Message]] = transaction_pb2.Transaction
 
 
 # Operations by the name of their field in the transaction's message.
