@@ -96,9 +96,7 @@ def read_statistics(container: BatchContainer, field_id: int) -> Plan[BatchStati
 def has_statistics(field: Field) -> bool:
     """True for a leaf type that has statistics, if it is outside of lists."""
     kind = field.logical_type
-    simple = ("bool", "float", "double", "date32:day", "date64:ms", "string", "binary")
-    return (
-        kind in simple
-        or kind in ("large_string", "large_binary")
-        or kind.startswith(("int", "uint", "decimal:128"))
-    ) and not kind.startswith("interval")
+    if kind.startswith(("int", "uint", "decimal:128")):
+        return not kind.startswith("interval")
+    texts = ("string", "binary", "large_string", "large_binary")
+    return kind in ("bool", "float", "double", "date32:day", "date64:ms", *texts)

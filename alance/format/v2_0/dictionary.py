@@ -100,7 +100,7 @@ def narrowed(values: NullableBlock, arrow: pa.DataType) -> NullableBlock:
     most = 1 << (bits - pa.types.is_signed_integer(arrow.index_type))
     if block.items.num_values <= most:
         return values
-    raw = block.indices.data.view(f"<u{block.indices.bits_per_value // 8}")
+    raw = _unsigned(block.indices)
     used, places = np.unique(
         raw if values.valid is None else raw[values.valid], return_inverse=True
     )
@@ -111,7 +111,4 @@ def narrowed(values: NullableBlock, arrow: pa.DataType) -> NullableBlock:
     indices = np.zeros(len(raw), np.uint64)
     indices[slice(None) if values.valid is None else values.valid] = places.reshape(-1)
     items = gather(block.items, used.astype(np.int64))
-
-    return NullableBlock(
-        DictionaryBlock(FixedWidth(64, len(raw), indices.view(np.uint8)), items), values.valid
-    )
+    return NullableBlock(_block(indices, items), values.valid)

@@ -49,20 +49,16 @@ FSST_SAMPLE_BYTES: Final = 32768  # bytes; larger samples hardly improve the sym
 MAX_FSST_BYTES: Final = 1 << 30  # bytes; offsets fit into 32 bits even if every byte is escaped
 # Largest relative size of the codes and the table; above it, strings stay plain.
 MOST_FSST_SHARE: Final = 0.95
+PLAIN_OPTIONS: Final = FieldOptions.of(Hints(FileVersion.V2_0, {}))
 
 
 def leaf_page(field: Field, array: pa.Array) -> EncodedPage:
     """Encode a page of a leaf, packed struct or dictionary; for blobs, pass their positions."""
     leaf = leaf_values(field, array)[field.id]
     valid = None if leaf.definition is None else leaf.definition == 0
-    return values_page(field, leaf.values, valid, leaf.num_rows)
-
-
-def values_page(field: Field, block: Block, valid: Mask | None, num_rows: int) -> EncodedPage:
-    """Encode a page of values; `valid` is None if there are no nulls."""
-    buffers = Buffers()
+    block, buffers = leaf.values, Buffers()
     options = FieldOptions.of(Hints(FileVersion.V2_0, field.metadata))
-    if num_rows == 0:
+    if leaf.num_rows == 0:
         encoding = all_nulls()
     elif isinstance(block, VariableWidth):
         encoding = _strings(field, block, valid, options, buffers)
@@ -74,7 +70,7 @@ def values_page(field: Field, block: Block, valid: Mask | None, num_rows: int) -
         encoding = _packed_struct(field, block, buffers)
     else:
         encoding = _nullable(field, block, valid, buffers)
-    return EncodedPage.of(encoding, tuple(buffers.all), num_rows)
+    return EncodedPage.of(encoding, tuple(buffers.all), leaf.num_rows)
 
 
 def _nullable(field: Field, block: Block, valid: Mask | None, buffers: Buffers) -> pb.ArrayEncoding:
@@ -82,8 +78,9 @@ def _nullable(field: Field, block: Block, valid: Mask | None, buffers: Buffers) 
         return all_nulls()
     if valid is None or valid.all():
         return no_nulls(_fixed(field, block, buffers))
-    validity = buffers.validity(valid)
-    return some_nulls(validity, _fixed(field, block, buffers))
+    validity = buffers.flat(1, np.packbits(valid, bitorder="little"))
+    with_nulls = pb.Nullable.SomeNull(validity=validity, values=_fixed(field, block, buffers))
+    return pb.ArrayEncoding(nullable=pb.Nullable(some_nulls=with_nulls))
 
 
 def _fixed(field: Field, block: Block, buffers: Buffers) -> pb.ArrayEncoding:
@@ -126,7 +123,6 @@ def _binary(
 def _strings(
     field: Field, block: VariableWidth, valid: Mask | None, options: FieldOptions, buffers: Buffers
 ) -> pb.ArrayEncoding:
-    plain = FieldOptions.of(Hints(FileVersion.V2_0, {}))
     if field.logical_type == "string" and block.num_values >= MIN_DICTIONARY_ROWS:
         distinct = _kernels.distinct_strings(block.offsets, block.data, COUNTED, ITEM_BYTES)
         if distinct is not None and len(distinct[1]) <= MAX_DICTIONARY_ITEMS + 1:
@@ -139,14 +135,14 @@ def _strings(
             return pb.ArrayEncoding(
                 dictionary=pb.Dictionary(
                     indices=encoded,
-                    items=_binary(items, None, plain, buffers),
+                    items=_binary(items, None, PLAIN_OPTIONS, buffers),
                     num_dictionary_items=items.num_values,
                 )
             )
     if options.compression is Compression.FSST and field.logical_type in ("string", "binary"):
         codes = compressed(block)
         if codes is not None:
-            inner = _binary(codes[1], valid, plain, buffers)
+            inner = _binary(codes[1], valid, PLAIN_OPTIONS, buffers)
             return pb.ArrayEncoding(fsst=pb.Fsst(binary=inner, symbol_table=codes[0]))
     return _binary(block, valid, options, buffers)
 
@@ -193,7 +189,7 @@ def _dictionary(
         items = _with_one_more(field, items)
     indices = no_nulls(buffers.flat(bits, np.ascontiguousarray(raw).view(np.uint8)))
     if isinstance(items, VariableWidth):
-        encoded = _binary(items, item_valid, FieldOptions.of(Hints(FileVersion.V2_0, {})), buffers)
+        encoded = _binary(items, item_valid, PLAIN_OPTIONS, buffers)
     else:
         encoded = _nullable(field, items, item_valid, buffers)
     return pb.ArrayEncoding(
@@ -272,10 +268,6 @@ class Buffers:
         """Add fixed-width values as a buffer; return their description."""
         return pb.ArrayEncoding(flat=pb.Flat(bits_per_value=bits, buffer=self.add(content)))
 
-    def validity(self, valid: Mask) -> pb.ArrayEncoding:
-        """Add a validity bitmap as a buffer; return its description."""
-        return self.flat(1, np.packbits(valid, bitorder="little"))
-
 
 def no_nulls(values: pb.ArrayEncoding) -> pb.ArrayEncoding:
     """Describe values without nulls."""
@@ -285,12 +277,6 @@ def no_nulls(values: pb.ArrayEncoding) -> pb.ArrayEncoding:
 def all_nulls() -> pb.ArrayEncoding:
     """Describe rows that are all null, or no rows."""
     return pb.ArrayEncoding(nullable=pb.Nullable(all_nulls=pb.Nullable.AllNull()))
-
-
-def some_nulls(validity: pb.ArrayEncoding, values: pb.ArrayEncoding) -> pb.ArrayEncoding:
-    """Describe values with a validity bitmap."""
-    some_null = pb.Nullable.SomeNull(validity=validity, values=values)
-    return pb.ArrayEncoding(nullable=pb.Nullable(some_nulls=some_null))
 
 
 def ends_of(offsets: Int64s, valid: Mask | None) -> tuple[Bytes, int]:
