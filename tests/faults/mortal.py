@@ -109,9 +109,11 @@ class MortalStore(MemoryStore):
         """Bytes of the object."""
         return len(await self.get(path))
 
-    async def put(self, path: str, body: Body, *, if_absent: bool = False) -> None:
+    async def put(self, path: str, body: Body, *, if_absent: bool = False) -> str | None:
         """Write an object."""
-        await self._request(lambda: super(MortalStore, self).put(path, body, if_absent=if_absent))
+        return await self._request(
+            lambda: super(MortalStore, self).put(path, body, if_absent=if_absent)
+        )
 
     async def delete(self, paths: Sequence[str]) -> None:
         """Delete objects."""

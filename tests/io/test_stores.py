@@ -142,11 +142,11 @@ async def test_put_if_absent_has_one_winner(place: Place) -> None:
     bodies = [b"%d" % n for n in range(8)]
     puts = [place.store.put(path, body, if_absent=True) for body in bodies]
     outcomes = await asyncio.gather(*puts, return_exceptions=True)
-    assert sum(outcome is None for outcome in outcomes) == 1
-    losers = [outcome for outcome in outcomes if outcome is not None]
-    assert all(isinstance(loser, AlreadyExistsError) for loser in losers)
+    losers = [outcome for outcome in outcomes if isinstance(outcome, AlreadyExistsError)]
+    (tag,) = [outcome for outcome in outcomes if outcome not in losers]
     assert "_versions/1.manifest" in str(losers[0])
-    assert bytes(await place.store.get(path)) == bodies[outcomes.index(None)]
+    assert bytes(await place.store.get(path)) == bodies[outcomes.index(tag)]
+    assert [meta.e_tag async for meta in place.store.list(place.path("_versions"))] == [tag]
 
 
 async def test_a_listing_is_sorted_by_key_and_starts_after(place: Place) -> None:

@@ -208,7 +208,7 @@ class RemoteStore(RequestingStore):
         meta = await self._run("head", path, lambda: _watch(obstore.head_async(self.objects, path)))
         return meta["size"]
 
-    async def put(self, path: str, body: Body, *, if_absent: bool = False) -> None:
+    async def put(self, path: str, body: Body, *, if_absent: bool = False) -> str | None:
         """Write an object; retry after transient failures, except with `if_absent`.
 
         A conditional put must not be repeated before the caller knows whether the first one took
@@ -219,31 +219,31 @@ class RemoteStore(RequestingStore):
             async with self.open_upload(path, size_hint=len(content)) as upload:
                 await upload.write(content)
                 await upload.finish()
-            return
+            return None
 
         senders = repeat(self.objects) if if_absent else self._senders(len(content))
         mode: PutMode = "create" if if_absent else "overwrite"
 
-        async def attempt() -> None:
+        async def attempt() -> str | None:
             lifecycle.enter()
             limit = RequestLimit(self.limits.put(len(content)))
             sender = next(senders)
             try:
                 async with limit.clock:
-                    await _watch(
+                    written = await _watch(
                         obstore.put_async(sender, path, content, mode=mode, use_multipart=False)
                     )
             except TimeoutError:
                 raise outlasted(limit.seconds, None) from None
+            return written["e_tag"]
 
         if not if_absent:
             limit = RequestLimit(self.limits.whole(len(content)))
-            await self._run("put", path, attempt, limit, sent=len(content))
-            return
+            return await self._run("put", path, attempt, limit, sent=len(content))
         with observing.RequestUnderWay("put", self.uri, path) as request:
             request.sent = len(content)
             try:
-                await attempt()
+                return await attempt()
             except Exception as error:
                 failure = translate(error, self.uri + path)
                 raise failure from failure.__cause__
@@ -260,9 +260,9 @@ class RemoteStore(RequestingStore):
 
     async def put_in_order(
         self, objects: Sequence[tuple[str, Body]], *, if_absent: bool = False
-    ) -> None:
+    ) -> str | None:
         """Write objects one after the other, by a PUT each."""
-        await put_each(self, objects, if_absent=if_absent)
+        return await put_each(self, objects, if_absent=if_absent)
 
     async def put_many(self, objects: Sequence[tuple[str, Body]]) -> None:
         """Write objects by a PUT each, up to `MAX_PUTS` at once."""

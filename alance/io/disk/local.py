@@ -285,25 +285,27 @@ class LocalStore:
 
         return await self._run(path, job)
 
-    async def put(self, path: str, body: Body, *, if_absent: bool = False) -> None:
+    async def put(self, path: str, body: Body, *, if_absent: bool = False) -> str | None:
         """Write a file; it and its folder are synced to the disk when this returns.
 
         A cancelled call waits for its thread: no file appears after the call has ended.
         """
-        await self.put_in_order([(path, body)], if_absent=if_absent)
+        return await self.put_in_order([(path, body)], if_absent=if_absent)
 
     async def put_in_order(
         self, objects: Sequence[tuple[str, Body]], *, if_absent: bool = False
-    ) -> None:
+    ) -> str | None:
         """Write files in order, each as `put` does, in one job."""
 
-        def job() -> None:
+        def job() -> str:
+            tag = ""
             for number, (path, body) in enumerate(objects, 1):
                 is_last = number == len(objects)
                 with SystemErrors(self.root + path):
-                    publish.write("/" + path, body, if_absent=if_absent and is_last)
+                    tag = publish.write("/" + path, body, if_absent=if_absent and is_last)
+            return tag
 
-        await self._change(objects[-1][0], job)
+        return await self._change(objects[-1][0], job)
 
     async def put_many(self, objects: Sequence[tuple[str, Body]]) -> None:
         """Write files, with few syncs of their folder."""

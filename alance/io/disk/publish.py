@@ -107,8 +107,8 @@ class NewFile:
             os.close(fd)
 
 
-def write(path: str, body: Body, *, if_absent: bool) -> None:
-    """Write a whole file; it is durable when this returns.
+def write(path: str, body: Body, *, if_absent: bool) -> str:
+    """Write a whole file, and return its entity tag; it is durable when this returns.
 
     Raises:
         FileExistsError: `if_absent` is set, and the file exists.
@@ -118,7 +118,8 @@ def write(path: str, body: Body, *, if_absent: bool) -> None:
     def fill(fd: int) -> None:
         _write_all(fd, content)
 
-    _publish(path, fill, if_absent=if_absent)
+    about = _publish(path, fill, if_absent=if_absent)
+    return tag_of(about.st_size, about.st_mtime_ns, about.st_ino)
 
 
 def write_apart(files: Sequence[NewFile], bodies: Sequence[Body]) -> None:
@@ -251,24 +252,25 @@ def _meta(key: str, size: int, modified_ns: int, inode: int) -> ObjectMeta:
     return ObjectMeta(key, size, modified, tag_of(size, modified_ns, inode))
 
 
-def _publish(path: str, fill: Callable[[int], None], *, if_absent: bool) -> None:
+def _publish(path: str, fill: Callable[[int], None], *, if_absent: bool) -> os.stat_result:
     folder = os.path.dirname(path)
     temporary = os.path.join(folder, TEMPORARY_PREFIX + os.urandom(16).hex())
     try:
         try:
-            _write_new(temporary, fill)
+            about = _write_new(temporary, fill)
         except FileNotFoundError:
             _make_folders(folder)
-            _write_new(temporary, fill)
+            about = _write_new(temporary, fill)
         if not if_absent:
             os.replace(temporary, path)
         elif not _link_new(temporary, path) and not _rename_new(temporary, path):
             _log.warning("%s: no atomic create here; a crash may leave a torn file", folder)
-            _write_new(path, fill)
+            about = _write_new(path, fill)
     finally:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
     _sync_folder(folder)
+    return about
 
 
 def _write_all(fd: int, content: memoryview) -> None:
@@ -277,11 +279,12 @@ def _write_all(fd: int, content: memoryview) -> None:
         done += os.write(fd, content[done:])
 
 
-def _write_new(path: str, fill: Callable[[int], None]) -> None:
+def _write_new(path: str, fill: Callable[[int], None]) -> os.stat_result:
     fd = os.open(path, system.WRITE_NEW_FLAGS, 0o666)
     try:
         fill(fd)
         os.fsync(fd)
+        return os.fstat(fd)
     finally:
         os.close(fd)
 

@@ -104,7 +104,7 @@ class MemoryStore:
         """Size of the object in bytes."""
         return len(self._object(path).body)
 
-    async def put(self, path: str, body: Body, *, if_absent: bool = False) -> None:
+    async def put(self, path: str, body: Body, *, if_absent: bool = False) -> str | None:
         """Store a copy of `body`."""
         content = memoryview(bytes(body))
         meta = ObjectMeta(path, len(content), datetime.now(UTC), f'"{next(self._tags)}"')
@@ -112,12 +112,13 @@ class MemoryStore:
             if if_absent and path in self._objects:
                 raise AlreadyExistsError(f"{self.root}{path}: exists already")
             self._objects[path] = _Object(content, meta)
+        return meta.e_tag
 
     async def put_in_order(
         self, objects: Sequence[tuple[str, Body]], *, if_absent: bool = False
-    ) -> None:
+    ) -> str | None:
         """Store copies of objects, in order."""
-        await put_each(self, objects, if_absent=if_absent)
+        return await put_each(self, objects, if_absent=if_absent)
 
     async def put_many(self, objects: Sequence[tuple[str, Body]]) -> None:
         """Store copies of objects."""

@@ -144,12 +144,15 @@ class Store(Protocol):
     async def size(self, path: str) -> int:
         """Size of the object in bytes."""
 
-    async def put(self, path: str, body: Body, *, if_absent: bool = False) -> None:
+    async def put(self, path: str, body: Body, *, if_absent: bool = False) -> str | None:
         """Write a whole object atomically: readers see all of it or nothing.
 
         If the answer to a successful put is lost, a retry may raise `AlreadyExistsError` because of
         our own object; S3 may also raise it for a concurrent write. Read the object back to learn
         which writer succeeded. A cancelled or failed call may have written the object.
+
+        Returns:
+            The entity tag that a listing would have; None if unknown.
 
         Raises:
             AlreadyExistsError: `if_absent` is set, and there is such an object.
@@ -157,11 +160,14 @@ class Store(Protocol):
 
     async def put_in_order(
         self, objects: Sequence[tuple[str, Body]], *, if_absent: bool = False
-    ) -> None:
+    ) -> str | None:
         """Write objects in order, each after the previous one is durable.
 
         Args:
             if_absent: applies only to the last object; the others replace existing objects.
+
+        Returns:
+            The entity tag of the last object, as from `put`.
 
         Raises:
             AlreadyExistsError: the last object exists already; the others are written.
@@ -231,12 +237,14 @@ class Store(Protocol):
         """
 
 
-async def put_each(store: Store, objects: Sequence[tuple[str, Body]], *, if_absent: bool) -> None:
+async def put_each(
+    store: Store, objects: Sequence[tuple[str, Body]], *, if_absent: bool
+) -> str | None:
     """Write each object by a put of its own, as `Store.put_in_order` does."""
     *others, (path, body) = objects
     for other, content in others:
         await store.put(other, content)
-    await store.put(path, body, if_absent=if_absent)
+    return await store.put(path, body, if_absent=if_absent)
 
 
 # A root has a number if a bucket was opened with several sets of options.
