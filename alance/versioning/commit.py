@@ -249,8 +249,8 @@ class _CommitRun:
         if self._base is not None:
             try:
                 if race is not None:
-                    return await race.newer(self._base.version)
-                return await self._manifests.versions_after(self._base.version)
+                    return await race.newer(self._base)
+                return await self._manifests.versions_after(self._base)
             except VersionsGoneError:
                 if self._notes:
                     raise  # because a version that was cleaned up may have the same batch
@@ -319,7 +319,7 @@ class _CommitRun:
                 return created.manifest
             # Most schemas are known; a new one is built field by field.
             return await self._engine.decode(
-                lambda: parse_manifest(memoryview(content), f"version {version}"),
+                lambda: parse_manifest(memoryview(content), f"version {version}", created.tag),
                 len(content) // AS_FAST if transaction.keeps_schema else len(content) * SCHEMA_WORK,
             )
         except BaseException as error:
@@ -418,7 +418,7 @@ class Race:
                 task.cancel()
             await asyncio.gather(*beside, return_exceptions=True)
 
-    async def newer(self, base: int) -> Sequence[Manifest]:
+    async def newer(self, base: Manifest) -> Sequence[Manifest]:
         """Return the versions after `base`, oldest first.
 
         Args:
@@ -426,8 +426,7 @@ class Race:
 
         Raises:
             VersionsGoneError: a version after `base` has been cleaned up.
-            CommitConflictError: the table has no version `base`: it was deleted, and perhaps
-                created again.
+            CommitConflictError: the table was deleted, and perhaps created again.
         """
         seen, newest = self._created, self._newest
         is_recent = asyncio.get_running_loop().time() - self._listed < SEEN_S

@@ -201,7 +201,7 @@ async def on_one_base(
             versions.begin([oldest])
         else:
             try:
-                later = await manifests.versions_after(oldest.version)
+                later = await manifests.versions_after(oldest)
                 versions.begin([oldest, *later])
             except VersionsGoneError as error:
                 group = await _stepped_over(group, versions, manifests, error)

@@ -16,10 +16,11 @@ from __future__ import annotations
 import contextlib
 import logging
 import uuid
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Protocol
 
 from alance.base.records import dataclass
-from alance.errors import AlanceError, NotFoundError
+from alance.errors import AlanceError, CommitConflictError, CorruptFileError, NotFoundError
 from alance.format.table.naming import VERSIONS, NamingScheme, parse_manifest_name
 from alance.io.loop.tasks import all_of
 from alance.io.stores.store import without_number
@@ -28,6 +29,7 @@ from alance.versioning.manifest_store import (
     ConditionalManifests,
     Created,
     VersionsGoneError,
+    anew_text,
     gone_text,
     is_made_by,
     manifest_at,
@@ -165,17 +167,40 @@ class ExternalManifests(ConditionalManifests):
         except NotFoundError:
             return None  # cleaned up
 
-    async def _load_after(self, base: int, newest: ManifestLocation) -> Sequence[Manifest]:
+    async def versions_after(self, base: Manifest) -> Sequence[Manifest]:
+        """Return the versions after `base`.
+
+        Cost: one call beside a GET of the version of `base`, because the external store does not
+        identify it; then all GETs concurrently.
+        """
         final = super().version
+        newest = 0
+
+        async def look() -> None:
+            nonlocal newest
+            where = await self.latest()
+            newest = 0 if where is None else where.version
+
+        async def at_base() -> Manifest | None:
+            with suppress(CorruptFileError):  # what a repair commits after
+                return await final(base.version) or await self.version(base.version)
+            return None
+
+        stored = (await all_of([at_base(), look()]))[0]
+        if newest < base.version:
+            raise CommitConflictError(gone_text(self._table, base.version, newest))
+        if stored is not None and not stored.same_as(base):
+            raise CommitConflictError(anew_text(self._table, base.version))
 
         async def manifest_of(version: int) -> Manifest:
-            manifest = await final(version)  # the version is nearly always finalised
+            # The version is nearly always finalised.
+            manifest = await final(version)
             manifest = manifest or await self.version(version)
             if manifest is None:
-                raise VersionsGoneError(gone_text(self._table, version, newest.version))
+                raise VersionsGoneError(gone_text(self._table, version, newest))
             return manifest
 
-        return await all_of(manifest_of(version) for version in range(base + 1, newest.version + 1))
+        return await all_of(map(manifest_of, range(base.version + 1, newest + 1)))
 
     async def create(
         self,

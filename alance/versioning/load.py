@@ -13,7 +13,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from alance.base.records import dataclass
-from alance.errors import BucketNotFoundError, CorruptFileError, InvalidInputError, NotFoundError
+from alance.errors import (
+    BucketNotFoundError,
+    CorruptFileError,
+    InvalidInputError,
+    NotFoundError,
+    UnsupportedError,
+)
 from alance.format.plans import ByteRange
 from alance.format.table.manifest import (
     Manifest,
@@ -42,6 +48,8 @@ AS_FAST: Final = 2
 # Bytes of manifests that are read together and parsed by one pool job.
 MANIFESTS_TOGETHER_BYTES: Final = 16 << 20
 TOTALS_BYTES: Final = 500  # bytes of memory of a version's totals and their cache key
+FIRST: Final = 0  # below the numbers of all versions
+LATEST: Final = 1 << 63  # above the numbers of all listed versions
 TRUSTED: Final = "version"  # entity of manifests that their version number identifies
 
 
@@ -106,6 +114,7 @@ class ManifestLocation(NamedTuple):
         e_tag: strong e-tag from a listing; None if unknown.
         is_trusted: True if the version's number is enough to identify the manifest.
         last_modified: time of the object by the store's clock; None if unknown.
+        tag: e-tag from a listing, strong or weak, without quotes; None if unknown.
     """
 
     version: int
@@ -116,6 +125,7 @@ class ManifestLocation(NamedTuple):
     e_tag: str | None = None
     is_trusted: bool = False
     last_modified: datetime | None = None
+    tag: str | None = None
 
     @property
     def entity(self) -> str | None:
@@ -197,9 +207,21 @@ async def latest_listed(engine: Engine, table: Table) -> ManifestLocation:
         NotFoundError: there is no dataset.
         CorruptFileError: there are manifests of both naming schemes.
     """
-    stop_at_first = table.store.profile.lists_in_order
-    locations = await _list(engine, table, stop_at_first=stop_at_first)
+    locations = await _list(engine, table, stop_at=LATEST)
     return max(locations, key=lambda location: location.version)
+
+
+async def listed_since(engine: Engine, table: Table, version: int) -> list[ManifestLocation]:
+    """Return the versions in the listing from one on, newest first; perhaps earlier ones, too.
+
+    Cost: as for `latest_listed`; a request more for each 1000 versions.
+
+    Raises:
+        NotFoundError: there is no dataset.
+        CorruptFileError: there are manifests of both naming schemes.
+    """
+    locations = await _list(engine, table, stop_at=version)
+    return sorted(locations, key=lambda location: location.version, reverse=True)
 
 
 async def list_manifests(engine: Engine, table: Table) -> list[ManifestLocation]:
@@ -219,13 +241,15 @@ async def list_manifests(engine: Engine, table: Table) -> list[ManifestLocation]
 
 async def all_listed(engine: Engine, table: Table) -> list[ManifestLocation]:
     """Return the versions in the listing, oldest first; errors are as for `list_manifests`."""
-    locations = await _list(engine, table, stop_at_first=False)
+    locations = await _list(engine, table, stop_at=FIRST)
     return sorted(locations, key=lambda location: location.version)
 
 
-async def _list(engine: Engine, table: Table, *, stop_at_first: bool) -> list[ManifestLocation]:
+async def _list(engine: Engine, table: Table, *, stop_at: int) -> list[ManifestLocation]:
+    """List manifests; a listing that has the newest first ends at the version `stop_at`."""
     folder = table.versions_folder
     locations: list[ManifestLocation] = []
+    is_sorted = table.store.profile.lists_in_order
     await engine.pool.share_turn()  # because many tasks may list in-memory objects
     try:
         listing = engine.scheduler.list(folder, reason="versions")
@@ -237,7 +261,8 @@ async def _list(engine: Engine, table: Table, *, stop_at_first: bool) -> list[Ma
                 locations.append(location)
                 # A second entry is needed, because a different scheme there shows an incomplete
                 # rename to V2.
-                if stop_at_first and location.scheme is NamingScheme.V2 and len(locations) > 1:
+                is_last = is_sorted and location.version <= stop_at
+                if is_last and location.scheme is NamingScheme.V2 and len(locations) > 1:
                     break
     except BucketNotFoundError:
         raise
@@ -265,6 +290,7 @@ def _parse(entry: ObjectMeta, folder: str) -> ManifestLocation | None:
         state,
         e_tag,
         last_modified=entry.last_modified,
+        tag=(entry.e_tag or "").replace('"', "") or None,
     )
 
 
@@ -289,10 +315,10 @@ async def load_manifest(engine: Engine, where: ManifestLocation, *, keep: bool =
             lambda: read_object(engine, where.location, where.num_bytes, "manifest"),
         )
         await engine.pool.share_turn()
-        manifest = met_manifest(content)
+        manifest = met_manifest(content, where.tag)
         if manifest is None:
             manifest = await engine.decode(
-                lambda: parse_manifest(content, where.location), len(content) // AS_FAST
+                lambda: parse_manifest(content, where.location, where.tag), len(content) // AS_FAST
             )
         if keep and (is_it or where.is_trusted):
             keep_object(engine, where.location, where.entity, content)
@@ -316,9 +342,26 @@ def _cache_key(where: ManifestLocation) -> Hashable:
 
 async def _recall(engine: Engine, where: ManifestLocation) -> Manifest | None:
     def parse(content: memoryview) -> Manifest:
-        return parse_manifest(content, where.location)
+        return parse_manifest(content, where.location, where.tag)
 
     return await recall_object(engine, where.location, where.entity, parse)
+
+
+async def is_still(engine: Engine, manifest: Manifest, where: ManifestLocation) -> bool:
+    """True if a manifest is what a listing shows; False if the table was written anew.
+
+    Cost: none if the tags are equal, as is usual; otherwise a GET, as the tag may be unknown, or
+    the file may have been copied.
+
+    Args:
+        manifest: version of `where`, read or written before.
+    """
+    if manifest.tag is not None and manifest.tag == where.tag:
+        return True
+    try:
+        return manifest.same_as(await load_manifest(engine, where))
+    except (CorruptFileError, NotFoundError, UnsupportedError):
+        return False
 
 
 async def load_latest(engine: Engine, table: Table) -> Manifest:

@@ -79,11 +79,11 @@ class LockedManifests(ConditionalManifests):
 
         before = paths_of(named, store)
 
-        async def put() -> None:
+        async def put() -> str | None:
             try:
-                await store.put_in_order([*before, (path, content)], if_absent=True)
+                return await store.put_in_order([*before, (path, content)], if_absent=True)
             except UnsupportedError:
-                await store.put(path, content)
+                return await store.put(path, content)
 
         try:
             async with hold(self._lock, version):

@@ -34,7 +34,7 @@ from alance.versioning.load import ManifestLocation, load_manifest
 from alance.versioning.settle import Patience, Settled, put_settled
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from alance.format.table.transaction import Transaction
     from alance.io.loop.background import Background
@@ -56,10 +56,12 @@ class Created:
         is_ours: True if the version has our transaction.
         manifest: manifest that was read back from the store. None if ours was put and not read
             back, or if this alance cannot read the other committer's.
+        tag: entity tag of the manifest that was put; None if unknown.
     """
 
     is_ours: bool
     manifest: Manifest | None = None
+    tag: str | None = None
 
 
 def paths_of(named: Objects, store: Store) -> list[tuple[str, bytes]]:
@@ -98,13 +100,13 @@ class ManifestStore(Protocol):
     async def version(self, version: int) -> Manifest | None:
         """Return the manifest of a version; None if there is no such version."""
 
-    async def versions_after(self, base: int) -> Sequence[Manifest]:
+    async def versions_after(self, base: Manifest) -> Sequence[Manifest]:
         """Return the versions after `base`, oldest first, without gaps.
 
         Raises:
             VersionsGoneError: a version after `base` has been cleaned up.
-            CommitConflictError: the table has no version `base`: it was deleted, and perhaps
-                created again.
+            CommitConflictError: the table has no such version, or another one with its number: it
+                was deleted, and perhaps created again.
         """
 
     async def create(
@@ -233,21 +235,30 @@ class ConditionalManifests:
         except NotFoundError:
             return None
 
-    async def versions_after(self, base: int) -> Sequence[Manifest]:
-        """Return the versions after `base`. Cost: one LIST, then all GETs concurrently."""
-        newest = await self.latest()
-        # The table was deleted, and perhaps created again.
-        if newest is None or newest.version < base:
-            raise CommitConflictError(
-                gone_text(self._table, base, 0 if newest is None else newest.version)
-            )
-        if newest.version == base:
-            return ()
-        return await self._load_after(base, newest)
+    async def versions_after(self, base: Manifest) -> Sequence[Manifest]:
+        """Return the versions after `base`.
 
-    async def _load_after(self, base: int, newest: ManifestLocation) -> Sequence[Manifest]:
-        """Load the versions after `base` up to the newest one, all concurrently."""
-        return await load_all(self._engine, self._table, base + 1, newest, self.scheme)
+        Cost: one LIST, then all GETs concurrently; a GET more unless the LIST identifies `base`.
+        """
+        listed = await self._listed_since(base.version)
+        by_version = {where.version: where for where in listed}
+        newest = max(by_version, default=0)
+        if newest < base.version:
+            raise CommitConflictError(gone_text(self._table, base.version, newest))
+        versions = range(base.version + 1, newest + 1)
+        where = by_version.get(base.version)  # None if it was cleaned up
+        if where is not None and not await load.is_still(self._engine, base, where):
+            raise CommitConflictError(anew_text(self._table, base.version))
+        return await load_listed(self._engine, self._table, versions, by_version)
+
+    async def _listed_since(self, version: int) -> Sequence[ManifestLocation]:
+        """List the versions from one on, newest first; empty if there is no table."""
+        try:
+            listed = await load.listed_since(self._engine, self._table, version)
+        except NotFoundError:
+            return ()
+        self._scheme = listed[0].scheme
+        return listed
 
     async def create(
         self,
@@ -293,7 +304,7 @@ async def settle_manifest(
     engine: Engine,
     store: Store,
     path: str,
-    put: Callable[[], Awaitable[object]],
+    put: Callable[[], Awaitable[str | None]],
     transaction_uuid: str,
     patience: Patience,
     *,
@@ -302,12 +313,18 @@ async def settle_manifest(
     """Put a manifest by calling `put`, and find out whose manifest exists; see `put_settled`.
 
     Args:
+        put: sends a conditional put, and returns the entity tag of the manifest.
         peeks: True to read the manifest back concurrently with the put, which saves a round if the
             put fails.
     """
     manifest: Manifest | None = None
+    tag: str | None = None
     location = store.root + path
     early = [asyncio.ensure_future(manifest_at(engine, location))] if peeks else []
+
+    async def put_tagged() -> None:
+        nonlocal tag
+        tag = (await put() or "").replace('"', "") or None
 
     async def look() -> Manifest | None:
         if early:
@@ -323,7 +340,7 @@ async def settle_manifest(
 
     try:
         settled = await put_settled(
-            put,
+            put_tagged,
             whose,
             f"manifest {location}",
             patience,
@@ -333,13 +350,13 @@ async def settle_manifest(
         for read in early:
             read.cancel()
         await asyncio.gather(*early, return_exceptions=True)
-    return Created(settled is Settled.OURS, manifest)
+    return Created(settled is Settled.OURS, manifest, tag)
 
 
-async def load_all(
-    engine: Engine, table: Table, first: int, newest: ManifestLocation, scheme: NamingScheme
+async def load_listed(
+    engine: Engine, table: Table, versions: range, by_version: Mapping[int, ManifestLocation]
 ) -> list[Manifest]:
-    """Read the manifests of versions `first` to `newest`.
+    """Read the manifests of listed versions.
 
     Cost: a GET per version, `LISTED_MANIFESTS_AT_ONCE` at a time.
 
@@ -349,19 +366,16 @@ async def load_all(
     """
 
     async def load_one(version: int) -> Manifest:
-        where = newest
-        if version != newest.version:
-            name = table.manifest(manifest_name(version, scheme))
-            where = ManifestLocation(version, name, None, scheme)
+        gone = gone_text(table, version, versions.stop - 1)
+        if version not in by_version:
+            raise VersionsGoneError(gone)
         try:
-            return await load_manifest(engine, where, keep=False)
+            return await load_manifest(engine, by_version[version], keep=False)
         except NotFoundError as error:
-            raise VersionsGoneError(gone_text(table, version, newest.version)) from error
+            raise VersionsGoneError(gone) from error
 
-    manifests = await each(
-        load_one, range(first, newest.version + 1), at_once=LISTED_MANIFESTS_AT_ONCE
-    )
-    for version, manifest in enumerate(manifests, first):
+    manifests = await each(load_one, versions, at_once=LISTED_MANIFESTS_AT_ONCE)
+    for version, manifest in zip(versions, manifests, strict=True):
         if manifest.version != version:
             raise CorruptFileError(
                 f"dataset {table.uri!r}: the manifest of version {version} says that it is "
@@ -399,6 +413,14 @@ def gone_text(table: Table, version: int, newest: int) -> str:
     return (
         f"dataset {table.uri!r}: version {version} is no more (cleaned up, or the table was "
         f"deleted), so that what it did cannot be checked; the latest version is {newest or 'none'}"
+    )
+
+
+def anew_text(table: Table, version: int) -> str:
+    """Return the error message of a commit on a version that another one has replaced."""
+    return (
+        f"dataset {table.uri!r}: version {version} is another one than before: the table was "
+        f"deleted and created again; open it again"
     )
 
 

@@ -158,7 +158,11 @@ class Play:
         await self.model.settle()
         self.model.faults = Faults()
         engine, table, _ = self._client(None)
-        await self._manifests(engine, table, self).versions_after(0)  # repairs what was left
+        manifests = self._manifests(engine, table, self)
+        newest = await manifests.latest()
+        assert newest is not None
+        for version in range(1, newest.version + 1):
+            await manifests.version(version)  # repairs what was left
         self._check()
 
     def _client(self, crash_after: int | None) -> tuple[Engine, Table, ModelClient]:

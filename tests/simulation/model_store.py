@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -78,6 +79,11 @@ class Model:
             await asyncio.gather(*self.under_way)
 
 
+def tag_of(body: bytes) -> str:
+    """The tag of an object, by its content, as S3 has it."""
+    return f'"{hashlib.md5(body).hexdigest()}"'
+
+
 class ModelClient:
     """The store as one process sees it.
 
@@ -141,7 +147,7 @@ class ModelClient:
         if not done:
             raise AlreadyExistsError(f"{ROOT}{what}: the condition does not hold")
 
-    async def put(self, path: str, body: Body, *, if_absent: bool = False) -> None:
+    async def put(self, path: str, body: Body, *, if_absent: bool = False) -> str:
         """Write, perhaps."""
         content = bytes(body)
         await self.write(
@@ -149,6 +155,7 @@ class ModelClient:
             lambda: self.model.put(path, content, if_absent=if_absent),
             conditional=if_absent,
         )
+        return tag_of(content)
 
     def open_upload(
         self, path: str, *, size_hint: int | None = None, durable: bool = True
@@ -158,9 +165,9 @@ class ModelClient:
 
     async def put_in_order(
         self, objects: Sequence[tuple[str, Body]], *, if_absent: bool = False
-    ) -> None:
+    ) -> str | None:
         """Write, perhaps, one after the other."""
-        await put_each(self, objects, if_absent=if_absent)
+        return await put_each(self, objects, if_absent=if_absent)
 
     async def put_many(self, objects: Sequence[tuple[str, Body]]) -> None:
         """Write, perhaps, one after the other."""
@@ -247,12 +254,12 @@ class ModelClient:
     ) -> AsyncIterator[ObjectMeta]:
         """Objects under a folder, as they are when the request arrives."""
         await self.travel()
-        values = [(path, len(body)) for path, body in self.model.objects.items()]
+        values = [(path, len(body), tag_of(body)) for path, body in self.model.objects.items()]
         await self.travel()
         if self.happens(self.model.faults.refused):
             raise self.failure(prefix, "refused")
         if self.profile.lists_in_order:
             values.sort()
-        for path, num_bytes in values:
+        for path, num_bytes, tag in values:
             if path.startswith(prefix + "/") and (start_after is None or path > start_after):
-                yield ObjectMeta(path, num_bytes, None, None)
+                yield ObjectMeta(path, num_bytes, None, tag)

@@ -30,11 +30,11 @@ class Overwriting(MemoryStore):
 
     refuses = False
 
-    async def put(self, path: str, body: Any, *, if_absent: bool = False) -> None:
+    async def put(self, path: str, body: Any, *, if_absent: bool = False) -> str | None:
         if if_absent and self.refuses:
             raise UnsupportedError("no conditions here")
         await asyncio.sleep(0)
-        await super().put(path, body)
+        return await super().put(path, body)
 
 
 class AsyncLocks:

@@ -206,8 +206,8 @@ async def test_old_handles_cost_no_requests(committer: Committer) -> None:
     listed: list[int] = []
     whole = queue._manifests.versions_after
 
-    async def versions_after(base: int) -> Any:
-        listed.append(base)
+    async def versions_after(base: Manifest) -> Any:
+        listed.append(base.version)
         return await whole(base)
 
     queue._manifests.versions_after = versions_after  # type: ignore[method-assign]

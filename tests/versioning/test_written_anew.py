@@ -8,9 +8,10 @@ ids of the rows of the table that is there now.
 from __future__ import annotations
 
 import random
+import shutil
 import uuid
+from contextlib import suppress
 from datetime import timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import lance
@@ -23,10 +24,11 @@ from alance.io.stores.memory import MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from pathlib import Path
 
 
 PLACES: Final = ("disk", "memory", "lab")
-STEPS: Final = 40
+STEPS: Final = 25
 
 
 class Place:
@@ -180,6 +182,33 @@ class Machine:
         assert await dataset.count_rows() == len(self.place.ids)
         self.keep(dataset)
 
+    async def look_up(self) -> None:
+        """Read rows by an index, by key and by row id."""
+        dataset = await alance.dataset(self.place.uri, **self.options)
+        if not dataset.list_indices():
+            dataset = await dataset.create_scalar_index("id", "BTREE")
+            self.place.num_versions = dataset.version
+        self.keep(dataset)
+        chosen = self.dice.sample(range(self.place.next_id + 2), 3)
+        present = sorted({*chosen} & {*self.place.ids})
+        text = f"id IN ({', '.join(map(str, chosen))})"
+        rows = await dataset.to_table(["id"], filter=text, with_row_id=True)
+        assert sorted(rows["id"].to_pylist()) == present
+        by_key = await dataset.get_many(chosen, "id", ["id"], missing="skip")
+        assert sorted(by_key["id"].to_pylist()) == present
+        taken = await dataset.take_rows(rows["_rowid"].to_pylist(), ["id"])
+        assert taken["id"].to_pylist() == rows["id"].to_pylist()
+
+    async def overwrite(self) -> None:
+        """Replace all rows; changes of older versions of this table conflict with that."""
+        self.handles = [pair for pair in self.handles if pair[0] != self.place.num_anew]
+        self.place.ids = []
+        rows = self.place.rows()
+        dataset = await alance.write_dataset(rows, self.place.uri, mode="overwrite", **self.options)
+        self.place.num_versions += 1
+        assert dataset.version == self.place.num_versions
+        self.keep(dataset)
+
     async def follow(self) -> None:
         dataset = await alance.dataset(self.place.uri, follow=600.0, **self.options)
         assert await ids_of(dataset) == sorted(self.place.ids)
@@ -201,15 +230,14 @@ class Machine:
     async def compact(self) -> None:
         is_current, dataset = self.handle()
         if is_current:
+            dataset = await dataset.checkout_latest()
             await dataset.optimize.compact_files()
             newest = await dataset.checkout_latest()
             self.place.num_versions = newest.version
             self.keep(newest)
             return
-        try:
+        with suppress(CommitConflictError, NotFoundError):
             await dataset.optimize.compact_files()
-        except (CommitConflictError, NotFoundError):
-            pass
 
     async def clean(self) -> None:
         is_current, dataset = self.handle()
@@ -247,7 +275,9 @@ async def ids_or_none(dataset: alance.Dataset) -> list[int]:
         return []
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(n, marks=pytest.mark.soak) for n in range(1, 9))]
+)
 async def test_a_session_uses_nothing_of_a_table_that_is_gone(place: Place, seed: int) -> None:
     dice = random.Random(seed)
     async with alance.Session() as session:
@@ -262,6 +292,8 @@ async def test_a_session_uses_nothing_of_a_table_that_is_gone(place: Place, seed
             machine.upsert,
             machine.latest,
             machine.open,
+            machine.look_up,
+            machine.overwrite,
             machine.follow,
             machine.versions,
             machine.tag,
@@ -273,3 +305,46 @@ async def test_a_session_uses_nothing_of_a_table_that_is_gone(place: Place, seed
             action = machine.anew if dice.random() < 0.25 else dice.choice(actions)
             await action()
             await place.check()
+
+
+async def test_an_append_by_uri_is_to_the_table_that_is_there_now(place: Place) -> None:
+    async with alance.Session() as session:
+        options: dict[str, Any] = {"session": session, **place.place}
+        await place.write_anew(1)
+        await alance.write_dataset(place.rows(), place.uri, mode="append", **options)
+        await place.write_anew(2, by_peer=place.peer is not None)
+        dataset = await alance.write_dataset(place.rows(), place.uri, mode="append", **options)
+        assert dataset.version == 3
+        assert await ids_of(dataset) == place.ids
+
+
+async def test_a_copy_that_is_put_back_is_still_the_table(tmp_path: Path) -> None:
+    uri, copy = str(tmp_path / "t"), str(tmp_path / "copy")
+    dataset = await alance.write_dataset({"id": [1]}, uri)
+    shutil.copytree(uri, copy)
+    shutil.rmtree(uri)
+    shutil.copytree(copy, uri)
+    dataset = await dataset.insert({"id": [2]})
+    assert await ids_of(dataset) == [1, 2]
+
+
+async def test_versions_in_an_external_store_are_told_apart(tmp_path: Path) -> None:
+    uri, store = str(tmp_path / "t"), alance.SqliteStore(tmp_path / "versions.db")
+    dataset = await alance.write_dataset({"id": [1]}, uri, manifest_store=store)
+    await alance.drop(uri, manifest_store=store)
+    await alance.write_dataset({"id": [2]}, uri, manifest_store=store)
+    with pytest.raises(CommitConflictError, match="another one than before"):
+        await dataset.insert({"id": [3]})
+    newest = await alance.dataset(uri, manifest_store=store)
+    assert await ids_of(newest) == [2]
+
+
+async def test_a_damaged_version_of_an_external_store_is_repaired(tmp_path: Path) -> None:
+    uri, store = str(tmp_path / "t"), alance.SqliteStore(tmp_path / "versions.db")
+    dataset = await alance.write_dataset({"id": [1]}, uri, manifest_store=store)
+    await dataset.insert({"id": [2]})
+    newest = min((tmp_path / "t" / "_versions").iterdir())
+    newest.write_bytes(newest.read_bytes()[:-4] + b"LOST")
+    report = await alance.repair(uri, dry_run=False, manifest_store=store)
+    assert (report.unreadable, report.restored, report.new_version) == ((2,), 1, 3)
+    assert await ids_of(await alance.dataset(uri, manifest_store=store)) == [1]

@@ -43,11 +43,11 @@ class Overwriting(MemoryStore):
     def __init__(self) -> None:
         super().__init__(f"memory://keepers{next(_numbers)}/")
 
-    async def put(self, path: str, body: Any, *, if_absent: bool = False) -> None:
+    async def put(self, path: str, body: Any, *, if_absent: bool = False) -> str | None:
         if if_absent and self.refuses:
             raise UnsupportedError("no conditions here")
         await asyncio.sleep(0)
-        await super().put(path, body)
+        return await super().put(path, body)
 
 
 class Refusing(Overwriting):

@@ -66,6 +66,7 @@ class Manifest:
         repaired: field ids that a fragment had twice, and that were replaced.
         stored_bytes: size of the file; 0 if not read from a file.
         remember: memo of values derived from this version, shared by its handles in all sessions.
+        tag: entity tag of the file when it was listed or written, without quotes; None if unknown.
     """
 
     version: int
@@ -79,6 +80,7 @@ class Manifest:
     repaired: tuple[int, ...] = ()
     stored_bytes: int = field(default=0, compare=False)
     remember: Remembered = field(default_factory=Remembered, compare=False, repr=False)
+    tag: str | None = field(default=None, compare=False, repr=False)
     _whole: list[table_pb2.Manifest] = field(default_factory=list, compare=False, repr=False)
 
     @classmethod
@@ -93,6 +95,7 @@ class Manifest:
         repaired: tuple[int, ...] = (),
         stored_bytes: int = 0,
         remember: Remembered | None = None,
+        tag: str | None = None,
     ) -> Manifest:
         """Build a version from its messages. `schema` must be the schema of `head`."""
         bases = {
@@ -108,13 +111,13 @@ class Manifest:
             remember = Remembered()
         fragments = remember(Fragments, lambda: Fragments(records)).unparsed()
         message = transaction, indices, doubted or {}, repaired, stored_bytes
-        return cls(head.version, schema, fragments, bases, head, *message, remember)
+        return cls(head.version, schema, fragments, bases, head, *message, remember, tag)
 
     def __reduce__(self) -> tuple[Any, ...]:
         transaction = None if self.transaction is None else self.transaction.SerializeToString()
         indices = tuple(index.SerializeToString() for index in self.indices)
         parts = self.fragments.records, transaction, indices, dict(self.doubted), self.repaired
-        return _unpickled, (self.head.SerializeToString(), *parts)
+        return _unpickled, (self.head.SerializeToString(), *parts, self.tag)
 
     @property
     def message(self) -> table_pb2.Manifest:
@@ -218,17 +221,26 @@ class _Met(OrderedDict[bytes, ManifestParts]):
 _met: Final = _Met()
 
 
-def met_manifest(content: memoryview) -> Manifest | None:
+def met_manifest(content: memoryview, tag: str | None = None) -> Manifest | None:
     """Return a manifest from the memo; None if it is not there. CPU: at most 1 us per KiB."""
     parts = None if len(content) > LARGE else _met.get(bytes(content))
-    return None if parts is None else Manifest.of(*parts)
+    return None if parts is None else Manifest.of(*parts, tag)
 
 
-def parse_manifest(content: memoryview, where: str) -> Manifest:
-    """Parse a manifest from the content of its file, and add it to the memo."""
+def parse_manifest(content: memoryview, where: str, tag: str | None = None) -> Manifest:
+    """Parse a manifest from the content of its file, and add it to the memo.
+
+    Args:
+        content: bytes of the file.
+        where: name of the file in error messages.
+        tag: entity tag of the file, without quotes; None if unknown.
+
+    Raises:
+        UnsupportedError: this alance does not know a table feature.
+    """
     parts = parse_parts(content, where)
     _met.keep(content, parts)
-    return Manifest.of(*parts)
+    return Manifest.of(*parts, tag)
 
 
 def parse_parts(content: memoryview, where: str) -> ManifestParts:
@@ -282,13 +294,14 @@ def _unpickled(
     indices: tuple[bytes, ...],
     doubted: Mapping[int, int],
     repaired: tuple[int, ...],
+    tag: str | None,
 ) -> Manifest:
     """Rebuild a manifest from the arguments that `Manifest.__reduce__` returns."""
     message = table_pb2.Manifest.FromString(head)
     change = None if transaction is None else transaction_pb2.Transaction.FromString(transaction)
     metadata = tuple(map(table_pb2.IndexMetadata.FromString, indices))
     schema = _shared_schema(message, None)
-    return Manifest.of(message, schema, records, change, metadata, doubted, repaired)
+    return Manifest.of(message, schema, records, change, metadata, doubted, repaired, tag=tag)
 
 
 def _apart(

@@ -23,9 +23,11 @@ from alance.ops.read.options import ScanOptions
 from alance.ops.read.rows import ChosenRows
 from alance.ops.read.scan import scanned
 from alance.ops.read.take import batch_of, take_rows
+from alance.ops.version.commits import manifests_of
 from alance.ops.version.opening import at_version, latest_version
 from alance.ops.version.projection import ROW_ADDRESS, ROW_ID
-from alance.versioning.load import list_manifests
+from alance.ops.version.snapshot import Snapshot
+from alance.versioning.load import is_still, list_manifests, listed_since, load_manifest
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
 
     from alance.base.arrays import Mask, UInt64s
     from alance.ops.version.conditions import Params
-    from alance.ops.version.snapshot import Snapshot
+    from alance.versioning.load import ManifestLocation
 
 Kind: TypeAlias = Literal[
     "insert", "update", "delete", "restore", "overwrite", "schema", "checkpoint"
@@ -132,10 +134,10 @@ async def follow(
         base = await _base(snapshot, token)
         pause = FIRST_LOOK_PAUSE_S
         while True:
-            newest = await _newest(snapshot, token)
+            newest, places = await _newest(snapshot, token, base)
             first_new = token.version if token.num_read >= 0 else token.version + 1
             for number in range(first_new, newest + 1):
-                after = await _version(snapshot, number)
+                after = await _version(snapshot, number, places.get(number))
                 diff = await compare(base, after)
                 place = _place(after, token)
                 reader = _VersionReader(base, after, options)
@@ -195,19 +197,34 @@ async def _base(snapshot: Snapshot, token: ChangeToken) -> Snapshot | None:
     return base
 
 
-async def _newest(snapshot: Snapshot, token: ChangeToken) -> int:
-    """Return the number of the latest version.
+async def _newest(
+    snapshot: Snapshot, token: ChangeToken, base: Snapshot | None
+) -> tuple[int, dict[int, ManifestLocation]]:
+    """Return the number of the latest version, and the listed versions from `base` on.
+
+    An external store lists no versions.
 
     Raises:
         NotFoundError: the table was dropped and created again.
     """
-    newest = await latest_version(snapshot)
-    if newest < token.version:
+    engine, table = snapshot.engine, snapshot.table
+    places: dict[int, ManifestLocation] = {}
+    if table.keeper is None or not table.keeper.knows_latest:
+        start = 0 if base is None else base.version
+        places = {where.version: where for where in await listed_since(engine, table, start)}
+    newest = max(places) if places else await latest_version(snapshot)
+    is_anew = newest < token.version
+    if base is not None and base.version in places:
+        is_anew |= not await is_still(engine, base.manifest, places[base.version])
+    elif base is not None and newest > base.version:
+        stored = await manifests_of(snapshot.session, table).version(base.version)
+        is_anew |= stored is not None and not stored.same_as(base.manifest)
+    if is_anew:
         raise NotFoundError(
             f"{snapshot.uri!r}: version {token.version} was read, and the latest one is "
             f"{newest}: the table was dropped and made again; begin with since='snapshot'"
         )
-    return newest
+    return newest, places
 
 
 def _place(version: Snapshot, token: ChangeToken) -> ChangeToken:
@@ -236,15 +253,23 @@ def _check_maker(version: Snapshot, token: ChangeToken) -> None:
         )
 
 
-async def _version(snapshot: Snapshot, number: int) -> Snapshot:
+async def _version(
+    snapshot: Snapshot, number: int, where: ManifestLocation | None = None
+) -> Snapshot:
     """Open a version.
+
+    Args:
+        where: location of the version in a listing; None to open it by its number.
 
     Raises:
         VersionNotFoundError: the version has been removed.
     """
     try:
-        return await at_version(snapshot, number)
-    except VersionNotFoundError as error:
+        if where is None:
+            return await at_version(snapshot, number)
+        manifest = await load_manifest(snapshot.engine, where)
+        return Snapshot(snapshot.session, snapshot.table, manifest)
+    except NotFoundError as error:
         listed = await list_manifests(snapshot.engine, snapshot.table)
         raise VersionNotFoundError(
             f"{snapshot.uri!r}: version {number} is not there: it has been removed by a cleanup, "

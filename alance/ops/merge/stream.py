@@ -220,7 +220,7 @@ async def _newest(notes: Notes, base: Snapshot) -> Snapshot:
     newer = None
     if notes:
         try:
-            newer = await manifests_of(base.session, base.table).versions_after(base.version)
+            newer = await manifests_of(base.session, base.table).versions_after(base.manifest)
         except VersionsGoneError:
             if notes.tokens:
                 raise

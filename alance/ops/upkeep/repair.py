@@ -154,7 +154,7 @@ async def repair(
     snapshot = Snapshot(session, table, manifest)
     facts = await _all_facts(snapshot)
     remedies, mended = await _mended(snapshot, facts, drops_lost=drop_lost_rows)
-    base = replace(manifest, version=latest, remember=Remembered())
+    base = replace(manifest, version=latest, remember=Remembered(), tag=listed[-1].tag)
     unsolved = await findings(Snapshot(session, table, _next(base, mended)))
     good = await _good_version(session, table, listed, manifest.version) if unsolved else None
     if restore and good is not None:

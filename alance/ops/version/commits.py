@@ -124,12 +124,14 @@ def manifests_of(
 
 
 async def latest(snapshot: Snapshot) -> Snapshot:
-    """Return the latest version of the snapshot's branch.
+    """Return the latest version of the snapshot's branch; the snapshot itself if it is that.
 
-    Cost: a LIST; a GET if the version is newer and not cached.
+    Cost: a LIST; a GET if the version is another one and not cached.
     """
     where = await load.latest(snapshot.engine, snapshot.table)
-    if where.version == snapshot.version:
+    if where.version == snapshot.version and await load.is_still(
+        snapshot.engine, snapshot.manifest, where
+    ):
         return snapshot
     manifest = await load.load_manifest(snapshot.engine, where)
     return Snapshot(snapshot.session, snapshot.table, manifest)

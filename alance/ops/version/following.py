@@ -11,10 +11,11 @@ import contextvars
 import copy
 import math
 import weakref
+from contextlib import suppress
 from numbers import Real
 from typing import TYPE_CHECKING, Final
 
-from alance.errors import AlanceError, InvalidInputError
+from alance.errors import AlanceError, InvalidInputError, TableNotFoundError
 from alance.io.events import observing
 from alance.io.events.observing import Reading
 from alance.ops.version.opening import checkout, open_snapshot
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
     from alance.ops.version.snapshot import Snapshot
     from alance.session import TableArguments
+    from alance.versioning.table import Table
 
 RESTS_AFTER: Final = 12  # consecutive polls without a use of a handle, after which polling stops
 CLOCK_S: Final = 0.001  # seconds; timers of the event loop may fire early
@@ -94,10 +96,10 @@ class Follower:
         if self._task is not None and not self._task.done():
             yield Reading("dataset_staleness_seconds", self.latest.uri, self.staleness)
 
-    def serves(self, snapshot: Snapshot, interval: float, rests: bool) -> bool:
+    def serves(self, table: Table, interval: float, rests: bool) -> bool:
         """True if handles with this table, `interval` and `rests` share this follower."""
         is_alike = (interval, rests) == (self._interval, self._rests)
-        return is_alike and self.latest.table.queue_key == snapshot.table.queue_key
+        return is_alike and self.latest.table.queue_key == table.queue_key
 
     def current(self) -> Snapshot:
         """Return the latest known version, and make sure that polling continues.
@@ -231,14 +233,15 @@ async def open_follower(
         raise InvalidInputError(
             f"follow={interval!r}: expected the seconds that the dataset may be behind, above 0"
         )
-    session, _ = table_at(uri, **place)
+    session, table = table_at(uri, **place)
     followers = followers_of(session)
+    for follower in [] if followers is None else list(followers):
+        if follower.serves(table, interval, rests):
+            with suppress(TableNotFoundError):  # `open_snapshot` raises it with its reason
+                await follower.refresh()
+                return follower
     begun = asyncio.get_running_loop().time()
     snapshot = await open_snapshot(uri, **place)
-    for follower in [] if followers is None else list(followers):
-        if follower.serves(snapshot, interval, rests):
-            follower.tell(snapshot)
-            return follower
     follower = Follower(snapshot, float(interval), rests, begun)
     follower.current()
     return follower
