@@ -451,6 +451,8 @@ class Catalog(Hinted):
         Raises:
             TableNotFoundError: no table of that name.
             InvalidInputError: a bad name, or tags record shallow clones that read its files.
+            StoreError: the store or server failed; the table may be deleted in part, or may have
+                lost its name. Glue and Unity: a second call by the same catalog deletes the rest.
         """
         async with self._suggesting(table_names(table)):
             await self._backend.drop(table_names(table))

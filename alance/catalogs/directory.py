@@ -18,6 +18,7 @@ import os
 import posixpath
 import uuid
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
@@ -49,7 +50,7 @@ from alance.errors import (
 )
 from alance.io.loop.tasks import each
 from alance.io.stores.uri import quoted
-from alance.ops.upkeep.place import drop
+from alance.ops.upkeep.place import drop, drop_named
 from alance.session import open_store
 from alance.writing import write_dataset
 
@@ -305,8 +306,12 @@ class DirectoryBackend:
     async def drop(self, names: Names) -> None:
         manifest = await self._manifest()
         place = await self._find(manifest, names)
-        await manifest.forget(names)
-        await self._drop(place)
+        await drop_named(
+            place.uri,
+            partial(manifest.forget, names),
+            storage_options=place.storage_options,
+            session=self._session,
+        )
 
     async def rename(self, names: Names, new: Names) -> None:
         manifest = await self._manifest()

@@ -4,8 +4,8 @@ A namespace of one name is a database, and the root has no tables. A table of La
 catalog by its property `table_type=lance`, as by lance-namespace, and its location is the table's
 folder; all other tables are left out. A table's entry is added after its data is written, by a call
 that fails if the name is in use, and is removed before the data is deleted. So a name always stands
-for a whole table. If the answer to the call is lost, the entry is looked up; if that fails as well,
-the data stays.
+for a whole table. If the answer to a call is lost, the entries are looked up; if that fails as
+well, the data stays, and a second removal by the same catalog deletes it.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from alance.base.records import dataclass
 from alance.catalogs.backend import Place, changed, shown
 from alance.distributed.folders import CHECKED_AT_ONCE, TABLE_SUFFIX, is_table
 from alance.errors import (
+    AccessError,
     AlanceError,
     AlreadyExistsError,
     CommitStateUnknownError,
@@ -32,7 +33,7 @@ from alance.errors import (
 from alance.io.loop.futures import Threads, in_thread
 from alance.io.loop.tasks import each
 from alance.io.stores.uri import quoted
-from alance.ops.upkeep.place import drop
+from alance.ops.upkeep.place import drop, drop_named
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -130,6 +131,8 @@ class MetastoreBackend:
         self._options = options
         self._session = session
         self._adding: dict[str, asyncio.Task[None]] = {}  # by URI: calls of cancelled callers
+        # By table: data whose entry may be removed, and that is not deleted yet.
+        self._dropping: dict[tuple[str, str], Place] = {}
 
     @property
     def uri(self) -> str:
@@ -243,14 +246,62 @@ class MetastoreBackend:
             if isinstance(adding.exception(), CommitStateUnknownError):
                 return
             if adding.exception() is None:
-                await self._call(self._metastore.remove_table, *self._own(names))
-        with suppress(NotFoundError):
-            await self._drop(place)
+                await self._drop(self._own(names), place)
+                return
+        await drop(
+            place.uri, ignore_missing=True, storage_options=self._options, session=self._session
+        )
 
     async def drop(self, names: Names) -> None:
-        place = await self.find(names)
-        await self._call(self._metastore.remove_table, *self._own(names))
-        await self._drop(place)
+        own = self._own(names)
+        try:
+            place, has_entry = await self.find(names), True
+        except TableNotFoundError:
+            pending = self._dropping.get(own)
+            if pending is None or await self._is_named(pending.uri):
+                raise
+            place, has_entry = pending, False
+        await self._drop(own, place, has_entry=has_entry)
+
+    async def _drop(self, own: tuple[str, str], place: Place, *, has_entry: bool = True) -> None:
+        """Remove the entry of a table, if it has one, and delete its data."""
+        forget = partial(self._remove, own, place) if has_entry else None
+        await drop_named(place.uri, forget, storage_options=self._options, session=self._session)
+        self._dropping.pop(own, None)
+
+    async def _remove(self, own: tuple[str, str], place: Place) -> None:
+        """Remove the entry of a table; until `_drop` ends, its place is in `_dropping`.
+
+        Raises:
+            NotFoundError: another caller has removed or renamed the entry.
+            StoreError: the entry is not removed, or it is not known if it is.
+        """
+        self._dropping[own] = place
+        try:
+            await self._call(self._metastore.remove_table, *own)
+        except AccessError:
+            del self._dropping[own]
+            raise
+        except (NotFoundError, StoreError) as error:  # perhaps an answer was lost
+            try:
+                is_named = await self._is_named(place.uri)
+            except AlanceError:
+                text = f"; if its entry is removed, its data is still in {place.uri!r}"
+                error.add_note(f"call drop_table({'.'.join(own)!r}) again{text}")
+                raise error from None
+            if not is_named:
+                return
+            if isinstance(error, NotFoundError):
+                del self._dropping[own]
+            raise
+
+    async def _is_named(self, uri: str) -> bool:
+        """True if any entry has this location. Cost: a call, and one for each database."""
+        for database in await self._call(self._metastore.databases):
+            entries = await self._call(self._metastore.tables, database)
+            if any(entry.location.rstrip("/") == uri.rstrip("/") for entry in entries.values()):
+                return True
+        return False
 
     async def rename(self, names: Names, new: Names) -> None:
         old, target = self._own(names), self._own(new)
@@ -284,9 +335,6 @@ class MetastoreBackend:
 
     async def _is_table(self, location: str) -> bool:
         return await is_table(location, storage_options=self._options, session=self._session)
-
-    async def _drop(self, place: Place) -> None:
-        await drop(place.uri, storage_options=self._options, session=self._session)
 
     async def _entry(self, names: Names) -> Entry:
         if len(names) != 2:

@@ -305,6 +305,81 @@ async def test_a_table_has_one_name_though_answers_to_a_rename_are_lost(
     assert await catalog.list_tables("shop") == ["b", "c"]
 
 
+async def test_no_data_stays_though_answers_to_a_removal_are_lost(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    metastore = catalog._backend._metastore  # type: ignore[attr-defined]
+    remove, databases, lake = (
+        metastore.remove_table,
+        metastore.databases,
+        tmp_path / "lake" / "shop",
+    )
+
+    def lose_the_answer(database: str, name: str) -> None:
+        remove(database, name)
+        raise StoreError("no answer", retryable=True)
+
+    def remove_twice(database: str, name: str) -> None:  # as the retry of a client
+        remove(database, name)
+        remove(database, name)
+
+    def be_silent(*_: str) -> None:
+        raise StoreError("silent", retryable=True)
+
+    def be_refused(*_: str) -> None:
+        raise AccessError("no")
+
+    await catalog.create_table(("shop", "other"), ROWS)
+    for work in (lose_the_answer, remove_twice):
+        await catalog.create_table(("shop", "users"), ROWS)
+        monkeypatch.setattr(metastore, "remove_table", work)
+        await catalog.drop_table(("shop", "users"))
+        assert len([*lake.iterdir()]) == 1
+        with pytest.raises(TableNotFoundError):
+            await catalog.drop_table(("shop", "users"))
+    for work, is_removed in ((be_refused, False), (be_silent, False), (lose_the_answer, True)):
+        monkeypatch.setattr(metastore, "remove_table", remove)
+        await catalog.create_table(("shop", "users"), ROWS)
+        monkeypatch.setattr(metastore, "remove_table", work)
+        monkeypatch.setattr(metastore, "databases", be_silent)
+        with pytest.raises(StoreError):
+            await catalog.drop_table(("shop", "users"))
+        assert len([*lake.iterdir()]) == 2
+        assert ("users" in await catalog.list_tables("shop")) is not is_removed
+        monkeypatch.setattr(metastore, "remove_table", remove)
+        monkeypatch.setattr(metastore, "databases", databases)
+        await catalog.drop_table(("shop", "users"))
+        assert len([*lake.iterdir()]) == 1
+    assert await (await catalog.open_table(("shop", "other"))).count_rows() == 3
+
+
+async def test_a_table_that_others_renamed_meanwhile_keeps_its_data(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    metastore = catalog._backend._metastore  # type: ignore[attr-defined]
+    remove = metastore.remove_table
+
+    def be_late(database: str, name: str) -> None:
+        monkeypatch.setattr(metastore, "remove_table", remove)
+        metastore.rename_table((database, name), (database, "renamed"))
+        remove(database, name)
+
+    await catalog.create_table(("shop", "users"), ROWS)
+    monkeypatch.setattr(metastore, "remove_table", be_late)
+    for _ in range(2):
+        with pytest.raises(NotFoundError):
+            await catalog.drop_table(("shop", "users"))
+    assert await (await catalog.open_table(("shop", "renamed"))).count_rows() == 3
+
+
+async def test_a_table_that_clones_need_keeps_its_name(catalog: Catalog, tmp_path: Path) -> None:
+    dataset = await catalog.create_table(("shop", "users"), ROWS)
+    await dataset.shallow_clone(str(tmp_path / "clone"))
+    with pytest.raises(InvalidInputError, match="shallow clones"):
+        await catalog.drop_table(("shop", "users"))
+    assert await (await catalog.open_table(("shop", "users"))).count_rows() == 3
+
+
 async def test_a_cancelled_creation_leaves_neither_name_nor_data(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -16,7 +16,7 @@ from alance.versioning import load, refs
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Awaitable, Callable
     from typing import Unpack
 
     from alance.io.reading.engine import Engine
@@ -56,6 +56,22 @@ async def drop(
             is deleted.
         UnsupportedError: the manifest store cannot remove versions.
     """
+    if not await drop_named(uri, None, **place) and not ignore_missing:
+        session, table = table_at(uri, **place)
+        raise table.not_there(await what_is_there(session.engine, table))
+
+
+async def drop_named(
+    uri: str | os.PathLike[str],
+    forget: Callable[[], Awaitable[object]] | None,
+    **place: Unpack[TableArguments],
+) -> bool:
+    """Delete a table as `drop` does; return False if there is no table.
+
+    Args:
+        forget: removes the table's name. It is called after all checks and before anything is
+            deleted, also if there is no table; None if the table has no name.
+    """
     session, table = table_at(uri, **place)
     engine = session.engine
     if not table.path:
@@ -64,9 +80,9 @@ async def drop(
         latest = await load.load_latest(engine, table)
     except NotFoundError:
         await _refuse_what_is_no_table(engine, table)
-        if ignore_missing:
-            return
-        raise table.not_there(await what_is_there(engine, table)) from None
+        if forget is not None:
+            await forget()
+        return False
     if latest.branch is not None:
         raise InvalidInputError(
             f"drop: {table.uri!r} is branch {latest.branch!r} of a table; delete it by "
@@ -76,6 +92,8 @@ async def drop(
     if table.keeper is not None:
         table.keeper.check_forgets()
     branches = [None, *await refs.list_branches(engine, table)]
+    if forget is not None:
+        await forget()
     # Repeated for files that writers have added meanwhile; without versions, writers now fail.
     for _ in range(MOST_ROUNDS):
         if not await _delete_all(engine, table):
@@ -85,6 +103,7 @@ async def drop(
         if part.keeper is not None:
             await part.keeper.forget(part.key)
     await table.store.remove_folders(table.path)
+    return True
 
 
 def forget_commits(session: Session, table: Table) -> None:
