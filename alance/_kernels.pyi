@@ -323,7 +323,8 @@ class PageForm:
     # Zipped rows of any length. `width`: bytes of a value, or minus the bytes of the length before
     # it; `bits`: bits of the repetition and definition level in a control word; `strings`: symbols
     # with their lengths, and compression scheme; `members`: for each member of packed structs of
-    # any length its width, its strings in the same form, and its masks.
+    # any length its width, its strings in the same form, its masks, and the number of its own
+    # members, which follow it; `num_members`: members of the structs themselves.
     @staticmethod
     def zipped(
         width: int,
@@ -331,7 +332,10 @@ class PageForm:
         maxima: tuple[int, int, int],
         masks: Sequence[int],
         strings: tuple[tuple[_UInt64s, _Bytes] | None, int],
-        members: Sequence[tuple[int, tuple[tuple[_UInt64s, _Bytes] | None, int], Sequence[int]]],
+        members: Sequence[
+            tuple[int, tuple[tuple[_UInt64s, _Bytes] | None, int], Sequence[int], int]
+        ],
+        num_members: int,
         num_items: int,
         most_index_bytes: int,
     ) -> PageForm: ...

@@ -205,6 +205,14 @@ PACKED_TEXTS: Final[Mapping[str, tuple[pa.DataType, Make]]] = {
 }
 # Packed structs with members of one width that are no plain values, which files of 2.1 have not.
 INNER: Final = pa.struct([("x", pa.int16()), ("y", pa.float64())])
+# Structs of fixed width in others, which files of 2.2 have not.
+PACKED_PAIRS: Final[Mapping[str, tuple[pa.DataType, Make]]] = {
+    "packed pairs": (
+        pa.struct([pa.field("p", pa.struct([("i", INNER), ("t", pa.string())]), metadata=PACKED)]),
+        structs(p=or_null(lambda n: {"i": {"x": n, "y": n / 2}, "t": word(n)})),
+    ),
+}
+DEEPER: Final = pa.struct([("x", pa.int32()), ("b", pa.large_binary())])
 PACKED_MEMBERS: Final[Mapping[str, tuple[pa.DataType, Make]]] = {
     "packed vectors": (
         pa.struct(
@@ -231,6 +239,32 @@ PACKED_MEMBERS: Final[Mapping[str, tuple[pa.DataType, Make]]] = {
         lambda n: {
             "p": {"v": vectors(or_null(vectors(or_null(number), 3), 5), 2)(n), "t": word(n)}
         },
+    ),
+    "packed structs of structs": (
+        pa.struct(
+            [
+                pa.field(
+                    "p",
+                    pa.struct(
+                        [
+                            ("s", pa.struct([("t", pa.string()), ("d", DEEPER)])),
+                            ("a", pa.int8()),
+                            ("v", pa.struct([("v", vector(pa.float32(), 3))])),
+                        ]
+                    ),
+                    metadata=PACKED,
+                )
+            ]
+        ),
+        structs(
+            p=or_null(
+                lambda n: {
+                    "s": {"t": word(n), "d": {"x": n, "b": word(n + 1).encode()}},
+                    "a": n % 100,
+                    "v": {"v": vectors(or_null(quarters), 3)(n)},
+                }
+            )
+        ),
     ),
 }
 # Lists of structs of one length, which files of 2.1 have not.
@@ -532,7 +566,8 @@ async def write(table: pa.Table, uri: str, version: Any, writer: str) -> None:
 async def test_the_kernel_builds_packed_structs_of_vectors_and_structs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: Any, writer: str
 ) -> None:
-    table, uri = table_of_types(version, PACKED_MEMBERS), str(tmp_path / "table")
+    types = PACKED_MEMBERS | (PACKED_PAIRS if version == "2.3" else {})
+    table, uri = table_of_types(version, types), str(tmp_path / "table")
     await write(table, uri, version, writer)
     monkeypatch.setattr(FragmentTask, "column", refuse)
     await check_reads(uri, table)

@@ -24,30 +24,48 @@ from tests.reference.planned import plan_rows, plan_spans
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-MEMBERS: Final = pa.struct([("n", pa.uint16()), ("t", pa.string()), ("b", pa.large_binary())])
-SHAPE: Final = (0, 2, 0, -4, 1, -8, 0)
+INNER: Final = pa.struct([("x", pa.uint8()), ("u", pa.string())])
+MEMBERS: Final = pa.struct(
+    [("n", pa.uint16()), ("t", pa.string()), ("b", pa.large_binary()), ("s", INNER)]
+)
+INNER_SHAPE: Final = (-8, 7, 0, 1, 0, -4, 1)
+SHAPE: Final = (0, 2, 0, -4, 1, -8, 0, *INNER_SHAPE)
+INNER_FIELDS: Final = [
+    pb.VariablePackedStruct.FieldEncoding(value=flat(8), bits_per_value=8),
+    pb.VariablePackedStruct.FieldEncoding(value=variable(32), bits_per_length=32),
+]
+INNER_CODEC: Final = pb.CompressiveEncoding(
+    variable_packed_struct=pb.VariablePackedStruct(fields=INNER_FIELDS)
+)
 FIELDS: Final = [
     pb.VariablePackedStruct.FieldEncoding(value=flat(16), bits_per_value=16),
     pb.VariablePackedStruct.FieldEncoding(value=variable(32), bits_per_length=32),
     pb.VariablePackedStruct.FieldEncoding(value=variable(64), bits_per_length=64),
+    pb.VariablePackedStruct.FieldEncoding(value=INNER_CODEC, bits_per_length=32),
 ]
 CODEC: Final = pb.CompressiveEncoding(variable_packed_struct=pb.VariablePackedStruct(fields=FIELDS))
 PLAIN: Final = None, 0
-WIDTHS: Final = (2, -4, -8)
+# Width and number of members, which follow.
+WIDTHS: Final = ((2, 0), (-4, 0), (-8, 0), (-4, 2), (1, 0), (-4, 0))
 
 
 def packed(n: int, text: bytes, content: bytes) -> bytes:
-    """A row's value: a number, a text behind 4 bytes of length, bytes behind 8."""
+    """A row: a number, a text behind 4 bytes of length, bytes behind 8, a struct of both."""
     lengths = len(text).to_bytes(4, "little"), len(content).to_bytes(8, "little")
-    return n.to_bytes(2, "little") + lengths[0] + text + lengths[1] + content
+    inner = bytes([n % 256]) + lengths[0] + text
+    row = n.to_bytes(2, "little") + lengths[0] + text + lengths[1] + content
+    return row + len(inner).to_bytes(4, "little") + inner
 
 
 def form_of(
-    num_rows: int, widths: Sequence[int] = WIDTHS, most_index_bytes: int = 1 << 20
+    num_rows: int,
+    widths: Sequence[tuple[int, int]] = WIDTHS,
+    num_members: int = 4,
+    most_index_bytes: int = 1 << 20,
 ) -> _kernels.PageForm:
-    members = [(width, PLAIN, ()) for width in widths]
+    members = [(width, PLAIN, (), inside) for width, inside in widths]
     form = _kernels.PageForm.zipped(
-        -4, (0, 1), (0, 1, 1), [], PLAIN, members, num_rows, most_index_bytes
+        -4, (0, 1), (0, 1, 1), [], PLAIN, members, num_members, num_rows, most_index_bytes
     )
     form.set_layers(3)
     return form
@@ -126,12 +144,22 @@ def test_damaged_packed_structs_are_refused_as_by_the_codec(data: st.DataObject)
 
 
 @pytest.mark.parametrize(
-    "shape", [(0, 2, 0, -4, 1), (0, 3, 0, -4, 1, -8, 0), (0, -4, 0, -4, 1, -8, 0), ()]
+    "shape",
+    [
+        (0, 2, 0, -4, 1, *INNER_SHAPE),
+        (0, 3, 0, -4, 1, -8, 0, *INNER_SHAPE),
+        (0, -4, 0, -4, 1, -8, 0, *INNER_SHAPE),
+        (0, 2, 0, -4, 1, -8, 0, -8, 7, 0, 2, 0, -4, 1),
+        (0, 2, 0, -4, 1, -8, 0, -8, 5, 0, -4, 1),
+        (0, 2, 0, -4, 1, -8, 0, -8, 0),
+        (0, 2, 0, -4, 1, *INNER_SHAPE, *INNER_SHAPE),
+        (),
+    ],
 )
 def test_pages_of_other_members_fit_no_field(shape: tuple[int, ...]) -> None:
     table = learned_rows([0, 1], form_of(1))
     plan = plan_rows([[table]], np.array([0], np.int64), [1])
-    assert plan.misfit([0], [0], [-8], [shape]) == (0, 0, "a page of structs of 3 members")
+    assert plan.misfit([0], [0], [-8], [shape]) == (0, 0, "a page of structs of 4 members")
     batch = _kernels.RowBatch([0], [0], [-8], [False], shapes=[shape])
     with pytest.raises(ValueError, match="another form"):
         batch.decode(plan, memoryview(b"\1"))
@@ -140,7 +168,13 @@ def test_pages_of_other_members_fit_no_field(shape: tuple[int, ...]) -> None:
 def test_members_of_no_form_are_refused() -> None:
     for width in (0, -2, 1 << 40):
         with pytest.raises(ValueError, match="unknown form"):
-            learned_rows([0, 1], form_of(1, [width]))
+            learned_rows([0, 1], form_of(1, [(width, 0)], 1))
+        with pytest.raises(ValueError, match="unknown form"):
+            learned_rows([0, 1], form_of(1, [(-4, 1), (width, 0)], 1))
+    with pytest.raises(ValueError, match="unknown form"):
+        learned_rows([0, 1], form_of(1, [(4, 1), (1, 0)], 1))
+    with pytest.raises(ValueError, match="fewer members"):
+        form_of(1, [(-4, 1)], 1)
     for width, shape in ((-8, [0, 0, 0]), (-8, [0, 2]), (-8, [0, 2, 0]), (4, [0, -4, 0])):
         with pytest.raises(ValueError, match="row batch"):
             _kernels.RowBatch([0], [0], [width], [False], shapes=[shape])

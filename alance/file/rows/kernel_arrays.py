@@ -136,7 +136,7 @@ def _form_of_lists(storage: pa.DataType) -> LeafForm:
 
 
 def _form_of_packed(arrow: pa.DataType) -> LeafForm:
-    """Return the form of packed structs, which may have structs of fixed width as members."""
+    """Return the form of packed structs, which may have structs as members."""
     if not pa.types.is_struct(arrow):
         return NULL_LEAF_FORM
     forms = [
@@ -158,9 +158,8 @@ def _form_of_packed(arrow: pa.DataType) -> LeafForm:
 
 
 def _is_no_member(form: LeafForm) -> bool:
-    """True if packed structs cannot have members of a form: dictionaries, nulls, other structs."""
-    is_variable_struct = form.width < 0 and form.shape[:1] == (0,)
-    return form.arrow is not None or len(form.shape) == 1 or is_variable_struct
+    """True if packed structs cannot have members of a form: dictionaries, nulls, empty structs."""
+    return form.arrow is not None or len(form.shape) == 1
 
 
 def kernel_type(field: Field) -> pa.DataType | None:

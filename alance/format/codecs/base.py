@@ -29,8 +29,9 @@ MOST_BITS: Final = (1 << 31) - 1  # of a value in the kernel
 # Symbols and their lengths (None without symbols), and the kernel's number of the compression.
 KernelStrings: TypeAlias = "tuple[tuple[UInt64s, Bytes] | None, int]"
 PLAIN_STRINGS: Final[KernelStrings] = (None, 0)
-# Bytes of a value, or minus the bytes of its length; its strings; its masks.
-KernelMember: TypeAlias = "tuple[int, KernelStrings, Sequence[int]]"
+# Bytes of a value, or minus the bytes of its length; its strings; its masks; the number of its own
+# members, which follow it.
+KernelMember: TypeAlias = "tuple[int, KernelStrings, Sequence[int], int]"
 C = TypeVar("C")
 
 
@@ -76,7 +77,8 @@ class PerValueCodec(NamedTuple):
         bits: bits per encoded value; None if sizes vary.
         masks: as in `MiniBlockCodec`.
         has_null_items: True for fixed-size lists whose items are all null, and take no bytes.
-        members: members of packed structs whose sizes vary.
+        members: members of packed structs whose sizes vary, each followed by those inside it.
+        num_members: members of the struct itself.
     """
 
     bits: int | None
@@ -84,6 +86,7 @@ class PerValueCodec(NamedTuple):
     has_null_items: bool = False
     strings: KernelStrings = PLAIN_STRINGS
     members: Sequence[KernelMember] = ()
+    num_members: int = 0
 
 
 class BlockCodec(NamedTuple):

@@ -21,7 +21,7 @@ from alance.format.codecs.general import Scheme
 from alance.format.codecs.strings import coded_strings, offset_bits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from alance.format.codecs.base import KernelMember
     from alance.format.proto import encodings_v2_1_pb2 as pb
@@ -66,12 +66,13 @@ def _packed_struct(message: pb.PackedStruct) -> PerValueCodec:
 def _variable_packed_struct(message: pb.VariablePackedStruct) -> PerValueCodec:
     if not message.fields:
         raise CorruptFileError("variable packed struct: no children")
-    return PerValueCodec(None, members=[_member(child) for child in message.fields])
+    members = [member for child in message.fields for member in _members(child)]
+    return PerValueCodec(None, members=members, num_members=len(message.fields))
 
 
-def _member(message: pb.VariablePackedStruct.FieldEncoding) -> KernelMember:
-    allowed = PER_VALUE.keys() - {"variable_packed_struct", "constant"}
-    expect(message.value, allowed, "variable packed struct")
+def _members(message: pb.VariablePackedStruct.FieldEncoding) -> Sequence[KernelMember]:
+    """Return a member, followed by the members inside it."""
+    expect(message.value, PER_VALUE.keys() - {"constant"}, "variable packed struct")
     codec = per_value_codec(message.value)
     layout = message.WhichOneof("layout")
     expected = "bits_per_length" if codec.bits is None else "bits_per_value"
@@ -82,7 +83,8 @@ def _member(message: pb.VariablePackedStruct.FieldEncoding) -> KernelMember:
             raise UnsupportedError(
                 f"variable packed struct: lengths of {message.bits_per_length} bits"
             )
-        return -(message.bits_per_length // 8), codec.strings, ()
+        width = -(message.bits_per_length // 8)
+        return [(width, codec.strings, (), codec.num_members), *codec.members]
     if message.bits_per_value != codec.bits:
         raise CorruptFileError(
             f"variable packed struct: a child of {message.bits_per_value} bits, "
@@ -90,7 +92,7 @@ def _member(message: pb.VariablePackedStruct.FieldEncoding) -> KernelMember:
         )
     if codec.has_null_items:
         raise UnsupportedError("variable packed struct: a child of lists of nulls")
-    return codec.bits // 8, codec.strings, codec.masks
+    return [(codec.bits // 8, codec.strings, codec.masks, 0)]
 
 
 def _constant(message: pb.Constant) -> PerValueCodec:

@@ -183,7 +183,8 @@ def _struct(array: pa.Array, valid: Mask | None, where: str) -> StructBlock:
                     f"field {name!r}: null in row {int(np.argmax(missing))} of a batch; "
                     "packed structs hold no nulls inside"
                 )
-        if pa.types.is_boolean(child.type) or pa.types.is_struct(child.type):
+        is_empty = pa.types.is_struct(child.type) and not child.type.num_fields
+        if pa.types.is_boolean(child.type) or is_empty:
             raise UnsupportedError(f"field {name!r}: packed structs hold no {child.type}")
         children.append(block_of(child, valid, name))
     return StructBlock(len(array), tuple(children))

@@ -56,6 +56,7 @@ def zipped_form(
             codec.masks,
             codec.strings,
             codec.members,
+            codec.num_members,
             message.num_items,
             most_index_bytes,
         )

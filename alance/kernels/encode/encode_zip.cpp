@@ -98,8 +98,14 @@ OneByOne strings_by_one(const StringsIn<Offset>& strings, const Options& options
 
 OneByOne one_by_one(const Values& values, const Options& options, int minor, const Zstd& zstd);
 
+bool has_fixed_rows(const StructsIn& structs) {
+  return std::all_of(structs.children.begin(), structs.children.end(), [](const Values& child) {
+    return std::holds_alternative<FixedIn>(child.kind);
+  });
+}
+
 // Structs with a child of variable width, or with fixed-size lists: rows of the children, each
-// string behind its length.
+// string behind its length. Other readers refuse structs of fixed width inside before 2.3.
 OneByOne structs_by_one(const StructsIn& structs, int64_t count, int minor, const Zstd& zstd) {
   if (minor < 2)
     throw nb::type_error("packed struct with children of variable width in version 2.1: "
@@ -107,8 +113,10 @@ OneByOne structs_by_one(const StructsIn& structs, int64_t count, int minor, cons
   ProtoOut message;
   std::vector<OneByOne> columns;
   for (const Values& child : structs.children) {
-    if (std::holds_alternative<StructsIn>(child.kind))
-      throw nb::type_error("packed struct of structs");
+    const auto* inner = std::get_if<StructsIn>(&child.kind);
+    if (inner && minor < 3 && has_fixed_rows(*inner))
+      throw nb::type_error("packed struct with a struct of fixed width in version 2.2: "
+                           "expected 2.3 or later");
     columns.push_back(one_by_one(child, {}, minor, zstd));
     const OneByOne& column = columns.back();
     ProtoOut field;
@@ -153,12 +161,6 @@ OneByOne booleans_by_one(const FixedIn& values, int64_t count) {
   for (int64_t i = 0; i < count; ++i)
     out[i] = values.data[static_cast<size_t>(i / 8)] >> (i % 8) & 1;
   return {flat(8), 8, std::move(out)};
-}
-
-bool has_fixed_rows(const StructsIn& structs) {
-  return std::all_of(structs.children.begin(), structs.children.end(), [](const Values& child) {
-    return std::holds_alternative<FixedIn>(child.kind);
-  });
 }
 
 OneByOne one_by_one(const Values& values, const Options& options, int minor, const Zstd& zstd) {

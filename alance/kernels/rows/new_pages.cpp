@@ -388,15 +388,29 @@ std::shared_ptr<const Symbols> symbols_of(const StringForm& form) {
   return std::make_shared<const Symbols>(std::get<0>(*symbols), std::get<1>(*symbols));
 }
 
-// `members`: for each its width, the form of its strings, and its masks.
+// Member of packed structs: its width, the form of its strings, its masks, and the number of its own
+// members, which follow it.
+using MemberForm = std::tuple<int64_t, StringForm, std::vector<int64_t>, int64_t>;
+
+// Return the next `count` members, with those inside them.
+std::vector<PackedMember> members_of(const std::vector<MemberForm>& forms, int64_t count, size_t& next) {
+  std::vector<PackedMember> members;
+  for (; count > 0; --count) {
+    if (next == forms.size()) corrupt("packed structs of fewer members");
+    const auto& [bytes, own, masks, num_inner] = forms[next++];
+    members.push_back({bytes, symbols_of(own), std::get<1>(own), masks, members_of(forms, num_inner, next)});
+  }
+  return members;
+}
+
+// `members`: those of the structs themselves, of which there are `num_members`, and those inside.
 std::shared_ptr<PageForm> zipped_form(int64_t width, std::pair<int, int> bits,
                                       const std::tuple<int, int, int>& maxima, std::vector<int64_t> masks,
                                       const StringForm& strings,
-                                      const std::vector<std::tuple<int64_t, StringForm, std::vector<int64_t>>>& members,
+                                      const std::vector<MemberForm>& members, int64_t num_members,
                                       uint64_t num_items, int64_t most_index_bytes) {
-  ZippedForm rows{width, bits.first, bits.second, {}};
-  for (const auto& [bytes, own, of_items] : members)
-    rows.members.push_back({bytes, symbols_of(own), std::get<1>(own), of_items});
+  size_t next = 0;
+  const ZippedForm rows{width, bits.first, bits.second, members_of(members, num_members, next)};
   auto form = PageForm::of_rows(rows, maxima, symbols_of(strings), num_items, most_index_bytes);
   form->set_masks(std::move(masks));
   form->set_scheme(std::get<1>(strings));
@@ -456,7 +470,7 @@ void register_new_pages(nanobind::module_& m) {
           nb::arg("value").none(), nb::arg("maxima"), nb::arg("null_level"), nb::arg("reps").none(),
           nb::arg("defs").none())
       .def_static("zipped", &zipped_form, nb::arg("width"), nb::arg("bits"), nb::arg("maxima"),
-                  nb::arg("masks"), nb::arg("strings"), nb::arg("members"), nb::arg("num_items"),
+                  nb::arg("masks"), nb::arg("strings"), nb::arg("members"), nb::arg("num_members"), nb::arg("num_items"),
                   nb::arg("most_index_bytes"))
       .def("ignore_buffers", &PageForm::ignore_buffers)
       .def(

@@ -393,11 +393,7 @@ class RowBatch : public arrow::Exported {
     sink.clear(form.index ? 4 : width, num_values);
     if (form.index) sink.distinct = std::make_unique<Distinct>(width);
     add_masks(form, sink);
-    for (const RangeForm& member : form.is_packed_string() ? form.members : std::vector<RangeForm>()) {
-      Sink& own = sink.members.emplace_back();
-      own.clear(member.is_string() ? 0 : std::max<int64_t>(member.width, 1), num_values);
-      add_masks(member, own);
-    }
+    add_members(form, num_values, sink);
     if (form.is_string() && !form.index && form.members.empty()) {
       sink.offsets.reserve(static_cast<size_t>(num_values) + 1);
       sink.bytes.reserve(static_cast<size_t>(plan.first_byte(last) - plan.first_byte(first)));
@@ -436,6 +432,17 @@ class RowBatch : public arrow::Exported {
     }
     if (sink.distinct) num_probes_ += sink.distinct->num_probes();
     return true;
+  }
+
+  // Sinks for the members of packed structs of any length.
+  static void add_members(const RangeForm& form, int64_t num_values, Sink& sink) {
+    if (!form.is_packed_string()) return;
+    for (const RangeForm& member : form.members) {
+      Sink& own = sink.members.emplace_back();
+      own.clear(member.is_string() ? 0 : std::max<int64_t>(member.width, 1), num_values);
+      add_masks(member, own);
+      add_members(member, num_values, own);
+    }
   }
 
   static void add_masks(const RangeForm& form, Sink& sink) {

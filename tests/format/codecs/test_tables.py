@@ -129,7 +129,7 @@ LEGAL: dict[str, tuple[pb.CompressiveEncoding, bool, bool, bool]] = {
             }
         ),
         False,
-        False,
+        True,
         False,
     ),
 }

@@ -207,7 +207,7 @@ def test_packed_structs_come_back_equal_and_have_no_null_members() -> None:
         leaf_values(field_of(bad, PACKED), bad)
 
 
-@pytest.mark.parametrize("arrow", [pa.bool_(), pa.struct([("x", pa.int8())])])
+@pytest.mark.parametrize("arrow", [pa.bool_(), pa.struct([])])
 def test_packed_structs_refuse_children(arrow: pa.DataType) -> None:
     array = pa.nulls(2, pa.struct([("a", arrow)]))
     with pytest.raises(UnsupportedError, match="packed structs hold no"):

@@ -77,7 +77,7 @@ struct RangeForm {
         const auto from = shape.begin() + static_cast<int64_t>(i);
         members.push_back(of(own, false, {from, from + static_cast<int64_t>(size)}));
         // A row with a list or a struct inside begins with its length, even if its width is fixed.
-        if (own < 0 || members.back().index != 0) corrupt("row batch: members of another shape");
+        if ((own < 0 && members.back().members.empty()) || members.back().index != 0) corrupt("row batch: members of another shape");
         i += size;
       } else {
         members.push_back({own, kind != 0});

@@ -127,12 +127,6 @@ int64_t RowPage::width() const {
   return value_bytes();  // a bit becomes a byte
 }
 
-int64_t RowPage::bytes_of_masks(const std::vector<int64_t>& masks) {
-  int64_t sum = 0;
-  for (const int64_t count : masks) sum += bytes_of_bits(count);
-  return sum;
-}
-
 int64_t RowPage::chunk_of(int64_t row, int64_t from) const {
   if (is_zipped() && !has_runs_) return row;
   const int64_t* rows = first_rows_.data();

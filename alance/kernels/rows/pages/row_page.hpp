@@ -218,13 +218,24 @@ struct Symbols {
   uint64_t num_codes;
 };
 
+// Bytes of a value's masks, as in `PageKind`.
+inline int64_t bytes_of_masks(const std::vector<int64_t>& masks) {
+  int64_t sum = 0;
+  for (const int64_t count : masks) sum += bytes_of_bits(count);
+  return sum;
+}
+
 // Member of packed structs in zipped rows. `width`: bytes of a value, or minus the bytes of the length
-// before it; `symbols`: for compressed strings, else null; `scheme` and `masks`: as in `PageKind`.
+// before it; `symbols`: for compressed strings, else null; `scheme` and `masks`: as in `PageKind`;
+// `members`: of a member that is itself a packed struct of any length.
 struct PackedMember {
   int64_t width;
   std::shared_ptr<const Symbols> symbols;
   int scheme;
   std::vector<int64_t> masks{};
+  std::vector<PackedMember> members{};
+
+  bool holds(const RangeForm& form) const;
 };
 
 // Form of zipped rows of any length: bytes of a value, or minus the bytes of the length in front of
@@ -449,7 +460,6 @@ class RowPage {
   int num_value_buffers() const;
   bool is_zipped() const { return values_ == Values::zipped || values_ == Values::rows; }
   int64_t value_bytes() const { return bytes_of_bits(bits_); }
-  static int64_t bytes_of_masks(const std::vector<int64_t>& masks);
   int64_t mask_bytes() const { return bytes_of_masks(masks_); }
   void decode_distinct(int64_t number, Part bytes, const Rows& rows, bool open, Sink& sink) const;
   void decode_entries(int64_t chunk, Part bytes, const Rows& rows, bool open, Sink& sink) const;
@@ -464,7 +474,7 @@ class RowPage {
   static void emit_codes(const Symbols& symbols, Part codes, const uint8_t* end, Sink& sink);
   static void emit_zipped_string(int scheme, const Symbols* symbols, Part value, const uint8_t* end,
                                  Sink& sink);
-  void emit_members(Part value, const uint8_t* end, Sink& sink) const;
+  static void emit_members(const std::vector<PackedMember>& members, Part value, const uint8_t* end, Sink& sink);
   std::string_view item(uint64_t index) const;
   void decode_lists(const Chunk& chunk, const Rows& rows, bool open, Sink& sink) const;
   void decode_zipped(Part bytes, Sink& sink) const;

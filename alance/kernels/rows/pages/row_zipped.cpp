@@ -7,6 +7,27 @@
 
 namespace alance {
 
+namespace {
+
+bool is_length(int64_t bytes) { return bytes == -4 || bytes == -8; }
+
+// Members of values of a width.
+void check_members(int64_t width, const std::vector<PackedMember>& members) {
+  for (const auto& [own, symbols, scheme, masks, inner] : members) {
+    if (width > 0 || own == 0 || own > INT32_MAX / 8 || (own < 0 && !is_length(own)) || scheme < 0 ||
+        scheme > units::kZstd || masks.size() > kMostDepths || (!masks.empty() && bytes_of_masks(masks) > own))
+      corrupt("packed structs of an unknown form");
+    check_members(own, inner);
+  }
+}
+
+bool are_held(const std::vector<PackedMember>& members, const std::vector<RangeForm>& forms) {
+  return std::equal(members.begin(), members.end(), forms.begin(), forms.end(),
+                    [](const PackedMember& member, const RangeForm& form) { return member.holds(form); });
+}
+
+}  // namespace
+
 using namespace cells;
 
 void RowPage::decode_zipped(Part bytes, Sink& sink) const {
@@ -100,15 +121,11 @@ std::unique_ptr<RowPage> RowPage::of_zipped(Positions rows, Positions bytes, int
                                             int64_t num_rows, const ZippedForm& form,
                                             const PageKind& kind, std::shared_ptr<const Symbols> symbols) {
   const auto& [width, bits_rep, bits_def, members] = form;
-  const auto is_length = [](int64_t bytes) { return bytes == -4 || bytes == -8; };
   if (bits_rep < 0 || bits_def < 0 || bits_rep > 16 || bits_def > 16 || kind.max_rep < 0 ||
       kind.max_level < 0 || kind.max_visible < 0 || width == 0 || (width < 0 && !is_length(width)) ||
       width > INT32_MAX / 8)
     corrupt("zipped rows of an unknown form");
-  for (const auto& [own, own_symbols, scheme, masks] : members)
-    if (width > 0 || own == 0 || own > INT32_MAX / 8 || (own < 0 && !is_length(own)) || scheme < 0 ||
-        scheme > units::kZstd || masks.size() > kMostDepths || (!masks.empty() && bytes_of_masks(masks) > own))
-      corrupt("packed structs of an unknown form");
+  check_members(width, members);
   PageKind of_rows = kind;
   of_rows.values = static_cast<int>(Values::rows);
   of_rows.bits = static_cast<int>(8 * std::max<int64_t>(width, 0));
@@ -169,7 +186,7 @@ void RowPage::decode_run(Part bytes, int64_t count, Sink& sink) const {
     if (members_.empty())
       emit_zipped_string(scheme_, symbols_.get(), value, end, sink);
     else
-      emit_members(value, end, sink);
+      emit_members(members_, value, end, sink);
   }
   if (begun != count) corrupt("full-zip: ", begun, " rows, expected ", count);
   if (at != end) corrupt("full-zip: bytes behind a row");
@@ -195,10 +212,11 @@ void RowPage::emit_zipped_string(int scheme, const Symbols* symbols, Part value,
 }
 
 // Append a packed struct: the values of its members, which fill these bytes.
-void RowPage::emit_members(Part value, const uint8_t* end, Sink& sink) const {
+void RowPage::emit_members(const std::vector<PackedMember>& members, Part value, const uint8_t* end,
+                           Sink& sink) {
   const uint8_t *at = value.data, *const stop = value.data + value.size;
-  for (size_t i = 0; i < members_.size(); ++i) {
-    const PackedMember& member = members_[i];
+  for (size_t i = 0; i < members.size(); ++i) {
+    const PackedMember& member = members[i];
     Sink& own = sink.members[i];  // as many: see `holds`
     const int64_t head = std::abs(member.width);
     if (head > stop - at) corrupt("packed rows: a row ends inside a value");
@@ -214,7 +232,10 @@ void RowPage::emit_members(Part value, const uint8_t* end, Sink& sink) const {
     if (size > static_cast<uint64_t>(stop - at))
       corrupt("packed rows: a value of ", size, " bytes where the row has ", stop - at);
     const Part content{at, static_cast<int64_t>(size)};
-    emit_zipped_string(member.scheme, member.symbols.get(), content, end, own);
+    if (member.members.empty())
+      emit_zipped_string(member.scheme, member.symbols.get(), content, end, own);
+    else
+      emit_members(member.members, content, end, own);
     at += size;
   }
   if (at != stop) corrupt("packed rows: ", stop - at, " bytes are left in a row");
@@ -233,12 +254,13 @@ std::string RowPage::values_text() const {
 bool RowPage::holds(const RangeForm& form) const {
   if (is_null_ || (members_.empty() && !form.is_packed_string()))
     return null_items_ ? form.is_list() : holds(form.is_list() && form.item_bits * form.num_items(form.dims.size() - 1) == 1 ? 0 : form.width);
-  bool fits = form.is_packed_string() && members_.size() == form.members.size();
-  for (size_t i = 0; fits && i < members_.size(); ++i) {
-    const int64_t own = members_[i].width, width = form.members[i].width;
-    fits = own > 0 ? own - bytes_of_masks(members_[i].masks) == std::max<int64_t>(width, 1) && width >= 0 : width < 0;
-  }
-  return fits;
+  return form.is_packed_string() && are_held(members_, form.members);
+}
+
+bool PackedMember::holds(const RangeForm& form) const {
+  if (width > 0) return form.width >= 0 && width - bytes_of_masks(masks) == std::max<int64_t>(form.width, 1);
+  if (members.empty()) return form.width < 0 && form.members.empty();
+  return form.is_packed_string() && are_held(members, form.members);
 }
 
 }  // namespace alance
