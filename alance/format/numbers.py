@@ -227,9 +227,9 @@ def union(values: Int64s, more: Int64s) -> Int64s:
 
     Unlike `np.union1d`, this neither hashes nor holds the interpreter's lock.
     """
-    both = np.concatenate((values, more))
-    both.sort(kind="stable")  # merges the two in one pass
-    return both[is_first(both)]
+    merged = np.concatenate((values, more))
+    merged.sort(kind="stable")  # merges the two in one pass
+    return merged[is_first(merged)]
 
 
 def distinct(values: Int64s) -> tuple[Int64s, Int64s]:

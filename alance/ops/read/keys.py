@@ -256,13 +256,13 @@ async def get_many(
         raise _missing(reads, [_key(arrays, number) for number in absent.tolist()])
     if missing == "skip":
         places = places[places >= 0]
-    held, work = [table], _work(table)
+    held, num_bytes = [table], _work(table)
     del table
 
     def ordered() -> pa.Table:
         return _in_order(held.pop(), places)  # which frees the rows as read
 
-    return await snapshot.engine.decode(ordered, work)
+    return await snapshot.engine.decode(ordered, num_bytes)
 
 
 async def options_of(
