@@ -301,4 +301,9 @@ async def drawn(snapshot: Snapshot, num_rows: int, seed: int | None) -> Int64s:
     total = await snapshot.num_live()
     if not 0 <= num_rows <= total:
         raise InvalidInputError(f"sample of {num_rows} rows: the dataset has {total}")
-    return np.sort(np.random.default_rng(seed).choice(total, num_rows, replace=False))
+
+    def draw() -> Int64s:
+        return np.sort(np.random.default_rng(seed).choice(total, num_rows, replace=False))
+
+    # If many are drawn, numpy shuffles all positions.
+    return await snapshot.engine.decode(draw, 8 * min(total, 50 * int(num_rows)))
