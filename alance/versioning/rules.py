@@ -208,7 +208,7 @@ async def transaction_of(
     """
     return await engine.pool.run(
         lambda: Transaction.of(change, read_version=read_version, properties=properties),
-        inline=change.num_parts <= FEW_PARTS,
+        inline=change._num_parts <= FEW_PARTS,
     )
 
 

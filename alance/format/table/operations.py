@@ -68,10 +68,10 @@ class Wire:
     def to_protobuf(self) -> Message:
         """Return a new message."""
         message = self.MESSAGE()
-        self.fill(message)
+        self._fill(message)
         return message
 
-    def fill(self, message: Message) -> None:
+    def _fill(self, message: Message) -> None:
         """Set the content of an empty message."""
         if self.extra:
             message.MergeFromString(self.extra)
@@ -81,11 +81,11 @@ class Wire:
                 _set(message, self.NAMES.get(attribute.name, attribute.name), value)
 
     @property
-    def num_parts(self) -> int:
+    def _num_parts(self) -> int:
         """Number of items of all tuples and maps."""
         values = [getattr(self, attribute.name) for attribute in fields(self)]
         return sum(
-            value.num_parts if isinstance(value, Wire) else len(value)
+            value._num_parts if isinstance(value, Wire) else len(value)
             for value in values
             if isinstance(value, Wire | tuple | Mapping)
         )
@@ -366,7 +366,7 @@ class UpdateMap(Wire):
         }
         return cls(updates, message.replace, extra=unknown_fields(message))
 
-    def fill(self, message: Message) -> None:
+    def _fill(self, message: Message) -> None:
         """Set the content of an empty message."""
         assert isinstance(message, _T.UpdateMap)
         message.replace = self.replace

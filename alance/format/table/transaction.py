@@ -154,7 +154,7 @@ def _set_change(message: transaction_pb2.Transaction, change: Operation) -> None
     part = getattr(message, arm)
     part.Clear()  # of an earlier form
     part.SetInParent()  # mark an operation without content as present
-    change.fill(part)
+    change._fill(part)
 
 
 def parse_transaction(content: bytes | memoryview, where: str) -> Transaction:
