@@ -20,6 +20,7 @@ from alance.ops.index.values.options import (
     check_suits,
     kind_and_options,
 )
+from alance.ops.lookup.kinds import KINDS
 from alance.ops.version.commits import PreparedChange
 
 if TYPE_CHECKING:
@@ -112,9 +113,10 @@ def check_new(base: Snapshot, new: NewIndex) -> CheckedIndex:
     column = base.schema.in_this_case(new.column)
     leaf = _leaf(base, column, kind, options)
     if options.path is not None and base.has_stable_row_ids and not kind.of_stable_json:
+        possible = [other.index_type for other in KINDS.values() if other.of_stable_json]
         raise UnsupportedError(
             f"JSON index of {column!r}: {kind.name} beside stable row ids, whose numbers "
-            "pylance 14 mistakes; expected target_index_type BITMAP or NGRAM"
+            f"pylance 14 mistakes; expected target_index_type {' or '.join(possible)}"
         )
     name, old = check_name(base, new.name, column, leaf, replace=new.replace)
     return CheckedIndex(column, kind, name, leaf, options, old)

@@ -121,12 +121,7 @@ def kind_and_options(
     kind = next((kind for kind in KINDS.values() if kind.index_type == type_name), None)
     if kind is None or (path is not None and not kind.of_json):
         expected = [kind.index_type for kind in KINDS_IN_ERRORS if path is None or kind.of_json]
-        more = (
-            ""
-            if path is not None
-            else ", JSON, INVERTED, or of vectors IVF_FLAT, IVF_PQ, IVF_SQ, IVF_RQ, IVF_HNSW_FLAT, "
-            "IVF_HNSW_PQ, IVF_HNSW_SQ"
-        )
+        more = "" if path is not None else _other_kinds()
         hint = did_you_mean(type_name, [*expected, "JSON", "INVERTED"])
         if type_name.startswith("IVF_"):
             hint = f"; write create_index(column, {type_name!r})"
@@ -150,6 +145,13 @@ def _path(path: object) -> str:
     except Problem as problem:
         raise InvalidInputError(str(problem)) from problem
     return path
+
+
+def _other_kinds() -> str:
+    """Return the kinds that are not of values, for an error message."""
+    from alance.ops.index.vectors.new import WITH_GRAPHS, WITHOUT_GRAPHS
+
+    return f", JSON, INVERTED, or of vectors {', '.join([*WITHOUT_GRAPHS, *WITH_GRAPHS])}"
 
 
 def check_suits(column: str, kind: IndexKind, type_: pa.DataType) -> None:
