@@ -156,8 +156,8 @@ class IndexBuild:
             pages = [await each.execute(dataset) for each in ranges]
             segment = await IndexBuild.merge(dataset, plan, parts, pages)
 
-        Cost: no request, but a GET if `dataset` is at another version than the plan; some 10 us per
-        MiB of the parts.
+        Cost: a GET if `dataset` is at another version than the plan, else no request; some 10 us
+        per MiB of the parts.
 
         Args:
             dataset: any version of the table.

@@ -178,7 +178,7 @@ class Optimize(Uncalled):
     async def enable_auto_cleanup(
         self, auto_cleanup_config: AutoCleanupConfig, **commit: Unpack[CommitArguments]
     ) -> Dataset:
-        """Configure cleanups after commits, which all writers of the table then make.
+        """Configure the cleanup that each writer of the table then makes after some of its commits.
 
         Cost: a commit.
 

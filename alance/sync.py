@@ -256,7 +256,7 @@ def _len(self: Any) -> int:
 
 
 def _is_full(self: Any) -> bool:
-    """Return True if there is a row, or a table."""
+    """Return True if a dataset has rows, or a catalog has tables."""
     return len(self) > 0
 
 

@@ -426,7 +426,7 @@ def _takes_mapping(method: Any) -> bool:
 
 
 def _is_of_protocol(error: Exception) -> bool:
-    """True if an error's code belongs to the protocol; other libraries have their own codes."""
+    """True if an error is one of lance_namespace; codes of other libraries mean other things."""
     errors = sys.modules.get("lance_namespace.errors")  # not imported: no such error exists
     return errors is not None and isinstance(error, errors.LanceNamespaceError)
 

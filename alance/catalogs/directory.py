@@ -243,10 +243,11 @@ class DirectoryBackend:
     async def _hidden(self, folders: Mapping[str, str], walked: WalkedFolders) -> set[str]:
         """Return the names of the root's tables that are deregistered.
 
-        Cost: a HEAD for each folder that the walk does not know.
+        Cost: a HEAD for each folder that `walked` does not have.
 
         Args:
             folders: the folder of each name.
+            walked: folders that a listing has already visited.
         """
 
         async def is_hidden(name: str) -> bool:

@@ -50,7 +50,7 @@ _KINDS: Final[Mapping[int, type[AlanceError]]] = {
 
 
 def unity_of_uri(uri: str, headers: Mapping[str, str]) -> tuple[Unity, str | None]:
-    """Return the metastore of a URI, and the root of tables; None if the URI has none.
+    """Return the metastore of a URI, and the root of its tables, which is None if not in the URI.
 
     Args:
         headers: headers of each request, such as `Authorization`.

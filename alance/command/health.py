@@ -91,7 +91,7 @@ async def health(args: argparse.Namespace) -> OutputFacts | OutputRows:
 async def _state(
     dataset: Dataset, *, reclaimable: bool, check: bool
 ) -> tuple[TableHealth, tuple[MaintenanceStep, ...]]:
-    """Return the state of a table, and the steps that are due in its latest version."""
+    """Return the state of a table, and with `check` the due steps of its latest version."""
     if not check:
         return await dataset.health(reclaimable=reclaimable), ()
     report = await dataset.maintain(dry_run=True)

@@ -214,7 +214,7 @@ def _service(
 
 
 def _end_unread(listening: socket.socket, seconds: float) -> None:
-    """Let the system end connections whose callers have read nothing for some seconds.
+    """Let Linux end connections whose callers have read nothing for some seconds.
 
     Otherwise a closed connection waits for its caller to read the answer, perhaps forever.
     """

@@ -198,7 +198,7 @@ def arrow_type(text: str, depth: int = 0) -> pa.DataType:
 
 
 def _arguments(text: str) -> list[str]:
-    """Split the arguments of a type at top-level commas, or at ` x ` after the first number."""
+    """Split the arguments of a type: `4 x Int8` and `4, Int8` are both `4` and `Int8`."""
     parts, depth, start = [], 0, 0
     text = re.sub(r"^(\d+) x ", r"\1, ", text.strip())
     for place, character in enumerate(text):

@@ -173,8 +173,8 @@ class GroupQueue(ABC, Generic[WaitingT]):
         """Make a version of a group, and set `version` of each of its commits.
 
         Args:
-            group: list of commits, from which commits that leave the group are removed.
-            task: the task that makes the version; `keep` assigns the commits to it.
+            group: list of commits; commits that leave the group are removed from it.
+            task: the task that makes the version; `keep` notes it as `making` in each commit.
         """
 
     def _tell(self, _: object = None) -> None:

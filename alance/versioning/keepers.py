@@ -36,7 +36,7 @@ class Keeper(Protocol):
 
     @property
     def knows_latest(self) -> bool:
-        """True if it knows the newest version, which a listing of the object store may miss."""
+        """True if the keeper knows the newest version, which a listing of the store may miss."""
 
     def manifests(
         self, engine: Engine, table: Table, scheme: NamingScheme | None = None

@@ -166,7 +166,11 @@ class NewPages:
         ]
 
     def _pieces(self, *, far: bool) -> Pieces | None:
-        """Return the byte ranges of the states of all far or all near pages; None if empty."""
+        """Return the byte ranges of page states; None if there are none.
+
+        Args:
+            far: True for states that have to be read; False for those in the file's tail.
+        """
         files, ends, starts, stops, num_bytes = self._kernel.spans(far)
         if not files:
             return None

@@ -204,9 +204,9 @@ class DataFileWriter(ABC):
         return written
 
     async def encode(self) -> tuple[bytes, WrittenFile]:
-        """Return all bytes of a file that got only small batches; no rows may follow.
+        """Return the bytes and the record of a file of small batches; no rows may follow.
 
-        Cost: one hop to a thread, or none for plain columns.
+        Cost: one hop to a thread; none for at most `QUICK_ROWS` rows of plain columns.
         """
         assert self._may_be_small
         batches = self._small.take()

@@ -465,7 +465,7 @@ def _made_anew(files: AbstractFileSystem) -> AbstractFileSystem:
 
 
 def _time_of(info: Mapping[str, Any]) -> datetime | None:
-    """Return the time of a description's last change; None if it has none that is known."""
+    """Return the time of an object's last change; None if `info` has no key in `_TIMES`."""
     for name in _TIMES:
         value = info.get(name)
         if isinstance(value, datetime):

@@ -107,7 +107,7 @@ class Retries:
         attempt: Callable[[], Awaitable[T]],
         translate: Callable[[BaseException], Exception],
     ) -> T:
-        """Await `attempt()` until it succeeds, or no retry is left.
+        """Await `attempt()`, again after each transient failure while retries are left.
 
         Raises:
             Exception: the last failure, translated.

@@ -46,7 +46,7 @@ class Access:
 
     Attributes:
         kind: kind of the table's store.
-        home: address of the table; None if it is in a store object, which has no scope.
+        home: address of the table; None if the table was opened in a store object of the caller.
         storage_options: all options of the caller.
         own: options of the table's own store; None if there are none.
     """

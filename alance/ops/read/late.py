@@ -176,7 +176,7 @@ class SplitReader:
         return Job(num_bytes + reserved, partial(self._begin, splits, reserved, is_eager))
 
     def _expected(self, num_rows: int, late: OpenFragment) -> int:
-        """Estimate the bytes of late columns for rows: twice what the rows so far needed."""
+        """Estimate the bytes of late columns: two chunks per column and row that will be kept."""
         if not self._seen:
             return RESERVED_LATE_BYTES
         num_kept = num_rows * self._num_kept / self._seen

@@ -1,9 +1,10 @@
 """Scans: fragments are cut into splits, which are fetched ahead and decoded in the pool.
 
 A *split* is decoded by one pool job: rows of one fragment, or all rows of consecutive small
-fragments. A *span* is fetched at once: splits of one fragment, with as many bytes as suit the
-store. Splits and spans are in row order. Fragments are opened in *windows*, with a round for
-footers and a round for page tables. The next window is opened while the current one is read.
+fragments. A *span* is fetched at once: one split of small fragments, or splits of one fragment with
+as many bytes as suit the store. Splits and spans are in row order. Fragments are opened in
+*windows*, with a round for footers and a round for page tables. The next window is opened while the
+current one is read.
 
 A scan with a filter reads all rows of a span, or takes the rows from indices. A compaction scans
 without a filter, and reads files of small fragments whole, without opening them.

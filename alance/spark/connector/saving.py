@@ -195,8 +195,8 @@ class Saves:
     ) -> object:
         """Write a task's rows of one kind.
 
-        Return the pickled `RowChange` as text in a mapping; None in it if there is no table to
-        write to.
+        Return a mapping with `change`: the pickled `RowChange` as text; None if there is no table
+        to write to.
         """
         save: Save = pickle.loads(request["save"])
         moves, target = RowMoves(save.keys), save.target

@@ -79,7 +79,7 @@ class RankedCandidates:
         )
 
     def table(self) -> pa.Table:
-        """Return the scores, distances and ranks of all rows; null for rows outside the ranking."""
+        """Return the scores, distances and ranks of all rows; null where a ranking lacks a row."""
         total = len(self.ids)
         return pa.table(
             {
