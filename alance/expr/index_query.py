@@ -132,9 +132,9 @@ class Ask:
 
     @cached_property
     def of_item(self) -> Ask | None:
-        """Condition on an item such that the list matches if one of its items matches.
+        """Condition on an item: the list matches if at least one of its items meets it.
 
-        None if there is no such condition.
+        None if the condition on the list has no such form.
         """
         condition = _of_item(self.condition)
         return None if condition is None else Ask(item_of(self.column), condition)

@@ -211,9 +211,10 @@ class ExternalManifests(ConditionalManifests):
         named: Objects = (),
         peeks: bool = False,
     ) -> Created:
-        """Make a version. Cost, one after the other: PUT, put, COPY, put, DELETE.
+        """Make a version: stage its manifest, add its entry, then move the manifest to its place.
 
-        The version exists after the first put, even if a later step fails.
+        The version exists once its entry is added, even if a later step fails. Cost, in order: a
+        PUT, a call of the external store, a COPY, another call, a DELETE.
         """
         if version >> 63:  # a detached version: no other committer has the same random number
             return await super().create(version, content, transaction_uuid, named=named)

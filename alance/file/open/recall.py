@@ -124,7 +124,7 @@ class ScanStates:
         self._cold = max(0, self._cold - held) + COLD_STEP * waited
 
     def shares(self, tables: LeafTables) -> bool:
-        """True if learned page states of a fragment go into the session's cache; charges them."""
+        """Charge a fragment's page states to the budget; return False if they exceed it."""
         if self._budget <= 0:
             return False
         self._budget -= tables.state_bytes

@@ -113,7 +113,7 @@ class FragmentTask(NamedTuple):
 
 
 class TakenRows(NamedTuple):
-    """Rows of consecutive fragments, with a decode task for each."""
+    """Rows of consecutive fragments: a decode task for each group of similar fragments."""
 
     schema: Schema
     tasks: Sequence[FragmentTask]  # at least one

@@ -269,7 +269,7 @@ class SplitReader:
         return await self.snapshot.engine.drive(reading, reason, bulk=True)
 
     async def take(self, rows: PhysicalRows) -> Rows:
-        """Return the output rows of rows that are taken.
+        """Take single rows; return the output rows of those that pass the filter.
 
         Cost: a take of the first columns, and one of the late columns of rows that pass the filter.
         """

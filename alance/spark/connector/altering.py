@@ -150,7 +150,7 @@ def _stored(change: Mapping[str, Any], field: pa.Field) -> pa.Scalar:
 def _new_defaults(
     dataset: Dataset, changes: Sequence[Mapping[str, Any]]
 ) -> dict[str, dict[str, str | None]]:
-    """Return the notes of columns whose default changes; a default without SQL is removed."""
+    """Return the new metadata of columns whose default changes; a change without SQL removes it."""
     notes = {}
     for change in changes:
         path = ".".join(change["path"])

@@ -99,7 +99,10 @@ class Draft:
     def add(
         self, fragments: Iterable[table_pb2.DataFragment], *, renumber: bool = False
     ) -> list[table_pb2.DataFragment]:
-        """Add copies of fragments and return them; `renumber` replaces ids that they have."""
+        """Add copies of fragments, and return them.
+
+        A copy gets a new id if its id is 0, or with `renumber`.
+        """
         added = []
         for fragment in fragments:
             copy = self.fragments.add(fragment)

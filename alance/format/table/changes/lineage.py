@@ -63,8 +63,8 @@ class Lineage(NamedTuple):
         """Store the sequences inline in a fragment's record.
 
         Args:
-            hidden: ids of the hidden fields that a data file of the fragment has; their sequences
-                are not inline.
+            hidden: ids of hidden fields whose sequences are columns of a data file of the fragment,
+                and so not inline.
         """
         for field_id, name in SEQUENCE_NAMES.items():
             if field_id in hidden:
