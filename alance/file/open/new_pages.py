@@ -169,7 +169,7 @@ class NewPages:
         """Return the byte ranges of page states; None if there are none.
 
         Args:
-            far: True for states that have to be read; False for those in the file's tail.
+            far: True for the states of far pages; False for those whose bytes are in memory.
         """
         files, ends, starts, stops, num_bytes = self._kernel.spans(far)
         if not files:

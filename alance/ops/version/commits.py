@@ -35,8 +35,8 @@ class PreparedChange:
     Attributes:
         snapshot: version from which the operation was computed.
         options: options of the commit: properties of the transaction, number of retries.
-        rules: rules of the commit; None: the usual `TableRules`, which describes how two deletes in
-            one fragment can both succeed.
+        rules: rules of the commit; None: `TableRules` with its defaults, by which a concurrent
+            delete in the same fragment is a conflict.
         upload: uploads the files that the version will name.
         handed: returns the files of `upload`, for the commit to write, if they are small and few;
             None if they have to be uploaded.
