@@ -64,7 +64,7 @@ def _methods(kind: Any) -> Iterator[tuple[type, str, Any]]:
 def _answering(function: Any) -> Any:
     """Wrap a function, which another decorator may have wrapped already.
 
-    The wrapper of a coroutine function is one, too, as frameworks look for that.
+    The wrapper of a coroutine function is also a coroutine function: frameworks test for that.
     """
     if function.__code__.co_name in _ANSWERING:
         return function

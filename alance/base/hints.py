@@ -175,7 +175,7 @@ def no_use(subject: object, use: str, hint: str = "") -> TypeError:
 
 
 def _item_hint(key: object) -> str:
-    """Return the call that reads the rows or columns which others write in brackets."""
+    """Return the call to write instead of `dataset[key]`, which other libraries support."""
     if isinstance(key, slice):
         start, stop = key.start or 0, key.stop
         if any(isinstance(end, int) and end < 0 for end in (start, stop)):
@@ -233,7 +233,7 @@ class Hinted:
             raise no_use(self, "with", "`async with`" if waits else "no block: it needs no end")
 
         def __exit__(self, *error: object) -> None:
-            """Do nothing: Python looks it up before it calls `__enter__`."""
+            """Do nothing. Python looks `__exit__` up before it calls `__enter__`."""
 
 
 class Uncalled(Hinted):

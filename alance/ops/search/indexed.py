@@ -292,7 +292,7 @@ class Probe(NamedTuple):
 
     @property
     def work(self) -> int:
-        """Bytes that all its queries compare."""
+        """Bytes that the queries of this partition compare, all together."""
         return self.num_bytes * len(self.queries)
 
 
