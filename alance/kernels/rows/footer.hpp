@@ -3,6 +3,8 @@
 //   0  u64  column metadata       24  u32  global buffers
 //   8  u64  table of columns      28  u32  columns
 //  16  u64  table of buffers      32  u16  major, u16 minor, `LANC`
+//
+// Source: docs/format/file.md, "Container".
 #pragma once
 #include "codecs/spans.hpp"
 

@@ -227,10 +227,10 @@ class PageForm {
     const int64_t size = buffers[kChunks].size;
     const auto num_chunks = static_cast<double>(std::max<int64_t>(1, buffers[kWords].size / (kind.large ? 4 : 2)));
     const auto values = static_cast<Values>(kind.values);
-    const bool is_string = kind.scheme == 0 && (values == Values::strings || values == Values::fsst);
+    const bool are_strings = kind.scheme == 0 && is_string(values);
     const double margin = std::min<double>(guesses::kMargin, static_cast<double>(size) / num_chunks);
     return std::pair{kChunks, guesses::Buffer{size, guesses::kChunksBeside * margin,
-                                              is_string ? guesses::kSpread : guesses::kFixedSpread}};
+                                              are_strings ? guesses::kSpread : guesses::kFixedSpread}};
   }
 
   // Buffer to load of a known sparse page when many rows are read: all its items.

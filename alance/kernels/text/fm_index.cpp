@@ -1,6 +1,7 @@
 // FM index over texts: suffix array by induced sorting (SA-IS: G. Nong, S. Zhang, W. H. Chan, "Two
 // Efficient Algorithms for Linear Time Suffix Array Construction", 2011), Burrows-Wheeler
-// transform, wavelet tree in the shape of a Huffman code, and backward search (P. Ferragina, G.
+// transform, wavelet tree in the shape of a Huffman code (R. Grossi, A. Gupta, J. Vitter,
+// "High-Order Entropy-Compressed Text Indexes", 2003), and backward search (P. Ferragina, G.
 // Manzini, "Opportunistic Data Structures with Applications", 2000).
 //
 // A node of the tree has a bit for each symbol that passes through it, 0 to the left. Its bits are

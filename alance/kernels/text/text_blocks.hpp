@@ -4,7 +4,8 @@
 // 256. A lane is a stream of `width` 32-bit words, lowest bits first; the words of the lanes
 // alternate.
 //
-// Source: docs/format/search-indices.md, "`part_N_invert.lance`".
+// Source: D. Lemire, L. Boytsov, "Decoding Billions of Integers per Second through Vectorization",
+// 2015; docs/format/search-indices.md, "`part_N_invert.lance`".
 #pragma once
 #include <bit>
 #include <vector>

@@ -2,7 +2,8 @@
 //
 // A block is eight words of 32 bits; a value has one bit in each word of its block.
 //
-// Source: github.com/apache/parquet-format/blob/master/BloomFilter.md
+// Source: github.com/apache/parquet-format/blob/master/BloomFilter.md; of the hash
+// github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md
 #include <array>
 
 #include "base/ends.hpp"

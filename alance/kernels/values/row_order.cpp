@@ -1,5 +1,5 @@
 // Stable sort order of numbers: a few presorted runs are merged, other inputs take an LSD radix
-// sort.
+// sort (D. Knuth, "The Art of Computer Programming", volume 3, 5.2.4 and 5.2.5).
 #include <algorithm>
 #include <array>
 #include <utility>

@@ -1,5 +1,7 @@
 // Positions of the chunks of a mini-block page in bytes, values and rows, from its chunk words and,
 // with lists, its repetition index.
+//
+// Source: docs/format/file.md, "Chunk words" and "Repetition index".
 #pragma once
 #include <vector>
 

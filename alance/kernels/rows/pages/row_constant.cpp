@@ -1,6 +1,8 @@
 // Pages whose values are all one item. Their levels are decoded and cut into pieces, which are the
 // chunks of the page. If a page has many levels, they are decoded later, by the thread that first
 // decodes its rows.
+//
+// Source: docs/format/file.md, "Constant layout".
 #include <algorithm>
 
 #include "rows/pages/row_page.hpp"

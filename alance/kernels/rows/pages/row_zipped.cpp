@@ -1,4 +1,6 @@
 // Zipped rows: each is its levels, then a value of fixed or variable width.
+//
+// Source: docs/format/file.md, "Full-zip layout".
 #include <algorithm>
 
 #include "rows/pages/range_sink.hpp"

@@ -1,5 +1,5 @@
 // Sequences (2.3): unsigned numbers whose count is stored elsewhere. format/codecs/sequence.py
-// describes the encodings of sequences, format/codecs/rle.py those of encoded runs.
+// describes the encodings of sequences, format/codecs/words.py those of encoded runs.
 #pragma once
 #include <algorithm>
 #include <optional>

@@ -7,6 +7,8 @@
 //
 // Each layer lists its null slots, or its valid ones. A set of slots is in memory as ascending numbers,
 // counts as their running sums. Rows are translated to slots layer by layer, by rank in these arrays.
+//
+// Source: docs/format/file.md, "Sparse structure".
 #pragma once
 #include <atomic>
 
