@@ -38,7 +38,7 @@ VAGUE: Final = re.compile(
 # What follows the name of a heading: the mark of what was verified, or more words in brackets.
 MARK: Final = re.compile(r"\s*\[[VRIWO][^\]]*\].*$")
 BRACKETS: Final = re.compile(r"\s*\([^()]*\)$")
-# `alance/io`, `ops/read/take.py`, `layouts/repdef.py`
+# `alance/io`, `ops/read/take.py`, `layouts/planar.py`
 FILE: Final = re.compile(
     r"`((?:alance|benchmarks|docs|examples|tests|tools)/[\w./*-]+|[\w/*]+/[\w*]+\.[ch]?p[py])`"
 )

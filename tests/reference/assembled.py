@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from alance.errors import BatchTooLargeError, CorruptFileError, InvalidInputError
 from alance.format.blocks import DictionaryBlock
+from alance.format.encode.levels import Items, Lists, unravel
 from alance.format.encode.rows import join_blocks
 from alance.format.layouts.arrays import narrow, wrapped
 from alance.format.layouts.fields import (
@@ -25,17 +26,16 @@ from alance.format.layouts.fields import (
     owns_column,
     values_array,
 )
-from alance.format.layouts.repdef import Items, Lists, unravel
 from alance.format.numbers import bitmap, offsets_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from alance.base.arrays import Mask
+    from alance.format.encode.levels import Structure
     from alance.format.field import Field
     from alance.format.layouts.base import PageValues
     from alance.format.layouts.fields import LeafColumn
-    from alance.format.layouts.repdef import Structure
 
 
 def assemble(field: Field, leaves: Mapping[int, Sequence[PageValues]], num_rows: int) -> pa.Array:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alance.format.schema import Schema
-from alance.format.v0_1.encode_statistics import Gathered
+from alance.format.v0_1.encode import Gathered
 
 LONG = st.builds(lambda head, tail, count: head + tail * count, st.text(), st.text(), st.just(40))
 

@@ -15,12 +15,12 @@ from alance.errors import AlanceError
 from alance.file.write.waiting import NUM_BYTES_OF, joined, largest
 from alance.file.write.writer import DataFileWriter, WrittenFile, check_version
 from alance.format.layouts.fields import leaf_columns
-from alance.format.v2_0.encode import blob_page
-from alance.format.v2_0.encode_file import (
+from alance.format.v2_0.encode import (
     ArrayFileBuilder,
     Blobs,
     Columns,
     HeaderRows,
+    blob_page,
     field_pages,
     part_of,
 )
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from alance.format.encode.base import EncodedPage
-    from alance.format.v2_0.encode_file import Output, Unit
+    from alance.format.v2_0.encode import Output, Unit
 
 
 class _Waiting:

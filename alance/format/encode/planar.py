@@ -19,11 +19,11 @@ from alance import _kernels
 from alance.base.records import dataclass
 from alance.format.blocks import DictionaryBlock
 from alance.format.encode.base import EncodedPage
+from alance.format.encode.levels import Lists, unravel
 from alance.format.encode.page_inputs import PageMode, page_by_mode
 from alance.format.encode.rows import select, spread
 from alance.format.layouts.base import Layer, PageValues
 from alance.format.layouts.planar import planar_layout
-from alance.format.layouts.repdef import Lists, unravel
 from alance.format.proto import encodings_v2_1_pb2 as pb
 from alance.format.proto import encodings_v2_3_pb2 as pb3
 

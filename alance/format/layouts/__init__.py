@@ -75,8 +75,7 @@ def _form_of(layout: Message) -> _kernels.PageForm:
 
 
 def _planar_form(content: bytes) -> _kernels.PageForm:
-    from alance.format.layouts.planar import dense_layout
-    from alance.format.layouts.sparse_form import sparse_form
+    from alance.format.layouts.planar import dense_layout, sparse_form
     from alance.format.proto import encodings_v2_3_pb2 as pb3
 
     message = pb3.PlanarLayout.FromString(content)

@@ -1,5 +1,5 @@
 // Nested fields: the lists and structs around a leaf, from its repetition and definition levels
-// (Dremel; see encode/pages_levels.cpp). format/layouts/repdef.py explains the numbering of levels.
+// (Dremel; see encode/pages_levels.cpp). format/encode/levels.py explains the numbering of levels.
 #pragma once
 #include <algorithm>
 #include <bit>

@@ -18,9 +18,9 @@ from alance.errors import CorruptFileError
 from alance.file.open.recall import ScanStates
 from alance.file.rows.fragment import FileSource, open_fragment
 from alance.format.blocks import FixedWidth
+from alance.format.encode.levels import Lists, unravel
 from alance.format.layouts.base import Layer, PageValues
 from alance.format.layouts.fields import leaf_columns
-from alance.format.layouts.repdef import Lists, unravel
 from alance.format.schema import Schema
 from tests.reference.assembled import assemble
 from tests.reference.driven import Nothing, run
