@@ -13,7 +13,7 @@ from alance import _kernels
 from alance.file.open.describe import FileDescription, describe
 from alance.file.open.files import FileOf, open_files
 from alance.file.rows.fragment import FileSource, open_fragment
-from alance.file.rows.ranged import page_states
+from alance.file.rows.placing import page_states
 from alance.file.rows.whole import FragmentFiles, WholeFragments
 from alance.file_version import FileVersion
 from alance.format.container import open_container

@@ -17,8 +17,7 @@ from alance.file.open.files import FileOf, open_columns_of, open_files
 from alance.file.open.recall import ScanStates
 from alance.file.rows.field_forms import with_tables
 from alance.file.rows.leaves import LeafSet
-from alance.file.rows.placed_rows import fetch_placed, placed_rows, read_beside
-from alance.file.rows.ranged import read_ranges
+from alance.file.rows.placing import fetch_placed, placed_rows, read_beside, read_ranges
 from alance.file.rows.taken import FragmentTask
 from alance.file_version import FileVersion
 from alance.format.plans import PLANS_A_TURN, TURN, together

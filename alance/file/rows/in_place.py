@@ -16,7 +16,7 @@ import numpy as np
 
 from alance.base.records import dataclass
 from alance.file.open.recall import PATIENCE, OwnStates
-from alance.file.rows.ranged import read_ranges
+from alance.file.rows.placing import read_ranges
 from alance.file.rows.taken import FragmentTask
 from alance.format.plans import ByteRange, NotAtHand, Pieces, answered, coalesce
 from alance.io.disk import files

@@ -3,6 +3,16 @@
 `page_form` parses a description into the kernel's form; the kernel reads and decodes the pages
 (kernels/rows). Each layout has a module; other modules have the parts that layouts share. Modules
 may import `format.codecs` and the layers below it.
+
+A blob page of version 1 has an inner page with descriptions that locate each payload in the file,
+as pairs of u64:
+
+    position    size
+    p           > 0   bytes p to p + size of this file
+    0           0     an empty value
+    d << 16     0     null; d is its definition level in the layers of the blob column
+
+Source: encodings_v2_1.proto, PageLayout and BlobLayout; docs/format/file.md, "Blobs".
 """
 
 from __future__ import annotations
@@ -14,9 +24,9 @@ from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.message import DecodeError
 
 from alance.errors import CorruptFileError, UnsupportedError
-from alance.format.layouts.blob import blob_form
 from alance.format.layouts.constant import form_of
 from alance.format.layouts.fullzip import zipped_form
+from alance.format.layouts.levels import Shape
 from alance.format.layouts.miniblock import chunked_form
 from alance.format.layouts.place import PLANAR_LAYOUT
 from alance.format.proto import encodings_v2_1_pb2 as pb
@@ -70,7 +80,7 @@ def _form_of(layout: Message) -> _kernels.PageForm:
         case pb.FullZipLayout():
             return zipped_form(layout)
         case pb.BlobLayout():
-            return blob_form(layout)
+            return _blob_form(layout)
     raise UnsupportedError(f"page layout {type(layout).__name__}")
 
 
@@ -89,3 +99,27 @@ def _planar_form(content: bytes) -> _kernels.PageForm:
 
 _shared_form = lru_cache(maxsize=4096)(_form)
 _latest_form = lru_cache(maxsize=64)(_form)
+
+
+def _blob_form(message: pb.BlobLayout) -> _kernels.PageForm:
+    inner, shape = message.inner_layout, Shape.from_proto(message.layers)
+    if shape.has_lists:
+        raise UnsupportedError("blob: version 1 cannot express blobs inside lists")
+    if inner.HasField("mini_block_layout") and _has_descriptions(inner.mini_block_layout):
+        form = chunked_form(inner.mini_block_layout)
+    elif inner.HasField("full_zip_layout") and _has_descriptions(inner.full_zip_layout):
+        form = zipped_form(inner.full_zip_layout)
+    else:
+        raise CorruptFileError("blob: the inner page holds no descriptions")
+    form.set_layers(*shape.code)
+    form.set_blobs(shape.max_def)
+    return form
+
+
+def _has_descriptions(layout: pb.MiniBlockLayout | pb.FullZipLayout) -> bool:
+    """True if pages hold non-null pairs of u64."""
+    values = layout.value_compression
+    if values.HasField("general"):
+        values = values.general.values
+    is_pair = list(values.packed_struct.bits_per_value) == [64, 64]
+    return is_pair and list(layout.layers) == [pb.REPDEF_ALL_VALID_ITEM]

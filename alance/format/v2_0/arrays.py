@@ -21,7 +21,6 @@ from alance.format.layouts import MAX_PAGE_ROWS
 from alance.format.layouts.place import PagePlace
 from alance.format.proto import encodings_v2_0_pb2 as pb
 from alance.format.v2_0.base import AllNulls, ArrayEncoding, kind_of, unsupported
-from alance.format.v2_0.dictionary import DictionaryEncoding
 from alance.format.v2_0.fixed import (
     FixedSizeListEncoding,
     FlatEncoding,
@@ -30,7 +29,14 @@ from alance.format.v2_0.fixed import (
     PackedStructEncoding,
     SomeNulls,
 )
-from alance.format.v2_0.strings import Binary, FsstEncoding, Indices, SameLength, StringPlaces
+from alance.format.v2_0.strings import (
+    Binary,
+    DictionaryEncoding,
+    FsstEncoding,
+    Indices,
+    SameLength,
+    StringPlaces,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

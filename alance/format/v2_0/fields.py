@@ -22,7 +22,7 @@ from alance.format.numbers import as_numbers, bitmap, is_large
 from alance.format.plans import together
 from alance.format.v2_0.arrays import Offsets
 from alance.format.v2_0.base import Spans
-from alance.format.v2_0.dictionary import narrowed
+from alance.format.v2_0.strings import narrowed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -15,7 +15,7 @@ import numpy as np
 
 from alance.file.batches import one_array
 from alance.file.rows.leaves import LeafSet
-from alance.file.rows.ranged import load_states
+from alance.file.rows.placing import load_states
 from alance.file.rows.whole import FragmentFiles, group_key, read_together, read_whole
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from alance.file.batches import in_order, one_array, one_batch, side_by_side
 from alance.file.open.files import FileOf, open_files
 from alance.file.open.tracing import describe
 from alance.file.rows.fragment import open_fragments
-from alance.file.rows.placed_rows import placed_rows
+from alance.file.rows.placing import placed_rows
 from alance.file.rows.taken import TakenRows
 from alance.format.plans import TURN, all_read
 from alance.io.loop.readahead import Job, readahead

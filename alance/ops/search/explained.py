@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from alance.errors import UnsupportedError
-from alance.file.rows.ranged import page_states
+from alance.file.rows.placing import page_states
 from alance.format.index.hnsw import described, walked_rows
 from alance.format.plans import coalesce
 from alance.io.loop.tasks import all_of

@@ -8,7 +8,7 @@ from alance.base.records import dataclass
 from alance.file.open.files import open_file
 from alance.file.open.plain import open_plain
 from alance.file.rows.fragment import open_fragment
-from alance.file.rows.ranged import page_states
+from alance.file.rows.placing import page_states
 from alance.format.container import open_container
 from alance.format.index import hnsw
 from alance.format.index.ivf import Centroids, buffer_number, storage_metadata

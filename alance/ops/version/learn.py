@@ -10,7 +10,7 @@ from alance.errors import CorruptFileError
 from alance.file.open.files import open_columns, open_file
 from alance.file.open.recall import ScanStates
 from alance.file.rows.fragment import open_fragment
-from alance.file.rows.ranged import load_states
+from alance.file.rows.placing import load_states
 from alance.format.field import Field
 from alance.format.layouts.fields import leaf_columns
 from alance.format.numbers import as_numbers

@@ -19,7 +19,7 @@ from alance.file.batches import empty_batch
 from alance.file.open.plain import open_plain
 from alance.file.open.recall import OwnStates
 from alance.file.rows.fragment import open_fragment
-from alance.file.rows.ranged import page_states
+from alance.file.rows.placing import page_states
 from alance.file.rows.whole import rows_of
 from alance.format.index.text import metadata as text_metadata
 from alance.format.index.text.dictionary import TokenDictionary
