@@ -34,7 +34,7 @@ KINDS = {
 }
 # They follow what is under way or stand for a cache that is listed; or it is a server for tests.
 NO_CACHES = {
-    "alance/ops/read/dry.py",
+    "alance/ops/read/explain.py",
     "alance/io/reading/scheduler.py",
     "alance/testing/objects.py",
 }

@@ -133,8 +133,9 @@ class DecodePool:
         Args:
             inline: True to run the work on the loop, because it takes less time than a hop to a
                 thread.
-            is_decoding: True if the work can be repeated, and its result may be large. It is then
-                repeated in a thread if it needs more than `INLINE_OUTPUT_BYTES` on the loop.
+            is_decoding: True if the work decodes values of pages, so that its result may be large.
+                With `inline`, it must be repeatable: it is repeated in a thread if it needs more
+                than `INLINE_OUTPUT_BYTES` on the loop.
 
         Raises:
             InvalidInputError: the pool is closed.

@@ -1,18 +1,36 @@
-"""Explanations: the requests that a read would make."""
+"""Explanations: the requests that a read would make, counted in a dry run.
+
+A dry run is the code of a read, run on a store that returns zeros for the values of pages. Metadata
+that a read needs before values (manifest parts, footers, page tables, deletions) is read from the
+real store, through the session's scheduler. It is not cached. The requests are those of the real
+read, because the same code plans and merges them.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import contextvars
 from collections import defaultdict
-from contextlib import aclosing
+from contextlib import aclosing, suppress
+from copy import copy
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import numpy as np
 
 from alance.base.records import dataclass
+from alance.file.open.data_spans import DataSpans
+from alance.file.rows.fragment import OpenFragment
+from alance.format.container import Container
+from alance.format.plans import ByteRange
+from alance.io.caches.cache import SearchCache
 from alance.io.events import trace
+from alance.io.reading.budget import Budget
+from alance.io.reading.pool import DecodePool
+from alance.io.reading.scheduler import Scheduler
 from alance.io.stores.store import without_number
 from alance.ops.lookup.look_up import look_up
-from alance.ops.read.dry import dry_run
 from alance.ops.read.filters import parsed_predicate
 from alance.ops.read.options import condition_of, orderings_of
 from alance.ops.read.ordering import scanned_columns, takes_others, unsorted_options
@@ -22,14 +40,20 @@ from alance.ops.read.rows import num_rows_of
 from alance.ops.read.scan import scan
 from alance.ops.read.take import take
 from alance.ops.version.first_use import load_readers, parsed
+from alance.ops.version.snapshot import Handles
+from alance.session import Session
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Hashable, Sequence
     from typing import Any
 
-    from alance.file.open.data_spans import DataSpans
+    from alance.format.plans import T
     from alance.format.schema import Schema
     from alance.io.events.trace import RequestEvent
+    from alance.io.opening.registry import StoreRegistry
+    from alance.io.reading.engine import Engine
+    from alance.io.reading.speed import Speed
+    from alance.io.stores.store import Span, Store
     from alance.ops.lookup.look_up import IndexUse
     from alance.ops.read.options import ScanOptions
     from alance.ops.read.pruning import Skipped
@@ -150,10 +174,10 @@ async def explain_scan(
             dry, replace(plan, first_schema=first, late_schema=late, predicate=None, is_cut=True)
         )
 
-    seen = await _watch(snapshot, run)
+    seen = await _dry_run(snapshot, run)
     (plan,) = plans
     late = plan.late_schema
-    at_most = () if late is None else (await _watch(snapshot, run_late)).steps
+    at_most = () if late is None else (await _dry_run(snapshot, run_late)).steps
     return await snapshot.engine.pool.run(
         lambda: _explanation(snapshot, plan, options, seen, at_most)
     )
@@ -223,7 +247,7 @@ async def explain_take(snapshot: Snapshot, indices: object, columns: Columns) ->
     choice = await parsed(snapshot, columns, partial(snapshot.taken_columns, columns))
     if choice.projection.meta:
         await snapshot.load_meta(snapshot.handles, choice.projection.meta)
-    seen = await _watch(snapshot, lambda dry: take(dry, positions, columns))
+    seen = await _dry_run(snapshot, lambda dry: take(dry, positions, columns), is_take=True)
     num_rows = len(set(positions.tolist()))
     return Explanation(
         (
@@ -250,17 +274,6 @@ class _DryRun:
     rounds: int
     num_pages: int
     num_pages_skipped: int
-
-
-async def _watch(snapshot: Snapshot, run: Callable[[Snapshot], Awaitable[Any]]) -> _DryRun:
-    recorder = trace.RequestRecorder()
-    spans = await dry_run(snapshot, run, recorder)
-
-    def count() -> _DryRun:
-        num_pages, steps = _pages(spans, recorder.events), tuple(_steps(recorder.events))
-        return _DryRun(steps, recorder.rounds, num_pages, spans.num_pages - num_pages)
-
-    return await snapshot.engine.pool.run(count)
 
 
 async def _drain(snapshot: Snapshot, plan: ScanPlan) -> None:
@@ -325,3 +338,199 @@ def _names(schema: Schema) -> tuple[str, ...]:
 
 def _count(number: int, what: str) -> str:
     return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+# Seconds; longer than it takes to send a wave of requests, so that a wave counts as one round.
+WAVE_PAUSE_S: Final = 0.002
+
+
+class _TakePlanned(Exception):
+    """Control flow of a dry run: ends a take after its last request, before decoding."""
+
+
+class _DryStore:
+    """Store that returns zeros for the values of pages, and reads other ranges."""
+
+    pieces = None
+
+    def __init__(self, store: Store, dry: _DrySession) -> None:
+        self._store = store
+        self._dry = dry
+        self.root = store.root
+        self.profile = store.profile
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def read_now(self, path: str, ranges: Sequence[Span]) -> None:
+        """Return None, so that ranges in memory are requested, too, and counted."""
+
+    def open_file(self, path: str) -> None:
+        """Return None, so that local files are requested like others, and counted."""
+
+    def get_ranges(self, path: str, ranges: Sequence[Span]) -> asyncio.Future[Sequence[memoryview]]:
+        """Return the contents of ranges, with zeros for the values of pages."""
+        loop = asyncio.get_running_loop()
+        return loop.create_task(self._answer(path, ranges), context=self._dry.outside.copy())
+
+    async def _answer(self, path: str, ranges: Sequence[Span]) -> Sequence[memoryview]:
+        location = self.root + path
+        needed = await self._dry.needed_within(location, ranges)
+        byte_ranges = [ByteRange(location, *span) for spans in needed for span in spans]
+        if not byte_ranges:
+            await asyncio.sleep(WAVE_PAUSE_S)
+        contents = iter(
+            await self._dry.real.scheduler.read(byte_ranges, reason="explain")
+            if byte_ranges
+            else []
+        )
+        answers = []
+        for (start, stop), spans in zip(ranges, needed, strict=True):
+            if spans == [(start, stop)]:
+                answers.append(next(contents))
+                continue
+            blank = np.zeros(stop - start, np.uint8)
+            for begin, end in spans:
+                blank[begin - start : end - start] = np.frombuffer(next(contents), np.uint8)
+            answers.append(blank.data)
+        return answers
+
+
+class _DryRegistry:
+    def __init__(self, dry: _DrySession) -> None:
+        self._dry = dry
+        self._stores: dict[str, _DryStore] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._dry.real.registry, name)
+
+    def resolve(self, location: str) -> tuple[_DryStore, str]:
+        store, path = self._dry.real.registry.resolve(location)
+        dry_store = self._stores.get(store.root)
+        if dry_store is None:
+            dry_store = self._stores[store.root] = _DryStore(store, self._dry)
+        return dry_store, path
+
+
+class _DryCache(SearchCache):
+    """Search cache over another cache: reads from both, and writes only to itself."""
+
+    def __init__(self, real: SearchCache, spans: DataSpans) -> None:
+        super().__init__(1 << 62)
+        self._real = real
+        self._spans = spans
+
+    def peek(self, key: Hashable) -> Any | None:
+        value = super().peek(key)
+        if value is None:
+            value = self._real.peek(key)
+            if isinstance(value, OpenFragment):
+                return None  # it would be changed, so it is opened again with copied columns
+            if isinstance(value, Container):
+                value = replace(value, columns=value.columns.copy())
+                super().put(key, value, value.num_bytes)
+        self._spans.learn(value)
+        return value
+
+    def peek_all(self, keys: Sequence[Hashable]) -> list[Any | None]:
+        return [*map(self.peek, keys)]
+
+    def put(self, key: Hashable, value: Any, num_bytes: int) -> None:
+        self._spans.learn(value)
+        super().put(key, value, num_bytes)
+
+
+class _DryPool(DecodePool):
+    """Decode pool of a dry run: a scan's batches are (None, None), a take ends before decoding."""
+
+    def __init__(self, real: DecodePool, *, is_take: bool) -> None:
+        super().__init__(1)
+        self._real = real
+        self._is_take = is_take
+
+    async def run(
+        self, work: Callable[[], T], *, inline: bool = False, is_decoding: bool = False
+    ) -> T:
+        if not is_decoding:
+            return await self._real.run(work)
+        if self._is_take:
+            raise _TakePlanned
+        return cast("T", (None, None))
+
+
+class _DryScheduler(Scheduler):
+    """Scheduler that knows the speed of real stores."""
+
+    real: Scheduler
+
+    def speed(self, location: str) -> Speed:
+        """Return the speed of the real store."""
+        return self.real.speed(location)
+
+    def reader(self, locations: Collection[str], reason: str) -> None:
+        """Return None, so that values are requested, and counted, before they are decoded."""
+
+
+class _DrySession(Session):
+    """Session that reads values of pages from a dry store."""
+
+    def __init__(self, session: Session, *, is_take: bool) -> None:
+        super().__init__(
+            io_buffer_bytes=session.io_buffer_bytes, decode_threads=session.decode_threads
+        )
+        self.real = real = session.engine
+        self.spans = DataSpans()
+        self._looking = asyncio.Lock()
+        self.outside = contextvars.copy_context()  # context with the caller's traces
+        registry = cast("StoreRegistry", _DryRegistry(self))
+        scheduler = _DryScheduler(registry, io_buffer_bytes=session.io_buffer_bytes)
+        scheduler.budget = Budget(1 << 62)  # so that all parts of a take are requested in one turn
+        scheduler.real = real.scheduler
+        scheduler.blocks = real.scheduler.blocks.view()
+        cache, pool = _DryCache(real.cache, self.spans), _DryPool(real.pool, is_take=is_take)
+        self._dry = replace(real, registry=registry, scheduler=scheduler, cache=cache, pool=pool)
+
+    @property
+    def engine(self) -> Engine:
+        return self._dry
+
+    async def needed_within(self, location: str, ranges: Sequence[Span]) -> list[list[Span]]:
+        """Return the parts of each range that contain no values of pages."""
+        if not self.spans.is_open(location):
+            return [[span] for span in ranges]
+        async with self._looking:  # so that the pages of a file are listed once
+            needed = self.spans.needed
+            return await self.real.pool.run(lambda: [needed(location, *span) for span in ranges])
+
+
+async def _dry_run(
+    snapshot: Snapshot, run: Callable[[Snapshot], Awaitable[Any]], *, is_take: bool = False
+) -> _DryRun:
+    """Run a read with zeros as page values, and count its requests and pages.
+
+    The requests of the dry run itself are in the caller's traces, with the reason "explain".
+    """
+    recorder, session = trace.RequestRecorder(), _DrySession(snapshot.session, is_take=is_take)
+    try:
+        copied = await snapshot.engine.pool.run(lambda: _copy(snapshot, session))
+        with trace.recording(recorder, alone=True), suppress(_TakePlanned):
+            await run(copied)
+    finally:
+        await session.engine.scheduler.aclose()
+
+    def count() -> _DryRun:
+        num_pages, steps = _pages(session.spans, recorder.events), tuple(_steps(recorder.events))
+        return _DryRun(steps, recorder.rounds, num_pages, session.spans.num_pages - num_pages)
+
+    return await snapshot.engine.pool.run(count)
+
+
+def _copy(snapshot: Snapshot, session: Session) -> Snapshot:
+    """Copy a snapshot with its memos into another session; memos added later are not shared."""
+    copied = copy(snapshot)
+    copied.session = session
+    copied.handles = Handles(copied, [copy(handle) for handle in snapshot.handles])
+    for handle in copied.handles:
+        handle._snapshot = copied
+        handle.set_apart()  # so that it is opened again, and the spans of its pages are recorded
+    return copied

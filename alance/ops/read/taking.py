@@ -220,7 +220,7 @@ async def _decode_apart(
         if read is None:
             pieces = parts[number].unread_pieces
             read = await engine.hold(pieces, reason, takes=takes) if pieces else all_read
-        return await engine.pool.run(partial(decode, number, read))
+        return await engine.pool.run(partial(decode, number, read), is_decoding=True)
 
     if source is not None:
         answers = await all_of(part(number) for number in range(len(decoders)))
