@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 import alance
-from alance.file.older.v2_0_open import number_columns
+from alance.file.older.v2_0 import number_columns
 from alance.file.open.files import open_file
 from alance.file.rows.fragment import FileSource, open_fragment
 from alance.format.container import open_container

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from alance import _kernels
 from alance.errors import AlanceError
-from alance.file.rows.field_forms import LEAF_NODE, LIST_NODE
+from alance.file.rows.leaves import LEAF_NODE, LIST_NODE
 from alance.format.container import open_container
 from alance.format.layouts import page_form
 from alance.format.plans import run

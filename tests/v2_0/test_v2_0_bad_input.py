@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from alance.errors import AlanceError
-from alance.file.older.v2_0_open import number_columns
+from alance.file.older.v2_0 import number_columns
 from alance.file.rows.fragment import FileSource, open_fragment
 from alance.format.container import open_container
 from alance.format.schema import Schema

@@ -38,12 +38,12 @@ def open_older(
 ) -> Plan[list[FieldColumn]]:
     """Plan the opening of fields; fields that the file lacks are omitted.
 
-    See `v0_1` and `v2_0_open`.
+    See `v0_1` and `v2_0`.
     """
     if isinstance(container, BatchContainer):
         from alance.file.older.v0_1 import open_batch_fields
 
         return open_batch_fields(fields, columns, container, states)
-    from alance.file.older.v2_0_open import open_fields
+    from alance.file.older.v2_0 import open_fields
 
     return open_fields(fields, columns, container, states)

@@ -90,7 +90,7 @@ def columns_of(container: Container, schema: Schema, states: States) -> Plan[dic
     if isinstance(container, BatchContainer):
         return {field: number for number, field in enumerate(container.field_ids())}
     if container.version is FileVersion.V2_0:
-        from alance.file.older.v2_0_open import number_columns
+        from alance.file.older.v2_0 import number_columns
 
         return (yield from number_columns(schema.fields, container, states))
     num_leaves, columns = schema.remember(columns_of, lambda: _in_order(schema))

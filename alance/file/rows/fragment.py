@@ -15,8 +15,7 @@ from alance.errors import CorruptFileError
 from alance.file.older.entry import open_older
 from alance.file.open.files import FileOf, open_columns_of, open_files
 from alance.file.open.recall import ScanStates
-from alance.file.rows.field_forms import with_tables
-from alance.file.rows.leaves import LeafSet
+from alance.file.rows.leaves import LeafSet, with_tables
 from alance.file.rows.placing import fetch_placed, placed_rows, read_beside, read_ranges
 from alance.file.rows.taken import FragmentTask
 from alance.file_version import FileVersion
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from alance.base.arrays import Int64s
     from alance.file.older.v2_0 import FieldColumn
     from alance.file.open.columns import States
-    from alance.file.rows.field_forms import FieldForms
+    from alance.file.rows.leaves import FieldForms
     from alance.format.container import Container
     from alance.format.layouts.fields import LeafColumn
     from alance.format.plans import Plan
@@ -304,8 +303,7 @@ def _with_older(
     num_rows: int,
 ) -> OpenFragment:
     """Build a fragment with files of 2.0 or 0.1, which store whole fields."""
-    from alance.file.older.v2_0 import FieldColumn
-    from alance.file.older.v2_0_open import merged, refuse_mixed
+    from alance.file.older.v2_0 import FieldColumn, merged, refuse_mixed
 
     by_field: dict[int, FieldColumn | _NewerLeaf] = {}
     for container, columns, number in parts:

@@ -1,17 +1,26 @@
-"""Leaves of open fragments."""
+"""Leaves of open fragments, and forms: descriptions by which the kernel builds Arrow arrays."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from dataclasses import replace
+from itertools import chain, compress
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
+import pyarrow as pa
+
+from alance.errors import AlanceError
 from alance.file.batches import leaf_bytes
-from alance.file.rows.field_forms import forms_of
-from alance.format.layouts.fields import leaf_columns
+from alance.file.rows.kernel_arrays import LeafForm, converted, kernel_type, leaf_form
+from alance.format.layouts.fields import dimension_of, leaf_columns, owns_column
+from alance.format.layouts.place import PagePlace
+from alance.format.numbers import storage_type
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-    from alance.file.rows.field_forms import FieldForms
+    from alance._kernels import RowPlan
+    from alance.errors import CorruptFileError
+    from alance.format.field import Field
     from alance.format.layouts.fields import LeafColumn
     from alance.format.schema import Schema
 
@@ -88,3 +97,196 @@ class LeafSet:
         if self._forms is None:
             self._forms = forms_of(self._fields, self.ids)
         return self._forms
+
+
+LEAF_NODE, LIST_NODE, LARGE_LIST_NODE = 0, -1, -2  # node numbers in the kernel
+_Shape: TypeAlias = (
+    "tuple[tuple[int, ...], tuple[int, ...], tuple[LeafForm, ...], pa.DataType | None]"
+)
+
+
+class FieldForm(NamedTuple):
+    """Form of a field whose array the kernel builds.
+
+    Attributes:
+        tree: nodes of the field, depth-first: `LEAF_NODE`, `LIST_NODE`, `LARGE_LIST_NODE`,
+            `LARGE_LIST_NODE` minus the length of fixed-size lists, or the number of members of a
+            struct.
+        leaves: numbers of the field's leaves in the fragment.
+        values: form of each leaf.
+        arrow: type of the array that the kernel builds; None for the field's own type.
+    """
+
+    field: Field
+    tree: Sequence[int]
+    leaves: Sequence[int]
+    values: Sequence[LeafForm]
+    arrow: pa.DataType | None
+
+
+class FieldForms(NamedTuple):
+    """Forms of a fragment's fields in the schema's order, also as flat lists for the kernel.
+
+    Attributes:
+        trees, leaves: `tree` and `leaves` of all forms, concatenated.
+        widths, texts, shapes: attributes of the `LeafForm` of each leaf.
+        conversions: numbers of the fields whose arrays the kernel builds with another type.
+    """
+
+    forms: Sequence[FieldForm]
+    trees: Sequence[int]
+    leaves: Sequence[int]
+    widths: Sequence[int]
+    texts: Sequence[bool]
+    shapes: Sequence[Sequence[int]]
+    conversions: Sequence[int]
+
+    @classmethod
+    def of(cls, forms: Sequence[FieldForm]) -> FieldForms:
+        _, *parts, arrows = zip(*forms, strict=True) if forms else [()] * 5
+        trees, leaves, values = [[*chain.from_iterable(part)] for part in parts]
+        widths, texts, _, shapes = zip(*values, strict=True) if values else [()] * 4
+        others = [at for at, arrow in enumerate(arrows) if arrow is not None]
+        return cls(forms, trees, leaves, widths, texts, shapes, others)
+
+    @property
+    def fields(self) -> list[Field]:
+        return [form.field for form in self.forms]
+
+    @property
+    def are_plain(self) -> bool:
+        """True if no field is nested, has a dictionary, or is a packed struct of any length."""
+        are_indices = [len(shape) == 1 for shape in self.shapes]
+        are_packed = [
+            width < 0 and shape[:1] == (0,)
+            for width, shape in zip(self.widths, self.shapes, strict=True)
+        ]
+        return len(self.trees) == len(self.leaves) and not any([*are_indices, *are_packed])
+
+    def _field_of(self, leaf: int) -> Field:
+        """Return the field that owns leaf number `leaf` of the concatenated `leaves`."""
+        owners = chain.from_iterable([form.field] * len(form.leaves) for form in self.forms)
+        return [*owners][leaf]
+
+    def check(self, plan: RowPlan, paths: Sequence[str]) -> None:
+        """Check that pages have values of their fields' types.
+
+        Args:
+            plan: its columns are the leaves of these fields.
+            paths: for each table of the plan, the path of its file.
+
+        Raises:
+            CorruptFileError: a page has other values.
+        """
+        wrong = plan.misfit(self.trees, range(len(self.leaves)), self.widths, self.shapes)
+        if wrong is not None:
+            leaf, page, what = wrong
+            arrow = self._field_of(leaf).to_arrow().type
+            raise self.corrupt(plan, paths, leaf, page, f"{what} for type {arrow}")
+
+    def corrupt(
+        self, plan: RowPlan, paths: Sequence[str], leaf: int, page: int, what: str
+    ) -> CorruptFileError:
+        """Build an error that names a page and its field, and says what is wrong.
+
+        Args:
+            leaf: index in `leaves`.
+            page: number of the page in the plan.
+        """
+        table, start = plan.place(page)
+        failure = PagePlace(paths[table], ((start, 0),), 0).corrupt(what)
+        failure.add_note(f"in field {self._field_of(leaf).name!r}")
+        return failure
+
+    def only(self, keep: Sequence[bool]) -> FieldForms:
+        """Select the forms that are marked True."""
+        return self if all(keep) else FieldForms.of([*compress(self.forms, keep)])
+
+    def imported(self, address: int, schema: pa.Schema) -> pa.RecordBatch:
+        """Import a struct array of these fields from kernel memory.
+
+        Raises:
+            CorruptFileError: a JSON value is invalid, or a map has null entries or keys.
+        """
+        if not self.conversions:
+            return pa.RecordBatch._import_from_c(address, schema)
+        built = [*schema]
+        for at in self.conversions:
+            built[at] = built[at].with_type(self.forms[at].arrow)
+        arrays = pa.RecordBatch._import_from_c(address, pa.schema(built)).columns
+        for at in self.conversions:
+            field = self.forms[at].field
+            try:
+                arrays[at] = converted(arrays[at], field, schema.field(at).type)
+            except AlanceError as error:
+                error.add_note(f"in field {field.name!r}")
+                raise
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def forms_of(fields: Iterable[Field], own_ids: Iterable[int]) -> FieldForms:
+    """Return the forms of the fields that have at least one leaf in the fragment.
+
+    Members of a field whose leaves are missing are omitted from its form.
+
+    Args:
+        own_ids: ids of the leaves that the fragment has.
+    """
+    numbers: Mapping[int, int] = {field_id: number for number, field_id in enumerate(own_ids)}
+    forms = []
+    for field in fields:
+        tree, ids, values, arrow = field.derive("form", _shape)
+        if not all(map(numbers.__contains__, ids)):
+            part = _part(field, numbers)
+            if part is None:
+                continue
+            tree, ids, values, arrow = _shape(part)
+            arrow = arrow or storage_type(part.to_arrow().type)
+        of_leaves = [*map(numbers.__getitem__, ids)]
+        forms.append(FieldForm(field, tree, of_leaves, values, arrow))
+    return FieldForms.of(forms)
+
+
+def _part(field: Field, ids: Collection[int]) -> Field | None:
+    """Return a field without the members that have no leaf in `ids`; None if none has."""
+    if owns_column(field):
+        return field if field.id in ids else None
+    children = [part for child in field.children if (part := _part(child, ids)) is not None]
+    return replace(field, children=tuple(children)) if children else None
+
+
+def with_tables(forms: FieldForms, leaves: Collection[int]) -> FieldForms:
+    """Select the forms whose leaves are all in `leaves`."""
+    if len(forms.leaves) <= len(leaves) and all(map(leaves.__contains__, forms.leaves)):
+        return forms
+    return forms.only([all(map(leaves.__contains__, form.leaves)) for form in forms.forms])
+
+
+def _shape(field: Field) -> _Shape:
+    """Describe a field for the kernel: nodes, leaf ids, leaf forms and built type."""
+    if owns_column(field):  # a shortcut, because nearly all fields of wide tables own a column
+        form = leaf_form(field)
+        return (LEAF_NODE,), (field.id,), (form,), form.arrow
+    nodes = [*_nodes(field)]
+    leaves = [leaf for _, leaf in nodes if leaf is not None]
+    forms = tuple([leaf_form(leaf) for leaf in leaves])
+    tree, ids = tuple([node for node, _ in nodes]), tuple([leaf.id for leaf in leaves])
+    return tree, ids, forms, kernel_type(field)
+
+
+def _nodes(field: Field) -> Iterator[tuple[int, Field | None]]:
+    """Yield the nodes of a field depth-first, each leaf with its field, other nodes with None."""
+    arrow = storage_type(field.to_arrow().type)
+    if owns_column(field):
+        yield LEAF_NODE, field
+        return  # members of a packed struct are not nodes
+    elif pa.types.is_struct(arrow):
+        yield len(field.children), None
+    elif pa.types.is_list(arrow) or pa.types.is_map(arrow):
+        yield LIST_NODE, None
+    elif length := dimension_of(field):
+        yield LARGE_LIST_NODE - length, None
+    else:
+        yield LARGE_LIST_NODE, None
+    for child in field.children:
+        yield from _nodes(child)

@@ -23,9 +23,8 @@ from alance import _kernels
 from alance.errors import CorruptFileError
 from alance.file.open.files import bytes_at_hand
 from alance.file.open.new_pages import MOST_BYTES, PAGE_GAP_BYTES, NewPages, new_pages
-from alance.file.rows.field_forms import FieldForms
-from alance.file.rows.placed_columns import PlacedColumns, PlacedRows
-from alance.file.rows.taken import FragmentTask
+from alance.file.rows.leaves import FieldForms
+from alance.file.rows.taken import FragmentTask, PlacedColumns, PlacedRows
 from alance.format.plans import PLANS_A_TURN, TURN, ByteRange, Pieces, joined_spans, together
 
 if TYPE_CHECKING:

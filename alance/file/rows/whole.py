@@ -24,8 +24,7 @@ from alance.file.batches import one_batch
 from alance.file.open.recall import OwnStates
 from alance.file.rows.fragment import open_fragment
 from alance.file.rows.leaves import LeafSet
-from alance.file.rows.placed_columns import PlacedColumns, PlacedRows
-from alance.file.rows.taken import FragmentTask, TakenRows
+from alance.file.rows.taken import FragmentTask, PlacedColumns, PlacedRows, TakenRows
 from alance.format.layouts import page_form
 from alance.format.plans import ByteRange, all_read, answered, cut
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from alance.errors import AlanceError, CorruptFileError, NotFoundError, StoreError, UnsupportedError
-from alance.file.older.v2_0_open import open_fields
+from alance.file.older.v2_0 import open_fields
 from alance.file.open.files import from_tail, open_columns, open_file
 from alance.file.open.recall import OwnStates
 from alance.file_version import FileVersion

@@ -39,7 +39,7 @@ LOOK_UP: Final = "alance.ops.lookup.look_up"
 ENGINE: Final = ("pyarrow.acero", "alance.expr.arrow_parts")  # evaluates pyarrow expressions
 COMPUTE_MODULE: Final = "alance.base.compute"  # sorts rows
 OLDER_FILES: Final = (
-    "alance.file.older.v2_0_open",
+    "alance.file.older.v2_0",
     "alance.file.older.v0_1",
     "alance.format.v0_1.statistics",
 )
