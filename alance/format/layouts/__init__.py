@@ -24,9 +24,8 @@ from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.message import DecodeError
 
 from alance.errors import CorruptFileError, UnsupportedError
-from alance.format.layouts.constant import form_of
 from alance.format.layouts.fullzip import zipped_form
-from alance.format.layouts.levels import Shape
+from alance.format.layouts.levels import Shape, constant_form
 from alance.format.layouts.miniblock import chunked_form
 from alance.format.layouts.place import PLANAR_LAYOUT
 from alance.format.proto import encodings_v2_1_pb2 as pb
@@ -76,7 +75,7 @@ def _form_of(layout: Message) -> _kernels.PageForm:
         case pb.MiniBlockLayout():
             return chunked_form(layout)
         case pb.ConstantLayout():
-            return form_of(layout)
+            return constant_form(layout)
         case pb.FullZipLayout():
             return zipped_form(layout)
         case pb.BlobLayout():
