@@ -9,8 +9,8 @@ import pytest
 from lance.file import LanceFileReader
 
 from alance.file.budgets import PAGE_BYTES
-from alance.file.write.here import BufferUpload
 from alance.file.write.page_writer import PageWriter
+from alance.file.write.writer import BufferUpload
 from alance.file_version import FileVersion
 from alance.format.encode.small_file import small_files
 from alance.format.schema import Schema

@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 
 from alance.file.budgets import buffer_bytes_for
-from alance.file.write.here import BufferUpload
 from alance.file.write.page_writer import PageWriter
+from alance.file.write.writer import BufferUpload
 from alance.file_version import FileVersion
 from alance.format.schema import Schema
 from alance.io.reading.pool import DecodePool

@@ -16,10 +16,16 @@ from alance.base.deferred import Deferred
 from alance.base.records import dataclass
 from alance.errors import InvalidInputError
 from alance.file.write.blob_placer import BlobPlacer
-from alance.file.write.here import BufferUpload, Here, without_waiting
 from alance.file.write.small_batches import SmallBatches, whole_bytes
 from alance.file.write.waiting import NUM_BYTES_OF, WaitingColumn, largest, owned
-from alance.file.write.writer import DataFileWriter, WrittenFile, check_version
+from alance.file.write.writer import (
+    BufferUpload,
+    DataFileWriter,
+    Here,
+    WrittenFile,
+    check_version,
+    without_waiting,
+)
 from alance.file_version import FileVersion
 from alance.format.encode.arrays import leaf_values
 from alance.format.encode.blobs import BlobRows, encode_blob_page

@@ -3,6 +3,7 @@
 Batches wait until there are enough rows for the encoder, and rows wait until a page is full.
 Threads encode pages, and the bytes are passed to the upload. Memory use: the waiting rows, up to a
 budget, and the bytes being uploaded. If a file has only small batches, a single job encodes it.
+That job runs the writer without threads, uploads or waiting (`without_waiting`).
 """
 
 from __future__ import annotations
@@ -11,20 +12,22 @@ import warnings
 from abc import ABC, abstractmethod
 from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from alance.base.records import dataclass
 from alance.errors import InvalidInputError
 from alance.file.budgets import PAGE_BYTES
-from alance.file.write.here import BufferUpload, Here, without_waiting
 from alance.file.write.small_batches import SmallBatches, merged
 from alance.file.write.waiting import steps
 from alance.file_version import FileVersion
 from alance.format.encode.options import FieldOptions
+from alance.format.plans import answered
 from alance.io.loop.tasks import all_of
+from alance.io.reading.pool import DecodePool
+from alance.io.stores.upload import Upload
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Coroutine, Iterable, Sequence
 
     import pyarrow as pa
 
@@ -32,8 +35,58 @@ if TYPE_CHECKING:
     from alance.file.write.blob_placer import Sidecars
     from alance.format.field import Field
     from alance.format.schema import Schema
-    from alance.io.reading.pool import DecodePool
-    from alance.io.stores.upload import Upload
+    from alance.io.stores.store import Body
+
+T = TypeVar("T")
+
+
+class Here(DecodePool):
+    """Pool that runs the work in the caller's thread."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+
+    async def run(
+        self, work: Callable[[], T], *, inline: bool = True, is_decoding: bool = False
+    ) -> T:
+        return work()
+
+    async def share_turn(self) -> None:
+        """Do nothing, because there is no event loop."""
+
+
+class BufferUpload(Upload):
+    """Upload that collects the bytes in memory."""
+
+    def __init__(self, where: str = "memory") -> None:
+        super().__init__(where)
+        self._chunks: list[Body] = []
+
+    async def write(self, buffer: Body | Bytes) -> None:
+        """Store a buffer without copying."""
+        self._chunks.append(cast("Body", buffer))
+
+    def content(self) -> bytes:
+        """Return all written bytes."""
+        return b"".join(self._chunks)
+
+    async def _advance(self) -> None:
+        """Do nothing, because no upload is running."""
+
+    async def _publish(self) -> None:
+        """Do nothing, because the bytes are in memory."""
+
+    async def _drop(self) -> None:
+        """Do nothing, because the bytes are freed with the object."""
+
+
+def without_waiting(work: Coroutine[Any, Any, T]) -> T:
+    """Return the result of a coroutine that never waits."""
+    return answered(work.__await__(), _never)
+
+
+def _never(_: object) -> Sequence[memoryview]:
+    raise AssertionError("a writer without threads and without an upload has waited")
 
 
 def check_version(version: FileVersion, leaves: Iterable[Field]) -> None:
@@ -65,7 +118,6 @@ def check_version(version: FileVersion, leaves: Iterable[Field]) -> None:
         )
 
 
-T = TypeVar("T")
 # Maximum columns of a batch whose size the event loop asks for, at 3 us each.
 MEASURED_COLUMNS: Final = 256
 # Maximum rows of a file that the event loop encodes, in less time than a hop takes.
