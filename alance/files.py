@@ -14,16 +14,16 @@ from alance.base.hints import Hinted
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.file.budgets import PAGE_BYTES
 from alance.file.older.entry import holds_older
+from alance.file.open.columns import ScanStates
 from alance.file.open.files import from_tail, open_file
 from alance.file.open.plain import columns_of
-from alance.file.open.recall import ScanStates
 from alance.file.rows.fragment import FileSource, open_fragment
 from alance.file_version import FileVersion
 from alance.format.container import TAIL_BYTES
 from alance.format.numbers import distinct
 from alance.format.schema import Schema
 from alance.io.loop.generators import outermost
-from alance.ops.read.positions import as_positions
+from alance.ops.read.take import as_positions
 from alance.ops.version.first_use import OLDER_FILES
 from alance.session import Session, open_store
 

@@ -12,8 +12,7 @@ from alance.base.deferred import Deferred
 from alance.errors import InvalidInputError
 from alance.file_version import FileVersion
 from alance.ops.read.options import ScanOptions
-from alance.ops.read.positions import as_positions
-from alance.ops.read.take import take_located
+from alance.ops.read.take import as_positions, take_located
 from alance.scanner import Framed, Scanner
 from alance.session import table_at
 

@@ -19,8 +19,7 @@ from alance.io.loop.generators import outermost
 from alance.ops.read import ordering
 from alance.ops.read.aggregates import count
 from alance.ops.read.options import BlobMode, described, split_arguments
-from alance.ops.read.scan import scanned
-from alance.ops.read.window import cut_table
+from alance.ops.read.scan import cut_table, scanned
 from alance.ops.version.first_use import load_readers, parsed
 from alance.ops.version.options import GROUP_BYTES
 from alance.ops.version.projection import ROW_ADDRESS

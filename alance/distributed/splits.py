@@ -27,8 +27,7 @@ from alance.ops.read.aggregates.extremes import extreme_rows
 from alance.ops.read.filters import parse_predicate
 from alance.ops.read.ordering import sorted_table
 from alance.ops.read.rows import ChosenRows, num_rows_of
-from alance.ops.read.scan import scanned
-from alance.ops.read.window import cut_table
+from alance.ops.read.scan import cut_table, scanned
 from alance.ops.version import pickled
 from alance.ops.version.options import UNKNOWN_FILE_BYTES
 from alance.ops.version.projection import META

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from alance.base.deferred import Deferred
 from alance.base.progress import Reporting
-from alance.ops.read.positions import as_positions
+from alance.ops.read.take import as_positions
 from alance.ops.version.options import CommitArguments, CommitOptions
 from alance.verbs.base import Handle
 from alance.versioning.backoff import MAX_RETRIES

@@ -23,7 +23,7 @@ from alance.io.disk.local import LocalSource, LocalStore
 from alance.io.reading import pool
 from alance.io.reading.flights import Flight
 from alance.io.reading.joined import _Together as Together
-from alance.ops.read.positions import by_key, by_position
+from alance.ops.read.take import by_key, by_position
 from alance.testing.lab import Lab
 from tests.kernels.page_columns import Chunks, chunked
 from tests.reference.planned import plan_rows

@@ -9,8 +9,8 @@ import numpy as np
 
 from alance.errors import CorruptFileError
 from alance.file.older.v2_0 import FieldColumn
+from alance.file.open.columns import kept_by, noted, recalled
 from alance.file.open.files import from_end
-from alance.file.open.recall import kept_by, noted, recalled
 from alance.format.plans import together
 from alance.format.v0_1.dictionary import items_of, read_items
 from alance.format.v0_1.fields import Tree, fields_before, page_bits, page_ends, pages_before

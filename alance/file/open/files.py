@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, cast
 import numpy as np
 
 from alance import _kernels
-from alance.file.open.columns import OpenColumn, keep_grown
-from alance.file.open.recall import kept_by, noted, recalled
+from alance.file.open.columns import OpenColumn, keep_grown, kept_by, noted, recalled
 from alance.format.container import (
     TAIL_BYTES,
     FileEnd,
@@ -25,8 +24,7 @@ from alance.format.v0_1.metadata import is_batch_file, open_batch_file
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from alance.file.open.columns import States
-    from alance.file.open.recall import Kept
+    from alance.file.open.columns import Kept, States
     from alance.format.container import Container
     from alance.format.plans import Extent, Pieces, Plan, T
 

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 from alance import _kernels
 from alance.errors import AlanceError, CorruptFileError
-from alance.file.open.columns import SMALL_BYTES, keep_grown
+from alance.file.open.columns import SMALL_BYTES, keep_grown, kept_by
 from alance.file.open.files import bytes_at_hand
-from alance.file.open.recall import kept_by
 from alance.format.layouts import page_form
 from alance.format.layouts.fields import leaf_columns
 from alance.format.layouts.place import PagePlace
@@ -23,8 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from alance.base.arrays import Int64s
-    from alance.file.open.columns import States
-    from alance.file.open.recall import Kept
+    from alance.file.open.columns import Kept, States
     from alance.file.rows.fragment import OpenFragment
     from alance.format.container import Container
     from alance.format.plans import Plan

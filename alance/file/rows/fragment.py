@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 from alance import _kernels
 from alance.errors import CorruptFileError
 from alance.file.older.entry import open_older
+from alance.file.open.columns import ScanStates
 from alance.file.open.files import FileOf, open_columns_of, open_files
-from alance.file.open.recall import ScanStates
 from alance.file.rows.leaves import LeafSet, with_tables
 from alance.file.rows.placing import fetch_placed, placed_rows, read_beside, read_ranges
 from alance.file.rows.taken import FragmentTask

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from alance.base.records import dataclass
-from alance.file.open.recall import PATIENCE, OwnStates
+from alance.file.open.columns import PATIENCE, OwnStates
 from alance.file.rows.placing import read_ranges
 from alance.file.rows.taken import FragmentTask
 from alance.format.plans import ByteRange, NotAtHand, Pieces, answered, coalesce
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from alance import _kernels
     from alance.file.older.v2_0 import FieldColumn
-    from alance.file.open.recall import ScanStates
+    from alance.file.open.columns import ScanStates
     from alance.file.rows.fragment import OpenFragment
     from alance.format.plans import Extent
     from alance.format.v2_0.fields import FieldPiece

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from alance import _kernels
 from alance.errors import AlanceError, CorruptFileError
 from alance.file.batches import one_batch
-from alance.file.open.recall import OwnStates
+from alance.file.open.columns import OwnStates
 from alance.file.rows.fragment import open_fragment
 from alance.file.rows.leaves import LeafSet
 from alance.file.rows.taken import FragmentTask, PlacedColumns, PlacedRows, TakenRows

@@ -7,11 +7,17 @@ zone spans the offsets from its first to its last live row. The metadata has the
 per zone. Rows between zones were deleted before the index was built. The metadata entry
 `null_bitmap` is the number of the global buffer with the set of null rows.
 
+A bloom filter is a split-block filter as in Parquet. It holds the XXH64 hash of each value: of the
+little-endian bytes of a number, or of the bytes of a text. A search skips the zones that cannot
+contain its value. The metadata has the number of values that a filter is sized for, and its
+probability of false positives.
+
 Source: what pylance 14.0.2 writes.
 """
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -23,16 +29,31 @@ from alance.base.records import dataclass
 from alance.errors import CorruptFileError
 from alance.expr.compare import float_values
 from alance.expr.tree import plain
-from alance.format.index import bloom
 from alance.format.index.bitmap import rows_bytes
-from alance.format.numbers import as_mask, as_numbers, text_array, to_arrow
+from alance.format.numbers import (
+    as_mask,
+    as_numbers,
+    bytes_of,
+    contents_of,
+    is_variable,
+    offsets_of,
+    text_array,
+    to_arrow,
+)
 from alance.format.row_set import OFFSET_BITS, RowSet
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from alance.base.arrays import Bytes, Int64s, Mask
+    from alance.base.arrays import Bytes, Int64s, Mask, UInt64s
 
+BLOOM_FILE: Final = "bloomfilter.lance"
+FILTERS: Final = "bloom_filter_data"
+HAS_NULL: Final = "has_null"
+ITEMS_KEY: Final = "bloomfilter_item"
+PROBABILITY_KEY: Final = "bloomfilter_probability"
+WRONG: Final = 0.00057  # probability of false positives, as in pylance
+LEAST_BYTES: Final = 32  # one block of a filter
 ZONE_PLACE_COLUMNS: Final = ("fragment_id", "zone_start", "zone_length")
 MAP_FILE: Final = "zonemap.lance"
 MAP_COLUMNS: Final = ("min", "max", "null_count", "nan_count", *ZONE_PLACE_COLUMNS)
@@ -53,7 +74,7 @@ class ZoneOptions:
     """
 
     rows: int = INDEX_ZONE_ROWS
-    wrong: float = bloom.WRONG
+    wrong: float = WRONG
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,9 +158,9 @@ class ZoneBuilder:
 
     def __init__(self, type_: pa.DataType, options: ZoneOptions, *, has_filters: bool) -> None:
         self.has_filters = has_filters
-        self.file = bloom.BLOOM_FILE if has_filters else MAP_FILE
+        self.file = BLOOM_FILE if has_filters else MAP_FILE
         self._options = options
-        self._filter_bytes = bloom.filter_bytes(options.rows, options.wrong) if has_filters else 0
+        self._filter_bytes = filter_bytes(options.rows, options.wrong) if has_filters else 0
         self._batch_zones = min(BATCH_ZONES, FILTER_BATCH_BYTES // max(1, self._filter_bytes)) or 1
         # Rows of the last zone, which more rows may follow.
         self._open: list[tuple[pa.Array, Int64s]] = []
@@ -149,8 +170,8 @@ class ZoneBuilder:
         places = [pa.field(name, pa.uint64(), nullable=False) for name in ZONE_PLACE_COLUMNS]
         if has_filters:
             own = [
-                pa.field(bloom.HAS_NULL, pa.bool_(), nullable=False),
-                pa.field(bloom.FILTERS, pa.binary(), nullable=False),
+                pa.field(HAS_NULL, pa.bool_(), nullable=False),
+                pa.field(FILTERS, pa.binary(), nullable=False),
             ]
             self.schema = pa.schema([*places, *own])
         else:
@@ -200,7 +221,7 @@ class ZoneBuilder:
         metadata = {NULL_BITMAP: "1"}
         if self.has_filters:
             wrong = np.format_float_positional(self._options.wrong, trim="-")
-            metadata |= {bloom.ITEMS_KEY: str(self._options.rows), bloom.PROBABILITY_KEY: wrong}
+            metadata |= {ITEMS_KEY: str(self._options.rows), PROBABILITY_KEY: wrong}
         else:
             metadata[MAP_ROWS] = str(self._options.rows)
         return metadata, np.frombuffer(rows_bytes(rows), np.uint8)
@@ -215,7 +236,7 @@ class ZoneBuilder:
         place = (fragment, start, last - first + 1)
         if self.has_filters:
             content = np.zeros(self._filter_bytes, np.uint8)
-            _kernels.bloom_add(bloom.hashes_of(values), content)
+            _kernels.bloom_add(hashes_of(values), content)
             self._zones.append((*place, values.null_count > 0, content.tobytes()))
         else:
             self._zones.append((*_bounds(values), *place))
@@ -265,3 +286,68 @@ def _bounds(values: pa.Array) -> tuple[pa.Array, pa.Array, int, int]:
     ends_of = pc.min_max(values.view(pa.int64()) if pa.types.is_duration(type_) else values)
     low, high = (pa.repeat(ends_of[name], 1).view(type_) for name in ("min", "max"))
     return low, high, nulls, nans
+
+
+def filter_bytes(items: int, wrong: float) -> int:
+    """Return the bytes of a filter for `items` values; `wrong` is its false positive rate."""
+    bits = -8 * items / math.log(1 - wrong ** (1 / 8))
+    return 1 << math.ceil(math.log2(max(bits / 8, LEAST_BYTES)))
+
+
+def is_hashed(type_: pa.DataType) -> bool:
+    """True if a filter can hold values of the type, as in pylance."""
+    kinds = pa.types
+    if kinds.is_float16(type_) or kinds.is_boolean(type_) or kinds.is_duration(type_):
+        return False
+    numbers = kinds.is_integer(type_) or kinds.is_floating(type_) or kinds.is_temporal(type_)
+    return is_variable(type_) or (numbers and not kinds.is_interval(type_))
+
+
+def hashes_of(values: pa.Array) -> UInt64s:
+    """Return the hash of each non-null value. CPU work."""
+    values = plain(values).drop_null()
+    type_ = values.type
+    if is_variable(type_):
+        return _kernels.bloom_hashes(*contents_of(values))
+    starts = np.arange(len(values) + 1, dtype=np.int64) * (type_.bit_width // 8)
+    return _kernels.bloom_hashes(starts, bytes_of(values))
+
+
+def hashes_of_points(points: Sequence[Any], type_: pa.DataType) -> UInt64s:
+    """Hash Python values as a filter hashes values of an Arrow type.
+
+    A float zero gets two hashes: of 0.0 and of -0.0.
+
+    Args:
+        points: bytes for types of variable size, floats for float types, else integers: the stored
+            value, such as the number of days for a date.
+    """
+    if is_variable(type_):
+        content = b"".join(points)
+        offsets = offsets_of(list(map(len, points)))
+        return _kernels.bloom_hashes(offsets, np.frombuffer(content, np.uint8))
+    width = type_.bit_width // 8
+    if pa.types.is_floating(type_):
+        floats = np.array([*points, *[-point for point in points if point == 0]], f"<f{width}")
+        content = floats.tobytes()
+    else:
+        content = b"".join(point.to_bytes(width, "little", signed=point < 0) for point in points)
+    starts = np.arange(len(content) // width + 1, dtype=np.int64) * width
+    return _kernels.bloom_hashes(starts, np.frombuffer(content, np.uint8))
+
+
+def filter_hits(filters: pa.Array, hashes: UInt64s) -> Mask:
+    """Return a mask of the filters that may contain at least one of the values. CPU work."""
+    if not pa.types.is_binary(filters.type) or filters.null_count:
+        raise CorruptFileError(f"bloom filters of type {filters.type}, or null")
+    try:
+        return _kernels.bloom_hits(*contents_of(filters), hashes).view(np.bool_)
+    except ValueError as error:
+        raise CorruptFileError(str(error)) from error
+
+
+def null_flags(column: pa.Array) -> Mask:
+    """Return the column `has_null` as a mask."""
+    if not pa.types.is_boolean(column.type) or column.null_count:
+        raise CorruptFileError(f"bloom filters: {HAS_NULL} of type {column.type}, or null")
+    return as_numbers(column.cast(pa.uint8())).astype(np.bool_)

@@ -11,7 +11,7 @@ import numpy as np
 
 from alance.base.records import dataclass
 from alance.errors import CorruptFileError
-from alance.file.open.recall import ScanStates
+from alance.file.open.columns import ScanStates
 from alance.file.rows.fragment import open_fragment
 from alance.io.loop.readahead import in_turn
 from alance.ops.version.index_files import opened_files

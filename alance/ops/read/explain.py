@@ -35,10 +35,9 @@ from alance.ops.read.filters import parsed_predicate
 from alance.ops.read.options import condition_of, orderings_of
 from alance.ops.read.ordering import scanned_columns, takes_others, unsorted_options
 from alance.ops.read.plan import chosen_in_turns, may_ask, picking, plan_scan
-from alance.ops.read.positions import as_positions
 from alance.ops.read.rows import num_rows_of
 from alance.ops.read.scan import scan
-from alance.ops.read.take import take
+from alance.ops.read.take import as_positions, take
 from alance.ops.version.first_use import load_readers, parsed
 from alance.ops.version.snapshot import Handles
 from alance.session import Session

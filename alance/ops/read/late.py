@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import numpy as np
 
 from alance.errors import BatchTooLargeError
-from alance.file.open.recall import ScanStates
+from alance.file.open.columns import ScanStates
 from alance.file.open.tracing import describe
 from alance.file.rows.fragment import open_fragments
 from alance.file.rows.in_place import LocalRows

@@ -12,8 +12,8 @@ import numpy as np
 
 from alance.errors import AlanceError, CorruptFileError, NotFoundError, StoreError, UnsupportedError
 from alance.file.older.v2_0 import open_fields
+from alance.file.open.columns import OwnStates
 from alance.file.open.files import from_tail, open_columns, open_file
-from alance.file.open.recall import OwnStates
 from alance.file_version import FileVersion
 from alance.format.container import TAIL_BYTES
 from alance.format.layouts.fields import leaf_columns

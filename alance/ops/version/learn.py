@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from alance.errors import CorruptFileError
+from alance.file.open.columns import ScanStates
 from alance.file.open.files import open_columns, open_file
-from alance.file.open.recall import ScanStates
 from alance.file.rows.fragment import open_fragment
 from alance.file.rows.placing import load_states
 from alance.format.field import Field

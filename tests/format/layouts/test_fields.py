@@ -15,7 +15,7 @@ import pytest
 from lance.file import LanceFileWriter
 
 from alance.errors import CorruptFileError
-from alance.file.open.recall import ScanStates
+from alance.file.open.columns import ScanStates
 from alance.file.rows.fragment import FileSource, open_fragment
 from alance.format.blocks import FixedWidth
 from alance.format.encode.levels import Lists, unravel

@@ -19,8 +19,7 @@ from alance.base.records import dataclass
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.expr.builders.json_values import path_steps
 from alance.expr.tree import Problem
-from alance.format.index.bloom import WRONG
-from alance.format.index.zones import INDEX_ZONE_ROWS, ZoneOptions
+from alance.format.index.zones import INDEX_ZONE_ROWS, WRONG, ZoneOptions
 from alance.ops.index.values.sort import SORT_MEMORY_BYTES
 from alance.ops.lookup.kinds import KINDS
 

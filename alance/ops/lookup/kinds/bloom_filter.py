@@ -9,9 +9,20 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from alance.errors import CorruptFileError, InvalidInputError
-from alance.format.index import bloom
-from alance.format.index.bloom import is_hashed
-from alance.format.index.zones import ZONE_PLACE_COLUMNS, ZoneOptions, ZoneRows
+from alance.format.index.zones import (
+    BLOOM_FILE,
+    FILTERS,
+    HAS_NULL,
+    ITEMS_KEY,
+    WRONG,
+    ZONE_PLACE_COLUMNS,
+    ZoneOptions,
+    ZoneRows,
+    filter_hits,
+    hashes_of_points,
+    is_hashed,
+    null_flags,
+)
 from alance.io.loop.readahead import Job, readahead
 from alance.ops.lookup.kinds.zones import ZONE_WORK, ZonesKind, asked_zones
 
@@ -40,16 +51,16 @@ class BloomFilter(ZonesKind):
     index_type = "BLOOMFILTER"
     type_url = "/lance.index.pb.BloomFilterIndexDetails"
     columns = "a whole number, float32, float64, text, bytes, date or time"
-    file = bloom.BLOOM_FILE
+    file = BLOOM_FILE
     has_filters = True
-    rows_key = bloom.ITEMS_KEY
+    rows_key = ITEMS_KEY
     rows_argument = "number_of_items"
 
     def suits(self, type_: pa.DataType) -> bool:
         return is_hashed(type_)
 
     def options(self, arguments: dict[str, Any]) -> ZoneOptions:
-        wrong = arguments.pop("probability", bloom.WRONG)
+        wrong = arguments.pop("probability", WRONG)
         if not isinstance(wrong, float) or not 1e-9 <= wrong < 1:
             raise InvalidInputError(
                 f"probability={wrong!r}: expected a number from 1e-9 to below 1"
@@ -80,13 +91,13 @@ class BloomFilter(ZonesKind):
             return asked_zones(snapshot, segment, rows, has_nulls)
         if not is_hashed(column_type):
             raise CorruptFileError(f"bloom filters of a column of {column_type}")
-        hashes = bloom.hashes_of_points(ask.points or [], column_type)
+        hashes = hashes_of_points(ask.points or [], column_type)
         masks: list[Mask] = [np.empty(0, np.bool_)]
 
         async def look(read: Callable[[], Awaitable[pa.Array]]) -> Mask:
             part = await read()
             work = HASH_WORK * len(part) * len(hashes)
-            return await engine.decode(lambda: bloom.hits(part, hashes), work)
+            return await engine.decode(lambda: filter_hits(part, hashes), work)
 
         jobs = [Job(FILTER_PART_BYTES, partial(look, read)) for read in filter_parts(files, count)]
         budget = snapshot.read_ahead_bytes
@@ -123,8 +134,8 @@ async def filter_zones(snapshot: Snapshot, files: IndexFiles) -> tuple[ZoneRows,
     """
 
     async def load() -> tuple[ZoneRows, Mask]:
-        batch = await files.whole(bloom.BLOOM_FILE, [*ZONE_PLACE_COLUMNS, bloom.HAS_NULL])
-        return ZoneRows.of(batch), bloom.null_flags(batch.column(bloom.HAS_NULL))
+        batch = await files.whole(BLOOM_FILE, [*ZONE_PLACE_COLUMNS, HAS_NULL])
+        return ZoneRows.of(batch), null_flags(batch.column(HAS_NULL))
 
     key = ("bloom zones", files.where)
     return await snapshot.engine.cache.get(key, load, lambda zones: 300 + 17 * len(zones[1]))
@@ -133,6 +144,6 @@ async def filter_zones(snapshot: Snapshot, files: IndexFiles) -> tuple[ZoneRows,
 def filter_parts(files: IndexFiles, num_zones: int) -> list[Callable[[], Awaitable[pa.Array]]]:
     """Return functions that read all filters, up to 256 each, in one round each."""
     return [
-        partial(files.part, bloom.BLOOM_FILE, bloom.FILTERS, start, start + FILTERS_AT_ONCE)
+        partial(files.part, BLOOM_FILE, FILTERS, start, start + FILTERS_AT_ONCE)
         for start in range(0, num_zones, FILTERS_AT_ONCE)
     ]

@@ -12,11 +12,12 @@ from alance.base.checks import check_count
 from alance.base.records import dataclass
 from alance.errors import CorruptFileError
 from alance.expr.compare import float_values
-from alance.format.index import bloom
 from alance.format.index.zones import (
     FILTER_BATCH_BYTES,
     INDEX_ZONE_ROWS,
     NULL_BITMAP,
+    PROBABILITY_KEY,
+    WRONG,
     ZoneBuilder,
     ZoneOptions,
     ZoneRows,
@@ -70,7 +71,7 @@ class ZonesKind(IndexKind):
 
     def _options_of(self, metadata: Mapping[str, str], name: str) -> ZoneOptions:
         rows = metadata.get(self.rows_key, str(INDEX_ZONE_ROWS))
-        wrong = metadata.get(bloom.PROBABILITY_KEY, str(bloom.WRONG))
+        wrong = metadata.get(PROBABILITY_KEY, str(WRONG))
         try:
             options = ZoneOptions(int(rows), float(wrong))
         except ValueError as error:

@@ -16,8 +16,8 @@ import numpy as np
 from alance.base.records import dataclass
 from alance.errors import AlanceError, CorruptFileError, NotFoundError, UnsupportedError
 from alance.file.batches import empty_batch
+from alance.file.open.columns import OwnStates
 from alance.file.open.plain import open_plain
-from alance.file.open.recall import OwnStates
 from alance.file.rows.fragment import open_fragment
 from alance.file.rows.placing import page_states
 from alance.file.rows.whole import rows_of
