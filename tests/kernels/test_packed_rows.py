@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from alance import _kernels
 from alance.errors import CorruptFileError
 from alance.format.blocks import VariableWidth
-from alance.format.layouts.arrays import array_of
+from alance.format.layouts.fields import array_of
 from alance.format.proto import encodings_v2_1_pb2 as pb
 from tests.kernels.page_columns import learned
 from tests.reference.decoders import decode_values

@@ -10,7 +10,7 @@ import pytest
 
 from alance import _kernels
 from alance.format.codecs.base import ValuesForm
-from alance.format.layouts.levels import LevelsForm
+from alance.format.layouts.base import LevelsForm
 from tests.kernels.page_columns import Chunks, chunked, learned
 from tests.reference.planned import plan_rows, plan_spans
 

@@ -14,7 +14,7 @@ import pytest
 
 from alance import _kernels
 from alance.format.codecs.base import ValuesForm
-from alance.format.layouts.levels import LevelsForm
+from alance.format.layouts.base import LevelsForm
 from tests.reference.planned import plan_spans
 
 if TYPE_CHECKING:

@@ -17,14 +17,15 @@ from alance.errors import BatchTooLargeError, CorruptFileError, InvalidInputErro
 from alance.format.blocks import DictionaryBlock
 from alance.format.encode.levels import Items, Lists, unravel
 from alance.format.encode.rows import join_blocks
-from alance.format.layouts.arrays import narrow, wrapped
 from alance.format.layouts.fields import (
     dimension_of,
     is_empty_struct,
     layer_dimensions,
     leaf_columns,
+    narrow,
     owns_column,
     values_array,
+    wrapped,
 )
 from alance.format.numbers import bitmap, offsets_of
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from alance.format.blocks import FixedWidth, NullBlock, VariableWidth
-from alance.format.codecs.mini_block import mini_block_codec
 from alance.format.encode.rows import join_blocks
+from alance.format.layouts.miniblock import mini_block_codec
 from tests.reference.decoders import decode_block, decode_chunk
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ import pytest
 from alance.errors import UnsupportedError
 from alance.file_version import FileVersion
 from alance.format.codecs.block import block_codec
-from alance.format.codecs.mini_block import mini_block_codec
-from alance.format.codecs.per_value import per_value_codec
 from alance.format.encode.base import Hints
+from alance.format.layouts.fullzip import per_value_codec
+from alance.format.layouts.miniblock import mini_block_codec
 from tests.reference.chunks import Chunk, decode_chunks
 from tests.reference.decoders import decode_block, decode_values
 from tests.reference.pages.dictionary import encode_items

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 import alance
 import alance.sync
 from alance import ColumnNotFoundError, InvalidInputError, UnsupportedError
-from alance.ops.read.aggregates import grouping
-from alance.ops.read.aggregates.grouping import Groups, Measure
+from alance.ops.read.aggregates import aggregate
+from alance.ops.read.aggregates.aggregate import Groups, Measure
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -289,7 +289,7 @@ def test_chunks_of_any_size_give_the_same(
     table = pa.table([list(column) for column in zip(*pairs, strict=True)] or [[], []], schema)
     measures = [Measure(name, name, "v", pa.int64()) for name in ("count", "min", "max", "avg")]
     patch = pytest.MonkeyPatch()
-    patch.setattr(grouping, "MERGED_ROWS", 3)
+    patch.setattr(aggregate, "MERGED_ROWS", 3)
     with patch.context():
         groups = Groups(schema, ["k"], [*measures, Measure("n", "count", None, pa.null())], 1 << 20)
         for batch in table.to_batches(max_chunksize=rows_a_chunk):

@@ -9,7 +9,7 @@ import pytest
 
 import alance
 from alance.errors import UnsupportedError
-from alance.format.layouts import arrays
+from alance.format.layouts import fields
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,7 +21,7 @@ VERSIONS = ["2.0"]
 
 @pytest.fixture
 def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arrays, "MAX_OFFSET", MOST_BYTES)
+    monkeypatch.setattr(fields, "MAX_OFFSET", MOST_BYTES)
 
 
 async def wide_table(path: Path, version: Any, **options: Any) -> alance.Dataset:
@@ -93,7 +93,7 @@ async def test_a_row_too_wide_for_any_batch_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dataset = await wide_table(tmp_path / "t", "2.0")
-    monkeypatch.setattr(arrays, "MAX_OFFSET", 200)
+    monkeypatch.setattr(fields, "MAX_OFFSET", 200)
     with pytest.raises(UnsupportedError, match="300 bytes"):
         await dataset.to_table(["s"])
     with pytest.raises(UnsupportedError, match="300 bytes"):
@@ -105,9 +105,9 @@ async def test_a_row_that_an_index_finds_is_refused_if_it_is_too_wide_for_any_ba
 ) -> None:
     dataset = await wide_table(tmp_path / "t", "2.0", max_rows_per_file=3)
     dataset = await dataset.create_scalar_index("i", "BTREE")
-    monkeypatch.setattr(arrays, "MAX_OFFSET", MOST_BYTES)
+    monkeypatch.setattr(fields, "MAX_OFFSET", MOST_BYTES)
     table = await dataset.to_table(["s"], filter="i IN (1, 4, 8, 11)")
     assert table["s"].to_pylist() == [ROWS["2.0"][number] for number in (1, 4, 8, 11)]
-    monkeypatch.setattr(arrays, "MAX_OFFSET", 200)
+    monkeypatch.setattr(fields, "MAX_OFFSET", 200)
     with pytest.raises(UnsupportedError, match="300 bytes"):
         await dataset.to_table(["s"], filter="i IN (1, 4, 8, 11)")

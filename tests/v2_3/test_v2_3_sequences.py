@@ -10,8 +10,8 @@ import pytest
 
 from alance.errors import AlanceError, CorruptFileError, UnsupportedError
 from alance.format.codecs.block import block_codec
-from alance.format.codecs.mini_block import mini_block_codec
 from alance.format.codecs.sequence import sequence_codec
+from alance.format.layouts.miniblock import mini_block_codec
 from alance.format.proto import encodings_v2_1_pb2 as pb
 from tests.reference import encodings
 from tests.reference.chunks import chunked, decode_chunks, fixed, strings

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from alance.file.budgets import BUFFER_BYTES
-from alance.file.write.waiting import joined
-from alance.file.write.writer import DataFileWriter, WrittenFile
+from alance.file.write.writer import DataFileWriter, WrittenFile, joined
 from alance.format.v0_1.encode import BatchFileBuilder
 
 if TYPE_CHECKING:

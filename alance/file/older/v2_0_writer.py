@@ -12,8 +12,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from alance.errors import AlanceError
-from alance.file.write.waiting import NUM_BYTES_OF, joined, largest
-from alance.file.write.writer import DataFileWriter, WrittenFile, check_version
+from alance.file.write.writer import (
+    NUM_BYTES_OF,
+    DataFileWriter,
+    WrittenFile,
+    check_version,
+    joined,
+    largest,
+)
 from alance.format.layouts.fields import leaf_columns
 from alance.format.v2_0.encode import (
     ArrayFileBuilder,

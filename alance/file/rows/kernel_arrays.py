@@ -18,8 +18,7 @@ from alance.errors import CorruptFileError, UnsupportedError
 from alance.format.blocks import VariableWidth
 from alance.format.codecs.base import MAX_BITS_PER_VALUE
 from alance.format.codecs.fixed import MOST_LENGTHS
-from alance.format.layouts.arrays import wrapped
-from alance.format.layouts.fields import is_empty_struct, owns_column, values_array
+from alance.format.layouts.fields import is_empty_struct, owns_column, values_array, wrapped
 from alance.format.numbers import (
     contents_of,
     is_large,

@@ -17,13 +17,16 @@ from alance.base.records import dataclass
 from alance.errors import InvalidInputError
 from alance.file.write.blob_placer import BlobPlacer
 from alance.file.write.small_batches import SmallBatches, whole_bytes
-from alance.file.write.waiting import NUM_BYTES_OF, WaitingColumn, largest, owned
 from alance.file.write.writer import (
+    NUM_BYTES_OF,
     BufferUpload,
     DataFileWriter,
     Here,
+    WaitingColumn,
     WrittenFile,
     check_version,
+    largest,
+    owned,
     without_waiting,
 )
 from alance.file_version import FileVersion

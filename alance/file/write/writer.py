@@ -11,31 +11,155 @@ from __future__ import annotations
 import warnings
 from abc import ABC, abstractmethod
 from collections import deque
+from dataclasses import field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, cast
+
+import pyarrow as pa
 
 from alance.base.records import dataclass
 from alance.errors import InvalidInputError
-from alance.file.budgets import PAGE_BYTES
+from alance.file.batches import batch_bytes
+from alance.file.budgets import PAGE_BYTES, buffer_bytes_for
 from alance.file.write.small_batches import SmallBatches, merged
-from alance.file.write.waiting import steps
 from alance.file_version import FileVersion
 from alance.format.encode.options import FieldOptions
+from alance.format.encode.rows import join, split, values_bytes
+from alance.format.numbers import storage_of
 from alance.format.plans import answered
 from alance.io.loop.tasks import all_of
 from alance.io.reading.pool import DecodePool
 from alance.io.stores.upload import Upload
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable, Sequence
-
-    import pyarrow as pa
+    from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 
     from alance.base.arrays import Bytes
     from alance.file.write.blob_placer import Sidecars
+    from alance.format.encode.statistics import NewStatistics
     from alance.format.field import Field
+    from alance.format.layouts.base import PageValues
+    from alance.format.layouts.fields import LeafColumn
     from alance.format.schema import Schema
     from alance.io.stores.store import Body
+
+
+@dataclass(slots=True)
+class WaitingColumn:
+    """Column with the rows for its next page."""
+
+    number: int
+    root: Field
+    leaf: LeafColumn
+    statistics: NewStatistics | None = None
+    parts: list[PageValues] = field(default_factory=list)
+    num_bytes: int = 0
+
+    def add(self, values: PageValues) -> None:
+        """Add rows."""
+        if values.num_rows:
+            self.parts.append(values)
+            self.num_bytes += values_bytes(values)
+
+    def take(self, page_bytes: int) -> list[PageValues]:
+        """Remove the waiting rows, and return them in pieces of about a page.
+
+        Also adds the rows to the statistics. CPU work.
+        """
+        if not self.parts:
+            return []
+        joined = join(self.parts)
+        self.parts, self.num_bytes = [], 0
+        if self.statistics is not None:
+            try:
+                self.statistics.add(self.number, joined)
+            except ValueError as error:
+                raise InvalidInputError(f"field {self.leaf.field.name!r}: {error}") from error
+        return split(joined, page_bytes, multiple=self.leaf.multiplier)
+
+
+class Waiting(Protocol):
+    """Interface of columns with waiting rows."""
+
+    num_bytes: int
+
+
+W = TypeVar("W", bound=Waiting)
+NUM_BYTES_OF: Final = attrgetter("num_bytes")
+
+
+def largest(waiting: Sequence[W], buffer_bytes: int | None) -> list[W]:
+    """Return the largest columns if the budget is exceeded; writing them frees half of the budget.
+
+    Returns an empty list if the budget is not exceeded.
+    """
+    if buffer_bytes is None:
+        buffer_bytes = buffer_bytes_for(len(waiting))
+    num_bytes = sum(column.num_bytes for column in waiting)
+    if num_bytes <= buffer_bytes:
+        return []
+    chosen = []
+    for column in sorted(waiting, key=lambda column: -column.num_bytes):
+        if num_bytes <= buffer_bytes // 2:
+            break
+        chosen.append(column)
+        num_bytes -= column.num_bytes
+    return chosen
+
+
+HELD_BYTES: Final = 64 << 10  # bytes of other memory that a small column may keep alive
+STEP_BYTES: Final = 32 << 20  # bytes of a batch to encode at a time
+
+
+def steps(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Yield slices of a batch to encode one by one, which limits the bytes that wait."""
+    rows = batch.num_rows
+    parts = max(1, -(-batch_bytes(batch) // STEP_BYTES))
+    step = max(1, -(-rows // parts))
+    for start in range(0, rows, step):
+        yield batch.slice(start, step)
+
+
+def owned(array: pa.Array) -> pa.Array:
+    """Return an array to buffer: a copy if the array keeps much more memory alive than its own.
+
+    A column of a batch from IPC keeps the whole batch alive, and a slice keeps its whole parent
+    alive.
+    """
+    held: dict[int, int] = {}
+    for buffer in array.buffers():
+        whole = buffer
+        while whole is not None and whole.parent is not None:
+            whole = whole.parent
+        if whole is not None:
+            held[whole.address] = whole.size
+    if sum(held.values()) <= 2 * array.nbytes + HELD_BYTES:
+        return array
+    return pa.concat_arrays([array])
+
+
+def joined(parts: Sequence[pa.Array], where: str = "") -> pa.Array:
+    """Concatenate rows to one array of a storage type.
+
+    Args:
+        parts: one or more; parts of other types are cast to the first part's type.
+        where: prefix of an error's message.
+
+    Raises:
+        InvalidInputError: the rows do not fit into one array, or cannot be cast to the first part's
+            type.
+    """
+    plain = [storage_of(part) for part in parts]
+    if len(plain) == 1:
+        return plain[0]
+    try:
+        if len({part.type for part in plain}) > 1:
+            plain = [part.cast(plain[0].type) for part in plain]
+        return pa.concat_arrays(plain)
+    except pa.ArrowException as error:
+        raise InvalidInputError(f"{where}rows of {plain[0].type}: {error}") from error
+
 
 T = TypeVar("T")
 

@@ -29,6 +29,7 @@ from alance.format.codecs.words import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from alance.format.codecs.words import KernelNumbers
     from alance.format.proto import encodings_v2_1_pb2 as pb
 
 
@@ -46,13 +47,7 @@ def _variable(message: pb.Variable) -> BlockCodec:
     return BlockCodec(offset_bits(message), is_raw=True, is_text=True)
 
 
-def _inline_bitpacking(message: pb.InlineBitpacking) -> BlockCodec:
-    numbers = inline_numbers(message)
-    return BlockCodec(numbers.bits, (numbers, None))
-
-
-def _out_of_line_bitpacking(message: pb.OutOfLineBitpacking) -> BlockCodec:
-    numbers = packed_numbers(message)
+def _packed(numbers: KernelNumbers) -> BlockCodec:
     return BlockCodec(numbers.bits, (numbers, None))
 
 
@@ -88,8 +83,8 @@ def _constant(message: pb.Constant) -> BlockCodec:
 BLOCK: Final[Mapping[str, Callable[[Any], BlockCodec]]] = {
     "flat": _flat,
     "variable": _variable,
-    "inline_bitpacking": _inline_bitpacking,
-    "out_of_line_bitpacking": _out_of_line_bitpacking,
+    "inline_bitpacking": lambda message: _packed(inline_numbers(message)),
+    "out_of_line_bitpacking": lambda message: _packed(packed_numbers(message)),
     "rle": _rle,
     "general": _general,
     "fixed_size_list": _fixed_size_list,

@@ -1,6 +1,6 @@
 """Arrow arrays of leaves as blocks, which are views of the arrays' buffers.
 
-This is the inverse of `layouts.arrays`. Levels record nulls, blocks do not: the slot of a null has
+This is the inverse of `layouts.fields`. Levels record nulls, blocks do not: the slot of a null has
 the array's arbitrary bytes, or becomes an empty string.
 """
 

@@ -24,8 +24,8 @@ from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.message import DecodeError
 
 from alance.errors import CorruptFileError, UnsupportedError
+from alance.format.layouts.base import Shape, constant_form
 from alance.format.layouts.fullzip import zipped_form
-from alance.format.layouts.levels import Shape, constant_form
 from alance.format.layouts.miniblock import chunked_form
 from alance.format.layouts.place import PLANAR_LAYOUT
 from alance.format.proto import encodings_v2_1_pb2 as pb

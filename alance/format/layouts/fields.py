@@ -1,26 +1,212 @@
-"""Columns of a field, and Arrow arrays of the values of a leaf.
+"""Columns of a field, and conversion of the blocks of a leaf to Arrow arrays.
+
+Buffers that fit are not copied. Arrow trusts widths, offsets, dictionary indices and UTF-8. They
+come from files, so they are checked here.
 
 Source: docs/format/file.md, "Columns" and "Layers and levels".
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
-from alance.errors import CorruptFileError, InvalidInputError
-from alance.format.blocks import NullBlock, VariableWidth
+from alance import _kernels
+from alance.errors import BatchTooLargeError, CorruptFileError, InvalidInputError, kernel_errors
+from alance.format.blocks import (
+    DictionaryBlock,
+    FixedSizeListBlock,
+    FixedWidth,
+    NullBlock,
+    StructBlock,
+    VariableWidth,
+    gather,
+    gather_valid,
+)
 from alance.format.jsonb import json_text
-from alance.format.layouts.arrays import array_of
-from alance.format.numbers import bitmap, contents_of
+from alance.format.numbers import (
+    bitmap,
+    bits_of_type,
+    contents_of,
+    is_large,
+    is_text,
+    is_variable,
+    mask_bytes,
+    storage_type,
+    strings_array,
+    to_arrow,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from alance.base.arrays import Mask
+    import numpy.typing as npt
+
+    from alance.base.arrays import Int32s, Int64s, Mask
     from alance.format.blocks import Block
     from alance.format.field import Field
+
+MAX_OFFSET: Final = (1 << 31) - 1
+
+
+def array_of(block: Block, arrow: pa.DataType, valid: Mask | None) -> pa.Array:
+    """Convert a block to an array of a storage type, which is not an extension type.
+
+    Args:
+        block: one value per slot; values of nulls are arbitrary.
+    """
+    if isinstance(block, NullBlock):
+        return pa.nulls(block.num_values, arrow)
+    if pa.types.is_dictionary(arrow):
+        return _dictionary(block, arrow, valid)
+    if isinstance(block, DictionaryBlock):
+        return array_of(_expanded(block, valid), arrow, valid)
+    if pa.types.is_struct(arrow):
+        return _struct(block, arrow, valid)
+    if pa.types.is_fixed_size_list(arrow):
+        return _fixed_size_list(block, arrow, valid)
+    if is_variable(arrow):
+        return _variable(block, arrow, valid)
+    return _fixed(block, arrow, valid)
+
+
+def narrow(offsets: Int32s | Int64s, *, large: bool) -> npt.NDArray[Any]:
+    """Convert offsets to 64-bit integers if `large`, else to 32-bit integers."""
+    if not large and int(offsets[-1]) > MAX_OFFSET:
+        raise BatchTooLargeError(
+            f"a batch with {offsets[-1]} bytes or items in 32-bit offsets: read fewer rows at once"
+        )
+    return offsets.astype(np.int64 if large else np.int32, copy=False)
+
+
+def _misfit(block: Block, arrow: pa.DataType) -> CorruptFileError:
+    kind = type(block).__name__
+    width = f" of {block.bits_per_value} bits" if isinstance(block, FixedWidth) else ""
+    return CorruptFileError(f"a page of {kind}{width} values for type {arrow}")
+
+
+def _fixed(block: Block, arrow: pa.DataType, valid: Mask | None) -> pa.Array:
+    if pa.types.is_boolean(arrow) and isinstance(block, FixedWidth) and block.bits_per_value == 8:
+        # In constant and full-zip pages, a boolean is a byte; in other pages, it is a bit.
+        block = FixedWidth(1, block.num_values, np.packbits(block.data != 0, bitorder="little"))
+    if not isinstance(block, FixedWidth) or block.bits_per_value != bits_of_type(arrow):
+        raise _misfit(block, arrow)
+    data, width = block.data, block.bits_per_value
+    if len(data) * 8 < block.num_values * width:
+        raise CorruptFileError(f"{block.num_values} values of {width} bits in {len(data)} bytes")
+    if width > 8 and data.ctypes.data % min(width // 8, 8):
+        data = data.copy()
+    return pa.Array.from_buffers(arrow, block.num_values, [bitmap(valid), pa.py_buffer(data)])
+
+
+def _variable(block: Block, arrow: pa.DataType, valid: Mask | None) -> pa.Array:
+    if not isinstance(block, VariableWidth):
+        raise _misfit(block, arrow)
+    if is_text(arrow):
+        if not block.is_ascii:
+            with kernel_errors:
+                bad = _kernels.first_bad_utf8(block.offsets, block.data, mask_bytes(valid))
+            if bad >= 0:
+                raise CorruptFileError(f"value {bad} of the rows read is no UTF-8")
+    elif int(block.offsets[-1]) > len(block.data):
+        raise CorruptFileError(f"strings of {block.offsets[-1]} bytes in {len(block.data)}")
+    return strings_array(arrow, narrow(block.offsets, large=is_large(arrow)), block.data, valid)
+
+
+def _struct(block: Block, arrow: pa.DataType, valid: Mask | None) -> pa.Array:
+    """Convert packed structs or blob descriptions, whose children have no nulls."""
+    if not isinstance(block, StructBlock) or len(block.children) != arrow.num_fields:
+        raise _misfit(block, arrow)
+    children = []
+    for number, child in enumerate(block.children):
+        field = arrow.field(number)
+        values = array_of(child, storage_type(field.type), None)
+        if len(values) != block.num_values:
+            raise CorruptFileError(f"child {field.name!r} of a struct has another length")
+        children.append(wrapped(values, field.type))
+    return pa.Array.from_buffers(arrow, block.num_values, [bitmap(valid)], children=children)
+
+
+def _fixed_size_list(block: Block, arrow: pa.DataType, valid: Mask | None) -> pa.Array:
+    if not isinstance(block, FixedSizeListBlock) or block.dimension != arrow.list_size:
+        raise _misfit(block, arrow)
+    count = block.num_values * block.dimension
+    item_type = storage_type(arrow.value_type)
+    items = array_of(block.items, item_type, None)
+    if len(items) != count:
+        raise CorruptFileError(f"{len(items)} items in {block.num_values} lists of {arrow}")
+    if block.validity is not None:
+        if len(block.validity) * 8 < count:
+            raise CorruptFileError(f"validity of {count} items in {len(block.validity)} bytes")
+        buffers = [pa.py_buffer(block.validity), *items.buffers()[1:]]
+        nested = [items.values] if pa.types.is_fixed_size_list(item_type) else []
+        own = buffers[: 1 if nested else len(buffers)]
+        items = pa.Array.from_buffers(item_type, count, own, children=nested)
+    return pa.Array.from_buffers(
+        arrow, block.num_values, [bitmap(valid)], children=[wrapped(items, arrow.value_type)]
+    )
+
+
+def _dictionary(block: Block, arrow: pa.DataType, valid: Mask | None) -> pa.Array:
+    if not isinstance(block, DictionaryBlock):
+        plain = array_of(block, arrow.value_type, valid).dictionary_encode()
+        return _cast_indices(plain.indices, plain.dictionary, arrow)
+    indices = _indices(block, valid)
+    if valid is not None:
+        indices = np.where(valid, indices, 0)
+    return _cast_indices(
+        to_arrow(indices, valid),
+        array_of(block.items, arrow.value_type, None),
+        arrow,
+    )
+
+
+def _cast_indices(indices: pa.Array, items: pa.Array, arrow: pa.DataType) -> pa.Array:
+    if len(items) == 0 and indices.null_count < len(indices):
+        raise CorruptFileError("indices into an empty dictionary")
+    try:
+        narrowed = indices.cast(arrow.index_type)
+        if len(items) == 0:
+            narrowed = pa.nulls(len(indices), arrow.index_type)
+        return pa.DictionaryArray.from_arrays(narrowed, items, ordered=arrow.ordered, safe=True)
+    except pa.ArrowException as error:
+        raise CorruptFileError(f"dictionary of {len(items)} values: {error}") from error
+
+
+def _indices(block: DictionaryBlock, valid: Mask | None) -> Int64s:
+    """Return the indices, after checking those of valid slots."""
+    width = block.indices.bits_per_value
+    if width not in (8, 16, 32, 64):
+        raise CorruptFileError(f"dictionary indices of {width} bits")
+    raw = block.indices.data.view(f"<u{width // 8}")[: block.indices.num_values]
+    used = raw if valid is None else raw[valid]
+    if len(used) and int(used.max()) >= block.items.num_values:
+        raise CorruptFileError(
+            f"dictionary index {used.max()}, the dictionary has {block.items.num_values} values"
+        )
+    return raw.astype(np.int64)
+
+
+def _expanded(block: DictionaryBlock, valid: Mask | None) -> Block:
+    """Look up the items of all indices; the values of nulls are arbitrary."""
+    indices = _indices(block, valid)
+    if block.items.num_values == 0:
+        return NullBlock(len(indices))
+    if valid is not None and isinstance(block.items, VariableWidth):
+        return gather_valid(block.items, indices, valid)
+    if valid is not None:
+        indices = np.where(valid, indices, 0)
+    return gather(block.items, indices)
+
+
+def wrapped(array: pa.Array, arrow: pa.DataType) -> pa.Array:
+    """Wrap a storage array in its extension type. Returns the array unchanged for other types."""
+    if isinstance(arrow, pa.BaseExtensionType):
+        return pa.ExtensionArray.from_storage(arrow, array)
+    return array
+
 
 EMPTY_STRUCT: Final = pa.struct([])
 _STRUCTURAL_LIST: Final = "fixed_size_list:struct:"

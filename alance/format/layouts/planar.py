@@ -45,9 +45,8 @@ from alance.format.codecs.sequence import (
     check_count,
     sequence_codec,
 )
-from alance.format.layouts.base import Layer
+from alance.format.layouts.base import MAX_INLINE_BYTES, Layer, code_of, words_of
 from alance.format.layouts.fullzip import zipped_form
-from alance.format.layouts.levels import MAX_INLINE_BYTES, code_of, words_of
 from alance.format.layouts.miniblock import chunked_form
 from alance.format.proto import encodings_v2_1_pb2 as pb
 from alance.format.proto import encodings_v2_3_pb2 as pb3

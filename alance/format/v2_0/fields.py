@@ -16,8 +16,7 @@ import pyarrow as pa
 
 from alance.base.records import dataclass
 from alance.errors import BatchTooLargeError, CorruptFileError
-from alance.format.layouts.arrays import narrow, wrapped
-from alance.format.layouts.fields import values_array
+from alance.format.layouts.fields import narrow, values_array, wrapped
 from alance.format.numbers import as_numbers, bitmap, is_large
 from alance.format.plans import together
 from alance.format.v2_0.arrays import Offsets

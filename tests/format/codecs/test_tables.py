@@ -9,8 +9,8 @@ import pytest
 
 from alance.errors import AlanceError, CorruptFileError, UnsupportedError
 from alance.format.codecs.block import block_codec
-from alance.format.codecs.mini_block import mini_block_codec
-from alance.format.codecs.per_value import per_value_codec
+from alance.format.layouts.fullzip import per_value_codec
+from alance.format.layouts.miniblock import mini_block_codec
 from alance.format.proto import encodings_v2_1_pb2 as pb
 from tests.reference import fsst
 from tests.reference.encodings import flat

@@ -13,11 +13,9 @@ from alance._kernels import PageForm
 from alance.errors import CorruptFileError
 from alance.format.codecs.block import BLOCK
 from alance.format.codecs.general import Scheme
-from alance.format.codecs.mini_block import MINI_BLOCK, mini_block_codec
-from alance.format.codecs.per_value import PER_VALUE
 from alance.format.layouts.base import Layer
-from alance.format.layouts.fullzip import zipped_form
-from alance.format.layouts.miniblock import chunked_form
+from alance.format.layouts.fullzip import PER_VALUE, zipped_form
+from alance.format.layouts.miniblock import MINI_BLOCK, chunked_form, mini_block_codec
 from alance.format.proto import encodings_v2_1_pb2 as pb
 from tests.kernels.page_columns import learned, unknown_of
 from tests.reference import encodings, fsst

@@ -15,8 +15,12 @@ from alance.format.blocks import (
     VariableWidth,
 )
 from alance.format.encode.page_inputs import WIDE_BITS
-from alance.format.encode.pages import FULL_ZIP_LAYOUT, MINI_BLOCK_LAYOUT, _asked_layout
-from alance.format.encode.planar import sparse_values_page
+from alance.format.encode.pages import (
+    FULL_ZIP_LAYOUT,
+    MINI_BLOCK_LAYOUT,
+    _asked_layout,
+    sparse_values_page,
+)
 from tests.reference.pages.constant import constant_page
 from tests.reference.pages.dictionary import dictionary_of
 from tests.reference.pages.fullzip import full_zip_page

@@ -13,9 +13,14 @@ from alance.file_version import FileVersion
 from alance.format.blocks import FixedWidth, NullBlock, VariableWidth
 from alance.format.encode.base import EncodedPage
 from alance.format.encode.levels import layer_names
-from alance.format.encode.planar import sparse_page
-from alance.format.layouts.base import Layer, max_definition, max_repetition, max_visible
-from alance.format.layouts.levels import MAX_INLINE_BYTES
+from alance.format.encode.pages import sparse_page
+from alance.format.layouts.base import (
+    MAX_INLINE_BYTES,
+    Layer,
+    max_definition,
+    max_repetition,
+    max_visible,
+)
 from alance.format.proto import encodings_v2_1_pb2 as pb
 from tests.reference.pages.levels import level_blocks
 

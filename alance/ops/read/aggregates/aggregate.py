@@ -2,35 +2,40 @@
 
 Each aggregate uses the cheapest source. Counts of rows are from the manifest or from indices;
 minima and maxima are from the zones that statistics select. All other aggregates take a scan of
-their columns, whose batches are folded as they arrive.
+their columns, whose batches are folded as they arrive; memory has one row per group. Batches are
+collected into chunks, and Arrow groups each chunk by itself. The resulting rows are *partials*
+(sums, counts, minima and so on). When there are as many pending partials as groups, they are
+merged. So a partial is merged only a few times, for any number of chunks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import field
+from decimal import Context, Decimal
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 import pyarrow as pa
 
-from alance.base.checks import check_count, check_text, list_hint
+from alance.base import compute as pc
+from alance.base.checks import INT64_MAX, check_count, check_text, list_hint
 from alance.base.records import dataclass
 from alance.errors import InvalidInputError
 from alance.expr.sql.aggregate import parse_aggregate
-from alance.expr.tree import Column
+from alance.expr.tree import FAILURES, Column, one_line
 from alance.file.batches import empty_columns
-from alance.format.numbers import is_text
+from alance.format.numbers import as_scalar, canonical, is_text
 from alance.format.paths import quoted
 from alance.ops.read.aggregates.extremes import extreme_rows
-from alance.ops.read.aggregates.grouping import Groups, Measure, check_key
 from alance.ops.read.ordering import schema_of
 from alance.ops.version.projection import META, project
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Sequence
 
-    from alance.expr.sql.aggregate import AggregateCall
+    from alance.expr.sql.aggregate import AggregateCall, Aggregator
     from alance.io.reading.pool import DecodePool
     from alance.ops.read.options import ScanOptions
     from alance.ops.version.projection import Columns, Output
@@ -235,3 +240,311 @@ def _ordered(output: Output, schema: pa.Schema) -> str | None:
     kind = schema.field(value.path[0]).type
     is_moment = pa.types.is_date(kind) or (pa.types.is_timestamp(kind) and kind.unit != "ns")
     return value.path[0] if pa.types.is_integer(kind) or is_moment or is_text(kind) else None
+
+
+# Rows to group at once; the sum of as many 32-bit values fits into 64 bits.
+CHUNK_ROWS: Final = 1 << 19
+GROUPED_CHUNK_BYTES: Final = 32 << 20
+# Minimum rows per group in a chunk; with fewer, merges would do most of the work.
+ROWS_OF_GROUP: Final = 8
+MERGED_ROWS: Final = 1 << 16  # minimum pending partials for a merge
+COUNT_ALL: Final = "count_all"
+WIDE_INTEGER_TYPE: Final = pa.decimal128(38, 0)
+DECIMAL128_DIGITS: Final = 38  # largest precision of decimal128
+MOST_DIGITS: Final = 76
+_SUM_CONTEXT: Final = Context(prec=MOST_DIGITS)
+
+# Arrow functions by the first word of a partial's name: first to compute partials, then to merge
+# them.
+_GIVEN: Final = {
+    COUNT_ALL: COUNT_ALL,
+    "count": "count",
+    "sum": "sum",
+    "min": "min",
+    "max": "max",
+    "nan": "any",
+}
+_JOINED: Final = {**_GIVEN, COUNT_ALL: "sum", "count": "sum"}
+_NEEDED: Final[Mapping[Aggregator, tuple[str, ...]]] = {
+    "count": ("count",),
+    "sum": ("sum",),
+    "avg": ("sum", "count"),
+    "min": ("min",),
+    "max": ("max",),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """Aggregate of a column.
+
+    Attributes:
+        name: output name.
+        column: column of the batches; None to count rows.
+        type: type of the column's values.
+    """
+
+    name: str
+    function: Aggregator
+    column: str | None
+    type: pa.DataType
+
+    @property
+    def partials(self) -> list[str]:
+        """Names of the partials that the measure is computed from."""
+        if self.column is None:
+            return [COUNT_ALL]
+        kinds = [*_NEEDED[self.function]]
+        if self.function == "max" and pa.types.is_floating(self.type):
+            kinds.append("nan")
+        return [f"{kind} {self.column}" for kind in kinds]
+
+    def check(self) -> None:
+        """Check that values of the type have this aggregate."""
+        if self.column is None or self.function == "count" or pa.types.is_null(self.type):
+            return
+        fits = pa.types.is_integer(self.type) or pa.types.is_floating(self.type)
+        fits = fits or pa.types.is_decimal(self.type)
+        fits = fits or pa.types.is_duration(self.type)
+        if self.function in ("min", "max"):
+            fits = fits or not (pa.types.is_nested(self.type) or pa.types.is_interval(self.type))
+        if not fits:
+            raise InvalidInputError(f"{self.name!r}: {self.type} has no {self.function}")
+
+    def of(self, partials: pa.Table) -> pa.ChunkedArray:
+        """Compute the values of the groups from their partials."""
+        if self.column is None:
+            return partials[COUNT_ALL]
+        values = partials[f"{_NEEDED[self.function][0]} {self.column}"]
+        if self.function == "avg":
+            return _mean(values, partials[f"count {self.column}"], self.type)
+        if self.function == "count":
+            return values
+        if self.function == "sum":
+            return _sum(values, self.type)
+        values = values.cast(self.type)
+        if f"nan {self.column}" in self.partials:
+            is_nan = pc.fill_null(partials[f"nan {self.column}"], as_scalar(False))
+            values = pc.if_else(is_nan, pa.scalar(float("nan"), self.type), values)
+        return values
+
+
+@dataclass(slots=True)
+class Groups:
+    """Groups of the batches so far, with their partials. Not thread-safe.
+
+    Args:
+        schema: schema of the batches.
+        keys: columns to group by.
+        measures: aggregates of each group.
+        memory_bytes: maximum memory of the groups.
+    """
+
+    schema: pa.Schema
+    keys: Sequence[str]
+    measures: Sequence[Measure]
+    memory_bytes: int
+    _merged: pa.Table | None = None
+    _waiting: list[pa.Table] = field(default_factory=list)
+
+    def add(self, batches: Sequence[pa.RecordBatch]) -> None:
+        """Fold batches into the groups. CPU work.
+
+        Raises:
+            InvalidInputError: the groups exceed the memory limit, or a sum of decimals may
+                overflow.
+        """
+        table = pa.Table.from_batches(batches, schema=self.schema)
+        part = self._grouped(self._inputs(table), _GIVEN)
+        for place, name in enumerate(part.column_names):
+            if place >= len(self.keys) and name.startswith("sum "):
+                type_ = self.schema.field(name.removeprefix("sum ")).type
+                part = part.set_column(place, name, _exact(part.column(place), type_))
+        self._waiting.append(part)
+        merged = 0 if self._merged is None else self._merged.num_rows
+        if sum(waiting.num_rows for waiting in self._waiting) >= max(2 * merged, MERGED_ROWS):
+            self._merge()
+        self._check_memory()
+
+    def is_chunk(self, num_rows: int, num_bytes: int) -> bool:
+        """Return True if these rows are worth grouping; the more groups, the more rows it takes."""
+        groups = max((part.num_rows for part in self._parts()), default=0)
+        few, many = (
+            min(GROUPED_CHUNK_BYTES, self.memory_bytes),
+            max(GROUPED_CHUNK_BYTES, self.memory_bytes // 4),
+        )
+        most = many if groups * ROWS_OF_GROUP > CHUNK_ROWS else few
+        return num_rows >= max(CHUNK_ROWS, groups * ROWS_OF_GROUP) or num_bytes >= most
+
+    def result(self) -> pa.Table:
+        """Return the groups in arbitrary order: columns for keys, then for measures. CPU work.
+
+        Raises:
+            InvalidInputError: a sum exceeds its type, or an error of `add`.
+        """
+        if not self._parts():
+            self.add([])
+        self._merge()
+        (merged,) = self._parts()
+        columns = [merged[key] for key in self.keys]
+        for measure in self.measures:
+            try:
+                columns.append(measure.of(merged))
+            except FAILURES as error:  # not reached by `InvalidInputError`, which is one of them
+                raise InvalidInputError(f"{measure.name!r}: {one_line(error)}") from error
+        names = [*self.keys, *(measure.name for measure in self.measures)]
+        return pa.table(columns, names=names)
+
+    def _inputs(self, table: pa.Table) -> pa.Table:
+        """Return a column for each partial, converted for the Arrow function."""
+        columns = {key: _key(table[key]) for key in self.keys}
+        for measure in self.measures:
+            for name in measure.partials:
+                kind, _, column = name.partition(" ")
+                if name != COUNT_ALL and name not in columns:
+                    columns[name] = _input(kind, table[column])
+        if not columns:  # because only rows are counted
+            columns[""] = pa.chunked_array([pa.nulls(table.num_rows)])
+        return pa.table(columns)
+
+    def _merge(self) -> None:
+        parts = self._parts()
+        if len(parts) > 1:
+            self._merged = self._grouped(pa.concat_tables(parts), _JOINED)
+        elif parts:
+            self._merged = parts[0]
+        self._waiting = []
+
+    def _parts(self) -> list[pa.Table]:
+        return self._waiting if self._merged is None else [self._merged, *self._waiting]
+
+    def _grouped(self, table: pa.Table, functions: Mapping[str, str]) -> pa.Table:
+        """Group a table of inputs or of partials by the keys."""
+        calls: list[tuple[str | list[str], str]] = []
+        names = list(self.keys)
+        partials = [name for measure in self.measures for name in measure.partials]
+        partials = list(dict.fromkeys(partials))
+        for name in partials:
+            function = functions[name.partition(" ")[0]]
+            is_count = function == COUNT_ALL
+            if function == "sum":
+                _check_sum(table[name])
+            calls.append(([] if is_count else name, function))
+            names.append(COUNT_ALL if is_count else f"{name}_{function}")
+        groups = table.group_by(list(self.keys), use_threads=False).aggregate(calls)
+        return groups.select(names).rename_columns([*self.keys, *partials])
+
+    def _check_memory(self) -> None:
+        if sum(part.nbytes for part in self._parts()) <= self.memory_bytes:
+            return
+        self._merge()
+        if self._merged is not None and self._merged.nbytes > self.memory_bytes:
+            raise InvalidInputError(
+                f"group_by: {self._merged.num_rows} groups take {self._merged.nbytes} bytes, more "
+                f"than memory_bytes={self.memory_bytes}; `Dataset.sql` can group on disk"
+            )
+
+
+def check_key(name: str, kind: pa.DataType) -> None:
+    """Check that rows can be grouped by values of a type."""
+    if pa.types.is_nested(kind):
+        raise InvalidInputError(f"group_by {name!r}: {kind} is no type to group by")
+
+
+def _key(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return group keys with canonical floats, because Arrow groups floats by their bits."""
+    if not pa.types.is_floating(values.type):
+        return values
+    return pa.chunked_array([canonical(chunk) for chunk in values.chunks], values.type)
+
+
+def _input(kind: str, values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Convert values to a type from which Arrow can compute a partial exactly."""
+    if kind == "count":
+        return values
+    if kind == "nan":
+        return pc.is_nan(values)
+    if pa.types.is_float16(values.type):
+        values = values.cast(pa.float32())
+    elif pa.types.is_duration(values.type):
+        values = values.cast(pa.int64())
+    if kind != "sum":
+        return values
+    if values.type in (pa.int64(), pa.uint64()):
+        ends = pc.min_max(values)
+        largest = max(abs(ends["min"].as_py() or 0), abs(ends["max"].as_py() or 0))
+        # Arrow's sum of integers wraps around on overflow.
+        return values.cast(WIDE_INTEGER_TYPE) if largest * len(values) > INT64_MAX else values
+    if pa.types.is_decimal128(values.type):
+        type_ = values.type
+        is_wide = type_.precision + len(str(len(values))) > DECIMAL128_DIGITS
+        if is_wide:
+            return values.cast(pa.decimal256(MOST_DIGITS, type_.scale))
+        # Use a view, because a cast would check each value although no bytes change.
+        wide = pa.decimal128(DECIMAL128_DIGITS, type_.scale)
+        return pa.chunked_array([chunk.view(wide) for chunk in values.chunks], wide)
+    return values
+
+
+def _exact(sums: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    """Convert the sums of a chunk to a type that can hold the sums of all chunks."""
+    if pa.types.is_decimal(kind):
+        return sums.cast(pa.decimal256(MOST_DIGITS, kind.scale))
+    return sums.cast(WIDE_INTEGER_TYPE) if pa.types.is_integer(sums.type) else sums
+
+
+def _check_sum(values: pa.ChunkedArray) -> None:
+    """Check that sums of wide decimals cannot overflow."""
+    kind = values.type
+    if not pa.types.is_decimal256(kind) or kind.precision + len(str(len(values))) <= MOST_DIGITS:
+        return
+    ends = pc.min_max(values.cast(pa.decimal256(MOST_DIGITS, kind.scale)))
+    outermost = [ends[end].as_py() or Decimal() for end in ("min", "max")]
+    largest = max(int(value.copy_abs().scaleb(kind.scale, _SUM_CONTEXT)) for value in outermost)
+    if largest * len(values) >= 10**MOST_DIGITS:
+        raise InvalidInputError(f"a sum of {kind} may be beyond {MOST_DIGITS} digits")
+
+
+def _sum(sums: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    """Convert sums to their output type, which depends on the type of the values."""
+    if pa.types.is_floating(kind):
+        return sums
+    if pa.types.is_decimal128(kind):
+        output = pa.decimal128(min(DECIMAL128_DIGITS, kind.precision + 10), kind.scale)
+    elif pa.types.is_decimal(kind):
+        output = pa.decimal256(min(MOST_DIGITS, kind.precision + 10), kind.scale)
+    else:
+        output = pa.uint64() if pa.types.is_unsigned_integer(kind) else pa.int64()
+    try:
+        sums = sums.cast(output)
+    except pa.ArrowInvalid:
+        is_whole = pa.types.is_integer(output)
+        cure = "; `sum(cast(x as decimal(38, 0)))` gives decimals" if is_whole else ""
+        raise InvalidInputError(f"a sum is beyond {output}{cure}") from None
+    return sums.cast(kind) if pa.types.is_duration(kind) else sums
+
+
+def _mean(sums: pa.ChunkedArray, counts: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    """Return sums divided by counts; null for a count of 0.
+
+    Means of decimals have four decimal places more than the values; further digits are truncated.
+    """
+    divisor = pc.if_else(pc.equal(counts, as_scalar(0)), as_scalar(None, pa.int64()), counts)
+    if not (pa.types.is_duration(kind) or pa.types.is_decimal128(kind)):
+        return pc.divide(sums.cast(pa.float64()), divisor.cast(pa.float64()))
+    scale = kind.scale if pa.types.is_decimal(kind) else 0
+    # With a divisor of at least three digits, the quotient has four decimal places more than the
+    # dividend.
+    digits = max(3, len(str(pc.max(counts).as_py() or 0)))
+    dividends = sums.cast(pa.decimal256(DECIMAL128_DIGITS + digits, scale))
+    divisors = divisor.cast(pa.decimal256(19, 0)).cast(pa.decimal256(digits, 0))
+    means = pc.divide(dividends, divisors)
+    if pa.types.is_duration(kind):
+        whole = pc.CastOptions(pa.int64(), allow_decimal_truncate=True)
+        return means.cast(options=whole).cast(kind)
+    mean = pa.decimal128(
+        min(DECIMAL128_DIGITS, kind.precision + 4), min(DECIMAL128_DIGITS, scale + 4)
+    )
+    cut = pc.CastOptions(pa.decimal256(MOST_DIGITS, mean.scale), allow_decimal_truncate=True)
+    # Two casts, because a truncating cast does not check the range.
+    return means.cast(options=cut).cast(mean)
