@@ -269,7 +269,10 @@ class LateRows:
         if count <= 1 or self.is_sparse or len(self.opened) > 1:
             return [self]
         cuts = np.linspace(self.start, self.stop, count + 1).astype(np.int64)
-        places = np.unique(np.searchsorted(self.rows, cuts)).tolist()
+        return self.parts(np.unique(np.searchsorted(self.rows, cuts)).tolist())
+
+    def parts(self, places: Sequence[int]) -> list[LateRows]:
+        """Cut the rows of one fragment at these positions, which include 0 and the end."""
         parts = [self.rows[first:last] for first, last in pairwise(places)]
         return [
             replace(self, rows=rows, start=int(rows[0]), stop=int(rows[-1]) + 1) for rows in parts
@@ -314,19 +317,18 @@ class FilteredSplit(NamedTuple):
 
     def cut(self, most_bytes: float) -> Iterator[FilteredSplit]:
         """Yield parts of about `most_bytes` encoded bytes of late columns each."""
-        first = 0
-        for rows in [part for late in self.late for part in late.cut(most_bytes)]:
-            yield FilteredSplit(self.batch.slice(first, len(rows.rows)), [rows])
-            first += len(rows.rows)
+        return self._parts([part for late in self.late for part in late.cut(most_bytes)])
 
     def halves(self) -> Iterator[FilteredSplit]:
         """Yield the two halves of the rows, which must be of one fragment."""
         (late,) = self.late
-        middle = len(late.rows) // 2
-        for first, last in ((0, middle), (middle, len(late.rows))):
-            rows = late.rows[first:last]
-            part = replace(late, rows=rows, start=int(rows[0]), stop=int(rows[-1]) + 1)
-            yield FilteredSplit(self.batch.slice(first, last - first), [part])
+        return self._parts(late.parts([0, len(late.rows) // 2, len(late.rows)]))
+
+    def _parts(self, late: Sequence[LateRows]) -> Iterator[FilteredSplit]:
+        first = 0
+        for rows in late:
+            yield FilteredSplit(self.batch.slice(first, len(rows.rows)), [rows])
+            first += len(rows.rows)
 
     def merge(self, plan: ScanPlan, tasks: Sequence[tuple[LateTask, Reader]]) -> pa.RecordBatch:
         """Combine first and late columns into the output, or into the input of computed columns.
