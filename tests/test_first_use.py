@@ -170,9 +170,9 @@ ops.lookup ops.lookup.work ops.read.pruning
 """
 APPEND_LOADS = """
 base.compute
-file.write file.write.blob_placer file.write.here file.write.page_writer
-file.write.small_batches file.write.waiting file.write.writer file.budgets
-format.encode format.encode.arrays format.encode.base format.encode.blobs format.encode.container
+file.write file.write.blob_placer file.write.page_writer
+file.write.small_batches file.write.writer file.budgets
+format.encode format.encode.arrays format.encode.blobs format.encode.container
 format.encode.leaves format.encode.levels format.encode.options format.encode.page_inputs
 format.encode.pages format.encode.rows format.encode.small_file format.encode.statistics
 format.proto.encodings_v2_0_pb2 format.proto.encodings_v2_3_pb2

@@ -10,7 +10,7 @@ import pytest
 from alance.errors import UnsupportedError
 from alance.file_version import FileVersion
 from alance.format.codecs.block import block_codec
-from alance.format.encode.base import Hints
+from alance.format.encode.page_inputs import Hints
 from alance.format.layouts.fullzip import per_value_codec
 from alance.format.layouts.miniblock import mini_block_codec
 from tests.reference.chunks import Chunk, decode_chunks

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from alance.format.encode.base import EncodedPage
+    from alance.format.encode.page_inputs import EncodedPage
     from alance.format.v2_0.encode import Output, Unit
 
 

@@ -29,7 +29,7 @@ from alance.format.layouts import page_form
 from alance.format.plans import ByteRange, all_read, answered, cut
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -218,7 +218,9 @@ class WholeFragments(NamedTuple):
             BatchTooLargeError: the rows do not fit into one batch.
             CorruptFileError: the bytes contradict the format.
         """
-        return one_batch([self._rows(fragments).decode() for fragments in _alike(self.fragments)])
+        # Runs of consecutive fragments whose files have the same columns.
+        runs = groupby(self.fragments, lambda files: [source.columns for source in files.sources])
+        return one_batch([self._rows([*run]).decode() for _, run in runs])
 
     def _rows(self, fragments: Sequence[FragmentFiles]) -> WholeRows:
         """Return the rows of fragments whose files have the same columns."""
@@ -257,9 +259,3 @@ class WholeFragments(NamedTuple):
                     error.add_note(f"in fragment {fragment.id}")
                 raise
         return opened
-
-
-def _alike(fragments: Sequence[FragmentFiles]) -> Iterator[list[FragmentFiles]]:
-    """Yield runs of consecutive fragments whose files have the same columns."""
-    for _, run in groupby(fragments, lambda files: [source.columns for source in files.sources]):
-        yield list(run)

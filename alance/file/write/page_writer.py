@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from alance.file.older import v0_1_writer, v2_0_writer
     from alance.file.write.blob_placer import Sidecars
     from alance.format.blocks import VariableWidth
-    from alance.format.encode.base import EncodedPage
+    from alance.format.encode.page_inputs import EncodedPage
     from alance.format.field import Field
     from alance.format.layouts.base import PageValues
     from alance.format.schema import Schema

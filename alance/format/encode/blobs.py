@@ -33,10 +33,9 @@ import pyarrow as pa
 from alance.base.records import dataclass
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.format.blocks import FixedWidth, StructBlock, VariableWidth
-from alance.format.encode.base import EncodedPage
 from alance.format.encode.leaves import as_type, block_of
 from alance.format.encode.levels import layer_names
-from alance.format.encode.page_inputs import PageMode, page_by_mode
+from alance.format.encode.page_inputs import EncodedPage, PageMode, page_by_mode
 from alance.format.field import BLOB_V2_TYPE
 from alance.format.layouts.base import Layer, PageValues
 from alance.format.numbers import (
@@ -55,7 +54,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from alance.base.arrays import Bytes, Int64s, Mask, UInt32s, UInt64s
-    from alance.format.encode.base import Hints
+    from alance.format.encode.page_inputs import Hints
     from alance.format.field import Field
 
     Numbers = npt.NDArray[np.integer[Any]]

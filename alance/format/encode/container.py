@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from alance.base.arrays import Bytes, Int64s
     from alance.format.blocks import VariableWidth
-    from alance.format.encode.base import EncodedPage
+    from alance.format.encode.page_inputs import EncodedPage
     from alance.format.field import Field
     from alance.format.schema import Schema
 

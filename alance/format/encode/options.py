@@ -28,7 +28,7 @@ from alance.format.codecs.general import SCHEMES, Scheme
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from alance.format.encode.base import Hints
+    from alance.format.encode.page_inputs import Hints
 
 PREFIX: Final = "lance-encoding:"
 COMPRESSIONS: Final = ("lz4", "zstd", "fsst", "none")

@@ -31,11 +31,12 @@ from alance.base.records import dataclass
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.file_version import FileVersion
 from alance.format.blocks import DictionaryBlock
-from alance.format.encode.base import EncodedPage, Hints
 from alance.format.encode.levels import Lists, unravel
 from alance.format.encode.page_inputs import (
     ANY,
     WIDE_BITS,
+    EncodedPage,
+    Hints,
     NoPage,
     PageMode,
     TooManyLevels,

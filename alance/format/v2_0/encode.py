@@ -35,10 +35,10 @@ from alance.format.blocks import (
 from alance.format.codecs.general import compress
 from alance.format.codecs.strings import FSST_MAGIC, TABLE_BYTES
 from alance.format.encode.arrays import children_of, leaf_values, need
-from alance.format.encode.base import EncodedPage, Hints
 from alance.format.encode.container import FileBuilder, column_encoding, padded
 from alance.format.encode.leaves import check_offsets
 from alance.format.encode.options import Compression, FieldOptions
+from alance.format.encode.page_inputs import EncodedPage, Hints
 from alance.format.layouts.fields import owns_column
 from alance.format.numbers import is_variable_list, lists_of, storage_of, validity_of
 from alance.format.proto import encodings_v2_0_pb2 as pb

@@ -19,7 +19,7 @@ from alance.format.schema import Schema
 from tests.reference.pages import page
 
 if TYPE_CHECKING:
-    from alance.format.encode.base import EncodedPage
+    from alance.format.encode.page_inputs import EncodedPage
 
 VERSIONS = [FileVersion.V2_1, FileVersion.V2_2, FileVersion.V2_3]
 SIZES = [1, 99, 100, 1025, 9000]

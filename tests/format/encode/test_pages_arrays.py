@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.file_version import FileVersion
 from alance.format.encode.arrays import leaf_values
-from alance.format.encode.base import Hints
+from alance.format.encode.page_inputs import Hints
 from alance.format.encode.pages import encode_page
 from alance.format.encode.rows import cut_entries, join, split, values_bytes
 from alance.format.layouts.base import Layer, PageValues, max_definition

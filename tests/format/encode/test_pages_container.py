@@ -11,8 +11,8 @@ from alance.errors import InvalidInputError, UnsupportedError
 from alance.file_version import FileVersion
 from alance.format.blocks import VariableWidth
 from alance.format.container import open_container
-from alance.format.encode.base import EncodedPage
 from alance.format.encode.container import FileBuilder
+from alance.format.encode.page_inputs import EncodedPage
 from alance.format.proto import encodings_v2_1_pb2 as pb
 from alance.format.schema import Schema
 from tests.reference.driven import run

@@ -9,9 +9,8 @@ import pytest
 
 from alance import _kernels
 from alance.file_version import FileVersion
-from alance.format.encode.base import Hints
 from alance.format.encode.options import FieldOptions
-from alance.format.encode.page_inputs import PageMode
+from alance.format.encode.page_inputs import Hints, PageMode
 from alance.format.layouts.base import Layer
 
 NOTHING = np.empty(0, np.uint8)

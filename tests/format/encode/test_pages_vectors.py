@@ -10,8 +10,8 @@ import pytest
 
 from alance.file_version import FileVersion
 from alance.format.encode.arrays import leaf_values
-from alance.format.encode.base import Hints
 from alance.format.encode.blobs import describe_blobs, encode_blob_page
+from alance.format.encode.page_inputs import Hints
 from alance.format.encode.pages import encode_page, hints_of
 from alance.format.layouts.fields import leaf_columns
 from alance.format.schema import Schema
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from alance.format.blocks import FixedWidth
-    from alance.format.encode.base import EncodedPage
+    from alance.format.encode.page_inputs import EncodedPage
     from alance.format.field import Field
     from alance.format.layouts.base import PageValues
 

@@ -19,7 +19,7 @@ from tests.reference.pages.dictionary import dictionary_of
 from tests.reference.pages.miniblock import mini_block_page
 
 if TYPE_CHECKING:
-    from alance.format.encode.base import Hints
+    from alance.format.encode.page_inputs import Hints
 
 RNG = np.random.default_rng(3)
 

@@ -28,7 +28,7 @@ from tests.reference.pages.miniblock import mini_block_page
 
 if TYPE_CHECKING:
     from alance.format.blocks import Block
-    from alance.format.encode.base import EncodedPage, Hints
+    from alance.format.encode.page_inputs import EncodedPage, Hints
     from alance.format.field import Field
     from alance.format.layouts.base import PageValues
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from alance.file_version import FileVersion
 from alance.format.blocks import FixedWidth, NullBlock, VariableWidth
-from alance.format.encode.base import EncodedPage
 from alance.format.encode.levels import layer_names
+from alance.format.encode.page_inputs import EncodedPage
 from alance.format.encode.pages import sparse_page
 from alance.format.layouts.base import (
     MAX_INLINE_BYTES,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from alance.base.arrays import Bytes, Mask, UInt16s
     from alance.format.blocks import Block
-    from alance.format.encode.base import Hints
+    from alance.format.encode.page_inputs import Hints
     from alance.format.layouts.base import PageValues
 
 NOTHING: Final = np.empty(0, np.uint8)

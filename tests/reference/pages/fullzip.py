@@ -11,8 +11,8 @@ import numpy as np
 
 from alance.errors import UnsupportedError
 from alance.format.blocks import DictionaryBlock, FixedWidth, gather
-from alance.format.encode.base import EncodedPage
 from alance.format.encode.levels import layer_names
+from alance.format.encode.page_inputs import EncodedPage
 from alance.format.layouts.base import max_definition, max_repetition, max_visible
 from alance.format.proto import encodings_v2_1_pb2 as pb
 from tests.reference.pages.one_by_one import per_value
@@ -20,7 +20,7 @@ from tests.reference.pages.one_by_one import per_value
 if TYPE_CHECKING:
     from alance.base.arrays import Bytes, Int64s
     from alance.format.blocks import VariableWidth
-    from alance.format.encode.base import Hints
+    from alance.format.encode.page_inputs import Hints
     from alance.format.layouts.base import PageValues
 
 NO_STARTS: Final = np.zeros(0, np.int64)

@@ -16,8 +16,8 @@ import numpy as np
 from alance.errors import InvalidInputError
 from alance.file_version import FileVersion
 from alance.format.blocks import DictionaryBlock
-from alance.format.encode.base import EncodedPage
 from alance.format.encode.levels import layer_names
+from alance.format.encode.page_inputs import EncodedPage
 from alance.format.layouts.base import max_definition, max_repetition, max_visible
 from alance.format.proto import encodings_v2_1_pb2 as pb
 from tests.reference.pages.dictionary import encode_items
@@ -26,7 +26,7 @@ from tests.reference.pages.values import mini_block_values
 
 if TYPE_CHECKING:
     from alance.base.arrays import Bytes, Int64s, UInt16s
-    from alance.format.encode.base import Hints
+    from alance.format.encode.page_inputs import Hints
     from alance.format.layouts.base import PageValues
 
 FILLER: Final = b"\xfe"

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from alance.format.blocks import Block
 
     Encoded = tuple[pb.CompressiveEncoding, FixedWidth | VariableWidth]
-    from alance.format.encode.base import Hints
+    from alance.format.encode.page_inputs import Hints
 
 
 def has_fixed_rows(values: StructBlock) -> bool:

@@ -16,7 +16,7 @@ from tests.reference.pages.strings import string_chunks
 
 if TYPE_CHECKING:
     from alance.format.blocks import Block
-    from alance.format.encode.base import Hints
+    from alance.format.encode.page_inputs import Hints
     from tests.reference.pages.base import MiniBlockValues
 
 
