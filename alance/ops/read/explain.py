@@ -296,16 +296,6 @@ def _steps(events: Sequence[RequestEvent]) -> list[Step]:
     ]
 
 
-def _pages(spans: DataSpans, events: Sequence[RequestEvent]) -> int:
-    # The names of stores in events have no numbers.
-    paths = {without_number(path): path for path in spans.paths}
-    return spans.pages(
-        (paths.get(event.location, event.location), span)
-        for event in events
-        for span in event.ranges
-    )
-
-
 def _scan_lines(snapshot: Snapshot, plan: ScanPlan, options: ScanOptions) -> list[str]:
     with_deletions = sum(handle.fragment.deletion_file is not None for handle in plan.handles)
     lines = [
@@ -518,8 +508,13 @@ async def _dry_run(
         await session.engine.scheduler.aclose()
 
     def count() -> _DryRun:
-        num_pages, steps = _pages(session.spans, recorder.events), tuple(_steps(recorder.events))
-        return _DryRun(steps, recorder.rounds, num_pages, session.spans.num_pages - num_pages)
+        events, spans = recorder.events, session.spans
+        # The names of stores in events have no numbers.
+        paths = {without_number(path): path for path in spans.paths}
+        located = [(paths.get(event.location, event.location), event.ranges) for event in events]
+        num_pages = spans.pages((path, span) for path, own in located for span in own)
+        steps = tuple(_steps(events))
+        return _DryRun(steps, recorder.rounds, num_pages, spans.num_pages - num_pages)
 
     return await snapshot.engine.pool.run(count)
 
