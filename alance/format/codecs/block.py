@@ -43,10 +43,6 @@ def _flat(message: pb.Flat) -> BlockCodec:
     return BlockCodec(numbers.bits, words, is_raw=numbers.bits % 8 == 0)
 
 
-def _variable(message: pb.Variable) -> BlockCodec:
-    return BlockCodec(offset_bits(message), is_raw=True, is_text=True)
-
-
 def _packed(numbers: KernelNumbers) -> BlockCodec:
     return BlockCodec(numbers.bits, (numbers, None))
 
@@ -82,7 +78,7 @@ def _constant(message: pb.Constant) -> BlockCodec:
 
 BLOCK: Final[Mapping[str, Callable[[Any], BlockCodec]]] = {
     "flat": _flat,
-    "variable": _variable,
+    "variable": lambda message: BlockCodec(offset_bits(message), is_raw=True, is_text=True),
     "inline_bitpacking": lambda message: _packed(inline_numbers(message)),
     "out_of_line_bitpacking": lambda message: _packed(packed_numbers(message)),
     "rle": _rle,

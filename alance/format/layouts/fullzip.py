@@ -138,10 +138,6 @@ def _fixed_size_list(message: pb.FixedSizeList) -> PerValueCodec:
     return PerValueCodec(lists.row_bits, lists.masks, has_null_items=lists.item_bits == 0)
 
 
-def _packed_struct(message: pb.PackedStruct) -> PerValueCodec:
-    return PerValueCodec(packed_bits(message))
-
-
 def _variable_packed_struct(message: pb.VariablePackedStruct) -> PerValueCodec:
     if not message.fields:
         raise CorruptFileError("variable packed struct: no children")
@@ -186,7 +182,7 @@ PER_VALUE: Final[Mapping[str, Callable[[Any], PerValueCodec]]] = {
     "fsst": _fsst,
     "general": _general,
     "fixed_size_list": _fixed_size_list,
-    "packed_struct": _packed_struct,
+    "packed_struct": lambda message: PerValueCodec(packed_bits(message)),
     "variable_packed_struct": _variable_packed_struct,
     "constant": _constant,
 }

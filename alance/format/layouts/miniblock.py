@@ -188,10 +188,6 @@ def _fixed_size_list(message: pb.FixedSizeList) -> MiniBlockCodec:
     return MiniBlockCodec(ValuesForm.FLAT, bits, lists.num_buffers, masks=lists.masks)
 
 
-def _packed_struct(message: pb.PackedStruct) -> MiniBlockCodec:
-    return MiniBlockCodec(ValuesForm.FLAT, kernel_bits(packed_bits(message)))
-
-
 MINI_BLOCK: Final[Mapping[str, Callable[[Any], MiniBlockCodec]]] = {
     "flat": _flat,
     "variable": _variable,
@@ -201,5 +197,7 @@ MINI_BLOCK: Final[Mapping[str, Callable[[Any], MiniBlockCodec]]] = {
     "byte_stream_split": _byte_stream_split,
     "general": _general,
     "fixed_size_list": _fixed_size_list,
-    "packed_struct": _packed_struct,
+    "packed_struct": lambda message: MiniBlockCodec(
+        ValuesForm.FLAT, kernel_bits(packed_bits(message))
+    ),
 }
