@@ -15,6 +15,7 @@ import alance
 from alance.errors import InvalidInputError
 from alance.io.events.trace import trace
 from alance.ops.read.options import ScanOptions
+from alance.ops.read.take import FEW_FRAGMENTS
 from alance.ops.version.opening import open_snapshot
 from alance.scanner import Scanner
 from alance.session import Session
@@ -163,6 +164,14 @@ async def test_pages_that_are_not_read_are_counted(tmp_path: Path, session: Sess
     assert result.num_pages == 2
     assert result.num_pages_skipped >= 1
     assert (await dataset.scanner().explain()).num_pages_skipped == 0
+
+
+async def test_a_take_of_many_fragments_is_explained(tmp_path: Path, session: Session) -> None:
+    """Handles of more than `FEW_FRAGMENTS` are created in a thread, also in a dry run."""
+    uri, rows = str(tmp_path / "many"), pa.table({"a": range(FEW_FRAGMENTS + 1)})
+    dataset = await alance.write_dataset(rows, uri, max_rows_per_file=1, session=session)
+    explanation = await dataset.explain_take(range(len(rows)))
+    assert (explanation.num_rows, explanation.num_requests) == (len(rows), len(rows))
 
 
 async def test_nothing_to_read(tmp_path: Path, session: Session) -> None:
