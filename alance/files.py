@@ -221,7 +221,9 @@ class FileReader(Hinted):
     ) -> AsyncIterator[pa.RecordBatch]:
         """Stream rows as batches.
 
-        Cost: at most one request per column and batch; one round per batch.
+        Cost: per batch a round, with a request per page that has rows of the batch, or per 8 MiB of
+        a larger page; pages close together share one. Page states that are not cached take a round
+        before it.
 
         Args:
             columns: names or dotted paths; None: all.

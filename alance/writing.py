@@ -81,8 +81,8 @@ async def write_dataset(
 
     Cost: a LIST to find the table, and a GET of its latest version if that is not cached; an upload
     of each data file; together with the last of them, a PUT of the transaction and a LIST; then a
-    PUT of the manifest. A Table of up to 8 MiB is usually appended without the second LIST; within
-    two seconds of another append by the session, instead without the first LIST and the GET. The
+    PUT of the manifest. A Table of up to 8 MiB is usually appended without the second LIST. If the
+    session appended in the last two seconds, the first LIST and the GET are omitted instead. The
     first commit of a process to a bucket of a server other than S3, GCS and Azure themselves tests
     its conditional PUTs: one PUT more, or two and a DELETE if the commit has no transaction object.
 

@@ -135,14 +135,15 @@ class Catalog(Hinted):
 
         Cost: from a server, a request per page of names. In a folder, a LIST, and a GET and a scan
         of `__manifest` if it exists. The root also costs a LIST per thousand tables, and a HEAD per
-        table, which tells if the table is deregistered. For 5 tables or more, LISTs of a thousand
-        objects replace these HEADs, as long as one LIST replaces at least 16 of them.
+        table to learn if the table is deregistered. With 5 tables or more, each LIST of a thousand
+        objects saves the HEADs of the tables that it passes; after a LIST that passes fewer than
+        16 tables, the other tables get HEADs.
 
         Args:
             namespace: default: the root.
             include_declared: True to include names that were declared for tables that are not yet
-                written. In a folder, False costs a LIST per table; LISTs of a thousand objects
-                replace many of these, as for the root.
+                written. In a folder, False costs a LIST per table that no LIST of a thousand
+                objects has passed.
 
         Raises:
             NotFoundError: no such namespace.

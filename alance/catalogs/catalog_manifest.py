@@ -75,7 +75,7 @@ class CatalogManifest:
         return row["metadata"]  # type: ignore[no-any-return]
 
     async def set_metadata(self, names: Names, old: str | None, new: str) -> bool:
-        """Replace the text with a namespace's properties; return False if it was not `old`."""
+        """Replace the text with a namespace's properties; return False if the text is not `old`."""
         assert self.table is not None
         is_old = "metadata IS NULL" if old is None else "metadata = ?"
         params = [new, DELIMITER.join(names), *([] if old is None else [old])]

@@ -407,7 +407,7 @@ def _taken(uri: str, names: Names, kind: str) -> AlreadyExistsError:
 
 
 def _own_folder(names: Names) -> str | None:
-    """Return the folder that needs no row for a name in the root; None for other names."""
+    """Return the folder of a table in the root that has no row; None for names in namespaces."""
     return names[0] + TABLE_SUFFIX if len(names) == 1 else None
 
 

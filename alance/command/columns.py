@@ -59,7 +59,7 @@ def add_to(parsers: Parsers) -> None:
 
 
 async def add_columns(args: argparse.Namespace) -> OutputFacts | OutputRows:
-    """Add columns by SQL expressions, and columns of nulls."""
+    """Add either columns by SQL expressions or columns of nulls."""
     dataset = await opened(args)
     computed = dict(args.columns)
     nulls = [

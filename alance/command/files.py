@@ -233,8 +233,8 @@ def _completed(batch: pa.RecordBatch, file: RowFile, schema: pa.Schema) -> pa.Re
 def _typed_lines(source: SourceFile, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Read JSON lines by the types of a table. A batch has the columns that its rows name.
 
-    A time of UTC, such as 2024-01-01T00:00:00Z, fits a column without a zone: `write` makes such a
-    column of it, because pyarrow does.
+    The Z of a time of UTC, such as 2024-01-01T00:00:00Z, is ignored if the column has no zone:
+    from such times pyarrow infers a column without a zone when `write` creates a table.
 
     Raises:
         InvalidInputError: a line is not a JSON object, or a column cannot represent a value.

@@ -53,7 +53,7 @@ __all__ = ["Check", "Zones", "check_of", "may_match", "num_checks", "num_listed"
 
 
 def check_of(condition: object) -> Check | None:
-    """Return the check of a condition. Returns None if it would never rule out a zone."""
+    """Return the check of a condition. Returns None if it reads no bounds and is not constant."""
     check = _limited(_check(condition))
     return check if num_checks(check) or isinstance(check, ConstantCheck) else None
 

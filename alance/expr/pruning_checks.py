@@ -57,7 +57,12 @@ class Zones:
 
 @dataclass(frozen=True, slots=True)
 class May:
-    """Masks of the zones in which a condition may have a value for some row; shape (n,) each."""
+    """Values that a condition may have in each zone.
+
+    Attributes:
+        true, false, null: masks of the zones where the condition may have this value for a row;
+            shape (n,).
+    """
 
     true: Mask
     false: Mask

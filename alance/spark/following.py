@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from alance.spark.reader import PartitionRows
     from alance.types import Fragment
 
-MAX_VERSIONS: Final = 1000  # versions examined for a batch that has no limit
+MAX_VERSIONS: Final = 1000  # newer versions examined for a batch, at most
 ROWS_UNIT: Final = "rows"
 BYTES_UNIT: Final = "bytes"
 FILES_UNIT: Final = "files"

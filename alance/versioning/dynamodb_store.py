@@ -143,7 +143,7 @@ class DynamoDbStore:
     async def delete_table(self, table: str) -> None:
         """Delete the entries of all versions of a table.
 
-        Cost: a Query per MiB of versions, and a DeleteItem per version.
+        Cost: a Query per MiB of versions and one after the last, and a DeleteItem per version.
 
         Args:
             table: as for `get`.

@@ -59,7 +59,7 @@ class WaitingCommit(Generic[T]):
 
     @property
     def can_go(self) -> bool:
-        """True if other commits need not wait for this one before their version can be made."""
+        """True if the commit can join the next group; False while it may delay that group."""
         return True
 
     def follows(self, other: WaitingCommit[T]) -> bool:

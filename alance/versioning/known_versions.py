@@ -52,7 +52,7 @@ class KnownVersions:
         return self._manifests[-1] if self._manifests else None
 
     def covers(self, version: int) -> bool:
-        """True if all versions after this one are known."""
+        """True if all versions from the one after `version` to `newest` are known."""
         if not self._manifests:
             return False
         first = self._appends[0].version - 1 if self._appends else self._manifests[0].version

@@ -412,7 +412,7 @@ def _as_items(name: str, node: Node) -> list[str]:
 
 
 def _compact(text: str) -> str | None:
-    """Format JSON text as it is read from columns. Returns None if it is not JSON."""
+    """Return JSON text as columns of JSON return it; None if the text is not JSON."""
     try:
         values = jsonb(pa.array([text], pa.large_string()), None, "value")
     except InvalidInputError:

@@ -121,11 +121,11 @@ class SqlText:
         return "".join(parts) + self.text[end:]
 
     def long_list(self, tree: SyntaxTree) -> pa.Array | Digits | None:
-        """Return the items of the long list for which a literal of the parsed text stands.
+        """Return the items of the long list that a literal has replaced in the parsed text.
 
         Returns:
-            Large strings, large binaries, int64, or the digits of other numbers. None if no list
-            was replaced by `tree`.
+            Large strings, large binaries, int64, or the digits of other numbers. None if `tree`
+            replaced no list.
         """
         items = self._lists.get(-1 if tree.start is None else tree.start)
         if items is None:

@@ -162,9 +162,10 @@ def _is_signed(values: pa.Array) -> bool:
 
 
 def array_of(values: object, least: int = LONG_LIST + 1) -> pa.Array | list[object]:
-    """Return texts, bytes or integers as an array; return other values, and short lists, as a list.
+    """Return long lists of texts, bytes, UUIDs or integers of 64 bits as arrays, others as lists.
 
-    Arrow arrays, and numpy arrays of integers, remain arrays, whatever their length.
+    Arrow arrays, and numpy arrays of integers, remain arrays, whatever their length. UUIDs become
+    large binary.
 
     Args:
         least: smallest number of Python values that become an array.

@@ -203,10 +203,11 @@ class FieldForms(NamedTuple):
         return self if all(keep) else FieldForms.of([*compress(self.forms, keep)])
 
     def imported(self, address: int, schema: pa.Schema) -> pa.RecordBatch:
-        """Import a struct array of these fields from kernel memory.
+        """Import a record batch of these fields from kernel memory.
 
         Raises:
             CorruptFileError: a JSON value is invalid, or a map has null entries or keys.
+            UnsupportedError: there are values of a type whose values no writer stores.
         """
         if not self.conversions:
             return pa.RecordBatch._import_from_c(address, schema)

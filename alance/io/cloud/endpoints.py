@@ -74,7 +74,7 @@ def endpoint_of(kind: Kind, config: Mapping[str, object]) -> str | None:
 
 
 def names_server(kind: Kind, config: Mapping[str, object]) -> bool:
-    """True if options or the environment name a server, be it one of the cloud.
+    """True if options or the environment name a server, even if it belongs to the cloud.
 
     Some endpoints of a cloud, such as those of S3 on Outposts, lack features of the cloud.
     """

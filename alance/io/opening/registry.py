@@ -228,8 +228,9 @@ class StoreRegistry:
     A store is used again only while the environment has the same variables for its client.
 
     Attributes:
-        numbers: highest number among the roots of stores opened here, by root without number. The
-            second root of a bucket with other options ends in `#2/` (see `free_root`).
+        numbers: highest number of a store opened here, by the part of its root before the number.
+            The second store of a bucket, with other options, has a root that ends in `#2/`; see
+            `free_root`.
 
     Args:
         limits: time limits of requests to the opened stores.

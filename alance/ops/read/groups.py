@@ -97,7 +97,7 @@ class FragmentGroup(NamedTuple):
         )
 
     def page_tables(self, spans: Sequence[tuple[int, int]]) -> list[Plan[None]]:
-        """Return plans that load the page tables for spans of rows."""
+        """Return plans that load the page states of spans of rows."""
         loads = [load_states(self.opened[0], spans, self.states)]
         if self.late is not None:
             eager = [span for span in spans if span[0] < self.eager_stop]

@@ -154,11 +154,13 @@ def passing(
 
 
 def check_index(plan: ScanPlan, rows: PhysicalRows, batch: pa.RecordBatch) -> None:
-    """Check that rows from an index match it. If a row does not, other rows may be missing.
+    """Check that rows that an index returned satisfy the condition that it answered.
+
+    If a row does not, the index is wrong, and may also lack rows.
 
     Args:
-        rows: the rows of the batch; some of them do not pass the filter.
-        batch: the first columns.
+        rows: the rows of the batch, as the index returned them.
+        batch: first columns of these rows.
 
     Raises:
         CorruptFileError: a row does not match the index.

@@ -1,7 +1,8 @@
 """Base paths of new and existing tables, and the choice of base paths for new files.
 
 A data file of a base path is in its folder `data/`, or directly in the base path if that is not a
-dataset's folder. Deletion files, indices and manifests are always in the table's own folder.
+dataset's folder. New deletion files, indices and manifests are always in the table's own folder;
+a clone also reads the deletion files and indices of its source, whose folder is a base path.
 
 Source: docs/format/table.md, "Base paths".
 """

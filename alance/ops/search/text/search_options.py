@@ -73,7 +73,7 @@ def asked_by(
 
     Raises:
         TypeError: an argument is unknown.
-        InvalidInputError: k is less than 1.
+        InvalidInputError: k is not an integer of at least 1.
     """
     check_count("k", k, most=INT64_MAX)
     columns, options, others = scan_arguments(arguments)
