@@ -147,6 +147,31 @@ async def test_labels_are_moved(tmp_path: Path, stable: bool) -> None:
         assert rows.equals(expected)
 
 
+@pytest.mark.parametrize("kind", ["LABEL_LIST", "BITMAP"])
+async def test_thousands_of_sets_are_translated_together(
+    tmp_path: Path, kind: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts: list[int] = []
+    moved = AddressMap.moved
+
+    def counting(self: AddressMap, addresses: Any) -> Any:
+        counts.append(len(addresses))
+        return moved(self, addresses)
+
+    monkeypatch.setattr(AddressMap, "moved", counting)
+    labels = pa.array([range(3_000), [7], [7]], pa.list_(pa.int64()))  # equal sets of many labels
+    of_labels = kind == "LABEL_LIST"
+    table = pa.table({"v": labels if of_labels else range(3_000)})
+    dataset = await alance.write_dataset(table, tmp_path / "t")
+    dataset = await dataset.insert(table)
+    dataset = await dataset.create_scalar_index("v", kind)
+    dataset = await dataset.optimize.compact_files()
+    assert len(counts) <= 2  # of the labels, and of null lists
+    assert max(counts) == (8 if of_labels else 6_000)
+    condition = "array_has_any(v, [7])" if of_labels else "v = 7"
+    assert await dataset.count_rows(condition) == (6 if of_labels else 2)
+
+
 async def test_fragments_of_an_index_that_cannot_follow_stay(tmp_path: Path) -> None:
     path = tmp_path / "t"
     table = pa.table({"id": range(40), "t": [f"word{k % 7} more" for k in range(40)]})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from contextlib import aclosing
 from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
@@ -13,6 +14,7 @@ import pyarrow as pa
 from alance.errors import CorruptFileError
 from alance.format.index import bitmap
 from alance.format.index.bitmap import ROW_SETS, RowSetBuilder, rows_bytes
+from alance.format.numbers import offsets_of
 from alance.format.row_set import RowSet
 from alance.ops.lookup.files import KEPT_SETS, sort_key
 from alance.ops.lookup.kinds.kind import IndexKind
@@ -26,8 +28,9 @@ from alance.ops.lookup.stored import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterable, Callable
+    from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Iterator
 
+    from alance.base.arrays import Int64s
     from alance.format.index.bitmap import KeyedSets
     from alance.format.index.remap import Moves
     from alance.format.table.indices import Index
@@ -39,6 +42,7 @@ if TYPE_CHECKING:
     from alance.ops.version.snapshot import Snapshot
 
 MOVED_SET_BYTES: Final = 4 << 20  # approximate bytes of row sets remapped at once
+MOVED_ROWS: Final = 1 << 17  # rows of several sets, translated by one pass: 5 MiB of numbers
 SET_SHARE: Final = 64  # 64 rows of a bitmap cost as much as one row of a B-tree
 _NO_ROWS: Final = np.empty(0, np.int64)
 
@@ -84,21 +88,24 @@ class RowSetsKind(IndexKind):
         sizes = {handle.id: handle.num_physical_rows for handle in handles} | moves.old_sizes
         domain, fragment_ids = RowSet.of_fragments(sorted(sizes.items())), frozenset(sizes)
 
-        def moved_set(content: memoryview) -> bytes | None:
+        def moved_sets(contents: Iterable[memoryview]) -> Iterator[bytes | None]:
             # A few corrupt bytes may encode billions of rows, so rows outside of fragments are
             # dropped first.
-            claimed = form.parse(content).within(domain, fragment_ids)
-            rows, _ = moves.moved(claimed.to_numpy())
-            return form.to_bytes(rows) if len(rows) else None
+            claimed = (form.parse(sets).within(domain, fragment_ids) for sets in contents)
+            for group in _groups(rows.to_numpy() for rows in claimed):
+                rows, has_address = moves.moved(np.concatenate(group))
+                ends = offsets_of(has_address)[offsets_of([len(old) for old in group])].tolist()
+                for start, end in pairwise(ends):
+                    yield form.to_bytes(rows[start:end]) if end > start else None
 
         ends = NO_END
         if bitmap.LABEL_NULLS in stored.metadata:
             nulls = await stored.buffer_by_key(bitmap.LABEL_NULLS)
             content = await snapshot.engine.pool.run(
-                lambda: moved_set(nulls) or rows_bytes(_NO_ROWS)
+                lambda: next(moved_sets([nulls])) or rows_bytes(_NO_ROWS)
             )
             ends = SegmentEnd({bitmap.LABEL_NULLS: "1"}, [np.frombuffer(content, np.uint8)])
-        async with aclosing(_changed_sets(stored, moved_set, form)) as rows:
+        async with aclosing(_changed_sets(stored, moved_sets, form)) as rows:
             type_ = stored.schema.field(form.keys).type
             await write_row_sets(files, type_, rows, form, of_sets=True, end=lambda: ends)
 
@@ -112,15 +119,17 @@ class RowSetsKind(IndexKind):
     ) -> Batches:
         form = self.form
 
-        def live_set(content: memoryview) -> bytes | None:
-            rows = form.parse(content)
-            remaining = rows & live
-            if len(remaining) == len(rows):
-                return bytes(content)
-            return form.to_bytes(remaining.to_numpy()) if len(remaining) else None
+        def live_sets(contents: Iterable[memoryview]) -> Iterator[bytes | None]:
+            for content in contents:
+                rows = form.parse(content)
+                remaining = rows & live
+                if len(remaining) == len(rows):
+                    yield bytes(content)
+                else:
+                    yield form.to_bytes(remaining.to_numpy()) if len(remaining) else None
 
         stored = await _open_sets(snapshot, index, form)
-        async with aclosing(_changed_sets(stored, live_set, form)) as batches:
+        async with aclosing(_changed_sets(stored, live_sets, form)) as batches:
             async for batch in batches:
                 yield batch
 
@@ -173,12 +182,14 @@ async def _open_sets(snapshot: Snapshot, index: Index, form: KeyedSets) -> Store
 
 
 def _changed_sets(
-    stored: StoredFile, moved_set: Callable[[memoryview], bytes | None], form: KeyedSets
+    stored: StoredFile,
+    changed: Callable[[Iterable[memoryview]], Iterator[bytes | None]],
+    form: KeyedSets,
 ) -> AsyncGenerator[pa.RecordBatch, None]:
     """Yield keys with changed row sets.
 
     Args:
-        moved_set: returns the new set; None if no row remains.
+        changed: yields the new sets in order; None if no row of a set remains.
     """
     schema = form.schema(stored.schema.field(0).type)
 
@@ -186,8 +197,24 @@ def _changed_sets(
         keys, sets = batch.columns
         if sets.null_count:
             raise CorruptFileError("bitmap index: a row set is null")
-        contents = pa.array([moved_set(memoryview(rows.as_buffer())) for rows in sets], pa.binary())
+        distinct = sets.dictionary_encode()  # thousands of labels of a long list have equal sets
+        old = (memoryview(rows.as_buffer()) for rows in distinct.dictionary)
+        contents = pa.array(list(changed(old)), pa.binary()).take(distinct.indices)
         whole = pa.RecordBatch.from_arrays([keys, contents], schema=schema)
         return whole.filter(contents.is_valid()) if contents.null_count else whole
 
     return non_empty(stored, moved, MOVED_SET_BYTES // stored.bytes_per_row + 1)
+
+
+def _groups(sets: Iterable[Int64s]) -> Iterator[list[Int64s]]:
+    """Group consecutive sets of row numbers into runs of about `MOVED_ROWS` rows."""
+    group: list[Int64s] = []
+    num_rows = 0
+    for rows in sets:
+        group.append(rows)
+        num_rows += len(rows)
+        if num_rows >= MOVED_ROWS:
+            yield group
+            group, num_rows = [], 0
+    if group:
+        yield group
