@@ -21,7 +21,10 @@ import pytest
 import alance
 from alance import operations, sync
 from alance.file.open.new_pages import NewPages
+from alance.file.rows.placing import Placing
+from alance.format.container import SearchBuffer
 from alance.format.table.changes import conflicts
+from alance.io.reading.scheduler import Scheduler
 from tests.reference.served import opened_on
 from tests.reference.waiting import Turns
 
@@ -159,6 +162,48 @@ async def test_turns_make_few_calls_for_many_fragments(
                 await asyncio.sleep(0)
                 await work(dataset)
     assert 0 < calls.most < MOST_CALLS_OF_FRAGMENTS
+
+
+@pytest.mark.parametrize("rows", [20, 3_000])  # files of 3 000 rows are not held in memory
+async def test_a_take_of_many_fragments_and_columns_shares_turns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int
+) -> None:
+    fragments, works, turns, checked = 10, Counter[tuple[int, str]](), Turns(), list[int]()
+    table = pa.table({f"c{n}": np.arange(rows * fragments) * 7919 % 99991 for n in range(16)})
+    dataset = await alance.write_dataset(table, tmp_path / "t.lance", max_rows_per_file=rows)
+    make_all_pauses(monkeypatch)
+    monkeypatch.setattr("alance.file.rows.placing.TABLES_A_TURN", fragments)
+    monkeypatch.setattr("alance.io.reading.scheduler.MAX_FILES_PER_READ", fragments // 2)
+    monkeypatch.setattr("alance.ops.read.taking.SHARED_TAKE_BYTES", 0)
+
+    def counted(owner: type, name: str) -> None:
+        work = getattr(owner, name)
+
+        def noted(*arguments: Any, **options: Any) -> Any:
+            works[turns.count, name] += 1
+            return work(*arguments, **options)
+
+        monkeypatch.setattr(owner, name, noted)
+
+    counted(Placing, "place")
+    counted(Placing, "columns")
+    counted(Scheduler, "hold")
+    check = SearchBuffer.check
+
+    def noted_check(self: SearchBuffer, where: str, start: int, content: memoryview) -> None:
+        checked.append(start)
+        check(self, where, start, content)
+
+    monkeypatch.setattr(SearchBuffer, "check", noted_check)
+    sought = np.arange(0, len(table), rows // 4)
+    async with turns:
+        assert await dataset.take(sought) == table.take(sought)
+        checked.clear()
+        assert await dataset.take(sought) == table.take(sought)
+    by_name = {name for _, name in works}
+    assert by_name >= {"place", "columns"} | ({"hold"} if rows > 20 else set())
+    assert max(works.values()) == 1
+    assert not checked  # pieces that are no entry of a search-cache buffer
 
 
 async def test_large_deletions_are_merged_in_a_thread(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 import numpy as np
@@ -17,6 +16,7 @@ from alance.format.container import (
     read_columns,
     tail_range,
 )
+from alance.format.numbers import offsets_of
 from alance.format.plans import PLANS_A_TURN, TURN, cut, through, together
 from alance.format.v0_1.metadata import V0_1_FOOTER as BATCH_FOOTER
 from alance.format.v0_1.metadata import is_batch_file, open_batch_file
@@ -184,13 +184,20 @@ def bytes_at_hand(pieces: Pieces, containers: Mapping[str, Container]) -> memory
     Raises:
         CorruptFileError: the checksum of an entry of the search-cache buffer is wrong.
     """
-    files = [containers[path] for path in pieces.paths]
-    held = [_kernels.HeldFile([file.content_start], [file.content]) for file in files]
-    content = _kernels.gather(held, pieces.ends, pieces.starts, pieces.stops).data
-    if [file.search for file in files].count(None) < len(files):
-        stops = np.cumsum(pieces.stops - pieces.starts).tolist()
-        numbers = np.repeat(range(len(files)), np.diff(pieces.ends, prepend=0)).tolist()
-        starts, spans = pieces.starts.tolist(), pairwise([0, *stops])
-        for number, start, (begin, end) in zip(numbers, starts, spans, strict=True):
-            files[number].check(start, content[begin:end])
+    by_path = {path: containers[path] for path in pieces.paths}
+    held = {
+        path: _kernels.HeldFile([file.content_start], [file.content])
+        for path, file in by_path.items()
+    }
+    files = [*map(held.__getitem__, pieces.paths)]
+    content = _kernels.gather(files, pieces.ends, pieces.starts, pieces.stops).data
+    entries = {path: file.search.entries for path, file in by_path.items() if file.search}
+    if entries:
+        # A take of many columns and fragments has thousands of pieces; few of them are entries.
+        of_tables = [entries.get(path, ()) for path in pieces.paths]
+        of_pieces = np.repeat(range(len(files)), np.diff(pieces.ends, prepend=0)).tolist()
+        starts, upto = pieces.starts.tolist(), offsets_of(pieces.stops - pieces.starts).tolist()
+        for number, (table, start) in enumerate(zip(of_pieces, starts, strict=True)):
+            if start in of_tables[table]:
+                by_path[pieces.paths[table]].check(start, content[upto[number] : upto[number + 1]])
     return content

@@ -14,6 +14,7 @@ import numpy as np
 
 from alance.base.records import dataclass
 from alance.errors import CorruptFileError
+from alance.format.numbers import offsets_of
 from alance.format.plans import Coalesced, Pieces, are_ranges, coalesce, is_range
 from alance.io.disk.files import PIECES_GAP
 from alance.io.events import trace
@@ -47,10 +48,11 @@ EMPTY_BUFFER: Final = memoryview(b"")
 
 @dataclass(slots=True)
 class ObjectRanges:
-    """Ranges of one object that a read requests."""
+    """Ranges of one object that a read requests, and the sum of their lengths."""
 
     spans: list[tuple[int, int]] = field(default_factory=list)
     pieces: list[tuple[Int64s, Int64s]] = field(default_factory=list)  # starts and stops
+    num_bytes: int = 0
 
     def request(self, read: Read) -> RangeRequest:
         """Return all ranges as arrays."""
@@ -62,16 +64,6 @@ class ObjectRanges:
         if len(starts) == 1:
             return RangeRequest(read, starts[0], stops[0])
         return RangeRequest(read, np.concatenate(starts), np.concatenate(stops))
-
-    @property
-    def num_bytes(self) -> int:
-        """Sum of the lengths of the ranges."""
-        num_bytes = 0
-        for start, stop in self.spans:
-            num_bytes += stop - start
-        for starts, stops in self.pieces:
-            num_bytes += int((stops - starts).sum())
-        return num_bytes
 
     def listed(self) -> list[tuple[int, int]]:
         """Return all ranges as a list of (start, stop)."""
@@ -213,6 +205,7 @@ def sort_out(
         if ranges is None:
             ranges = by_object[location] = ObjectRanges()
         ranges.spans.append((start, stop))
+        ranges.num_bytes += stop - start
     for reader, requests in by_reader.items():
         _read_pieces(reader, requests, read)
     return by_object
@@ -222,14 +215,23 @@ def _sort_pieces(pieces: Pieces, by_object: dict[str, ObjectRanges]) -> None:
     # Many columns have thousands of parts of few pieces, so the arrays are checked as a whole.
     are_good = are_ranges(pieces.starts, pieces.stops)
     has_empty = bool((pieces.starts == pieces.stops).any())
-    for path, (first, end) in zip(pieces.paths, pairwise((0, *pieces.ends)), strict=True):
+    bounds = [0, *pieces.ends]
+    upto = offsets_of(pieces.stops - pieces.starts)[bounds].tolist()
+    for path, (first, end), (before, after) in zip(
+        pieces.paths, pairwise(bounds), pairwise(upto), strict=True
+    ):
         starts, stops = pieces.starts[first:end], pieces.stops[first:end]
         if not (are_good or are_ranges(starts, stops)):
             raise CorruptFileError(f"{path}: pieces of which one is no range")
+        if before == after:
+            continue
         if has_empty and (is_empty := starts == stops).any():
             starts, stops = starts[~is_empty], stops[~is_empty]
-        if len(starts):
-            by_object.setdefault(path, ObjectRanges()).pieces.append((starts, stops))
+        ranges = by_object.get(path)
+        if ranges is None:
+            ranges = by_object[path] = ObjectRanges()
+        ranges.pieces.append((starts, stops))
+        ranges.num_bytes += after - before
 
 
 def read_many(

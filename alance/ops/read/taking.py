@@ -218,6 +218,7 @@ async def _decode_apart(
     async def part(number: int) -> T | None:
         read = source
         if read is None:
+            await engine.pool.share_turn()  # reads of thousands of files take milliseconds to begin
             pieces = parts[number].unread_pieces
             read = await engine.hold(pieces, reason, takes=takes) if pieces else all_read
         return await engine.pool.run(partial(decode, number, read), is_decoding=True)
