@@ -561,3 +561,12 @@ def null_if(left: Node, right: Node) -> Node:
 def choose(condition: Node, chosen: Node, other: Node) -> Node:
     """Return a node that is `chosen` if the condition is true, else `other`."""
     return case([condition], [chosen], other)
+
+
+def literal_bytes(condition: object) -> int:
+    """Return the number of bytes of a condition's texts and binary data, without lists."""
+    if isinstance(condition, Literal):
+        return condition.num_bytes
+    if isinstance(condition, Call) and isinstance(condition.meaning, Comparison):
+        return literal_bytes(condition.meaning.left) + literal_bytes(condition.meaning.right)
+    return sum(map(literal_bytes, condition.args)) if isinstance(condition, Call | Junction) else 0

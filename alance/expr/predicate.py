@@ -20,7 +20,7 @@ from alance.base.records import dataclass
 from alance.errors import AlanceError, InvalidInputError
 from alance.expr import logic, value_budget
 from alance.expr.arrow import ArrowCondition
-from alance.expr.logic import CaseWhen, Coalesce, Junction
+from alance.expr.logic import CaseWhen, Coalesce, Junction, literal_bytes
 from alance.expr.tree import (
     FAILURES,
     Call,
@@ -51,6 +51,7 @@ CONVERSIONS: Final = ("cast to ", "conversion to ")
 QUICK: Final = OPERATORS.union(
     ["is null", "is true", "is false", "is distinct from", "like", "starts_with"]
 )
+QUICK_LITERAL_BYTES: Final = 64 << 10  # of a text; kernels copy it, at 1 GB/s
 ANSWERS: Final = ("is ",)  # names of calls that are never null: IS NULL, IS TRUE, IS DISTINCT FROM
 
 
@@ -84,7 +85,9 @@ class Predicate:
 
         A small batch is then filtered on the calling thread.
         """
-        return not isinstance(self.condition, ArrowCondition) and _is_quick(self.condition)
+        if isinstance(self.condition, ArrowCondition):
+            return False
+        return _is_quick(self.condition) and literal_bytes(self.condition) <= QUICK_LITERAL_BYTES
 
     def mask(self, batch: pa.RecordBatch) -> pa.BooleanArray:
         """Return the condition's value for each row: true, false or null.

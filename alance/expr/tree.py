@@ -107,6 +107,12 @@ class Literal:
         return self.value.type
 
     @property
+    def num_bytes(self) -> int:
+        """Number of bytes of a text or of binary data; 0 for other values."""
+        is_long = isinstance(self.value, pa.BinaryScalar) and self.value.is_valid
+        return len(self.value.as_buffer()) if is_long else 0
+
+    @property
     def args(self) -> tuple[Node, ...]:
         return ()
 

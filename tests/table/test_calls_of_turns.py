@@ -20,6 +20,8 @@ import pytest
 
 import alance
 from alance import operations, sync
+from alance.expr import Predicate, pruning
+from alance.expr.sql import parameters
 from alance.file.open.new_pages import NewPages
 from alance.file.rows.placing import Placing
 from alance.format.container import SearchBuffer
@@ -223,6 +225,30 @@ async def test_large_deletions_are_merged_in_a_thread(
     assert await after.count_rows() == count // 2
     assert threads
     assert threading.get_ident() not in threads
+
+
+async def test_long_texts_of_filters_are_compared_in_threads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: dict[str, int] = {}
+
+    def noted(owner: Any, name: str) -> None:
+        work = getattr(owner, name)
+
+        def run(*arguments: Any, **options: Any) -> Any:
+            threads[name] = threading.get_ident()
+            return work(*arguments, **options)
+
+        monkeypatch.setattr(owner, name, run)
+
+    noted(Predicate, "mask")
+    noted(pruning, "compared")
+    noted(parameters, "literal_of")
+    dataset = await alance.write_dataset(pa.table({"t": ["x", "y"]}), tmp_path / "t.lance")
+    assert await dataset.count_rows("t = :v", params={"v": "x"}) == 1
+    assert threads == dict.fromkeys(["mask", "compared", "literal_of"], threading.get_ident())
+    assert await dataset.count_rows("t = :v or t = 'y'", params={"v": "x" * 200_000}) == 1
+    assert threading.get_ident() not in threads.values()
 
 
 NUM_PAGES: Final = 300  # of each of two columns

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from alance.expr.arrow import ArrowCondition
+from alance.expr.logic import literal_bytes
 from alance.expr.pruning import num_listed
 from alance.ops.version.conditions import CHARACTER_BYTES, KEY_BYTES, expression_work
 
@@ -17,4 +18,4 @@ def checking_work(predicate: Predicate) -> int:
     work = CHARACTER_BYTES * len(predicate.text) + KEY_BYTES * num_listed(predicate.condition)
     if isinstance(predicate.condition, ArrowCondition):
         work += expression_work(predicate.text)
-    return work
+    return work + literal_bytes(predicate.condition)

@@ -140,12 +140,15 @@ async def parsed_predicate(
 
 
 def _count(params: Sequence[object] | Mapping[str, object]) -> int:
-    """Estimate the work of parameter values: 10 per value, 1 per item of a list."""
+    """Estimate the work of parameters: 10 per value, 1 per item of a list or 100 characters."""
     values = params.values() if isinstance(params, Mapping) else params
-    return sum(
-        len(value) if isinstance(value, Sized) and not isinstance(value, str) else 10
-        for value in values
-    )
+    work = 0
+    for value in values:
+        if isinstance(value, str):
+            work += 10 + len(value) // 100
+        else:
+            work += len(value) if isinstance(value, Sized) else 10
+    return work
 
 
 def parse_over(schema: pa.Schema, condition: Condition) -> Predicate:
