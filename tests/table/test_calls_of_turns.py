@@ -24,14 +24,16 @@ from alance.expr import Predicate, pruning
 from alance.expr.sql import parameters
 from alance.file.open.new_pages import NewPages
 from alance.file.rows.placing import Placing
+from alance.file.write import small_batches
 from alance.format.container import SearchBuffer
 from alance.format.table.changes import conflicts
 from alance.io.reading.scheduler import Scheduler
+from alance.ops.merge.inserted import InsertedKeys
 from tests.reference.served import opened_on
 from tests.reference.waiting import Turns
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import AsyncGenerator, Awaitable, Callable
 
     from alance.testing.lab import Lab
 
@@ -249,6 +251,46 @@ async def test_long_texts_of_filters_are_compared_in_threads(
     assert threads == dict.fromkeys(["mask", "compared", "literal_of"], threading.get_ident())
     assert await dataset.count_rows("t = :v or t = 'y'", params={"v": "x" * 200_000}) == 1
     assert threading.get_ident() not in threads.values()
+
+
+async def test_thousands_of_merged_keys_are_sorted_in_threads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: set[int] = set()
+    add = InsertedKeys.add_hashes
+
+    def noted(keys: InsertedKeys, hashes: Any) -> None:
+        threads.add(threading.get_ident())
+        add(keys, hashes)
+
+    monkeypatch.setattr(InsertedKeys, "add_hashes", noted)
+    table = pa.table({"id": range(20_000)})
+    async with alance.ingest(tmp_path / "t.lance", on="id") as sink:
+        await sink.write(table)
+    assert threads
+    assert threading.get_ident() not in threads
+    assert await (await alance.dataset(tmp_path / "t.lance")).count_rows() == len(table)
+
+
+async def test_batches_of_many_columns_are_measured_in_turns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    turns, seen = Turns(), list[int]()
+    add = small_batches.SmallBatches.add
+
+    def noted(waiting: small_batches.SmallBatches, batch: pa.RecordBatch) -> Any:
+        seen.append(turns.count)
+        return add(waiting, batch)
+
+    async def batches() -> AsyncGenerator[pa.RecordBatch, None]:
+        for _ in range(3):
+            yield MORE.to_batches()[0]
+
+    monkeypatch.setattr(small_batches.SmallBatches, "add", noted)
+    async with turns:
+        groups = [group async for group in small_batches.in_groups(batches())]
+    assert sum(map(len, groups)) == 3
+    assert len({*seen}) == 3
 
 
 NUM_PAGES: Final = 300  # of each of two columns

@@ -6,6 +6,7 @@ the cost of copying them.
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -20,6 +21,7 @@ SMALL_COLUMN_BYTES: Final = 64 << 10  # bytes of about ENOUGH_ROWS numbers
 WHOLE_SMALL_FILE_BYTES: Final = 32 << 20
 # Bytes; if a batch holds less, memory that it shares with others does not matter.
 OWN_BYTES: Final = 64 << 10
+PAUSED_COLUMNS: Final = 512  # of a batch after which others run: a column takes 2 us to measure
 
 
 def whole_bytes(num_columns: int) -> int:
@@ -115,6 +117,8 @@ async def in_groups(
     async for batch in batches:
         if leaving := waiting.add(batch):
             yield leaving
+        if batch.num_columns >= PAUSED_COLUMNS:
+            await asyncio.sleep(0)
         if waiting.are_enough:
             yield waiting.take()
     if rest := waiting.take():

@@ -261,13 +261,15 @@ async def _inserted_keys(
     run = source.keys.scratch.pool.run
     async with aclosing(source.keys.batches()) as batches:
         async for batch in batches:
-            work = partial(_hashed, batch, matches.matched)
-            keys.add_hashes(await run(work, inline=work_bytes([batch]) <= DECODED_INLINE_BYTES))
+            work = partial(_add_keys, keys, batch, matches.matched)
+            num_bytes = work_bytes([batch]) + keys.num_bytes  # all are sorted again
+            await run(work, inline=num_bytes <= DECODED_INLINE_BYTES)
             if keys.hashes is None:
                 break
     return keys
 
 
-def _hashed(batch: pa.RecordBatch, matched: Mask) -> UInt64s:
-    """Return the hashes of the keys of unmatched source rows. CPU work."""
-    return key_hashes(batch.column(KEY_COLUMN), ~matched[as_numbers(batch.column(ROW_COLUMN))])
+def _add_keys(keys: InsertedKeys, batch: pa.RecordBatch, matched: Mask) -> None:
+    """Add the keys of unmatched source rows. CPU work."""
+    is_new = ~matched[as_numbers(batch.column(ROW_COLUMN))]
+    keys.add_hashes(key_hashes(batch.column(KEY_COLUMN), is_new))

@@ -84,6 +84,11 @@ class InsertedKeys:
         """Maximum number of recorded keys; if there are more, every key counts as inserted."""
         return MOST_KEYS if self.is_primary else EXACT_KEYS
 
+    @property
+    def num_bytes(self) -> int:
+        """Memory of the hashes in bytes."""
+        return 0 if self.hashes is None else self.hashes.nbytes
+
     def add_rows(self, rows: pa.RecordBatch) -> None:
         """Add the keys of rows after a cast to the types of the table. CPU work.
 
