@@ -27,6 +27,7 @@ from alance.file.rows.placing import Placing
 from alance.file.write import small_batches
 from alance.format.container import SearchBuffer
 from alance.format.table.changes import conflicts
+from alance.io.caches.cache import SearchCache
 from alance.io.reading.scheduler import Scheduler
 from alance.ops.merge.inserted import InsertedKeys
 from tests.reference.served import opened_on
@@ -208,6 +209,30 @@ async def test_a_take_of_many_fragments_and_columns_shares_turns(
     assert by_name >= {"place", "columns"} | ({"hold"} if rows > 20 else set())
     assert max(works.values()) == 1
     assert not checked  # pieces that are no entry of a search-cache buffer
+
+
+async def test_a_first_take_keeps_few_of_many_fragments_in_a_turn(
+    of_fragments: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    puts, turns, put = Counter[int](), Turns(), SearchCache.put
+
+    def counted(cache: SearchCache, *entry: Any) -> None:
+        puts[turns.count] += 1
+        put(cache, *entry)
+
+    make_all_pauses(monkeypatch)
+    for name in ("FILES_A_TURN", "FILES_AT_ONCE"):
+        monkeypatch.setattr(f"alance.file.open.files.{name}", 20)
+    monkeypatch.setattr("alance.file.open.new_pages.PAGES_A_TURN", 20)
+    monkeypatch.setattr("alance.ops.read.taking.FRAGMENTS_A_TURN", 20)
+    async with alance.Session() as session:
+        dataset = await alance.dataset(of_fragments, session=session)
+        monkeypatch.setattr(SearchCache, "put", counted)
+        async with turns:
+            taken = await dataset.take(range(2 * FRAGMENTS))
+    assert taken["id"].to_pylist() == [*range(2 * FRAGMENTS)]
+    assert puts.total() >= 2 * FRAGMENTS
+    assert max(puts.values()) <= 20
 
 
 async def test_large_deletions_are_merged_in_a_thread(

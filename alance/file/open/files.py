@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from alance.format.container import Container
     from alance.format.plans import Extent, Pieces, Plan, T
 
+FILES_A_TURN: Final = 1 << 10  # open files to handle between turns, 1 to 5 us each
 FILES_AT_ONCE: Final = 64  # tails to parse before other tasks get a turn: about a millisecond
 
 
@@ -122,6 +123,8 @@ def open_columns(
 def open_columns_of(files: Sequence[tuple[Container, Sequence[int]]], states: States) -> Plan[None]:
     """Plan columns of open files: no round if tails or caches have their metadata, else one."""
     disk = kept_by(states)
+    if len(files) > FILES_A_TURN:
+        yield TURN
     unopened = [
         (container, absent) for container, indices in files if (absent := container.absent(indices))
     ]
@@ -136,8 +139,10 @@ def open_columns_of(files: Sequence[tuple[Container, Sequence[int]]], states: St
         yield from noted(read_columns(missing), disk)
         if sum([len(absent) for _, absent in missing]) > PLANS_A_TURN:
             yield TURN
-    for container, _ in unopened:
+    for number, (container, _) in enumerate(unopened, 1):
         keep_grown(container, 0, states)
+        if number % FILES_A_TURN == 0:
+            yield TURN
 
 
 def _recall(container: Container, index: int, disk: Kept) -> bool:

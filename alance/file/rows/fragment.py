@@ -14,7 +14,7 @@ from alance import _kernels
 from alance.errors import CorruptFileError
 from alance.file.older.entry import open_older
 from alance.file.open.columns import ScanStates
-from alance.file.open.files import FileOf, open_columns_of, open_files
+from alance.file.open.files import FILES_A_TURN, FileOf, open_columns_of, open_files
 from alance.file.rows.leaves import LeafSet, with_tables
 from alance.file.rows.placing import fetch_placed, placed_rows, read_beside, read_ranges
 from alance.file.rows.taken import FragmentTask
@@ -258,6 +258,8 @@ def open_fragments(schema: Schema, to_open: Sequence[ToOpen]) -> Plan[list[OpenF
             own = [at for at in indices if at is not None] if None in indices else indices
             newer.append((container, cast("list[int]", own)))
         parts[number].append((container, indices, place))
+        if number % FILES_A_TURN == FILES_A_TURN - 1:
+            yield TURN
     fields: list[list[FieldColumn]] = []
     if older:
         _, *fields = yield from together([open_columns_of(newer, cache), *older])

@@ -288,7 +288,11 @@ def take_rows(
     opened = yield from opened_fragments(cache, handles, choice)
     guess = snapshot.is_remote and rows.num_rows <= ROUND_WORTH_ROWS
     tasks = yield from placed_rows(choice.schema, opened, offsets, ends, cache, guess=guess)
-    keep_grown(cache, handles, opened, choice)
+    for first in range(0, len(handles), FRAGMENTS_A_TURN):
+        if len(handles) > FRAGMENTS_A_TURN:
+            yield TURN
+        part = slice(first, first + FRAGMENTS_A_TURN)
+        keep_grown(cache, handles[part], opened[part], choice)
     return TakenRows(choice.schema, tasks), opened
 
 
@@ -321,11 +325,15 @@ def opened_fragments(
         for number, fragment in zip(missing, cached, strict=True):
             fragments[number] = fragment
         missing = [number for number in missing if fragments[number] is None]
+        if len(missing) > FRAGMENTS_A_TURN:
+            yield TURN
         to_open = [handles[number].to_open(cache) for number in missing]
         opened = yield from open_fragments(choice.schema, to_open)
-        for number, fragment in zip(missing, opened, strict=True):
+        for count, (number, fragment) in enumerate(zip(missing, opened, strict=True), 1):
             fragments[number] = fragment
             cache.put(keys[number], fragment, fragment.num_bytes)
+            if count % FRAGMENTS_A_TURN == 0:
+                yield TURN
     complete = cast("list[OpenFragment]", fragments)
     describe(complete)
     return complete
