@@ -210,6 +210,14 @@ async def test_many_awaitables_are_begun_in_several_turns() -> None:
     assert 0 < most <= ITEMS_A_TURN
 
 
+async def test_one_awaitable_needs_no_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop, calls = asyncio.get_running_loop(), list[object]()
+    with monkeypatch.context() as patched:
+        patched.setattr(loop, "call_soon_threadsafe", lambda *call: calls.append(call))
+        assert await all_of([asyncio.sleep(0, 7)]) == [7]
+    assert not calls  # an iterator of parts that is left behind would be closed by a task
+
+
 async def test_after_a_failure_many_awaitables_are_cancelled_or_closed() -> None:
     states: list[str] = []
 

@@ -36,16 +36,21 @@ async def all_of(awaitables: Iterable[Awaitable[T]]) -> list[T]:
 
     The awaitables are begun in parts, between which other callers of the loop run.
     """
+    rest = iter(awaitables)
+    part = list(islice(rest, ITEMS_A_TURN))
+    if len(part) == 1:  # a task would only cost turns of the loop
+        return [await part[0]]
     tasks: list[asyncio.Future[T]] = []
     groups: list[asyncio.Future[list[T]]] = []
-    rest = iter(awaitables)
     try:
-        async for part in in_turns(rest):
-            if len(part) == 1 and not tasks:  # a task would only cost turns of the loop
-                return [await part[0]]
+        while part:
             begun = [asyncio.ensure_future(awaitable) for awaitable in part]
             tasks += begun
             groups.append(asyncio.gather(*begun))
+            if len(part) < ITEMS_A_TURN:
+                break
+            await asyncio.sleep(0)
+            part = list(islice(rest, ITEMS_A_TURN))
         return [result for results in await asyncio.gather(*groups) for result in results]
     except BaseException:
         for awaitable in rest:
