@@ -125,6 +125,18 @@ async def test_all_callers_of_an_interval_share_a_list(clock: Clock, place: Plac
     assert len(looks()) == 1
 
 
+async def test_handles_that_are_opened_together_share_their_looks(
+    clock: Clock, place: Place
+) -> None:
+    session = place.session()
+    handles = await asyncio.gather(*[place.open(session) for _ in range(8)])
+    await place.write(10)
+    clock.skip(INTERVAL)
+    await until(lambda: handles[0].version == 2)
+    assert {handle.version for handle in handles} == {2}
+    assert len(looks()) == 1
+
+
 async def test_no_read_waits_for_a_look(clock: Clock, place: Place) -> None:
     dataset = await place.open(place.session())
     assert (await dataset.take([3])).num_rows == 1  # what it reads is in memory now

@@ -234,14 +234,21 @@ async def open_follower(
             f"follow={interval!r}: expected the seconds that the dataset may be behind, above 0"
         )
     session, table = table_at(uri, **place)
-    followers = followers_of(session)
-    for follower in [] if followers is None else list(followers):
-        if follower.serves(table, interval, rests):
-            with suppress(TableNotFoundError):  # `open_snapshot` raises it with its reason
+
+    async def shared() -> Follower | None:
+        for follower in followers_of(session) or ():
+            if follower.serves(table, interval, rests):
                 await follower.refresh()
                 return follower
+        return None
+
+    with suppress(TableNotFoundError):  # `open_snapshot` raises it with its reason
+        if (follower := await shared()) is not None:
+            return follower
     begun = asyncio.get_running_loop().time()
     snapshot = await open_snapshot(uri, **place)
+    if (follower := await shared()) is not None:  # of a call at the same time
+        return follower
     follower = Follower(snapshot, float(interval), rests, begun)
     follower.current()
     return follower
