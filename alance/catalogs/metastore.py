@@ -330,6 +330,10 @@ class MetastoreBackend:
 
     async def deregister(self, names: Names) -> str:
         place = await self.find(names)
+        # A removal of this data that had failed is off: what has no name now is to be kept.
+        pending = {own for own, other in self._dropping.items() if other.uri == place.uri}
+        for own in pending:
+            del self._dropping[own]
         await self._call(self._metastore.remove_table, *self._own(names))
         return place.uri
 

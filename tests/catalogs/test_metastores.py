@@ -372,6 +372,23 @@ async def test_a_table_that_others_renamed_meanwhile_keeps_its_data(
     assert await (await catalog.open_table(("shop", "renamed"))).count_rows() == 3
 
 
+async def test_a_deregistered_table_is_kept_after_a_removal_that_failed(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: str) -> None:
+        raise StoreError("overloaded", retryable=True)
+
+    dataset = await catalog.create_table(("shop", "users"), ROWS)
+    with monkeypatch.context() as patched:
+        patched.setattr(catalog._backend._metastore, "remove_table", fail)  # type: ignore[attr-defined]
+        with pytest.raises(StoreError):
+            await catalog.drop_table(("shop", "users"))
+    await catalog.deregister_table(("shop", "users"))
+    with pytest.raises(TableNotFoundError):
+        await catalog.drop_table(("shop", "users"))
+    assert await (await alance.dataset(dataset.uri)).count_rows() == 3
+
+
 async def test_a_table_that_clones_need_keeps_its_name(catalog: Catalog, tmp_path: Path) -> None:
     dataset = await catalog.create_table(("shop", "users"), ROWS)
     await dataset.shallow_clone(str(tmp_path / "clone"))
