@@ -126,7 +126,8 @@ def manifests_of(
 async def latest(snapshot: Snapshot) -> Snapshot:
     """Return the latest version of the snapshot's branch; the snapshot itself if it is that.
 
-    Cost: a LIST; a GET if the version is another one and not cached.
+    Cost: a LIST; a GET if the version is another one, or the tag of this one is unknown, and the
+    listed manifest is not cached.
     """
     where = await load.latest(snapshot.engine, snapshot.table)
     if where.version == snapshot.version and await load.is_still(
