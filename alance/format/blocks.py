@@ -117,10 +117,11 @@ def _gather_strings(block: VariableWidth, indices: Int64s) -> VariableWidth:
     _check_places(indices, block.num_values)
     starts = block.offsets[:-1][indices].astype(np.int64)
     sizes = block.offsets[1:][indices] - starts
+    num_bytes = int(sizes.sum())
+    if num_bytes > np.iinfo(block.offsets.dtype).max:
+        raise BatchTooLargeError(f"strings of {num_bytes} bytes: read fewer rows at once")
     with kernel_errors:
         offsets, data = _kernels.concat_spans(block.data, starts, sizes)
-    if offsets[-1] > np.iinfo(block.offsets.dtype).max:
-        raise BatchTooLargeError(f"strings of {offsets[-1]} bytes: read fewer rows at once")
     narrow: Any = offsets.astype(block.offsets.dtype)
     return VariableWidth(narrow, data)
 
