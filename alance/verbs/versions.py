@@ -197,7 +197,7 @@ class VersionVerbs(Handle):
         Ids of rows, fields and fragments that later versions have used are not reused.
 
         Cost: a LIST, and a GET for the latest version unless it is cached; a GET for the restored
-        version (two for a tag), or none for this dataset's own number; then two rounds.
+        version (two for a tag); then two rounds.
 
         Example:
 
@@ -212,7 +212,8 @@ class VersionVerbs(Handle):
             NotFoundError: there is no such version or tag.
             InvalidInputError: the version is of another branch, or differs in a property that
                 cannot change, such as stable row ids.
-            CommitConflictError: the schema was changed meanwhile.
+            CommitConflictError: the schema was changed meanwhile, or the table was deleted and
+                written anew.
         """
         await self._load(restore)
         options = CommitOptions(**commit)
@@ -247,6 +248,7 @@ class VersionVerbs(Handle):
             AlreadyExistsError: the branch already exists, or its folder has versions.
             NotFoundError: no such version, tag or branch.
             InvalidInputError: an invalid name for a branch, or a detached version.
+            CommitConflictError: the table was deleted and written anew; None as `reference` only.
         """
         await self._load(refs_write)
         options = CommitOptions()

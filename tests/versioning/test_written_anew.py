@@ -318,6 +318,22 @@ async def test_an_append_by_uri_is_to_the_table_that_is_there_now(place: Place) 
         assert await ids_of(dataset) == place.ids
 
 
+@pytest.mark.parametrize("num_versions", [2, 4])
+async def test_a_version_that_is_gone_is_not_restored_or_branched(
+    place: Place, num_versions: int
+) -> None:
+    async with alance.Session() as session:
+        await place.write_anew(2)
+        gone = await alance.dataset(place.uri, session=session, **place.place)
+        await place.write_anew(num_versions, by_peer=place.peer is not None)
+        with pytest.raises(CommitConflictError, match="deleted and created again"):
+            await gone.restore()
+        with pytest.raises(CommitConflictError, match="deleted and created again"):
+            await gone.create_branch("dev")
+        assert await gone.branches.list() == {}
+        await place.check()
+
+
 async def test_a_copy_that_is_put_back_is_still_the_table(tmp_path: Path) -> None:
     uri, copy = str(tmp_path / "t"), str(tmp_path / "copy")
     dataset = await alance.write_dataset({"id": [1]}, uri)

@@ -8,7 +8,7 @@ import uuid
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from alance.errors import InvalidInputError, NotFoundError
+from alance.errors import CommitConflictError, InvalidInputError, NotFoundError
 from alance.format.table.refs import (
     MAIN,
     branch_bytes,
@@ -25,6 +25,7 @@ from alance.ops.refs.records import delete_all, put_new, put_over, target_of
 from alance.ops.upkeep.place import forget_commits
 from alance.ops.version import opening
 from alance.versioning import refs
+from alance.versioning.manifest_store import anew_text
 from alance.versioning.outcome import may_be_visible
 
 if TYPE_CHECKING:
@@ -121,12 +122,15 @@ async def create_branch(
         AlreadyExistsError: the branch exists, or its folder has versions.
         NotFoundError: no such version, tag or branch.
         InvalidInputError: an invalid name for a branch, or a detached version.
+        CommitConflictError: the table was deleted and written anew.
     """
     check_branch_name(_text(name, "branch"))
     engine = snapshot.engine
     noted = checked_metadata(metadata or {})
     target = await target_of(snapshot, reference)
     source = await opening.checkout_branch(snapshot, target.branch, target.version)
+    if reference is None and not source.manifest.same_as(snapshot.manifest):
+        raise CommitConflictError(anew_text(snapshot.table, snapshot.version))
     ancestors = await _identifier(snapshot, target.branch)
     table = snapshot.table.on_branch(name)
     record = snapshot.table.branch_record(name)

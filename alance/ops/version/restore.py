@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from alance.errors import InvalidInputError
+from alance.errors import CommitConflictError, InvalidInputError
 from alance.format.table.operations import Restore
 from alance.io.loop.tasks import all_of
 from alance.ops.version import opening
 from alance.ops.version.commits import PreparedChange, latest
 from alance.versioning.load import load_version
+from alance.versioning.manifest_store import anew_text
 from alance.versioning.rules import TableRules
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ async def restore(
     """Commit the content of an older version as the latest version.
 
     Cost: a LIST for the latest version, and a GET unless it is cached; one GET for the restored
-    version, or none for the snapshot's own number; then a commit.
+    version; then a commit.
 
     Args:
         version: a number or tag on the snapshot's branch; None: the snapshot's version.
@@ -34,12 +35,16 @@ async def restore(
         NotFoundError: no such version or tag.
         InvalidInputError: the version is of another branch, or lacks something that the table
             needs.
-        CommitConflictError: a concurrent commit changed the schema.
+        CommitConflictError: a concurrent commit changed the schema, or the table was deleted and
+            written anew.
     """
     if version is None:
-        # A cleanup may have removed the snapshot's version and its files.
+        # A cleanup may have removed the snapshot's version and its files, or the table was deleted.
         again = load_version(snapshot.engine, snapshot.table, snapshot.version)
-        source, newest = snapshot, (await asyncio.gather(latest(snapshot), again))[0]
+        newest, stored = await asyncio.gather(latest(snapshot), again)
+        if not stored.same_as(snapshot.manifest):
+            raise CommitConflictError(anew_text(snapshot.table, snapshot.version))
+        source = snapshot
     else:
         source, newest = await all_of([opening.checkout(snapshot, version), latest(snapshot)])
     if source.table.branch != snapshot.table.branch:
