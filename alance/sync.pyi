@@ -1959,6 +1959,8 @@ def repair(
     storage_options: StorageOptions | None = None,
     session: Session | None = None,
     store: object | None = None,
+    manifest_store: ExternalStore | None = None,
+    commit_lock: CommitLock | None = None,
 ) -> RepairReport: ...
 def warm_up(*, session: Session | None = None) -> None: ...
 def write_dataset(

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from alance.format.table.changes.conflicts import Rebased
     from alance.format.table.manifest import Manifest
     from alance.ops.version.handle import FragmentHandle
-    from alance.session import StoreArguments
+    from alance.session import TableArguments
     from alance.versioning.table import Table
 
 LOOKED_BACK: Final = 20  # older versions that are searched for one without findings
@@ -108,7 +108,7 @@ async def repair(
     dry_run: bool = True,
     restore: bool = False,
     drop_lost_rows: bool = False,
-    **place: Unpack[StoreArguments],
+    **place: Unpack[TableArguments],
 ) -> RepairReport:
     """Repair the latest version of a table in a new version, without losing existing rows.
 
@@ -134,7 +134,8 @@ async def repair(
             Rows written after it are then only in the versions in between.
         drop_lost_rows: True to drop the fragments with a data file that is missing or cannot be
             read, together with their intact columns. Older versions still have these.
-        place: `store`, `storage_options` and `session`, as for `dataset`.
+        place: `store`, `storage_options`, `session`, `manifest_store` and `commit_lock`, as for
+            `dataset`.
 
     Raises:
         TableNotFoundError: there is no table.
