@@ -157,6 +157,8 @@ class ConnectorServer:
         except Exception as error:
             if not rows.is_broken:
                 await self._in_thread(connection, connection.sendall, _failed(error))
+        finally:
+            rows.is_over = True
 
     async def _in_thread(
         self,
@@ -187,12 +189,15 @@ class _RowStream:
         self._connection = connection
         self._writer: pa.RecordBatchStreamWriter | None = None
         self.is_broken = False
+        self.is_over = False  # Arrow may end its stream when the garbage collector runs
 
     def write(self, data: Any) -> Any:
-        """Send a batch, or a part of a batch that Arrow has serialized."""
+        """Send a batch, or a part of a batch that Arrow has serialized; nothing if it is over."""
         if isinstance(data, pa.RecordBatch):
             self._begin(data)
             return None
+        if self.is_over:
+            return len(data)
         try:
             self._connection.sendall(data)
         except OSError:
