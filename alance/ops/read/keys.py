@@ -45,8 +45,8 @@ _Row: TypeAlias = "dict[str, Any] | pa.Table | InvalidInputError"
 _Lookups: TypeAlias = "Joint[list[pa.Array], tuple[_Row | None, bool]]"
 
 KEY_MODULES: Final = ("alance.expr.keys", *FILTER, LOOK_UP)
-# Maximum concurrent lookups of a kind; each one serves all waiting callers.
 FEW_COLUMNS: Final = 256  # columns whose bytes are counted in less time than a hop to a thread
+# Maximum concurrent lookups of a kind; each one serves all waiting callers.
 LOOKUPS_AT_ONCE: Final = 4
 SHOWN_MISSING_KEYS: Final = 3  # maximum missing keys to list in an error
 
