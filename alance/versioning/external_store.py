@@ -29,7 +29,7 @@ from alance.versioning.manifest_store import (
     ConditionalManifests,
     Created,
     VersionsGoneError,
-    anew_text,
+    check_same,
     gone_text,
     is_made_by,
     manifest_at,
@@ -189,8 +189,8 @@ class ExternalManifests(ConditionalManifests):
         stored = (await all_of([at_base(), look()]))[0]
         if newest < base.version:
             raise CommitConflictError(gone_text(self._table, base.version, newest))
-        if stored is not None and not stored.same_as(base):
-            raise CommitConflictError(anew_text(self._table, base.version))
+        if stored is not None:
+            check_same(self._table, stored, base)
 
         async def manifest_of(version: int) -> Manifest:
             # The version is nearly always finalised.

@@ -290,7 +290,7 @@ def _parse(entry: ObjectMeta, folder: str) -> ManifestLocation | None:
         state,
         e_tag,
         last_modified=entry.last_modified,
-        tag=(entry.e_tag or "").replace('"', "") or None,
+        tag=unquoted(entry.e_tag),
     )
 
 
@@ -345,6 +345,11 @@ async def _recall(engine: Engine, where: ManifestLocation) -> Manifest | None:
         return parse_manifest(content, where.location, where.tag)
 
     return await recall_object(engine, where.location, where.entity, parse)
+
+
+def unquoted(e_tag: str | None) -> str | None:
+    """Return an entity tag as manifests have it: without quotes; None if unknown."""
+    return (e_tag or "").replace('"', "") or None
 
 
 async def is_still(engine: Engine, manifest: Manifest, where: ManifestLocation) -> bool:

@@ -248,7 +248,7 @@ class ConditionalManifests:
         versions = range(base.version + 1, newest + 1)
         where = by_version.get(base.version)  # None if it was cleaned up
         if where is not None and not await load.is_still(self._engine, base, where):
-            raise CommitConflictError(anew_text(self._table, base.version))
+            raise written_anew(self._table, base.version)
         return await load_listed(self._engine, self._table, versions, by_version)
 
     async def _listed_since(self, version: int) -> Sequence[ManifestLocation]:
@@ -324,7 +324,7 @@ async def settle_manifest(
 
     async def put_tagged() -> None:
         nonlocal tag
-        tag = (await put() or "").replace('"', "") or None
+        tag = load.unquoted(await put())
 
     async def look() -> Manifest | None:
         if early:
@@ -416,9 +416,19 @@ def gone_text(table: Table, version: int, newest: int) -> str:
     )
 
 
-def anew_text(table: Table, version: int) -> str:
-    """Return the error message of a commit on a version that another one has replaced."""
-    return (
+def check_same(table: Table, stored: Manifest, base: Manifest) -> None:
+    """Check that a version in the store is the one that was read before.
+
+    Raises:
+        CommitConflictError: the table was deleted and created again.
+    """
+    if not stored.same_as(base):
+        raise written_anew(table, base.version)
+
+
+def written_anew(table: Table, version: int) -> CommitConflictError:
+    """Return the error of a commit on a version that another one has replaced."""
+    return CommitConflictError(
         f"dataset {table.uri!r}: version {version} is another one than before: the table was "
         f"deleted and created again; open it again"
     )

@@ -8,7 +8,7 @@ import uuid
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from alance.errors import CommitConflictError, InvalidInputError, NotFoundError
+from alance.errors import InvalidInputError, NotFoundError
 from alance.format.table.refs import (
     MAIN,
     branch_bytes,
@@ -25,7 +25,7 @@ from alance.ops.refs.records import delete_all, put_new, put_over, target_of
 from alance.ops.upkeep.place import forget_commits
 from alance.ops.version import opening
 from alance.versioning import refs
-from alance.versioning.manifest_store import anew_text
+from alance.versioning.manifest_store import check_same
 from alance.versioning.outcome import may_be_visible
 
 if TYPE_CHECKING:
@@ -129,8 +129,8 @@ async def create_branch(
     noted = checked_metadata(metadata or {})
     target = await target_of(snapshot, reference)
     source = await opening.checkout_branch(snapshot, target.branch, target.version)
-    if reference is None and not source.manifest.same_as(snapshot.manifest):
-        raise CommitConflictError(anew_text(snapshot.table, snapshot.version))
+    if reference is None:
+        check_same(snapshot.table, source.manifest, snapshot.manifest)
     ancestors = await _identifier(snapshot, target.branch)
     table = snapshot.table.on_branch(name)
     record = snapshot.table.branch_record(name)
