@@ -273,8 +273,8 @@ class VersionVerbs(Handle):
         of the clone. Delete the tag after deleting the clone. New files of the clone are in its own
         folder.
 
-        Cost: a GET for a version other than this one; a LIST and two PUTs; two HEADs and a PUT at
-        the source.
+        Cost: a GET for a version other than this one; a LIST and two PUTs; two GETs of the
+        manifest and a PUT at the source.
 
         Args:
             target_uri: path or URI of the new table.

@@ -72,12 +72,13 @@ alance.warm_up(session=d.session)    | nothing
 WRITES: Final = """
 d.deep_clone(DEEP)                      | 6 LIST, 2 HEAD, 10 COPY, 2 PUT
 d.tags.create("a", 2)                   | 1 HEAD, 1 PUT
+d.tags.create("of-this-version")        | 1 GET, 1 PUT
 d.tags.create("b", "first")             | 1 GET, 1 HEAD, 1 PUT
 d.tags.create("c", ("dev", None))       | 1 LIST, 1 GET, 1 HEAD, 1 PUT
 d.tags.update("a", 3)                   | 1 GET, 1 HEAD, 1 PUT
 d.tags.replace_metadata("a", {})        | 1 GET, 1 PUT
 d.tags.delete("a")                      | 1 GET, 1 BULKDELETE
-d.create_branch("other")                | 1 LIST, 1 HEAD, 1 GET, 3 PUT
+d.create_branch("other")                | 1 LIST, 1 GET, 3 PUT
 d.branches.replace_metadata("dev", {})  | 1 GET, 1 PUT
 d.update_config({"a": "b"})             | 1 LIST, 2 PUT
 d.update_metadata({"a": "b"})           | 1 LIST, 2 PUT
@@ -95,7 +96,7 @@ alance.commit(d, NOTHING)               | 1 LIST, 1 GET, 2 PUT
 d.restore(3)                            | 2 LIST, 1 GET, 2 PUT
 d.restore()                             | 2 LIST, 1 GET, 2 PUT
 d.restore(d.version)                    | 2 LIST, 2 PUT
-d.shallow_clone(CLONE)                  | 1 LIST, 2 HEAD, 3 PUT
+d.shallow_clone(CLONE)                  | 1 LIST, 2 GET, 3 PUT
 d.fragments[-1].delete_rows([0])        | 1 PUT
 d.fragments[-1].delete("false")         | nothing
 d.fragments[-1].delete("true")          | nothing

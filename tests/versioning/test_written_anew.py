@@ -221,8 +221,11 @@ class Machine:
 
     async def tag(self) -> None:
         name = f"tag{self.place.num_anew}"
-        dataset = await alance.dataset(self.place.uri, **self.options)
-        if name not in await dataset.tags.list():
+        is_current, dataset = self.handle()
+        if not is_current:
+            with pytest.raises((CommitConflictError, NotFoundError)):
+                await dataset.tags.create("of-the-old-table")
+        elif name not in await dataset.tags.list():
             await dataset.tags.create(name)
         with pytest.raises(NotFoundError):
             await dataset.checkout_version(f"tag{self.place.num_anew - 1}")

@@ -57,7 +57,7 @@ async def clone(
 
     Cost: a GET if the version is not the snapshot's own; for a deep clone the cost of `copy_files`;
     a LIST, and the PUTs of the transaction and the manifest. The note of a shallow clone takes two
-    HEADs and a PUT at the source.
+    GETs of the manifest and a PUT at the source.
 
     Args:
         reference: version to clone; None: the snapshot's version.

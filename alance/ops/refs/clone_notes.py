@@ -33,7 +33,7 @@ async def clone_noted(source: Snapshot, clone_uri: str) -> AsyncIterator[None]:
 
     If the block fails, the note is removed, unless the clone may exist.
 
-    Cost: a PUT of the tag, and a HEAD of the manifest before and after it.
+    Cost: a PUT of the tag, and a GET of the manifest before and after it.
 
     Raises:
         NotFoundError: the version has been removed.

@@ -20,6 +20,7 @@ from alance.format.table.refs import tag_bytes
 from alance.io.loop.tasks import all_of
 from alance.ops.version import opening
 from alance.versioning import load, refs
+from alance.versioning.manifest_store import check_same
 from alance.versioning.settle import Patience, Settled, put_settled
 
 if TYPE_CHECKING:
@@ -59,15 +60,20 @@ class RefTarget:
 async def target_of(snapshot: Snapshot, reference: Reference | None) -> RefTarget:
     """Return the version of a reference (None: the snapshot's version), and check that it exists.
 
-    Cost: one HEAD (two for a V1 name); also one GET for a tag or branch, and one LIST for the
-    latest version of a branch.
+    Cost: one HEAD (two for a V1 name), for None a GET; also one GET for a tag or branch, and one
+    LIST for the latest version of a branch.
 
     Raises:
         NotFoundError: no such version, tag or branch.
+        CommitConflictError: the snapshot's table was deleted and created again.
         InvalidInputError: the reference is not a number, tag or pair.
     """
     engine, table = snapshot.engine, snapshot.table
-    version: int | None = snapshot.version
+    version: int | None
+    if reference is None:
+        stored = await load.load_version(engine, table, snapshot.version)
+        check_same(table, stored, snapshot.manifest)
+        return RefTarget(table.branch, snapshot.version, stored.stored_bytes)
     if isinstance(reference, str):
         tag = await refs.load_tag(engine, table, reference)
         table, version = table.on_branch(tag.branch), tag.version
@@ -76,7 +82,7 @@ async def target_of(snapshot: Snapshot, reference: Reference | None) -> RefTarge
         if branch is not None and await refs.load_branch(engine, table, branch) is None:
             branch = None
         table = table.on_branch(branch)
-    elif reference is not None:
+    else:
         if isinstance(reference, bool) or not isinstance(reference, int):
             raise InvalidInputError(f"reference {reference!r}: expected a number, a tag or a pair")
         version = reference

@@ -109,8 +109,9 @@ class Tags(_Refs):
     ) -> None:
         """Create a tag that names a version. Cleanup retains the version as long as the tag exists.
 
-        Cost: a HEAD of the manifest (two for a V1 name) and a PUT; also a GET for a reference by
-        tag or branch, and a LIST for the latest version of a branch.
+        Cost: a GET of this version's manifest, or a HEAD of another's (two for a V1 name), and a
+        PUT; also a GET for a reference by tag or branch, and a LIST for the latest version of a
+        branch.
 
         Example:
 
@@ -129,6 +130,7 @@ class Tags(_Refs):
             AlreadyExistsError: the tag exists; `update` moves it.
             NotFoundError: no such version, tag or branch.
             InvalidInputError: an invalid name for a tag, or metadata that is not text.
+            CommitConflictError: the reference is None, and the table was deleted and created again.
         """
         await self._load()
         await refs_write.create_tag(self._snapshot, name, reference, metadata)
@@ -136,8 +138,9 @@ class Tags(_Refs):
     async def update(self, name: str, reference: Reference | None = None) -> None:
         """Move a tag to another version. If two calls are concurrent, the later PUT wins.
 
-        Cost: a GET, a HEAD (two for a V1 name) and a PUT; also a GET for a reference by tag or
-        branch, and a LIST for the latest version of a branch.
+        Cost: a GET, a GET of this version's manifest, or a HEAD of another's (two for a V1 name),
+        and a PUT; also a GET for a reference by tag or branch, and a LIST for the latest version of
+        a branch.
 
         Args:
             name: name of the tag.
@@ -147,6 +150,7 @@ class Tags(_Refs):
             NotFoundError: no such tag, or no such version.
             InvalidInputError: an invalid name for a tag, a reference of another form, or a tag that
                 records a shallow clone.
+            CommitConflictError: as for `create`.
         """
         await self._load()
         await refs_write.update_tag(self._snapshot, name, reference)
@@ -246,9 +250,9 @@ class Branches(_Refs):
         No data is copied. A cancelled call still creates the branch. `Dataset.create_branch` does
         the same and opens the branch.
 
-        Cost: a HEAD and a GET of the manifest (twice as many for a V1 name); PUTs of the branch's
-        record, of the transaction and of the manifest, and a LIST. Also a GET for a reference by
-        tag or branch, and a LIST for the latest version of a branch.
+        Cost: a GET of the manifest, for another version a HEAD and a GET (twice as many for a V1
+        name); PUTs of the branch's record, of the transaction and of the manifest, and a LIST. Also
+        a GET for a reference by tag or branch, and a LIST for the latest version of a branch.
 
         Args:
             name: letters, digits, `.`, `-` and `_`, in segments between `/`.

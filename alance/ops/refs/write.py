@@ -25,7 +25,6 @@ from alance.ops.refs.records import delete_all, put_new, put_over, target_of
 from alance.ops.upkeep.place import forget_commits
 from alance.ops.version import opening
 from alance.versioning import refs
-from alance.versioning.manifest_store import check_same
 from alance.versioning.outcome import may_be_visible
 
 if TYPE_CHECKING:
@@ -50,6 +49,7 @@ async def create_tag(
         AlreadyExistsError: the tag exists.
         NotFoundError: no such version, tag or branch.
         InvalidInputError: an invalid name for a tag, or metadata that is not text.
+        CommitConflictError: the table was deleted and created again.
     """
     check_tag_name(_text(name, "tag"))
     noted = checked_metadata(metadata or {})
@@ -63,6 +63,7 @@ async def update_tag(snapshot: Snapshot, name: str, reference: Reference | None)
     Raises:
         NotFoundError: no such tag, or no such version.
         InvalidInputError: the tag records a shallow clone, which needs its version.
+        CommitConflictError: the table was deleted and created again.
     """
     location = snapshot.table.tag(check_tag_name(_text(name, "tag")))
     content = await refs.read_record(snapshot.engine, snapshot.table, location, "tag", name)
@@ -122,15 +123,15 @@ async def create_branch(
         AlreadyExistsError: the branch exists, or its folder has versions.
         NotFoundError: no such version, tag or branch.
         InvalidInputError: an invalid name for a branch, or a detached version.
-        CommitConflictError: the table was deleted and written anew.
+        CommitConflictError: the table was deleted and created again.
     """
     check_branch_name(_text(name, "branch"))
     engine = snapshot.engine
     noted = checked_metadata(metadata or {})
     target = await target_of(snapshot, reference)
-    source = await opening.checkout_branch(snapshot, target.branch, target.version)
-    if reference is None:
-        check_same(snapshot.table, source.manifest, snapshot.manifest)
+    source = snapshot
+    if reference is not None:
+        source = await opening.checkout_branch(snapshot, target.branch, target.version)
     ancestors = await _identifier(snapshot, target.branch)
     table = snapshot.table.on_branch(name)
     record = snapshot.table.branch_record(name)
