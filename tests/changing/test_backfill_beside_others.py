@@ -102,6 +102,13 @@ async def test_a_column_that_is_dropped_meanwhile(path: Path) -> None:
     assert {file for file in files_of(path) - before if file.startswith("data/")} == set()
 
 
+async def test_a_key_column_that_is_cast_meanwhile(path: Path) -> None:
+    dataset = await alance.dataset(str(path))
+    await dataset.alter_columns({"path": "id", "data_type": pa.decimal256(60, 2)})
+    with pytest.raises(CommitConflictError, match="decimal256"):
+        await dataset.merge({"id": [1], "more": [2]}, "id")
+
+
 async def test_rows_for_which_data_has_nothing(path: Path) -> None:
     dataset = await alance.dataset(str(path))
     before = files_of(path)

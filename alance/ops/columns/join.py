@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from alance import _kernels
 from alance.base.records import dataclass
-from alance.errors import InvalidInputError
+from alance.errors import CommitConflictError, InvalidInputError
 from alance.expr.tree import plain
 from alance.format.keys import KeyColumns
 from alance.format.numbers import as_mask, to_arrow
@@ -96,7 +96,7 @@ class JoinedColumns(OfLiveRows):
             InvalidInputError: a key column does not exist, the types of the keys do not fit, or the
                 data has no other column.
         """
-        key_type = _key_type(snapshot, left_on)
+        key_type = _key_type(snapshot.schema, left_on)
         pool = snapshot.engine.pool
         source = await open_source(data, None, pool)
         if source.schema.get_field_index(right_on) < 0:
@@ -116,6 +116,12 @@ class JoinedColumns(OfLiveRows):
         for name in self.columns.schema.names:
             if any(root.name == name for root in schema.fields):
                 raise InvalidInputError(f"column {name!r}: it exists already")
+        key_type = _key_type(schema, self.left_on)
+        if key_type != self.keys.type:
+            raise CommitConflictError(
+                f"column {self.left_on!r}: {key_type} since another commit, and the data was read "
+                f"for keys of {self.keys.type}; join it to the latest version"
+            )
         if self.left_on in META:
             return frozenset()
         return frozenset(below.id for below in schema.project([self.left_on]).walk())
@@ -154,10 +160,12 @@ class JoinKeys:
     """Look-up of the last row that has a key. Null keys match each other.
 
     Attributes:
+        type: type of the keys.
         null: last row whose key is null; -1 if no key is null.
         last: last row of each distinct key, by its number in the hash table; shape (keys,).
     """
 
+    type: pa.DataType
     null: int
     last: Int64s
     _table: _kernels.KeyTable
@@ -183,7 +191,7 @@ class JoinKeys:
         table = _kernels.KeyTable(columns.plain(), secrets.randbits(64))
         last = np.zeros(len(table), np.int64)
         last[table.numbers()] = rows  # numpy keeps the last one of equal numbers
-        return cls(int(nulls[-1]) if len(nulls) else -1, last, table)
+        return cls(arrow, int(nulls[-1]) if len(nulls) else -1, last, table)
 
     def find(self, parts: Sequence[pa.Array]) -> tuple[Int64s, Mask]:
         """Return the row of each key, and the mask of keys that have a row; (n,) each. CPU work."""
@@ -204,7 +212,7 @@ class JoinKeys:
         return rows, is_hit
 
 
-def _key_type(snapshot: Snapshot, left_on: str) -> pa.DataType:
+def _key_type(schema: Schema, left_on: str) -> pa.DataType:
     """Return the type of the table's key column.
 
     Raises:
@@ -212,7 +220,7 @@ def _key_type(snapshot: Snapshot, left_on: str) -> pa.DataType:
     """
     if left_on in META:
         return pa.uint64()
-    arrow = snapshot.schema.field(left_on).arrow_type
+    arrow = schema.field(left_on).arrow_type
     if pa.types.is_dictionary(arrow):
         arrow = arrow.value_type
     if pa.types.is_nested(arrow):
