@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from alance.base.calls import public
+from alance.base.checks import check_count
 from alance.base.deferred import Deferred
 from alance.errors import InvalidInputError
 from alance.fragment import DatasetFragment
@@ -143,8 +144,10 @@ Session._object_reader = _object_reader
 class Dataset(Verbs, BlobVerbs, SearchVerbs, KeyVerbs, EngineVerbs, Framed):
     """An immutable snapshot of one version of a dataset, safe to share among tasks of its loop.
 
-    A method that sends requests raises a `StoreError` if the store fails, and a `CorruptFileError`
-    if a file contradicts the format, also where its docstring does not list them.
+    Some errors are raised by all methods that do the same, also where a docstring does not list
+    them. A method that sends requests raises a `StoreError` if the store fails, and a
+    `CorruptFileError` if a file contradicts the format. A method that takes SQL raises an
+    `UnsupportedError` for SQL that alance does not evaluate, such as a subquery.
     """
 
     __slots__ = ()
@@ -543,13 +546,15 @@ class Dataset(Verbs, BlobVerbs, SearchVerbs, KeyVerbs, EngineVerbs, Framed):
         Args:
             num_rows: number of rows.
             columns: as for `take`.
-            seed: the same seed returns the same rows of the same version; None: a new sample each
-                time.
+            seed: a number of 0 or more, which returns the same rows of the same version at each
+                call; None: a new sample each time.
 
         Raises:
-            InvalidInputError: `num_rows` is negative or larger than the number of rows, or an
-                unknown column.
+            InvalidInputError: `num_rows` is negative or larger than the number of rows, a bad
+                `seed`, or an unknown column.
         """
+        if seed is not None:
+            check_count("seed", seed, 0)
         await self._load("numpy.random")
         return await sample(self._snapshot, num_rows, columns, seed=seed)
 

@@ -250,6 +250,7 @@ class FileSession(Hinted):
 
         Raises:
             NotFoundError: no such file.
+            InvalidInputError: the path leads outside the folder.
             StoreError: the store failed.
         """
         location = self._location(path)
@@ -268,6 +269,7 @@ class FileSession(Hinted):
 
         Raises:
             NotFoundError: no such local file.
+            InvalidInputError: `remote_path` leads outside the folder.
             StoreError: the store failed; no part of the file is visible.
         """
         local, path = self._session.engine.registry.open(local_path)
@@ -286,6 +288,7 @@ class FileSession(Hinted):
 
         Raises:
             NotFoundError: no such file.
+            InvalidInputError: `remote_path` leads outside the folder.
             StoreError: the store or the disk failed.
         """
         local, path = self._session.engine.registry.open(local_path)

@@ -68,7 +68,7 @@ MAX_BYTES: Final = 1 << 62  # maximum bytes of a file: no limit in practice
 
 @public
 class DatasetFragment(Framed):
-    """One fragment of a dataset's version. Row offsets count live rows from 0."""
+    """One fragment of a dataset's version."""
 
     __slots__ = ("_position", "_snapshot")
 
@@ -95,7 +95,9 @@ class DatasetFragment(Framed):
 
     @property
     def physical_rows(self) -> int:
-        """Number of stored rows, including deleted ones."""
+        """Number of stored rows, including deleted ones; 0 if the manifest does not record it, as
+        manifests of old releases, and no read has counted them.
+        """
         return self._handle.num_physical_rows
 
     async def count_rows(
@@ -457,8 +459,8 @@ class DatasetFragment(Framed):
             batch_size: maximum number of rows computed at once; None: a size that suits the pages.
 
         Raises:
-            InvalidInputError: a column does not exist, its type cannot hold a value, or there are
-                too many or too few rows.
+            InvalidInputError: a column does not exist, its type cannot hold a value, there are too
+                many or too few rows, or the fragment has no live rows.
         """
         await self._snapshot.engine.pool.load(columns_add)
         return await columns_add.replace_in_fragment(

@@ -240,8 +240,8 @@ async def write_fragments(
             not exist.
         schema, max_rows_per_file, max_bytes_per_file, data_storage_version: as for `write_dataset`.
         progress, blobs, statistics, target_bases, target_all_bases: as for `write_dataset`.
-        initial_bases: (new tables) base paths with their ids, which `operations.Overwrite` takes as
-            messages.
+        initial_bases: (new tables) base paths with ids, as for `write_dataset`. The `Overwrite` to
+            commit must list them, too, as protobuf messages; a returned transaction does.
         place: `store`, `storage_options` and `session`, as for `dataset`; only by URI.
 
     Returns:
@@ -314,6 +314,7 @@ async def commit(
 
     Raises:
         NotFoundError: there is no such version.
+        AlreadyExistsError: `read_version` is 0, and the table exists.
         InvalidInputError: the operation does not fit the version, or an argument is out of range.
         CommitConflictError: a concurrent commit rules this one out.
         CommitStateUnknownError: it is unknown whether the version was committed, possibly because

@@ -125,7 +125,7 @@ class Catalog(Hinted):
 
     @property
     def uri(self) -> str:
-        """URI or path of the folder or server."""
+        """URI or path of the folder or server; of a client's object its `repr`."""
         return self._backend.uri
 
     async def list_tables(
@@ -147,6 +147,7 @@ class Catalog(Hinted):
 
         Raises:
             NotFoundError: no such namespace.
+            InvalidInputError: a bad name.
         """
         names = namespace_names(namespace)
         return sorted(await self._backend.list_tables(names, include_declared=include_declared))
@@ -154,14 +155,15 @@ class Catalog(Hinted):
     async def list_namespaces(self, parent: TableName = ()) -> list[str]:
         """Return the sorted names of the namespaces directly in another namespace.
 
-        Cost: in a folder a LIST to open `__manifest`, and a scan of it if there is one; from a
-        server a request per page.
+        Cost: in a folder a LIST, and a GET and a scan of `__manifest` if it exists; from a server a
+        request per page.
 
         Args:
             parent: default: the root.
 
         Raises:
             NotFoundError: no such namespace.
+            InvalidInputError: a bad name.
         """
         return sorted(await self._backend.list_namespaces(namespace_names(parent)))
 
@@ -388,8 +390,9 @@ class Catalog(Hinted):
         """Return the `uri`, `storage_options` and `manifest_store` of a table, for functions
         outside this class.
 
-        Cost: in a folder a LIST to open `__manifest`, a scan of it if there is one, and a LIST for
-        a table of the root; from a server a request.
+        Cost: in a folder a LIST, a GET and a scan of `__manifest` if it exists, and a LIST for a
+        table of the root; from a server a request. If there is no such table, also that of
+        `list_tables`, for the names that the error suggests.
 
         Args:
             table: its name.
@@ -434,6 +437,7 @@ class Catalog(Hinted):
 
         Raises:
             TableNotFoundError: no table of that name.
+            NotFoundError: there is no namespace for the new name.
             AlreadyExistsError: the new name is in use.
             InvalidInputError: a bad name.
         """

@@ -70,8 +70,8 @@ class ChangeVerbs(Handle):
             VersionNotFoundError: a version whose changes are needed has been removed; the message
                 says from which version to begin again.
             NotFoundError: the table has been removed, or was dropped and created again.
-            InvalidInputError: `since` is none of these, an option is out of range, or the filter
-                does not fit the table.
+            InvalidInputError: `since` is none of these, or a later version than this dataset's; an
+                option is out of range; or the filter does not fit the table.
             ColumnNotFoundError: a version lacks one of the columns.
             CorruptFileError, StoreError: a file cannot be read.
         """

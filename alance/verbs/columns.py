@@ -63,8 +63,8 @@ class ColumnVerbs(Handle):
                 - rows: a row for each live row of the table, in its order, in any form that
                   `write_dataset` accepts;
                 - a pyarrow Field, a list of Fields, or a Schema: columns of nulls.
-            read_columns: columns that the function gets, `_rowid` and `_rowaddr` included; None:
-                all.
+            read_columns: names of the columns that a function gets, which may include `_rowid` and
+                `_rowaddr`; None: all columns of the table. Only for functions.
             batch_size: maximum number of rows computed at once; None: a size that suits the pages.
             progress: called with a `Progress` of the rows; True: a bar (docs/progress.md).
             commit: see `alance.types.CommitArguments`.
@@ -72,6 +72,8 @@ class ColumnVerbs(Handle):
         Raises:
             InvalidInputError: a column already exists, bad SQL, too many or too few rows, or values
                 that do not fit. The table is unchanged, and the new files are removed.
+            UnsupportedError: the format lacks a type, a struct of files before 2.2 would grow, or
+                columns with values for a table with a MemWAL.
             CommitConflictError: a concurrent commit rules this one out.
         """
         await self._load(columns_add)
@@ -114,6 +116,8 @@ class ColumnVerbs(Handle):
                 non-nullable has nulls, the new type cannot hold a value (rounding of floats is no
                 error), a column to cast has an index, or columns are cast and made non-nullable
                 in the same call. The table is unchanged.
+            UnsupportedError: a cast to a dictionary, an extension type or a type that the format
+                lacks; of a struct's field in files before 2.1; or of a table with a MemWAL.
             CommitConflictError: a concurrent commit rules this one out.
         """
         await self._load(columns_alter)
@@ -178,6 +182,7 @@ class ColumnVerbs(Handle):
         Raises:
             InvalidInputError: a column already exists, a key is missing or of another type, or rows
                 have no match and a column is not nullable. The table is unchanged.
+            UnsupportedError: the table has a MemWAL.
             CommitConflictError: a concurrent commit rules this one out.
         """
         await self._load(columns_join)
@@ -205,15 +210,16 @@ class ColumnVerbs(Handle):
         Cost: a scan of the columns that are read, the new files, and two rounds for the commit.
 
         Args:
-            transforms: as for `add_columns`; values are cast to the columns' types.
-            read_columns: columns that the function gets; None: all.
+            transforms: as for `add_columns`, but no fields without values; values are cast to the
+                columns' types.
+            read_columns: as for `add_columns`.
             batch_size: maximum number of rows computed at once; None: a size that suits the pages.
             progress: called with a `Progress` of the rows; True: a bar (docs/progress.md).
             commit: see `alance.types.CommitArguments`.
 
         Raises:
-            InvalidInputError: a column does not exist, its type cannot hold a value, or there are
-                too many or too few rows. The table is unchanged.
+            InvalidInputError: a column does not exist, its type cannot hold a value, there are too
+                many or too few rows, or the table has no rows. The table is unchanged.
             CommitConflictError: a concurrent commit rules this one out.
         """
         await self._load(columns_add)

@@ -343,9 +343,9 @@ class MergeInsert(Uncalled):
         return self._with(conflict_retries=max_retries)
 
     def retry_timeout(self, timeout: timedelta | float) -> MergeInsert:
-        """Set the time after which no attempt begins and any retry is cancelled; default 30 s.
+        """Set the time after which no attempt begins; default 30 s.
 
-        The first attempt is never cancelled.
+        A retry whose commit has not begun by then is cancelled; the first attempt never is.
 
         Args:
             timeout: timedelta or seconds.
@@ -396,9 +396,9 @@ class MergeInsert(Uncalled):
         """Choose whether rows are found by an index of a key column.
 
         Args:
-            use_index: True (the default): if the data has few rows, and a key column has a B-tree
-                or bitmap index, only rows with these keys and rows that the index does not cover
-                are read. False: the key columns are scanned.
+            use_index: True (the default): if the data has few rows, a key column has a B-tree or
+                bitmap index, and rows without a match stay, only rows with these keys and rows that
+                the index does not cover are read. False: the key columns are scanned.
         """
         return self._with(use_index=bool(use_index))
 

@@ -247,8 +247,9 @@ class VersionVerbs(Handle):
         Raises:
             AlreadyExistsError: the branch already exists, or its folder has versions.
             NotFoundError: no such version, tag or branch.
-            InvalidInputError: an invalid name for a branch, or a detached version.
-            CommitConflictError: the table was deleted and written anew; None as `reference` only.
+            InvalidInputError: an invalid name for a branch, a detached version, or metadata that is
+                not text.
+            CommitConflictError: `reference` is None, and the table was deleted and written anew.
         """
         await self._load(refs_write)
         options = CommitOptions()
@@ -289,6 +290,8 @@ class VersionVerbs(Handle):
         Raises:
             AlreadyExistsError: the target already has a table.
             NotFoundError: there is no such version, tag or branch.
+            InvalidInputError: a bad URI or option, a detached version, or a reference of another
+                form.
             UnsupportedError: the files of this dataset have no URI.
             AccessError: the source refuses the PUT of the tag.
         """
@@ -340,7 +343,10 @@ class VersionVerbs(Handle):
         Raises:
             AlreadyExistsError: the target already has a table, or another file with the same name.
             NotFoundError: there is no such version, tag or branch, or one of its files is missing.
-            UnsupportedError: the version has data overlays, or blobs below base paths.
+            InvalidInputError: a bad URI or option, a detached version, or a reference of another
+                form.
+            UnsupportedError: the version has data overlays; or the target has no URI, and rows name
+                objects below base paths.
             StoreError: a store failed.
         """
         await self._load(clone)

@@ -17,9 +17,11 @@ if TYPE_CHECKING:
 FUNCTIONS: Final = {function.name: function for function in documented()}
 URI: Final = "memory://documented-errors/table"
 VECTOR: Final = [1.0] * 8
+CODES: Final = pa.dictionary(pa.int32(), pa.string())
 TOO_WIDE: Final = {"AlanceError", "Exception", "BaseException", "object"}
 
-# Names of methods, and wrong calls: `d` is the table, `f` a fragment, `merge` a merge by key.
+# Names of methods, and wrong calls: `d` is the table, `f` a fragment, `merge` a merge by key, `c` a
+# catalog without tables, `files` a folder of files.
 CALLS: Final = """
 Dataset.stats                   d.stats(small_rows=-1)
 Dataset.head                    d.head(-1)
@@ -59,6 +61,8 @@ Dataset.aggregate               d.aggregate({"x": "sum(kind)"})
 Dataset.aggregate               d.aggregate({"x": "count(*)"}, ["id"], memory_bytes=10)
 Dataset.sample                  d.sample(1000)
 Dataset.sample                  d.sample(1, ["nope"])
+Dataset.sample                  d.sample(1, seed="x")
+Dataset.sample                  d.sample(1, seed=-1)
 Dataset.get                     d.get("x", "id")
 Dataset.get                     d.get(1, "nope")
 Dataset.get                     d.get(1)
@@ -93,10 +97,15 @@ Dataset.restore                 d.restore(99)
 Dataset.create_branch           d.create_branch("dev")
 Dataset.create_branch           d.create_branch("a b")
 Dataset.create_branch           d.create_branch("e", 99)
+Dataset.create_branch           d.create_branch("e", metadata={1: 2})
 Dataset.shallow_clone           d.shallow_clone(URI)
 Dataset.shallow_clone           d.shallow_clone("memory://documented-errors/clone", 99)
+Dataset.shallow_clone           d.shallow_clone("memory://documented-errors/clone", 1.5)
+Dataset.shallow_clone           d.shallow_clone("nope://clone")
 Dataset.deep_clone              d.deep_clone(URI)
 Dataset.deep_clone              d.deep_clone("memory://documented-errors/clone", 99)
+Dataset.deep_clone              d.deep_clone("memory://documented-errors/clone", 1.5)
+Dataset.deep_clone              d.deep_clone("nope://clone")
 Dataset.insert                  d.insert({"id": ["x"]})
 Dataset.insert                  d.insert({"nope": [1]})
 Dataset.insert                  d.insert({"id": [1]}, mode="x")
@@ -124,12 +133,16 @@ MergeInsert.target_bases        merge.target_bases("x")
 MergeInsert.commit_options      merge.commit_options(max_retries=-1)
 Dataset.add_columns             d.add_columns({"id": "1"})
 Dataset.add_columns             d.add_columns({"x": "nope("})
+Dataset.add_columns             d.add_columns({"x": "id"}, read_columns=["id"])
+Dataset.add_columns             d.add_columns(pa.field("x", pa.month_day_nano_interval()))
 Dataset.alter_columns           d.alter_columns({"path": "nope", "name": "x"})
 Dataset.alter_columns           d.alter_columns({"path": "id", "data_type": pa.string()})
+Dataset.alter_columns           d.alter_columns({"path": "kind", "data_type": CODES})
 Dataset.drop_columns            d.drop_columns(["nope"])
 Dataset.drop_columns            d.drop_columns(["id", "kind", "text", "vector"])
 Dataset.merge                   d.merge({"id": [1], "z": [1]}, "nope")
 Dataset.replace_columns         d.replace_columns({"nope": "1"})
+Dataset.replace_columns         d.replace_columns(pa.field("id", pa.int64()))
 Dataset.create_scalar_index     d.create_scalar_index("nope", "BTREE")
 Dataset.create_scalar_index     d.create_scalar_index("id", "NOPE")
 Dataset.create_scalar_index     d.create_scalar_index("vector", "BTREE")
@@ -140,6 +153,9 @@ Dataset.create_index            d.create_index("vector", "NOPE")
 Dataset.create_index            d.create_index("id", "IVF_FLAT")
 Dataset.create_index            d.create_index("text", "FTS", progress=5)
 Dataset.drop_index              d.drop_index("nope")
+Dataset.follow                  d.follow(since=99, wait=False)
+Dataset.follow                  d.follow(columns="id", wait=False)
+Dataset.follow                  d.follow(columns=["nope"], since=0, wait=False)
 Dataset.index_statistics        d.index_statistics("nope")
 Dataset.centroids               d.centroids()
 Dataset.centroids               d.centroids(index_name="nope")
@@ -219,6 +235,7 @@ write_fragments                 alance.write_fragments({"id": [1]}, URI, mode="c
 commit                          alance.commit(d, operations.Delete((), (77,)))
 commit                          alance.commit(URI, operations.Delete((), (0,)), read_version=99)
 commit                          alance.commit(d, operations.Delete((), (0,)), commit_timeout=0)
+commit                          alance.commit(URI, operations.Overwrite((), ()), read_version=0)
 commit_batch                    alance.commit_batch(d, [])
 drop                            alance.drop("memory://documented-errors")
 drop                            alance.drop("memory://documented-errors/nope")
@@ -230,6 +247,38 @@ blob_array                      alance.blob_array([1])
 Blob.from_uri                   alance.Blob.from_uri("")
 IndexBuild.plan                 alance.IndexBuild.plan(d, "nope", "BTREE")
 IndexBuild.plan                 alance.IndexBuild.plan(d, "id", "NOPE")
+Catalog.list_tables             c.list_tables("nope")
+Catalog.list_tables             c.list_tables("a/b")
+Catalog.list_namespaces         c.list_namespaces("nope")
+Catalog.list_namespaces         c.list_namespaces("a/b")
+Catalog.create_namespace        c.create_namespace(())
+Catalog.create_namespace        c.create_namespace(("nope", "x"))
+Catalog.describe_namespace      c.describe_namespace("nope")
+Catalog.update_namespace        c.update_namespace("nope", {})
+Catalog.update_namespace        c.update_namespace("nope", {1: 2})
+Catalog.drop_namespace          c.drop_namespace("nope")
+Catalog.create_table            c.create_table("t")
+Catalog.create_table            c.create_table(("nope", "t"), {"id": [1]})
+Catalog.open_table              c.open_table("nope")
+Catalog.table_exists            c.table_exists("a/b")
+Catalog.place                   c.place("nope")
+Catalog.rename_table            c.rename_table("nope", "x")
+Catalog.drop_table              c.drop_table("nope")
+Catalog.register_table          c.register_table("t", "nope")
+Catalog.register_table          c.register_table("t", "../t")
+Catalog.deregister_table        c.deregister_table("nope")
+FileSession.open_reader         files.open_reader("nope")
+FileSession.open_reader         files.open_reader("../x")
+FileSession.contains            files.contains("../x")
+FileSession.list                files.list("../x")
+FileSession.read_range          files.read_range("nope", 0, 1)
+FileSession.read_range          files.read_range("nope", -1, 1)
+FileSession.delete_file         files.delete_file("nope")
+FileSession.delete_file         files.delete_file("../x")
+FileSession.upload_file         files.upload_file("/nope/nope", "x")
+FileSession.upload_file         files.upload_file("/nope/nope", "../x")
+FileSession.download_file       files.download_file("nope", "/nope/x")
+FileSession.download_file       files.download_file("../x", "/nope/x")
 Compaction.plan                 alance.Compaction.plan(d, target_rows_per_fragment=0)
 """
 CASES: Final = [line.split(maxsplit=1) for line in CALLS.strip().splitlines()]
@@ -268,7 +317,9 @@ async def dataset(_table: None) -> AsyncIterator[alance.Dataset]:
 
 async def answer(code: str, names: dict[str, Any]) -> object:
     """Evaluate a call, await its result, and read it to its end."""
-    result = eval(code, {"alance": alance, "pa": pa, "URI": URI, "VECTOR": VECTOR, **names})
+    result = eval(
+        code, {"alance": alance, "pa": pa, "URI": URI, "VECTOR": VECTOR, "CODES": CODES, **names}
+    )
     if hasattr(result, "__aiter__"):
         return [batch async for batch in result]
     return await result if hasattr(result, "__await__") else result
@@ -284,6 +335,8 @@ async def test_a_wrong_call_raises_a_documented_error(
         "f": dataset.fragments[0],
         "merge": dataset.merge_insert("id"),
         "operations": alance.operations,
+        "c": await alance.connect("memory://documented-errors-catalog"),
+        "files": alance.FileSession.open("memory://documented-errors-files"),
     }
     with pytest.raises((alance.AlanceError, TypeError)) as caught:
         await answer(code, names)

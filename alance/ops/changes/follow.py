@@ -92,7 +92,7 @@ class FollowOptions:
     """Checked options of `Dataset.follow`.
 
     Raises:
-        InvalidInputError: a size or time that is not positive.
+        InvalidInputError: a size or time that is not positive, or `columns` is a single text.
     """
 
     columns: Sequence[str] | None = None

@@ -72,7 +72,8 @@ class Matches:
     Attributes:
         matched: mask of the source rows, followed by the keys to delete, that match a table row;
             shape (source rows and keys,).
-        gone: table rows that are deleted because no source row matches.
+        gone: table rows to mark as deleted: first those that no source row matches; rows of deleted
+            keys and the former places of updated rows are added after the join.
         num_changed: number of table rows that are updated, or deleted because they match.
     """
 
@@ -105,7 +106,8 @@ class Matches:
 async def match(base: Snapshot, merge: RowMerge, source: HeldSource, scratch: Scratch) -> Matches:
     """Join the source with a version.
 
-    Cost: a scan of the key columns and of the conditions' columns; no request if no row can match.
+    Cost: a scan of the key columns and of the conditions' columns; no request if the source has no
+    rows, unless rows without a match are deleted.
 
     Raises:
         InvalidInputError: a table row matches more than one source row, or any row if the merge

@@ -136,7 +136,8 @@ async def write_inserted(
     """Write the unmatched source rows; columns that the source lacks are null.
 
     Args:
-        matched: mask of the matched rows; shape (source rows,).
+        matched: mask of source rows that are not inserted, followed by True for each key to delete;
+            shape (source rows and keys,).
     """
     schema = table_schema(base.manifest)
     rows = await base.engine.decode(lambda: np.flatnonzero(~matched), matched.nbytes)

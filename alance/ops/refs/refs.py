@@ -265,7 +265,7 @@ class Branches(_Refs):
             NotFoundError: no such version, tag or branch.
             InvalidInputError: an invalid name for a branch, a detached version, or metadata that is
                 not text.
-            CommitConflictError: the table was deleted and written anew; None as `reference` only.
+            CommitConflictError: `reference` is None, and the table was deleted and written anew.
         """
         await self._load()
         await refs_write.create_branch(self._snapshot, name, reference, CommitOptions(), metadata)

@@ -27,7 +27,8 @@ class IngestOptions:
     """Options of `alance.ingest`, which documents them.
 
     Raises:
-        InvalidInputError: a size or time is not positive.
+        InvalidInputError: a size or time is not positive, a name is not text, or options exclude
+            each other.
     """
 
     max_buffer_bytes: int = INGEST_BUFFER_BYTES
@@ -89,8 +90,8 @@ class IngestMetrics:
     """Counters of a sink.
 
     Attributes:
-        num_rows: number of rows accepted by `write`.
-        num_bytes: bytes of these rows in memory.
+        num_rows: number of accepted rows, or with `on` of changes, keys to delete included.
+        num_bytes: bytes of these rows and keys in memory.
         num_skipped: number of writes skipped because their batch was already accepted or committed.
         num_waits: number of writes that waited for room in the buffer.
         waited_s: total seconds of these waits.
