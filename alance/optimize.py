@@ -230,18 +230,22 @@ class Optimize(Uncalled):
 
         In each index, a new segment replaces the latest segment (in a vector index, perhaps several
         of the latest). The new segment covers the fragments of the replaced segments, and the
-        fragments that no segment covered. If all fragments were covered, no version is committed.
+        fragments that no segment covered. An index that covered all fragments stays as it is,
+        unless `retrain` is set or `num_indices_to_merge` joins several of its segments. If all
+        indices stay, no version is committed.
 
-        - B-trees and bitmap indices: the files of the latest segment are merged with the rows that
-          were not covered. Small segments are built again from the column, as are other scalar
-          indices, indices of JSON values, and indices of tables with stable row ids.
+        - Scalar indices: the files of the latest segment are merged with the rows that were not
+          covered. A segment of at most 32,768 rows is built again from the column, as is one whose
+          value type, size of zones or kind of row numbers is not that of a new segment.
+        - Indices of texts: the texts of the replaced segment are read again.
         - Vector indices: the new segment replaces the latest segments that are not larger than
           those after them, so that an index has few segments, and a row is rewritten only a few
           times. Codes are reused, and only vectors that were not covered are read. If partitions
           would grow to more than four times the rows for which centroids were computed, centroids
           and codes are computed again, and all vectors of the segment are read.
 
-        `summary` has `segments_added`, the number of new segments, and `warnings`.
+        If a version is committed, `summary` has `segments_added`, the number of new segments, and
+        `warnings` about indices that could not be extended.
 
         If the table was compacted with `defer_index_remap`, all indices are first rewritten with
         the new addresses of their rows, in a separate version, even those that are not in

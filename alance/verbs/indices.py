@@ -116,7 +116,8 @@ class IndexVerbs(Handle):
         Raises:
             InvalidInputError: an unknown column, a column that this kind cannot index, bad options,
                 or JSON values of several types, arrays or objects at the path.
-            UnsupportedError: an unknown type of index.
+            UnsupportedError: an unknown type of index; a JSON index that tables with stable row ids
+                cannot have; or a table with a deferred remap of indices (`optimize_indices`).
             AlreadyExistsError: the name is in use.
             RetryableConflictError: other writers rewrote the fragments at every attempt.
         """
@@ -160,8 +161,9 @@ class IndexVerbs(Handle):
         vectors themselves, "IVF_SQ" a byte per number, "IVF_RQ" `num_bits` per number, "IVF_PQ"
         `num_sub_vectors` codes. "IVF_HNSW_FLAT", "IVF_HNSW_SQ" and "IVF_HNSW_PQ" add a graph per
         partition with `m` links per row, so that a search compares only some of its rows. Null
-        vectors and vectors that are not finite are not indexed. pylance can search and extend the
-        index.
+        vectors and vectors that are not finite are not indexed. An index with PQ over fewer vectors
+        than 2^`num_bits` covers no row until `optimize_indices` finds more. pylance can search and
+        extend the index.
 
         "INVERTED" (or "FTS") is for `search_text`: a posting list for each word of a column of
         texts or lists of texts.
@@ -208,8 +210,10 @@ class IndexVerbs(Handle):
                 the details.
 
         Raises:
-            InvalidInputError: a column without vectors or texts, or options that do not suit it.
-            UnsupportedError: another type of index.
+            InvalidInputError: a column without vectors or texts, options that do not suit it, or
+                fewer vectors than partitions.
+            UnsupportedError: another type of index, or a table with a deferred remap of indices
+                (`optimize_indices`).
             AlreadyExistsError: the name is in use.
             RetryableConflictError: other writers rewrote the fragments at every attempt.
         """
@@ -280,8 +284,9 @@ class IndexVerbs(Handle):
         of others. Vector indices add `metric_type`, `num_partitions` and `partitions`, each with
         its `size` in rows, deleted rows included.
 
-        Cost: a read of the headers of the index's files, once (none for texts); for vectors also a
-        GET per segment and call; a GET for each deletion file of unknown count.
+        Cost: once, a read of the page tables of B-trees, of the keys of bitmap, label and n-gram
+        indices, and of the headers of other files (nothing for texts); for vectors also a GET per
+        segment and call; a GET for each deletion file of unknown count.
 
         Args:
             name: name of the index.

@@ -89,8 +89,8 @@ async def look_up(
     indices exist but are damaged, unsupported or not worth using.
 
     Cost: for each index one round for its pages; before it, unless they are cached, one for its
-    page table or keys (two if they are large). With stable row ids and a bitmap index, the first
-    call also reads all deletion vectors and row ids.
+    page table or keys (two if they are large). If an index stores stable row ids, the first call
+    also costs that of `Snapshot.row_index`.
 
     Args:
         handles: fragments of the read.

@@ -404,8 +404,9 @@ class Snapshot:
     async def row_index(self) -> RowIdIndex:
         """Return the index from stable row id to the address of a live row.
 
-        Cost: at the first call, a read of all deletion vectors and row ids, and memory for an index
-        of all rows.
+        Cost: at the first call, the deletion vectors, and the row ids that are not in the manifest,
+        of all fragments but those without deletions whose ids are one range; and memory for an
+        index of all rows.
         """
         if self._row_index is None:
             self._row_index = await self.engine.cache.get(

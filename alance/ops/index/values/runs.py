@@ -46,17 +46,17 @@ class IndexPart:
         num_rows: number of the table's rows in the part.
         blocks: rows, bytes and CRC-32 of each block.
         start: position of the first block in the file.
-        firsts: for a B-tree: first value of every `stride`-th block, as an Arrow batch in the IPC
-            format.
+        firsts: first value of every `stride`-th block, as an Arrow batch in the IPC format, by
+            which `ranges` splits a merge; empty for an inverted index and in results of ranges.
         stride: number of blocks from a value in `firsts` to the next.
         partitions: for an inverted index: numbers of the written partitions; there are no blocks.
         files: for an inverted index: names and bytes of the files in the folder of `path`.
         details: for an inverted index: the settings by which texts became tokens.
         options: for an index of values: options of the index.
         null_rows: for labels and zones: the null rows, as a row set.
-        type: for JSON values: type of the values, which may differ between parts; None if all are
-            null.
-        schema: for JSON values: schema of the run; None if the merging process knows it.
+        type: for JSON values: type of the values, which may differ between parts. None if all are
+            null, and for other values.
+        schema: for an index of values: schema of the run; None if the merging process knows it.
     """
 
     column: str

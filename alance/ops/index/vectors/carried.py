@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 async def live_rows(snapshot: Snapshot, fragments: Collection[int], *, has_row_ids: bool) -> RowSet:
     """Return the live rows of some fragments.
 
-    Cost: a GET for each deletion file that is not in memory; with stable row ids, a read of all ids
-    once.
+    Cost: a GET for each deletion file that is not in memory; with stable row ids, that of
+    `Snapshot.row_index`.
 
     Args:
         has_row_ids: True for stable row ids, False for row addresses.
