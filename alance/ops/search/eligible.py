@@ -105,9 +105,9 @@ async def eligible_rows(
 ) -> tuple[list[Eligible], RowSet | None]:
     """Return the eligible rows of each segment, and the filtered rows (None without a filter).
 
-    Cost: a GET for each uncached deletion vector of the covered fragments. With stable row ids,
-    once all deletion vectors and row ids of the version. With a filter, a scan of its columns;
-    results of SQL filters without parameters are memoized.
+    Cost: a GET for each uncached deletion vector of the covered fragments; with stable row ids,
+    that of `Snapshot.row_index` instead. With a filter, a scan of its columns; results of SQL
+    filters without parameters are memoized, unless they change with the time.
 
     Args:
         options: options of the search.

@@ -57,8 +57,9 @@ class MatchQuery(TextQuery):
         column: name or dotted path; members of structs in lists are named without the list items.
             None for the only column of the search, or the only one with an index.
         boost: factor of the score.
-        fuzziness: maximum edit distance of matching words; None means 0, as in pylance. If set,
-            words are compared in lower case and without stemming.
+        fuzziness: maximum edit distance of matching words; None means 0, as in pylance. If it is
+            above 0, words are compared in lower case and without stemming, and rows that no index
+            covers are still matched by equal words.
         max_expansions: maximum number of words that a fuzzy query looks up, in byte order.
         operator: `OR` for any of the words, `AND` for all.
         prefix_length: number of leading characters that must be equal in a fuzzy query.
@@ -95,7 +96,7 @@ class PhraseQuery(TextQuery):
     """Matches rows that contain the words of a text one after the other.
 
     Attributes:
-        column: as for `MatchQuery`; its index must have positions.
+        column: as for `MatchQuery`; if it has an index, that must have positions.
         slop: maximum number of positions to skip between two words.
         document_granularity: as for `MatchQuery`.
     """
