@@ -184,8 +184,8 @@ class FileReader(Hinted):
     async def take(self, rows: object, columns: Sequence[str] | None = None) -> pa.Table:
         """Read rows by position, in the given order; repeated positions give repeated rows.
 
-        Cost: one round of requests; before it a round for page tables that are not cached and not
-        in the last 64 KiB of the file.
+        Cost: one round of requests, none for a file of up to 64 KiB; before it a round for page
+        tables that are not cached and not in the last 64 KiB of the file.
 
         Args:
             rows: positions from 0; a list, numpy or Arrow array of integers.
@@ -223,7 +223,7 @@ class FileReader(Hinted):
 
         Cost: per batch a round, with a request per page that has rows of the batch, or per 8 MiB of
         a larger page; pages close together share one. Page states that are not cached take a round
-        before it.
+        before it. No request for a file of up to 64 KiB.
 
         Args:
             columns: names or dotted paths; None: all.

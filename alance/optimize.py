@@ -122,8 +122,9 @@ class Optimize(Uncalled):
             RetryableConflictError: other commits deleted or changed rows of these fragments; all
                 new files are removed.
             UnsupportedError: alance does not write the file version; an index whose remap was
-                deferred (see `optimize_indices`) is of a kind that alance does not write; or
-                `defer_index_remap` is set for a table with stable row ids.
+                deferred (see `optimize_indices`) is of a kind that alance does not write;
+                `defer_index_remap` is set for a table with stable row ids; or `compaction_mode` is
+                `force_binary_copy`.
             InvalidInputError: an option is out of range.
             CorruptFileError, NotFoundError: an index cannot be read, and `uncover_indices` is not
                 set.

@@ -285,8 +285,9 @@ class IndexVerbs(Handle):
         its `size` in rows, deleted rows included.
 
         Cost: once, a read of the page tables of B-trees, of the keys of bitmap, label and n-gram
-        indices, and of the headers of other files (nothing for texts); for vectors also a GET per
-        segment and call; a GET for each deletion file of unknown count.
+        indices, and of the headers of other files (nothing for texts); for vectors also, per
+        segment and call, up to two GETs of what is not in the last 64 KiB of a file; a GET for each
+        deletion file of unknown count.
 
         Args:
             name: name of the index.
@@ -306,7 +307,8 @@ class IndexVerbs(Handle):
         They have the stored type. With the metric `cosine` their length is 1. `index_statistics`
         has the sizes of the partitions.
 
-        Cost: one or two GETs.
+        Cost: a GET of the end of the file, once; per call another if the centroids are not in the
+        last 64 KiB.
 
         Args:
             index_name: name of the index.

@@ -76,9 +76,10 @@ class UpkeepVerbs(Handle):
         by a lifecycle rule of the bucket.
 
         Cost: a LIST of each folder; a GET for each version of the table and of its branches, and
-        for each tag and branch; the deletions, a thousand per request if the store can; three more
-        LISTs between the deletions. If rows name objects that the table owns (managed blobs), a
-        LIST of `_blobs`, and a scan of the descriptions in each fragment of these versions, once.
+        for each tag and branch; the deletions, a thousand per request if the store can; between the
+        deletions three more LISTs, and the tags and branches again. If rows name objects that the
+        table owns (managed blobs), a LIST of `_blobs`, and a scan of the descriptions in each
+        fragment of these versions, once.
 
         Example:
 
@@ -136,7 +137,7 @@ class UpkeepVerbs(Handle):
     ) -> CleanupExplanation:
         """Return the files that `cleanup_old_versions` would remove, and why it retains versions.
 
-        Cost: as `cleanup_old_versions`, without the deletions and the LISTs between them.
+        Cost: as `cleanup_old_versions`, without the deletions and the requests between them.
 
         Args:
             older_than, retain_versions, others: as for `cleanup_old_versions`.

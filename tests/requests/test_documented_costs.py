@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -43,6 +45,7 @@ d.read_transaction(2)                | 1 GET
 d.get_transactions(3)                | 1 LIST, 2 GET
 d.describe_indices()                 | nothing
 d.index_statistics("id_idx")         | 2 GET
+d.index_statistics("vector_idx")     | 2 GET
 d.centroids(index_name="vector_idx") | 1 GET
 d.remap_row_addrs([1])               | nothing
 d.stats()                            | nothing
@@ -72,13 +75,15 @@ alance.warm_up(session=d.session)    | nothing
 WRITES: Final = """
 d.deep_clone(DEEP)                      | 6 LIST, 2 HEAD, 10 COPY, 2 PUT
 d.tags.create("a", 2)                   | 1 HEAD, 1 PUT
-d.tags.create("of-this-version")        | 1 GET, 1 PUT
+d.tags.create("now")                    | 1 GET, 1 PUT
+d.tags.delete("now")                    | 1 GET, 1 BULKDELETE
 d.tags.create("b", "first")             | 1 GET, 1 HEAD, 1 PUT
 d.tags.create("c", ("dev", None))       | 1 LIST, 1 GET, 1 HEAD, 1 PUT
 d.tags.update("a", 3)                   | 1 GET, 1 HEAD, 1 PUT
 d.tags.replace_metadata("a", {})        | 1 GET, 1 PUT
 d.tags.delete("a")                      | 1 GET, 1 BULKDELETE
 d.create_branch("other")                | 1 LIST, 1 GET, 3 PUT
+d.branches.delete("other")              | 3 LIST, 6 GET, 2 BULKDELETE
 d.branches.replace_metadata("dev", {})  | 1 GET, 1 PUT
 d.update_config({"a": "b"})             | 1 LIST, 2 PUT
 d.update_metadata({"a": "b"})           | 1 LIST, 2 PUT
@@ -101,7 +106,29 @@ d.fragments[-1].delete_rows([0])        | 1 PUT
 d.fragments[-1].delete("false")         | nothing
 d.fragments[-1].delete("true")          | nothing
 alance.write_fragments({"id": [1]}, d)  | 1 PUT
+d.cleanup_old_versions(ALL, **ANY)      | 11 LIST, 36 GET, 2 BULKDELETE
+d.cleanup_old_versions(ALL, **ANY)      | 11 LIST, 17 GET
 d.delete("true")                        | 1 LIST, 2 PUT
+"""
+# Calls of a catalog in a folder, in their order.
+OF_A_CATALOG: Final = """
+c.list_tables()                      | 2 LIST
+c.list_namespaces()                  | 1 LIST
+c.create_table("t", {"id": [1]})     | 4 LIST, 3 PUT
+c.place("t")                         | 2 LIST
+c.table_exists("nope")               | 2 LIST
+c.place("nope")                      | 4 LIST
+c.list_tables()                      | 2 LIST, 1 HEAD
+c.create_namespace("n")              | 4 LIST, 5 PUT
+c.list_namespaces()                  | 1 LIST, 2 GET
+c.describe_namespace("n")            | 1 LIST
+c.create_table(("n", "u"), [{"id": 1}]) | 5 LIST, 6 PUT
+c.place(("n", "u"))                  | 1 LIST, 2 GET
+c.list_tables("n")                   | 1 LIST
+c.list_tables(include_declared=False) | 3 LIST, 1 HEAD
+c.update_namespace("n", {"a": "b"})  | 2 LIST, 3 PUT
+c.deregister_table("t")              | 3 LIST, 2 GET, 1 PUT
+c.register_table("t", "t.lance")     | 3 LIST, 1 BULKDELETE
 """
 
 
@@ -159,6 +186,8 @@ async def requests(lab: Lab, uri: str, code: str) -> Recording:
         "NUM_ROWS": NUM_ROWS,
         "RENAMED": {"path": "name", "name": "title"},
         "NOTHING": alance.operations.UpdateConfig(),
+        "ALL": timedelta(0),
+        "ANY": {"error_if_tagged_old_versions": False},
     }
     async with alance.Session() as session:
         names["d"] = await alance.dataset(uri, storage_options=lab.lance_options(), session=session)
@@ -194,6 +223,17 @@ async def test_a_version_as_of_a_time_is_read_after_all_manifests(lab: Lab) -> N
                 URI, asof="2999-01-01", storage_options=lab.lance_options(), session=session
             )
     assert Counter(record["op"] for record in seen.records) == {"LIST": 1, "GET": 8 + 1}
+
+
+async def test_a_catalog_sends_the_documented_requests(lab: Lab) -> None:
+    async with alance.Session() as session:
+        catalog = await alance.connect(
+            "s3://lab/documented-catalog", storage_options=lab.lance_options(), session=session
+        )
+        for call in calls(OF_A_CATALOG):
+            with lab.recording() as seen, suppress(alance.TableNotFoundError):
+                await eval(call.code, {"c": catalog})
+            assert Counter(record["op"] for record in seen.records) == call.requests, call.code
 
 
 async def test_an_upload_above_8_mib_has_a_begin_and_an_end(lab: Lab, tmp_path: Path) -> None:

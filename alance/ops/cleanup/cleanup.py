@@ -199,9 +199,9 @@ async def cleanup(
     """Delete old versions, and files that no version needs.
 
     Cost: a LIST of each folder of the table; a GET for each version of the table and its branches,
-    and for each tag and branch; three more LISTs; and the deletions, up to 1,000 files in a
-    request. With managed blobs, also a LIST of their folder, and a scan of the descriptions of all
-    versions.
+    and for each tag and branch; three more LISTs, and the tags and branches again; and the
+    deletions, up to 1,000 files in a request. With managed blobs, also a LIST of their folder, and
+    a scan of the descriptions of all versions.
 
     Args:
         objects: returns the locations of the objects of a version's managed blobs; None: all these

@@ -63,7 +63,8 @@ class CompactionArguments(TypedDict, total=False):
 class CompactionOptions:
     """Options of a compaction; None: the value of the table's configuration, or the default.
 
-    The configuration key of an option is `lance.compaction.<name>`.
+    The configuration key of an option is `lance.compaction.<name>`. `num_threads`,
+    `max_rows_per_group` and `compaction_mode` are not read from the configuration.
 
     Attributes:
         target_rows_per_fragment: approximate number of rows of a new fragment; smaller fragments
@@ -83,7 +84,8 @@ class CompactionOptions:
         excluded_fragment_ids: ids of fragments that are not rewritten; they separate runs of
             neighbours.
         data_storage_version: file version of new files; None: the table's version.
-        compaction_mode: `reencode`, or `try_binary_copy`, which also encodes the rows again.
+        compaction_mode: `reencode`, or `try_binary_copy`, which also encodes the rows again;
+            `force_binary_copy` is an error.
         defer_index_remap: True to write, instead of remapped indices, a translation of old
             addresses to new ones for a later `optimize_indices`. Until then pylance uses the
             indices, alance does not. Not allowed with stable row ids. Default False.

@@ -64,8 +64,9 @@ class RepairReport:
         left: findings, as from `validate`, that cannot be repaired without loss.
         lost_rows: number of rows, by id, of fragments with a data file that is missing or cannot be
             read; `drop_lost_rows` drops these fragments.
-        good_version: the latest older version without findings, if `left` is not empty; None if
-            `left` is empty, or if all of the last 20 versions have findings.
+        good_version: the latest older version without findings; None if everything can be
+            repaired, or if all of the last 20 versions have findings. With `restore` the new
+            version is based on it, and `left` is empty.
         new_version: number of the new version; None: no version was committed.
     """
 
