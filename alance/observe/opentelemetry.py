@@ -72,6 +72,9 @@ class OpenTelemetry(Observer):
     Args:
         meter_provider, tracer_provider: providers; None: the global ones.
         spans: False to create no spans, each of which costs some ten microseconds.
+
+    Raises:
+        MissingPackageError: the API of OpenTelemetry is not installed.
     """
 
     def __init__(

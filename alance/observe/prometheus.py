@@ -68,8 +68,8 @@ class _Histogram:
 class Metrics(Observer):
     """Observer that counts events, and formats them with the current readings for Prometheus.
 
-    Labels are the store (a bucket), the table, the kind of request and its outcome, never a path,
-    key or credential. So there are few time series.
+    Labels are the store (a bucket), the URI of the table, kinds, causes and outcomes, never the
+    path of an object, a key or a credential. So there are few time series.
     """
 
     content_type = CONTENT_TYPE

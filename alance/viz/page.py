@@ -172,7 +172,9 @@ class Recorder(traces.RequestRecorder):
 @contextmanager
 @public
 def trace() -> Iterator[Recorder]:
-    """Record the requests of a `with` block.
+    """Record the reads of a `with` block: requests for bytes, sizes and listings, and their times.
+
+    Writes are not recorded; `observe.Observer.on_request` gets them, too.
 
     Cost: some microseconds per request in the block, and nothing otherwise.
     """

@@ -284,6 +284,21 @@ async def test_the_lag_of_a_sink_grows_until_its_rows_are_committed(tmp_path: An
         assert lag() == 0.0
 
 
+async def test_two_that_follow_a_table_are_as_stale_as_the_staler_one() -> None:
+    class Follower:
+        def __init__(self, seconds: float) -> None:
+            self.seconds = seconds
+
+        def readings(self) -> list[observe.Reading]:
+            return [observe.Reading("dataset_staleness_seconds", "memory://t", self.seconds)]
+
+    followers = [Follower(2.0), Follower(3.0)]
+    for follower in followers:
+        observing.show(follower)
+    values = [reading.value for reading in observe.readings() if reading.where == "memory://t"]
+    assert values == [3.0]
+
+
 async def test_without_an_observer_nothing_is_made_of_a_request(
     lab: Lab, uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

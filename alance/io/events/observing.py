@@ -262,7 +262,7 @@ def readings() -> list[Reading]:
 
 def _is_state(name: str) -> bool:
     is_of_table = name.startswith("maintenance_") and not name.endswith("_total")
-    return is_of_table or "lag" in name
+    return is_of_table or "lag" in name or "staleness" in name
 
 
 class RequestUnderWay:
@@ -433,7 +433,7 @@ def _commit_ended(event: CommitEnded) -> None:
 
 
 def warn_rarely(budget: str, where: str, message: str, *arguments: object) -> None:
-    """Log a warning that a budget limits work, at most once a minute per place."""
+    """Log a warning that a budget limits work, at most once a minute per budget and place."""
     now = time.monotonic()
     last = _warned.get((budget, where))
     if last is not None and now - last < WARN_EVERY_S:

@@ -1,12 +1,13 @@
-"""Traces: a record of each request of a piece of code, with its purpose and times.
+"""Traces: a record of each read of a piece of code, with its purpose and times.
 
     with alance.trace() as recorder:
         await dataset.take([7])
     print(recorder.waterfall())
 
 A recorder gets the requests that the code inside its `with` block causes, also in tasks that this
-code starts. A request that serves several callers is recorded for each of them, and in the
-recorders of all enclosing blocks. Outside of blocks nothing is recorded.
+code starts, but no writes: these are events of `observing`. A request that serves several callers
+is recorded for each of them, and in the recorders of all enclosing blocks. Outside of blocks
+nothing is recorded.
 """
 
 from __future__ import annotations
@@ -90,7 +91,7 @@ Kind: TypeAlias = Literal["get", "tail", "list", "head", "put", "copy", "delete"
 
 @dataclass(frozen=True, slots=True)
 class RequestEvent:
-    """A request to a store, or a read of a local file. Times are those of `perf_counter`."""
+    """A read from a store, also of local files. Times are those of `perf_counter`."""
 
     kind: Kind
     location: str
@@ -134,7 +135,7 @@ class HopEvent:
     queued: float
     begun: float
     ended: float
-    thread: str  # empty on the loop
+    thread: str  # empty for the main thread
     ok: bool
 
 
@@ -196,7 +197,7 @@ class CallNotes:
 
 @dataclass(slots=True, repr=False, eq=False)
 class RequestRecorder:
-    """Requests of a `with alance.trace()` block, in the order in which they ended."""
+    """Reads of a `with alance.trace()` block, in the order in which they ended."""
 
     events: list[RequestEvent] = field(default_factory=list)
     hops: list[HopEvent] = field(default_factory=list)
@@ -298,7 +299,7 @@ class RequestRecorder:
 
 @contextmanager
 def trace() -> Iterator[RequestRecorder]:
-    """Record the requests that the code in this block causes."""
+    """Record the reads that the code in this block causes."""
     with recording(RequestRecorder()) as recorder:
         yield recorder
 
