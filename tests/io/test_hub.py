@@ -133,7 +133,7 @@ async def test_a_base_path_may_name_another_repository_of_the_hub(hub: Hub) -> N
     access = Access.of("hf", home, options)
     other = parse_uri("hf://datasets/bob/other/t.lance")
     assert access.options("hf://datasets/bob/other/t.lance", other, "base") == options
-    with pytest.raises(AccessError):
+    with pytest.raises(AccessError, match=r"storage options \(datasets of the same Hub\)"):
         access.options("s3://b/t", parse_uri("s3://b/t"), "base")
 
 

@@ -8,6 +8,7 @@ table are used only within their *scope*:
 | S3, GCS, OSS, COS, TOS | all buckets of the same endpoint: keys go to that server alone |
 | Azure | all containers of the same account |
 | HTTP | the same scheme, host and port |
+| the Hub | all datasets of the same Hub |
 | local disk, memory | this machine: neither needs credentials |
 
 Any other place needs an entry of its own among the options, `base:<uri>`, which applies at and
@@ -193,6 +194,8 @@ class Access:
                 return f"containers of the account {self._account() or 'of the environment'!r}"
             case "http":
                 return self.home.root
+            case "hf":
+                return "datasets of the same Hub"
         return "this machine"
 
 

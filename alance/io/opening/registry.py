@@ -273,7 +273,8 @@ class StoreRegistry:
             InvalidInputError: the URI, an option or the store object is not valid.
             UnsupportedError: the scheme is not supported.
             MissingPackageError: the scheme needs a package that is not installed.
-            AccessError: the AWS profile does not exist, or its files are malformed.
+            AccessError: the AWS profile does not exist, or its files are malformed; or another
+                cloud with S3's protocol has no credentials.
         """
         if store is not None:
             if storage_options:

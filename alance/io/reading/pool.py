@@ -138,7 +138,7 @@ class DecodePool:
                 than `INLINE_OUTPUT_BYTES` on the loop.
 
         Raises:
-            InvalidInputError: the pool is closed.
+            InvalidInputError: the pool is closed, and the work needs a thread.
         """
         recorder = trace.current()
         if recorder is not None:

@@ -277,7 +277,8 @@ class Scheduler:
     ) -> tuple[memoryview, int]:
         """Read the last bytes of an object, or the whole of a smaller object.
 
-        Cost: one request. If the size is unknown, two on Azure and for an empty object.
+        Cost: one request. If the size is unknown, two for an empty object, and on stores without
+        suffix ranges: Azure, and file systems of fsspec.
 
         Args:
             size: the object's size; None if unknown.

@@ -194,7 +194,10 @@ class Store(Protocol):
         """
 
     async def list_level(self, prefix: str) -> tuple[Names, Names]:
-        """Return the sorted paths of the folders and of the objects directly under `prefix`."""
+        """Return the sorted paths of the folders and of the objects directly under `prefix`.
+
+        Both are empty for a missing folder.
+        """
 
     async def delete(self, paths: Sequence[str]) -> None:
         """Delete objects; a missing object is no error."""

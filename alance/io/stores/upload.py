@@ -97,6 +97,7 @@ class Upload(ABC):
         request is lost, an object of the right size at the path is assumed to be this object.
 
         Raises:
+            InvalidInputError: the upload has ended, or another task is writing.
             StoreError: the store failed, or did not answer in time.
         """
         self._enter()

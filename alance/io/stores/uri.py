@@ -42,7 +42,7 @@ def parse_uri(uri: str | os.PathLike[str]) -> Address:
 
     Raises:
         InvalidInputError: the URI is malformed, or its scheme is unknown.
-        UnsupportedError: Lance supports the scheme, but alance does not.
+        UnsupportedError: the scheme, `s3+ddb`, is only for tables.
     """
     try:
         text = os.fspath(uri)
