@@ -43,7 +43,7 @@ class OwnLoop:
     """Event loop in its own daemon thread, started at the first call; a fork starts another.
 
     At the end of the program the loop's work is cancelled, and the thread ends. Later calls, as
-    from a `__del__`, run in the calling thread.
+    from a `__del__`, run in the calling thread; those of other daemon threads wait for the end.
 
     Args:
         name: name of the thread.

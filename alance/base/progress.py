@@ -4,7 +4,7 @@ A verb opens `Reporting(progress)` around its work. The code that does the work,
 opens a `Stage` and counts what is done. Without a callback a stage costs one look-up.
 
 Reports are bounded: an event when a stage begins, at most one per `INTERVAL_S` while it runs, and
-one at its end. An error of the callback ends the work.
+one at its end unless it fails. An error of the callback ends the work.
 """
 
 from __future__ import annotations

@@ -26,8 +26,8 @@ UNKNOWN_OUTCOME = {
 def status_of(error: alance.AlanceError) -> int:
     """Return the HTTP status of an error; docs/service.md has the table.
 
-    Errors of a store are 503 if a retry may succeed, else 502. Faults of the service or of its
-    files are 500.
+    Errors of a store are 503 if a retry may succeed, else 502. Credentials that a store refuses, a
+    missing bucket and damaged files are faults of the service: 500.
     """
     if isinstance(error, alance.StoreError) and not isinstance(error, alance.AccessError):
         return 503 if error.retryable else 502

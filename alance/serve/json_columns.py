@@ -1,7 +1,7 @@
 """Conversion of JSON values to Arrow by the types of a table: the inverse of `json_rows`.
 
-A value that its column cannot represent exactly is refused, except that fractions are rounded to
-the column's float type.
+A value that its column cannot represent exactly is refused, except that columns of floats round it:
+only an integer above 2^53 must then be exact as a double.
 """
 
 from __future__ import annotations

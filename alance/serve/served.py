@@ -152,11 +152,13 @@ class ServedTable:
 
         Args:
             keys: values; lists of values if the key has several columns.
-            column: names separated by commas; None: keys are returned as they are.
+            column: names separated by commas; None: keys are not converted, but lists of values
+                become tuples.
 
         Raises:
             ColumnNotFoundError: a key column does not exist.
-            InvalidInputError: a text is not a value of its column.
+            InvalidInputError: a text is not a value of its column, or a key has not one value per
+                column.
         """
         if column is None:
             return [tuple(key) if isinstance(key, list) else key for key in keys]

@@ -47,7 +47,8 @@ class Service:
 
     Raises:
         InvalidInputError: there are no tables, a name is empty or has a slash, the token is empty,
-            a time is not positive, or `key` names an unknown table.
+            `maintain` is neither a policy nor a bool, `maintain_s` is not positive, `reload_s` is
+            negative, or `key` names an unknown table.
         MissingPackageError: Starlette, uvicorn or orjson is not installed.
     """
 

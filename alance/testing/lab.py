@@ -114,7 +114,7 @@ class Lab:
         weather: settings of `WeatherSettings`: latency, bandwidth, faults.
 
     Raises:
-        ValueError: a setting of the weather is unknown.
+        ValueError: a setting of the weather is unknown, or a fault is invalid.
         StoreError: (on entering the block) the server does not start.
 
     Attributes:

@@ -213,7 +213,8 @@ class Server:
         log: record of each request, in the order of arrival: `n` number, `conn` connection; `t0`
             arrival, `t1` start of the answer, `t2` end (seconds on the monotonic clock); `m`
             method, `op`, `bucket`, `key`; `in` and `out` bytes of the bodies; `st` status,
-            `range`, `fault`; `round` number of its round (see `waits_for` of the weather).
+            `range`, `fault`; of listings `prefix` and `listed`, their number of entries; `round`
+            number of its round (see `waits_for` of the weather).
     """
 
     def __init__(self, store: ObjectStore, weather: Weather) -> None:

@@ -98,7 +98,7 @@ class Queues:
     def waited(self) -> float:
         """Return the seconds that all threads have waited so far; 0.0 if they are not measured."""
         if not self.are_known:
-            return 0.0  # also after `close`, which the end of the last callback follows
+            return 0.0  # also after `close`: the last callback ends only then
         for thread in os.listdir(TASKS):
             if thread not in self._files:
                 with contextlib.suppress(OSError):  # the thread has ended
