@@ -67,7 +67,8 @@ async def added_by(dataset: Dataset, version: int) -> Added:
         version: number of the version.
 
     Raises:
-        NotFoundError: the version has been removed by a cleanup.
+        NotFoundError: a cleanup has removed the version or the one before it, or `version` is the
+            first one.
     """
     snapshot = dataset._snapshot
     now, before = await asyncio.gather(_version(snapshot, version), _version(snapshot, version - 1))

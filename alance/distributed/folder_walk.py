@@ -91,7 +91,7 @@ async def walk_folders(store: Store, path: str, folders: Iterable[str]) -> Walke
     The walk ends after a LIST that passes fewer than 16 folders. It reaches no folder if there are
     fewer than 5, or if the store is local or does not list by name.
 
-    Cost: a LIST per thousand objects, and at most one per 16 folders.
+    Cost: a LIST per thousand objects, but at most one per 16 folders, and one more.
     """
     walked = WalkedFolders({}, {})
     if not (store.profile.is_remote and store.profile.lists_in_order):

@@ -107,7 +107,7 @@ async def tables_among(
 async def is_table(uri: str, **place: Unpack[OpenArguments]) -> bool:
     """Return True if there is a table at a URI.
 
-    Cost: one LIST.
+    Cost: one LIST; for a table whose versions are in an external store, one query there.
 
     Args:
         uri: URI of the table.

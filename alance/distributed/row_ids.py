@@ -37,8 +37,8 @@ def with_row_ids(
         row_ids: ids in row order; at most as many as rows.
 
     Raises:
-        InvalidInputError: the ids are negative, not integers, repeated, too large, or not one per
-            row.
+        InvalidInputError: the ids are negative, not integers, repeated, too large, or more than the
+            rows.
     """
     if not isinstance(row_ids, range):
         row_ids = _numbers(row_ids)

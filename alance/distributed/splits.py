@@ -149,6 +149,9 @@ def field_ids(dataset: Dataset, columns: Sequence[str]) -> frozenset[int] | None
     Args:
         dataset: the version.
         columns: names or dotted paths.
+
+    Raises:
+        InvalidInputError: an unknown column.
     """
     names = [name for name in columns if name not in META]
     fields = dataset._snapshot.schema.project(names).fields

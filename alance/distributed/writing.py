@@ -218,7 +218,8 @@ def release_memory(kept_bytes: int) -> None:
 async def delete_rows(dataset: Dataset, offsets: Mapping[int, Int64s], predicate: str) -> Dataset:
     """Commit a version without some rows.
 
-    Cost: the deletion files of the fragments that lose some of their rows, and a commit.
+    Cost: for the fragments that lose rows, a GET per deletion file that is not cached, and a PUT
+    unless all rows of the fragment are deleted; and a commit.
 
     Args:
         dataset: the version to which the offsets apply.
@@ -264,7 +265,8 @@ async def replace_rows(
 ) -> Dataset:
     """Commit a version without some rows, and with new fragments.
 
-    Cost: the deletion files of the fragments that lose some of their rows, and a commit.
+    Cost: for the fragments that lose rows, a GET per deletion file that is not cached, and a PUT
+    unless all rows of the fragment are deleted; and a commit.
 
     Args:
         dataset: the version to which the offsets apply.
@@ -277,6 +279,7 @@ async def replace_rows(
             `inserted_keys`; None: the rows are added in any case.
 
     Raises:
+        InvalidInputError: an unknown column, or more row ids than rows.
         RetryableConflictError: other commits changed the same rows, or may have inserted the same
             keys; determine the rows again.
         CommitConflictError: a newer version rules this one out.
