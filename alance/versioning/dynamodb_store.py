@@ -55,7 +55,9 @@ _CLIENT: Final = {
 class DynamoDbStore:
     """Versions in a DynamoDB table, accessed through boto3 in threads.
 
-    The first request reads the DynamoDB table's key schema.
+    The first call also reads the DynamoDB table's key schema. Each call may raise `AccessError`
+    for a refusal, `InvalidInputError` if there is no such DynamoDB table or it has other keys, and
+    `MissingPackageError` without boto3.
 
     Args:
         table: name of the DynamoDB table.

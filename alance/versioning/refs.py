@@ -43,10 +43,11 @@ async def list_branches(engine: Engine, table: Table) -> dict[str, BranchContent
 
 
 async def load_tag(engine: Engine, table: Table, name: str) -> TagContents:
-    """Read a tag. Cost: one GET.
+    """Read a tag. Cost: one GET, and one LIST if there is no such tag.
 
     Raises:
         NotFoundError: there is no such tag.
+        InvalidInputError: the name is not text.
         CorruptFileError: the JSON is invalid.
     """
     location = table.tag(_checked(table, name, check_tag_name, "tag"))
@@ -54,10 +55,11 @@ async def load_tag(engine: Engine, table: Table, name: str) -> TagContents:
 
 
 async def load_branch(engine: Engine, table: Table, name: str) -> BranchContents | None:
-    """Read a branch; None for main. Cost: one GET; none for main.
+    """Read a branch; None for main. Cost: one GET, and one LIST if there is none; none for main.
 
     Raises:
         NotFoundError: there is no such branch.
+        InvalidInputError: the name is not text.
         CorruptFileError: the JSON is invalid.
     """
     if name == MAIN:
@@ -69,7 +71,7 @@ async def load_branch(engine: Engine, table: Table, name: str) -> BranchContents
 async def read_record(
     engine: Engine, table: Table, location: str, kind: str, name: str
 ) -> memoryview:
-    """Read the record of a tag or branch. Cost: one GET.
+    """Read the record of a tag or branch. Cost: one GET, and one LIST if there is none.
 
     Raises:
         NotFoundError: there is no such tag or branch.

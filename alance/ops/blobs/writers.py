@@ -274,6 +274,8 @@ class _Row(NamedTuple):
 class BlobDescriptorArrayBuilder:
     """Builder of an array for a `FileWriter` from blobs that are already stored. Sends no request.
 
+    After `finish`, each method that adds something raises `InvalidInputError`.
+
     Args:
         column: name of the array's field.
     """
@@ -405,7 +407,7 @@ class BlobDescriptorArrayBuilder:
         self._rows.append(_Row())
 
     def finish(self) -> pa.StructArray:
-        """Return the array; nothing can be added afterwards.
+        """Return the array, which is empty if nothing was added.
 
         Raises:
             InvalidInputError: the array is already finished.

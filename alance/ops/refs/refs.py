@@ -82,6 +82,7 @@ class Tags(_Refs):
 
         Raises:
             NotFoundError: no such tag.
+            InvalidInputError: the name is not text.
             CorruptFileError: the tag's JSON contradicts the format.
         """
         return await refs.load_tag(self._snapshot.engine, self._snapshot.table, name)
@@ -96,6 +97,7 @@ class Tags(_Refs):
 
         Raises:
             NotFoundError: no such tag.
+            InvalidInputError: the name is not text.
             CorruptFileError: the tag's JSON contradicts the format.
         """
         return (await self.get(name)).version
@@ -129,7 +131,8 @@ class Tags(_Refs):
         Raises:
             AlreadyExistsError: the tag exists; `update` moves it.
             NotFoundError: no such version, tag or branch.
-            InvalidInputError: an invalid name for a tag, or metadata that is not text.
+            InvalidInputError: an invalid name for a tag, a reference of another form, or metadata
+                that is not text.
             CommitConflictError: the reference is None, and the table was deleted and created again.
         """
         await self._load()
@@ -147,7 +150,7 @@ class Tags(_Refs):
             reference: as for `create`.
 
         Raises:
-            NotFoundError: no such tag, or no such version.
+            NotFoundError: no such tag; or no such version, tag or branch to refer to.
             InvalidInputError: an invalid name for a tag, a reference of another form, or a tag that
                 records a shallow clone.
             CommitConflictError: as for `create`.
@@ -234,6 +237,7 @@ class Branches(_Refs):
 
         Raises:
             NotFoundError: no such branch.
+            InvalidInputError: the name is not text.
             CorruptFileError: the branch's JSON contradicts the format.
         """
         return await refs.load_branch(self._snapshot.engine, self._snapshot.table, name)
@@ -263,8 +267,8 @@ class Branches(_Refs):
         Raises:
             AlreadyExistsError: the branch exists, or its folder has versions.
             NotFoundError: no such version, tag or branch.
-            InvalidInputError: an invalid name for a branch, a detached version, or metadata that is
-                not text.
+            InvalidInputError: an invalid name for a branch, a reference of another form, a detached
+                version, or metadata that is not text.
             CommitConflictError: `reference` is None, and the table was deleted and written anew.
         """
         await self._load()
@@ -281,8 +285,8 @@ class Branches(_Refs):
 
         Raises:
             NotFoundError: no such branch.
-            InvalidInputError: the main branch, or a branch that other branches start from or tags
-                name.
+            InvalidInputError: an invalid name for a branch, the main branch, or a branch that other
+                branches start from or tags name.
         """
         await self._load()
         await refs_write.delete_branch(self._snapshot, name, force=force)

@@ -88,8 +88,7 @@ class UpkeepTask(ABC):
     async def close(self) -> None:
         """Do the work a last time, and end the task. A cancelled call ends it as `abort` does.
 
-        Raises:
-            Exception: the error that ended the task, unless it is an `AlanceError`.
+        A failure is counted and logged, not raised.
         """
         self._is_closing = True
         self._news.set()
