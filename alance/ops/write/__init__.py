@@ -5,7 +5,7 @@
 second read in a `spool`.
 
 Where to change what:
-    accepted kinds of data: `sources`
+    accepted kinds of data: `sources`; values that a column cannot hold: `refusals`
     an option of all methods that write: `options`
     the end of a data file, and concurrent uploads: `files`, `files_at_once`
     the version that an append extends: `append`, `append_by_uri`

@@ -9,17 +9,16 @@ from __future__ import annotations
 import datetime
 import os
 import time
-from bisect import bisect_left
 from collections.abc import AsyncIterable, Iterable, Iterator, Mapping
 from dataclasses import is_dataclass
 from functools import partial
-from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
 
 from alance.base.checks import await_hint, did_you_mean, some_columns
+from alance.base.deferred import Deferred
 from alance.base.records import dataclass
 from alance.errors import InvalidInputError
 from alance.file.write.small_batches import SmallBatches
@@ -28,9 +27,12 @@ from alance.ops.blobs.arrow import blob_values, has_blobs
 from alance.ops.write.annotations import annotated_type, has_nulls_alone
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
+    from collections.abc import AsyncIterator, Sequence
 
     from alance.io.reading.pool import DecodePool
+    from alance.ops.write import refusals
+else:
+    refusals = Deferred("alance.ops.write.refusals")
 
 
 @runtime_checkable
@@ -101,10 +103,6 @@ _SCALARS: Final = (str, bytes, int, float, datetime.date, type(None))
 # Column names under which lists of Python floats become vectors if no schema gives their type.
 VECTOR_COLUMNS: Final = ("vector", "embedding")
 _END_OF_BATCHES: Final = object()
-# Types of values that `pa.array` never cuts.
-WHOLE_TYPES: Final = frozenset([int, type(None), datetime.date])
-# Errors of `pa.array`.
-_ARROW_REFUSALS: Final = (pa.ArrowException, TypeError, ValueError, OverflowError)
 FORMATTED_ROWS: Final = 1024  # rows per batch from Hugging Face's datasets
 ASKED_S: Final = 0.02  # seconds that a thread collects small batches
 
@@ -262,7 +260,7 @@ def _column(
             return vectors(values, type_)
         array = pa.array(values, type_)
         if type_ is not None and isinstance(values, list | tuple):
-            _check_lossless(values, type_)
+            refusals.check_lossless(values, type_)
         if type_ is None and name in VECTOR_COLUMNS:
             from alance.ops.write.vector_columns import as_vectors
 
@@ -270,75 +268,9 @@ def _column(
         if models and type_ is None and has_nulls_alone(array.type):
             return pa.array(values, annotated_type(models, name) or array.type)
         return array
-    except _ARROW_REFUSALS as error:
-        row = "" if isinstance(error, InvalidInputError) else _first_refused(values, type_)
-        raise InvalidInputError(f"column {name!r}{row}: {_plain(error, type_)}") from error
-
-
-def _check_lossless(values: Sequence[Any], type_: pa.DataType) -> None:
-    """Refuse Python values that `pa.array` would convert with a loss.
-
-    It cuts fractions off integers and times off dates, ignores members that a struct lacks, and
-    takes a text for a list of its characters.
-
-    Raises:
-        InvalidInputError: a value that the type does not hold.
-    """
-    if (is_cut := _cuts(type_)) is not None:
-        if {*map(type, values)} <= WHOLE_TYPES:
-            return
-        for value in values:
-            if value is not None and is_cut(value):
-                raise InvalidInputError(f"{value!r} has a part that {type_} does not hold")
-    elif pa.types.is_struct(type_):
-        members = {field.name: field.type for field in type_}
-        rows = [value for value in values if isinstance(value, Mapping)]
-        if unknown := {*chain.from_iterable(rows)} - {*members}:
-            name = min(map(str, unknown))
-            hint = did_you_mean(name, members)
-            raise InvalidInputError(f"no member {name!r}{hint}, expected {type_}")
-        for name, member in members.items():
-            _check_lossless([row.get(name) for row in rows], member)
-    elif pa.types.is_map(type_):
-        maps = [value.items() if isinstance(value, Mapping) else value for value in values if value]
-        pairs = [*chain.from_iterable(maps)]
-        _check_lossless([pair[0] for pair in pairs], type_.key_type)
-        _check_lossless([pair[1] for pair in pairs], type_.item_type)
-    elif items := getattr(type_, "value_type", None):
-        for value in values:
-            if isinstance(value, str | bytes) and pa.types.is_nested(type_):
-                raise InvalidInputError(f"{value!r}: expected a list, for {type_}")
-        if _cuts(items) is not None or pa.types.is_nested(items):
-            lists = [value for value in values if isinstance(value, list | tuple)]
-            _check_lossless([*chain.from_iterable(lists)], items)
-
-
-def _cuts(type_: pa.DataType) -> Callable[[Any], bool] | None:
-    """Return a test for values that `pa.array` would cut; None if it cuts none for this type."""
-    if pa.types.is_integer(type_):
-        return lambda value: type(value) is not int and value != int(value)
-    if pa.types.is_date(type_):
-        return lambda value: (
-            isinstance(value, datetime.datetime) and value.time() != datetime.time.min
-        )
-    step = {"s": 1_000_000, "ms": 1_000}.get(getattr(type_, "unit", ""))  # microseconds
-    if step is None:
-        return None
-    if pa.types.is_duration(type_):
-        return lambda value: isinstance(value, datetime.timedelta) and value.microseconds % step > 0
-    return lambda value: (
-        isinstance(value, datetime.datetime | datetime.time) and value.microsecond % step > 0
-    )
-
-
-def _plain(error: Exception, type_: pa.DataType | None) -> str:
-    """Return the text of an error of `pa.array`; add the Arrow type where it is missing."""
-    text = str(error)
-    if type_ is not None and "cannot be converted to int" in text and pa.types.is_temporal(type_):
-        return f"text is not converted, expected a Python date or time for {type_}"
-    if "int too large to convert" in text:
-        return f"an integer out of range, expected {'int64' if type_ is None else type_}"
-    return text
+    except refusals.ARROW_REFUSALS as error:
+        row = "" if isinstance(error, InvalidInputError) else refusals.first_refused(values, type_)
+        raise InvalidInputError(f"column {name!r}{row}: {refusals.plain(error, type_)}") from error
 
 
 def _opened(
@@ -410,28 +342,9 @@ def _refused_column(frame: PandasFrame, cause: Exception) -> InvalidInputError:
         values = column.to_numpy()
         try:
             pa.array(values, from_pandas=True)
-        except _ARROW_REFUSALS as error:
-            return InvalidInputError(f"column {name!r}{_first_refused(values)}: {error}")
+        except refusals.ARROW_REFUSALS as error:
+            return InvalidInputError(f"column {name!r}{refusals.first_refused(values)}: {error}")
     return InvalidInputError(f"data of type {type(frame).__name__}: {cause}")
-
-
-def _first_refused(values: Any, type_: pa.DataType | None = None) -> str:
-    """Return ", row N" for the first value that does not fit the earlier ones, or empty text.
-
-    Only for lists and arrays of NumPy.
-    """
-
-    def is_refused(row: int) -> bool:
-        try:
-            pa.array(values[: row + 1], type_, from_pandas=True)
-        except _ARROW_REFUSALS:
-            return True
-        return False
-
-    if not isinstance(values, list | np.ndarray):
-        return ""
-    row = bisect_left(range(len(values)), True, key=is_refused)
-    return f", row {row:,}" if row < len(values) else ""
 
 
 def _is_pyarrow_dataset(data: object) -> bool:
