@@ -5,7 +5,7 @@ table are used only within their *scope*:
 
 | table on | scope |
 |---|---|
-| S3, GCS, OSS, COS, TOS | all buckets of the same endpoint: keys go to that server alone |
+| S3, GCS, `S3_CLOUDS` | all buckets of the same endpoint: keys go to that server alone |
 | Azure | all containers of the same account |
 | HTTP | the same scheme, host and port |
 | the Hub | all datasets of the same Hub |
