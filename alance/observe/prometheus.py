@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from bisect import bisect_left
 from collections import defaultdict
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from alance.base.calls import public
 from alance.io.events.observing import Observer, readings
@@ -24,31 +24,36 @@ if TYPE_CHECKING:
 BUCKETS: Final = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
-_HELP: Final = {
-    "requests_total": "Requests to remote stores that ended.",
-    "request_seconds": "How long they took, with all attempts.",
-    "received_bytes_total": "Bytes received from stores.",
-    "sent_bytes_total": "Bytes sent to stores.",
-    "retries_total": "Attempts that were made again, or not (refused), by why they failed.",
-    "commits_total": "Attempts to make a version that ended.",
-    "commit_seconds": "How long they took, with the uploads that they waited for.",
-    "commit_retries_total": "Attempts lost to other committers.",
-    "committed_appends_total": "Appends of callers that versions are made of.",
-    "maintenance_step_seconds": "How long steps of maintenance took.",
-}
+
+class _Metric(NamedTuple):
+    """Text and labels of a metric that counts events."""
+
+    text: str
+    labels: tuple[str, ...]
 
 
-_LABELS: Final = {
-    "requests_total": ("store", "kind", "outcome"),
-    "request_seconds": ("store", "kind"),
-    "received_bytes_total": ("store",),
-    "sent_bytes_total": ("store",),
-    "retries_total": ("store", "cause", "refused"),
-    "commits_total": ("table", "operation", "outcome"),
-    "commit_seconds": ("table",),
-    "commit_retries_total": ("table",),
-    "committed_appends_total": ("table",),
-    "maintenance_step_seconds": ("table", "step", "outcome"),
+_METRICS: Final = {
+    "requests_total": _Metric(
+        "Requests to remote stores that ended.", ("store", "kind", "outcome")
+    ),
+    "request_seconds": _Metric("How long they took, with all attempts.", ("store", "kind")),
+    "received_bytes_total": _Metric("Bytes received from stores.", ("store",)),
+    "sent_bytes_total": _Metric("Bytes sent to stores.", ("store",)),
+    "retries_total": _Metric(
+        "Attempts that were made again, or not (refused), by why they failed.",
+        ("store", "cause", "refused"),
+    ),
+    "commits_total": _Metric(
+        "Attempts to make a version that ended.", ("table", "operation", "outcome")
+    ),
+    "commit_seconds": _Metric(
+        "How long they took, with the uploads that they waited for.", ("table",)
+    ),
+    "commit_retries_total": _Metric("Attempts lost to other committers.", ("table",)),
+    "committed_appends_total": _Metric("Appends of callers that versions are made of.", ("table",)),
+    "maintenance_step_seconds": _Metric(
+        "How long steps of maintenance took.", ("table", "step", "outcome")
+    ),
 }
 
 
@@ -140,12 +145,12 @@ class Metrics(Observer):
             if name != last:
                 yield from _head(name, "counter")
             last = name
-            yield f"alance_{name}{{{_labels(_LABELS[name], values)}}} {_number(value)}"
+            yield f"alance_{name}{{{_labels(_METRICS[name].labels, values)}}} {_number(value)}"
 
     def _histograms(self) -> Iterator[str]:
         last = ""
         for (name, values), times in sorted(self._times.items(), key=lambda item: item[0]):
-            labels = _labels(_LABELS[name], values)
+            labels = _labels(_METRICS[name].labels, values)
             if name != last:
                 yield from _head(name, "histogram")
             last, total = name, 0
@@ -167,8 +172,8 @@ def _moment() -> Iterator[str]:
 
 
 def _head(name: str, kind: str) -> Iterator[str]:
-    if name in _HELP:
-        yield f"# HELP alance_{name} {_HELP[name]}"
+    if name in _METRICS:
+        yield f"# HELP alance_{name} {_METRICS[name].text}"
     yield f"# TYPE alance_{name} {kind}"
 
 

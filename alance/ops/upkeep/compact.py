@@ -6,7 +6,8 @@ commits all results.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, astuple, replace
+from operator import add
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
@@ -336,13 +337,7 @@ def _losses(snapshot: Snapshot, rewritten: Sequence[int], covering: Collection[b
 
 
 def _summary(metrics: CompactionMetrics, warnings: Sequence[str]) -> ChangeSummary:
-    return ChangeSummary(
-        fragments_removed=metrics.fragments_removed,
-        fragments_added=metrics.fragments_added,
-        files_removed=metrics.files_removed,
-        files_added=metrics.files_added,
-        warnings=list(warnings),
-    )
+    return ChangeSummary(**asdict(metrics), warnings=list(warnings))
 
 
 async def compact_files(
@@ -409,7 +404,10 @@ async def carry_out(
 
 @dataclass(frozen=True, slots=True)
 class CompactionMetrics:
-    """Counts of fragments and files (with deletion files) that a rewrite removes and adds."""
+    """Counts of fragments and files (with deletion files) that a rewrite removes and adds.
+
+    Each field is a key of the summary.
+    """
 
     fragments_removed: int = 0
     fragments_added: int = 0
@@ -430,12 +428,7 @@ class CompactionMetrics:
         return cls(len(old), len(new), removed, sum(len(fragment.files) for fragment in new))
 
     def __add__(self, other: CompactionMetrics) -> CompactionMetrics:
-        return CompactionMetrics(
-            self.fragments_removed + other.fragments_removed,
-            self.fragments_added + other.fragments_added,
-            self.files_removed + other.files_removed,
-            self.files_added + other.files_added,
-        )
+        return CompactionMetrics(*map(add, astuple(self), astuple(other)))
 
 
 @dataclass(frozen=True, slots=True)
