@@ -17,6 +17,7 @@ from alance.format.table.manifest import parse_manifest
 from alance.format.table.row_ids import num_row_ids, parse_row_ids, parse_versions
 from alance.format.table.transaction import parse_transaction
 from alance.ops.version.summary import RENAMED
+from tests.reference.manifest_fields import FIELDS_OF_WRITER
 from tests.reference.manifest_names import attached
 
 if TYPE_CHECKING:
@@ -134,8 +135,8 @@ def files_of(path: Path) -> set[str]:
 
 
 DIFFERS = (
-    *("uuid", "timestamp", "writer_version", "transaction_file"),
-    *("transaction_section", "index_section"),
+    *FIELDS_OF_WRITER,
+    *("uuid", "transaction_file", "transaction_section", "index_section"),
 )
 SORTED = (
     *("fields_for_preserving_frag_bitmap", "fields_modified"),

@@ -15,6 +15,7 @@ import pytest
 
 import alance
 from alance.ops.index.values import carried as carried_values
+from tests.indices.scalar_kinds import TEXT_KINDS
 from tests.reference.thinned import thinned
 from tests.stateful.in_place import KEY, OurChanges, TheirChanges
 
@@ -31,12 +32,7 @@ KINDS: Final[dict[str, tuple[str, str, dict[str, Any]]]] = {
     "pq": ("vector", "IVF_PQ", {"num_partitions": 2, "num_sub_vectors": 2, "num_bits": 4}),
     "graphs": ("vector", "IVF_HNSW_SQ", {"num_partitions": 2}),
     "words": ("text", "INVERTED", {}),
-    "n-grams": ("text", "NGRAM", {}),
-    "parts of texts": ("text", "FM", {}),
-    "tree": ("text", "BTREE", {}),
-    "sets": ("text", "BITMAP", {}),
-    "zones": ("text", "ZONEMAP", {}),
-    "filters": ("text", "BLOOMFILTER", {}),
+    **{kind: ("text", kind, {}) for kind in TEXT_KINDS},
 }
 UPKEEP: Final[list[tuple[str, dict[str, Any]]]] = [
     ("optimize", {"num_indices_to_merge": 0}),

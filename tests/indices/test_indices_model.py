@@ -19,6 +19,7 @@ import alance
 from alance.expr.compare import total_order
 from alance.io.reading.pool import DecodePool
 from alance.ops.index.values.sort import RowSorter
+from tests.indices.scalar_kinds import NUMBER_KINDS, TEXT_KINDS
 
 FLOATS = [0.0, -0.0, 1.5, -2.25, math.inf, -math.inf, math.nan, -math.nan, 1e300]
 VALUES: dict[str, tuple[pa.DataType, st.SearchStrategy[Any], list[str]]] = {
@@ -34,7 +35,7 @@ VALUES: dict[str, tuple[pa.DataType, st.SearchStrategy[Any], list[str]]] = {
         ["''", "'ab'", "'zz'", "'xABC'"],
     ),
 }
-KINDS = st.sampled_from(["BTREE", "BITMAP", "ZONEMAP", "BLOOMFILTER", "NGRAM", "FM", None])
+KINDS = st.sampled_from([*TEXT_KINDS, None])
 OTHERS = [
     "id = 3",
     "isnan(f)",
@@ -121,7 +122,7 @@ def test_filters_give_the_same(
             indexed = {
                 name: kind
                 for name, kind in zip(VALUES, kinds, strict=True)
-                if kind is not None and (kind not in ("NGRAM", "FM") or name == "s")
+                if kind is not None and (kind in NUMBER_KINDS or name == "s")
             }
             if kinds[0] is not None:
                 indexed["l"] = "LABEL_LIST"

@@ -11,6 +11,7 @@ import pytest
 
 from alance.format.table.manifest import parse_manifest
 from alance.format.table.transaction import parse_transaction
+from tests.reference.manifest_fields import FIELDS_OF_WRITER
 
 if TYPE_CHECKING:
     from alance.format.table.manifest import Manifest
@@ -46,7 +47,7 @@ def manifest_of(path: str | Path, version: int | None = None) -> Manifest:
     return parse_manifest(memoryview(ordered[0].read_bytes()), str(ordered[0]))
 
 
-DIFFERS = ("uuid", "timestamp", "writer_version", "transaction_file")
+DIFFERS = (*FIELDS_OF_WRITER, "uuid", "transaction_file")
 
 
 def plain(value: Any, *without: str) -> Any:

@@ -14,13 +14,14 @@ from alance.format.table.changes.apply import Next, apply, manifest_bytes
 from alance.format.table.changes.apply_state import Settings
 from alance.format.table.manifest import Manifest, parse_manifest
 from alance.format.table.transaction import Transaction
+from tests.reference.manifest_fields import FIELDS_OF_WRITER
 from tests.reference.manifest_names import attached
 from tests.reference.shapes import numbers
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-IGNORED = ("writer_version", "transaction_section", "index_section", "timestamp")
+IGNORED = (*FIELDS_OF_WRITER, "transaction_section", "index_section")
 
 
 def manifests(folder: Path) -> dict[int, Manifest]:
