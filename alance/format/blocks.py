@@ -14,6 +14,8 @@ from alance import _kernels
 from alance.errors import BatchTooLargeError, CorruptFileError, kernel_errors
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
     from alance.base.arrays import Bytes, Int32s, Int64s, Mask
 
 
@@ -76,6 +78,14 @@ class NullBlock(NamedTuple):
 Block: TypeAlias = (
     FixedWidth | VariableWidth | FixedSizeListBlock | StructBlock | DictionaryBlock | NullBlock
 )
+
+
+def pairs_block(positions: npt.NDArray[Any], sizes: npt.NDArray[Any]) -> StructBlock:
+    """Build structs of a position and a size, which describe blobs; both have 64 bits."""
+    columns = [np.ascontiguousarray(column, "<u8").view(np.uint8) for column in (positions, sizes)]
+    return StructBlock(
+        len(sizes), tuple([FixedWidth(64, len(sizes), column) for column in columns])
+    )
 
 
 def gather(block: Block, indices: Int64s) -> Block:

@@ -5,7 +5,7 @@ Each function raises CorruptFileError for bytes that contradict the description 
 
 from __future__ import annotations
 
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -24,6 +24,7 @@ from alance.format.codecs.general import Scheme, decompress
 from alance.format.codecs.sequence import MAX_NUMBER, SequenceForm, check_count, sequence_codec
 from alance.format.codecs.strings import SymbolTable
 from alance.format.codecs.words import NumbersForm
+from alance.format.numbers import offsets_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -130,8 +131,10 @@ def decode_values(encoding: Encoding, values: FixedWidth | VariableWidth) -> Blo
             units = _variable(values)
             bounds = units.offsets.astype(np.int64, copy=False)
             scheme = Scheme(encoding.general.compression.scheme)
-            parts = decompress(scheme, units.data, bounds[:-1], np.diff(bounds))
-            return _strings(_offset_bits(encoding.general.values.variable), VariableWidth(*parts))
+            parts = [decompress(scheme, units.data[at:end]) for at, end in pairwise(bounds)]
+            content = np.frombuffer(b"".join(parts), np.uint8)
+            strings = VariableWidth(offsets_of([*map(len, parts)]), content)
+            return _strings(_offset_bits(encoding.general.values.variable), strings)
         case "variable_packed_struct":
             return _packed_rows(encoding.variable_packed_struct, _variable(values))
     raise AssertionError(encoding)
@@ -170,7 +173,7 @@ def _offset_bits(message: pb.Variable) -> int:
 
 def content_of(scheme: int, unit: Bytes) -> Bytes:
     """Decompress a single unit."""
-    return decompress(Scheme(scheme), unit, np.zeros(1, np.int64), np.array([len(unit)]))[1]
+    return decompress(Scheme(scheme), unit)
 
 
 def _checked(data: Bytes, num_values: int, bits: int, codec: str = "flat") -> Bytes:

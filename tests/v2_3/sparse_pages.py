@@ -158,7 +158,7 @@ def _packed(rng: np.random.Generator, numbers: Numbers, bits: int) -> Coded:
 def _compressed(rng: np.random.Generator, numbers: Numbers, bits: int) -> Coded:
     scheme = Scheme(rng.choice([Scheme.LZ4, Scheme.ZSTD]))
     data = numbers.astype(f"<u{bits // 8}").view(np.uint8)
-    unit, _ = compress(scheme, None, data, np.array([len(data)], np.int64))
+    unit = compress(scheme, None, data)
     return general(scheme, None, flat(bits)), unit.tobytes()
 
 

@@ -217,7 +217,7 @@ def _node(
                     f"field {child.name!r}: {used[begin].num_rows} rows, the struct around it has "
                     f"{column.opened.num_rows}"
                 )
-        return StructNode(column, children)
+        return StructNode(children)
     if kind is not Offsets:
         if kind is None and not field.is_leaf and field.children and len(field.children) == 1:
             return ListNode(field, column, _node(field.children[0], columns, opened, used))
@@ -273,7 +273,7 @@ def _merged(field: Field, own: FieldNode, other: FieldNode) -> FieldNode:
     if not isinstance(own, StructNode) or not isinstance(other, StructNode):
         raise UnsupportedError(f"field {field.name!r}: its parts are in several files")
     parts = zip(field.children, own.children, other.children, strict=True)
-    return StructNode(own.header, [_merged(*part) for part in parts])
+    return StructNode([_merged(*part) for part in parts])
 
 
 def number_columns(

@@ -24,10 +24,9 @@ import zstandard
 
 from alance import _kernels
 from alance.errors import CorruptFileError, UnsupportedError, kernel_errors
-from alance.format.numbers import offsets_of
 
 if TYPE_CHECKING:
-    from alance.base.arrays import Bytes, Int64s
+    from alance.base.arrays import Bytes
     from alance.format.proto import encodings_v2_1_pb2 as pb
 
 MAX_UNIT_BYTES: Final = 1 << 31  # bytes; no writer makes larger chunks or values
@@ -55,56 +54,25 @@ class Scheme(IntEnum):
 SCHEMES: Final = {"lz4": Scheme.LZ4, "zstd": Scheme.ZSTD}
 
 
-def compress(scheme: Scheme, level: int | None, data: Bytes, sizes: Int64s) -> tuple[Bytes, Int64s]:
-    """Compress each piece of `data` to a unit.
+def compress(scheme: Scheme, level: int | None, data: Bytes) -> Bytes:
+    """Compress bytes to a unit.
 
     Args:
         level: compression level of Zstandard; None or 0 for `ZSTD_LEVEL`. LZ4 ignores it.
-        data: concatenated pieces.
-        sizes: bytes of each piece, shape (n,).
-
-    Returns:
-        The concatenated units, and the size of each unit.
     """
     if scheme is Scheme.LZ4:
-        return _kernels.encode_lz4(data, sizes)
-    compressor = zstandard.ZstdCompressor(level=level or ZSTD_LEVEL)
-    ends = np.cumsum(sizes)
-    units = [
-        size.to_bytes(ZSTD_PREFIX_BYTES, "little")
-        + compressor.compress(data[end - size : end].data)
-        for size, end in zip(sizes.tolist(), ends.tolist(), strict=True)
-    ]
-    return np.frombuffer(b"".join(units), np.uint8), np.array([*map(len, units)], np.int64)
+        return _kernels.encode_lz4(data, np.array([len(data)], np.int64))[0]
+    frame = zstandard.ZstdCompressor(level=level or ZSTD_LEVEL).compress(data.data)
+    return np.frombuffer(len(data).to_bytes(ZSTD_PREFIX_BYTES, "little") + frame, np.uint8)
 
 
-def decompress(scheme: Scheme, data: Bytes, starts: Int64s, sizes: Int64s) -> tuple[Int64s, Bytes]:
-    """Decompress units at arbitrary positions in `data`.
-
-    Args:
-        starts: start of each unit, shape (n,).
-        sizes: compressed size of each unit, shape (n,).
-
-    Returns:
-        The offsets of the contents, shape (n + 1,), and the concatenated contents.
-    """
+def decompress(scheme: Scheme, unit: Bytes) -> Bytes:
+    """Decompress a unit."""
     if scheme is Scheme.LZ4:
-        most = np.full(len(starts), MAX_UNIT_BYTES, np.int64)
+        place = (np.array([number]) for number in (0, len(unit), MAX_UNIT_BYTES))
         with kernel_errors:
-            return _kernels.decode_lz4(data, starts, sizes, most)
-    decompressor = zstandard.ZstdDecompressor()
-    contents = [
-        _decompress_zstd(decompressor, _unit(data, start, size), MAX_UNIT_BYTES)
-        for start, size in zip(starts.tolist(), sizes.tolist(), strict=True)
-    ]
-    offsets = offsets_of([len(content) for content in contents])
-    return offsets, np.frombuffer(b"".join(contents), np.uint8)
-
-
-def _unit(data: Bytes, start: int, size: int) -> memoryview:
-    if not 0 <= start <= start + size <= len(data):
-        raise CorruptFileError(f"zstd: bytes {start} + {size} of {len(data)}")
-    return data[start : start + size].data
+            return _kernels.decode_lz4(unit, *place)[1]
+    return np.frombuffer(_decompress_zstd(unit.data, MAX_UNIT_BYTES), np.uint8)
 
 
 def decompress_zstd(unit: bytes, limit: int) -> bytes:
@@ -114,14 +82,12 @@ def decompress_zstd(unit: bytes, limit: int) -> bytes:
         ValueError: the unit is damaged, or its content is larger than `limit` bytes.
     """
     try:
-        return _decompress_zstd(zstandard.ZstdDecompressor(), memoryview(unit), limit)
+        return _decompress_zstd(memoryview(unit), limit)
     except CorruptFileError as error:
         raise ValueError(str(error)) from error
 
 
-def _decompress_zstd(
-    decompressor: zstandard.ZstdDecompressor, unit: memoryview, limit: int
-) -> bytes:
+def _decompress_zstd(unit: memoryview, limit: int) -> bytes:
     if not unit:
         return b""
     head = bytes(unit[:5])
@@ -133,11 +99,11 @@ def _decompress_zstd(
     try:
         stated = zstandard.frame_content_size(frame)
         if not has_prefix:
-            return _content(decompressor, frame, stated, limit)
+            return _content(frame, stated, limit)
         size = int.from_bytes(unit[:ZSTD_PREFIX_BYTES], "little")
         if stated not in (-1, size):
             raise CorruptFileError(f"zstd: a frame of {stated} bytes, expected {size}")
-        content = _content(decompressor, frame, stated, min(size, limit)) if size <= limit else None
+        content = _content(frame, stated, min(size, limit)) if size <= limit else None
     except zstandard.ZstdError as error:
         raise CorruptFileError(f"zstd: {error}") from error
     if content is None or len(content) != size:
@@ -145,9 +111,7 @@ def _decompress_zstd(
     return content
 
 
-def _content(
-    decompressor: zstandard.ZstdDecompressor, frame: memoryview, stated: int, limit: int
-) -> bytes:
+def _content(frame: memoryview, stated: int, limit: int) -> bytes:
     """Decompress a frame.
 
     Args:
@@ -155,6 +119,7 @@ def _content(
     """
     if stated > limit:
         raise CorruptFileError(f"zstd: a frame of {stated} bytes, at most {limit} are possible")
+    decompressor = zstandard.ZstdDecompressor()
     if stated >= 0:
         return decompressor.decompress(frame, allow_extra_data=False)
     pieces: list[bytes] = []

@@ -32,7 +32,7 @@ import pyarrow as pa
 
 from alance.base.records import dataclass
 from alance.errors import InvalidInputError, UnsupportedError
-from alance.format.blocks import FixedWidth, StructBlock, VariableWidth
+from alance.format.blocks import VariableWidth, pairs_block
 from alance.format.encode.leaves import as_type, block_of
 from alance.format.encode.levels import layer_names
 from alance.format.encode.page_inputs import EncodedPage, PageMode, page_by_mode
@@ -116,8 +116,7 @@ def encode_blob_page(
         absent = values.definition > 0
         places[absent] = values.definition[absent].astype("<u8") << 16
         sizes[absent] = 0
-    columns = (FixedWidth(64, len(column), column.view(np.uint8)) for column in (places, sizes))
-    block = StructBlock(values.num_rows, tuple(columns))
+    block = pairs_block(places, sizes)
     rows = PageValues((Layer.ALL_VALID_ITEM,), None, None, block, values.num_rows)
     inner = page_by_mode(rows, hints, PageMode.CHUNKS)
     if not isinstance(inner.layout, pb.PageLayout):

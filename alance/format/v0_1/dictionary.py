@@ -12,15 +12,17 @@ Source: docs/format/file-0.1.md, "Dictionary".
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
 
+from alance.base import compute as pc
 from alance.errors import CorruptFileError, InvalidInputError
 from alance.format.blocks import FixedWidth, VariableWidth
-from alance.format.numbers import is_variable, numpy_type, offsets_of
+from alance.format.encode.leaves import block_of
+from alance.format.layouts.fields import array_of
+from alance.format.numbers import as_numbers, is_variable, numpy_type
 from alance.format.plans import ByteRange, run
 from alance.format.v0_1.leaves import DictionaryItems, row_bits
 from alance.format.v2_0.strings import decode_ends
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from alance.base.arrays import Int64s, Mask
+    from alance.format.blocks import Block
     from alance.format.field import Field
     from alance.format.plans import Plan
 
@@ -76,12 +79,11 @@ def read_items(
     return DictionaryItems(VariableWidth(ends.offsets, data), None if valid.all() else valid)
 
 
-def stored(field: Field, items: DictionaryItems) -> bytes:
+def stored(block: Block) -> bytes:
     """Serialize dictionary values as in a file: the bytes of strings, then the page.
 
     Offsets of strings are relative to the first of these bytes.
     """
-    block = items.block
     if isinstance(block, VariableWidth):
         return bytes(block.data) + block.offsets.astype("<i8").tobytes()
     assert isinstance(block, FixedWidth)
@@ -107,7 +109,7 @@ class KeptValues:
         self._field = field
         self._arrow = field.arrow_type
         self._last: tuple[pa.Array, Int64s] | None = None
-        values: list[object] = []
+        self._values = pa.nulls(0, self._arrow.value_type)
         self._is_open = not field.message.dictionary.length
         if not self._is_open:
             items = items_of(field)
@@ -115,9 +117,7 @@ class KeptValues:
                 raise InvalidInputError(
                     f"field {field.name!r}: the table does not have the values of its dictionary"
                 )
-            values = _listed(field, items)
-        self._places = {value: place for place, value in reversed(list(enumerate(values)))}
-        self._values = values
+            self._values = array_of(items.block, self._arrow.value_type, None)
 
     def keys(self, array: pa.DictionaryArray, valid: Mask | None) -> npt.NDArray[Any]:
         """Return the key of each row; 0 for nulls."""
@@ -138,24 +138,22 @@ class KeptValues:
         """Return the key of each value in an array's dictionary; add new values."""
         if self._last is not None and self._last[0].equals(dictionary):
             return self._last[1]
-        values = dictionary.to_pylist()
-        for value in values:
-            if value in self._places:
-                continue
-            if not self._is_open:
-                raise InvalidInputError(
-                    f"field {self._field.name!r}: {value!r} is not in the dictionary of the "
-                    f"table, which has {len(self._values)} values; files of 0.1 share one"
-                )
-            self._places[value] = len(self._values)
-            self._values.append(value)
+        if self._is_open:
+            self._values = pc.unique(pa.concat_arrays([self._values, dictionary]))
+        places = pc.index_in(dictionary, value_set=self._values)
+        if places.null_count:
+            value = pc.filter(dictionary, pc.is_null(places))[0].as_py()
+            raise InvalidInputError(
+                f"field {self._field.name!r}: {value!r} is not in the dictionary of the "
+                f"table, which has {len(self._values)} values; files of 0.1 share one"
+            )
         most = int(np.iinfo(numpy_type(self._arrow.index_type)).max) + 1
         if len(self._values) > most:
             raise InvalidInputError(
                 f"field {self._field.name!r}: {len(self._values)} distinct values, "
                 f"{self._arrow.index_type} says {most}"
             )
-        table = np.array([self._places[value] for value in values], np.int64)
+        table = as_numbers(places).astype(np.int64)
         self._last = dictionary, table
         return table
 
@@ -163,38 +161,7 @@ class KeptValues:
         """Store the values in the field's message, for manifests and for the end of the file."""
         message = self._field.message.dictionary
         message.length = len(self._values)
-        message.values = stored(self._field, self._items())
-
-    def _items(self) -> DictionaryItems:
-        if not is_text(self._field):
-            dtype = numpy_type(self._arrow.value_type)
-            data = np.array(self._values, dtype).view(np.uint8)
-            return DictionaryItems(FixedWidth(8 * dtype.itemsize, len(data), data), None)
-        texts = [_bytes(value) for value in self._values]
-        offsets = offsets_of([len(text) for text in texts])
-        return DictionaryItems(
-            VariableWidth(offsets, np.frombuffer(b"".join(texts), np.uint8)), None
-        )
-
-
-def _bytes(value: object) -> bytes:
-    if value is None:
-        return b""
-    assert isinstance(value, str | bytes)
-    return value.encode() if isinstance(value, str) else value
-
-
-def _listed(field: Field, items: DictionaryItems) -> list[object]:
-    """Convert dictionary values to Python objects."""
-    block = items.block
-    if isinstance(block, FixedWidth):
-        return list(block.data.view(numpy_type(field.arrow_type.value_type)).tolist())
-    assert isinstance(block, VariableWidth)
-    content, offsets = block.data.tobytes(), block.offsets.tolist()
-    texts = [content[start:stop] for start, stop in pairwise(offsets)]
-    if field.logical_type.split(":")[1].endswith("binary"):
-        return list(texts)
-    return [text.decode() for text in texts]
+        message.values = stored(block_of(self._values, None, self._field.name))
 
 
 def values_of(fields: Iterable[Field]) -> dict[int, KeptValues]:

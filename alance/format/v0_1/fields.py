@@ -9,7 +9,7 @@ Source: docs/format/file-0.1.md, "Pages" and "Reading in few requests".
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -31,22 +31,10 @@ if TYPE_CHECKING:
     from alance.format.field import Field
     from alance.format.plans import Plan
     from alance.format.schema import Schema
-    from alance.format.v0_1.leaves import DictionaryItems, PageParts
+    from alance.format.v0_1.leaves import DictionaryItems
     from alance.format.v0_1.metadata import PageRun
-    from alance.format.v2_0.arrays import ArrayPage
+    from alance.format.v2_0.base import PageParts
     from alance.format.v2_0.fields import FieldNode, FieldPiece
-
-
-class NoPages:
-    """Placeholder for the header column of structs, which 0.1 files do not have."""
-
-    first_rows: Final = np.zeros(1, np.int64)
-
-    def array_page(self, number: int) -> ArrayPage:
-        raise AssertionError(f"page {number} of a struct")
-
-
-STRUCT_PAGES: Final = NoPages()
 
 
 def is_list(field: Field) -> bool:
@@ -107,7 +95,6 @@ class ListReader:
     items: FieldNode
     first_items: Int64s  # shape (batches + 1,): first item of each batch, then the number of items
     width: int  # bytes per offset
-    item_bytes: Int64s  # shape (batches,): bytes of the items' pages in each batch
 
     def plan(self, spans: Spans) -> Plan[FieldPiece]:
         """Plan one round for the offsets, then the rounds for the items.
@@ -115,7 +102,7 @@ class ListReader:
         If whole batches are requested, reads offsets and all items concurrently.
         """
         parts = self.pages.parts(spans)
-        hit, first_rows = parts.batches, self.pages.first_rows
+        hit, first_rows = parts.pages, self.pages.first_rows
         if len(hit) and (parts.counts == first_rows[hit + 1] - first_rows[hit]).all():
             all_items = Spans.of(self.first_items[hit], self.first_items[hit + 1])
             plans: list[Plan[Ends | FieldPiece]] = [self._ends(parts), self.items.plan(all_items)]
@@ -133,8 +120,8 @@ class ListReader:
         entries = yield from self.pages.fetch(parts, self.width, extra=1)
         raw = np.frombuffer(entries, f"<i{self.width}").astype(np.int64)
         counts = parts.counts + 1
-        base = np.repeat(self.first_items[parts.batches], counts)
-        most = np.repeat(self.first_items[parts.batches + 1], counts) - base
+        base = np.repeat(self.first_items[parts.pages], counts)
+        most = np.repeat(self.first_items[parts.pages + 1], counts) - base
         if ((raw < 0) | (raw > most)).any():
             raise self.pages.place.corrupt(
                 f"field {self.field.name!r}: offsets of lists outside of their items"
@@ -171,9 +158,7 @@ class Tree:
         if field.logical_type == "struct":
             if not any(below.id in self.runs for below in field.walk()):
                 return NullNode()
-            return StructNode(
-                STRUCT_PAGES, [self.node(child, num_rows) for child in field.children]
-            )
+            return StructNode([self.node(child, num_rows) for child in field.children])
         run = self.runs.get(field.id)
         if run is None:
             return NullNode()
@@ -206,18 +191,7 @@ class Tree:
         if (counts < 0).any():
             raise CorruptFileError(f"field {field.name!r}: a page of offsets without entries")
         items = self.node(field.children[0], counts)
-        item_bytes = self._page_bytes(field.children[0], len(counts))
-        return ListReader(field, pages, items, offsets_of(counts), width, item_bytes)
-
-    def _page_bytes(self, field: Field, num_batches: int) -> Int64s:
-        """Return the total bytes of the pages of a field and its descendants in each batch."""
-        num_bytes = np.zeros(num_batches, np.int64)
-        for below in field.walk():
-            run = self.runs.get(below.id)
-            if run is not None and page_bits(below) is not None:
-                begins = self.begins(below, run) if is_text(below) else None
-                num_bytes += page_ends(below, run) - (run.positions if begins is None else begins)
-        return num_bytes
+        return ListReader(field, pages, items, offsets_of(counts), width)
 
     def _counts(self, field: Field) -> Int64s | None:
         """Return the number of rows of a field in each batch, by its pages; None without pages."""

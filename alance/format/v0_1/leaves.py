@@ -30,18 +30,20 @@ from alance.format.blocks import (
     DictionaryBlock,
     FixedSizeListBlock,
     FixedWidth,
-    StructBlock,
     VariableWidth,
+    pairs_block,
 )
 from alance.format.layouts.fields import values_array
 from alance.format.layouts.place import PagePlace, fetch, fetch_pieces, unpinned
-from alance.format.numbers import bits_of_type, is_first, offsets_of, positions_of, storage_type
+from alance.format.numbers import bits_of_type, is_first, offsets_of, storage_type
 from alance.format.plans import together
-from alance.format.v2_0.base import BitPiece, Spans, fetch_bits
+from alance.format.v2_0.base import BitPiece, PageParts, Spans, fetch_bits
 from alance.format.v2_0.fields import FieldPiece
 from alance.format.v2_0.strings import WIDE_BYTES, decode_ends
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from alance.base.arrays import Bytes, Int32s, Int64s, Mask
     from alance.format.blocks import Block
     from alance.format.field import Field
@@ -52,19 +54,6 @@ if TYPE_CHECKING:
 # Up to this size, string bytes are read completely in one round with the offsets: at 100 MB/s that
 # takes 5 ms, another round 30 ms.
 MAX_WHOLE_TEXT_BYTES: Final = 512 << 10
-
-
-@dataclass(frozen=True, slots=True)
-class PageParts:
-    """Ascending ranges of rows, each within one batch."""
-
-    batches: Int64s  # shape (n,)
-    starts: Int64s  # shape (n,): first rows, relative to the batch
-    counts: Int64s  # shape (n,): numbers of rows, all positive
-
-    @property
-    def num_rows(self) -> int:
-        return int(self.counts.sum())
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,35 +89,19 @@ class Pages:
 
     def parts(self, spans: Spans) -> PageParts:
         """Split spans of rows at the ends of batches."""
-        starts, stops, first_rows = spans.starts, spans.stops, self.first_rows
-        if not len(starts):
-            return PageParts(starts, starts, starts)
-        if stops[-1] > first_rows[-1]:
+        stops, first_rows = spans.stops, self.first_rows
+        if len(stops) and stops[-1] > first_rows[-1]:
             raise self.place.corrupt(f"row {stops[-1] - 1} of a field of {first_rows[-1]} rows")
-        if len(starts) == 1:  # the usual case of takes, without the arrays of the general case
-            batch = int(first_rows.searchsorted(starts[0], "right")) - 1
-            if stops[0] <= first_rows[batch + 1]:
-                return PageParts(np.array([batch]), starts - first_rows[batch], stops - starts)
-        batches = np.searchsorted(first_rows, starts, "right") - 1
-        last = np.searchsorted(first_rows, stops, "left") - 1
-        counts = last - batches + 1
-        if (counts > 1).any():
-            batches = positions_of(batches, counts)
-            starts = np.maximum(np.repeat(starts, counts), first_rows[batches])
-            stops = np.minimum(np.repeat(stops, counts), first_rows[batches + 1])
-            has_rows = stops > starts
-            if not has_rows.all():
-                batches, starts, stops = batches[has_rows], starts[has_rows], stops[has_rows]
-        return PageParts(batches, starts - first_rows[batches], stops - starts)
+        return PageParts.of(spans, first_rows)
 
     def fetch(self, parts: PageParts, width: int, extra: int = 0) -> Plan[memoryview]:
         """Plan entries of `width` bytes in one round, with `extra` more entries after each part."""
-        starts = self.positions[parts.batches] + parts.starts * width
+        starts = self.positions[parts.pages] + parts.starts * width
         return (yield from fetch_range(self.place, starts, starts + (parts.counts + extra) * width))
 
     def fetch_bits(self, parts: PageParts, per_row: int) -> Plan[BitPiece]:
         """Plan `per_row` bits per row, in one round."""
-        starts = self.positions[parts.batches] * 8 + parts.starts * per_row
+        starts = self.positions[parts.pages] * 8 + parts.starts * per_row
         stops = starts + parts.counts * per_row
         if len(starts) > 1 and not (starts % 8).any() and not (stops[:-1] % 8).any():
             # Each part has whole bytes, so their concatenated bits have no gaps.
@@ -189,16 +162,13 @@ class PlainNode:
         parts = self.pages.parts(spans)
         if self.bits % 8:
             bits = yield from self.pages.fetch_bits(parts, self.bits)
-            build = partial(self._bits, parts.num_rows, bits)
-            return FieldPiece(len(bits.content), build)
+            return FieldPiece(len(bits.content), partial(self._array, parts.num_rows, bits.bits))
         content = yield from self.pages.fetch(parts, self.bits // 8)
-        return FieldPiece(len(content), partial(self._array, parts.num_rows, content))
+        data = partial(unpinned, content)
+        return FieldPiece(len(content), partial(self._array, parts.num_rows, data))
 
-    def _bits(self, num_rows: int, bits: BitPiece, arrow: pa.DataType) -> pa.Array:
-        return values_array(self.field, arrow, plain_block(arrow, num_rows, bits.bits()), None)
-
-    def _array(self, num_rows: int, content: memoryview, arrow: pa.DataType) -> pa.Array:
-        block = plain_block(arrow, num_rows, unpinned(content))
+    def _array(self, num_rows: int, data: Callable[[], Bytes], arrow: pa.DataType) -> pa.Array:
+        block = plain_block(arrow, num_rows, data())
         if self.items is None:
             return values_array(self.field, arrow, block, None)
         assert isinstance(block, FixedWidth)
@@ -269,16 +239,8 @@ class TextNode:
     def plan(self, spans: Spans) -> Plan[FieldPiece]:
         """Plan one round if the batches' bytes are few or mostly requested, else two rounds."""
         parts = self.pages.parts(spans)
-        if self.begins is not None and len(parts.batches) == 1:
-            hit = parts.batches
-            begins, ends = self.begins[hit], self.pages.positions[hit]
-            share = parts.counts[0] / (self.pages.first_rows[hit + 1] - self.pages.first_rows[hit])
-            if ends[0] - begins[0] <= MAX_WHOLE_TEXT_BYTES or share[0] > 0.5:
-                rows = yield from self._whole_of_one_part(parts, int(begins[0]), int(ends[0]))
-                if rows is not None:
-                    return rows
-        elif self.begins is not None and len(parts.batches):
-            hit = parts.batches[is_first(parts.batches)]
+        if self.begins is not None and len(parts.pages):
+            hit = parts.pages[is_first(parts.pages)]
             begins, ends = self.begins[hit], self.pages.positions[hit]
             first_rows = self.pages.first_rows
             size = int((ends - begins).sum())
@@ -288,18 +250,6 @@ class TextNode:
                 if rows is not None:
                     return rows
         return (yield from self._by_offsets(parts))
-
-    def _whole_of_one_part(self, parts: PageParts, begin: int, end: int) -> Plan[FieldPiece | None]:
-        """Plan like `_whole`, but for a single part, without the arrays of the general case."""
-        start = end + 8 * int(parts.starts[0])
-        stop = start + 8 * (int(parts.counts[0]) + 1)
-        place = self.pages.place
-        ranges = [place.part(0, start, stop), place.part(0, begin, end)]
-        entries, content = yield from fetch(ranges)
-        if int.from_bytes(entries[:8], "little", signed=True) < begin:
-            return None
-        begins, ends = np.array([begin]), np.array([end])
-        return WholeTexts(self.field, parts, entries, content, begins, ends, -begins).piece
 
     def _whole(
         self, parts: PageParts, hit: Int64s, begins: Int64s, ends: Int64s
@@ -311,7 +261,7 @@ class TextNode:
         entries, content = yield from together(
             [self.pages.fetch(parts, 8, extra=1), fetch_range(self.pages.place, begins, ends)]
         )
-        owner = np.searchsorted(hit, parts.batches)
+        owner = np.searchsorted(hit, parts.pages)
         heads = np.frombuffer(entries, "<i8")[offsets_of(parts.counts + 1)[:-1]]
         if (heads < begins[owner]).any():
             return None
@@ -347,17 +297,13 @@ class BlobNode:
         return FieldPiece(len(entries), partial(self._places, parts, entries))
 
     def _places(self, parts: PageParts, entries: memoryview, arrow: pa.DataType) -> pa.Array:
-        offsets, file_bytes = np.frombuffer(entries, "<i8"), self.pages.place.size(0)
-        ends = offsets_of(parts.counts + 1)
-        starts = np.delete(offsets, ends[1:] - 1)
-        stops = np.delete(offsets, ends[:-1])
-        if ((starts < 0) | (stops < starts) | (stops > file_bytes)).any():
+        file_bytes = self.pages.place.size(0)
+        try:
+            ends = decode_ends(entries, parts.counts, file_bytes, wide=True)
+        except CorruptFileError as error:
             raise CorruptFileError(
                 f"field {self.field.name!r}: blobs outside of a file of {file_bytes} bytes"
-            )
-        children = tuple(
-            FixedWidth(64, len(part), np.ascontiguousarray(part).view(np.uint8))
-            for part in (starts, stops - starts)
-        )
-        valid = stops > starts if self.field.nullable else None
-        return values_array(self.field, arrow, StructBlock(len(starts), children), valid)
+            ) from error
+        starts, sizes = ends.places(parts.counts)
+        valid = sizes > 0 if self.field.nullable else None
+        return values_array(self.field, arrow, pairs_block(starts, sizes), valid)

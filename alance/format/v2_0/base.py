@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import numpy as np
@@ -11,7 +10,7 @@ from alance.base.records import dataclass
 from alance.errors import UnsupportedError
 from alance.format.blocks import NullBlock, bits_at
 from alance.format.layouts.place import fetch_pieces
-from alance.format.numbers import positions_of
+from alance.format.numbers import bits_of, positions_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -75,21 +74,48 @@ class Spans:
         """True if the spans cover all of `num_rows` rows."""
         return len(self.starts) == 1 and self.starts[0] == 0 and self.stops[0] == num_rows
 
-    def within(self, start: int, stop: int) -> Spans:
-        """Return the part of the spans inside a range, with rows relative to the range's start."""
-        if len(self.starts) == 1:
-            begin = max(int(self.starts[0]), start) - start
-            return Spans.of_range(begin, min(int(self.stops[0]), stop) - start)
-        first = int(np.searchsorted(self.stops, start, "right"))
-        last = int(np.searchsorted(self.starts, stop, "left"))
-        return Spans(
-            np.maximum(self.starts[first:last], start) - start,
-            np.minimum(self.stops[first:last], stop) - start,
-        )
-
     def positions(self) -> Int64s:
         """Enumerate all rows."""
         return positions_of(self.starts, self.counts)
+
+
+@dataclass(frozen=True, slots=True)
+class PageParts:
+    """Ascending ranges of rows, each within one page."""
+
+    pages: Int64s  # shape (n,)
+    starts: Int64s  # shape (n,): first rows, relative to the page
+    counts: Int64s  # shape (n,): numbers of rows, all positive
+
+    @classmethod
+    def of(cls, spans: Spans, first_rows: Int64s) -> PageParts:
+        """Split spans of rows at the ends of pages.
+
+        Args:
+            first_rows: first row of each page, then the number of rows; shape (pages + 1,).
+        """
+        starts, stops = spans.starts, spans.stops
+        if not len(starts):
+            return cls(starts, starts, starts)
+        if len(starts) == 1:  # the usual case of takes, without the arrays of the general case
+            page = int(first_rows.searchsorted(starts[0], "right")) - 1
+            if stops[0] <= first_rows[page + 1]:
+                return cls(np.array([page]), starts - first_rows[page], stops - starts)
+        pages = np.searchsorted(first_rows, starts, "right") - 1
+        last = np.searchsorted(first_rows, stops, "left") - 1
+        counts = last - pages + 1
+        if (counts > 1).any():
+            pages = positions_of(pages, counts)
+            starts = np.maximum(np.repeat(starts, counts), first_rows[pages])
+            stops = np.minimum(np.repeat(stops, counts), first_rows[pages + 1])
+            has_rows = stops > starts
+            if not has_rows.all():
+                pages, starts, stops = pages[has_rows], starts[has_rows], stops[has_rows]
+        return cls(pages, starts - first_rows[pages], stops - starts)
+
+    @property
+    def num_rows(self) -> int:
+        return int(self.counts.sum())
 
 
 def fetch_values(place: PagePlace, buffer: int, spans: Spans, width: int) -> Plan[memoryview]:
@@ -110,20 +136,14 @@ class BitPiece:
     def bits(self) -> Bytes:
         """Return the bits of the rows, LSB first; a view if they begin at a byte."""
         data = np.frombuffer(self.content, np.uint8)
-        if self.places is None and self.first_bit == 0:
-            return data[: (self.num_rows + 7) // 8]
-        places = self.places
-        if places is None:
-            places = np.arange(self.first_bit, self.first_bit + self.num_rows)
-        return bits_at(data, places)
+        if self.places is None:
+            return bits_of(data, self.first_bit, self.num_rows)
+        return bits_at(data, self.places)
 
     def mask(self) -> Mask:
         """Return the bits as a mask, shape (num_rows,)."""
-        data = np.frombuffer(self.content, np.uint8)
-        bits = np.unpackbits(data, bitorder="little").view(np.bool_)
-        if self.places is not None:
-            return bits[self.places]
-        return bits[self.first_bit : self.first_bit + self.num_rows]
+        bits = np.unpackbits(self.bits(), count=self.num_rows, bitorder="little")
+        return bits.view(np.bool_)
 
 
 def fetch_bits(place: PagePlace, buffer: int, spans: Spans) -> Plan[BitPiece]:
@@ -189,12 +209,9 @@ class AllNulls:
     """Encoding of nulls only, without buffers."""
 
     def plan(self, place: PagePlace, spans: Spans) -> Plan[ArrayPiece]:
-        return ArrayPiece(0, partial(_nulls, spans.num_rows))
+        count = spans.num_rows
+        return ArrayPiece(0, lambda: NullableBlock(NullBlock(count), np.zeros(count, np.bool_)))
         yield
-
-
-def _nulls(count: int) -> NullableBlock:
-    return NullableBlock(NullBlock(count), np.zeros(count, np.bool_))
 
 
 def unsupported(what: str) -> UnsupportedError:

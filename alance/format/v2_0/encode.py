@@ -119,8 +119,7 @@ def _binary(
     data = block.data[: int(block.offsets[-1])]
     flat = pb.Flat(bits_per_value=8)
     if options.scheme is not None:
-        sizes = np.array([len(data)], np.int64)
-        data = compress(options.scheme, options.level, data, sizes)[0]
+        data = compress(options.scheme, options.level, data)
         flat.compression.scheme = options.compression.name.lower()
         if options.level is not None:
             flat.compression.level = options.level

@@ -9,6 +9,7 @@ Source: file format 2.0, "From schema to columns", "Finding bytes".
 from __future__ import annotations
 
 from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
@@ -17,10 +18,10 @@ import pyarrow as pa
 from alance.base.records import dataclass
 from alance.errors import BatchTooLargeError, CorruptFileError
 from alance.format.layouts.fields import narrow, values_array, wrapped
-from alance.format.numbers import as_numbers, bitmap, is_large
+from alance.format.numbers import as_numbers, bitmap, is_first, is_large, offsets_of
 from alance.format.plans import together
 from alance.format.v2_0.arrays import Offsets
-from alance.format.v2_0.base import Spans
+from alance.format.v2_0.base import PageParts, Spans
 from alance.format.v2_0.strings import narrowed
 
 if TYPE_CHECKING:
@@ -116,7 +117,6 @@ class LeafNode:
 class StructNode:
     """Struct with its children."""
 
-    header: PagedColumn
     children: Sequence[FieldNode]
 
     def plan(self, spans: Spans) -> Plan[FieldPiece]:
@@ -166,19 +166,12 @@ class ListNode:
         """Plan one round for the offsets, then the rounds for the items."""
         hit = list(overlaps(self.column, spans))
         last = hit[-1][0] if hit else -1
-        bases, base = [], 0
-        for number in range(last + 1):
-            bases.append(base)
-            base += self._offsets(number).num_items
+        bases = offsets_of([self._offsets(number).num_items for number in range(last + 1)])
         ends = yield from together([self._fetch(number, inside) for number, inside in hit])
-        starts = [
-            page.spans.starts + bases[number] for (number, _), page in zip(hit, ends, strict=True)
-        ]
-        stops = [
-            page.spans.stops + bases[number] for (number, _), page in zip(hit, ends, strict=True)
-        ]
-        none = np.empty(0, np.int64)
-        items = Spans.of(np.concatenate([none, *starts]), np.concatenate([none, *stops]))
+        extents = [(bases[:0], bases[:0])]
+        for (number, _), page in zip(hit, ends, strict=True):
+            extents.append((page.spans.starts + bases[number], page.spans.stops + bases[number]))
+        items = Spans.of(*map(np.concatenate, zip(*extents, strict=True)))
         return list_piece(ends, (yield from self.items.plan(items)))
 
     def _offsets(self, number: int) -> Offsets:
@@ -231,17 +224,8 @@ def overlaps(column: PagedColumn, spans: Spans) -> Iterator[tuple[int, Spans]]:
     if len(first_rows) == 2:
         yield 0, spans
         return
-    if len(spans.starts) == 1:  # the usual case, without the arrays of the general case
-        start, stop = int(spans.starts[0]), int(spans.stops[0])
-        number = int(first_rows.searchsorted(start, "right")) - 1
-        first = int(first_rows[number])
-        if stop <= first_rows[number + 1]:
-            yield number, Spans.of_range(start - first, stop - first)
-            return
-    begin = int(np.searchsorted(first_rows, spans.starts[0], "right")) - 1
-    end = int(np.searchsorted(first_rows, spans.stops[-1], "left"))
-    for number in range(begin, end):
-        start, stop = int(first_rows[number]), int(first_rows[number + 1])
-        inside = spans.within(start, stop) if stop > start else None
-        if inside is not None and len(inside.starts):
-            yield number, inside
+    parts = PageParts.of(spans, first_rows)
+    edges = np.flatnonzero(is_first(parts.pages)).tolist()
+    for begin, end in pairwise([*edges, len(parts.pages)]):
+        starts = parts.starts[begin:end]
+        yield int(parts.pages[begin]), Spans(starts, starts + parts.counts[begin:end])

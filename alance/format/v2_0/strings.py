@@ -25,9 +25,9 @@ from alance.format.blocks import (
     DictionaryBlock,
     FixedWidth,
     NullBlock,
-    StructBlock,
     VariableWidth,
     gather,
+    pairs_block,
 )
 from alance.format.codecs.general import Scheme, decompress
 from alance.format.layouts.place import fetch, fetch_pieces, unpinned
@@ -60,6 +60,13 @@ class Ends:
     spans: Spans  # spans of bytes or items, one for each span of rows
     offsets: Int32s | Int64s  # shape (n + 1,), from 0
     valid: Mask | None  # shape (n,); None if all are valid
+
+    def places(self, counts: Int64s) -> tuple[Int64s, Int64s]:
+        """Return the position and the size of each row, given the number of rows of each span."""
+        offsets = self.offsets.astype(np.int64, copy=False)
+        before = np.cumsum(counts) - counts
+        shifts = np.repeat(self.spans.starts - offsets[before], counts)
+        return offsets[:-1] + shifts, np.diff(offsets)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +158,7 @@ class Binary:
     def _decoded(self, spans: Spans, entries: memoryview, content: memoryview) -> NullableBlock:
         data = unpinned(content)
         if self.scheme is not None:
-            start = np.zeros(1, np.int64)
-            data = decompress(self.scheme, data, start, start + len(data))[1]
+            data = decompress(self.scheme, data)
         wide = len(data) > WIDE_BYTES
         ends = self.indices.decode(entries, spans, len(data), wide=wide)
         begins, sizes = ends.spans.starts, ends.spans.counts
@@ -198,19 +204,11 @@ class StringPlaces:
         self, spans: Spans, entries: memoryview, first_byte: int, size: int
     ) -> NullableBlock:
         ends = self.page.indices.decode(entries, spans, size, wide=True)
-        counts, offsets = spans.counts, ends.offsets.astype(np.int64)
-        before = np.cumsum(counts) - counts
-        shifts = np.repeat(ends.spans.starts - offsets[before], counts)
-        sizes = np.diff(offsets)
-        positions = np.where(sizes > 0, offsets[:-1] + shifts + first_byte, 0)
-        valid = ends.valid
-        if valid is not None:
-            positions, sizes = np.where(valid, positions, 1), np.where(valid, sizes, 0)
-        children = [
-            FixedWidth(64, len(column), column.astype("<u8").view(np.uint8))
-            for column in (positions, sizes)
-        ]
-        return NullableBlock(StructBlock(len(sizes), tuple(children)), None)
+        positions, sizes = ends.places(spans.counts)
+        positions = np.where(sizes > 0, positions + first_byte, 0)
+        if ends.valid is not None:
+            positions, sizes = np.where(ends.valid, positions, 1), np.where(ends.valid, sizes, 0)
+        return NullableBlock(pairs_block(positions, sizes), None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from alance.errors import InvalidInputError
-from alance.format.codecs.general import compress
+from alance.format.codecs.general import Scheme, compress
 from tests.reference import encodings
 from tests.reference.pages.base import MiniBlockValues
 
@@ -30,6 +30,15 @@ def counts_of(num_values: int, per_chunk: int) -> Int64s:
     if num_values % per_chunk:
         counts[-1] = num_values % per_chunk
     return counts
+
+
+def compressed_units(
+    scheme: Scheme, level: int | None, data: Bytes, sizes: Int64s
+) -> tuple[Bytes, Int64s]:
+    """Compress pieces of `data` to units; return the units end to end, and their sizes."""
+    pieces = np.split(data, np.cumsum(sizes)[:-1])
+    units = [compress(scheme, level, piece) for piece in pieces]
+    return np.concatenate(units), np.array([*map(len, units)], np.int64)
 
 
 def values_per_chunk(bits_per_value: int) -> int:
@@ -84,7 +93,7 @@ def compress_chunks(values: MiniBlockValues, options: FieldOptions) -> MiniBlock
     scheme, first = options.scheme, values.buffers[0]
     if scheme is None or len(first) < MIN_BYTES:
         return values
-    units, sizes = compress(scheme, options.level, first, values.sizes[0])
+    units, sizes = compressed_units(scheme, options.level, first, values.sizes[0])
     if len(units) >= len(first):
         return values
     return replace(

@@ -17,6 +17,7 @@ from alance.format.codecs.general import Scheme, compress
 from alance.format.encode.options import Compression
 from alance.format.v2_0.encode import compressed
 from tests.reference import encodings
+from tests.reference.pages.chunks import compressed_units
 
 if TYPE_CHECKING:
     from alance.format.encode.options import FieldOptions
@@ -56,7 +57,7 @@ def encode_strings(
         level = options.level or 0
         start, stop = int(strings.offsets[0]), int(strings.offsets[-1])
         lengths = np.diff(strings.offsets).astype(np.int64)
-        units, sizes = compress(Scheme.ZSTD, level, strings.data[start:stop], lengths)
+        units, sizes = compressed_units(Scheme.ZSTD, level, strings.data[start:stop], lengths)
         if len(units) >= stop - start:
             return encoding, strings
         # Lengths in the page are as wide as the offsets of the type, because other readers refuse
@@ -99,5 +100,5 @@ def _compresses(strings: VariableWidth) -> bool:
     start, stop = int(strings.offsets[0]), int(strings.offsets[-1])
     middle = max(start, (start + stop - TRIAL_BYTES) // 2)
     sample = strings.data[middle : min(stop, middle + TRIAL_BYTES)]
-    units, _ = compress(Scheme.ZSTD, None, sample, np.array([len(sample)], np.int64))
+    units = compress(Scheme.ZSTD, None, sample)
     return len(units) < WORTH_IT * len(sample)

@@ -178,7 +178,7 @@ def encode_items(values: Block, hints: Hints) -> tuple[pb.CompressiveEncoding, B
     if version < FileVersion.V2_2 or scheme is None or len(data) == 0:
         return encoding, data
     level = options.dict_values_level
-    unit, _ = compress(scheme, level, data, np.array([len(data)], np.int64))
+    unit = compress(scheme, level, data)
     if len(unit) >= len(data):
         return encoding, data
     return encodings.general(scheme, level, encoding), unit
