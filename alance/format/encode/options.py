@@ -17,9 +17,11 @@ and `doubtful` returns a warning.
 
 from __future__ import annotations
 
+import math
+from contextlib import suppress
 from enum import IntEnum
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from alance.base.records import dataclass
 from alance.errors import InvalidInputError
@@ -31,12 +33,6 @@ if TYPE_CHECKING:
     from alance.format.encode.page_inputs import Hints
 
 PREFIX: Final = "lance-encoding:"
-COMPRESSIONS: Final = ("lz4", "zstd", "fsst", "none")
-# Known words by key. pylance accepts other words, too, at least in some files or pages.
-WORD_OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
-    "bss": ("off", "on", "auto"),
-    "dict-values-compression": ("lz4", "zstd", "none"),
-}
 
 
 class Compression(IntEnum):
@@ -75,65 +71,35 @@ class FieldOptions(NamedTuple):
     @lru_cache(maxsize=256)
     def _of(cls, items: tuple[tuple[str, str], ...]) -> FieldOptions:
         keys = dict(items)
-        numbers = {
-            key: limits.read(keys[key]) for key, limits in NUMBER_OPTIONS.items() if key in keys
-        }
-        ratio = numbers.get("dict-size-ratio")
+        values = {key: option.read(keys[key])[0] for key, option in OPTIONS.items() if key in keys}
+        ratio = values.get("dict-size-ratio")
         return cls(
-            compression=_compression(keys),
-            level=_whole(numbers.get("compression-level")),
-            rle_threshold=numbers.get("rle-threshold"),
-            split=SPLITS[_word(keys, "bss") or "auto"],
-            chunk_bytes=_whole(numbers.get("minichunk-size")) or 4096,
-            dict_divisor=_whole(numbers.get("dict-divisor")) or 2,
+            compression=Compression[(values.get("compression") or "auto").upper()],
+            level=values.get("compression-level"),
+            rle_threshold=values.get("rle-threshold"),
+            split=SPLITS[values.get("bss") or "auto"],
+            chunk_bytes=values.get("minichunk-size") or 4096,
+            dict_divisor=values.get("dict-divisor") or 2,
             dict_size_ratio=0.8 if ratio is None else ratio,
-            dict_max_bytes=_whole(numbers.get("dict-max-size")),
-            dict_values=Compression[(_word(keys, "dict-values-compression") or "lz4").upper()],
-            dict_values_level=_whole(numbers.get("dict-values-compression-level")),
+            dict_max_bytes=values.get("dict-max-size"),
+            dict_values=Compression[(values.get("dict-values-compression") or "lz4").upper()],
+            dict_values_level=values.get("dict-values-compression-level"),
         )
 
     @classmethod
     def doubtful(cls, metadata: Mapping[str, str]) -> list[str]:
         """Return warnings about values that are clamped or ignored; empty if there are none."""
-        keys = _keys(metadata)
-        warnings: list[str] = []
-        if not keys:
-            return warnings
-        for key, words in WORD_OPTIONS.items():
-            if key in keys and _word(keys, key) is None:
-                warnings.append(
-                    f"{PREFIX}{key} = {keys[key]!r}: expected {' or '.join(words)}; left out"
-                )
-        for key, limits in NUMBER_OPTIONS.items():
-            text = keys.get(key)
-            if text is None or limits.has(text) or not limits.is_loose(text):
-                continue
-            used = limits.read(text)
-            warnings.append(
-                f"{PREFIX}{key} = {text!r}: expected a number from {limits.least} to "
-                f"{limits.most}; {'left out' if used is None else f'{used} is used'}"
-            )
-        return warnings
+        keys, warnings = _keys(metadata), list[str]()
+        for key, option in OPTIONS.items() if keys else ():
+            if key in keys:
+                with suppress(InvalidInputError):
+                    warnings.append(option.read(keys[key])[1])
+        return [*filter(None, warnings)]
 
     @property
     def scheme(self) -> Scheme | None:
         """Requested general compression; None if none is requested."""
         return SCHEMES.get(self.compression.name.lower())
-
-
-def _compression(keys: Mapping[str, str]) -> Compression:
-    text = keys.get("compression")
-    if text is None:
-        return Compression.AUTO
-    if text.lower() not in COMPRESSIONS:
-        expected = " or ".join(COMPRESSIONS)
-        raise InvalidInputError(f"metadata {PREFIX}compression = {text!r}: expected {expected}")
-    return Compression[text.upper()]
-
-
-def _word(keys: Mapping[str, str], key: str) -> str | None:
-    text = keys.get(key, "").lower()
-    return text if text in WORD_OPTIONS[key] else None
 
 
 def _keys(metadata: Mapping[str, str]) -> dict[str, str]:
@@ -142,8 +108,26 @@ def _keys(metadata: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def _whole(value: float | None) -> int | None:
-    return None if value is None else int(value)
+class KnownWords(NamedTuple):
+    """Words of a key.
+
+    Attributes:
+        takes_others: True to ignore other words, which pylance accepts at least in some files or
+            pages; False to refuse them.
+    """
+
+    key: str
+    words: tuple[str, ...]
+    takes_others: bool = True
+
+    def read(self, text: str) -> tuple[Any, str]:
+        """Return the word, None to ignore the value; and a warning if the value is ignored."""
+        if text.lower() in self.words:
+            return text.lower(), ""
+        wrong = f"{PREFIX}{self.key} = {text!r}: expected {' or '.join(self.words)}"
+        if not self.takes_others:
+            raise InvalidInputError(f"metadata {wrong}")
+        return None, f"{wrong}; left out"
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,37 +146,31 @@ class PageLimits:
     takes_more: bool = True
     takes_text: bool = True
 
-    def read(self, text: str) -> float | None:
-        """Return the number to use for a value, clamped to the range; None to ignore the value."""
-        value = self._parse(text)
-        if not self.has(text) and not self.is_loose(text):
-            raise InvalidInputError(
-                f"metadata {PREFIX}{self.key} = {text!r}: expected a number from {self.least} to "
-                f"{self.most}"
-            )
-        return None if value is None else min(max(value, self.least), self.most)
+    def read(self, text: str) -> tuple[Any, str]:
+        """Return the number to use for a value, clamped to the range; None to ignore the value.
 
-    def has(self, text: str) -> bool:
-        """True if the text is a number in range."""
-        value = self._parse(text)
-        return value is not None and self.least <= value <= self.most
-
-    def is_loose(self, text: str) -> bool:
-        """True if a value that `has` refuses is clamped or ignored instead of an error."""
-        return self.takes_text if self._parse(text) is None else self.takes_more
-
-    def _parse(self, text: str) -> float | None:
+        Also returns a warning if the value is clamped or ignored; else an empty text.
+        """
         try:
             value = self.kind(text)
         except ValueError:
-            return None
-        return None if value != value else value  # NaN cannot be compared with the range
+            value = math.nan
+        if self.least <= value <= self.most:
+            return value, ""
+        wrong = f"{PREFIX}{self.key} = {text!r}: expected a number from {self.least} to {self.most}"
+        is_number = value == value  # NaN cannot be compared with the range
+        if not (self.takes_more if is_number else self.takes_text):
+            raise InvalidInputError(f"metadata {wrong}")
+        used = min(max(value, self.least), self.most) if is_number else None
+        return used, f"{wrong}; {f'{used} is used' if is_number else 'left out'}"
 
 
 LEVEL: Final = (int, -(1 << 17), 22)
-NUMBER_OPTIONS: Final = {
-    limits.key: limits
-    for limits in (
+OPTIONS: Final = {
+    option.key: option
+    for option in (
+        KnownWords("bss", ("off", "on", "auto")),
+        KnownWords("dict-values-compression", ("lz4", "zstd", "none")),
         PageLimits(*LEVEL, "compression-level"),
         PageLimits(float, 0.0, 1.0, "rle-threshold"),
         PageLimits(int, 1, 1 << 28, "minichunk-size"),
@@ -200,5 +178,6 @@ NUMBER_OPTIONS: Final = {
         PageLimits(float, 0.0, 1.0, "dict-size-ratio", takes_more=False),
         PageLimits(int, 0, 1 << 62, "dict-max-size", takes_more=False, takes_text=False),
         PageLimits(*LEVEL, "dict-values-compression-level"),
+        KnownWords("compression", ("lz4", "zstd", "fsst", "none"), takes_others=False),
     )
 }
