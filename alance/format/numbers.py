@@ -246,7 +246,7 @@ def distinct(values: Int64s) -> tuple[Int64s, Int64s]:
     return ordered[is_new], places
 
 
-def places_in(values: Int64s, sought: Int64s) -> tuple[Int64s, Mask]:
+def places_in(values: npt.NDArray[Any], sought: npt.NDArray[Any]) -> tuple[Int64s, Mask]:
     """Return the insertion point of each `sought` in ascending `values`, and the mask of hits."""
     places = np.searchsorted(values, sought)
     if not len(values):

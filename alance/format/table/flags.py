@@ -122,18 +122,17 @@ def flags_of(
         forms: records of all fragments, or the distinct forms of records; see `fragments.Records`.
     """
     flags = (message.reader_feature_flags | message.writer_feature_flags) & STICKY
-    if any(form.HasField("deletion_file") for form in forms):
-        flags |= DELETION_FILES
-    if stable_row_ids:
-        flags |= STABLE_ROW_IDS
-    if message.base_paths:
-        flags |= BASE_PATHS
-    if message.schema_metadata.get(MANAGED_KEY) == b"true":
-        flags |= MANAGED_BLOBS
-    if any(index.covering_fields for index in indices):
-        flags |= COVERING_INDEX
-    if any(form.WhichOneof(name) in SPILLED for form in forms for name in SEQUENCE_ONEOFS):
-        flags |= SPILLED_LINEAGE
+    content = {
+        DELETION_FILES: any(form.HasField("deletion_file") for form in forms),
+        STABLE_ROW_IDS: stable_row_ids,
+        BASE_PATHS: message.base_paths,
+        MANAGED_BLOBS: message.schema_metadata.get(MANAGED_KEY) == b"true",
+        COVERING_INDEX: any(index.covering_fields for index in indices),
+        SPILLED_LINEAGE: any(
+            form.WhichOneof(name) in SPILLED for form in forms for name in SEQUENCE_ONEOFS
+        ),
+    }
+    flags |= sum(flag for flag, is_set in content.items() if is_set)
     if not flags & MIXED_FILE_VERSIONS and _is_mixed(message, forms):
         flags |= MIXED_FILE_VERSIONS
     writer = flags

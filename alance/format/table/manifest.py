@@ -16,6 +16,7 @@ from collections import OrderedDict
 from dataclasses import field
 from datetime import UTC, datetime
 from itertools import accumulate
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
 
@@ -84,20 +85,9 @@ class Manifest:
     _whole: list[table_pb2.Manifest] = field(default_factory=list, compare=False, repr=False)
 
     @classmethod
-    def of(
-        cls,
-        head: table_pb2.Manifest,
-        schema: Schema,
-        records: Records,
-        transaction: transaction_pb2.Transaction | None = None,
-        indices: tuple[table_pb2.IndexMetadata, ...] = (),
-        doubted: Mapping[int, int] | None = None,
-        repaired: tuple[int, ...] = (),
-        stored_bytes: int = 0,
-        remember: Remembered | None = None,
-        tag: str | None = None,
-    ) -> Manifest:
-        """Build a version from its messages. `schema` must be the schema of `head`."""
+    def of(cls, parts: ManifestParts, tag: str | None = None) -> Manifest:
+        """Build a version from its messages; see `ManifestParts`."""
+        head, schema, records, remember = *parts[:3], parts.remember
         bases = {
             base.id: DatasetBasePath(
                 base.path,
@@ -110,14 +100,11 @@ class Manifest:
         if remember is None:
             remember = Remembered()
         fragments = remember(Fragments, lambda: Fragments(records)).unparsed()
-        message = transaction, indices, doubted or {}, repaired, stored_bytes
-        return cls(head.version, schema, fragments, bases, head, *message, remember, tag)
+        return cls(head.version, schema, fragments, bases, head, *parts[3:-1], remember, tag)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        transaction = None if self.transaction is None else self.transaction.SerializeToString()
-        indices = tuple(index.SerializeToString() for index in self.indices)
-        parts = self.fragments.records, transaction, indices, dict(self.doubted), self.repaired
-        return _unpickled, (self.head.SerializeToString(), *parts, self.tag)
+        parts = self.fragments.records, self.transaction, self.indices, dict(self.doubted)
+        return _unpickled, (self.head, *parts, self.repaired, self.tag)
 
     @property
     def message(self) -> table_pb2.Manifest:
@@ -192,17 +179,22 @@ def commit_time(seconds: int, nanos: int) -> datetime | None:
 
 
 class ManifestParts(NamedTuple):
-    """Parsed, immutable parts of a manifest, with a memo of values derived from them."""
+    """Parsed, immutable parts of a manifest, with a memo of values derived from them.
+
+    Attributes:
+        schema: schema of `head`.
+        remember: the memo; None for a new one.
+    """
 
     head: table_pb2.Manifest
     schema: Schema
     records: Records
-    transaction: transaction_pb2.Transaction | None
-    indices: tuple[table_pb2.IndexMetadata, ...]
-    doubted: Mapping[int, int]
-    repaired: tuple[int, ...]
-    stored_bytes: int
-    remember: Remembered
+    transaction: transaction_pb2.Transaction | None = None
+    indices: tuple[table_pb2.IndexMetadata, ...] = ()
+    doubted: Mapping[int, int] = MappingProxyType({})
+    repaired: tuple[int, ...] = ()
+    stored_bytes: int = 0
+    remember: Remembered | None = None
 
 
 class _Met(OrderedDict[bytes, ManifestParts]):
@@ -224,7 +216,7 @@ _met: Final = _Met()
 def met_manifest(content: memoryview, tag: str | None = None) -> Manifest | None:
     """Return a manifest from the memo; None if it is not there. CPU: at most 1 us per KiB."""
     parts = None if len(content) > LARGE else _met.get(bytes(content))
-    return None if parts is None else Manifest.of(*parts, tag)
+    return None if parts is None else Manifest.of(parts, tag)
 
 
 def parse_manifest(content: memoryview, where: str, tag: str | None = None) -> Manifest:
@@ -240,7 +232,7 @@ def parse_manifest(content: memoryview, where: str, tag: str | None = None) -> M
     """
     parts = parse_parts(content, where)
     _met.keep(content, parts)
-    return Manifest.of(*parts, tag)
+    return Manifest.of(parts, tag)
 
 
 def parse_parts(content: memoryview, where: str) -> ManifestParts:
@@ -287,21 +279,10 @@ def _parse(content: memoryview) -> ManifestParts:
     return ManifestParts(message, schema, records, *reported, Remembered())
 
 
-def _unpickled(
-    head: bytes,
-    records: Records,
-    transaction: bytes | None,
-    indices: tuple[bytes, ...],
-    doubted: Mapping[int, int],
-    repaired: tuple[int, ...],
-    tag: str | None,
-) -> Manifest:
+def _unpickled(head: table_pb2.Manifest, *parts: Any) -> Manifest:
     """Rebuild a manifest from the arguments that `Manifest.__reduce__` returns."""
-    message = table_pb2.Manifest.FromString(head)
-    change = None if transaction is None else transaction_pb2.Transaction.FromString(transaction)
-    metadata = tuple(map(table_pb2.IndexMetadata.FromString, indices))
-    schema = _shared_schema(message, None)
-    return Manifest.of(message, schema, records, change, metadata, doubted, repaired, tag=tag)
+    *others, tag = parts
+    return Manifest.of(ManifestParts(head, _shared_schema(head, None), *others), tag)
 
 
 def _apart(

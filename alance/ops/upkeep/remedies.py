@@ -12,7 +12,7 @@ from alance.format.proto import copied
 from alance.format.table.changes.apply_indices import SYSTEM, covered, with_coverage
 from alance.format.table.fragment import Records
 from alance.format.table.indices import Index
-from alance.format.table.manifest import Manifest
+from alance.format.table.manifest import Manifest, ManifestParts
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence, Set
@@ -209,5 +209,5 @@ class Remedies:
             head.max_fragment_id = highest
         before = self._manifest
         records = Records.of(self._fragments) if self._has_changed else before.fragments.records
-        mended = Manifest.of(head, before.schema, records, before.transaction)
+        mended = Manifest.of(ManifestParts(head, before.schema, records, before.transaction))
         return replace(mended, indices=tuple(self._indices))

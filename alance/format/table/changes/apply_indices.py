@@ -55,22 +55,12 @@ def with_coverage(
 def related(fields: Iterable[file_pb2.Field], ids: Iterable[int]) -> frozenset[int]:
     """Return fields with all their ancestors and descendants: an index may name any of them."""
     parents = {field.id: field.parent_id for field in fields}
+    lines: dict[int, set[int]] = {}  # of each field: itself and its ancestors
+    for field_id, above in parents.items():
+        lines[field_id] = {field_id, *lines.get(above, ())}
     requested = set(ids)
-    reached = set(requested)
-    for field_id in requested:
-        above = parents.get(field_id, -1)
-        while above in parents and above not in reached:
-            reached.add(above)
-            above = parents[above]
-    for parent in parents:
-        above = parent
-        path = []
-        while above in parents and above not in requested:
-            path.append(above)
-            above = parents[above]
-        if above in requested:
-            reached.update(path)
-    return frozenset(reached)
+    below = {field_id for field_id, line in lines.items() if line & requested}
+    return frozenset(below.union(requested, *(lines.get(field_id, ()) for field_id in requested)))
 
 
 def prune(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from alance.errors import InvalidInputError, UnsupportedError
+from alance.format.numbers import places_in
 from alance.format.table.flags import SEQUENCE_ONEOFS
 from alance.format.table.fragment import CREATED_AT_FIELD, ROW_ID_FIELD, UPDATED_AT_FIELD
 from alance.format.table.row_ids import (
@@ -183,11 +184,8 @@ def mark_moved(
             break
         lineage = lineage_of(source, lineages)
         order = np.argsort(lineage.row_ids, kind="stable")
-        places = np.searchsorted(lineage.row_ids, row_ids, sorter=order)
-        places[places == len(order)] = 0
-        if not len(order):
-            continue
-        hits = unresolved & (lineage.row_ids[order[places]] == row_ids)
+        places, is_here = places_in(lineage.row_ids[order], row_ids)
+        hits = unresolved & is_here
         created[hits] = lineage.created_at[order[places[hits]]]
         unresolved &= ~hits
     start = 0
