@@ -13,6 +13,7 @@ Source: docs/format/file.md, "Container".
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -169,19 +170,10 @@ def padded(content: Bytes) -> list[Bytes]:
 def with_small_ones_joined(chunks: Iterable[Bytes]) -> list[Bytes]:
     """Join small adjacent chunks; large chunks stay as they are."""
     joined: list[Bytes] = []
-    small: list[Bytes] = []
-    for chunk in chunks:
-        if len(chunk) < COPIED_CHUNK_BYTES:
-            small.append(chunk)
-            continue
-        joined += _together(small)
-        joined.append(chunk)
-        small = []
-    return joined + _together(small)
-
-
-def _together(chunks: list[Bytes]) -> list[Bytes]:
-    return chunks if len(chunks) < 2 else [np.concatenate(chunks)]
+    for is_small, run in groupby(chunks, lambda chunk: len(chunk) < COPIED_CHUNK_BYTES):
+        parts = [*run]
+        joined += [np.concatenate(parts)] if is_small and len(parts) > 1 else parts
+    return joined
 
 
 def file_descriptor(schema: Schema, num_rows: int) -> file_pb2.FileDescriptor:

@@ -313,13 +313,10 @@ def _are_equal(left: Block, right: Block) -> bool:
     """True if two dictionaries are equal; fast if both are the same object."""
     if left is right:
         return True
-    if left.num_values != right.num_values or block_bytes(left) != block_bytes(right):
+    if type(left) is not type(right) or not isinstance(left, FixedWidth | VariableWidth):
         return False
-    if isinstance(left, VariableWidth) and isinstance(right, VariableWidth):
-        return np.array_equal(left.offsets, right.offsets) and np.array_equal(left.data, right.data)
-    if isinstance(left, FixedWidth) and isinstance(right, FixedWidth):
-        return np.array_equal(left.data, right.data)
-    return False
+    parts: Any = zip(left, cast("FixedWidth | VariableWidth", right), strict=True)
+    return block_bytes(left) == block_bytes(right) and all(np.array_equal(*pair) for pair in parts)
 
 
 def select(block: Block, selection: Selection) -> Block:

@@ -18,6 +18,7 @@ from alance.base.records import dataclass
 from alance.errors import CorruptFileError, UnsupportedError
 from alance.format.numbers import offsets_of, storage_type
 from alance.format.plans import together
+from alance.format.table.dictionaries import KEYED_TYPES
 from alance.format.types import is_nested
 from alance.format.v0_1.leaves import BlobNode, Pages, PlainNode, TextNode, row_bits
 from alance.format.v2_0.base import Spans
@@ -44,14 +45,7 @@ def is_list(field: Field) -> bool:
 
 def is_text(field: Field) -> bool:
     """True if the field has strings or bytes with offsets."""
-    return field.logical_type in (
-        "string",
-        "large_string",
-        "binary",
-        "large_binary",
-        "json",
-        "blob",
-    )
+    return field.logical_type in (*KEYED_TYPES, "json", "blob")
 
 
 def page_bits(field: Field) -> int | None:

@@ -23,6 +23,7 @@ from alance.base.records import dataclass
 from alance.errors import AlanceError, CorruptFileError
 from alance.format.numbers import as_numbers
 from alance.format.schema import Schema
+from alance.format.table.dictionaries import KEYED_TYPES
 from alance.format.v0_1.fields import Tree, page_bits
 from alance.format.v2_0.base import Spans
 
@@ -98,5 +99,4 @@ def has_statistics(field: Field) -> bool:
     kind = field.logical_type
     if kind.startswith(("int", "uint", "decimal:128")):
         return not kind.startswith("interval")
-    texts = ("string", "binary", "large_string", "large_binary")
-    return kind in ("bool", "float", "double", "date32:day", "date64:ms", *texts)
+    return kind in ("bool", "float", "double", "date32:day", "date64:ms", *KEYED_TYPES)

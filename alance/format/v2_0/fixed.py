@@ -47,6 +47,8 @@ from alance.format.v2_0.base import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from alance.base.arrays import Bytes
     from alance.format.blocks import Block
     from alance.format.layouts.place import PagePlace
@@ -68,18 +70,14 @@ class FlatEncoding:
     def plan(self, place: PagePlace, spans: Spans) -> Plan[ArrayPiece]:
         if self.bits_per_value == 1:
             bits = yield from fetch_bits(place, self.buffer, spans)
-            return ArrayPiece(len(bits.content), partial(_booleans, bits))
+            return ArrayPiece(len(bits.content), partial(self._decoded, bits.num_rows, bits.bits))
         width = self.bits_per_value // 8
         content = yield from fetch_values(place, self.buffer, spans, width)
-        return ArrayPiece(len(content), partial(self._decoded, spans.num_rows, content))
+        data = partial(self._decoded, spans.num_rows, lambda: np.frombuffer(content, np.uint8))
+        return ArrayPiece(len(content), data)
 
-    def _decoded(self, num_rows: int, content: memoryview) -> NullableBlock:
-        data = np.frombuffer(content, np.uint8)
-        return NullableBlock(FixedWidth(self.bits_per_value, num_rows, data), None)
-
-
-def _booleans(bits: BitPiece) -> NullableBlock:
-    return NullableBlock(FixedWidth(1, bits.num_rows, bits.bits()), None)
+    def _decoded(self, num_rows: int, data: Callable[[], Bytes]) -> NullableBlock:
+        return NullableBlock(FixedWidth(self.bits_per_value, num_rows, data()), None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,10 +30,10 @@ from alance.format.blocks import (
     pairs_block,
 )
 from alance.format.codecs.general import Scheme, decompress
-from alance.format.layouts.place import fetch, fetch_pieces, unpinned
+from alance.format.layouts.place import fetch_pieces, unpinned
 from alance.format.numbers import offsets_of
 from alance.format.plans import together
-from alance.format.v2_0.base import ArrayEncoding, ArrayPiece, NullableBlock, Spans
+from alance.format.v2_0.base import ArrayEncoding, ArrayPiece, NullableBlock, Spans, fetch_values
 
 if TYPE_CHECKING:
     from typing import Any
@@ -150,7 +150,10 @@ class Binary:
         ):
             return (yield from self._plan_parts(place, spans))
         entries, content = yield from together(
-            [self.indices.fetch(place, spans), _whole(place, self.buffer)]
+            [
+                self.indices.fetch(place, spans),
+                fetch_values(place, self.buffer, Spans.of_range(0, size), 1),
+            ]
         )
         num_bytes = len(entries) + len(content)
         return ArrayPiece(num_bytes, partial(self._decoded, spans, entries, content))
@@ -182,11 +185,6 @@ class Binary:
 
 def _strings(ends: Ends, content: memoryview) -> NullableBlock:
     return NullableBlock(VariableWidth(ends.offsets, unpinned(content)), ends.valid)
-
-
-def _whole(place: PagePlace, buffer: int) -> Plan[memoryview]:
-    (content,) = yield from fetch([place.whole(buffer)])
-    return content
 
 
 @dataclass(frozen=True, slots=True)

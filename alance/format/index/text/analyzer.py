@@ -152,7 +152,9 @@ class Analyzer:
         if self.params.lower_case:
             # Lower each character by itself, so that a final sigma becomes the same letter as other
             # sigmas.
-            words = [word.lower() if word.isascii() else _lower(word) for word in words]
+            words = [
+                word.lower() if word.isascii() else "".join(map(str.lower, word)) for word in words
+            ]
         if self._stemmer is not None:
             words = self._stemmer.stemWords(words)
         is_folded, stop = self.params.ascii_folding, self._stop
@@ -166,10 +168,6 @@ class Analyzer:
 @cache
 def _stop_words(language: str) -> frozenset[str]:
     return frozenset(STOP_WORDS[language].split())
-
-
-def _lower(word: str) -> str:
-    return "".join(character.lower() for character in word)
 
 
 class Token(NamedTuple):

@@ -78,7 +78,12 @@ class Tokens:
         return bytes(self.data[start:stop]).decode("utf-8", "replace")
 
     def near(self, word: str, distance: int, prefix: int, limit: int) -> list[str]:
-        """Return tokens near a word; see `TokenDictionary.near`."""
+        """Return the first tokens, in byte order, within an edit distance of a word.
+
+        Args:
+            distance: largest edit distance, in characters.
+            prefix: number of leading characters that must be equal.
+        """
         token = np.frombuffer(word.encode(), np.uint8)
         prefix_bytes = len(word[:prefix].encode())
         with kernel_errors:
@@ -138,15 +143,6 @@ class TokenDictionary:
         """Return the token number of each word; -1 for a word that is not a token."""
         with kernel_errors:
             return (self._tokens or self._transducer or self.tokens).find(*packed(words))
-
-    def near(self, word: str, distance: int, prefix: int, limit: int) -> list[str]:
-        """Return the first tokens, in byte order, within an edit distance of a word.
-
-        Args:
-            distance: largest edit distance, in characters.
-            prefix: number of leading characters that must be equal.
-        """
-        return self.tokens.near(word, distance, prefix, limit)
 
 
 def _of_transducer(batch: pa.RecordBatch) -> tuple[Bytes, int, int]:

@@ -97,7 +97,7 @@ def _terms_of(
         near = {
             other: None
             for dictionary in dictionaries
-            for other in dictionary.near(word, query.fuzziness, query.prefix_length, limit)
+            for other in dictionary.tokens.near(word, query.fuzziness, query.prefix_length, limit)
         }
         expansions = sorted(near, key=str.encode)[:limit]
         limit -= len(expansions)
