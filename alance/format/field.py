@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import field as attribute
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import pyarrow as pa
@@ -32,7 +33,7 @@ from alance.format.types import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from alance.format.proto import file_pb2
 
@@ -244,12 +245,23 @@ def _refused(field: file_pb2.Field, reason: str) -> InvalidInputError:
     return InvalidInputError(f"primary key field {field.name!r}: {reason}")
 
 
-def struct_paths(
-    fields: Sequence[Field], above: tuple[str, ...] = ()
-) -> Iterator[tuple[int, tuple[str, ...]]]:
-    """Yield the id and path of each field with one value per row (columns, members of structs)."""
+def field_paths(
+    fields: Iterable[Field],
+    inside: Callable[[Field], Iterable[Field]] = attrgetter("children"),
+    above: tuple[str, ...] = (),
+) -> Iterator[tuple[tuple[str, ...], Field]]:
+    """Yield the path of each field and of its descendants, depth-first.
+
+    Args:
+        inside: returns the fields to visit below a field.
+    """
     for field in fields:
         path = (*above, field.name)
-        yield field.id, path
-        if field.logical_type == "struct":
-            yield from struct_paths(field.children, path)
+        yield path, field
+        yield from field_paths(inside(field), inside, path)
+
+
+def struct_paths(fields: Sequence[Field]) -> dict[int, tuple[str, ...]]:
+    """Return the path of each field with one value per row (columns, members of structs), by id."""
+    members = field_paths(fields, lambda field: field.children * (field.logical_type == "struct"))
+    return {field.id: path for path, field in members}

@@ -22,7 +22,7 @@ from alance.errors import (
     InvalidInputError,
     UnsupportedError,
 )
-from alance.format.field import JSON_EXTENSION, Field, set_keys
+from alance.format.field import JSON_EXTENSION, Field, field_paths, set_keys
 from alance.format.paths import join_path, split_path
 from alance.format.proto import file_pb2
 from alance.format.types import (
@@ -360,7 +360,7 @@ class Schema:
         """Paths of the table's primary key, in key order; empty if there is none."""
         keys = sorted(
             (field.message.unenforced_primary_key_position, field.id, path)
-            for path, field in _paths(self.fields, ())
+            for path, field in field_paths(self.fields)
             if field.message.unenforced_primary_key
         )
         return tuple(join_path(path) for _, _, path in keys)
@@ -368,7 +368,7 @@ class Schema:
     @property
     def paths(self) -> dict[int, str]:
         """Path of each field by id, depth-first."""
-        return {field.id: join_path(path) for path, field in _paths(self.fields, ())}
+        return {field.id: join_path(path) for path, field in field_paths(self.fields)}
 
     def in_this_case(self, path: str) -> str:
         """Match a path case-insensitively, and return it with the case of the fields' names.
@@ -419,15 +419,6 @@ class Schema:
         # `field` has checked that all exist
         fields = [_prune(top, tails, is_stored=is_stored) for top, tails in tops if top is not None]
         return Schema(tuple(fields), self.metadata)
-
-
-def _paths(
-    fields: Iterable[Field], above: tuple[str, ...]
-) -> Iterator[tuple[tuple[str, ...], Field]]:
-    for field in fields:
-        path = (*above, field.name)
-        yield path, field
-        yield from _paths(field.children, path)
 
 
 def _prune(field: Field, tails: list[list[str]], *, is_stored: bool) -> Field:

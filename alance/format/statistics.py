@@ -25,7 +25,8 @@ import pyarrow as pa
 from alance.base.records import dataclass
 from alance.errors import CorruptFileError
 from alance.format.blocks import FixedWidth, VariableWidth
-from alance.format.numbers import bitmap, is_large, is_variable, offsets_of, to_arrow
+from alance.format.layouts.fields import narrow
+from alance.format.numbers import bitmap, is_large, is_variable, offsets_of, strings_array, to_arrow
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -339,11 +340,9 @@ def _bounds(
 
 def _array(side: FixedWidth | VariableWidth, arrow: pa.DataType, valid: Mask) -> pa.Array:
     data = side.data
-    if isinstance(side, FixedWidth):
-        if pa.types.is_boolean(arrow):
-            data = np.packbits(data != 0, bitorder="little")
-        buffers = [bitmap(valid), pa.py_buffer(data)]
-    else:
-        offsets = pa.py_buffer(side.offsets.astype(np.int64 if is_large(arrow) else np.int32))
-        buffers = [bitmap(valid), offsets, pa.py_buffer(np.ascontiguousarray(data))]
-    return pa.Array.from_buffers(arrow, side.num_values, buffers)
+    if isinstance(side, VariableWidth):
+        offsets = narrow(side.offsets, large=is_large(arrow))
+        return strings_array(arrow, offsets, np.ascontiguousarray(data), valid)
+    if pa.types.is_boolean(arrow):
+        data = np.packbits(data != 0, bitorder="little")
+    return pa.Array.from_buffers(arrow, side.num_values, [bitmap(valid), pa.py_buffer(data)])

@@ -25,7 +25,7 @@ from alance import _kernels
 from alance.base.records import dataclass
 from alance.errors import CorruptFileError, UnsupportedError
 from alance.format.index.ivf import integer, parse_tensor
-from alance.format.index.values import METRICS, TYPES, VectorType
+from alance.format.index.values import METRICS, NUMBER_WIDTHS, TYPES, VectorType
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -57,16 +57,31 @@ class Quantizer(ABC):
 
     @property
     @abstractmethod
+    def widths(self) -> Mapping[str, int]:
+        """Bytes per row of each column of codes; 0 for factors, which are float32."""
+
+    @property
     def columns(self) -> tuple[str, ...]:
         """Columns of `auxiliary.idx` except the row ids."""
+        return tuple(self.widths)
 
     def queries(self, queries: Float64s) -> Float64s:
         """Return queries, normalized for `cosine`, in the form that codes are compared with."""
         return queries
 
-    @abstractmethod
     def check(self, schema: pa.Schema) -> None:
         """Check that a file has the columns of this quantizer."""
+        for name, width in self.widths.items():
+            arrow = schema.field(name).type
+            is_list = pa.types.is_fixed_size_list(arrow)
+            if width and (
+                not is_list or (arrow.value_type, arrow.list_size) != (pa.uint8(), width)
+            ):
+                raise CorruptFileError(
+                    f"vector index: codes of type {arrow}, expected {width} bytes a row"
+                )
+            if not width and arrow != pa.float32():
+                raise CorruptFileError(f"vector index: {name} of type {arrow}")
 
     def prepared(self, partition: Partition) -> Partition:
         """Return a partition with the derived values that `add` needs; the result is cached.
@@ -98,8 +113,8 @@ class FlatQuantizer(Quantizer):
     value_type: str
 
     @property
-    def columns(self) -> tuple[str, ...]:
-        return (FLAT_VECTORS,)
+    def widths(self) -> Mapping[str, int]:
+        return {FLAT_VECTORS: self.dim * NUMBER_WIDTHS[self.value_type]}
 
     def check(self, schema: pa.Schema) -> None:
         arrow = schema.field(FLAT_VECTORS).type
@@ -143,11 +158,8 @@ class ScalarQuantizer(Quantizer):
         return cls(centroids.metric, centroids.dim, low, high)
 
     @property
-    def columns(self) -> tuple[str, ...]:
-        return (SQ_CODES,)
-
-    def check(self, schema: pa.Schema) -> None:
-        check_codes(schema, SQ_CODES, self.dim)
+    def widths(self) -> Mapping[str, int]:
+        return {SQ_CODES: self.dim}
 
     def add(
         self, nearest: _kernels.Nearest, numbers: Int32s, partition: Partition, mask: Bytes
@@ -210,11 +222,8 @@ class ProductQuantizer(Quantizer):
         return cls(centroids, by_component, book, bits, parts, is_transposed)
 
     @property
-    def columns(self) -> tuple[str, ...]:
-        return (PQ_CODES,)
-
-    def check(self, schema: pa.Schema) -> None:
-        check_codes(schema, PQ_CODES, self.parts * self.bits // 8)
+    def widths(self) -> Mapping[str, int]:
+        return {PQ_CODES: self.parts * self.bits // 8}
 
     def prepared(self, partition: Partition) -> Partition:
         """Add the query-independent part of each row's distance."""
@@ -307,21 +316,16 @@ class Rabitq(Quantizer):
         return cls(centroids.metric, rotation, centres, bits - 1, storage.get("packed") is True)
 
     @property
-    def columns(self) -> tuple[str, ...]:
-        return (SIGNS, *EXTRA_FACTORS, EXTRA_CODES) if self.extra else (SIGNS, *FACTORS[:2])
+    def widths(self) -> Mapping[str, int]:
+        dim = self.centroids.shape[1]
+        if not self.extra:
+            return {SIGNS: dim // 8, **dict.fromkeys(FACTORS[:2], 0)}
+        extra_bytes = self.extra * ((dim + 63) // 64) * 8
+        return {SIGNS: dim // 8, **dict.fromkeys(EXTRA_FACTORS, 0), EXTRA_CODES: extra_bytes}
 
     def queries(self, queries: Float64s) -> Float64s:
         """Rotate queries like the stored vectors."""
         return self.rotation.apply(queries)
-
-    def check(self, schema: pa.Schema) -> None:
-        dim = self.centroids.shape[1]
-        check_codes(schema, SIGNS, dim // 8)
-        if self.extra:
-            check_codes(schema, EXTRA_CODES, self.extra * ((dim + 63) // 64) * 8)
-        for name in self.columns[1:3]:
-            if schema.field(name).type != pa.float32():
-                raise CorruptFileError(f"vector index: {name} of type {schema.field(name).type}")
 
     def add(
         self, nearest: _kernels.Nearest, numbers: Int32s, partition: Partition, mask: Bytes
@@ -337,14 +341,6 @@ class Rabitq(Quantizer):
 def scale_of(metric: str) -> float:
     """Return the factor for squared distances: 0.5 for cosine, because |a - b|² / 2 = 1 - cos."""
     return 0.5 if metric == "cosine" else 1.0
-
-
-def check_codes(schema: pa.Schema, name: str, width: int) -> None:
-    """Check that a column of codes has `width` bytes per row."""
-    arrow = schema.field(name).type
-    is_list = pa.types.is_fixed_size_list(arrow)
-    if not is_list or arrow.value_type != pa.uint8() or arrow.list_size != width:
-        raise CorruptFileError(f"vector index: codes of type {arrow}, expected {width} bytes a row")
 
 
 def columns_of(names: Sequence[str]) -> list[str]:

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from alance import _kernels
+from alance.base import compute as pc
 from alance.errors import BatchTooLargeError, CorruptFileError, InvalidInputError, kernel_errors
 from alance.format.blocks import (
     DictionaryBlock,
@@ -22,8 +23,6 @@ from alance.format.blocks import (
     NullBlock,
     StructBlock,
     VariableWidth,
-    gather,
-    gather_valid,
 )
 from alance.format.jsonb import json_text
 from alance.format.numbers import (
@@ -62,7 +61,7 @@ def array_of(block: Block, arrow: pa.DataType, valid: Mask | None) -> pa.Array:
     if pa.types.is_dictionary(arrow):
         return _dictionary(block, arrow, valid)
     if isinstance(block, DictionaryBlock):
-        return array_of(_expanded(block, valid), arrow, valid)
+        return _expanded(block, arrow, valid)
     if pa.types.is_struct(arrow):
         return _struct(block, arrow, valid)
     if pa.types.is_fixed_size_list(arrow):
@@ -150,55 +149,34 @@ def _fixed_size_list(block: Block, arrow: pa.DataType, valid: Mask | None) -> pa
 
 
 def _dictionary(block: Block, arrow: pa.DataType, valid: Mask | None) -> pa.Array:
-    if not isinstance(block, DictionaryBlock):
+    if isinstance(block, DictionaryBlock):
+        width = block.indices.bits_per_value
+        if width not in (8, 16, 32, 64):
+            raise CorruptFileError(f"dictionary indices of {width} bits")
+        raw = block.indices.data.view(f"<u{width // 8}")[: block.indices.num_values]
+        indices = to_arrow(raw.astype(np.int64), valid)
+        items = array_of(block.items, arrow.value_type, None)
+    else:
         plain = array_of(block, arrow.value_type, valid).dictionary_encode()
-        return _cast_indices(plain.indices, plain.dictionary, arrow)
-    indices = _indices(block, valid)
-    if valid is not None:
-        indices = np.where(valid, indices, 0)
-    return _cast_indices(
-        to_arrow(indices, valid),
-        array_of(block.items, arrow.value_type, None),
-        arrow,
-    )
-
-
-def _cast_indices(indices: pa.Array, items: pa.Array, arrow: pa.DataType) -> pa.Array:
-    if len(items) == 0 and indices.null_count < len(indices):
-        raise CorruptFileError("indices into an empty dictionary")
+        indices, items = plain.indices, plain.dictionary
+    if len(items) == 0:
+        if indices.null_count < len(indices):
+            raise CorruptFileError("indices into an empty dictionary")
+        indices = pa.nulls(len(indices), arrow.index_type)
     try:
         narrowed = indices.cast(arrow.index_type)
-        if len(items) == 0:
-            narrowed = pa.nulls(len(indices), arrow.index_type)
         return pa.DictionaryArray.from_arrays(narrowed, items, ordered=arrow.ordered, safe=True)
     except pa.ArrowException as error:
         raise CorruptFileError(f"dictionary of {len(items)} values: {error}") from error
 
 
-def _indices(block: DictionaryBlock, valid: Mask | None) -> Int64s:
-    """Return the indices, after checking those of valid slots."""
-    width = block.indices.bits_per_value
-    if width not in (8, 16, 32, 64):
-        raise CorruptFileError(f"dictionary indices of {width} bits")
-    raw = block.indices.data.view(f"<u{width // 8}")[: block.indices.num_values]
-    used = raw if valid is None else raw[valid]
-    if len(used) and int(used.max()) >= block.items.num_values:
-        raise CorruptFileError(
-            f"dictionary index {used.max()}, the dictionary has {block.items.num_values} values"
-        )
-    return raw.astype(np.int64)
-
-
-def _expanded(block: DictionaryBlock, valid: Mask | None) -> Block:
-    """Look up the items of all indices; the values of nulls are arbitrary."""
-    indices = _indices(block, valid)
-    if block.items.num_values == 0:
-        return NullBlock(len(indices))
-    if valid is not None and isinstance(block.items, VariableWidth):
-        return gather_valid(block.items, indices, valid)
-    if valid is not None:
-        indices = np.where(valid, indices, 0)
-    return gather(block.items, indices)
+def _expanded(block: DictionaryBlock, arrow: pa.DataType, valid: Mask | None) -> pa.Array:
+    """Look up the items of all indices."""
+    keyed = _dictionary(block, pa.dictionary(pa.int64(), arrow), valid)
+    try:
+        return keyed.dictionary.take(keyed.indices)
+    except pa.ArrowException as error:
+        raise BatchTooLargeError(f"{error}: read fewer rows at once") from error
 
 
 def wrapped(array: pa.Array, arrow: pa.DataType) -> pa.Array:

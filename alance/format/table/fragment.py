@@ -205,11 +205,8 @@ def deletion_path(fragment: Fragment, base: DatasetBasePath | None) -> str:
 
 def lineage_paths(fragment: table_pb2.DataFragment) -> list[str]:
     """Paths of the files with a fragment's row ids and versions; empty if the manifest has them."""
-    files = (
-        fragment.external_row_ids,
-        fragment.external_last_updated_at_versions,
-        fragment.external_created_at_versions,
-    )
+    names = ("row_ids", "last_updated_at_versions", "created_at_versions")
+    files = (getattr(fragment, f"external_{name}") for name in names)
     return [file.path for file in files if file.path]
 
 

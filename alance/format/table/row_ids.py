@@ -32,13 +32,13 @@ SORTED_BYTES: Final = 2
 def parse_row_ids(content: bytes, num_rows: int) -> UInt64s:
     """Return the row ids of a fragment in physical order; shape (num_rows,)."""
     remaining = num_rows
-    parts = []
+    parts = [np.empty(0, np.uint64)]
     for segment in row_id_segments(content):
         parts.append(segment_values(segment, remaining))
         remaining -= len(parts[-1])
     if remaining:
         raise CorruptFileError(f"row ids: {num_rows - remaining} of {num_rows} rows have one")
-    return np.concatenate(parts) if parts else np.empty(0, np.uint64)
+    return np.concatenate(parts)
 
 
 def num_row_ids(content: bytes) -> int:
@@ -137,7 +137,7 @@ def parse_row_id_runs(content: bytes, num_rows: int) -> IdRuns:
       range with bitmap           runs of set bits
       arrays                      by comparison of neighbours
     """
-    starts, values, done = [], [], 0
+    starts, values, done = [np.empty(0, np.int64)], [np.empty(0, np.uint64)], 0
     for segment in row_id_segments(content):
         first, ids, count = _runs(segment, num_rows - done)
         starts.append(first + done)
@@ -145,8 +145,6 @@ def parse_row_id_runs(content: bytes, num_rows: int) -> IdRuns:
         done += count
     if done != num_rows:
         raise CorruptFileError(f"row ids: {done} of {num_rows} rows have one")
-    if not starts:
-        return np.empty(0, np.int64), np.empty(0, np.uint64)
     return np.concatenate(starts), np.concatenate(values)
 
 

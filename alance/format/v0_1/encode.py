@@ -346,27 +346,23 @@ class Gathered:
 
     def messages(self, first_id: int) -> list[file_pb2.Field]:
         """Return the statistics struct of the field and its children; ids start at `first_id`."""
-        own, kind = self.field.message, self.field.logical_type
-        messages = [
+        encoding = file_pb2.VAR_BINARY if is_text(self.field) else file_pb2.PLAIN
+        bound: dict[str, Any] = {
+            "logical_type": self.field.logical_type,
+            "nullable": self.field.message.nullable,
+            "encoding": encoding,
+        }
+        count: dict[str, Any] = {"logical_type": "int64", "encoding": file_pb2.PLAIN}
+        parts = {NULL_COUNT: count, MIN_VALUE: bound, MAX_VALUE: bound}
+        return [
             file_pb2.Field(
                 name=str(self.field.id), id=first_id, parent_id=-1, logical_type="struct"
-            )
+            ),
+            *(
+                file_pb2.Field(name=name, id=number, parent_id=first_id, **part)
+                for number, (name, part) in enumerate(parts.items(), first_id + 1)
+            ),
         ]
-        for number, name in enumerate((NULL_COUNT, MIN_VALUE, MAX_VALUE), 1):
-            is_count = name == NULL_COUNT
-            messages.append(
-                file_pb2.Field(
-                    name=name,
-                    id=first_id + number,
-                    parent_id=first_id,
-                    logical_type="int64" if is_count else kind,
-                    nullable=not is_count and own.nullable,
-                    encoding=file_pb2.VAR_BINARY
-                    if is_text(self.field) and not is_count
-                    else file_pb2.PLAIN,
-                )
-            )
-        return messages
 
     def pages(self) -> list[bytes | list[bytes]]:
         """Return the pages of null counts, minima and maxima: bytes or a list of strings each."""
@@ -426,14 +422,9 @@ def _text_bounds(array: pa.Array) -> tuple[bytes, bytes]:
         return b"", b""
     is_text = is_text_type(array.type)
     ends = pc.min_max(array)
-    least, most = _content(ends["min"]), _content(ends["max"])
     is_cut = pc.max(pc.binary_length(array)).as_py() > MAX_BOUND_BYTES
-    least, most = _cut(least, is_text=is_text), _cut(most, is_text=is_text)
+    least, most = (_cut(bytes(ends[name].as_buffer()), is_text=is_text) for name in ("min", "max"))
     return least, (_raised(most, is_text=is_text) if is_cut else most)
-
-
-def _content(value: pa.Scalar) -> bytes:
-    return bytes(value.as_buffer())
 
 
 def _cut(value: bytes, *, is_text: bool) -> bytes:

@@ -7,6 +7,7 @@ Source: encodings_v2_0.proto, ArrayEncoding; file format 2.0, "Layout of each en
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from google.protobuf.any_pb2 import Any as AnyMessage
@@ -24,10 +25,10 @@ from alance.format.v2_0.base import AllNulls, ArrayEncoding, kind_of, unsupporte
 from alance.format.v2_0.fixed import (
     FixedSizeListEncoding,
     FlatEncoding,
-    Nested,
     PackedBits,
     PackedStructEncoding,
     SomeNulls,
+    plain_bits,
 )
 from alance.format.v2_0.strings import (
     Binary,
@@ -119,6 +120,7 @@ def array_page(
 class _EncodingParser:
     place: PagePlace
     is_dictionary: bool
+    is_inside: bool = False  # True for children of packed structs, which have no buffers
 
     def root(self, message: pb.ArrayEncoding) -> ArrayEncoding | Offsets | Header:
         match kind_of(message):
@@ -174,6 +176,8 @@ class _EncodingParser:
         raise unsupported(kind)
 
     def _buffer(self, message: pb.Buffer, num_bytes: int, what: str) -> int:
+        if self.is_inside:
+            return 0
         if message.buffer_type != pb.Buffer.page:
             raise UnsupportedError(f"{what}: a buffer of the column or file")
         number = message.buffer_index
@@ -236,9 +240,10 @@ class _EncodingParser:
         return Binary(indices, flat.buffer, count, _scheme(content.flat))
 
     def _packed_struct(self, message: pb.PackedStruct, count: int) -> PackedStructEncoding:
-        children = tuple(Nested.from_proto(inner) for inner in message.inner)
-        row_bytes = sum(child.num_bytes for child in children)
-        if not children or row_bytes * count >= MAX_PAGE_ROWS or row_bytes == 0:
+        inside = replace(self, is_inside=True)
+        children = tuple(inside.encoding(inner, count) for inner in message.inner)
+        row_bytes = sum(map(plain_bits, children)) // 8
+        if not children or row_bytes * count >= MAX_PAGE_ROWS or not all(map(plain_bits, children)):
             raise CorruptFileError(f"packed struct of {row_bytes} bytes, {count} rows")
         buffer = self._buffer(message.buffer, row_bytes * count, "packed struct")
         return PackedStructEncoding(children, buffer)
@@ -284,14 +289,13 @@ def plain_values(page: ArrayPage) -> tuple[int, int] | None:
 
     Returns None for other pages, whose rows the kernel cannot take.
     """
-    root, width = page.root, 1
-    while isinstance(root, FixedSizeListEncoding):
-        width *= root.dimension
-        root = root.items
-    if not isinstance(root, FlatEncoding) or root.bits_per_value % 8:
+    root = page.root
+    if isinstance(root, Offsets | Header) or not 0 < (bits := plain_bits(root)) <= MOST_BITS:
         return None
-    bits = root.bits_per_value * width
-    return (root.buffer, bits) if 0 < bits <= MOST_BITS else None
+    while isinstance(root, FixedSizeListEncoding):
+        root = root.items
+    assert isinstance(root, FlatEncoding)
+    return root.buffer, bits
 
 
 def value_buffers(encoding: bytes) -> frozenset[int]:

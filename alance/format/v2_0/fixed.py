@@ -33,7 +33,6 @@ from alance.format.blocks import (
     bits_at,
     gather,
 )
-from alance.format.codecs.base import MAX_BITS_PER_VALUE
 from alance.format.layouts.place import fetch, unpinned
 from alance.format.plans import together
 from alance.format.v2_0.base import (
@@ -43,7 +42,6 @@ from alance.format.v2_0.base import (
     Spans,
     fetch_bits,
     fetch_values,
-    kind_of,
 )
 
 if TYPE_CHECKING:
@@ -53,7 +51,6 @@ if TYPE_CHECKING:
     from alance.format.blocks import Block
     from alance.format.layouts.place import PagePlace
     from alance.format.plans import Plan
-    from alance.format.proto import encodings_v2_0_pb2 as pb
     from alance.format.v2_0.base import ArrayEncoding
 
 LANE_CHUNK_VALUES: Final = 1024  # values per chunk
@@ -124,74 +121,42 @@ class FixedSizeListEncoding:
         return NullableBlock(FixedSizeListBlock(self.dimension, block, bits), None)
 
 
-@dataclass(frozen=True, slots=True)
-class Nested:
-    """Child of a packed struct: fixed-width values, perhaps in fixed-size lists."""
+def plain_bits(encoding: ArrayEncoding) -> int:
+    """Return the bits of plain values of whole bytes, perhaps in fixed-size lists; else 0."""
+    if isinstance(encoding, FixedSizeListEncoding):
+        return encoding.dimension * plain_bits(encoding.items)
+    if isinstance(encoding, FlatEncoding) and encoding.bits_per_value % 8 == 0:
+        return encoding.bits_per_value
+    return 0
 
-    bits_per_value: int
-    # Dimensions of the fixed-size lists, outermost first; empty for plain values.
-    dimensions: tuple[int, ...]
 
-    @classmethod
-    def from_proto(cls, message: pb.ArrayEncoding) -> Nested:
-        """Parse the child of a packed struct."""
-        dimensions: list[int] = []
-        while True:
-            match kind := kind_of(message):
-                case "flat":
-                    bits = message.flat.bits_per_value
-                    if bits == 0 or bits % 8 or bits > MAX_BITS_PER_VALUE:
-                        raise CorruptFileError(f"packed struct: values of {bits} bits")
-                    return cls(bits, tuple(dimensions))
-                case "nullable" if message.nullable.HasField("no_nulls"):
-                    message = message.nullable.no_nulls.values
-                case "fixed_size_list":
-                    dimensions.append(message.fixed_size_list.dimension)
-                    if not dimensions[-1] or len(dimensions) > 8:
-                        raise CorruptFileError("packed struct: lists of no items, or too deep")
-                    message = message.fixed_size_list.items
-                case _:
-                    raise CorruptFileError(f"packed struct: a child of {kind}")
-
-    @property
-    def num_bytes(self) -> int:
-        total = self.bits_per_value // 8
-        for dimension in self.dimensions:
-            total *= dimension
-        return total
-
-    def __call__(self, rows: FixedWidth) -> Block:
-        """Build the block of values from the child's bytes in each row."""
-        bits, data = self.bits_per_value, rows.data
-        block: Block = FixedWidth(bits, len(data) * 8 // bits, data)
-        for dimension in reversed(self.dimensions):
-            block = FixedSizeListBlock(dimension, block, None)
-        return block
+def _block_of(encoding: ArrayEncoding, data: Bytes) -> Block:
+    """Build the block of plain values from their bytes."""
+    if isinstance(encoding, FixedSizeListEncoding):
+        return FixedSizeListBlock(encoding.dimension, _block_of(encoding.items, data), None)
+    bits = plain_bits(encoding)
+    return FixedWidth(bits, len(data) * 8 // bits, data)
 
 
 @dataclass(frozen=True, slots=True)
 class PackedStructEncoding:
-    """Packed structs: row by row, the values of all children, which have no nulls."""
+    """Packed structs: row by row, the plain values of all children, which have no nulls."""
 
-    children: tuple[Nested, ...]
+    children: tuple[ArrayEncoding, ...]
     buffer: int
 
-    @property
-    def row_bytes(self) -> int:
-        return sum(child.num_bytes for child in self.children)
-
     def plan(self, place: PagePlace, spans: Spans) -> Plan[ArrayPiece]:
-        content = yield from fetch_values(place, self.buffer, spans, self.row_bytes)
+        row_bytes = sum(map(plain_bits, self.children)) // 8
+        content = yield from fetch_values(place, self.buffer, spans, row_bytes)
         return ArrayPiece(len(content), partial(self._decoded, spans.num_rows, content))
 
     def _decoded(self, num_rows: int, content: memoryview) -> NullableBlock:
-        rows = unpinned(content).reshape(num_rows, -1)
-        blocks, start = [], 0
-        for child in self.children:
-            stop = start + child.num_bytes
-            data = np.ascontiguousarray(rows[:, start:stop]).reshape(-1)
-            blocks.append(child(FixedWidth(8, len(data), data)))
-            start = stop
+        stops = np.cumsum([plain_bits(child) // 8 for child in self.children])
+        rows = np.split(unpinned(content).reshape(num_rows, stops[-1]), stops[:-1], axis=1)
+        blocks = [
+            _block_of(child, np.ascontiguousarray(data).reshape(-1))
+            for child, data in zip(self.children, rows, strict=True)
+        ]
         return NullableBlock(StructBlock(num_rows, tuple(blocks)), None)
 
 

@@ -157,7 +157,7 @@ def check_name(
 
 def indexed_column(base: Snapshot, index: Index) -> str | None:
     """Return the path of an index's only column; None if it is gone or there are several."""
-    paths = dict(struct_paths(base.schema.fields))
+    paths = struct_paths(base.schema.fields)
     if len(index.fields) != 1 or index.fields[0] not in paths:
         return None
     return join_path(paths[index.fields[0]])
@@ -200,7 +200,7 @@ def _leaf(snapshot: Snapshot, column: str, kind: IndexKind, options: ValueOption
         InvalidInputError: an unknown column, or a column that the kind cannot index.
     """
     leaf = snapshot.schema.field(column)
-    paths = dict(struct_paths(snapshot.schema.fields))
+    paths = struct_paths(snapshot.schema.fields)
     if leaf.id not in paths:
         raise InvalidInputError(
             f"column {column!r}: inside of a list, which has no index of values"

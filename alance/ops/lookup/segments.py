@@ -107,7 +107,7 @@ def _segments_of(manifest: Manifest, rows: Mapping[int, int]) -> Segments:
     live = dict(zip(fragments.ids.tolist(), fragments.physical_rows.tolist(), strict=True))
     live |= rows
     domains: dict[frozenset[int], RowSet] = {}
-    paths = dict(struct_paths(manifest.schema.fields))
+    paths = struct_paths(manifest.schema.fields)
     groups: dict[tuple[Path, str, str], list[Segment]] = {}
     lines = []
     for message in messages:

@@ -60,7 +60,7 @@ async def _parts(snapshot: Snapshot, index: Index, *, with_positions: bool) -> l
     if kind is not None:
         return await kind.parts(snapshot, IndexFiles(snapshot, index))
     if index.kind == VECTOR_KIND:
-        path = dict(struct_paths(snapshot.schema.fields))[index.fields[0]]
+        path = struct_paths(snapshot.schema.fields)[index.fields[0]]
         column = join_path(path)
         type_ = vector_type(snapshot.schema.field(column), column)
         segment = of_vectors.SearchSegment(index, frozenset())

@@ -14,11 +14,12 @@ import pyarrow as pa
 
 from alance.base.records import dataclass
 from alance.errors import ColumnNotFoundError, InvalidInputError, UnsupportedError
+from alance.format.field import field_paths
 from alance.format.numbers import as_numbers, is_text, is_variable_list, offsets_of
 from alance.format.paths import join_path
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from alance.base.arrays import Int64s
     from alance.format.field import Field
@@ -103,16 +104,14 @@ class TextSource:
         return pa.LargeListArray.from_arrays(pa.array(starts), values)
 
 
-def text_paths(
-    fields: Iterable[Field], above: tuple[str, ...] = ()
-) -> Iterator[tuple[int, tuple[str, ...]]]:
-    """Yield the id and path of each field and of its descendants; paths omit list items."""
-    for field in fields:
-        path = (*above, field.name)
-        yield field.id, path
+def text_paths(fields: Iterable[Field]) -> dict[int, tuple[str, ...]]:
+    """Return the path of each field and of its descendants, by id; paths omit list items."""
+
+    def members(field: Field) -> Iterable[Field]:
         inside, _ = _inside(field)
-        if inside.logical_type == "struct":
-            yield from text_paths(inside.children, path)
+        return inside.children if inside.logical_type == "struct" else ()
+
+    return {field.id: path for path, field in field_paths(fields, members)}
 
 
 def _inside(field: Field) -> tuple[Field, list[str]]:

@@ -90,7 +90,7 @@ async def texts_like(
         CorruptFileError, NotFoundError: the segment's files cannot be read.
     """
     index = Index.from_protobuf(segments[-1])
-    path = dict(text_paths(base.schema.fields)).get(index.fields[0])
+    path = text_paths(base.schema.fields).get(index.fields[0])
     if index.kind != TEXT_KIND or path is None:
         return None
     try:

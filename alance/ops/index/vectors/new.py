@@ -224,7 +224,7 @@ def check_new_vectors(base: Snapshot, new: NewVectorIndex) -> CheckedVectors:
     refuse_reuse(base)
     column = base.schema.in_this_case(new.column)
     leaf = base.schema.field(column)
-    if leaf.id not in dict(struct_paths(base.schema.fields)):
+    if leaf.id not in struct_paths(base.schema.fields):
         raise InvalidInputError(f"column {column!r}: in a list, expected one value a row")
     type_ = _checked_type(column, leaf.to_arrow().type, type_name, metric)
     name, old = check_name(base, new.name, column, leaf, replace=new.replace)

@@ -62,7 +62,7 @@ def _indexed_granularities(snapshot: Snapshot) -> dict[str, set[bool]]:
             of_elements = is_of_elements(message.index_details.value)
             fields.setdefault(message.fields[0], set()).add(of_elements)
     paths = text_paths(snapshot.schema.fields)
-    return {join_path(path): fields[number] for number, path in paths if number in fields}
+    return {join_path(path): fields[number] for number, path in paths.items() if number in fields}
 
 
 def text_way(
