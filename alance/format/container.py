@@ -55,6 +55,7 @@ FOOTER: Final = struct.Struct("<QQQIIHH4s")
 # Bytes; has the metadata of about 500 pages, and costs no more than a smaller GET.
 TAIL_BYTES: Final = 64 << 10
 COLUMNS_AT_ONCE: Final = 1 << 9  # columns per kernel call, which takes about a millisecond
+ARRAY_ENCODING: Final = "/lance.encodings.ArrayEncoding"  # of pages of 2.0
 COLUMN_ENCODING: Final = "/lance.encodings.ColumnEncoding"
 FILE_BUFFER_ALIGNMENT: Final = 64  # bytes; buffers in files of 2.1 and later are aligned to it
 TRAILER: Final = struct.Struct("<IHH8s")

@@ -133,4 +133,4 @@ class ArrayWriter(DataFileWriter):
             await self._upload_all(chunks)
             sizes = np.diff(output.payloads.offsets).astype(np.int64)
             output = blob_page(positions, sizes, output.valid)
-        await self._upload_all(self._arrays.add_array_page(number, output))
+        await self._upload_all(self._arrays.add_page(number, output))

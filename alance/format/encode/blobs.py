@@ -289,8 +289,8 @@ def blob_rows(array: pa.Array, valid: Mask | None, where: str) -> BlobRows:
     nowhere = np.empty(0, np.int64)
     if not pa.types.is_struct(array.type):
         return BlobRows(_payloads(array, valid, where), valid, nowhere)
-    names = [array.type.field(number).name for number in range(array.type.num_fields)]
-    if names == [PREPARED_TYPE.field(number).name for number in range(PREPARED_TYPE.num_fields)]:
+    names = array.type.names
+    if names == PREPARED_TYPE.names:
         return _placed(array, valid, where)
     children = _children(array, names, where)
     data, uri = children["data"], children["uri"]
@@ -339,16 +339,16 @@ def _children(array: pa.Array, names: list[str], where: str) -> dict[str, pa.Arr
 
 def _placed(array: pa.Array, valid: Mask | None, where: str) -> BlobRows:
     children = {
-        PREPARED_TYPE.field(number).name: as_type(
-            array.field(number), PREPARED_TYPE.field(number).type, where
-        )
-        for number in range(PREPARED_TYPE.num_fields)
+        field.name: as_type(array.field(number), field.type, where)
+        for number, field in enumerate(PREPARED_TYPE)
     }
     here = np.ones(len(array), np.bool_) if valid is None else valid
-    data, numbers = children["data"], {}
+    data = children["data"]
     has_data = _not_null(data, here)
-    for name in ("kind", "blob_id", "blob_size", "position"):
-        numbers[name] = as_numbers(children[name].fill_null(0))
+    numbers = {
+        name: as_numbers(children[name].fill_null(0))
+        for name in ("kind", "blob_id", "blob_size", "position")
+    }
     kinds = np.where(here, numbers["kind"], INLINE).astype(np.uint8)
     _refuse(here & ~_not_null(children["kind"], here), where, "has no `kind`")
     retained = here & ((kinds == MANAGED) | (kinds == MANAGED_ELSEWHERE))

@@ -22,7 +22,7 @@ from google.protobuf.any_pb2 import Any
 from alance import _kernels
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.file_version import FileVersion
-from alance.format.container import COLUMN_ENCODING, FILE_BUFFER_ALIGNMENT
+from alance.format.container import ARRAY_ENCODING, COLUMN_ENCODING, FILE_BUFFER_ALIGNMENT
 from alance.format.field import BLOB, BLOB_V2_TYPE
 from alance.format.layouts import PAGE_LAYOUT
 from alance.format.layouts.fields import leaf_columns
@@ -31,7 +31,7 @@ from alance.format.proto import copied, encodings_v2_0_pb2, file2_pb2, file_pb2
 from alance.format.types import logical_type
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from alance.base.arrays import Bytes, Int64s
     from alance.format.blocks import VariableWidth
@@ -69,6 +69,7 @@ class FileBuilder:
         version: FileVersion,
         search_bytes: int = SEARCH_BYTES,
         encodings: list[bytes] | None = None,
+        multipliers: Mapping[int, int] | None = None,
     ) -> None:
         """Start an empty file.
 
@@ -76,16 +77,20 @@ class FileBuilder:
             search_bytes: largest search-cache buffer; 0 for none.
             encodings: encoding of each column; None if the columns are the `leaf_columns` of the
                 schema's fields.
+            multipliers: rows of a column for each row of the file, by column number, without
+                columns of items of lists; None if the columns are `leaf_columns`.
         """
         if version not in FOOTER_NUMBERS:
             numbers = [number.value for number in FOOTER_NUMBERS]
             raise UnsupportedError(f"file version {version.value}: files of {numbers} are written")
-        leaves = [leaf for field in schema.fields for leaf in leaf_columns(field)]
         self._schema = schema
         self._version = version
-        self._multipliers = [leaf.multiplier for leaf in leaves]
+        if multipliers is None:
+            leaves = [leaf for field in schema.fields for leaf in leaf_columns(field)]
+            multipliers = {number: leaf.multiplier for number, leaf in enumerate(leaves)}
+        self._multipliers = multipliers
         if encodings is None:
-            encodings = [column_encoding()] * len(leaves)
+            encodings = [column_encoding()] * len(multipliers)
         self._lengths = [0] * len(encodings)
         self._container = _kernels.Container(encodings, *FOOTER_NUMBERS[version], search_bytes)
 
@@ -97,15 +102,19 @@ class FileBuilder:
     @property
     def num_rows(self) -> int:
         """Number of rows of the longest column so far."""
-        pairs = zip(self._lengths, self._multipliers, strict=True)
-        return max((length // multiplier for length, multiplier in pairs), default=0)
+        pairs = self._multipliers.items()
+        return max((self._lengths[number] // multiplier for number, multiplier in pairs), default=0)
 
     def add_page(self, column: int, page: EncodedPage) -> list[Bytes]:
         """Return the bytes of a column's next page: its buffers with padding.
 
         Add the pages of a column in row order; the order of columns is free.
         """
-        url, description = PAGE_LAYOUT, page.description
+        url, description, priority = PAGE_LAYOUT, page.description, 0
+        if self._version is FileVersion.V2_0:
+            url = ARRAY_ENCODING
+        else:
+            priority = self._lengths[column] // self._multipliers[column]
         if self._version >= FileVersion.V2_3:
             from alance.format.layouts.planar import planar_layout
 
@@ -118,7 +127,7 @@ class FileBuilder:
             page.buffers,
             page.search,
             page.num_rows,
-            priority=self._lengths[column] // self._multipliers[column],
+            priority=priority,
         )
         self._lengths[column] += page.num_rows
         placed = zip(page.buffers, starts, strict=True)
@@ -146,17 +155,12 @@ class FileBuilder:
     def finish(self) -> list[Bytes]:
         """Return the bytes at the end of the file: schema, column metadata, tables, footer."""
         num_rows = self.num_rows
-        for number, (length, multiplier) in enumerate(
-            zip(self._lengths, self._multipliers, strict=True)
-        ):
-            if length != num_rows * multiplier:
+        for number, multiplier in self._multipliers.items():
+            if self._lengths[number] != num_rows * multiplier:
                 raise InvalidInputError(
-                    f"column {number} has {length} rows, expected {num_rows * multiplier}"
+                    f"column {number} has {self._lengths[number]} rows, "
+                    f"expected {num_rows * multiplier}"
                 )
-        return self._end(num_rows)
-
-    def _end(self, num_rows: int) -> list[Bytes]:
-        """Return the bytes after the pages of a file with `num_rows` rows."""
         descriptor = file_descriptor(self._schema, num_rows).SerializeToString(deterministic=True)
         return [np.frombuffer(self._container.end(descriptor), np.uint8)]
 

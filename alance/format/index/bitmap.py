@@ -129,9 +129,10 @@ class RowSetBuilder:
         self._keys: list[pa.Array] = []
         self._sets: list[bytes] = []
         self._num_bytes = 0
-        self._open: list[Any] = []  # rows or sets of the last key, which more rows may follow
-        self._num_open = 0  # rows of the last key that are not encoded yet
-        self._open_sets: list[bytes] = []  # encoded sets of earlier rows of the last key
+        # Rows of the last key, which more rows may follow, that are not encoded yet.
+        self._open: list[Int64s] = []
+        self._num_open = 0
+        self._open_sets: list[memoryview] = []  # encoded sets of the other rows of the last key
         self._last: pa.Array | None = None
         self.num_keys = 0
         self.schema = form.schema(type_)
@@ -175,30 +176,30 @@ class RowSetBuilder:
 
     def _open_more(self, rows: Any) -> None:
         """Add row numbers or row sets to the key that was added last."""
+        if self._of_sets:
+            self._open_sets += [memoryview(content.as_buffer()) for content in rows]
+            return
         self._open.append(rows)
         self._num_open += len(rows)
-        if not self._of_sets and self._num_open >= OPEN_ROWS:
-            self._open_sets.append(self._set_of_open())
+        if self._num_open >= OPEN_ROWS:
+            self._encode_open()
+
+    def _encode_open(self) -> None:
+        if self._open:
+            content = self._form.to_bytes(np.concatenate(self._open))
+            self._open_sets.append(memoryview(content))
+            self._open, self._num_open = [], 0
 
     def _close(self) -> None:
-        if self._open or self._open_sets:
-            content = self._set()
+        self._encode_open()
+        if self._open_sets:
+            content = self._joined(self._open_sets)
             self._sets.append(content)
             self._num_bytes += len(content)
             self.num_keys += 1
-            self._open, self._num_open, self._open_sets = [], 0, []
+            self._open_sets = []
 
-    def _set_of_open(self) -> bytes:
-        content = self._form.to_bytes(np.concatenate(self._open))
-        self._open, self._num_open = [], 0
-        return content
-
-    def _set(self) -> bytes:
-        if self._of_sets:
-            sets = [memoryview(rows.as_buffer()) for part in self._open for rows in part]
-        else:
-            rest = [self._set_of_open()] if self._open else []
-            sets = [memoryview(content) for content in (*self._open_sets, *rest)]
+    def _joined(self, sets: Sequence[memoryview]) -> bytes:
         if len(sets) == 1:
             return bytes(sets[0])
         if self._form is ROW_SETS:

@@ -149,11 +149,9 @@ class FmPartition:
         separators = np.flatnonzero(content == SEPARATOR)
         if not np.array_equal(separators, ends - 1) or not content[:-1].all():
             raise CorruptFileError("FM index: texts that end elsewhere than it says")
-        starts, ends = self.starts[keep], ends[keep]
-        spans = zip(starts.tolist(), ends.tolist(), strict=True)
-        parts = [content[start:end] for start, end in spans]
-        whole = np.concatenate(parts) if parts else content[:0]
-        return FmTextRows(self.rows[keep], np.cumsum(ends - starts), whole)
+        starts, sizes = self.starts[keep], (ends - self.starts)[keep]
+        whole = _kernels.concat_spans(content, starts, sizes)[1]
+        return FmTextRows(self.rows[keep], np.cumsum(sizes), whole)
 
 
 class FmTextRows(NamedTuple):
@@ -213,9 +211,8 @@ def _index_of(batch: pa.RecordBatch, metadata: Mapping[str, str]) -> _kernels.Fm
     Raises:
         ValueError: the rows are not those of a tree.
     """
-    if [(field.name, field.type) for field in batch.schema] != [
-        (field.name, field.type) for field in FM_SCHEMA
-    ] or any(column.null_count for column in batch.columns):
+    is_known = (batch.schema.names, batch.schema.types) == (FM_SCHEMA.names, FM_SCHEMA.types)
+    if not is_known or any(column.null_count for column in batch.columns):
         raise ValueError(f"columns {batch.schema}")
     num_blocks = int(metadata["total_wavelet_rows"])
     nodes = as_numbers(batch.column(0)).astype(np.int64)

@@ -294,18 +294,14 @@ def parse_identifier(value: object, where: str) -> tuple[tuple[int, str], ...]:
     """
     if value is None:
         return ()
-    pairs = value.get("version_mapping") if isinstance(value, dict) else None
     identifier = []
+    pairs = value.get("version_mapping") if isinstance(value, dict) else None
     for pair in pairs if isinstance(pairs, list) else [None]:
-        if (
-            not isinstance(pair, list)
-            or len(pair) != 2
-            or type(pair[0]) is not int
-            or not isinstance(pair[1], str)
-            or not _ID.fullmatch(pair[1])
-        ):
-            raise CorruptFileError(f"{where}: 'identifier' is {value!r:.80}, expected pairs")
-        identifier.append((pair[0], pair[1]))
+        match pair:
+            case [int(version), str(unique)] if type(version) is int and _ID.fullmatch(unique):
+                identifier.append((version, unique))
+            case _:
+                raise CorruptFileError(f"{where}: 'identifier' is {value!r:.80}, expected pairs")
     return tuple(identifier)
 
 

@@ -184,39 +184,6 @@ class PlainNode:
         return values_array(self.field, arrow, rows, None if valid is None else valid[keys])
 
 
-@dataclass(frozen=True, slots=True)
-class WholeTexts:
-    """Offsets of requested strings, with the bytes of all strings in their batches."""
-
-    field: Field
-    parts: PageParts
-    entries: memoryview
-    content: memoryview
-    begins: Int64s  # for each part, start of its batch's string bytes in the file
-    ends: Int64s  # for each part, end of these bytes
-    shifts: Int64s  # for each part, position of these bytes in `content`, minus `begins`
-
-    @property
-    def piece(self) -> FieldPiece:
-        return FieldPiece(len(self.entries) + len(self.content), self._array)
-
-    def _array(self, arrow: pa.DataType) -> pa.Array:
-        data = unpinned(self.content)
-        limit = int(self.ends[-1]) if len(self.ends) else 0
-        rows_ends = decode_ends(self.entries, self.parts.counts, limit, wide=len(data) > WIDE_BYTES)
-        starts, stops = rows_ends.spans.starts, rows_ends.spans.stops
-        if (starts < self.begins).any() or (stops > self.ends).any():
-            raise CorruptFileError(f"field {self.field.name!r}: strings outside of their pages")
-        sizes = stops - starts
-        if len(sizes) == 1:
-            begin = int(starts[0] + self.shifts[0])
-            data = data[begin : begin + int(sizes[0])]
-        elif int(sizes.sum()) < len(data):
-            with kernel_errors:
-                data = _kernels.concat_spans(data, starts + self.shifts, sizes)[1]
-        return _text(self.field, rows_ends.offsets, data, arrow)
-
-
 def _text(field: Field, offsets: Int32s | Int64s, data: Bytes, arrow: pa.DataType) -> pa.Array:
     valid = None
     if field.nullable:
@@ -266,9 +233,38 @@ class TextNode:
         if (heads < begins[owner]).any():
             return None
         shifts = offsets_of(ends - begins)[:-1] - begins
-        return WholeTexts(
-            self.field, parts, entries, content, begins[owner], ends[owner], shifts[owner]
-        ).piece
+        extents = begins[owner], ends[owner], shifts[owner]
+        rows = partial(self._whole_array, parts.counts, entries, content, extents)
+        return FieldPiece(len(entries) + len(content), rows)
+
+    def _whole_array(
+        self,
+        counts: Int64s,
+        entries: memoryview,
+        content: memoryview,
+        extents: tuple[Int64s, Int64s, Int64s],
+        arrow: pa.DataType,
+    ) -> pa.Array:
+        """Build strings from their offsets, and the bytes of all strings in their batches.
+
+        Args:
+            counts: number of rows of each part.
+            extents: for each part, start and end of its batch's string bytes in the file, and their
+                position in `content`, minus the start.
+        """
+        data, (begins, stop, shifts) = unpinned(content), extents
+        limit = int(stop[-1]) if len(stop) else 0
+        ends = decode_ends(entries, counts, limit, wide=len(data) > WIDE_BYTES)
+        starts, sizes = ends.spans.starts, ends.spans.counts
+        if (starts < begins).any() or (ends.spans.stops > stop).any():
+            raise CorruptFileError(f"field {self.field.name!r}: strings outside of their pages")
+        if len(sizes) == 1:
+            begin = int(starts[0] + shifts[0])
+            data = data[begin : begin + int(sizes[0])]
+        elif int(sizes.sum()) < len(data):
+            with kernel_errors:
+                data = _kernels.concat_spans(data, starts + shifts, sizes)[1]
+        return _text(self.field, ends.offsets, data, arrow)
 
     def _by_offsets(self, parts: PageParts) -> Plan[FieldPiece]:
         entries = yield from self.pages.fetch(parts, 8, extra=1)

@@ -18,6 +18,7 @@ from alance.errors import AlanceError, CorruptFileError, UnsupportedError
 from alance.format.codecs.base import MAX_BITS_PER_VALUE, MOST_BITS
 from alance.format.codecs.general import SCHEMES, Scheme
 from alance.format.codecs.strings import SymbolTable
+from alance.format.container import ARRAY_ENCODING
 from alance.format.layouts import MAX_PAGE_ROWS
 from alance.format.layouts.place import PagePlace
 from alance.format.proto import encodings_v2_0_pb2 as pb
@@ -42,10 +43,15 @@ from alance.format.v2_0.strings import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from google.protobuf.message import Message
+
     from alance.format.plans import Plan
     from alance.format.v2_0.base import ArrayPiece, Spans
 
-ARRAY_ENCODING: Final = "/lance.encodings.ArrayEncoding"
+# Members of encodings that are read before values, or have no buffers.
+WITHOUT_VALUES: Final = frozenset(
+    f"lance.encodings.{name}" for name in ("Binary.indices", "List.offsets", "PackedStruct.inner")
+)
 DICTIONARY: Final = "dict:"  # prefix of the logical types of dictionary fields
 
 
@@ -307,22 +313,9 @@ def value_buffers(encoding: bytes) -> frozenset[int]:
         raise CorruptFileError(f"a page's description: {error}") from error
 
 
-def _values(message: pb.ArrayEncoding) -> Iterator[int]:
-    match message.WhichOneof("array_encoding"):
-        case "flat":
-            yield message.flat.buffer.buffer_index
-        case "nullable":
-            yield from _values(message.nullable.no_nulls.values)
-            yield from _values(message.nullable.some_nulls.validity)
-            yield from _values(message.nullable.some_nulls.values)
-        case "fixed_size_list":
-            yield from _values(message.fixed_size_list.items)
-        case "binary":
-            yield from _values(message.binary.bytes)
-        case "fsst":
-            yield from _values(message.fsst.binary)
-        case "dictionary":
-            yield from _values(message.dictionary.indices)
-            yield from _values(message.dictionary.items)
-        case "packed_struct":
-            yield message.packed_struct.buffer.buffer_index
+def _values(message: Message) -> Iterator[int]:
+    for field, value in message.ListFields():
+        if isinstance(value, pb.Buffer):
+            yield value.buffer_index
+        elif field.message_type is not None and field.full_name not in WITHOUT_VALUES:
+            yield from _values(value)

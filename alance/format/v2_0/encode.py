@@ -35,14 +35,13 @@ from alance.format.blocks import (
 from alance.format.codecs.general import compress
 from alance.format.codecs.strings import FSST_MAGIC, TABLE_BYTES
 from alance.format.encode.arrays import children_of, leaf_values, need
-from alance.format.encode.container import FileBuilder, column_encoding, padded
+from alance.format.encode.container import FileBuilder, column_encoding
 from alance.format.encode.leaves import check_offsets
 from alance.format.encode.options import Compression, FieldOptions
 from alance.format.encode.page_inputs import EncodedPage, Hints
 from alance.format.layouts.fields import owns_column
 from alance.format.numbers import is_variable_list, lists_of, storage_of, validity_of
 from alance.format.proto import encodings_v2_0_pb2 as pb
-from alance.format.v2_0.arrays import ARRAY_ENCODING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -226,25 +225,19 @@ def _with_one_more(field: Field, items: Block) -> Block:
 def _packed_struct(field: Field, block: StructBlock, buffers: Buffers) -> pb.ArrayEncoding:
     columns, widths, inner = [], [], []
     for child in block.children:
-        dimensions, leaf = [], child
+        per_row, leaf = 1, child
         while isinstance(leaf, FixedSizeListBlock):
             if leaf.validity is not None:
                 raise InvalidInputError(f"field {field.name!r}: nulls inside packed structs")
-            dimensions.append(leaf.dimension)
+            per_row *= leaf.dimension
             leaf = leaf.items
         if not isinstance(leaf, FixedWidth) or leaf.bits_per_value % 8:
             raise UnsupportedError(
                 f"field {field.name!r}: packed structs of version 2.0 hold values of equal width"
             )
-        bits = leaf.bits_per_value
-        encoding = no_nulls(pb.ArrayEncoding(flat=pb.Flat(bits_per_value=bits, buffer=pb.Buffer())))
-        for dimension in reversed(dimensions):
-            bits *= dimension
-            items = pb.FixedSizeList(dimension=dimension, items=encoding)
-            encoding = no_nulls(pb.ArrayEncoding(fixed_size_list=items))
-        columns.append(leaf.data[: block.num_values * bits // 8])
-        widths.append(bits)
-        inner.append(encoding)
+        widths.append(leaf.bits_per_value * per_row)
+        columns.append(leaf.data[: block.num_values * widths[-1] // 8])
+        inner.append(_nullable(field, child, None, Buffers()))
     if not columns:
         raise UnsupportedError(f"field {field.name!r}: a packed struct without children")
     rows = _kernels.zip_columns(columns, np.array(widths, np.int64), block.num_values)
@@ -443,22 +436,9 @@ class ArrayFileBuilder(FileBuilder):
     def __init__(self, schema: Schema, columns: Columns) -> None:
         numbers = range(len(columns.by_field))
         encodings = [column_encoding(is_blob=number in columns.blobs) for number in numbers]
-        super().__init__(schema, FileVersion.V2_0, search_bytes=0, encodings=encodings)
+        tops = {columns.by_field[field.id]: 1 for field in schema.fields}
+        super().__init__(schema, FileVersion.V2_0, 0, encodings, tops)
         self._headers = set(columns.headers)
-        self._tops = {columns.by_field[field.id] for field in schema.fields}
-
-    @property
-    def num_rows(self) -> int:
-        """Number of rows of the longest top-level column so far."""
-        return max((self._lengths[number] for number in self._tops), default=0)
-
-    def add_array_page(self, column: int, page: EncodedPage) -> list[Bytes]:
-        """Return the bytes of a column's next page: its buffers with padding."""
-        self._container.add_page(
-            column, ARRAY_ENCODING, page.description, page.buffers, (), page.num_rows, priority=0
-        )
-        self._lengths[column] += page.num_rows
-        return [chunk for buffer in page.buffers for chunk in padded(buffer)]
 
     def add_header_rows(self, column: int, num_rows: int) -> None:
         """Count rows of a struct; its page is written at the end."""
@@ -467,13 +447,7 @@ class ArrayFileBuilder(FileBuilder):
 
     def finish(self) -> list[Bytes]:
         """Return the bytes at the end of the file."""
-        num_rows = self.num_rows
-        for number in self._tops:
-            if self._lengths[number] != num_rows:
-                raise InvalidInputError(
-                    f"column {number} has {self._lengths[number]} rows, expected {num_rows}"
-                )
         for number in sorted(self._headers):
             length, self._lengths[number] = self._lengths[number], 0
-            self.add_array_page(number, EncodedPage.of(STRUCT_HEADER, (), length))
-        return self._end(num_rows)
+            self.add_page(number, EncodedPage.of(STRUCT_HEADER, (), length))
+        return super().finish()
