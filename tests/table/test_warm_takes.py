@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import alance
 from alance import _kernels
 from alance.errors import InvalidInputError
-from alance.file.rows.taken import PlacedRows
+from alance.file.rows.taken import PlacedColumns
 from alance.io.disk.local import LocalSource, LocalStore
 from alance.io.reading import pool
 from alance.io.reading.flights import Flight
@@ -289,7 +289,7 @@ async def test_a_trace_changes_nothing_and_has_the_ranges_that_were_read(
         (LocalStore, "pieces_now"),
         (LocalStore, "get_pieces"),
         (LocalSource, "reading"),
-        (PlacedRows, "__init__"),
+        (PlacedColumns, "__init__"),
     ):
         count_calls(owner, name)
     rows = np.random.default_rng(count).choice(ROWS, count, replace=False).tolist()

@@ -24,7 +24,7 @@ from alance.errors import CorruptFileError
 from alance.file.open.files import bytes_at_hand
 from alance.file.open.new_pages import MOST_BYTES, PAGE_GAP_BYTES, NewPages, new_pages
 from alance.file.rows.leaves import FieldForms
-from alance.file.rows.taken import FragmentTask, PlacedColumns, PlacedRows
+from alance.file.rows.taken import FragmentTask, PlacedColumns
 from alance.format.plans import PLANS_A_TURN, TURN, ByteRange, Pieces, joined_spans, together
 
 if TYPE_CHECKING:
@@ -174,11 +174,12 @@ class Placing(NamedTuple):
         """
         paths = self.paths
         self.fields.check(plan, paths)
-        rows = PlacedRows(plan, paths, content.of(paths) if content is not None else None)
-        if self.is_whole and not rows.is_read:
+        files = content.of(paths) if content is not None else None
+        columns = PlacedColumns(plan, paths, self.fields, files)
+        if self.is_whole and not columns.is_read:
             by_path = dict(zip(paths, self.containers, strict=True))
-            rows.content = bytes_at_hand(rows.pieces, by_path)
-        return PlacedColumns(rows, self.fields, range(len(self.fields.leaves)))
+            columns.content = bytes_at_hand(columns.pieces, by_path)
+        return columns
 
 
 def unknown_pages(
@@ -491,11 +492,9 @@ def _placed(
             yield TURN
         columns.append(batch.columns(plan, content))
     if content is not None:
-        yield from together(
-            [content.read_rows(own.placed.plan, own.placed.paths) for own in columns]
-        )
+        yield from together([content.read_rows(own.plan, own.paths) for own in columns])
     elif is_read:
-        yield from fetch_placed([own.placed for own in columns if not own.placed.is_read])
+        yield from fetch_placed([own for own in columns if not own.is_read])
     return columns
 
 
@@ -507,9 +506,9 @@ def read_beside(
     return {field_id: [next(pieces) for _ in own] for field_id, own in plans.items()}
 
 
-def fetch_placed(placed: Sequence[PlacedRows]) -> Plan[None]:
-    """Plan the bytes of placed rows in one round; no round if `placed` is empty."""
-    if placed:
-        contents = yield [rows.pieces for rows in placed]
-        for rows, content in zip(placed, contents, strict=True):
-            rows.content = content
+def fetch_placed(unread: Sequence[PlacedColumns]) -> Plan[None]:
+    """Plan the bytes of placed columns in one round; no round if `unread` is empty."""
+    if unread:
+        contents = yield [columns.pieces for columns in unread]
+        for columns, content in zip(unread, contents, strict=True):
+            columns.content = content

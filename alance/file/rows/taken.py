@@ -12,7 +12,7 @@ from alance import _kernels
 from alance.errors import AlanceError, BatchTooLargeError
 from alance.file.batches import empty_columns, in_order, one_array, one_batch
 from alance.file.open.new_pages import CONSTANT_CONTENT
-from alance.format.plans import Pieces, all_read
+from alance.format.plans import Pieces, all_read, joined_spans
 from alance.format.schema import Schema
 
 if TYPE_CHECKING:
@@ -27,30 +27,34 @@ if TYPE_CHECKING:
 GOES_ON: Final = 1  # result of the kernel: other shares are not decoded yet
 
 
-class PlacedRows:
-    """The same rows of several columns, with the positions of their bytes.
+class PlacedColumns:
+    """Rows of fields of the schema, with the positions of their bytes.
 
     Attributes:
         paths: for each table of the plan, the path of its file.
+        files: for each table, the bytes of its file in memory; None if files are not in memory.
+        columns: for each leaf, field by field, the number of its column in the plan.
         content: concatenated bytes of all pieces; empty if all pages are constant. None if the
             bytes have not been read, or are in `files`.
-        files: for each table, the bytes of its file in memory; None if files are not in memory.
     """
 
-    __slots__ = ("_pieces", "content", "files", "paths", "plan")
+    __slots__ = ("columns", "content", "fields", "files", "paths", "plan")
 
     def __init__(
         self,
         plan: _kernels.RowPlan,
         paths: Sequence[str],
+        fields: FieldForms,
         files: Sequence[_kernels.HeldFile] | None = None,
+        columns: Sequence[int] | None = None,
     ) -> None:
         self.plan = plan
         self.paths = paths
-        has_bytes = plan.num_bytes(0, plan.num_groups)
-        self.content: memoryview | None = None if has_bytes else CONSTANT_CONTENT
+        self.fields = fields
         self.files = files
-        self._pieces: Pieces | None = None
+        self.columns = range(len(fields.leaves)) if columns is None else columns
+        has_bytes = plan.num_bytes(0, plan.num_groups) if columns is None else self.num_bytes
+        self.content: memoryview | None = None if has_bytes else CONSTANT_CONTENT
 
     @property
     def is_read(self) -> bool:
@@ -59,27 +63,10 @@ class PlacedRows:
 
     @property
     def pieces(self) -> Pieces:
-        """Byte ranges to read for all groups of the plan."""
-        if self._pieces is None:
-            self._pieces = self.pieces_of(0, self.plan.num_groups)
-        return self._pieces
-
-    def pieces_of(self, first: int, last: int) -> Pieces:
-        """Return the byte ranges to read for the groups from `first` to `last` of the plan."""
-        tables, ends, starts, stops, num_bytes = self.plan.pieces(first, last)
-        paths = [*map(self.paths.__getitem__, tables)]
-        return Pieces(paths, ends, starts, stops, num_bytes)
-
-    def pieces_of_columns(self, columns: Sequence[int]) -> Pieces:
-        """Return the byte ranges to read for columns, at least one."""
-        groups: list[list[int]] = []
-        for column in columns:
-            first, last = self.plan.groups(column)
-            if groups and groups[-1][1] == first:
-                groups[-1][1] = last
-            else:
-                groups.append([first, last])
-        parts = [self.pieces_of(first, last) for first, last in groups]
+        """Byte ranges to read for the columns, at least one."""
+        if isinstance(self.columns, range):  # all columns of the plan
+            return self.pieces_of(0, self.plan.num_groups)
+        parts = [self.pieces_of(*run) for run in joined_spans(map(self.plan.groups, self.columns))]
         if len(parts) == 1:
             return parts[0]
         before = np.cumsum([0, *(len(part.starts) for part in parts)]).tolist()
@@ -91,22 +78,16 @@ class PlacedRows:
             sum(part.num_bytes for part in parts),
         )
 
-
-class PlacedColumns(NamedTuple):
-    """Placed rows of fields of the schema.
-
-    Attributes:
-        columns: for each leaf, field by field, the number of its column in the plan.
-    """
-
-    placed: PlacedRows
-    fields: FieldForms
-    columns: Sequence[int]
+    def pieces_of(self, first: int, last: int) -> Pieces:
+        """Return the byte ranges to read for the groups from `first` to `last` of the plan."""
+        tables, ends, starts, stops, num_bytes = self.plan.pieces(first, last)
+        paths = [*map(self.paths.__getitem__, tables)]
+        return Pieces(paths, ends, starts, stops, num_bytes)
 
     @property
     def sizes(self) -> dict[int, int]:
         """Encoded bytes by field id."""
-        of_columns, forms = self.placed.plan.column_bytes, self.fields.forms
+        of_columns, forms = self.plan.column_bytes, self.fields.forms
         upto = np.cumsum([0, *map(of_columns.__getitem__, self.columns)])
         ends = [0, *accumulate([len(form.leaves) for form in forms])]
         ids = [form.field.id for form in forms]
@@ -115,7 +96,7 @@ class PlacedColumns(NamedTuple):
     @property
     def num_bytes(self) -> int:
         """Number of encoded bytes to decode."""
-        sizes = self.placed.plan.column_bytes
+        sizes = self.plan.column_bytes
         return sum([sizes[column] for column in self.columns])
 
     def only(self, ids: Collection[int]) -> PlacedColumns:
@@ -127,30 +108,20 @@ class PlacedColumns(NamedTuple):
             for _ in form.leaves
         ]
         columns = [*compress(self.columns, of_leaves)]
-        placed, sizes = self.placed, self.placed.plan.column_bytes
-        if not (placed.is_read or any(sizes[column] for column in columns)):
-            placed = PlacedRows(placed.plan, placed.paths)  # because all pages are constant
-            placed.content = CONSTANT_CONTENT
-        return PlacedColumns(placed, self.fields.only(keep), columns)
+        part = PlacedColumns(self.plan, self.paths, self.fields.only(keep), self.files, columns)
+        if self.content is not None:
+            part.content = self.content
+        return part
 
-    def decode(self, read: Reader, schema: Schema, order: Int64s | None = None) -> pa.RecordBatch:
-        """Decode the fields to one batch.
-
-        Args:
-            read: opens the bytes that have not been read yet.
-            schema: schema of the rows, which has all of `fields` in their order.
-            order: numbers of the rows to return, in this order; None for all. Not for ranges of
-                rows.
-        """
-        (share,) = self.shares(1, schema, order)
-        batch = share.decode(read)
-        assert batch is not None
-        return batch
-
-    def shares(self, count: int, schema: Schema, order: Int64s | None) -> list[ColumnsShare]:
+    def shares(self, count: int, schema: Schema, order: Int64s | None = None) -> list[ColumnsShare]:
         """Split the decoding into `count` shares of about equal bytes, one per thread.
 
         More than one share is only allowed for unread single rows of fields that `are_plain`.
+
+        Args:
+            schema: schema of the rows, which has all of `fields` in their order.
+            order: numbers of the rows to return, in this order; None for all. Not for ranges of
+                rows.
         """
         _, trees, _, widths, texts, shapes, _ = self.fields
         batch = _kernels.RowBatch(trees, self.columns, widths, texts, order, count, shapes)
@@ -168,12 +139,12 @@ class ColumnsShare(NamedTuple):
     def decode(self, read: Reader) -> pa.RecordBatch | None:
         """Decode the share. The last share returns the batch of all shares; others return None.
 
-        Arguments and errors are those of `PlacedColumns.decode`.
+        Args:
+            read: opens the bytes that have not been read yet.
         """
         columns = self.columns
-        plan = columns.placed.plan
         try:
-            if not self._decode(plan, read):
+            if not self._decode(read):
                 return None
         except OverflowError as error:
             raise BatchTooLargeError(f"{error}: read fewer rows at once") from error
@@ -181,34 +152,33 @@ class ColumnsShare(NamedTuple):
             raise
         except ValueError as error:
             page, leaf = self.batch.place(self.number)
-            paths = columns.placed.paths
-            raise columns.fields.corrupt(plan, paths, leaf, page, str(error)) from error
+            what = str(error)
+            raise columns.fields.corrupt(columns.plan, columns.paths, leaf, page, what) from error
         if len(columns.fields.forms) == len(self.schema.fields):
             arrow = self.schema.read_arrow()
         else:
             arrow = pa.schema([field.to_arrow() for field in columns.fields.fields])
         return columns.fields.imported(self.batch.address, arrow)
 
-    def _decode(self, plan: _kernels.RowPlan, read: Reader) -> bool:
+    def _decode(self, read: Reader) -> bool:
         """Decode the share. Returns False if other shares are not decoded yet."""
-        placed = self.columns.placed
-        if placed.content is not None:
-            self.batch.decode(plan, placed.content)
+        columns = self.columns
+        if columns.content is not None:
+            self.batch.decode(columns.plan, columns.content)
             return True
-        if placed.files is not None:
-            if not self.batch.read(plan, _kernels.HeldSource(placed.files), self.number):
+        if columns.files is not None:
+            if not self.batch.read(columns.plan, _kernels.HeldSource(columns.files), self.number):
                 raise ValueError("bytes that the file has not")
             return True
-        with read(placed.paths, self._pieces) as source:
-            state = self.batch.read(plan, source, self.number)
+        with read(columns.paths, self._pieces) as source:
+            state = self.batch.read(columns.plan, source, self.number)
             if not state:
                 raise OSError  # the reader replaces this by the store's error
         return state != GOES_ON
 
     def _pieces(self) -> Pieces:
         """Return the pieces to report in a trace: all for the first share, none for others."""
-        placed, _, columns = self.columns
-        return placed.pieces_of(0, 0) if self.number else placed.pieces_of_columns(columns)
+        return self.columns.pieces_of(0, 0) if self.number else self.columns.pieces
 
 
 class FragmentTask(NamedTuple):
@@ -234,13 +204,9 @@ class FragmentTask(NamedTuple):
         return num_bytes
 
     @property
-    def unread(self) -> list[PlacedRows]:
-        """Distinct placed rows whose bytes have not been read yet."""
-        placed: dict[int, PlacedRows] = {}
-        for columns in self.columns:
-            if not columns.placed.is_read:
-                placed[id(columns.placed)] = columns.placed
-        return [*placed.values()]
+    def unread(self) -> list[PlacedColumns]:
+        """Columns whose bytes have not been read yet."""
+        return [own for own in self.columns if not own.is_read]
 
     def decode(self, read: Reader = all_read, order: Int64s | None = None) -> pa.RecordBatch:
         """Decode the rows.
@@ -257,10 +223,12 @@ class FragmentTask(NamedTuple):
             return empty_columns(self.num_rows if order is None else len(order))
         arrays: dict[int, pa.Array] = {}
         for own in self.columns:
-            if own.placed.plan.is_ranges:
-                batch = in_order(own.decode(read, self.schema), order)
-            else:
-                batch = own.decode(read, self.schema, order)
+            is_ranges = own.plan.is_ranges
+            (share,) = own.shares(1, self.schema, None if is_ranges else order)
+            batch = share.decode(read)
+            assert batch is not None
+            if is_ranges:
+                batch = in_order(batch, order)
             if batch.num_columns == len(self.schema.fields):
                 return batch
             ids = [field.id for field in own.fields.fields]
@@ -338,7 +306,7 @@ class TakenRows(NamedTuple):
         in one call, if a column is not plain, or if the bytes have been read.
         """
         columns = [own for task in self.tasks for own in task.columns]
-        if len(self.tasks) > 1 or len(columns) != 1 or columns[0].placed.is_read:
+        if len(self.tasks) > 1 or len(columns) != 1 or columns[0].is_read:
             return []
         are_all = len(columns[0].columns) == len(self.schema.fields)
         if not are_all or not columns[0].fields.are_plain:
@@ -346,15 +314,9 @@ class TakenRows(NamedTuple):
         return columns[0].shares(count, self.schema, order)
 
     @property
-    def unread(self) -> list[PlacedRows]:
-        """Placed rows whose bytes have not been read yet."""
-        return [placed for task in self.tasks for placed in task.unread]
-
-    @property
-    def unread_pieces(self) -> list[Pieces]:
-        """Byte ranges that have not been read yet."""
-        columns = [own for task in self.tasks for own in task.columns if not own.placed.is_read]
-        return [own.placed.pieces_of_columns(own.columns) for own in columns]
+    def unread(self) -> list[PlacedColumns]:
+        """Columns whose bytes have not been read yet."""
+        return [own for task in self.tasks for own in task.unread]
 
     def decode(self, read: Reader = all_read, order: Int64s | None = None) -> pa.RecordBatch:
         """Decode the rows of all tasks. Arguments and errors are those of `FragmentTask.decode`."""

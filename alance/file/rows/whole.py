@@ -24,7 +24,7 @@ from alance.file.batches import one_batch
 from alance.file.open.columns import OwnStates
 from alance.file.rows.fragment import open_fragment
 from alance.file.rows.leaves import LeafSet
-from alance.file.rows.taken import FragmentTask, PlacedColumns, PlacedRows, TakenRows
+from alance.file.rows.taken import FragmentTask, PlacedColumns, TakenRows
 from alance.format.layouts import page_form
 from alance.format.plans import ByteRange, all_read, answered, cut
 
@@ -141,7 +141,7 @@ class WholeRows(NamedTuple):
     opened: Callable[[], Sequence[OpenFragment]]
 
     @property
-    def unread(self) -> list[PlacedRows]:
+    def unread(self) -> list[PlacedColumns]:
         return []
 
     def decode(self, read: Reader = all_read, order: Int64s | None = None) -> pa.RecordBatch:
@@ -160,7 +160,7 @@ class WholeRows(NamedTuple):
         if tables is None:
             return None
         forms = self.own.forms
-        leaves, numbers = forms.leaves, range(len(forms.leaves))
+        leaves = forms.leaves
         if not leaves:
             return FragmentTask(schema, self.num_rows, {})
         pages = _kernels.NewPages(tables, leaves)
@@ -171,8 +171,7 @@ class WholeRows(NamedTuple):
             return None
         paths, files = [*self.begins][:1] * len(leaves), [self.held] * len(leaves)
         forms.check(plan, paths)
-        columns = PlacedColumns(PlacedRows(plan, paths, files), forms, numbers)
-        return FragmentTask(schema, self.num_rows, {}, [columns])
+        return FragmentTask(schema, self.num_rows, {}, [PlacedColumns(plan, paths, forms, files)])
 
     def _one_by_one(self) -> TakenRows:
         """Read the rows fragment by fragment, so that errors name the page and its file."""

@@ -219,7 +219,7 @@ async def _decode_apart(
         read = source
         if read is None:
             await engine.pool.share_turn()  # reads of thousands of files take milliseconds to begin
-            pieces = parts[number].unread_pieces
+            pieces = [columns.pieces for columns in parts[number].unread]
             read = await engine.hold(pieces, reason, takes=takes) if pieces else all_read
         return await engine.pool.run(partial(decode, number, read), is_decoding=True)
 
@@ -247,7 +247,8 @@ def _parts(
         parts = taken.split(count)
         return parts, [0] * len(parts), source
     parts = taken.split(max(count, -(-taken.num_bytes // TAKE_PART_BYTES)))
-    return parts, [engine.held_bytes(part.unread_pieces) for part in parts], None
+    unread = [[columns.pieces for columns in part.unread] for part in parts]
+    return parts, [*map(engine.held_bytes, unread)], None
 
 
 def _decoded_bytes(rows: PhysicalRows, opened: Sequence[OpenFragment]) -> int:
