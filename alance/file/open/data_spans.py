@@ -5,22 +5,24 @@ A dry run of a scan (`explain`) only reads metadata, and counts the pages that t
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+import numpy as np
 from google.protobuf.any_pb2 import Any as AnyMessage
 
-from alance.file.open.columns import OpenColumn
 from alance.file_version import FileVersion
-from alance.format.container import Container
+from alance.format.container import Container, FileColumn
 from alance.format.layouts.place import PLANAR_LAYOUT
-from alance.format.plans import joined_spans
+from alance.format.plans import MAX_STOP, coalesce
 from alance.format.proto import encodings_v2_1_pb2, encodings_v2_3_pb2
 from alance.format.v2_0.arrays import value_buffers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping
+
+    from alance.base.arrays import Int64s, Mask
+    from alance.format.container import Page
 
 Span = tuple[int, int]
 # Number of the buffer with a page's values, by the layout, or in planar pages (2.3) by the kind of
@@ -34,41 +36,39 @@ VALUE_BUFFERS: Final[Mapping[str | None, int]] = {
 }
 
 
-class _Buffer(NamedTuple):
-    """Buffer of a page: its span in the file, its column, its page and its number."""
-
-    start: int
-    stop: int
-    column: OpenColumn
-    page: int
-    number: int
-
-    @property
-    def has_values(self) -> bool:
-        """True for a buffer with values; other buffers are needed to locate rows."""
-        if self.column.container.version is FileVersion.V2_0:
-            return self.number in value_buffers(self.column.page(self.page).encoding)
-        return self.number == _values_of(self.column.page(self.page).encoding)
-
-
-class _Index(NamedTuple):
-    """Page buffers of a file, by position.
+class _Buffers(NamedTuple):
+    """Page buffers of a file's open columns, by position.
 
     Attributes:
         num_columns: number of open columns.
-        starts: start of each buffer.
-        end: end of the last buffer.
+        spans: start and stop of each buffer; shape (n, 2).
+        pages: column and page of each buffer; shape (n, 2).
+        has_values: mask of the buffers with values; other buffers are needed to locate rows.
     """
 
     num_columns: int
-    starts: Sequence[int]
-    buffers: Sequence[_Buffer]
-    end: int
+    spans: Int64s
+    pages: Int64s
+    has_values: Mask
 
-    def overlapping(self, start: int, stop: int) -> list[_Buffer]:
-        first = max(0, bisect_right(self.starts, start) - 1)
-        last = bisect_left(self.starts, stop, first)
-        return [buffer for buffer in self.buffers[first:last] if buffer.stop > start]
+    @classmethod
+    def of(cls, file: Container) -> _Buffers:
+        numbers = file.columns.open
+        rows = sorted(
+            (start, start + size, column, number, place in values)
+            for column in numbers
+            for number, page in enumerate(FileColumn(column, file.columns.column(column)).pages)
+            for values in [_values_of(file, page)]
+            for place, (start, size) in enumerate(page.buffers)
+            if size
+        )
+        table = np.array(rows, np.int64).reshape(-1, 5)
+        return cls(len(numbers), table[:, :2], table[:, 2:4], table[:, 4] != 0)
+
+    def overlapping(self, start: int, stop: int) -> slice:
+        """Return the numbers of the buffers that may overlap a range."""
+        first, last = np.searchsorted(self.spans[:, 0], [start, stop]).tolist()
+        return slice(max(0, first - 1), last)
 
 
 class DataSpans:
@@ -76,7 +76,7 @@ class DataSpans:
 
     def __init__(self) -> None:
         self._files: dict[str, Container] = {}
-        self._indices: dict[str, _Index] = {}
+        self._buffers: dict[str, _Buffers] = {}
 
     @property
     def paths(self) -> Iterable[str]:
@@ -95,66 +95,48 @@ class DataSpans:
 
     def needed(self, path: str, start: int, stop: int) -> list[Span]:
         """Return the parts of a range of an open file that contain no values of pages. CPU work."""
-        index = self._index(path)
-        spans = [
-            (buffer.start, buffer.stop)
-            for buffer in index.overlapping(start, stop)
-            if not buffer.has_values
-        ]
-        spans += [*self._files[path].buffers.tolist(), (index.end, stop)]
-        return joined_spans(
-            (max(start, begin), min(stop, end))
-            for begin, end in spans
-            if max(start, begin) < min(stop, end)
-        )
+        buffers = self._of(path)
+        here = buffers.overlapping(start, stop)
+        without_values = buffers.spans[here][~buffers.has_values[here]]
+        end = buffers.spans.max(initial=0)
+        spans = np.concatenate([without_values, self._files[path].buffers, [(end, stop)]])
+        spans = spans.clip(start, stop)
+        return coalesce(spans[spans[:, 0] < spans[:, 1]], 0).spans
 
     def pages(self, ranges: Iterable[tuple[str, Span]]) -> int:
         """Count the pages that have values in these ranges."""
-        return self._num_pages(
-            (path, self._index(path).overlapping(*span))
-            for path, span in ranges
-            if path in self._files
-        )
+        pages: set[tuple[str, int, int]] = set()
+        for path, (start, stop) in ranges:
+            if path in self._files:
+                buffers = self._of(path)
+                here = buffers.overlapping(start, stop)
+                has_values = buffers.has_values[here] & (buffers.spans[here, 1] > start)
+                own = buffers.pages[here][has_values].tolist()
+                pages.update((path, column, page) for column, page in own)
+        return len(pages)
 
     @property
     def num_pages(self) -> int:
         """Number of pages with a buffer of values, over all opened columns."""
-        return self._num_pages((path, self._index(path).buffers) for path in self._files)
+        return self.pages((path, (0, MAX_STOP)) for path in self._files)
 
-    def _num_pages(self, buffers: Iterable[tuple[str, Sequence[_Buffer]]]) -> int:
-        """Count the pages with values in buffers of files."""
-        pages = {
-            (path, buffer.column.index, buffer.page)
-            for path, own in buffers
-            for buffer in own
-            if buffer.has_values
-        }
-        return len(pages)
-
-    def _index(self, path: str) -> _Index:
+    def _of(self, path: str) -> _Buffers:
         file = self._files[path]
-        opened = file.columns.open
-        index = self._indices.get(path)
-        if index is None or index.num_columns != len(opened):
-            columns = [OpenColumn(file, index, file.columns.column(index)) for index in opened]
-            buffers = sorted(
-                (
-                    _Buffer(start, start + size, column, page_number, number)
-                    for column in columns
-                    for page_number, page in enumerate(column.pages)
-                    for number, (start, size) in enumerate(page.buffers)
-                    if size
-                ),
-                key=lambda buffer: buffer.start,
-            )
-            starts = [buffer.start for buffer in buffers]
-            end = max((buffer.stop for buffer in buffers), default=0)
-            index = self._indices[path] = _Index(len(columns), starts, buffers, end)
-        return index
+        buffers = self._buffers.get(path)
+        if buffers is None or buffers.num_columns != len(file.columns.open):
+            buffers = self._buffers[path] = _Buffers.of(file)
+        return buffers
+
+
+def _values_of(file: Container, page: Page) -> Collection[int | None]:
+    """Return the numbers of the buffers with a page's values."""
+    if file.version is FileVersion.V2_0:
+        return value_buffers(page.encoding)
+    return (_value_buffer(page.encoding),)
 
 
 @lru_cache(maxsize=4096)
-def _values_of(encoding: bytes) -> int | None:
+def _value_buffer(encoding: bytes) -> int | None:
     """Return the number of the buffer with a page's values; None if the page has no such buffer.
 
     Args:
