@@ -40,10 +40,9 @@ from alance.ops.read.scan import scan
 from alance.ops.read.take import as_positions, take
 from alance.ops.version.first_use import load_readers, parsed
 from alance.ops.version.snapshot import Handles
-from alance.session import Session
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Hashable, Sequence
+    from collections.abc import Awaitable, Callable, Hashable, Sequence
     from typing import Any
 
     from alance.format.plans import T
@@ -51,7 +50,6 @@ if TYPE_CHECKING:
     from alance.io.events.trace import RequestEvent
     from alance.io.opening.registry import StoreRegistry
     from alance.io.reading.engine import Engine
-    from alance.io.reading.speed import Speed
     from alance.io.stores.store import Span, Store
     from alance.ops.lookup.look_up import IndexUse
     from alance.ops.read.options import ScanOptions
@@ -59,6 +57,7 @@ if TYPE_CHECKING:
     from alance.ops.read.rows import ScanPlan
     from alance.ops.version.projection import Columns
     from alance.ops.version.snapshot import Snapshot
+    from alance.session import Session
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,7 +341,7 @@ class _DryStore:
 
     pieces = None
 
-    def __init__(self, store: Store, dry: _DrySession) -> None:
+    def __init__(self, store: Store, dry: _DryRegistry) -> None:
         self._store = store
         self._dry = dry
         self.root = store.root
@@ -386,19 +385,38 @@ class _DryStore:
 
 
 class _DryRegistry:
-    def __init__(self, dry: _DrySession) -> None:
-        self._dry = dry
+    """Registry of dry stores over the stores of a session.
+
+    Attributes:
+        real: engine of the session.
+        spans: spans of the pages of the files that were opened.
+        outside: context with the caller's traces.
+    """
+
+    def __init__(self, real: Engine) -> None:
+        self.real = real
+        self.spans = DataSpans()
+        self.outside = contextvars.copy_context()
+        self._looking = asyncio.Lock()
         self._stores: dict[str, _DryStore] = {}
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._dry.real.registry, name)
+        return getattr(self.real.registry, name)
 
     def resolve(self, location: str) -> tuple[_DryStore, str]:
-        store, path = self._dry.real.registry.resolve(location)
+        store, path = self.real.registry.resolve(location)
         dry_store = self._stores.get(store.root)
         if dry_store is None:
-            dry_store = self._stores[store.root] = _DryStore(store, self._dry)
+            dry_store = self._stores[store.root] = _DryStore(store, self)
         return dry_store, path
+
+    async def needed_within(self, location: str, ranges: Sequence[Span]) -> list[list[Span]]:
+        """Return the parts of each range that contain no values of pages."""
+        if not self.spans.is_open(location):
+            return [[span] for span in ranges]
+        async with self._looking:  # so that the pages of a file are listed once
+            needed = self.spans.needed
+            return await self.real.pool.run(lambda: [needed(location, *span) for span in ranges])
 
 
 class _DryCache(SearchCache):
@@ -447,49 +465,21 @@ class _DryPool(DecodePool):
         return cast("T", (None, None))
 
 
-class _DryScheduler(Scheduler):
-    """Scheduler that knows the speed of real stores."""
-
-    real: Scheduler
-
-    def speed(self, location: str) -> Speed:
-        """Return the speed of the real store."""
-        return self.real.speed(location)
-
-    def reader(self, locations: Collection[str], reason: str) -> None:
-        """Return None, so that values are requested, and counted, before they are decoded."""
-
-
-class _DrySession(Session):
-    """Session that reads values of pages from a dry store."""
-
-    def __init__(self, session: Session, *, is_take: bool) -> None:
-        super().__init__(
-            io_buffer_bytes=session.io_buffer_bytes, decode_threads=session.decode_threads
-        )
-        self.real = real = session.engine
-        self.spans = DataSpans()
-        self._looking = asyncio.Lock()
-        self.outside = contextvars.copy_context()  # context with the caller's traces
-        registry = cast("StoreRegistry", _DryRegistry(self))
-        scheduler = _DryScheduler(registry, io_buffer_bytes=session.io_buffer_bytes)
-        scheduler.budget = Budget(1 << 62)  # so that all parts of a take are requested in one turn
-        scheduler.real = real.scheduler
-        scheduler.blocks = real.scheduler.blocks.view()
-        cache, pool = _DryCache(real.cache, self.spans), _DryPool(real.pool, is_take=is_take)
-        self._dry = replace(real, registry=registry, scheduler=scheduler, cache=cache, pool=pool)
-
-    @property
-    def engine(self) -> Engine:
-        return self._dry
-
-    async def needed_within(self, location: str, ranges: Sequence[Span]) -> list[list[Span]]:
-        """Return the parts of each range that contain no values of pages."""
-        if not self.spans.is_open(location):
-            return [[span] for span in ranges]
-        async with self._looking:  # so that the pages of a file are listed once
-            needed = self.spans.needed
-            return await self.real.pool.run(lambda: [needed(location, *span) for span in ranges])
+def _dry_session(session: Session, registry: _DryRegistry, *, is_take: bool) -> Session:
+    """Return a copy of a session with an engine that reads values of pages from dry stores."""
+    real = registry.real
+    stores = cast("StoreRegistry", registry)
+    scheduler = Scheduler(stores, io_buffer_bytes=session.io_buffer_bytes)
+    scheduler.budget = Budget(1 << 62)  # so that all parts of a take are requested in one turn
+    scheduler.blocks = real.scheduler.blocks.view()
+    scheduler.speed = real.scheduler.speed  # type: ignore[method-assign]
+    # Without a reader, values are requested, and counted, before they are decoded.
+    scheduler.reader = lambda locations, reason: None  # type: ignore[method-assign]
+    cache, pool = _DryCache(real.cache, registry.spans), _DryPool(real.pool, is_take=is_take)
+    dry = copy(session)
+    dry._engine = replace(real, registry=stores, scheduler=scheduler, cache=cache, pool=pool)
+    dry._loop = asyncio.get_running_loop()
+    return dry
 
 
 async def _dry_run(
@@ -499,7 +489,8 @@ async def _dry_run(
 
     The requests of the dry run itself are in the caller's traces, with the reason "explain".
     """
-    recorder, session = trace.RequestRecorder(), _DrySession(snapshot.session, is_take=is_take)
+    recorder, registry = trace.RequestRecorder(), _DryRegistry(snapshot.engine)
+    session = _dry_session(snapshot.session, registry, is_take=is_take)
     try:
         copied = await snapshot.engine.pool.run(lambda: _copy(snapshot, session))
         with trace.recording(recorder, alone=True), suppress(_TakePlanned):
@@ -508,7 +499,7 @@ async def _dry_run(
         await session.engine.scheduler.aclose()
 
     def count() -> _DryRun:
-        events, spans = recorder.events, session.spans
+        events, spans = recorder.events, registry.spans
         # The names of stores in events have no numbers.
         paths = {without_number(path): path for path in spans.paths}
         located = [(paths.get(event.location, event.location), event.ranges) for event in events]
