@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from alance.ops.read import blobs
-    from alance.ops.read.blobs import BlobFile
+    from alance.ops.read.blobs import BlobFile, Selection
 else:
     blobs = Deferred("alance.ops.read.blobs")
 
@@ -54,14 +54,8 @@ class BlobVerbs(Handle):
             NotFoundError: a row id or address has no live row.
         """
         await self._load(blobs)
-        return await blobs.take_blobs(
-            self._snapshot,
-            column,
-            indices=indices,
-            row_ids=row_ids,
-            addresses=addresses,
-            buffer_size=buffer_size,
-        )
+        rows: Selection = {"indices": indices, "ids": row_ids, "addresses": addresses}
+        return await blobs.take_blobs(self._snapshot, column, rows, buffer_size)
 
     async def read_blobs(
         self,
@@ -86,9 +80,8 @@ class BlobVerbs(Handle):
             InvalidInputError, NotFoundError: as from `take_blobs`.
         """
         await self._load(blobs)
-        return await blobs.read_blobs(
-            self._snapshot, column, indices=indices, row_ids=row_ids, addresses=addresses
-        )
+        rows: Selection = {"indices": indices, "ids": row_ids, "addresses": addresses}
+        return await blobs.read_blobs(self._snapshot, column, rows)
 
     async def read_blob_ranges(
         self,

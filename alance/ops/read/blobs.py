@@ -29,7 +29,7 @@ from alance.ops.version.options import BLOB_BYTES
 from alance.ops.version.projection import ROW_ADDRESS
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Mapping, Sequence
 
     from alance.format.plans import ByteRange
     from alance.ops.blobs.places import BlobPlace
@@ -37,7 +37,11 @@ if TYPE_CHECKING:
 
 Selector: TypeAlias = Literal["ids", "addresses", "indices"]
 
+# Numbers of rows by their kind; None for kinds that the caller did not use.
+Selection: TypeAlias = "Mapping[Selector, Sequence[int] | None]"
+
 BLOB_CHUNK_BYTES: Final = 1 << 20
+TAKES: Final = {"ids": take_rows, "addresses": take_addresses, "indices": take}
 
 
 @public
@@ -244,38 +248,27 @@ class BlobFile:
 
 
 async def take_blobs(
-    snapshot: Snapshot,
-    column: str,
-    *,
-    indices: Sequence[int] | None = None,
-    row_ids: Sequence[int] | None = None,
-    addresses: Sequence[int] | None = None,
-    buffer_size: int = BLOB_BYTES,
+    snapshot: Snapshot, column: str, selection: Selection, buffer_size: int
 ) -> list[BlobFile | None]:
     """Return the blobs of rows, in the requested order; None for a null blob.
 
     Raises:
-        InvalidInputError: the column is not a blob column, or not exactly one of `indices`,
-            `row_ids` and `addresses` is given.
+        InvalidInputError: the column is not a blob column, or not exactly one list of rows is
+            given.
     """
     check_count("buffer_size", buffer_size, 0)
-    _, places = await _places(snapshot, column, indices, row_ids, addresses)
+    _, places = await _places(snapshot, column, selection)
     return [None if place is None else BlobFile(snapshot, place, buffer_size) for place in places]
 
 
 async def read_blobs(
-    snapshot: Snapshot,
-    column: str,
-    *,
-    indices: Sequence[int] | None = None,
-    row_ids: Sequence[int] | None = None,
-    addresses: Sequence[int] | None = None,
+    snapshot: Snapshot, column: str, selection: Selection
 ) -> list[tuple[int, bytes | None]]:
     """Return the row address and the bytes (None for a null) of each blob, in the requested order.
 
     Errors are as for `take_blobs`.
     """
-    rows, places = await _places(snapshot, column, indices, row_ids, addresses)
+    rows, places = await _places(snapshot, column, selection)
     parts = [None if place is None else place.whole for place in places]
     contents = await _contents(snapshot, parts)
     return list(zip(rows, contents, strict=True))
@@ -300,10 +293,7 @@ async def read_blob_ranges(
     check_choice("selector", selector, get_args(Selector))
     _check_requests(requests, "(row, offset, length)")
     order = {row: place for place, row in enumerate(dict.fromkeys(row for row, _, _ in requests))}
-    kinds = {kind: list(order) if kind == selector else None for kind in get_args(Selector)}
-    rows, places = await _places(
-        snapshot, column, kinds["indices"], kinds["ids"], kinds["addresses"]
-    )
+    rows, places = await _places(snapshot, column, {selector: list(order)})
     ranges = [(places[order[row]], int(offset), int(length)) for row, offset, length in requests]
     for place, offset, length in ranges:
         if place is not None and offset + length > place.num_bytes:
@@ -339,11 +329,7 @@ def _check_integer(name: str, value: object) -> None:
 
 
 async def _places(
-    snapshot: Snapshot,
-    column: str,
-    indices: Sequence[int] | None,
-    row_ids: Sequence[int] | None,
-    addresses: Sequence[int] | None,
+    snapshot: Snapshot, column: str, selection: Selection
 ) -> tuple[list[int], list[BlobPlace | None]]:
     """Return the addresses of rows, and the locations of their blobs; None for a null blob."""
     field = snapshot.schema.field(column)
@@ -352,16 +338,11 @@ async def _places(
             f"column {column!r} is no blob column, but {field.to_arrow().type}; a blob column is "
             f"declared in the schema: alance.blob_field({column!r})"
         )
-    selections = [numbers for numbers in (indices, row_ids, addresses) if numbers is not None]
-    if len(selections) != 1:
+    selected = [(kind, numbers) for kind, numbers in selection.items() if numbers is not None]
+    if len(selected) != 1:
         raise InvalidInputError("blobs: expected one of indices, row_ids and addresses")
-    columns = [column, ROW_ADDRESS]
-    if indices is not None:
-        table = await take(snapshot, indices, columns)
-    elif row_ids is not None:
-        table = await take_rows(snapshot, row_ids, columns)
-    else:
-        table = await take_addresses(snapshot, addresses, columns)
+    ((kind, numbers),) = selected
+    table = await TAKES[kind](snapshot, numbers, [column, ROW_ADDRESS])
     rows = as_numbers(table.column(ROW_ADDRESS)).astype(np.uint64)
     descriptions = table.column(0).combine_chunks()
     if below := snapshot.schema.names_of(column)[1:]:
