@@ -30,6 +30,8 @@ from alance.format.numbers import (
 from alance.format.types import is_nested, leaf_type
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from alance.format.field import Field
 
 
@@ -161,12 +163,16 @@ def _is_no_member(form: LeafForm) -> bool:
     return form.arrow is not None or len(form.shape) == 1
 
 
-def kernel_type(field: Field) -> pa.DataType | None:
-    """Return the type of array that the kernel builds for a field; None for the field's type."""
-    if owns_column(field):
-        return leaf_form(field).arrow
-    arrow = storage_type(field.to_arrow().type)
-    types = [kernel_type(child) for child in field.children]
+def kernel_type(
+    field: Field, arrow: pa.DataType, types: Sequence[pa.DataType | None]
+) -> pa.DataType | None:
+    """Return the type of array that the kernel builds for a nested field of the type `arrow`.
+
+    Returns None for the field's type.
+
+    Args:
+        types: type that the kernel builds for each child; None for the child's type.
+    """
     is_map = pa.types.is_map(arrow)
     if not is_map and not any(own is not None for own in types):
         return None

@@ -16,7 +16,7 @@ from alance.format.layouts.place import PagePlace
 from alance.format.numbers import storage_type
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from alance._kernels import RowPlan
     from alance.errors import CorruptFileError
@@ -265,29 +265,16 @@ def with_tables(forms: FieldForms, leaves: Collection[int]) -> FieldForms:
 
 def _shape(field: Field) -> _Shape:
     """Describe a field for the kernel: nodes, leaf ids, leaf forms and built type."""
-    if owns_column(field):  # a shortcut, because nearly all fields of wide tables own a column
+    if owns_column(field):  # members of a packed struct are not nodes
         form = leaf_form(field)
         return (LEAF_NODE,), (field.id,), (form,), form.arrow
-    nodes = [*_nodes(field)]
-    leaves = [leaf for _, leaf in nodes if leaf is not None]
-    forms = tuple([leaf_form(leaf) for leaf in leaves])
-    tree, ids = tuple([node for node, _ in nodes]), tuple([leaf.id for leaf in leaves])
-    return tree, ids, forms, kernel_type(field)
-
-
-def _nodes(field: Field) -> Iterator[tuple[int, Field | None]]:
-    """Yield the nodes of a field depth-first, each leaf with its field, other nodes with None."""
     arrow = storage_type(field.to_arrow().type)
-    if owns_column(field):
-        yield LEAF_NODE, field
-        return  # members of a packed struct are not nodes
-    elif pa.types.is_struct(arrow):
-        yield len(field.children), None
+    if pa.types.is_struct(arrow):
+        node = len(field.children)
     elif pa.types.is_list(arrow) or pa.types.is_map(arrow):
-        yield LIST_NODE, None
-    elif length := dimension_of(field):
-        yield LARGE_LIST_NODE - length, None
+        node = LIST_NODE
     else:
-        yield LARGE_LIST_NODE, None
-    for child in field.children:
-        yield from _nodes(child)
+        node = LARGE_LIST_NODE - (dimension_of(field) or 0)
+    *parts, types = zip(*map(_shape, field.children), strict=True)
+    trees, ids, forms = [tuple(chain.from_iterable(part)) for part in parts]
+    return (node, *trees), ids, forms, kernel_type(field, arrow, types)
