@@ -49,8 +49,6 @@ GROUP_FRAGMENTS: Final = 64
 LITTLE_COLUMNS: Final = 8
 LITTLE_ROWS: Final = 1 << 10
 LITTLE_BYTES: Final = 64 << 10
-# Maximum encoded bytes of late columns that one request reads for a whole fragment.
-LATE_BYTES: Final = 64 << 10
 
 
 class FragmentGroup(NamedTuple):

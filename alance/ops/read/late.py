@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import cached_property, partial
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
@@ -24,22 +25,14 @@ from alance.file.open.columns import ScanStates
 from alance.file.open.tracing import describe
 from alance.file.rows.fragment import open_fragments
 from alance.file.rows.in_place import LocalRows
-from alance.file.rows.whole import group_key
 from alance.format.plans import all_read, together
 from alance.io.loop.futures import done
 from alance.io.loop.readahead import Job
 from alance.io.loop.tasks import all_of
 from alance.io.reading.inline import Note
-from alance.ops.read.groups import LATE_BYTES, read_splits, spans_of
-from alance.ops.read.rows import (
-    SPARSE_CHUNK_BYTES,
-    FilteredSplit,
-    LateRows,
-    check_index,
-    passing,
-    with_late,
-)
-from alance.ops.read.taking import keep_grown, opened_fragments, read_rows
+from alance.ops.read.groups import read_splits, spans_of
+from alance.ops.read.rows import SPARSE_CHUNK_BYTES, LateSplit, check_index, passing, with_late
+from alance.ops.read.taking import PhysicalRows, keep_grown, opened_fragments, read_rows
 from alance.ops.version.snapshot import TakenColumns
 
 if TYPE_CHECKING:
@@ -52,7 +45,6 @@ if TYPE_CHECKING:
     from alance.format.plans import Reader, T
     from alance.ops.read.groups import FragmentGroup, Split, Task
     from alance.ops.read.rows import LateTask, ScanPlan
-    from alance.ops.read.taking import PhysicalRows
     from alance.ops.version.snapshot import Snapshot
 
     # Function that does the remaining steps of a split.
@@ -308,9 +300,7 @@ class SplitReader:
             batch, rows = await self._filter(split, task)
             if batch is None or self.plan.late_schema is None:
                 return batch
-            (merged,) = await self._merge(
-                [FilteredSplit(batch, await self._late_rows(split, rows))]
-            )
+            (merged,) = await self._merge([await self._late_split(split, batch, rows)])
         except BatchTooLargeError as error:
             return await self._parts_of(split, error)
         return merged
@@ -333,64 +323,51 @@ class SplitReader:
         assert passed is not None
         return passed
 
-    async def _late_rows(self, split: Split, rows: Int64s | None) -> list[LateRows]:
-        """Return the rows that need late columns, by fragment, with the fragments opened.
+    async def _late_split(
+        self, split: Split, batch: pa.RecordBatch, rows: Int64s | None
+    ) -> LateSplit:
+        """Return the rows that need late columns, with their fragments opened.
 
         Cost: a round if a file is not open.
 
         Args:
+            batch: first columns of the rows.
             rows: rows that passed the filter; None for all rows of the split.
         """
-        engine, group = self.snapshot.engine, split.group
-        parts = group.by_fragment(split.numbers() if rows is None else rows)
-        handles = [handle for handle, _ in parts]
-        opening = opened_fragments(engine.cache, handles, self.late_columns)
-        opened = await engine.drive(opening, "open files")
-        if _as_one(opened):
-            firsts = np.cumsum([0, *(fragment.num_rows for fragment in opened)])
-            offsets = [part + first for (_, part), first in zip(parts, firsts, strict=False)]
-            num_rows = int(firsts[-1])
-            return [LateRows(handles, opened, np.concatenate(offsets), 0, num_rows, engine.cache)]
-        is_single = len(group.handles) == 1
-        return [
-            LateRows(
-                [handle],
-                [fragment],
-                part,
-                split.start if is_single else 0,
-                split.stop if is_single else fragment.num_rows,
-                engine.cache,
-                is_near=not self.snapshot.is_remote,
-            )
-            for (handle, part), fragment in zip(parts, opened, strict=True)
-        ]
+        cache, group = self.snapshot.engine.cache, split.group
+        handles, offsets = zip(
+            *group.by_fragment(split.numbers() if rows is None else rows), strict=True
+        )
+        opening = opened_fragments(cache, handles, self.late_columns)
+        opened = await self.snapshot.engine.drive(opening, "open files")
+        physical = PhysicalRows(handles, np.concatenate(offsets), [*accumulate(map(len, offsets))])
+        span = split.start, split.stop
+        if len(group.handles) > 1:
+            span = 0, sum(fragment.num_rows for fragment in opened)
+        is_near = not self.snapshot.is_remote
+        return LateSplit(batch, physical, opened, *span, cache, is_near=is_near)
 
-    async def _merge(self, splits: Sequence[FilteredSplit]) -> list[pa.RecordBatch]:
+    async def _merge(self, splits: Sequence[LateSplit]) -> list[pa.RecordBatch]:
         """Return the output rows of filtered splits, in one round and with a pool job per split."""
-        late = [rows for split in splits for rows in split.late]
-        kinds = list({rows.is_sparse for rows in late})
-        read = await all_of(self._read_late(late, is_sparse=kind) for kind in kinds)
+        kinds = {split.is_sparse for split in splits}
+        read = await all_of(self._read_late(splits, is_sparse=kind) for kind in kinds)
         by_kind = dict(zip(kinds, map(iter, read), strict=True))
-        tasks = iter([next(by_kind[rows.is_sparse]) for rows in late])
         return await all_of(
-            self._run(partial(split.merge, self.plan, [next(tasks) for _ in split.late]))
+            self._run(partial(split.merge, self.plan, *next(by_kind[split.is_sparse])))
             for split in splits
         )
 
     async def _read_late(
-        self, late: Sequence[LateRows], *, is_sparse: bool
+        self, splits: Sequence[LateSplit], *, is_sparse: bool
     ) -> list[tuple[LateTask, Reader]]:
-        """Read the late columns of the items of `late` whose `is_sparse` has the given value."""
-        plans = [
-            rows.reading(guess=self.snapshot.is_remote)
-            for rows in late
-            if rows.is_sparse == is_sparse
-        ]
-        engine, reason = self.snapshot.engine, "late columns"
+        """Read the late columns of the splits whose `is_sparse` has the given value."""
+        engine, reason, columns = self.snapshot.engine, "late columns", self.late_columns
+        own = [split for split in splits if split.is_sparse == is_sparse]
+        plans = [split.reading(guess=self.snapshot.is_remote) for split in own]
         tasks = await engine.drive(together(plans), reason, bulk=not is_sparse)
-        for rows in late:
-            if rows.states is engine.cache:
-                keep_grown(engine.cache, rows.handles, rows.opened, self.late_columns)
+        for split in own:
+            if split.states is engine.cache:
+                keep_grown(engine.cache, split.rows.handles, split.opened, columns)
         read = await engine.reader([rows for task in tasks for rows in task.unread], reason)
         return [(task, read) for task in tasks]
 
@@ -416,28 +393,21 @@ class SplitReader:
                 self._filter_and_note(split, late, task)
                 for split, task in zip(splits, await first, strict=True)
             )
-            passing = [split_rows for split_rows in filtered if split_rows is not None]
+            passing = [own for own in filtered if own is not None]
             if not passing:
                 return []
             if is_eager:
                 merged = await all_of(
-                    self._run(partial(split_rows.merge, self.plan, [(task, all_read)]))
-                    for split_rows, task in zip(filtered, await reading[1], strict=True)
-                    if split_rows is not None
+                    self._run(partial(own.merge, self.plan, task, all_read))
+                    for own, task in zip(filtered, await reading[1], strict=True)
+                    if own is not None
                 )
                 return [partial(_ready, batch) for batch in merged]
-            fits = int(
-                np.count_nonzero(
-                    np.cumsum([split_rows.num_bytes for split_rows in passing]) <= reserved
-                )
-            )
+            upto = np.cumsum([own.num_bytes for own in passing])
+            fits = int(np.count_nonzero(upto <= reserved))
             merged = await self._merge(passing[:fits])
             # The other rows have too many bytes to read ahead, so they are read in their turn.
-            parts = [
-                part
-                for split_rows in passing[fits:]
-                for part in split_rows.cut(RESERVED_LATE_BYTES)
-            ]
+            parts = [part for own in passing[fits:] for part in own.cut(RESERVED_LATE_BYTES)]
             later = [partial(self._merge_one, part) for part in parts]
             return [*(partial(_ready, batch) for batch in merged), *later]
         finally:
@@ -445,7 +415,7 @@ class SplitReader:
                 future.cancel()
             await asyncio.gather(*reading, return_exceptions=True)
 
-    async def _merge_one(self, split: FilteredSplit) -> Rows:
+    async def _merge_one(self, split: LateSplit) -> Rows:
         try:
             (batch,) = await self._merge([split])
         except BatchTooLargeError:
@@ -464,7 +434,7 @@ class SplitReader:
 
     async def _filter_and_note(
         self, split: Split, late: OpenFragment, task: Task
-    ) -> FilteredSplit | None:
+    ) -> LateSplit | None:
         """Filter a split and count the rows that pass; None if no row passes."""
         batch, rows = await self._filter(split, task)
         self._seen += split.stop - split.start
@@ -477,9 +447,9 @@ class SplitReader:
         if batch is None:
             return None
         rows = split.numbers() if rows is None else rows
-        group = split.group
-        late_rows = LateRows(group.handles, [late], rows, split.start, split.stop, group.states)
-        return FilteredSplit(batch, [late_rows])
+        physical = PhysicalRows(split.group.handles, rows, [len(rows)])
+        span = split.start, split.stop
+        return LateSplit(batch, physical, [late], *span, split.group.states)
 
     async def _run(self, work: Callable[[], T], *, inline: bool = False) -> T:
         async with self._turns:
@@ -506,11 +476,3 @@ def _is_dense(late: OpenFragment, kept_share: float) -> bool:
     sizes = late.tables.sizes
     needed = sum(min(size, kept_share * late.num_rows * SPARSE_CHUNK_BYTES) for size in sizes)
     return 2 * needed >= sum(sizes)
-
-
-def _as_one(fragments: Sequence[OpenFragment]) -> bool:
-    """Return True if the late columns are so small that all rows of all fragments are read."""
-    keys = {group_key(fragment) for fragment in fragments}
-    if len(fragments) == 1 or len(keys) > 1 or None in keys:
-        return False
-    return all(fragment.encoded_bytes <= LATE_BYTES for fragment in fragments)

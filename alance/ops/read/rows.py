@@ -9,20 +9,23 @@ import math
 from dataclasses import field, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from alance.base.records import dataclass
 from alance.errors import CorruptFileError
-from alance.file.batches import in_order, one_batch
-from alance.file.rows.whole import read_together
+from alance.file.batches import in_order
+from alance.file.rows.placing import placed_rows
+from alance.file.rows.taken import TakenRows
+from alance.file.rows.whole import group_key, read_together
 from alance.format.numbers import as_mask, to_arrow, true_rows
+from alance.format.plans import together
 from alance.ops.version.projection import META
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from alance.base.arrays import Int64s
     from alance.expr import Predicate
@@ -41,12 +44,15 @@ if TYPE_CHECKING:
     from alance.ops.version.projection import Projection
     from alance.ops.version.snapshot import FragmentHandle
 
-    LateTask: TypeAlias = FragmentTask | WholeRows  # task that decodes late columns
+    # Task that decodes late columns.
+    LateTask: TypeAlias = FragmentTask | TakenRows | WholeRows
 
 # Estimated bytes to read and decode for a single row of a column, because its whole chunk is read.
 SPARSE_CHUNK_BYTES: Final = 4 << 10
 # A take of at most 1 / TAKEN_SHARE of a range's rows is cheaper than a scan of the range.
 TAKEN_SHARE: Final = 16
+# Maximum encoded bytes of late columns that one request reads for a whole fragment.
+LATE_BYTES: Final = 64 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,21 +218,21 @@ def with_meta(
 
 
 @dataclass(frozen=True)
-class LateRows:
-    """Rows that passed the filter, and the opened fragments with their late columns.
+class LateSplit:
+    """Rows of a split that passed the filter: their first columns, and where the late ones are.
 
     Attributes:
-        handles: handles of the fragments.
-        opened: opened fragment with the late columns, or several fragments that are read together.
-        rows: row offsets in the fragment; rows of several fragments are numbered consecutively.
-        start, stop: range that the rows were selected from; for several fragments, all rows.
+        batch: first columns.
+        opened: for each fragment of the rows, the opened fragment with the late columns.
+        start, stop: range that the rows were selected from; for several fragments, all rows, which
+            are numbered consecutively.
         states: cache for page states.
         is_near: True if the files are on this machine.
     """
 
-    handles: Sequence[FragmentHandle]
+    batch: pa.RecordBatch
+    rows: PhysicalRows
     opened: Sequence[OpenFragment]
-    rows: Int64s
     start: int
     stop: int
     states: States
@@ -239,29 +245,33 @@ class LateRows:
 
     @cached_property
     def _all_bytes(self) -> float:
-        share = (self.stop - self.start) / max(
-            1, sum(fragment.num_rows for fragment in self.opened)
-        )
-        return share * sum(fragment.encoded_bytes for fragment in self.opened)
+        share = (self.stop - self.start) / max(1, sum(own.num_rows for own in self.opened))
+        return share * sum(own.encoded_bytes for own in self.opened)
 
     @property
     def _taken_bytes(self) -> int:
-        return len(self.rows) * len(self.opened[0].containers) * SPARSE_CHUNK_BYTES
+        return self.rows.num_rows * len(self.opened[0].containers) * SPARSE_CHUNK_BYTES
+
+    @cached_property
+    def _are_together(self) -> bool:
+        """True if one plan can read all rows of several fragments."""
+        keys = {*map(group_key, self.opened)}
+        return len(self.opened) > 1 and len(keys) == 1 and None not in keys
 
     @cached_property
     def is_sparse(self) -> bool:
         """True if rows are taken singly.
 
-        That is so for rows of one fragment if a take reads no more bytes than a read of the range,
-        or if the files are local and the rows are few.
+        That is so if a take reads no more bytes than a read of the range, or if the files are local
+        and the rows are few. Several fragments with little to read are read whole.
         """
-        if len(self.opened) > 1:
+        if self._are_together and all(own.encoded_bytes <= LATE_BYTES for own in self.opened):
             return False
         # For local files, decoding all rows of the chunks costs more than reading them.
-        few = len(self.rows) * TAKEN_SHARE <= self.stop - self.start
+        few = self.rows.num_rows * TAKEN_SHARE <= self.stop - self.start
         return self._taken_bytes <= self._all_bytes or (self.is_near and few)
 
-    def cut(self, most_bytes: float) -> Sequence[LateRows]:
+    def cut(self, most_bytes: float) -> Sequence[LateSplit]:
         """Cut the rows into parts of about `most_bytes` encoded bytes.
 
         Rows of several fragments are not cut. Neither are rows that are taken singly, because their
@@ -271,14 +281,21 @@ class LateRows:
         if count <= 1 or self.is_sparse or len(self.opened) > 1:
             return [self]
         cuts = np.linspace(self.start, self.stop, count + 1).astype(np.int64)
-        return self.parts(np.unique(np.searchsorted(self.rows, cuts)).tolist())
+        return self._parts(np.unique(np.searchsorted(self.rows.offsets, cuts)).tolist())
 
-    def parts(self, places: Sequence[int]) -> list[LateRows]:
+    def halves(self) -> list[LateSplit]:
+        """Return the two halves of the rows, which must be of one fragment."""
+        return self._parts([0, self.rows.num_rows // 2, self.rows.num_rows])
+
+    def _parts(self, places: Sequence[int]) -> list[LateSplit]:
         """Cut the rows of one fragment at these positions, which include 0 and the end."""
-        parts = [self.rows[first:last] for first, last in pairwise(places)]
-        return [
-            replace(self, rows=rows, start=int(rows[0]), stop=int(rows[-1]) + 1) for rows in parts
-        ]
+        parts = []
+        for first, last in pairwise(places):
+            rows = self.rows._replace(offsets=self.rows.offsets[first:last], ends=[last - first])
+            batch = self.batch.slice(first, last - first)
+            start, stop = int(rows.offsets[0]), int(rows.offsets[-1]) + 1
+            parts.append(replace(self, batch=batch, rows=rows, start=start, stop=stop))
+        return parts
 
     def reading(self, *, guess: bool) -> Plan[LateTask]:
         """Plan the late columns; the task's `unread` lists bytes that remain to be read.
@@ -287,59 +304,32 @@ class LateRows:
             guess: True to guess the positions of rows in pages of unknown state, and to read rows
                 and page states in one round.
         """
-        if len(self.opened) > 1:
-            return read_together(self.opened)
-        (fragment,) = self.opened
+        schema = self.opened[0].schema
         if self.is_sparse:
-            return fragment.place(self.rows, self.states, guess=guess)
-        return fragment.read(self.start, self.stop, self.states)
+            _, offsets, ends = self.rows
+            placing = placed_rows(schema, self.opened, offsets, ends, self.states, guess=guess)
+            return TakenRows(schema, (yield from placing))
+        if self._are_together:
+            return (yield from read_together(self.opened))
+        is_single = len(self.opened) == 1
+        spans = [(self.start, self.stop) if is_single else (0, own.num_rows) for own in self.opened]
+        pairs = zip(self.opened, spans, strict=True)
+        plans = [fragment.read(*span, self.states) for fragment, span in pairs]
+        return TakenRows(schema, (yield from together(plans)))
 
-    def decode(self, task: LateTask, read: Reader) -> pa.RecordBatch:
-        """Decode the late columns of the rows.
-
-        Args:
-            read: opens the bytes of `task.unread`.
-        """
-        batch = task.decode(read)
-        if len(self.rows) < batch.num_rows:
-            batch = select(batch, self.rows - self.start)
-        return batch
-
-
-class FilteredSplit(NamedTuple):
-    """Rows of a split that passed the filter: their first columns, and the rows by fragment."""
-
-    batch: pa.RecordBatch
-    late: Sequence[LateRows]  # in row order
-
-    @property
-    def num_bytes(self) -> float:
-        """Number of encoded bytes of late columns to read."""
-        return sum(rows.num_bytes for rows in self.late)
-
-    def cut(self, most_bytes: float) -> Iterator[FilteredSplit]:
-        """Yield parts of about `most_bytes` encoded bytes of late columns each."""
-        return self._parts([part for late in self.late for part in late.cut(most_bytes)])
-
-    def halves(self) -> Iterator[FilteredSplit]:
-        """Yield the two halves of the rows, which must be of one fragment."""
-        (late,) = self.late
-        return self._parts(late.parts([0, len(late.rows) // 2, len(late.rows)]))
-
-    def _parts(self, late: Sequence[LateRows]) -> Iterator[FilteredSplit]:
-        first = 0
-        for rows in late:
-            yield FilteredSplit(self.batch.slice(first, len(rows.rows)), [rows])
-            first += len(rows.rows)
-
-    def merge(self, plan: ScanPlan, tasks: Sequence[tuple[LateTask, Reader]]) -> pa.RecordBatch:
+    def merge(self, plan: ScanPlan, task: LateTask, read: Reader) -> pa.RecordBatch:
         """Combine first and late columns into the output, or into the input of computed columns.
 
         Args:
-            tasks: tasks of the late columns, each with the reader of its unread bytes.
+            task: task of the late columns.
+            read: opens the bytes of `task.unread`.
         """
-        parts = [rows.decode(*task) for rows, task in zip(self.late, tasks, strict=True)]
-        return with_late(plan, self.batch, one_batch(parts))
+        late = task.decode(read)
+        if self.rows.num_rows < late.num_rows:
+            counts = np.diff(self.rows.ends, prepend=0)
+            firsts = np.cumsum([0, *(own.num_rows for own in self.opened[:-1])]) - self.start
+            late = select(late, self.rows.offsets + np.repeat(firsts, counts))
+        return with_late(plan, self.batch, late)
 
 
 def with_late(plan: ScanPlan, batch: pa.RecordBatch, late: pa.RecordBatch) -> pa.RecordBatch:
