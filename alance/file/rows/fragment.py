@@ -181,14 +181,19 @@ class OpenFragment:
         return task
 
     def read_parts(
-        self, parts: Sequence[Sequence[tuple[int, int]]], states: States
+        self,
+        parts: Sequence[Sequence[tuple[int, int]]],
+        states: States,
+        *,
+        is_read: bool = True,
     ) -> Plan[list[FragmentTask]]:
         """Plan ranges of physical rows that are fetched together, but decoded as several tasks.
 
         Args:
             parts: ranges of each task, as for `read_spans`; ascending over all parts.
+            is_read: as for `read_ranges`.
         """
-        plans: list[Plan[Any]] = [read_ranges(self, parts, states)]
+        plans: list[Plan[Any]] = [read_ranges(self, parts, states, is_read=is_read)]
         if self.older:
             columns = [self.older[at] for at in self.beside]
             plans += [

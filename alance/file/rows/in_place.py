@@ -8,7 +8,6 @@ for the few bytes that the page cache lacks. If it lacks most of a file, reading
 from __future__ import annotations
 
 from contextlib import contextmanager
-from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -16,8 +15,6 @@ import numpy as np
 
 from alance.base.records import dataclass
 from alance.file.open.columns import PATIENCE, OwnStates
-from alance.file.rows.placing import read_ranges
-from alance.file.rows.taken import FragmentTask
 from alance.format.plans import ByteRange, NotAtHand, Pieces, answered, coalesce
 from alance.io.disk import files
 from alance.io.events import trace
@@ -28,11 +25,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from alance import _kernels
-    from alance.file.older.v2_0 import FieldColumn
     from alance.file.open.columns import ScanStates
     from alance.file.rows.fragment import OpenFragment
     from alance.format.plans import Extent
-    from alance.format.v2_0.fields import FieldPiece
     from alance.io.disk.files import OpenFile
     from alance.io.reading.inline import Note
 
@@ -48,27 +43,16 @@ class LocalRows:
     files: Mapping[str, files.OpenFile]  # open files by location
     note: Note
 
-    @property
-    def num_rows(self) -> int:
-        return self.stop - self.start
-
     def decode(self) -> pa.RecordBatch | None:
         """Decode the rows. Returns None if the page cache lacks much, or a file is not open."""
-        fragment = self.fragment
-        others: Mapping[int, Sequence[FieldPiece]] = {}
         if self.states.is_cold:
             return None
-        if fragment.older:
-            from alance.format.v2_0.fields import FieldPiece
-
-            columns = [fragment.older[at] for at in fragment.beside]
-            others = {own.field.id: [FieldPiece(0, partial(self._build, own))] for own in columns}
+        spans = [(self.start, self.stop)]
+        reading = self.fragment.read_parts([spans], OwnStates(), is_read=False)
         try:
-            with fragment.lock:  # so that threads do not learn the same pages
-                parts = [[(self.start, self.stop)]]
-                placing = read_ranges(fragment, parts, OwnStates(), is_read=False)
-                placed = answered(placing, self._read) or ()
-            return FragmentTask(fragment.schema, self.num_rows, others, placed).decode(self._reader)
+            with self.fragment.lock:  # so that threads do not learn the same pages
+                (task,) = answered(reading, self._read)
+            return task.decode(self._reader)
         except NotAtHand:
             return None
 
@@ -93,10 +77,6 @@ class LocalRows:
         if self.note.recorder is not None:
             for extent in pieces().ranges():
                 self.note.read(extent, begun)
-
-    def _build(self, column: FieldColumn, arrow: pa.DataType) -> pa.Array:
-        """Read a field of a file of 2.0 or 0.1, and decode it."""
-        return answered(column.read([(self.start, self.stop)]), self._read).decode(arrow)
 
     def _read(self, extents: Sequence[Extent]) -> list[memoryview]:
         """Read the ranges of a round; many ranges of one file take a single call."""
