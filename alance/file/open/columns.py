@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from alance._kernels import LeafTables
     from alance.format.container import Container
     from alance.format.plans import Extent, Plan
+    from alance.io.caches.disk_cache import DiskCache
 
 SMALL_BYTES: Final = 256 << 10  # a scan reads a page up to this size whole, in one round
 
@@ -58,25 +59,13 @@ class OpenColumn(FileColumn):
         self.parsed: list[Any] = [None] * self.num_pages
 
 
-class Kept(Protocol):
-    """Interface of the disk cache: ranges of files, which outlive the process."""
-
-    def get(self, location: str, start: int, stop: int) -> memoryview | None: ...
-
-    def tail(self, location: str) -> memoryview | None: ...
-
-    def put(self, location: str, start: int, stop: int, content: memoryview) -> None: ...
-
-    def discard(self, location: str) -> None: ...
-
-
-def kept_by(states: Any) -> Kept | None:
+def kept_by(states: Any) -> DiskCache | None:
     """Return the disk cache of a `States`; None if it has none."""
-    disk: Kept | None = getattr(states, "disk", None)
+    disk: DiskCache | None = getattr(states, "disk", None)
     return disk
 
 
-def recalled(plan: Callable[[], Plan[T]], path: str, disk: Kept | None) -> T | None:
+def recalled(plan: Callable[[], Plan[T]], path: str, disk: DiskCache | None) -> T | None:
     """Run a plan over one file with bytes from the disk cache alone.
 
     Returns None if the cache lacks a range, or if the plan fails. After a `CorruptFileError`, the
@@ -103,7 +92,7 @@ def recalled(plan: Callable[[], Plan[T]], path: str, disk: Kept | None) -> T | N
         return None
 
 
-def noted(plan: Plan[T], disk: Kept | None) -> Plan[T]:
+def noted(plan: Plan[T], disk: DiskCache | None) -> Plan[T]:
     """Run a plan, and add the ranges that it reads to the disk cache."""
     if disk is None:
         return (yield from plan)
@@ -148,8 +137,8 @@ class ScanStates:
     """
 
     def __init__(self, cache: States, *, shared_bytes: int = 0) -> None:
-        self._cache = cache
         self.disk = kept_by(cache)
+        self.peek, self.peek_all, self.put = cache.peek, cache.peek_all, cache.put
         self._cold = 0
         self._budget = shared_bytes
 
@@ -168,12 +157,3 @@ class ScanStates:
             return False
         self._budget -= tables.state_bytes
         return self._budget >= 0
-
-    def peek(self, key: Hashable) -> Any | None:
-        return self._cache.peek(key)
-
-    def peek_all(self, keys: Sequence[Hashable]) -> list[Any | None]:
-        return self._cache.peek_all(keys)
-
-    def put(self, key: Hashable, value: Any, num_bytes: int) -> None:
-        self._cache.put(key, value, num_bytes)

@@ -24,9 +24,10 @@ from alance.format.v0_1.metadata import is_batch_file, open_batch_file
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from alance.file.open.columns import Kept, States
+    from alance.file.open.columns import States
     from alance.format.container import Container
     from alance.format.plans import Extent, Pieces, Plan, T
+    from alance.io.caches.disk_cache import DiskCache
 
 FILES_A_TURN: Final = 1 << 10  # open files to handle between turns, 1 to 5 us each
 FILES_AT_ONCE: Final = 64  # tails to parse before other tasks get a turn: about a millisecond
@@ -88,7 +89,7 @@ def open_files(
     return cast("list[Container]", containers)
 
 
-def _recalled(file: FileOf, disk: Kept, states: States) -> Container | None:
+def _recalled(file: FileOf, disk: DiskCache, states: States) -> Container | None:
     """Container of a file from the disk cache; None if it is not there."""
     tail = disk.tail(file.path)
     if tail is None:
@@ -145,7 +146,7 @@ def open_columns_of(files: Sequence[tuple[Container, Sequence[int]]], states: St
             yield TURN
 
 
-def _recall(container: Container, index: int, disk: Kept) -> bool:
+def _recall(container: Container, index: int, disk: DiskCache) -> bool:
     """Open a column from the disk cache. Returns False if the cache lacks its metadata."""
     recalled(lambda: read_columns([(container, [index])]), container.path, disk)
     return not container.absent([index])

@@ -22,10 +22,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from alance.base.arrays import Int64s
-    from alance.file.open.columns import Kept, States
+    from alance.file.open.columns import States
     from alance.file.rows.fragment import OpenFragment
     from alance.format.container import Container
     from alance.format.plans import Plan
+    from alance.io.caches.disk_cache import DiskCache
 
 _CONTAINER_PATH, _CONTENT_START = map(attrgetter, ("path", "content_start"))
 _OWNER, _IS_OWN = itemgetter(0), attrgetter("is_own")
@@ -101,7 +102,7 @@ class NewPages:
             far = self._kernel.far
         return far
 
-    def _recall(self, disk: Kept) -> None:
+    def _recall(self, disk: DiskCache) -> None:
         """Load states from the disk cache.
 
         Ranges of a file with a damaged state are removed from the cache, so that they are read from
@@ -255,7 +256,7 @@ def new_pages(
     return new
 
 
-def _store(disk: Kept, pieces: Pieces, content: memoryview) -> None:
+def _store(disk: DiskCache, pieces: Pieces, content: memoryview) -> None:
     """Store pieces in the disk cache.
 
     Args:

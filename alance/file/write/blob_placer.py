@@ -25,6 +25,7 @@ from alance.format.encode.blobs import (
     uri_array,
 )
 from alance.format.encode.leaves import block_of
+from alance.format.encode.rows import select
 from alance.io.loop.tasks import all_of, each
 
 if TYPE_CHECKING:
@@ -234,16 +235,10 @@ def _as_placed(placed: PlacedBlobs, payloads: VariableWidth) -> tuple[VariableWi
 
 def _chosen_payloads(payloads: VariableWidth, chosen: Mask) -> VariableWidth:
     """Return the payloads of the chosen slots."""
-    if chosen.all():
-        return payloads
-    offsets = payloads.offsets
-    edges = np.flatnonzero(np.diff(chosen, prepend=False, append=False)).tolist()
-    runs = [
-        payloads.data[int(offsets[start]) : int(offsets[stop])]
-        for start, stop in zip(edges[::2], edges[1::2], strict=True)
-    ]
-    ends = np.cumsum([0, *np.diff(offsets)[chosen].tolist()], dtype=np.int64)
-    return VariableWidth(ends, np.concatenate(runs) if runs else np.empty(0, np.uint8))
+    rows = slice(0, len(chosen)) if chosen.all() else np.flatnonzero(chosen)
+    selected = select(payloads, rows)
+    assert isinstance(selected, VariableWidth)
+    return selected
 
 
 def _block(parts: Sequence[_Described], where: str) -> Block:

@@ -17,12 +17,13 @@ from alance.file.open.zones import read_zones
 from alance.format.numbers import distinct
 from alance.format.plans import together
 from alance.format.statistics import ColumnBounds, whole_bounds
+from alance.io.loop.readahead import grouped
 from alance.ops.lookup.work import checking_work
 from alance.ops.read.groups import file_bytes
 from alance.ops.read.rows import num_rows_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -222,29 +223,13 @@ class Pruner:
         pairs = zip(fragments, may, strict=True)
         masks = [np.full(fragment.num_zones, flag) for fragment, flag in pairs]
         undecided = [place for place in np.flatnonzero(may).tolist() if len(masks[place]) > 1]
-        for places in _in_groups(undecided, [len(masks[place]) for place in undecided]):
+        for places in grouped(undecided, lambda place: len(masks[place]), ZONES_AT_ONCE):
             group = [fragments[place] for place in places]
             may = may_match(self.check, cut_zones(group, self.columns))
             ends = np.cumsum([fragment.num_zones for fragment in group])
             for place, mask in zip(places, np.split(may, ends[:-1]), strict=True):
                 masks[place] = mask
         return masks
-
-
-def _in_groups(places: Sequence[int], sizes: Sequence[int]) -> Iterator[Sequence[int]]:
-    """Split places into consecutive groups of at most `ZONES_AT_ONCE` zones, if possible.
-
-    Args:
-        sizes: number of zones of each place.
-    """
-    total, first = 0, 0
-    for number, size in enumerate(sizes):
-        if total and total + size > ZONES_AT_ONCE:
-            yield places[first:number]
-            total, first = 0, number
-        total += size
-    if total:
-        yield places[first:]
 
 
 def whole_zones(fragments: Sequence[FragmentZones], columns: Iterable[Column]) -> Zones:
