@@ -17,6 +17,7 @@ from alance.file.batches import one_array
 from alance.file.rows.leaves import LeafSet
 from alance.file.rows.placing import load_states
 from alance.file.rows.whole import FragmentFiles, group_key, read_together, read_whole
+from alance.ops.read.taking import PhysicalRows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -72,12 +73,6 @@ class FragmentGroup(NamedTuple):
     eager_stop: int = 0
 
     @property
-    def bounds(self) -> Int64s:
-        """First row of each fragment, then the number of rows; shape (n + 1,)."""
-        rows = accumulate((handle.num_physical_rows for handle in self.handles), initial=0)
-        return np.array(list(rows), np.int64)
-
-    @property
     def num_bytes(self) -> int:
         """Encoded bytes of the first columns; if whole files are read, the size of the files."""
         if not self.opened:
@@ -102,43 +97,6 @@ class FragmentGroup(NamedTuple):
             loads.append(load_states(self.late, eager, self.states))
         return loads
 
-    def live_mask(self, start: int, stop: int) -> Mask | None:
-        """Return the mask of live rows in a range; None if all are live.
-
-        For several fragments, the range must be all rows of the group.
-        """
-        if len(self.handles) == 1:
-            return self.handles[0].live_mask(start, stop)
-        assert start == 0
-        if all(handle.deleted is None for handle in self.handles):
-            return None
-        masks = []
-        for handle in self.handles:
-            mask = handle.live_mask(0, handle.num_physical_rows)
-            masks.append(np.ones(handle.num_physical_rows, np.bool_) if mask is None else mask)
-        return np.concatenate(masks)
-
-    def meta(self, name: str, rows: Int64s) -> pa.Array:
-        """Return a meta column for rows."""
-        arrays = [handle.meta(name, part) for handle, part in self.by_fragment(rows)]
-        return one_array(arrays)
-
-    def by_fragment(self, rows: Int64s) -> list[tuple[FragmentHandle, Int64s]]:
-        """Split ascending rows by fragment, as row offsets; fragments without rows are omitted.
-
-        If there are no rows at all, returns the first fragment with no offsets.
-        """
-        if len(self.handles) == 1:
-            return [(self.handles[0], rows)]
-        bounds = self.bounds
-        cuts = np.searchsorted(rows, bounds).tolist()
-        first = bounds.tolist()
-        return [
-            (handle, rows[cuts[n] : cuts[n + 1]] - first[n])
-            for n, handle in enumerate(self.handles)
-            if cuts[n] < cuts[n + 1]
-        ] or [(self.handles[0], rows)]
-
 
 class Split(NamedTuple):
     """Rows of a group that one pool job decodes.
@@ -157,13 +115,38 @@ class Split(NamedTuple):
             return chosen + self.start
         return np.arange(self.start, self.stop, dtype=np.int64)
 
+    def physical(self, rows: Int64s) -> PhysicalRows:
+        """Return ascending row numbers in the group as rows of its fragments.
+
+        Fragments without rows are omitted, but if there are no rows at all, the first one remains.
+        """
+        handles = self.group.handles
+        if len(handles) == 1 or not len(rows):
+            return PhysicalRows(handles[:1], rows, [len(rows)])
+        counts = [handle.num_physical_rows for handle in handles]
+        offsets = np.concatenate([*map(np.arange, counts)])
+        return PhysicalRows(handles, offsets, [*accumulate(counts)]).at(rows)
+
     def live_mask(self) -> Mask | None:
         """Return the mask of live rows; None if all are live."""
-        return self.group.live_mask(self.start, self.stop)
+        handles = self.group.handles
+        if len(handles) == 1:
+            return handles[0].live_mask(self.start, self.stop)
+        if all(handle.deleted is None for handle in handles):
+            return None
+        counts = [handle.num_physical_rows for handle in handles]  # the split is the whole group
+        masks = [handle.live_mask(0, count) for handle, count in zip(handles, counts, strict=True)]
+        return np.concatenate(
+            [
+                np.ones(count, np.bool_) if mask is None else mask
+                for mask, count in zip(masks, counts, strict=True)
+            ]
+        )
 
     def meta(self, name: str, rows: Int64s) -> pa.Array:
         """Return a meta column for row numbers in the group."""
-        return self.group.meta(name, rows)
+        parts = self.physical(rows).by_fragment()
+        return one_array([handle.meta(name, offsets) for handle, offsets in parts])
 
     def halves(self) -> list[Split]:
         """Divide the rows into smaller splits.

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 from functools import cached_property, partial
-from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
@@ -32,7 +31,7 @@ from alance.io.loop.tasks import all_of
 from alance.io.reading.inline import Note
 from alance.ops.read.groups import read_splits, spans_of
 from alance.ops.read.rows import SPARSE_CHUNK_BYTES, LateSplit, check_index, passing, with_late
-from alance.ops.read.taking import PhysicalRows, keep_grown, opened_fragments, read_rows
+from alance.ops.read.taking import keep_grown, opened_fragments, read_rows
 from alance.ops.version.snapshot import TakenColumns
 
 if TYPE_CHECKING:
@@ -45,6 +44,7 @@ if TYPE_CHECKING:
     from alance.format.plans import Reader, T
     from alance.ops.read.groups import FragmentGroup, Split, Task
     from alance.ops.read.rows import LateTask, ScanPlan
+    from alance.ops.read.taking import PhysicalRows
     from alance.ops.version.snapshot import Snapshot
 
     # Function that does the remaining steps of a split.
@@ -334,15 +334,12 @@ class SplitReader:
             batch: first columns of the rows.
             rows: rows that passed the filter; None for all rows of the split.
         """
-        cache, group = self.snapshot.engine.cache, split.group
-        handles, offsets = zip(
-            *group.by_fragment(split.numbers() if rows is None else rows), strict=True
-        )
-        opening = opened_fragments(cache, handles, self.late_columns)
+        cache = self.snapshot.engine.cache
+        physical = split.physical(split.numbers() if rows is None else rows)
+        opening = opened_fragments(cache, physical.handles, self.late_columns)
         opened = await self.snapshot.engine.drive(opening, "open files")
-        physical = PhysicalRows(handles, np.concatenate(offsets), [*accumulate(map(len, offsets))])
         span = split.start, split.stop
-        if len(group.handles) > 1:
+        if len(split.group.handles) > 1:
             span = 0, sum(fragment.num_rows for fragment in opened)
         is_near = not self.snapshot.is_remote
         return LateSplit(batch, physical, opened, *span, cache, is_near=is_near)
@@ -446,8 +443,7 @@ class SplitReader:
             self._dense.clear()
         if batch is None:
             return None
-        rows = split.numbers() if rows is None else rows
-        physical = PhysicalRows(split.group.handles, rows, [len(rows)])
+        physical = split.physical(split.numbers() if rows is None else rows)
         span = split.start, split.stop
         return LateSplit(batch, physical, [late], *span, split.group.states)
 
