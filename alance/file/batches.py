@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from alance.base.arrays import Int64s
-    from alance.format.field import Field
     from alance.format.layouts.fields import LeafColumn
 
 
@@ -72,16 +71,8 @@ def fixed_bytes(arrow: pa.DataType) -> float:
 
 def leaf_bytes(leaf: LeafColumn) -> float:
     """Return the bytes per row of a fixed-width leaf; 0 for other leaves."""
-    return leaf.multiplier * leaf.field.derive("bytes", _fixed_bytes)
-
-
-def _fixed_bytes(field: Field) -> float:
-    return fixed_bytes(field.arrow_type)
-
-
-def batch_bytes(batch: pa.RecordBatch) -> int:
-    """Return the approximate memory of a batch's rows; for a slice, its part of the buffers."""
-    return sum(column.nbytes for column in batch.columns)
+    own: float = leaf.field.derive("bytes", lambda field: fixed_bytes(field.arrow_type))
+    return leaf.multiplier * own
 
 
 def one_batch(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:

@@ -12,6 +12,7 @@ from alance.base.records import dataclass
 from alance.errors import AlanceError, CorruptFileError, UnsupportedError
 from alance.file.open.files import from_content, open_columns
 from alance.file.rows.kernel_arrays import has_values
+from alance.format.container import FileColumn
 from alance.format.field import Field
 from alance.format.layouts.fields import LeafColumn, leaf_columns
 from alance.format.proto import file_pb2
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from alance.base.arrays import Int64s
-    from alance.file.open.columns import OpenColumn, States
+    from alance.file.open.columns import States
     from alance.format.container import Container, Page
     from alance.format.plans import Plan
     from alance.format.v2_0.fields import FieldPiece
@@ -33,16 +34,20 @@ if TYPE_CHECKING:
 BYTE_ITEM_TYPE: str = "uint8"
 
 
-@dataclass(frozen=True, slots=True)
-class ArrayColumn:
-    """Column of an open file; its pages are parsed on access."""
+class ArrayColumn(FileColumn):
+    """Column of an open file; its pages are parsed on access.
 
-    opened: OpenColumn
-    logical_type: str  # logical type of the field
+    Args:
+        logical_type: logical type of the field.
+    """
 
-    @property
-    def first_rows(self) -> Int64s:
-        return self.opened.first_rows
+    __slots__ = ("_parsed", "_path", "logical_type")
+
+    def __init__(self, column: FileColumn, path: str, logical_type: str) -> None:
+        super().__init__(column.index, column.kernel)
+        self.logical_type = logical_type
+        self._path = path
+        self._parsed: list[ArrayPage | None] = [None] * self.num_pages
 
     def array_page(self, number: int) -> ArrayPage:
         """Parse a page.
@@ -50,27 +55,25 @@ class ArrayColumn:
         Raises:
             CorruptFileError, UnsupportedError: the page's description is malformed or unknown.
         """
-        pages = self.opened.parsed
-        parsed: ArrayPage | None = pages[number]
+        parsed = self._parsed[number]
         if parsed is None:
-            page, column = self.opened.page(number), self.opened
-            path = self.opened.container.path
+            page = self.page(number)
             try:
-                parsed = pages[number] = array_page(
+                parsed = self._parsed[number] = array_page(
                     page.encoding,
-                    path=path,
+                    path=self._path,
                     buffers=page.buffers,
                     num_rows=page.num_rows,
                     logical_type=self.logical_type,
                 )
             except AlanceError as error:
-                error.add_note(f"in page {number} of column {column.index} of {path}")
+                error.add_note(f"in page {number} of column {self.index} of {self._path}")
                 raise
         return parsed
 
     def kind(self) -> type | None:
         """Return the encoding class of the first page; None if there are no pages."""
-        return type(self.array_page(0).root) if self.opened.num_pages else None
+        return type(self.array_page(0).root) if self.num_pages else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,26 +166,21 @@ def open_fields(
     Raises:
         CorruptFileError: the columns contradict each other or the schema.
     """
-    indices = [
-        columns[member.id] for field in fields for member in field.walk() if member.id in columns
-    ]
-    opened = yield from open_columns(container, indices, states)
-    by_index = {column.index: column for column in opened}
+    members = [own for field in fields for own in field.walk() if own.id in columns]
+    opened = yield from open_columns(container, [columns[own.id] for own in members], states)
+    by_index = {
+        column.index: ArrayColumn(column, container.path, own.logical_type)
+        for column, own in zip(opened, members, strict=True)
+    }
     # Strings of the first releases are lists whose bytes are the column after the offsets.
-    behind = [
-        columns[member.id] + 1
-        for field in fields
-        for member in field.walk()
-        if member.id in columns
-        and member.is_leaf
-        and ArrayColumn(by_index[columns[member.id]], member.logical_type).kind() is Offsets
-    ]
+    leaves = [columns[own.id] for own in members if own.is_leaf]
+    behind = [index + 1 for index in leaves if by_index[index].kind() is Offsets]
     if behind:
         more = yield from open_columns(container, behind, states)
-        by_index |= {column.index: column for column in more}
+        by_index |= {own.index: ArrayColumn(own, container.path, BYTE_ITEM_TYPE) for own in more}
     joined = []
     for field in fields:
-        used: list[OpenColumn] = []
+        used: list[ArrayColumn] = []
         node = _node(field, columns, by_index, used)
         if used:
             pages = tuple(page for column in used for page in column.pages)
@@ -195,15 +193,15 @@ def open_fields(
 def _node(
     field: Field,
     columns: Mapping[int, int],
-    opened: Mapping[int, OpenColumn],
-    used: list[OpenColumn],
+    opened: Mapping[int, ArrayColumn],
+    used: list[ArrayColumn],
 ) -> FieldNode:
     """Build the tree of a field, and append its columns to `used`, outermost first."""
     index = columns.get(field.id)
     if index is None:
         return NullNode()
-    column = ArrayColumn(opened[index], field.logical_type)
-    used.append(column.opened)
+    column = opened[index]
+    used.append(column)
     kind = column.kind()
     if kind is Header or (kind is None and field.logical_type == "struct"):
         if field.logical_type != "struct":
@@ -212,10 +210,10 @@ def _node(
         for child in field.children:
             begin = len(used)
             children.append(_node(child, columns, opened, used))
-            if len(used) > begin and used[begin].num_rows != column.opened.num_rows:
+            if len(used) > begin and used[begin].num_rows != column.num_rows:
                 raise CorruptFileError(
                     f"field {child.name!r}: {used[begin].num_rows} rows, the struct around it has "
-                    f"{column.opened.num_rows}"
+                    f"{column.num_rows}"
                 )
         return StructNode(children)
     if kind is not Offsets:
@@ -228,7 +226,7 @@ def _node(
         content = Field("bytes", -1, field.id, BYTE_ITEM_TYPE, False, {}, (), file_pb2.Field())
         inner = opened[index + 1]
         used.append(inner)
-        return ListNode(field, column, LeafNode(content, ArrayColumn(inner, BYTE_ITEM_TYPE)))
+        return ListNode(field, column, LeafNode(content, inner))
     if len(field.children) != 1 or not field.logical_type.startswith(("list", "large_list")):
         raise CorruptFileError(f"field {field.name!r}: {field.logical_type}, stored as lists")
     return ListNode(field, column, _node(field.children[0], columns, opened, used))
@@ -294,7 +292,7 @@ def number_columns(
             raise CorruptFileError(
                 f"{container.path}: {len(opened)} columns, none is left for field {field.name!r}"
             )
-        column = ArrayColumn(opened[used], field.logical_type)
+        column = ArrayColumn(opened[used], container.path, field.logical_type)
         columns[field.id] = used
         used += 1
         kind = column.kind()

@@ -12,13 +12,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from alance.errors import AlanceError, CorruptFileError
-from alance.format.container import FileColumn
 from alance.format.plans import ByteRange, NotAtHand, T, answered, through
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
 
-    from alance import _kernels
     from alance._kernels import LeafTables
     from alance.format.container import Container
     from alance.format.plans import Extent, Plan
@@ -41,22 +39,6 @@ def keep_grown(container: Container, num_bytes: int, states: States) -> None:
     """Add the memory of new page states to the size of their file, and update the cache."""
     container.columns.grow(num_bytes)
     states.put(("file", container.path), container, container.num_bytes)
-
-
-class OpenColumn(FileColumn):
-    """A column of an open file.
-
-    Attributes:
-        container: file of the column.
-        parsed: descriptions of the pages of a column of 2.0; None for those not parsed yet.
-    """
-
-    __slots__ = ("container", "parsed")
-
-    def __init__(self, container: Container, index: int, kernel: _kernels.ColumnPages) -> None:
-        super().__init__(index, kernel)
-        self.container = container
-        self.parsed: list[Any] = [None] * self.num_pages
 
 
 def kept_by(states: Any) -> DiskCache | None:

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple, cast
 import numpy as np
 
 from alance import _kernels
-from alance.file.open.columns import OpenColumn, keep_grown, kept_by, noted, recalled
+from alance.file.open.columns import keep_grown, kept_by, noted, recalled
 from alance.format.container import (
     TAIL_BYTES,
+    FileColumn,
     FileEnd,
     open_container,
     open_containers,
@@ -115,10 +116,10 @@ def _opened(files: Sequence[FileEnd]) -> Plan[list[Container]]:
 
 def open_columns(
     container: Container, indices: Sequence[int], states: States
-) -> Plan[list[OpenColumn]]:
+) -> Plan[list[FileColumn]]:
     """Plan columns of an open file; see `open_columns_of`."""
     yield from open_columns_of([(container, indices)], states)
-    return [OpenColumn(container, index, container.columns.column(index)) for index in indices]
+    return [FileColumn(index, container.columns.column(index)) for index in indices]
 
 
 def open_columns_of(files: Sequence[tuple[Container, Sequence[int]]], states: States) -> Plan[None]:

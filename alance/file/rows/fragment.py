@@ -15,7 +15,7 @@ from alance.errors import CorruptFileError
 from alance.file.older.entry import open_older
 from alance.file.open.columns import ScanStates
 from alance.file.open.files import FILES_A_TURN, FileOf, open_columns_of, open_files
-from alance.file.rows.leaves import LeafSet, with_tables
+from alance.file.rows.leaves import LeafSet
 from alance.file.rows.placing import fetch_placed, placed_rows, read_beside, read_ranges
 from alance.file.rows.taken import FragmentTask
 from alance.file_version import FileVersion
@@ -122,7 +122,8 @@ class OpenFragment:
         if self._forms is None:
             forms = self.own.forms
             if len(self.placed) < len(self.own.ids):
-                forms = with_tables(forms, {*self.placed})
+                placed = {*self.placed}
+                forms = forms.only([placed.issuperset(form.leaves) for form in forms.forms])
             self._forms = forms
         return self._forms
 

@@ -256,13 +256,6 @@ def _part(field: Field, ids: Collection[int]) -> Field | None:
     return replace(field, children=tuple(children)) if children else None
 
 
-def with_tables(forms: FieldForms, leaves: Collection[int]) -> FieldForms:
-    """Select the forms whose leaves are all in `leaves`."""
-    if len(forms.leaves) <= len(leaves) and all(map(leaves.__contains__, forms.leaves)):
-        return forms
-    return forms.only([all(map(leaves.__contains__, form.leaves)) for form in forms.forms])
-
-
 def _shape(field: Field) -> _Shape:
     """Describe a field for the kernel: nodes, leaf ids, leaf forms and built type."""
     if owns_column(field):  # members of a packed struct are not nodes

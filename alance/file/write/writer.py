@@ -20,7 +20,6 @@ import pyarrow as pa
 
 from alance.base.records import dataclass
 from alance.errors import InvalidInputError
-from alance.file.batches import batch_bytes
 from alance.file.budgets import PAGE_BYTES, buffer_bytes_for
 from alance.file.write.small_batches import SmallBatches, merged
 from alance.file_version import FileVersion
@@ -115,7 +114,7 @@ STEP_BYTES: Final = 32 << 20  # bytes of a batch to encode at a time
 def steps(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     """Yield slices of a batch to encode one by one, which limits the bytes that wait."""
     rows = batch.num_rows
-    parts = max(1, -(-batch_bytes(batch) // STEP_BYTES))
+    parts = max(1, -(-batch.nbytes // STEP_BYTES))
     step = max(1, -(-rows // parts))
     for start in range(0, rows, step):
         yield batch.slice(start, step)

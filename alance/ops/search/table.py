@@ -15,7 +15,6 @@ import numpy as np
 import pyarrow as pa
 
 from alance.errors import InvalidInputError
-from alance.file.batches import batch_bytes
 from alance.format.numbers import as_mask, offsets_of, positions_of, to_arrow
 from alance.ops.read.filters import parsed_predicate
 from alance.ops.read.options import ScanOptions, condition_of, orderings_of
@@ -238,7 +237,7 @@ async def parts_of(
     batch = await output_of(snapshot, columns, options, hits, measure)
     if len(counts) == 1:
         return [CallerPart(hits.numbers, batch)]
-    is_shared = batch_bytes(batch) <= SHARED_BATCH_BYTES
+    is_shared = batch.nbytes <= SHARED_BATCH_BYTES
     parts = []
     for start, stop, first in zip(starts.tolist(), stops.tolist(), firsts.tolist(), strict=False):
         rows = batch.slice(start, stop - start)
