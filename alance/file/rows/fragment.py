@@ -155,17 +155,9 @@ class OpenFragment:
 
     def take(self, rows: Int64s, states: States, *, guess: bool = True) -> Plan[FragmentTask]:
         """Plan single rows with all their bytes; see `placed_rows`."""
-        task = yield from self.place(rows, states, guess=guess)
-        yield from fetch_placed(task.unread)
-        return task
-
-    def place(self, rows: Int64s, states: States, *, guess: bool) -> Plan[FragmentTask]:
-        """Plan single rows; the task's `unread` lists bytes that remain to be read.
-
-        See `placed_rows`.
-        """
         placing = placed_rows(self.schema, [self], rows, [len(rows)], states, guess=guess)
         (task,) = yield from placing
+        yield from fetch_placed(task.unread)
         return task
 
     def read(self, start: int, stop: int, states: States) -> Plan[FragmentTask]:
