@@ -208,7 +208,7 @@ def _named(name: str, message: Message) -> str:
         elif isinstance(value, encodings_v2_0_pb2.Compression):
             facts.append(value.scheme)
         elif field.message_type is not None:
-            inner += [text for part in _messages(value) for text in _inside(part)]
+            inner += _inside(value)
         elif isinstance(value, int | str) and not isinstance(value, bool):
             facts.append(str(value))
     outer = name.replace("_", "-") + (f"({', '.join(facts)})" if facts else "")
@@ -221,16 +221,13 @@ def _scheme(message: encodings_v2_1_pb2.BufferCompression) -> str:
     return name.removeprefix("COMPRESSION_ALGORITHM_").lower()
 
 
-def _inside(message: Message) -> list[str]:
-    """Describe the encoding of a message as text, or the encodings of its fields."""
-    text = text_of(message)
-    if text:
-        return [text]
-    fields = message.ListFields()
-    parts = [part for field, value in fields if field.message_type for part in _messages(value)]
-    return [text for part in parts for text in _inside(part)]
-
-
-def _messages(value: Message | Sequence[Message]) -> Sequence[Message]:
-    """Return the messages of a field, which may be repeated."""
-    return [value] if isinstance(value, Message) else value
+def _inside(value: Message | Sequence[Message]) -> list[str]:
+    """Describe the encodings of a field's messages as text, or those inside of these messages."""
+    texts: list[str] = []
+    for message in [value] if isinstance(value, Message) else value:
+        if text := text_of(message):
+            texts.append(text)
+        else:
+            parts = [part for field, part in message.ListFields() if field.message_type]
+            texts += [text for part in parts for text in _inside(part)]
+    return texts

@@ -89,7 +89,7 @@ class FragmentGroup(NamedTuple):
             and self.num_bytes <= LITTLE_BYTES
         )
 
-    def page_tables(self, spans: Sequence[tuple[int, int]]) -> list[Plan[None]]:
+    def page_states(self, spans: Sequence[tuple[int, int]]) -> list[Plan[None]]:
         """Return plans that load the page states of spans of rows."""
         loads = [load_states(self.opened[0], spans, self.states)]
         if self.late is not None:

@@ -194,7 +194,7 @@ class SplitReader:
         """Read a split by itself, from its first columns to its output rows."""
         try:
             if not split.group.is_small:
-                loads = split.group.page_tables([(split.start, split.stop)])
+                loads = split.group.page_states([(split.start, split.stop)])
                 await self.snapshot.engine.drive_all(loads, "page tables")
             (task,) = await self._first([split])
         except BatchTooLargeError as error:

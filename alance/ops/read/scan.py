@@ -225,7 +225,7 @@ async def _groups(reader: SplitReader, handles: Sequence[FragmentHandle]) -> lis
             load
             for group in groups
             if not group.is_small
-            for load in group.page_tables(
+            for load in group.page_states(
                 [*itertools.chain.from_iterable(map(joined_spans, _parts(reader, group)))]
             )
         ]
