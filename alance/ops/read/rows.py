@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from alance.base.records import dataclass
 from alance.errors import CorruptFileError
-from alance.file.batches import in_order
+from alance.file.batches import in_order, side_by_side
 from alance.file.rows.placing import placed_rows
 from alance.file.rows.taken import TakenRows
 from alance.file.rows.whole import group_key, read_together
@@ -334,5 +334,4 @@ class LateSplit:
 
 def with_late(plan: ScanPlan, batch: pa.RecordBatch, late: pa.RecordBatch) -> pa.RecordBatch:
     """Combine first and late columns into the output, or into the input of computed columns."""
-    arrays, schema = [*batch.columns, *late.columns], pa.schema([*batch.schema, *late.schema])
-    return plan.projection.ready(pa.RecordBatch.from_arrays(arrays, schema=schema))
+    return plan.projection.ready(side_by_side([batch, late]))

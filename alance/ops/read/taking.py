@@ -105,18 +105,8 @@ class PhysicalRows(NamedTuple):
     def ranges(self, count: int) -> list[PhysicalRows]:
         """Split the rows into up to `count` ranges of about equal size, in order."""
         cuts = [self.num_rows * number // count for number in range(count + 1)]
-        begins = [0, *self.ends]
-        ranges = []
-        for first, last in itertools.pairwise(cuts):
-            parts = [
-                (handle, min(end, last) - first)
-                for handle, begin, end in zip(self.handles, begins, self.ends, strict=False)
-                if max(begin, first) < min(end, last)
-            ]
-            if parts:
-                handles, ends = zip(*parts, strict=True)
-                ranges.append(PhysicalRows(handles, self.offsets[first:last], ends))
-        return ranges
+        spans = [span for span in itertools.pairwise(cuts) if span[0] < span[1]]
+        return [self.at(np.arange(*span)) for span in spans]
 
 
 async def read_rows(

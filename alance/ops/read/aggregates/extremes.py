@@ -8,7 +8,7 @@ the values. So a bound is never taken for a value.
 from __future__ import annotations
 
 from contextlib import aclosing
-from dataclasses import field, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -94,25 +94,6 @@ class ExtremesPruner(Pruner):
         return chosen
 
 
-@dataclass(slots=True)
-class _SeenEnds:
-    """Smallest and largest values so far, by column."""
-
-    ends: dict[Column, list[pa.Array]] = field(default_factory=dict)
-
-    def add(self, batch: pa.RecordBatch, columns: Sequence[Column]) -> None:
-        for column in columns:
-            ends = pc.min_max(batch.column(column.path[0]))
-            values = [ends["min"], ends["max"]]
-            self.ends.setdefault(column, []).extend(
-                pa.repeat(value, 1).cast(column.type) for value in values if value.is_valid
-            )
-
-    def of(self, column: Column) -> tuple[pa.Scalar, pa.Scalar]:
-        ends = pc.min_max(pa.concat_arrays([pa.array([], column.type), *self.ends.get(column, [])]))
-        return ends["min"], ends["max"]
-
-
 async def extreme_rows(
     snapshot: Snapshot,
     columns: Sequence[str],
@@ -139,16 +120,26 @@ async def extreme_rows(
     for column in key_columns:
         if pa.types.is_floating(column.type):
             raise UnsupportedError(f"column {column.path[0]!r}: {column.type} may hold NaN")
-    run, seen = snapshot.engine.pool.run, _SeenEnds()
+    run = snapshot.engine.pool.run
+    seen = {column: [pa.array([], column.type)] for column in key_columns}
+
+    def see(batch: pa.RecordBatch) -> None:
+        for column, values in seen.items():
+            ends = pc.min_max(batch.column(column.path[0]))
+            values += [pa.repeat(ends[end], 1).cast(column.type) for end in ("min", "max")]
+
+    def seen_ends() -> dict[Column, tuple[pa.Scalar, pa.Scalar]]:
+        of_columns = {own: pc.min_max(pa.concat_arrays(values)) for own, values in seen.items()}
+        return {column: (ends["min"], ends["max"]) for column, ends in of_columns.items()}
+
     pruner = ExtremesPruner.of_columns(key_columns, snapshot.schema)
     for number in range(2 if options.use_stats else 1):
         if number:
-            ends = await run(lambda: {column: seen.of(column) for column in key_columns})
-            pruner = replace(pruner, seen=ends, needed={})
+            pruner = replace(pruner, seen=await run(seen_ends), needed={})
         whole = replace(plan, pruner=pruner if options.use_stats else None)
         async with aclosing(scan(snapshot, whole)) as batches:
             async for batch in batches:
-                await run(partial(seen.add, batch, key_columns))
+                await run(partial(see, batch))
                 yield batch
 
 
