@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "base/bounds.hpp"
+#include "base/ends.hpp"
 #include "base/owned.hpp"
 #include "base/processor.hpp"
 #include "codecs/spans.hpp"
@@ -113,36 +113,6 @@ SizedChunks assemble_chunks(std::span<const std::span<const uint8_t>> buffers,
                             std::span<const int64_t> sizes, std::span<const int64_t> entries,
                             int64_t level_buffers, bool large);
 
-// `num` strings, whose offsets have been checked.
-template <typename Offset>
-struct StringsIn {
-  const Offset* offset;
-  int64_t num;
-  const uint8_t* data;
-  int64_t num_bytes;  // readable from `data` on
-
-  int64_t total() const { return int64_t{offset[num]} - int64_t{offset[0]}; }
-};
-
-// Check that offsets ascend and stay in the data.
-template <typename Offset>
-StringsIn<Offset> strings_in(std::span<const Offset> offsets, std::span<const uint8_t> data,
-                             const char* what) {
-  if (offsets.empty()) corrupt(what, ": no offsets");
-  const Offset* offset = offsets.data();
-  const int64_t num = std::ssize(offsets) - 1;
-  bool rising = offset[0] >= 0;
-  for (int64_t i = 0; i < num; ++i) rising &= offset[i] <= offset[i + 1];
-  if (!rising || offset[num] > std::ssize(data))
-    corrupt(what, ": offsets decrease or leave the buffer");
-  return {offset, num, data.data(), std::ssize(data)};
-}
-
-template <typename Offset>
-StringsIn<Offset> strings_in(const In<Offset>& offsets, const Bytes& data, const char* what) {
-  return strings_in<Offset>({offsets.data(), offsets.size()}, {data.data(), data.size()}, what);
-}
-
 struct StringChunks {
   Owned<uint8_t> data;
   Owned<int64_t> counts, sizes;  // of each chunk
@@ -151,10 +121,7 @@ struct StringChunks {
 // Chunks of strings. Each has a power of two of strings, from 2 to `most`, in at most `chunk_bytes`
 // if possible; the last chunk has the rest.
 template <typename Offset>
-StringChunks chunk_strings(const StringsIn<Offset>& strings, int64_t chunk_bytes, int64_t most);
-
-template <typename Offset>
-int64_t longest_string(const Offset* offset, int64_t num);
+StringChunks chunk_strings(const Strings<Offset>& strings, int64_t chunk_bytes, int64_t most);
 
 // Symbols learned from a sample, and the sample's bytes before and after encoding.
 struct LearnedSymbols {
@@ -164,7 +131,7 @@ struct LearnedSymbols {
 };
 
 template <typename Offset>
-LearnedSymbols learn_fsst(const StringsIn<Offset>& strings, int64_t most);
+LearnedSymbols learn_fsst(const Strings<Offset>& strings, int64_t most);
 
 // Strings as codes; unused bytes follow the last code.
 template <typename Offset>
@@ -174,7 +141,7 @@ struct CodedStrings {
 };
 
 template <typename Offset>
-CodedStrings<Offset> encode_fsst(const StringsIn<Offset>& strings,
+CodedStrings<Offset> encode_fsst(const Strings<Offset>& strings,
                                  std::span<const uint64_t> symbols,
                                  std::span<const uint8_t> lengths);
 
@@ -197,7 +164,7 @@ std::optional<DistinctValues> distinct_values(const uint8_t* data, int64_t num, 
 
 // The same for strings, whose distinct ones have at most `most_bytes` in total.
 template <typename Offset>
-std::optional<DistinctStrings<Offset>> distinct_strings(const StringsIn<Offset>& strings,
+std::optional<DistinctStrings<Offset>> distinct_strings(const Strings<Offset>& strings,
                                                         int64_t most, int64_t most_bytes);
 
 }  // namespace alance

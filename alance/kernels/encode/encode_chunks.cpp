@@ -178,14 +178,14 @@ Chunks fixed_chunks(const FixedIn& values, int64_t count, const Options& options
 
 // True if a symbol table is worth a trial.
 template <typename Offset>
-bool has_codes(const StringsIn<Offset>& strings, const Options& options) {
+bool has_codes(const Strings<Offset>& strings, const Options& options) {
   if (options.compression == Compression::kFsst) return true;
   return options.compression == Compression::kAuto && raw_bytes(strings) >= kMinStringBytes &&
-         longest_string(strings.offset, strings.num) >= kFsstLength;
+         strings.longest() >= kFsstLength;
 }
 
 template <typename Offset>
-Chunks variable_chunks(const StringsIn<Offset>& strings, int64_t chunk_bytes, int minor) {
+Chunks variable_chunks(const Strings<Offset>& strings, int64_t chunk_bytes, int minor) {
   const bool is_2_1 = minor == 1;
   if (is_2_1) chunk_bytes = std::min(chunk_bytes, kV21ChunkBytes);
   StringChunks cut = chunk_strings(strings, chunk_bytes, kMaxStrings);
@@ -199,11 +199,11 @@ Chunks variable_chunks(const StringsIn<Offset>& strings, int64_t chunk_bytes, in
 }
 
 template <typename Offset>
-Chunks string_chunks(const StringsIn<Offset>& strings, const Options& options, int minor,
+Chunks string_chunks(const Strings<Offset>& strings, const Options& options, int minor,
                      const Zstd& zstd) {
   if (auto codes = codes_of(strings, options)) {
-    const StringsIn<Offset> coded{codes->strings.ends.data(), strings.num,
-                                  codes->strings.codes.data(), codes->num_bytes};
+    const Strings<Offset> coded{codes->strings.ends.data(), codes->strings.codes.data(),
+                                strings.count, codes->num_bytes};
     Chunks chunks = variable_chunks(coded, options.chunk_bytes, minor);
     chunks.encoding = fsst(codes->table, chunks.encoding);
     return chunks;
@@ -267,9 +267,9 @@ std::optional<Dictionary> dictionary_of(const FixedIn& values, int64_t count,
 }
 
 template <typename Offset>
-std::optional<Dictionary> dictionary_of(const StringsIn<Offset>& strings, const Options& options) {
+std::optional<Dictionary> dictionary_of(const Strings<Offset>& strings, const Options& options) {
   constexpr int64_t kWord = sizeof(Offset);
-  const int64_t count = strings.num, num_bytes = strings.total();
+  const int64_t count = strings.count, num_bytes = strings.total();
   if (count < kMinDictionaryValues) return {};
   const int64_t offset_bytes = (count + 1) * kWord;
   const auto limit = static_cast<int64_t>(options.dict_size_ratio *
@@ -326,16 +326,16 @@ Block fixed_block(const FixedIn& values, int64_t count, int minor) {
 
 // Block of strings: bits of an offset, start of the bytes, offsets, bytes.
 template <typename Offset>
-Block string_block(const StringsIn<Offset>& strings) {
+Block string_block(const Strings<Offset>& strings) {
   constexpr int64_t kWord = sizeof(Offset);
-  const Offset start = strings.offset[0];
+  const Offset start = strings.ends[0];
   std::string out;
-  out.reserve(static_cast<size_t>((strings.num + 3) * kWord + strings.total()));
+  out.reserve(static_cast<size_t>((strings.count + 3) * kWord + strings.total()));
   append(out, static_cast<Offset>(8 * kWord));
-  append(out, static_cast<Offset>((strings.num + 3) * kWord));
-  for (int64_t i = 0; i <= strings.num; ++i)
-    append(out, static_cast<Offset>(strings.offset[i] - start));
-  out.append(reinterpret_cast<const char*>(strings.data) + start,
+  append(out, static_cast<Offset>((strings.count + 3) * kWord));
+  for (int64_t i = 0; i <= strings.count; ++i)
+    append(out, static_cast<Offset>(strings.ends[i] - start));
+  out.append(reinterpret_cast<const char*>(strings.content) + start,
              static_cast<size_t>(strings.total()));
   return {variable(8 * static_cast<int>(kWord)), Buffer(copy_of(out)), false};
 }
@@ -376,7 +376,7 @@ std::pair<Buffer, Sizes> compressed(Compression scheme, std::optional<int32_t> l
 }
 
 template <typename Offset>
-std::optional<Codes<Offset>> codes_of(const StringsIn<Offset>& strings, const Options& options) {
+std::optional<Codes<Offset>> codes_of(const Strings<Offset>& strings, const Options& options) {
   const int64_t num_bytes = strings.total();
   if (!has_codes(strings, options) || num_bytes <= 0 || num_bytes >= kMaxFsstBytes) return {};
   LearnedSymbols learned = learn_fsst(strings, kSampleBytes);
@@ -388,7 +388,7 @@ std::optional<Codes<Offset>> codes_of(const StringsIn<Offset>& strings, const Op
   const auto num_symbols = static_cast<size_t>(learned.symbols.size());
   auto coded = encode_fsst<Offset>(strings, {learned.symbols.data(), num_symbols},
                                    {learned.lengths.data(), num_symbols});
-  const int64_t size = coded.ends[strings.num];
+  const int64_t size = coded.ends[strings.count];
   if (static_cast<double>(size) > most) return {};
   // Header: the strings are compressed.
   std::string table{static_cast<char>(num_symbols), 0, 0, 1};
@@ -399,8 +399,8 @@ std::optional<Codes<Offset>> codes_of(const StringsIn<Offset>& strings, const Op
   return Codes<Offset>{std::move(table), std::move(coded), size};
 }
 
-template std::optional<Codes<int32_t>> codes_of(const StringsIn<int32_t>&, const Options&);
-template std::optional<Codes<int64_t>> codes_of(const StringsIn<int64_t>&, const Options&);
+template std::optional<Codes<int32_t>> codes_of(const Strings<int32_t>&, const Options&);
+template std::optional<Codes<int64_t>> codes_of(const Strings<int64_t>&, const Options&);
 
 std::optional<Dictionary> dictionary_of(const Input& input) {
   const int64_t count = input.values.count;

@@ -103,17 +103,14 @@ struct Block {
   bool is_final;  // general compression is not applied to it
 };
 
-template <typename Offset>
-StringsIn<Offset> strings_of(const StringsView& view, int64_t count) {
-  return strings_in<Offset>({static_cast<const Offset*>(view.offsets),
-                             static_cast<size_t>(count) + 1}, view.data, "strings");
-}
-
 // Call `each` with the strings of a view, by the type of their offsets.
 template <typename Each>
 auto with_strings(const StringsView& view, int64_t count, Each each) {
-  return view.offset_bytes == 8 ? each(strings_of<int64_t>(view, count))
-                                : each(strings_of<int32_t>(view, count));
+  const auto strings = [&](auto offset) {
+    const auto* offsets = static_cast<const decltype(offset)*>(view.offsets);
+    return Strings(std::span(offsets, static_cast<size_t>(count) + 1), view.data, "strings");
+  };
+  return view.offset_bytes == 8 ? each(strings(int64_t{})) : each(strings(int32_t{}));
 }
 
 // True if runs and widths of such values are counted.
@@ -136,8 +133,8 @@ constexpr double kWorthIt = 0.95;  // of the bytes: a smaller saving does not pa
 
 // Bytes of strings and offsets.
 template <typename Offset>
-int64_t raw_bytes(const StringsIn<Offset>& strings) {
-  return strings.total() + (strings.num + 1) * static_cast<int64_t>(sizeof(Offset));
+int64_t raw_bytes(const Strings<Offset>& strings) {
+  return strings.total() + (strings.count + 1) * static_cast<int64_t>(sizeof(Offset));
 }
 
 template <typename Offset>
@@ -149,7 +146,7 @@ struct Codes {
 
 // Strings as FSST codes; nothing if a symbol table is not worth a trial, or saves too little.
 template <typename Offset>
-std::optional<Codes<Offset>> codes_of(const StringsIn<Offset>& strings, const Options& options);
+std::optional<Codes<Offset>> codes_of(const Strings<Offset>& strings, const Options& options);
 
 // --- rows: fixed-size lists and packed structs ---
 

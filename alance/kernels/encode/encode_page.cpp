@@ -317,12 +317,12 @@ Only only_fixed(const Input& input, const Limits& limits, const FixedIn& values)
 }
 
 template <typename Offset>
-Only only_string(const Input& input, const Limits& limits, const StringsIn<Offset>& strings) {
+Only only_string(const Input& input, const Limits& limits, const Strings<Offset>& strings) {
   std::optional<int64_t> first;
   int64_t size = 0, next = 0;
-  auto at = [&](int64_t slot) { return strings.data + strings.offset[slot]; };
+  auto at = [&](int64_t slot) { return strings.content + strings.ends[slot]; };
   const bool are_equal = all_present(input, limits, [&](int64_t slot) {
-    const int64_t start = strings.offset[slot], own = strings.offset[slot + 1] - start;
+    const int64_t start = strings.ends[slot], own = strings.ends[slot + 1] - start;
     if (!first) {
       first = slot;
       size = own;

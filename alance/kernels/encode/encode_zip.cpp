@@ -60,31 +60,31 @@ bool compresses(View strings, const Zstd& zstd) {
 }
 
 template <typename Offset>
-OneByOne strings_by_one(const StringsIn<Offset>& strings, const Options& options,
+OneByOne strings_by_one(const Strings<Offset>& strings, const Options& options,
                         const Zstd& zstd) {
   const int word = static_cast<int>(sizeof(Offset));
-  const View all{strings.data + strings.offset[0], static_cast<size_t>(strings.total())};
-  const auto num = static_cast<size_t>(strings.num) + 1;
+  const View all{strings.content + strings.ends[0], static_cast<size_t>(strings.total())};
+  const auto num = static_cast<size_t>(strings.count) + 1;
   OneByOne plain{variable(8 * word), 0,
-                 View{strings.data, static_cast<size_t>(strings.num_bytes)}, word,
-                 bytes_of<Offset>({strings.offset, num})};
+                 View{strings.content, static_cast<size_t>(strings.num_bytes)}, word,
+                 bytes_of<Offset>({strings.ends, num})};
   const bool is_requested = is_general(options.compression);
-  const bool is_long = longest_string(strings.offset, strings.num) > kLongString;
+  const bool is_long = strings.longest() > kLongString;
   if (options.compression != Compression::kNone && (is_requested || is_long) &&
       raw_bytes(strings) >= kMinStringBytes) {
     if (!is_requested && !compresses(all, zstd)) return plain;
     // Other writers use Zstandard even if LZ4 is requested.
     const int32_t level = options.level.value_or(0);
     Sizes sizes;
-    for (int64_t i = 0; i < strings.num; ++i)
-      sizes.push_back(int64_t{strings.offset[i + 1]} - strings.offset[i]);
+    for (int64_t i = 0; i < strings.count; ++i)
+      sizes.push_back(int64_t{strings.ends[i + 1]} - strings.ends[i]);
     auto [units, unit_sizes] = compressed(Compression::kZstd, level, all, sizes, zstd);
     if (units.size() >= strings.total()) return plain;
     // Lengths in the page are as wide as the offsets of the type, because other readers refuse
     // narrower lengths.
-    Owned<Offset> ends(strings.num + 1);
+    Owned<Offset> ends(strings.count + 1);
     ends[0] = 0;
-    for (int64_t i = 0; i < strings.num; ++i)
+    for (int64_t i = 0; i < strings.count; ++i)
       ends[i + 1] = static_cast<Offset>(ends[i] + unit_sizes[static_cast<size_t>(i)]);
     return {general(Compression::kZstd, level, plain.encoding), 0, std::move(units), word,
             buffer_of(ends)};
@@ -190,7 +190,7 @@ int64_t longest_bits(const Values& values) {
   if (const auto* fixed = std::get_if<FixedIn>(&values.kind)) return fixed->bits;
   if (const auto* view = std::get_if<StringsView>(&values.kind))
     return 8 * with_strings(*view, values.count, [](const auto& strings) {
-             return longest_string(strings.offset, strings.num);
+             return strings.longest();
            });
   if (const auto* lists = std::get_if<ListsIn>(&values.kind))
     return product(lists->dimension, longest_bits(lists->items[0]), "pages");

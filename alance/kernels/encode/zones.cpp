@@ -244,8 +244,8 @@ void add_texts(Zones& zones, const In<Offset>& offsets, const Bytes& data, const
   if (!zones.is_text()) corrupt("zones: other values than texts");
   const uint8_t* mask = mask_of(valid, std::ssize(offsets) - 1);
   nb::gil_scoped_release release;
-  const StringsIn<Offset> texts = strings_in(offsets, data, "zones");
-  zones.add_texts(texts.offset, texts.data, texts.data + texts.num_bytes, texts.num, mask);
+  const Strings texts(offsets, data, "zones");
+  zones.add_texts(texts.ends, texts.content, texts.content + texts.num_bytes, texts.count, mask);
 }
 
 nb::bytes buffer_of(const std::vector<Zones*>& columns, const nb::callable& compress) {

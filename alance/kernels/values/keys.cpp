@@ -98,11 +98,11 @@ class Keys {
 
   // Values between offsets.
   Keys(const In<int64_t>& offsets, const Bytes& data) : owners_{Owner(offsets), Owner(data)} {
-    count_ = checked_count(offsets, std::ssize(data), kDecrease);
+    count_ = checked_count(offsets, std::ssize(data), "keys");
     parts_.push_back({data.data(), offsets.data(), nullptr, 0, 0});
   }
   Keys(const In<int32_t>& offsets, const Bytes& data) : owners_{Owner(offsets), Owner(data)} {
-    count_ = checked_count(offsets, std::ssize(data), kDecrease);
+    count_ = checked_count(offsets, std::ssize(data), "keys");
     parts_.push_back({data.data(), nullptr, offsets.data(), 0, 0});
   }
 
@@ -148,7 +148,6 @@ class Keys {
 
  private:
   using Owner = nb::ndarray<nb::ro>;
-  static constexpr const char* kDecrease = "keys: offsets decrease or leave the buffer";
 
   Keys() = default;
 

@@ -38,21 +38,17 @@ struct Fixed {
 };
 
 template <typename Offset>
-struct Strings {
+struct Texts : Strings<Offset> {
   static constexpr int64_t kExactBytes = 7;  // bytes of a string that fit a key with their length
 
-  const Offset* offset;
-  const uint8_t* data;
-  int64_t num_bytes;  // readable from `data` on
-
-  int64_t size(int64_t i) const { return int64_t{offset[i + 1]} - int64_t{offset[i]}; }
+  explicit Texts(const Strings<Offset>& strings) : Strings<Offset>(strings) {}
 
   uint64_t key(int64_t i) const {
-    const int64_t start = offset[i], length = size(i);
-    const uint8_t* at = data + start;
+    const int64_t length = this->size(i);
+    const uint8_t* at = this->at(i);
     if (length <= kExactBytes) {
       uint64_t word = 0;
-      if (num_bytes - start >= 8)
+      if (this->num_bytes - this->ends[i] >= 8)
         word = load<uint64_t>(at) & ~(~uint64_t{0} << 8 * length);
       else
         std::memcpy(&word, at, static_cast<size_t>(length));
@@ -65,9 +61,7 @@ struct Strings {
   }
   bool equal(uint64_t key, int64_t i, int64_t j) const {
     if (!(key >> 63)) return true;
-    const int64_t length = size(i);
-    return length == size(j) && std::memcmp(data + offset[i], data + offset[j],
-                                            static_cast<size_t>(length)) == 0;
+    return (*this)[i] == (*this)[j];
   }
 };
 
@@ -191,28 +185,26 @@ std::optional<DistinctValues> distinct_values(const uint8_t* data, int64_t num, 
 }
 
 template <typename Offset>
-std::optional<DistinctStrings<Offset>> distinct_strings(const StringsIn<Offset>& in, int64_t most,
+std::optional<DistinctStrings<Offset>> distinct_strings(const Strings<Offset>& in, int64_t most,
                                                         int64_t most_bytes) {
-  const Strings<Offset> strings{in.offset, in.data, in.num_bytes};
-  auto numbered = number_all(strings, in.num, most, most_bytes);
+  auto numbered = number_all(Texts(in), in.count, most, most_bytes);
   if (!numbered.complete) return {};
   Owned<Offset> ends(numbered.numbers.size() + 1);
   Owned<uint8_t> items(numbered.numbers.num_bytes());
   ends[0] = 0;
   int64_t item = 0, at = 0;
   for (int64_t first : numbered.numbers.firsts()) {
-    const int64_t size = strings.size(first);
-    if (size)
-      std::memcpy(items.data() + at, in.data + in.offset[first], static_cast<size_t>(size));
+    const int64_t size = in.size(first);
+    if (size) std::memcpy(items.data() + at, in.at(first), static_cast<size_t>(size));
     at += size;
     ends[++item] = static_cast<Offset>(at);
   }
   return DistinctStrings<Offset>{std::move(numbered.indices), std::move(ends), std::move(items)};
 }
 
-template std::optional<DistinctStrings<int32_t>> distinct_strings(const StringsIn<int32_t>&,
+template std::optional<DistinctStrings<int32_t>> distinct_strings(const Strings<int32_t>&,
                                                                   int64_t, int64_t);
-template std::optional<DistinctStrings<int64_t>> distinct_strings(const StringsIn<int64_t>&,
+template std::optional<DistinctStrings<int64_t>> distinct_strings(const Strings<int64_t>&,
                                                                   int64_t, int64_t);
 
 namespace {
@@ -222,7 +214,7 @@ namespace {
 template <typename Offset>
 std::optional<std::tuple<Owned<uint32_t>, Owned<Offset>, Owned<uint8_t>>> numbered_strings(
     const In<Offset>& offsets, const Bytes& data, int64_t most, int64_t most_bytes) {
-  auto numbered = distinct_strings(strings_in(offsets, data, "strings"), most, most_bytes);
+  auto numbered = distinct_strings(Strings(offsets, data, "strings"), most, most_bytes);
   if (!numbered) return {};
   return std::tuple(std::move(numbered->indices), std::move(numbered->ends),
                     std::move(numbered->items));

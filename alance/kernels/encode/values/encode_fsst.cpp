@@ -175,9 +175,9 @@ std::unique_ptr<Finder> learn(const Sample& sample, int64_t& size) {
 }  // namespace
 
 template <typename Offset>
-LearnedSymbols learn_fsst(const StringsIn<Offset>& strings, int64_t most) {
+LearnedSymbols learn_fsst(const Strings<Offset>& strings, int64_t most) {
   if (most < 1 || most > (1 << 24)) corrupt("fsst: a sample of ", most);
-  const Sample sample = sample_of(strings.offset, strings.num, strings.data, most);
+  const Sample sample = sample_of(strings.ends, strings.count, strings.content, most);
   int64_t size = 0;
   auto finder = learn(sample, size);
   Owned<uint64_t> symbols(finder->size());
@@ -190,7 +190,7 @@ LearnedSymbols learn_fsst(const StringsIn<Offset>& strings, int64_t most) {
 }
 
 template <typename Offset>
-CodedStrings<Offset> encode_fsst(const StringsIn<Offset>& strings,
+CodedStrings<Offset> encode_fsst(const Strings<Offset>& strings,
                                  std::span<const uint64_t> symbols,
                                  std::span<const uint8_t> lengths) {
   if (symbols.size() > kMaxSymbols || symbols.size() != lengths.size())
@@ -202,14 +202,14 @@ CodedStrings<Offset> encode_fsst(const StringsIn<Offset>& strings,
     if (!finder->add({symbols[i] & Symbol::mask(length), length}))
       corrupt("fsst: two symbols that begin alike");
   }
-  const Offset* offset = strings.offset;
-  const int64_t num = strings.num;
+  const Offset* offset = strings.ends;
+  const int64_t num = strings.count;
   const int64_t most = 2 * (int64_t{offset[num]} - int64_t{offset[0]});
   if (most > std::numeric_limits<Offset>::max())
     throw std::overflow_error("fsst: " + std::to_string(most / 2) + " bytes of strings");
   Owned<Offset> ends(num + 1);
   Owned<uint8_t> codes(most, 8);
-  const uint8_t* const bytes = strings.data;
+  const uint8_t* const bytes = strings.content;
   const uint8_t* const end = bytes + strings.num_bytes;
   ends[0] = 0;
   auto lane_of = [&](int64_t first, int64_t last) {
@@ -230,11 +230,11 @@ CodedStrings<Offset> encode_fsst(const StringsIn<Offset>& strings,
   return {std::move(ends), std::move(codes)};
 }
 
-template LearnedSymbols learn_fsst(const StringsIn<int32_t>&, int64_t);
-template LearnedSymbols learn_fsst(const StringsIn<int64_t>&, int64_t);
-template CodedStrings<int32_t> encode_fsst(const StringsIn<int32_t>&, std::span<const uint64_t>,
+template LearnedSymbols learn_fsst(const Strings<int32_t>&, int64_t);
+template LearnedSymbols learn_fsst(const Strings<int64_t>&, int64_t);
+template CodedStrings<int32_t> encode_fsst(const Strings<int32_t>&, std::span<const uint64_t>,
                                            std::span<const uint8_t>);
-template CodedStrings<int64_t> encode_fsst(const StringsIn<int64_t>&, std::span<const uint64_t>,
+template CodedStrings<int64_t> encode_fsst(const Strings<int64_t>&, std::span<const uint64_t>,
                                            std::span<const uint8_t>);
 
 namespace {
@@ -245,7 +245,7 @@ template <typename Offset>
 std::tuple<Owned<uint64_t>, Owned<uint8_t>, int64_t, int64_t> learned(const In<Offset>& offsets,
                                                                       const Bytes& data,
                                                                       int64_t most) {
-  LearnedSymbols table = learn_fsst(strings_in(offsets, data, "fsst"), most);
+  LearnedSymbols table = learn_fsst(Strings(offsets, data, "fsst"), most);
   return {std::move(table.symbols), std::move(table.lengths), table.plain, table.encoded};
 }
 
@@ -255,7 +255,7 @@ template <typename Offset>
 std::tuple<Owned<Offset>, Owned<uint8_t>> coded(const In<Offset>& offsets, const Bytes& data,
                                                 const In<uint64_t>& symbols, const Bytes& lengths) {
   auto strings =
-      encode_fsst<Offset>(strings_in(offsets, data, "fsst"), {symbols.data(), symbols.size()},
+      encode_fsst<Offset>(Strings(offsets, data, "fsst"), {symbols.data(), symbols.size()},
                           {lengths.data(), lengths.size()});
   return {std::move(strings.ends), std::move(strings.codes)};
 }

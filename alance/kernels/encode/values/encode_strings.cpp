@@ -14,16 +14,16 @@ constexpr uint8_t kFiller = 0x48;
 }  // namespace
 
 template <typename Offset>
-StringChunks chunk_strings(const StringsIn<Offset>& strings, int64_t chunk_bytes, int64_t most) {
+StringChunks chunk_strings(const Strings<Offset>& strings, int64_t chunk_bytes, int64_t most) {
   constexpr int64_t kWord = sizeof(Offset);
-  const Offset* offset = strings.offset;
+  const Offset* offset = strings.ends;
   auto size_of = [&](int64_t first, int64_t count) {
     return kWord * (count + 1) + int64_t{offset[first + count]} - int64_t{offset[first]};
   };
   std::vector<int64_t> counts;
   int64_t total = 0;
-  for (int64_t first = 0; first < strings.num;) {
-    const int64_t remaining = strings.num - first;
+  for (int64_t first = 0; first < strings.count;) {
+    const int64_t remaining = strings.count - first;
     int64_t count = 2;
     if (remaining <= 2 || (remaining <= most && size_of(first, remaining) <= chunk_bytes)) {
       count = remaining;
@@ -52,7 +52,7 @@ StringChunks chunk_strings(const StringsIn<Offset>& strings, int64_t chunk_bytes
     const int64_t size = kWord * (count + 1) + num_bytes;
     const int64_t padded = (size + kWord - 1) / kWord * kWord;
     if (num_bytes)
-      std::memcpy(out + kWord * (count + 1), strings.data + offset[first],
+      std::memcpy(out + kWord * (count + 1), strings.content + offset[first],
                   static_cast<size_t>(num_bytes));
     std::memset(out + size, kFiller, static_cast<size_t>(padded - size));
     sizes[c] = padded;
@@ -63,17 +63,7 @@ StringChunks chunk_strings(const StringsIn<Offset>& strings, int64_t chunk_bytes
   return {std::move(chunks), std::move(counts_), std::move(sizes)};
 }
 
-template <typename Offset>
-int64_t longest_string(const Offset* offset, int64_t num) {
-  Offset longest = 0;
-  for (int64_t i = 0; i < num; ++i)
-    longest = std::max(longest, static_cast<Offset>(offset[i + 1] - offset[i]));
-  return longest;
-}
-
-template StringChunks chunk_strings<int32_t>(const StringsIn<int32_t>&, int64_t, int64_t);
-template StringChunks chunk_strings<int64_t>(const StringsIn<int64_t>&, int64_t, int64_t);
-template int64_t longest_string<int32_t>(const int32_t*, int64_t);
-template int64_t longest_string<int64_t>(const int64_t*, int64_t);
+template StringChunks chunk_strings<int32_t>(const Strings<int32_t>&, int64_t, int64_t);
+template StringChunks chunk_strings<int64_t>(const Strings<int64_t>&, int64_t, int64_t);
 
 }  // namespace alance
