@@ -1,5 +1,6 @@
 // Hash functions for the kernels' hash tables, with a random secret per process.
 #pragma once
+#include <array>
 #include <random>
 #include <string_view>
 
@@ -25,6 +26,34 @@ inline uint64_t last_word(const uint8_t* at, int64_t remaining) {
   if (remaining > 1) word |= uint64_t{at[1]} << 8;
   if (remaining > 2) word |= uint64_t{at[2]} << 16;
   return word;
+}
+
+// Cyclic redundancy check of 32 bits by a reflected polynomial, eight bytes a step, with a table for
+// each of the eight.
+template <uint32_t kPolynomial>
+uint32_t crc(std::string_view content) {
+  static constexpr auto kTables = [] {
+    std::array<std::array<uint32_t, 256>, 8> tables{};
+    for (uint32_t i = 0; i < 256; ++i) {
+      uint32_t value = i;
+      for (int bit = 0; bit < 8; ++bit) value = value >> 1 ^ (value & 1 ? kPolynomial : 0);
+      tables[0][i] = value;
+    }
+    for (size_t k = 1; k < 8; ++k)
+      for (size_t i = 0; i < 256; ++i)
+        tables[k][i] = tables[0][tables[k - 1][i] & 255] ^ tables[k - 1][i] >> 8;
+    return tables;
+  }();
+  const auto* at = reinterpret_cast<const uint8_t*>(content.data());
+  size_t size = content.size();
+  uint32_t value = ~0u;
+  for (; size >= 8; size -= 8, at += 8) {
+    const uint64_t word = load<uint64_t>(at) ^ value;
+    value = 0;
+    for (size_t k = 0; k < 8; ++k) value ^= kTables[7 - k][word >> (8 * k) & 255];
+  }
+  for (; size > 0; --size, ++at) value = kTables[0][(value ^ *at) & 255] ^ value >> 8;
+  return ~value;
 }
 
 // Random numbers of this process. Without them, values could be crafted whose hashes are equal, so

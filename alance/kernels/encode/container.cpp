@@ -8,7 +8,6 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
-#include <array>
 
 #include "base/bounds.hpp"
 
@@ -18,16 +17,6 @@ namespace {
 // Limit of one page's bytes in the search-cache buffer; a larger repetition index stays with its
 // page.
 constexpr uint64_t kPageSearchBytes = 32 << 10;
-
-constexpr std::array<uint32_t, 256> crc_table() {
-  std::array<uint32_t, 256> table{};
-  for (uint32_t i = 0; i < 256; ++i) {
-    uint32_t value = i;
-    for (int bit = 0; bit < 8; ++bit) value = value >> 1 ^ (value & 1 ? 0xEDB88320u : 0);
-    table[i] = value;
-  }
-  return table;
-}
 
 // Description of a page in column metadata: an Encoding, direct, of an Any.
 std::string encoding_of(std::string_view url, std::string_view layout) {
@@ -41,13 +30,6 @@ std::string encoding_of(std::string_view url, std::string_view layout) {
 std::string_view view(const nb::bytes& content) { return {content.c_str(), content.size()}; }
 
 }  // namespace
-
-uint32_t crc_of(std::string_view content) {
-  static constexpr std::array<uint32_t, 256> kTable = crc_table();
-  uint32_t crc = ~0u;
-  for (const char byte : content) crc = crc >> 8 ^ kTable[(crc ^ static_cast<uint8_t>(byte)) & 255];
-  return ~crc;
-}
 
 uint64_t Container::place(uint64_t size) {
   const uint64_t start = num_bytes_;

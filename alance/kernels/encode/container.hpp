@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/hashes.hpp"
 #include "base/proto_out.hpp"
 
 namespace alance {
@@ -17,7 +18,7 @@ void append(std::string& out, T value) {
 }
 
 // CRC-32 (IEEE 802.3), as in zlib.
-uint32_t crc_of(std::string_view content);
+inline uint32_t crc_of(std::string_view content) { return hashes::crc<0xEDB88320>(content); }
 
 constexpr size_t kAlignment = 64;  // bytes, of every buffer: readers of 2.1 and later require it
 

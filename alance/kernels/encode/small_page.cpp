@@ -8,17 +8,6 @@ namespace {
 
 bool bit_at(const uint8_t* bits, int64_t place) { return bits[place / 8] >> (place % 8) & 1; }
 
-float float_of(uint16_t half) {
-  const uint32_t sign = uint32_t{half} >> 15 << 31, exponent = half >> 10 & 31, rest = half & 1023;
-  if (exponent == 0) {
-    const float value = static_cast<float>(rest) * 0x1p-24f;
-    return sign ? -value : value;
-  }
-  const uint32_t bits =
-      sign | (exponent == 31 ? 0x7F800000 : (exponent + 112) << 23) | rest << 13;
-  return std::bit_cast<float>(bits);
-}
-
 }  // namespace
 
 std::optional<Rows> Rows::of(const ArrowArray& array, const Kind& kind) {
@@ -132,7 +121,7 @@ void Rows::add_to(Zones& zones) const {
   } else if (kind_.zones == "f2") {
     std::vector<float> floats(static_cast<size_t>(count_));
     for (int64_t i = 0; i < count_; ++i)
-      floats[static_cast<size_t>(i)] = float_of(load<uint16_t>(data_.data() + 2 * i));
+      floats[static_cast<size_t>(i)] = static_cast<float>(load<_Float16>(data_.data() + 2 * i));
     zones.add_numbers(reinterpret_cast<const uint8_t*>(floats.data()), count_, valid);
   } else {
     zones.add_numbers(data_.data(), count_, valid);

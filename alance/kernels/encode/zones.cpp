@@ -5,8 +5,6 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
-#include <bit>
-#include <cmath>
 
 #include "base/bounds.hpp"
 #include "encode/container.hpp"
@@ -19,16 +17,6 @@ constexpr uint8_t kHasLow = 1, kHasHigh = 2, kHasValues = 4, kHasNans = 8;
 constexpr size_t kHeaderBytes = 32, kEntryBytes = 40;
 // Blocks of at most so many bytes are stored uncompressed: one zone of any column.
 constexpr size_t kStoredBytes = 80;
-
-// Half float of a value that has one.
-uint16_t half_of(float value) {
-  const auto bits = std::bit_cast<uint32_t>(value);
-  const uint32_t sign = bits >> 16 & 0x8000, magnitude = bits & 0x7FFFFFFF;
-  if (magnitude >= 0x7F800000) return static_cast<uint16_t>(sign | 0x7C00);
-  if (magnitude < 0x38800000)  // less than 2^-14: a number of 2^-24
-    return static_cast<uint16_t>(sign | static_cast<uint32_t>(std::fabs(value) * 0x1p24f));
-  return static_cast<uint16_t>(sign | (magnitude - 0x38000000) >> 13);
-}
 
 // Upper bound of a text in at most `limit` bytes; empty if it would be above 0xFF alone.
 std::string rounded_up(const std::string& text, size_t limit) {
@@ -60,8 +48,8 @@ Bounds bounds_of(const Zones& zones, const Zone& zone, size_t limit) {
     float low, high;
     std::memcpy(&low, zone.low.data(), sizeof low);
     std::memcpy(&high, zone.high.data(), sizeof high);
-    append(bounds.low, half_of(low));
-    append(bounds.high, half_of(high));
+    append(bounds.low, static_cast<_Float16>(low));
+    append(bounds.high, static_cast<_Float16>(high));
   } else {
     bounds.low = zone.low;
     bounds.high = zone.high;

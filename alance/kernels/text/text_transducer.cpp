@@ -5,11 +5,12 @@
 // Source: J. Daciuk et al., "Incremental Construction of Minimal Acyclic Finite-State Automata",
 // 2000.
 #include <algorithm>
-#include <array>
+#include <bit>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "base/hashes.hpp"
 #include "text/text_tokens.hpp"
 
 namespace alance::text {
@@ -19,31 +20,11 @@ namespace {
 constexpr char kCommon[] = "te/oasripcnw.hlm-du012g=:bf3y5&_4v9678k%?xCDASFIBEjPTzRNM+LOqHG";
 constexpr int64_t kHeader = 16, kTrailer = 20;
 
-// Checksum CRC-32C, eight bytes a step, with a table for each of the eight.
-uint32_t crc32c(const uint8_t* data, int64_t size) {
-  static const auto tables = [] {
-    std::array<std::array<uint32_t, 256>, 8> entries{};
-    for (uint32_t i = 0; i < 256; ++i) {
-      uint32_t value = i;
-      for (int bit = 0; bit < 8; ++bit) value = (value >> 1) ^ (value & 1 ? 0x82F63B78u : 0);
-      entries[0][i] = value;
-    }
-    for (size_t k = 1; k < 8; ++k)
-      for (size_t i = 0; i < 256; ++i) {
-        const uint32_t before = entries[k - 1][i];
-        entries[k][i] = entries[0][before & 0xFF] ^ (before >> 8);
-      }
-    return entries;
-  }();
-  uint32_t value = ~0u;
-  for (; size >= 8; size -= 8, data += 8) {
-    uint32_t next = 0;
-    for (size_t k = 0; k < 4; ++k)
-      next ^= tables[7 - k][data[k] ^ ((value >> (8 * k)) & 0xFF)] ^ tables[3 - k][data[4 + k]];
-    value = next;
-  }
-  for (; size > 0; --size, ++data) value = tables[0][(value ^ *data) & 0xFF] ^ (value >> 8);
-  return ~value;
+// Checksum CRC-32C of the first bytes, masked.
+uint32_t checksum_of(const uint8_t* data, int64_t size) {
+  const uint32_t sum = hashes::crc<0x82F63B78>(
+      {reinterpret_cast<const char*>(data), static_cast<size_t>(size)});
+  return std::rotr(sum, 15) + 0xa282ead8u;
 }
 
 uint64_t little(const uint8_t* at, int64_t size) {
@@ -140,8 +121,7 @@ class Transducer {
         little(data_, 8) != 3 ||
         little(data_ + size - 20, 8) != static_cast<uint64_t>(num_tokens))
       corrupt("text index: no dictionary of ", num_tokens, " tokens");
-    const uint32_t sum = crc32c(data_, size - 4);
-    if (little(data_ + size - 4, 4) != uint32_t(((sum >> 15) | (sum << 17)) + 0xa282ead8u))
+    if (little(data_ + size - 4, 4) != checksum_of(data_, size - 4))
       corrupt("text index: the dictionary's checksum is another one");
     const uint64_t root = little(data_ + size - 12, 8);
     if (root >= static_cast<uint64_t>(size - kTrailer) && root)
@@ -331,8 +311,7 @@ class TransducerWriter {
     const int64_t root = written(open_.back().node);
     put(num_tokens_, 8);
     put(static_cast<uint64_t>(root), 8);
-    const uint32_t sum = crc32c(out_.data(), std::ssize(out_));
-    put(uint32_t(((sum >> 15) | (sum << 17)) + 0xa282ead8u), 4);
+    put(checksum_of(out_.data(), std::ssize(out_)), 4);
     return std::move(out_);
   }
 
