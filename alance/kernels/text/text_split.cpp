@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/distinct.hpp"
 #include "base/ends.hpp"
-#include "base/hashes.hpp"
 #include "base/lists.hpp"
 #include "base/utf8.hpp"
 #include "text/text_letters.hpp"
@@ -22,58 +22,6 @@ enum Kind : int { kSimple = 0, kWhitespace = 1, kRaw = 2, kNgram = 3 };
 inline bool is_space(char byte) {
   return byte == ' ' || byte == '\t' || byte == '\n' || byte == '\f' || byte == '\r';
 }
-
-// Distinct tokens, numbered in order of first appearance, in a hash table with linear probing.
-class Numbers {
- public:
-  Numbers() : table_(1 << 12, 0) {}
-
-  uint32_t of(std::string_view token) {
-    const size_t hash = hashes::Secret::own().of(token);
-    for (size_t at = hash & (table_.size() - 1);; at = (at + 1) & (table_.size() - 1)) {
-      if (!table_[at]) {
-        table_[at] = add(token, hash);
-        return table_[at] - 1;
-      }
-      const uint32_t number = table_[at] - 1;
-      if (hashes_[number] == hash && (*this)[number] == token) return number;
-    }
-  }
-
-  std::string_view operator[](int64_t number) const {
-    return std::string_view(data_).substr(starts_[number], starts_[number + 1] - starts_[number]);
-  }
-  int64_t size() const { return std::ssize(hashes_); }
-  int64_t num_bytes() const {
-    return static_cast<int64_t>(table_.size() * 4 + hashes_.capacity() * 16 + data_.capacity());
-  }
-  bool is_crowded() const { return hashes_.size() * 2 >= table_.size(); }
-
-  // Enlarge the table; not inside of `of`, which holds a slot.
-  void grow() {
-    std::vector<uint32_t> wider(table_.size() * 4, 0);
-    for (size_t number = 0; number < hashes_.size(); ++number) {
-      size_t at = hashes_[number] & (wider.size() - 1);
-      while (wider[at]) at = (at + 1) & (wider.size() - 1);
-      wider[at] = static_cast<uint32_t>(number + 1);
-    }
-    table_.swap(wider);
-  }
-
- private:
-  uint32_t add(std::string_view token, size_t hash) {
-    if (hashes_.size() >= UINT32_MAX - 2) corrupt("text: too many distinct tokens");
-    data_.append(token);
-    starts_.push_back(data_.size());
-    hashes_.push_back(hash);
-    return static_cast<uint32_t>(hashes_.size());
-  }
-
-  std::vector<uint32_t> table_;  // numbers + 1; 0: free
-  std::vector<size_t> hashes_;
-  std::vector<size_t> starts_{0};
-  std::string data_;
-};
 
 class TextSplitter {
  public:
@@ -109,22 +57,21 @@ class TextSplitter {
   // Distinct tokens that were not returned before, in the order of their numbers.
   nb::list fresh() {
     nb::list tokens;
-    for (; num_returned_ < numbers_.size(); ++num_returned_) {
-      const std::string_view token = numbers_[num_returned_];
+    for (; num_returned_ < tokens_.count(); ++num_returned_) {
+      const std::string_view token = tokens_.at(num_returned_);
       tokens.append(nb::str(token.data(), token.size()));
     }
     return tokens;
   }
 
-  int64_t num_bytes() const { return numbers_.num_bytes(); }
+  int64_t num_bytes() const { return tokens_.num_bytes(); }
 
  private:
   void add(std::string_view token, uint32_t place, std::vector<uint32_t>& numbers,
            std::vector<uint32_t>& places) {
     if (max_bytes_ > 0 && std::ssize(token) >= max_bytes_) return;
-    numbers.push_back(numbers_.of(token));
+    numbers.push_back(tokens_.of(token));
     places.push_back(place);
-    if (numbers_.is_crowded()) numbers_.grow();
   }
 
   // `place`: position of the first token, then of the token behind the last.
@@ -170,8 +117,8 @@ class TextSplitter {
   int kind_;
   int64_t max_bytes_, shortest_, longest_;
   bool prefix_only_;
-  Numbers numbers_;
-  int64_t num_returned_ = 0;
+  Distinct tokens_{0};  // in one table, so that each has the same number in all texts
+  uint32_t num_returned_ = 0;
 };
 
 constexpr uint32_t kBase = 37;

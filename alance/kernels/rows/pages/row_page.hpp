@@ -11,9 +11,9 @@
 
 #include "rows/pages/cells.hpp"
 #include "rows/pages/chunk_table.hpp"
-#include "rows/pages/distinct.hpp"
 #include "rows/pages/items.hpp"
 #include "codecs/fsst.hpp"
+#include "base/distinct.hpp"
 #include "base/growing.hpp"
 #include "base/owned.hpp"
 

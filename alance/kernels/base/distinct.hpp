@@ -1,5 +1,5 @@
-// Distinct values of a column of indices, in order of first appearance in the rows of a batch: a
-// hash table with linear probing.
+// Distinct values in order of first appearance: of a column of indices in the rows of a batch, or
+// tokens of texts. A hash table with linear probing.
 #pragma once
 #include <limits>
 #include <string_view>
@@ -24,6 +24,16 @@ class Distinct {
   Growing<int64_t> offsets;  // of strings
 
   uint32_t count() const { return count_; }
+  std::string_view at(uint32_t number) const {
+    const auto* from = reinterpret_cast<const char*>(bytes.data());
+    if (width != 0) return {from + number * static_cast<size_t>(width), static_cast<size_t>(width)};
+    const auto start = static_cast<size_t>(offsets[number]);
+    return {from + start, static_cast<size_t>(offsets[size_t{number} + 1]) - start};
+  }
+  // Approximate memory.
+  int64_t num_bytes() const {
+    return static_cast<int64_t>(bytes.size() + 8 * offsets.size() + 4 * slots_.capacity());
+  }
   // Slots of other values that were looked at.
   int64_t num_probes() const { return num_probes_; }
 
@@ -71,13 +81,6 @@ class Distinct {
   }
 
  private:
-  std::string_view at(uint32_t number) const {
-    const auto* from = reinterpret_cast<const char*>(bytes.data());
-    if (width != 0) return {from + number * static_cast<size_t>(width), static_cast<size_t>(width)};
-    const auto start = static_cast<size_t>(offsets[number]);
-    return {from + start, static_cast<size_t>(offsets[size_t{number} + 1]) - start};
-  }
-
   // True if items are those of the first page, which were adopted.
   template <typename Offset>
   bool are_adopted(const uint8_t* from, const Offset* ends, int64_t num_items, size_t num_bytes) const {
