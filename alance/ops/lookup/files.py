@@ -13,7 +13,7 @@ from alance.expr.compare import float_values, total_order
 from alance.expr.pruning_sets import whole_numbers
 from alance.expr.tree import plain
 from alance.file.rows.fragment import open_fragment
-from alance.file.rows.whole import rows_of
+from alance.file.rows.whole import group_key, read_together, rows_of
 from alance.format.index import bitmap, btree
 from alance.format.index.btree import parse_page_table, split_pages
 from alance.format.numbers import array_bytes, as_mask, as_numbers, to_arrow
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from alance.file.open.plain import PlainFile
     from alance.file.rows.fragment import OpenFragment
     from alance.file.rows.taken import FragmentTask
+    from alance.file.rows.whole import WholeRows
     from alance.format.index.bitmap import KeyedSets
     from alance.format.index.btree import PageTable, TreePage
     from alance.format.plans import Plan
@@ -273,12 +274,15 @@ class IndexFiles:
         is_few = is_remote and 0 < num_rows <= min(GUESSED_ROWS, file.num_rows // 4)
         key = ("index rows", file.source.location, columns and tuple(columns))
 
-        def plan() -> Plan[FragmentTask]:
+        def plan() -> Plan[tuple[FragmentTask | WholeRows, int]]:
             opened: OpenFragment | None = engine.cache.peek(key)
             if opened is None:
                 schema = file.schema if columns is None else file.schema.project(columns)
                 sources = [file.source]
                 opened = yield from open_fragment(schema, sources, file.num_rows, engine.cache)
+            if num_rows == file.num_rows and group_key(opened) is not None:
+                # Without page states, which saves a round of reads and 50 calls of Python.
+                return (yield from read_together([opened])), opened.encoded_bytes
             if is_few or num_rows == len(spans):
                 rows = np.concatenate([np.arange(*span) for span in spans])
                 task = yield from opened.take(rows, engine.cache, guess=is_remote)
@@ -287,10 +291,10 @@ class IndexFiles:
             if opened.has_grown:
                 opened.has_grown = False
                 engine.cache.put(key, opened, opened.num_bytes)
-            return task
+            return task, task.num_bytes
 
-        task = await engine.drive(plan(), "index", bulk=num_rows > GUESSED_ROWS)
-        return await engine.decode(lambda: parse(task.decode()), task.num_bytes)
+        task, num_bytes = await engine.drive(plan(), "index", bulk=num_rows > GUESSED_ROWS)
+        return await engine.decode(lambda: parse(task.decode()), num_bytes)
 
 
 def _pages_of(table: PageTable, numbers: Int64s, batch: pa.RecordBatch) -> list[TreePage]:
