@@ -67,11 +67,13 @@ async def opened_files(
         CorruptFileError: a file is not a Lance file.
     """
     engine = snapshot.engine
-    places = await located_files(snapshot, index, names, folder)
-    files: list[Any] = engine.cache.peek_all([plain_key(place) for place, _ in places])
+    if folder is None:
+        folder = snapshot.table.index_folder(snapshot.manifest, index)
+    files: list[Any] = engine.cache.peek_all([plain_key(folder + name) for name in names])
     if None in files:
         missing = [number for number, file in enumerate(files) if file is None]
-        plan = open_plain_files([places[number] for number in missing], engine.cache)
+        absent = [names[number] for number in missing]
+        plan = open_plain_files(await located_files(snapshot, index, absent, folder), engine.cache)
         for number, file in zip(missing, await engine.drive(plan, "open index"), strict=True):
             files[number] = file
     return files
