@@ -77,16 +77,16 @@ class Memo(Generic[K, V]):
     def put(self, key: K, value: V, num_bytes: int) -> None:
         """Cache a value other than None; it replaces the former value of the key."""
         with self._lock:
-            if key in self._entries:
-                self._drop(key)
             if num_bytes <= self._max_value_bytes:
+                self._num_bytes += num_bytes - self._sizes.get(key, 0)
                 self._entries[key] = value
+                self._entries.move_to_end(key)
                 self._sizes[key] = num_bytes
-                self._num_bytes += num_bytes
                 while self._num_bytes > self._max_bytes:
                     self._drop(next(iter(self._entries)))
                     self._evictions += 1
                 return
+            self._drop(key)
         self._refuse(num_bytes)
 
     def _refuse(self, num_bytes: int) -> None:

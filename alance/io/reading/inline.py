@@ -121,7 +121,7 @@ def at_hand(
                 num_bytes += stop - start
     if num_bytes > AT_HAND_BYTES:
         return None
-    note = Note.of_caller(reason)
+    note = Note.of_caller(reason) if trace.active else UNTRACED
     for location, (spans, owners) in by_location.items():
         if not location.startswith(store.root):
             store, _ = registry.resolve(location)
@@ -345,6 +345,9 @@ class Note(NamedTuple):
                 ranges=parts,
                 callers=self.callers,
             )
+
+
+UNTRACED: Final = Note(None, "", ())
 
 
 def _note_pieces(

@@ -140,8 +140,7 @@ class DecodePool:
         Raises:
             InvalidInputError: the pool is closed, and the work needs a thread.
         """
-        recorder = trace.current()
-        if recorder is not None:
+        if trace.active and (recorder := trace.current()) is not None:
             work = trace.timed(work, recorder)
         if inline:
             await self.share_turn()

@@ -115,7 +115,8 @@ class Scheduler:
             NotFoundError, StoreError: from the returned future: the store failed.
             InvalidInputError: the session is closed.
         """
-        self._check_open()
+        if self._closed:
+            self._check_open()
         if not bulk:
             loop = asyncio.get_running_loop()
             try:
@@ -136,7 +137,8 @@ class Scheduler:
             CorruptFileError, NotFoundError, StoreError: the store failed.
             InvalidInputError: the session is closed.
         """
-        self._check_open()
+        if self._closed:
+            self._check_open()
         return at_hand(ranges, self._registry, reason)
 
     def send(
@@ -170,7 +172,8 @@ class Scheduler:
             InvalidInputError: the session is closed.
         """
         loop = asyncio.get_running_loop()
-        self._check_open()
+        if self._closed:
+            self._check_open()
         if not is_part:
             try:
                 buffers = at_hand(pieces, self._registry, reason)
@@ -187,7 +190,8 @@ class Scheduler:
         return 0 < num_bytes <= self.blocks.max_bytes
 
     def _started(self, read: Read, extents: Sequence[Extent], *, bulk: bool) -> Read:
-        self._check_open()
+        if self._closed:
+            self._check_open()
         self._begin(read, extents, bulk=bulk)
         return read
 
@@ -388,7 +392,8 @@ class Scheduler:
             raise InvalidInputError("the session is closed")
 
     def _resolve(self, location: str) -> tuple[Store, str]:
-        self._check_open()
+        if self._closed:
+            self._check_open()
         return self._registry.resolve(location)
 
     def _lane(self, store: Store) -> Lane:
