@@ -7,6 +7,7 @@ checked, only evaluated for rows.
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -69,7 +70,7 @@ def num_listed(condition: object) -> int:
 
 def num_checks(check: Check) -> int:
     """Return the cost of a check: how many times it reads the bounds of a column."""
-    return sum(1 for _ in check.columns())
+    return len([*check.columns()])
 
 
 def may_match(check: Check, zones: Zones) -> Mask:
@@ -161,8 +162,9 @@ def _limited(check: Check) -> Check:
     """
     parts = check.parts if isinstance(check, All) else (check,)
     total, limited = 0, []
-    for part in sorted(parts, key=num_checks):
-        total += num_checks(part)
+    costs = zip(map(num_checks, parts), parts, strict=True)
+    for cost, part in sorted(costs, key=itemgetter(0)):
+        total += cost
         limited.append(part if total <= MAX_CHECKS else Anything())
     return limited[0] if len(limited) == 1 else All(tuple(limited))
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from alance.ops.version.snapshot import Snapshot
 
 
-async def ask_segment(snapshot: Snapshot, segment: Segment, ask: Ask) -> Asked:
+async def ask_segment(snapshot: Snapshot, ask: Ask, segment: Segment) -> Asked:
     """Find the pages or keys of a segment that may answer a question, without their rows.
 
     Cost: a round, once; two for a large page table. Bloom filters and FM indices take more; see

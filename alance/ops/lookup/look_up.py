@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from alance.ops.version.snapshot import FragmentHandle, Snapshot
 
     ByPath = Mapping[tuple[str, ...], Sequence[Sequence[Segment]]]
+    _Known = tuple[Predicate, tuple[Question, bool] | None]
 else:
     arrow_parts = Deferred("alance.expr.arrow_parts")
 
@@ -143,7 +144,7 @@ async def _question_of(
     part.
     """
 
-    def make() -> tuple[Predicate, tuple[Question, bool] | None]:
+    def make() -> _Known:
         condition: Node | None
         is_same = True
         if isinstance(predicate.condition, ArrowCondition):
@@ -156,15 +157,17 @@ async def _question_of(
         question = condition and question_of(condition, partial(_is_taken, segments.by_path))
         return predicate, (question, is_same) if question else None
 
-    decode, work = snapshot.engine.decode, checking_work(predicate)
-    if predicate.has_params:
-        return (await decode(make, work))[1]
-    # The memo also holds the filter, so that its id is not reused.
+    # The memos also hold the filter, so that its id is not reused.
     key = _question_of, id(predicate)
-    remember = segments.remember if work < SHORT_FILTER_WORK else snapshot.remember
-    if key not in remember:
-        await decode(lambda: remember(key, make), work)
-    return remember(key, make)[1]
+    known: _Known | None = segments.remember.get(key) or snapshot.remember.get(key)
+    if known is not None:
+        return known[1]
+    work = checking_work(predicate)
+    answer = await snapshot.engine.decode(make, work)
+    if not predicate.has_params:
+        remember = segments.remember if work < SHORT_FILTER_WORK else snapshot.remember
+        remember(key, lambda: answer)
+    return answer[1]
 
 
 def _is_taken(indices: ByPath, ask: Ask) -> bool:
@@ -268,14 +271,18 @@ class _Lookup:
     async def _prepare_segments(self, ask: Ask, segments: Sequence[Segment]) -> _Prepared | None:
         index = segments[0].index
         try:
-            answers = await all_of(ask_segment(self.snapshot, segment, ask) for segment in segments)
+            asking = partial(ask_segment, self.snapshot, ask)
+            answers = await all_of(map(asking, segments))
         except (*SPOILED, *FAILURES) as error:
             self.lines.append(f"index {index.name} not used: {error}")
             return None
-        total = sum([len(segment.domain) for segment in segments])
+        total = estimate = work = 0
+        for part in answers:
+            total += len(part.segment.domain)
+            estimate += part.estimate
+            work += part.work
         if self.num_rows is not None:
             total = min(total, self.num_rows)
-        estimate = sum([part.estimate for part in answers])
         what = f"index {index.name} ({index.kind}) on {join_path(ask.column.path)}"
         most = min(MAX_LOOKUP_ROWS, max(USEFUL_ROWS, total // USEFUL_SHARE))
         if all(part.is_at_hand or (self.counts and part.is_counted) for part in answers):
@@ -283,7 +290,6 @@ class _Lookup:
         if estimate > most:
             self.lines.append(f"{what} not used: it may give {estimate:,} of {total:,} rows")
             return None
-        work = sum([part.work for part in answers])
         if work > max(MAX_LOOKUP_ROWS, SCAN_WORK * total):
             counted = ", ".join(part.summary for part in answers)
             self.lines.append(f"{what} not used: {counted}; a scan of {total:,} rows costs less")
@@ -306,7 +312,7 @@ class _Lookup:
 
     async def _fetch_segments(self, prepared: _Prepared) -> _LookupAnswer | None:
         try:
-            parts = await all_of(self._fetch_segment(part) for part in prepared.by_segment)
+            parts = await all_of(map(self._fetch_segment, prepared.by_segment))
         except (*SPOILED, *FAILURES) as error:
             self.lines.append(f"{prepared.what} not used: {error}")
             return None
@@ -316,7 +322,7 @@ class _Lookup:
             covered = covered.union(*(segment.covered for segment in segments))
             rows = RowSet.union(parts)
             domain = RowSet.union(segment.domain for segment in segments)
-        summary = ", ".join(part.summary for part in prepared.by_segment)
+        summary = ", ".join([part.summary for part in prepared.by_segment])
         self.lines.append(
             f"{prepared.what}: {summary}; {len(rows):,} rows of {len(covered)} fragments"
         )

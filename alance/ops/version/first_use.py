@@ -93,7 +93,8 @@ async def load_readers(
         condition: SQL text, possibly with parameters, or a pyarrow expression; None: no condition.
     """
     needed: list[str] = []
-    version = snapshot.remember(FileVersion, lambda: snapshot.manifest.data_storage_version)
+    manifest = snapshot.manifest
+    version = manifest.remember(FileVersion, lambda: manifest.data_storage_version)
     if version is FileVersion.V2_3:
         needed.append(NEWER_FILES)
     if version is FileVersion.V2_0 or version is FileVersion.V0_1:
@@ -102,12 +103,13 @@ async def load_readers(
     texts = [text for text in texts if text is not None]
     if texts:
         needed += FILTER
-        if snapshot.manifest.indices:
+        if manifest.indices:
             needed.append(LOOK_UP)
-        if any(isinstance(text, str | Bound) for text in texts):
-            needed += SQL
-        if not all(isinstance(text, str | Bound | Among) for text in texts):
-            needed += ENGINE
+        for text in texts:
+            if isinstance(text, str | Bound):
+                needed += SQL
+            elif not isinstance(text, Among):
+                needed += ENGINE
     if not _loaded.issuperset(needed):
         await snapshot.engine.pool.load(*needed)
         _loaded.update(needed)

@@ -66,5 +66,5 @@ async def count_live(snapshot: Snapshot, rows: RowSet) -> int:
     Cost: deletion files of the fragments of these rows.
     """
     hit = [handle for handle in with_deletions(snapshot) if rows.count_of(handle.id)]
-    deleted = await deleted_rows(snapshot, hit)
+    deleted = await deleted_rows(snapshot, hit) if hit else ()
     return len(rows) - sum(rows.count_common(gone) for gone in deleted)
