@@ -160,31 +160,32 @@ class OpenFragment:
         yield from fetch_placed(task.unread)
         return task
 
-    def read(self, start: int, stop: int, states: States) -> Plan[FragmentTask]:
-        """Plan the physical rows from `start` to `stop`."""
-        return self.read_spans([(start, stop)] if start < stop else [], states)
+    def read(
+        self, start: int, stop: int, states: States, *, is_read: bool = True
+    ) -> Plan[FragmentTask]:
+        """Plan the physical rows from `start` to `stop`; arguments are those of `read_parts`."""
+        return self.read_spans([(start, stop)] if start < stop else [], states, is_read=is_read)
 
-    def read_spans(self, spans: Sequence[tuple[int, int]], states: States) -> Plan[FragmentTask]:
+    def read_spans(
+        self, spans: Sequence[tuple[int, int]], states: States, *, is_read: bool = True
+    ) -> Plan[FragmentTask]:
         """Plan ranges of physical rows as consecutive rows of one task.
 
         Args:
             spans: ascending, not empty.
+            is_read: as for `read_parts`.
         """
-        (task,) = yield from self.read_parts([spans], states)
+        (task,) = yield from self.read_parts([spans], states, is_read=is_read)
         return task
 
     def read_parts(
-        self,
-        parts: Sequence[Sequence[tuple[int, int]]],
-        states: States,
-        *,
-        is_read: bool = True,
+        self, parts: Sequence[Sequence[tuple[int, int]]], states: States, *, is_read: bool = True
     ) -> Plan[list[FragmentTask]]:
         """Plan ranges of physical rows that are fetched together, but decoded as several tasks.
 
         Args:
             parts: ranges of each task, as for `read_spans`; ascending over all parts.
-            is_read: as for `read_ranges`.
+            is_read: False to leave the bytes of a single part to the tasks' `unread`.
         """
         plans: list[Plan[Any]] = [read_ranges(self, parts, states, is_read=is_read)]
         if self.older:

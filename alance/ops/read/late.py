@@ -76,8 +76,6 @@ class SplitReader:
         # A scan with a limit needs few rows, so it does not do all steps ahead.
         self._goes_ahead = snapshot.is_remote and (plan.is_cut or plan.options.limit is None)
         self._turns = asyncio.Semaphore(at_once)
-        # True if filtering a few rows does not need a thread.
-        self._is_quick = plan.predicate is None or plan.predicate.is_quick
         self._may_guess = not plan.options.late_materialization
         self._seen = self._num_kept = 0  # number of rows before and after the filter
         self._dense = asyncio.Event()  # set if most bytes of late columns have been needed so far
@@ -88,6 +86,11 @@ class SplitReader:
             speed = snapshot.engine.scheduler.speed(snapshot.table.root)
             arrives = int(2 * speed.latency * speed.bandwidth)
             self._guess_left = max(LEAST_GUESS, min(MOST_GUESS, arrives))
+
+    @cached_property
+    def _is_quick(self) -> bool:
+        """True if filtering a few rows does not need a thread."""
+        return self.plan.predicate is None or self.plan.predicate.is_quick
 
     @property
     def ahead_bytes(self) -> int:
@@ -360,8 +363,9 @@ class SplitReader:
         """Read the late columns of the splits whose `is_sparse` has the given value."""
         engine, reason, columns = self.snapshot.engine, "late columns", self.late_columns
         own = [split for split in splits if split.is_sparse == is_sparse]
+        bulk = self.snapshot.is_remote and not is_sparse
         plans = [split.reading(guess=self.snapshot.is_remote) for split in own]
-        tasks = await engine.drive(together(plans), reason, bulk=not is_sparse)
+        tasks = await engine.drive(together(plans), reason, bulk=bulk)
         for split in own:
             if split.states is engine.cache:
                 keep_grown(engine.cache, split.rows.handles, split.opened, columns)

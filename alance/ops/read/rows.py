@@ -314,7 +314,9 @@ class LateSplit:
         is_single = len(self.opened) == 1
         spans = [(self.start, self.stop) if is_single else (0, own.num_rows) for own in self.opened]
         pairs = zip(self.opened, spans, strict=True)
-        plans = [fragment.read(*span, self.states) for fragment, span in pairs]
+        plans = [
+            fragment.read(*span, self.states, is_read=not self.is_near) for fragment, span in pairs
+        ]
         return TakenRows(schema, (yield from together(plans)))
 
     def merge(self, plan: ScanPlan, task: LateTask, read: Reader) -> pa.RecordBatch:
