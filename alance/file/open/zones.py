@@ -85,8 +85,14 @@ class StoredZones:
     @property
     def edges(self) -> Int64s:
         """First row of each zone, then the number of rows; ascending; shape (n + 1,)."""
-        starts = np.arange(0, self.head.num_rows, self.head.zone_rows)
-        return np.append(starts, self.head.num_rows)
+        num_rows, step = self.head.num_rows, self.head.zone_rows
+        edges = np.arange(0, num_rows + step, step)
+        edges[-1] = num_rows
+        return edges
+
+    @property
+    def num_rows(self) -> int:
+        return self.head.num_rows
 
     def bounds(self, arrow: pa.DataType) -> ColumnBounds | None:
         """Return the bounds of each zone; None if the stored bounds have another type."""
@@ -122,6 +128,10 @@ class BatchZones:
     def edges(self) -> Int64s:
         assert self.statistics is not None
         return self.statistics.first_rows
+
+    @property
+    def num_rows(self) -> int:
+        return int(self.edges[-1])
 
     def bounds(self, arrow: pa.DataType) -> ColumnBounds | None:
         batches = self.statistics

@@ -26,7 +26,7 @@ from alance.io.events import trace
 from alance.io.loop.tasks import all_of
 from alance.ops.lookup.ask import ask_segment, takes
 from alance.ops.lookup.segments import segments_of
-from alance.ops.lookup.work import checking_work
+from alance.ops.lookup.work import SHORT_FILTER_WORK, checking_work
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -50,8 +50,6 @@ MAX_LOOKUP_ROWS: Final = 8 << 20  # most row numbers that a lookup holds in memo
 SET_ENTRY_BYTES: Final = 300  # cache overhead of a row set
 SET_ROW_BYTES: Final = 2  # upper bound per row of a row set
 SET_PART_BYTES: Final = 64  # overhead of each part of up to 65,536 rows in a row set
-# Filters with less work are memoized as long as their manifest.
-SHORT_FILTER_WORK: Final = 64 << 10
 SET_ROWS_A_BYTE: Final = 16  # joining 16 rows of sets costs as much as decoding a byte
 # Errors of a damaged index, or of an index of an unknown kind.
 SPOILED: Final = (CorruptFileError, NotFoundError, UnsupportedError, InvalidInputError, Problem)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from alance.expr.arrow import ArrowCondition
 from alance.expr.logic import literal_bytes
@@ -11,6 +11,10 @@ from alance.ops.version.conditions import CHARACTER_BYTES, KEY_BYTES, expression
 
 if TYPE_CHECKING:
     from alance.expr import Predicate
+
+# Questions and checks of filters with less work are memoized as long as the table's manifest or
+# schema.
+SHORT_FILTER_WORK: Final = 64 << 10
 
 
 def checking_work(predicate: Predicate) -> int:

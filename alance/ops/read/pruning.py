@@ -16,9 +16,10 @@ from alance.expr.tree import plain_type
 from alance.file.open.zones import read_zones
 from alance.format.numbers import distinct
 from alance.format.plans import together
+from alance.format.schema import Remembered
 from alance.format.statistics import ColumnBounds, whole_bounds
 from alance.io.loop.readahead import grouped
-from alance.ops.lookup.work import checking_work
+from alance.ops.lookup.work import SHORT_FILTER_WORK, checking_work
 from alance.ops.read.groups import file_bytes
 from alance.ops.read.rows import num_rows_of
 
@@ -60,15 +61,24 @@ async def pruner_of(
     if not options.use_stats:
         return None
 
-    def build() -> Pruner | None:
+    def build() -> tuple[Predicate, Pruner | None]:
         condition: object = predicate.condition
         if isinstance(condition, ArrowCondition):
             implied = arrow_parts.implied_by(condition.expression, schema)
             condition = implied and implied.node
         check = check_of(condition)
-        return None if check is None else Pruner.of(check, snapshot.schema)
+        return predicate, None if check is None else Pruner.of(check, snapshot.schema)
 
-    return await snapshot.engine.decode(build, checking_work(predicate))
+    # The memo also holds the filter, so that its id is not reused.
+    remember = snapshot.schema.remember(Pruner, Remembered)
+    known: tuple[Predicate, Pruner | None] | None = remember.get(id(predicate))
+    if known is None:
+        work = checking_work(predicate)
+        known = built = await snapshot.engine.decode(build, work)
+        if work < SHORT_FILTER_WORK and not predicate.has_params:
+            remember(id(predicate), lambda: built)
+    pruner = known[1]
+    return pruner and Pruner(pruner.check, pruner.columns, pruner.num_checks)
 
 
 @dataclass(slots=True)
@@ -177,9 +187,9 @@ class Pruner:
         for read in (yield from together(plans)) if plans else ():
             by_field |= read
         for zones in by_field.values():
-            if zones.edges[-1] != fragment.num_rows:
+            if zones.num_rows != fragment.num_rows:
                 raise CorruptFileError(
-                    f"fragment {handle.id}: statistics of {zones.edges[-1]} rows, "
+                    f"fragment {handle.id}: statistics of {zones.num_rows} rows, "
                     f"it has {fragment.num_rows}; use_stats=False reads it without them"
                 )
         columns = {col.path: by_field[key] for col, key in self.columns.items() if key in by_field}
@@ -206,11 +216,13 @@ class Pruner:
             return needed
         masks = self._masks(with_zones)
         for place, zones, mask in zip(places, with_zones, masks, strict=True):
-            before = needed[place]
-            after = [rows for span in before for rows in spans_of_mask(mask, zones.edges, span)]
+            before, num_needed = needed[place], int(np.count_nonzero(mask))
+            after: list[tuple[int, int]] = []
+            for span in before if num_needed else ():
+                after += spans_of_mask(mask, zones.edges, span)
             self.skipped.num_fragments += 1
             self.skipped.num_zones += len(mask)
-            self.skipped.zones += len(mask) - int(np.count_nonzero(mask))
+            self.skipped.zones += len(mask) - num_needed
             self.skipped.rows += num_rows_of(before) - num_rows_of(after)
             self.skipped.fragments += not after
             needed[place] = after
