@@ -21,7 +21,7 @@ from alance.io.events import trace
 from alance.io.reading.booking import RangeRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 
     from alance.base.arrays import Int64s
     from alance.format.plans import Extent
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 MANY_JOB_OBJECTS: Final = 64
 MANY_JOB_BYTES: Final = 8 << 20
 SMALL_OBJECT_BYTES: Final = 256 << 10  # larger requests to an object have jobs of their own
+OBJECTS_A_LOOK: Final = 64  # objects to sort, at some 3 us each, between looks at the clock
 # Upper bounds of a read on the loop: at 4 GB/s and 3 us per read, the page cache takes a
 # millisecond or two. Larger reads go to threads.
 AT_HAND_BYTES: Final = 8 << 20
@@ -174,8 +175,10 @@ def _spans_now(
 
 def sort_out(
     extents: Iterable[Extent], read: Read, registry: StoreRegistry
-) -> dict[str, ObjectRanges]:
+) -> Generator[None, None, dict[str, ObjectRanges]]:
     """Group the ranges of a read by object, and start the reads that need no grouping.
+
+    Yields after every few extents.
 
     A `Pieces` whose store has a reader of pieces, as local files have, becomes a job of its own,
     unless more reads of the same objects follow (`Read.is_part`).
@@ -187,13 +190,15 @@ def sort_out(
     by_object: dict[str, ObjectRanges] = {}
     by_reader: dict[PieceReader, list[PieceRequest]] = {}
     for number, extent in enumerate(extents):
+        if number % OBJECTS_A_LOOK == OBJECTS_A_LOOK - 1:
+            yield
         if isinstance(extent, Pieces):
             reader, paths = (None, ()) if read.is_part else registry.piece_reader(extent.paths)
             if reader is not None:
                 inside = extent._replace(paths=paths)
                 by_reader.setdefault(reader, []).append((number, extent, inside))
             else:
-                _sort_pieces(extent, by_object)
+                yield from _sort_pieces(extent, by_object)
             continue
         location, start, stop = extent
         if not is_range(start, stop):
@@ -211,15 +216,17 @@ def sort_out(
     return by_object
 
 
-def _sort_pieces(pieces: Pieces, by_object: dict[str, ObjectRanges]) -> None:
+def _sort_pieces(pieces: Pieces, by_object: dict[str, ObjectRanges]) -> Iterator[None]:
     # Many columns have thousands of parts of few pieces, so the arrays are checked as a whole.
     are_good = are_ranges(pieces.starts, pieces.stops)
     has_empty = bool((pieces.starts == pieces.stops).any())
     bounds = [0, *pieces.ends]
     upto = offsets_of(pieces.stops - pieces.starts)[bounds].tolist()
-    for path, (first, end), (before, after) in zip(
-        pieces.paths, pairwise(bounds), pairwise(upto), strict=True
+    for number, (path, (first, end), (before, after)) in enumerate(
+        zip(pieces.paths, pairwise(bounds), pairwise(upto), strict=True), 1
     ):
+        if number % OBJECTS_A_LOOK == 0:
+            yield
         starts, stops = pieces.starts[first:end], pieces.stops[first:end]
         if not (are_good or are_ranges(starts, stops)):
             raise CorruptFileError(f"{path}: pieces of which one is no range")
@@ -240,26 +247,32 @@ def read_many(
     objects: Sequence[tuple[str, ObjectRanges]],
     read: Read,
     gap: int,
-) -> None:
-    """Read ranges of several objects in jobs of threads, each for many objects."""
-    jobs: list[list[tuple[str, list[tuple[int, int]], Coalesced]]] = []
-    num_bytes = MANY_JOB_BYTES
-    for path, ranges in objects:
-        if num_bytes >= MANY_JOB_BYTES or len(jobs[-1]) == MANY_JOB_OBJECTS:
-            jobs.append([])
-            num_bytes = 0
-        spans = ranges.listed()
-        plan = coalesce(spans, gap, store.profile.max_request_bytes)
-        jobs[-1].append((path, spans, plan))
-        num_bytes += sum([stop - start for start, stop in plan.spans])
-    begun = trace.now()
-    for job in jobs:
+) -> Iterator[None]:
+    """Read ranges of several objects in jobs of threads, each for many objects.
 
+    Yields after each job.
+    """
+    job: list[tuple[str, list[tuple[int, int]], Coalesced]] = []
+    num_bytes = 0
+    begun = trace.now()
+
+    def start() -> None:
         def bring(contents: Sequence[Sequence[memoryview]], job: Any = job) -> None:
             for (path, spans, plan), buffers in zip(job, contents, strict=True):
                 _bring(read, store.root + path, spans, plan, buffers, begun)
 
         read.wait_for(reader.get_many([(path, plan.spans) for path, _, plan in job]), bring)
+
+    for path, ranges in objects:
+        if num_bytes >= MANY_JOB_BYTES or len(job) == MANY_JOB_OBJECTS:
+            start()
+            job, num_bytes = [], 0
+            yield
+        spans = ranges.listed()
+        plan = coalesce(spans, gap, store.profile.max_request_bytes)
+        job.append((path, spans, plan))
+        num_bytes += sum([stop - start for start, stop in plan.spans])
+    start()
 
 
 def _bring(

@@ -26,6 +26,7 @@ R = TypeVar("R")
 _BEGIN = itemgetter(0)
 
 GATHERED_BYTES: Final = 1 << 20  # larger copies block the loop for 1 ms: in a thread
+ANSWERED_AT_ONCE: Final = 512  # objects and ranges to cut on the loop, at some 2 us each
 # A read with `is_part` keeps a shared buffer, without a copy, if at most this share of the buffer
 # serves only other reads.
 OTHERS_SHARE: Final = 1 / 8
@@ -216,32 +217,34 @@ class Read(asyncio.Future[Any]):
         """Set the result if no bytes are missing."""
         if self._missing or self.unplanned or self._others or self.done():
             return
-        objects, answers = {path: Landed(own) for path, own in self._objects.items()}, self.answers
-        self._objects = {}
-        if self.is_held:
-            self.set_result(Held(answers, objects))
-            return
+        landed, self._objects = self._objects, {}
+        answers = self.answers
         unanswered = [
             (number, extent)
             for number, extent in enumerate(self._extents)
             if answers[number] is None
         ]
 
-        def answer() -> None:
+        def answer() -> Any:
+            objects = {path: Landed(own) for path, own in landed.items()}
+            if self.is_held:
+                return Held(answers, objects)
             for number, extent in unanswered:
                 answers[number] = _cut(extent, objects)
+            return answers
 
         pieces = [extent for _, extent in unanswered if isinstance(extent, Pieces)]
-        if sum([own.num_bytes for own in pieces]) > GATHERED_BYTES:
+        copied_bytes = 0 if self.is_held else sum([own.num_bytes for own in pieces])
+        if copied_bytes > GATHERED_BYTES or len(landed) + len(unanswered) > ANSWERED_AT_ONCE:
             job = in_thread(threads.executor(), answer, self.get_loop())
-            self.wait_for(job, lambda _: None)
+            self.wait_for(job, self.set_result)
             return
         try:
-            answer()
+            result = answer()
         except Exception as error:  # out of memory: other reads of these flights continue
             self.failed(error)
             return
-        self.set_result(answers)
+        self.set_result(result)
 
     def _withdraw(self) -> None:
         missing, self._missing = self._missing, set()

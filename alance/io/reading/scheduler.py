@@ -11,7 +11,7 @@ import asyncio
 import threading
 from contextlib import aclosing, contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from alance.errors import InvalidInputError
 from alance.io.caches.blocks import BlockCache
@@ -23,7 +23,14 @@ from alance.io.opening.registry import MAX_OPEN_STORES
 from alance.io.reading.booking import book, from_blocks
 from alance.io.reading.budget import Budget
 from alance.io.reading.flights import Lane
-from alance.io.reading.inline import SMALL_OBJECT_BYTES, Note, at_hand, read_many, sort_out
+from alance.io.reading.inline import (
+    OBJECTS_A_LOOK,
+    SMALL_OBJECT_BYTES,
+    Note,
+    at_hand,
+    read_many,
+    sort_out,
+)
 from alance.io.reading.reads import Held, Read
 from alance.io.stores.store import ObjectMeta
 
@@ -48,7 +55,7 @@ if TYPE_CHECKING:
 # From this number of waiting takes on, their rows are likely to be near each other, so whole blocks
 # are read.
 CROWD_TAKES: Final = 8
-PLANNING_TURN_S: Final = 0.004  # seconds of planning, which then continues in the loop's next turn
+PLANNING_TURN_S: Final = 0.004  # seconds of work on reads, which continues in the next turn
 
 R = TypeVar("R")
 
@@ -82,7 +89,6 @@ class Scheduler:
         self._io_buffer_bytes = io_buffer_bytes
         self.blocks = BlockCache(block_cache_bytes)
         self.budget = Budget(io_buffer_bytes)
-        self._num_takes = 0
         self._lanes: dict[str, Lane] = {}
         self._pending: dict[tuple[str, bool], list[RangeRequest]] = {}  # by location and `bulk`
         self._reads: set[Read] = set()
@@ -192,8 +198,28 @@ class Scheduler:
     def _started(self, read: Read, extents: Sequence[Extent], *, bulk: bool) -> Read:
         if self._closed:
             self._check_open()
-        self._begin(read, extents, bulk=bulk)
+        read.unplanned += 1  # until it has begun
+        self._advance(read, self._begin(read, extents, bulk=bulk))
+        if not read.done():
+            self._reads.add(read)
+            read.add_done_callback(self._reads.discard)  # type: ignore[arg-type]
         return read
+
+    def _advance(self, read: Read, beginning: Iterator[None]) -> None:
+        """Continue to begin a read; after `PLANNING_TURN_S`, in the next turn of the loop."""
+        deadline = trace.now() + PLANNING_TURN_S
+        try:
+            for _ in beginning:
+                if read.done():
+                    return
+                if trace.now() > deadline:
+                    read.get_loop().call_soon(self._advance, read, beginning)
+                    return
+        except Exception as error:
+            read.failed(error)
+            return
+        read.unplanned -= 1
+        read.finish_if_complete()
 
     def reader(self, locations: Collection[str], reason: str) -> Reader | None:
         """Return a reader that reads bytes in the thread of the kernel that decodes them.
@@ -227,54 +253,45 @@ class Scheduler:
 
         return read
 
-    def _ended(self, read: asyncio.Future[Any]) -> None:
-        own = cast("Read", read)
-        self._num_takes -= own.takes
-        self._reads.discard(own)
+    def _begin(self, read: Read, extents: Sequence[Extent], *, bulk: bool) -> Iterator[None]:
+        """Read many small objects in jobs of threads; queue the rest for `_plan`.
 
-    def _begin(self, read: Read, extents: Sequence[Extent], *, bulk: bool) -> None:
-        """Read many small objects in jobs of threads; queue the rest for `_plan`."""
-        queued: list[tuple[str, RangeRequest]] = []
+        Yields after every few objects, where other callers of the loop may run.
+        """
         small: dict[Store, list[tuple[str, ObjectRanges]]] = {}
-        try:
-            by_object = sort_out(extents, read, self._registry)
-            if read.takes and not self.can_keep(sum(own.num_bytes for own in by_object.values())):
-                read.takes = 0
-            for location, ranges in by_object.items():
-                store, path = self._registry.resolve(location)
-                if store.pieces is not None and ranges.num_bytes <= SMALL_OBJECT_BYTES:
-                    small.setdefault(store, []).append((path, ranges))
-                    continue
-                own = ranges.request(read)
-                if read.is_part:
-                    read.note_part(location, own)
-                request: RangeRequest | None = own
-                if read.takes and store.profile.is_remote:
-                    request = from_blocks(self.blocks, location, own)
-                if request is not None:
-                    queued.append((location, request))
-            for store, objects in small.items():
-                if store.pieces is None or len(objects) == 1:
-                    # `_plan` lets other reads of this turn join the request.
-                    queued += [(store.root + path, own.request(read)) for path, own in objects]
-                    continue
-                gap = store.profile.scan_gap if bulk else store.profile.take_gap
-                read_many(store, store.pieces, objects, read, gap)
-        except Exception as error:
-            read.failed(error)
-            return
-        if not queued:
-            read.finish_if_complete()
-            if read.done():
-                return
-        for location, request in queued:
-            read.unplanned += 1
-            self._pending.setdefault((location, bulk), []).append(request)
-        self._num_takes += read.takes
-        self._reads.add(read)
-        read.add_done_callback(self._ended)
-        if self._planned is None and queued:
-            self._planned = read.get_loop().call_soon(self._plan)
+        by_object = yield from sort_out(extents, read, self._registry)
+        if read.takes and not self.can_keep(sum([own.num_bytes for own in by_object.values()])):
+            read.takes = 0
+        for number, (location, ranges) in enumerate(by_object.items(), 1):
+            if number % OBJECTS_A_LOOK == 0:
+                yield
+            store, path = self._registry.resolve(location)
+            if store.pieces is not None and ranges.num_bytes <= SMALL_OBJECT_BYTES:
+                small.setdefault(store, []).append((path, ranges))
+                continue
+            own = ranges.request(read)
+            if read.is_part:
+                read.note_part(location, own)
+            request: RangeRequest | None = own
+            if read.takes and store.profile.is_remote:
+                request = from_blocks(self.blocks, location, own)
+            if request is not None:
+                self._queue(location, request, bulk=bulk)
+        for store, objects in small.items():
+            if store.pieces is None or len(objects) == 1:
+                # `_plan` lets other reads of this turn join the request.
+                for path, own_ranges in objects:
+                    self._queue(store.root + path, own_ranges.request(read), bulk=bulk)
+                continue
+            gap = store.profile.scan_gap if bulk else store.profile.take_gap
+            yield from read_many(store, store.pieces, objects, read, gap)
+
+    def _queue(self, location: str, request: RangeRequest, *, bulk: bool) -> None:
+        """Let `_plan` send a request in the next turn of the loop."""
+        request.read.unplanned += 1
+        self._pending.setdefault((location, bulk), []).append(request)
+        if self._planned is None:
+            self._planned = request.read.get_loop().call_soon(self._plan)
 
     async def read_tail(
         self, location: str, num_bytes: int, *, size: int | None = None, reason: str = ""
@@ -414,6 +431,7 @@ class Scheduler:
         """
         self._planned = None
         deadline = trace.now() + PLANNING_TURN_S
+        crowded = sum([read.takes for read in self._reads]) >= CROWD_TAKES
         while self._pending:
             location, bulk = next(iter(self._pending))
             requests = self._pending.pop((location, bulk))
@@ -421,7 +439,7 @@ class Scheduler:
             try:
                 store, path = self._registry.resolve(location)
                 lane = self._lane(store)
-                book(lane, path, live, bulk=bulk, crowded=self._num_takes >= CROWD_TAKES)
+                book(lane, path, live, bulk=bulk, crowded=crowded)
                 for own in live:
                     own.read.unplanned -= 1
                     own.read.finish_if_complete()
