@@ -191,11 +191,11 @@ def _rebase_bytes(
     vectors: Mapping[int, DeletionVector] | None,
 ) -> int:
     """Estimate the work of a rebase, as bytes of columns to decode."""
-    num_bytes = ours.message.ByteSize() + sum(part.num_bytes for part in (vectors or {}).values())
+    num_bytes = len(ours.to_bytes()) + sum(part.num_bytes for part in (vectors or {}).values())
     if theirs is None:
         return num_bytes
     is_merge = theirs.operation == "Merge"
-    return num_bytes + theirs.message.ByteSize() + (newer.num_bytes if is_merge else 0)
+    return num_bytes + len(theirs.to_bytes()) + (newer.num_bytes if is_merge else 0)
 
 
 async def transaction_of(
@@ -206,15 +206,18 @@ async def transaction_of(
     Raises:
         InvalidInputError: a text has half of a surrogate pair.
     """
-    return await engine.pool.run(
-        lambda: Transaction.of(change, read_version=read_version, properties=properties),
-        inline=change._num_parts <= FEW_PARTS,
-    )
+
+    def make() -> Transaction:
+        transaction = Transaction.of(change, read_version=read_version, properties=properties)
+        transaction.to_bytes()  # which it remembers
+        return transaction
+
+    return await engine.pool.run(make, inline=change._num_parts <= FEW_PARTS)
 
 
 def _work_bytes(previous: Manifest | None, transaction: Transaction) -> int:
     """Estimate the work of building the next version, as bytes of columns to decode."""
-    own = transaction.message.ByteSize()
+    own = len(transaction.to_bytes())
     if transaction.operation == "UpdateConfig":
         own *= ENTRY_WORK
     if previous is None:

@@ -140,6 +140,10 @@ MOST_CALLS_OF_FRAGMENTS: Final = 20 * FRAGMENTS  # handles of all fragments take
 OF_FRAGMENTS: Final[dict[str, Work]] = {
     "validate": lambda dataset: dataset.validate(),
     "column": lambda dataset: dataset.add_columns({"new": "id * 2"}),
+    "column of data": lambda dataset: dataset.add_columns(pa.table({"new": range(2 * FRAGMENTS)})),
+    "join": lambda dataset: dataset.merge(pa.table({"id": [3, 7], "new": [1, 2]}), "id"),
+    "replacement": lambda dataset: dataset.replace_columns({"id": "id + 1"}),
+    "cast": lambda dataset: dataset.alter_columns({"path": "id", "data_type": pa.int32()}),
     "index": lambda dataset: dataset.create_scalar_index("id", "BTREE"),
     "compact": lambda dataset: dataset.optimize.compact_files(),
 }

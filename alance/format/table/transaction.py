@@ -44,6 +44,7 @@ class Transaction:
     operation: str
     properties: Mapping[str, str]
     message: transaction_pb2.Transaction = field(repr=False)
+    _content: list[bytes] = field(default_factory=list, init=False, repr=False, compare=False)
 
     @classmethod
     def from_protobuf(cls, message: transaction_pb2.Transaction) -> Transaction:
@@ -142,8 +143,10 @@ class Transaction:
         return Transaction.from_protobuf(message)
 
     def to_bytes(self) -> bytes:
-        """Return the content of the transaction's file."""
-        return bytes(self.message.SerializeToString())
+        """Return the content of the transaction's file; serialized at the first call."""
+        if not self._content:
+            self._content.append(bytes(self.message.SerializeToString()))
+        return self._content[0]
 
 
 def _set_change(message: transaction_pb2.Transaction, change: Operation) -> None:

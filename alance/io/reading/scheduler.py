@@ -202,7 +202,7 @@ class Scheduler:
         self._advance(read, self._begin(read, extents, bulk=bulk))
         if not read.done():
             self._reads.add(read)
-            read.add_done_callback(self._reads.discard)  # type: ignore[arg-type]
+            read.add_done_callback(self._reads.discard)
         return read
 
     def _advance(self, read: Read, beginning: Iterator[None]) -> None:

@@ -168,7 +168,8 @@ async def replace_columns(
     async def attempt(base: Snapshot) -> Snapshot:
         schema = await values.aim(base, columns)
         fragments = await backfill.fragments(base, schema)
-        change = DataReplacement(_replacements(base, fragments))
+        replacements = await base.engine.pool.run(lambda: _replacements(base, fragments))
+        change = DataReplacement(replacements)
         summary = ChangeSummary(files_added=len(change.replacements))
         return await backfill.commit(base, change, options, summary)
 
@@ -261,11 +262,25 @@ class Conformed:
         reads = self.values.reads(schema)
         return None if reads is None else reads | own
 
-    async def batches(
+    @property
+    def is_grouped(self) -> bool:
+        return self.values.is_grouped
+
+    def batches(
         self, snapshot: Snapshot, handle: FragmentHandle, ahead_bytes: int
     ) -> AsyncGenerator[pa.RecordBatch, None]:
+        return self._cast(snapshot, self.values.batches(snapshot, handle, ahead_bytes))
+
+    def grouped(
+        self, snapshot: Snapshot, handles: Sequence[FragmentHandle], ahead_bytes: int
+    ) -> AsyncGenerator[pa.RecordBatch, None]:
+        return self._cast(snapshot, self.values.grouped(snapshot, handles, ahead_bytes))
+
+    async def _cast(
+        self, snapshot: Snapshot, values: AsyncGenerator[pa.RecordBatch, None]
+    ) -> AsyncGenerator[pa.RecordBatch, None]:
         assert self.target is not None
-        async with aclosing(self.values.batches(snapshot, handle, ahead_bytes)) as batches:
+        async with aclosing(values) as batches:
             async for batch in batches:
                 yield await snapshot.engine.pool.run(partial(cast, batch, self.target))
 

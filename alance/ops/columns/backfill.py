@@ -21,10 +21,10 @@ from alance.errors import InvalidInputError
 from alance.file.batches import fixed_bytes, one_batch
 from alance.format.layouts.fields import leaf_columns
 from alance.format.numbers import to_arrow
-from alance.format.proto import copied, table_pb2
+from alance.format.proto import table_pb2
 from alance.format.table.changes.apply_rows import TOMBSTONE
-from alance.io.loop.tasks import all_of, in_turns
-from alance.ops.columns.sources import GroupedValues, source_of
+from alance.io.loop.tasks import ITEMS_A_TURN, all_of, in_turns
+from alance.ops.columns.sources import source_of
 from alance.ops.read.groups import (
     GROUP_FRAGMENTS,
     SMALL_DECODED_BYTES,
@@ -108,7 +108,16 @@ class Backfill:
         handles = snapshot.handles if handles is None else handles
         await snapshot.prepare(handles)
         reads = self.values.reads(snapshot.schema)
-        at_once = 1 if self.values.in_order else _at_once(handles)
+        missing = await self._missing(handles, reads)
+        pool, in_order = snapshot.engine.pool, self.values.in_order
+        is_grouped, has_watcher = self.values.is_grouped and self.checkpoint is None, is_watched()
+
+        def look() -> tuple[int, int, list[list[FragmentHandle]]]:
+            groups = [*small_groups(snapshot, new, missing, in_order)] if is_grouped else []
+            num_values = self._num_values(missing) if has_watcher else 0
+            return 1 if in_order else _at_once(handles), num_values, groups
+
+        at_once, num_values, groups = await pool.run(look)
         ahead_bytes = min(AHEAD_BYTES, snapshot.session.io_buffer_bytes) // at_once
         limit, few = asyncio.Semaphore(at_once), asyncio.Semaphore(LEAST_AT_ONCE)
 
@@ -120,35 +129,37 @@ class Backfill:
         async def group(small: Sequence[FragmentHandle]) -> None:
             async with few:
                 await self._group(snapshot, new, small, reads, ahead_bytes)
-                stage.add(self._num_values(small))
+                stage.add(self._num_values(small) if has_watcher else 0)
 
-        missing = await self._missing(handles, reads)
-        with Stage("columns", self._num_values(missing), "rows") as stage:
-            if self.values.in_order:
-                for handle in missing:
-                    await alone(handle)
+        first = {small[0].id: small for small in groups}
+        grouped = {handle.id for small in groups for handle in small}
+        works = (
+            group(first[handle.id]) if handle.id in first else alone(handle)
+            for handle in missing
+            if handle.id in first or handle.id not in grouped
+        )
+        with Stage("columns", num_values, "rows") as stage:
+            if in_order:
+                for work in works:
+                    await work
             else:
-                groups: list[list[FragmentHandle]] = []
-                if isinstance(self.values, GroupedValues) and self.checkpoint is None:
-                    groups = await snapshot.engine.pool.run(
-                        lambda: list(small_groups(snapshot, new, missing))
-                    )
-                grouped = {handle.id for small in groups for handle in small}
-                works = [group(small) for small in groups]
-                works += [alone(handle) for handle in missing if handle.id not in grouped]
                 await all_of(works)
             await self.values.end(snapshot)
-        ids = {handle.id for handle in handles}
-        gone = [self._written.pop(key) for key in self._written.keys() - ids]
+
+        def written() -> tuple[list[table_pb2.DataFragment], list[_BackfilledFile]]:
+            ids = {handle.id for handle in handles}
+            gone = [self._written.pop(key) for key in self._written.keys() - ids]
+            records = table_pb2.Manifest().fragments  # all in the memory of a single message
+            for handle in handles:
+                self._add_file(records.add(), handle, new)
+            return [*records], gone
+
+        fragments, gone = await pool.run(written)
         await _removed(gone)
-        return await snapshot.engine.pool.run(
-            lambda: [self._fragment(handle, new) for handle in handles]
-        )
+        return fragments
 
     def _num_values(self, handles: Iterable[FragmentHandle]) -> int:
-        """Return the number of values of prepared fragments; 0 if nobody watches the progress."""
-        if not is_watched():
-            return 0
+        """Return the number of values of prepared fragments."""
         keep = self.values.is_physical
         return sum(Spread.of(handle, keep=keep).num_live for handle in handles)
 
@@ -193,6 +204,8 @@ class Backfill:
 
         change = PreparedChange(snapshot, operation, options, discard=unnamed, summary=summary)
         after = await change.commit()
+        is_few = len(self._written) <= ITEMS_A_TURN  # freeing a record takes 1 us
+        await snapshot.engine.pool.run(self._written.clear, inline=is_few)
         if self.checkpoint is not None:
             await self.checkpoint.remove()
         return after
@@ -219,7 +232,7 @@ class Backfill:
             record = await self.checkpoint.find(handle.id, source)
             if record is not None:
                 self._written[handle.id] = _BackfilledFile(source, record, None)
-                stage.add(self._num_values([handle]))
+                stage.add(self._num_values([handle]) if is_watched() else 0)
                 return
         version = snapshot.manifest.data_storage_version
         bases = snapshot.manifest.base_paths
@@ -249,7 +262,6 @@ class Backfill:
         ahead_bytes: int,
     ) -> None:
         """Write the files of small fragments together."""
-        assert isinstance(self.values, GroupedValues)
         files = await write_group(snapshot, new, self.values, handles, ahead_bytes)
         for handle, (record, file) in zip(handles, files, strict=True):
             self._written[handle.id] = _BackfilledFile(source_of(handle, reads), record, file)
@@ -276,8 +288,11 @@ class Backfill:
             raise _wrong_rows(handle, str(start), spread.num_live)
         return handle.num_physical_rows if spread.num_live else 0
 
-    def _fragment(self, handle: FragmentHandle, new: Schema) -> table_pb2.DataFragment:
-        fragment = copied(handle.fragment.message)
+    def _add_file(
+        self, fragment: table_pb2.DataFragment, handle: FragmentHandle, new: Schema
+    ) -> None:
+        """Copy the record of a fragment into a message, and add the new file."""
+        fragment.CopyFrom(handle.fragment.message)
         record = self._written[handle.id].record
         if record is not None:
             file = fragment.files.add()
@@ -291,7 +306,6 @@ class Backfill:
                         for field_id in other.fields
                     ]
                     other.fields[:] = again
-        return fragment
 
 
 def owned_ids(schema: Schema) -> list[int]:
@@ -327,12 +341,13 @@ async def _removed(written: Iterable[_BackfilledFile]) -> None:
 
 
 def small_groups(
-    snapshot: Snapshot, new: Schema, handles: Sequence[FragmentHandle]
+    snapshot: Snapshot, new: Schema, handles: Sequence[FragmentHandle], in_order: bool
 ) -> Iterator[list[FragmentHandle]]:
-    """Yield groups of consecutive small fragments; skip large ones.
+    """Yield groups of several consecutive small fragments; skip others.
 
     Args:
         handles: prepared fragments.
+        in_order: True to end a group before a large fragment.
     """
     if any(below.is_blob_v2 for below in new.walk()):
         return
@@ -340,17 +355,19 @@ def small_groups(
         fixed_row_bytes(snapshot.schema),
         sum(fixed_bytes(below.arrow_type) for below in new.walk() if below.is_leaf),
     )
+    most = min(SMALL_GROUP_ROWS, SMALL_DECODED_BYTES / max(1, row_bytes))
     group: list[FragmentHandle] = []
     rows = 0
     for handle in handles:
-        if not is_small(handle, row_bytes):
-            continue
-        most = min(SMALL_GROUP_ROWS, SMALL_DECODED_BYTES / max(1, row_bytes))
-        if group and (rows + handle.num_physical_rows > most or len(group) == GROUP_FRAGMENTS):
-            yield group
+        own = is_small(handle, row_bytes)
+        is_full = rows + handle.num_physical_rows > most or len(group) == GROUP_FRAGMENTS
+        if is_full if own else in_order:
+            if len(group) > 1:
+                yield group
             group, rows = [], 0
-        group.append(handle)
-        rows += handle.num_physical_rows
+        if own:
+            group.append(handle)
+            rows += handle.num_physical_rows
     if len(group) > 1:
         yield group
 
@@ -358,7 +375,7 @@ def small_groups(
 async def write_group(
     snapshot: Snapshot,
     new: Schema,
-    values: GroupedValues,
+    values: NewValues,
     handles: Sequence[FragmentHandle],
     ahead_bytes: int,
 ) -> list[tuple[table_pb2.DataFile | None, FileAtOnce | None]]:
@@ -370,7 +387,7 @@ async def write_group(
         InvalidInputError: there are too many or too few values, or they do not fit.
         StoreError: the store failed; all files are removed.
     """
-    spreads = [Spread.of(handle) for handle in handles]
+    spreads = [Spread.of(handle, keep=values.is_physical) for handle in handles]
     num_live = sum(spread.num_live for spread in spreads)
     values_read: list[pa.RecordBatch] = []
     rows = 0

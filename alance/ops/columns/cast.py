@@ -16,7 +16,7 @@ from alance.errors import InvalidInputError
 from alance.expr.exact import in_zone_of
 from alance.format.numbers import to_arrow
 from alance.format.schema import Schema
-from alance.ops.columns.sources import OfLiveRows
+from alance.ops.columns.sources import OfLiveRows, whole_if_small
 from alance.ops.read.options import ScanOptions
 from alance.ops.read.rows import ScanPlan
 from alance.ops.read.scan import scan
@@ -65,25 +65,45 @@ class Casts(OfLiveRows):
     def reads(self, schema: Schema) -> frozenset[int] | None:
         return frozenset(field.id for field in self.read.walk())
 
-    async def batches(
+    def batches(
         self, snapshot: Snapshot, handle: FragmentHandle, ahead_bytes: int
     ) -> AsyncGenerator[pa.RecordBatch, None]:
-        target = self.target.to_arrow()
+        return self.grouped(snapshot, [handle], ahead_bytes)
+
+    async def grouped(
+        self, snapshot: Snapshot, handles: Sequence[FragmentHandle], ahead_bytes: int
+    ) -> AsyncGenerator[pa.RecordBatch, None]:
+        target, live = self.target.to_arrow(), _live_rows(handles)
         start = 0
-        plan = _whole_fragment(self.read, handle, ahead_bytes)
+        plan = whole_if_small(snapshot, _all_rows(self.read, handles, ahead_bytes))
         async with aclosing(scan(snapshot, plan)) as batches:
             async for batch in batches:
-                live = handle.live_mask(start, start + batch.num_rows)
+                mask = None if live is None else live[start : start + batch.num_rows]
                 start += batch.num_rows
-                yield await snapshot.engine.pool.run(partial(cast, batch, target, live, self.names))
+                yield await snapshot.engine.pool.run(partial(cast, batch, target, mask, self.names))
 
 
-def _whole_fragment(schema: Schema, handle: FragmentHandle, ahead_bytes: int | None) -> ScanPlan:
-    """Return a scan of all rows of a fragment, deleted ones too, for fields and their parents."""
+def _live_rows(handles: Sequence[FragmentHandle]) -> Mask | None:
+    """Return the mask of the live rows of prepared fragments; None if all rows are live."""
+    masks = [handle.live_mask(0, handle.num_physical_rows) for handle in handles]
+    if all(mask is None for mask in masks):
+        return None
+    return np.concatenate(
+        [
+            np.ones(handle.num_physical_rows, np.bool_) if mask is None else mask
+            for handle, mask in zip(handles, masks, strict=True)
+        ]
+    )
+
+
+def _all_rows(
+    schema: Schema, handles: Sequence[FragmentHandle], ahead_bytes: int | None
+) -> ScanPlan:
+    """Return a scan of all rows of fragments, deleted ones too, for fields and their parents."""
     projection = project(schema, None, flat=False)
     # The flag of row ids only means that the caller can recognize deleted rows.
     options = ScanOptions(with_row_id=True, include_deleted_rows=True, io_buffer_bytes=ahead_bytes)
-    return ScanPlan(options, projection, None, schema, None, [handle], {}, frozenset())
+    return ScanPlan(options, projection, None, schema, None, handles, {}, frozenset())
 
 
 def cast(

@@ -126,10 +126,16 @@ class JoinedColumns(OfLiveRows):
             return frozenset()
         return frozenset(below.id for below in schema.project([self.left_on]).walk())
 
-    async def batches(
+    def batches(
         self, snapshot: Snapshot, handle: FragmentHandle, ahead_bytes: int
     ) -> AsyncGenerator[pa.RecordBatch, None]:
-        options = ScanOptions(fragments=[handle.id], io_buffer_bytes=ahead_bytes)
+        return self.grouped(snapshot, [handle], ahead_bytes)
+
+    async def grouped(
+        self, snapshot: Snapshot, handles: Sequence[FragmentHandle], ahead_bytes: int
+    ) -> AsyncGenerator[pa.RecordBatch, None]:
+        ids = [handle.id for handle in handles]
+        options = ScanOptions(fragments=ids, io_buffer_bytes=ahead_bytes)
         keys: list[pa.Array] = []
         async with aclosing(scanned(snapshot, [self.left_on], options)) as batches:
             keys.extend([batch.column(0) async for batch in batches])
@@ -291,6 +297,10 @@ class Updated(OfLiveRows):
 
     joined: JoinedColumns
     hits: list[Mask] = field(default_factory=list)
+
+    @property
+    def is_grouped(self) -> bool:
+        return False
 
     @property
     def in_order(self) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 import pyarrow as pa
 
@@ -58,21 +58,20 @@ class NewValues(Protocol):
             ahead_bytes: maximum bytes that are read ahead.
         """
 
+    @property
+    def is_grouped(self) -> bool:
+        """True if the values of small fragments are read together."""
+
+    def grouped(
+        self, snapshot: Snapshot, handles: Sequence[FragmentHandle], ahead_bytes: int
+    ) -> AsyncGenerator[pa.RecordBatch, None]:
+        """Yield the new columns of consecutive fragments, as `batches` for each of them."""
+
     async def end(self, snapshot: Snapshot) -> None:
         """Check that no values remain after all fragments were read."""
 
     def reads(self, schema: Schema) -> frozenset[int] | None:
         """Return the ids of the fields on which the values depend; None for all fields."""
-
-
-@runtime_checkable
-class GroupedValues(Protocol):
-    """Protocol of a source that can read several fragments at once."""
-
-    def grouped(
-        self, snapshot: Snapshot, handles: Sequence[FragmentHandle], ahead_bytes: int
-    ) -> AsyncGenerator[pa.RecordBatch, None]:
-        """Yield the new columns of the live rows of consecutive fragments."""
 
 
 def source_of(handle: FragmentHandle, reads: frozenset[int] | None) -> str:
@@ -94,7 +93,7 @@ def rows_source(handle: FragmentHandle, reads: frozenset[int] | None) -> str:
 
 
 class OfLiveRows:
-    """Base class of sources that read live rows, of fragments in any order."""
+    """Base class of sources; by default, of live rows, of fragments in any order."""
 
     __slots__ = ()
 
@@ -105,6 +104,24 @@ class OfLiveRows:
     @property
     def in_order(self) -> bool:
         return False
+
+    @property
+    def is_grouped(self) -> bool:
+        return True
+
+    def batches(
+        self, snapshot: Snapshot, handle: FragmentHandle, ahead_bytes: int
+    ) -> AsyncGenerator[pa.RecordBatch, None]:
+        """Yield the new columns of a fragment; see `NewValues`."""
+        raise NotImplementedError
+
+    async def grouped(
+        self, snapshot: Snapshot, handles: Sequence[FragmentHandle], ahead_bytes: int
+    ) -> AsyncGenerator[pa.RecordBatch, None]:
+        for handle in handles:
+            async with aclosing(self.batches(snapshot, handle, ahead_bytes)) as batches:
+                async for batch in batches:
+                    yield batch
 
     async def end(self, snapshot: Snapshot) -> None:
         pass
@@ -201,17 +218,13 @@ def _all_null(arrow: pa.Schema) -> NewColumns:
 
 
 @dataclass(slots=True)
-class Stream:
+class Stream(OfLiveRows):
     """Values from a stream of batches: one value for each live row of the table, in order."""
 
     source: AsyncIterator[pa.RecordBatch]
     _rest: pa.RecordBatch | None = field(default=None, init=False)
     _is_ended: bool = field(default=False, init=False)
     num_rows: int = field(default=0, init=False)
-
-    @property
-    def is_physical(self) -> bool:
-        return False
 
     @property
     def in_order(self) -> bool:
@@ -261,6 +274,14 @@ class Stream:
 
 
 WHOLE_FILE_BYTES: Final = 128 << 10  # bytes; up to this size, reading a whole local file is faster
+
+
+def whole_if_small(snapshot: Snapshot, plan: ScanPlan) -> ScanPlan:
+    """Let a scan of several fragments read whole files if they are small, local ones."""
+    if len(plan.handles) == 1 or snapshot.is_remote:
+        return plan
+    is_small = sum(map(file_bytes, plan.handles)) <= WHOLE_FILE_BYTES * len(plan.handles)
+    return replace(plan, reads_files_whole=is_small)
 
 
 @dataclass(slots=True)
@@ -335,15 +356,11 @@ class Expressions(OfLiveRows):
     def grouped(
         self, snapshot: Snapshot, handles: Sequence[FragmentHandle], ahead_bytes: int
     ) -> AsyncGenerator[pa.RecordBatch, None]:
-        """Yield the new columns of the live rows of consecutive fragments."""
         projection = self.projection(snapshot.schema)
         read = snapshot.schema.project(projection.fields)
         options = ScanOptions(batch_size=self.batch_size, io_buffer_bytes=ahead_bytes)
         plan = ScanPlan(options, projection, None, read, None, handles, {}, frozenset())
-        if len(handles) > 1 and not snapshot.is_remote:
-            is_small = sum(map(file_bytes, handles)) <= WHOLE_FILE_BYTES * len(handles)
-            plan = replace(plan, reads_files_whole=is_small)
-        return scan(snapshot, plan)
+        return scan(snapshot, whole_if_small(snapshot, plan))
 
 
 @dataclass(slots=True)
@@ -364,6 +381,10 @@ class ComputedColumn(OfLiveRows):
 
     def __post_init__(self) -> None:
         self._limit = asyncio.Semaphore(self.udf.concurrency)
+
+    @property
+    def is_grouped(self) -> bool:
+        return False  # fragments call the function concurrently
 
     @classmethod
     async def of(

@@ -13,7 +13,7 @@ import numpy as np
 
 from alance.errors import CorruptFileError, InvalidInputError, UnsupportedError
 from alance.file_version import FileVersion
-from alance.format.proto import copied, table_pb2
+from alance.format.proto import table_pb2
 from alance.format.table.changes.apply_indices import covered, prune, reuse_index, with_coverage
 from alance.format.table.changes.apply_state import DraftedFragments
 from alance.format.table.changes.lineage import mark_moved, mark_updated
@@ -316,13 +316,13 @@ def without_dead_files(
 ) -> list[table_pb2.DataFragment]:
     """Return copies of fragments without the data files that have none of the schema's `fields`."""
     live = set(fields)
-    copies = []
+    copies = table_pb2.Manifest().fragments  # all in the memory of a single message
     for fragment in fragments:
-        copy = copied(fragment)
+        copy = copies.add()
+        copy.CopyFrom(fragment)
         copy.ClearField("files")
         copy.files.extend(file for file in fragment.files if _is_live(file, live))
-        copies.append(copy)
-    return copies
+    return [*copies]
 
 
 def drop_tombstones(draft: Draft) -> None:
