@@ -11,6 +11,8 @@ import socket
 import struct
 import subprocess
 import sys
+import threading
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -19,6 +21,7 @@ from pyspark import cloudpickle
 
 import alance.sync
 from alance import InvalidInputError
+from alance.spark import connector
 from alance.spark.connector.procedures import create_index
 from alance.spark.connector.server import ConnectorServer
 from alance.spark.source import AlanceSource
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from pathlib import Path
 
+STORY_S = 120  # seconds, on a busy machine
 SCHEMA = {
     "type": "struct",
     "fields": [{"name": "id", "type": "long", "nullable": True, "metadata": {}}],
@@ -76,8 +80,11 @@ def served(
             listener.bind(path)
             listener.listen()
             serving = asyncio.ensure_future(server.serve(listener))
-            await story(server, Client(path))
-            serving.cancel()
+            try:
+                await asyncio.wait_for(story(server, Client(path)), STORY_S)
+            finally:
+                serving.cancel()
+                await asyncio.wait([serving])
 
     run(serve_and_play())
 
@@ -100,12 +107,75 @@ def test_rows_come_as_batches_after_a_byte_each(tmp_path, uri):
     served(tmp_path, story)
 
 
+async def begun_read(
+    server: ConnectorServer, client: Client, uri: str
+) -> tuple[asyncio.StreamReader, Any, asyncio.Task[None]]:
+    """A connection on which rows have begun to come, and the server's task that sends them."""
+    work = await client.work(uri)
+    earlier = set(server._tasks)  # they have answered, and may still release memory
+    reader, writer = await client.send(work)
+    assert await reader.readexactly(1) == b"B"
+    (reading,) = server._tasks - earlier
+    return reader, writer, reading
+
+
+def test_a_server_that_ends_wakes_threads_that_send(tmp_path, uri, monkeypatch):
+    def write(rows: Any, _: pa.RecordBatch) -> None:
+        rows._connection.sendall(b"B" * (64 << 20))  # more than the socket holds
+
+    monkeypatch.setattr(connector.server._RowStream, "write", write)
+    servers = []
+
+    async def story(server, client):
+        servers.append(server)
+        _, writer, _ = await begun_read(server, client, uri)
+        servers.append(writer)  # nobody reads, and nobody hangs up
+
+    served(tmp_path, story)
+    server, writer = servers
+    server._writers.shutdown(wait=False)
+    for thread in server._writers._threads:
+        thread.join(10)
+        assert not thread.is_alive()
+    writer.transport.abort()
+
+
+def test_a_connection_is_closed_after_its_thread_has_ended(tmp_path, uri, monkeypatch):
+    """The number of a closed connection may be that of another one, which would get the rows."""
+    may_end = threading.Event()
+
+    def write(rows: Any, _: pa.RecordBatch) -> None:
+        rows._connection.sendall(b"B")
+        may_end.wait(STORY_S)
+
+    monkeypatch.setattr(connector.server._RowStream, "write", write)
+
+    async def story(server, client):
+        _, writer, reading = await begun_read(server, client, uri)
+        writer.transport.abort()
+        await asyncio.sleep(0.1)
+        assert not reading.done()
+        may_end.set()
+        await asyncio.wait([reading])
+
+    served(tmp_path, story)
+
+
+def test_a_stream_of_rows_is_freed_with_its_task():
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        rows = connector.server._RowStream(ours)
+        rows.write(pa.record_batch({"id": [1, 2]}))
+        assert theirs.recv(1) == b"B"
+        freed = weakref.ref(rows)
+        del rows
+        assert freed() is None
+
+
 def test_a_task_that_hangs_up_ends_its_read(tmp_path, uri):
     async def story(server, client):
-        reader, writer = await client.send(await client.work(uri))
-        assert await reader.readexactly(1) == b"B"
-        assert len(server._tasks) == 1  # it waits until somebody takes the rows
-        (reading,) = server._tasks
+        reader, writer, reading = await begun_read(server, client, uri)
+        assert not reading.done()  # it waits until somebody takes the rows
         writer.transport.abort()
         await asyncio.wait([reading])
         reader, writer = await client.send(await client.work(uri))  # others are served

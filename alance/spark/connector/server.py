@@ -26,7 +26,7 @@ import sys
 import threading
 import traceback
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import aclosing, suppress
+from contextlib import aclosing, closing, suppress
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import pyarrow as pa
@@ -63,9 +63,20 @@ class ConnectorServer:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def serve(self, listener: socket.socket, idle_s: float = IDLE_S) -> None:
-        """Accept connections until there has been none for `idle_s`, and no request is open."""
-        loop = asyncio.get_running_loop()
+        """Accept connections until there has been none for `idle_s`, and no request is open.
+
+        If it is cancelled, it cancels the open requests and waits for their threads.
+        """
         listener.setblocking(False)
+        try:
+            await self._accept(listener, idle_s)
+        finally:
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _accept(self, listener: socket.socket, idle_s: float) -> None:
+        loop = asyncio.get_running_loop()
         while True:
             try:
                 connection, _ = await asyncio.wait_for(loop.sock_accept(listener), idle_s)
@@ -124,9 +135,13 @@ class ConnectorServer:
 
     async def _incoming(self, connection: socket.socket) -> AsyncGenerator[pa.RecordBatch, None]:
         # shuts down only reading: the answer is still sent
-        incoming, end = _Incoming(connection), socket.SHUT_RD
-        while (batch := await self._in_thread(connection, incoming.next, None, end)) is not None:
-            yield batch
+        end = socket.SHUT_RD
+        with closing(_Incoming(connection)) as incoming:
+            while True:
+                batch = await self._in_thread(connection, incoming.next, None, end)
+                if batch is None:
+                    return
+                yield batch
 
     async def _rows(self, connection: socket.socket, request: dict[str, Any]) -> None:
         """Send batches as fast as the task receives them, until the task closes the connection."""
@@ -135,8 +150,13 @@ class ConnectorServer:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BYTES)
         connection.setblocking(True)
         sending = asyncio.ensure_future(self._send(connection, work.batches()))
+
+        def hung_up() -> None:  # once: a further cancellation would cut the cleanup short
+            loop.remove_reader(connection)
+            sending.cancel()
+
         # A task sends nothing more, so the connection becomes readable only at its end.
-        loop.add_reader(connection, sending.cancel)
+        loop.add_reader(connection, hung_up)
         try:
             await sending
         except asyncio.CancelledError:
@@ -157,8 +177,6 @@ class ConnectorServer:
         except Exception as error:
             if not rows.is_broken:
                 await self._in_thread(connection, connection.sendall, _failed(error))
-        finally:
-            rows.is_over = True
 
     async def _in_thread(
         self,
@@ -167,52 +185,70 @@ class ConnectorServer:
         data: object,
         end: int = socket.SHUT_RDWR,
     ) -> T:
-        """Send or receive in a thread. Cancellation shuts the connection, which ends `work`."""
+        """Send or receive in a thread. Cancellation shuts the connection, which ends `work`.
+
+        Returns, or raises, only after `work` has ended: a thread must not send to a closed
+        connection, because another connection may have its file descriptor.
+        """
         writing = asyncio.wrap_future(self._writers.submit(work, data))
         try:
             return await asyncio.shield(writing)
         except asyncio.CancelledError:
             with suppress(OSError):
                 connection.shutdown(end)
-            await asyncio.wait([writing])  # returns at once: the connection is closed
-            with suppress(Exception):
-                writing.result()
+            while not writing.done():  # ends soon: the connection is shut
+                with suppress(asyncio.CancelledError):
+                    await asyncio.wait([writing])
+            writing.exception()  # else asyncio logs that nobody asked for it
             raise
 
 
 class _RowStream:
-    """File object to which Arrow writes its stream format; sends a `B` before each batch."""
+    """Batches that are sent in Arrow's stream format, with a `B` before each.
 
-    closed = False
+    Arrow's writer writes to memory. A file object that sends would be in a reference cycle with the
+    writer that the garbage collector cannot see, and would never be freed.
+    """
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
+        self._messages = _Messages()
         self._writer: pa.RecordBatchStreamWriter | None = None
         self.is_broken = False
-        self.is_over = False  # Arrow may end its stream when the garbage collector runs
 
-    def write(self, data: Any) -> Any:
-        """Send a batch, or a part of a batch that Arrow has serialized; nothing if it is over."""
-        if isinstance(data, pa.RecordBatch):
-            self._begin(data)
-            return None
-        if self.is_over:
-            return len(data)
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Send a batch; the first one after the schema."""
+        if self._writer is None:
+            self._writer = pa.ipc.new_stream(pa.PythonFile(self._messages, "w"), batch.schema)
+        self._writer.write_batch(batch)
         try:
-            self._connection.sendall(data)
+            for part in (b"B", *self._messages.take()):
+                self._connection.sendall(part)
         except OSError:
             self.is_broken = True
             raise
-        return len(data)
 
-    def _begin(self, batch: pa.RecordBatch) -> None:
-        self.write(b"B")
-        if self._writer is None:
-            self._writer = pa.ipc.new_stream(pa.PythonFile(self, "w"), batch.schema)
-        self._writer.write_batch(batch)
+
+class _Messages:
+    """File object that collects what Arrow writes; the buffers of batches are not copied."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self._parts: list[bytes | pa.Buffer] = []
+
+    def write(self, part: bytes | pa.Buffer) -> int:
+        """Add a part of a message."""
+        self._parts.append(part)
+        return len(part)
 
     def flush(self) -> None:
-        """Do nothing: nothing is buffered."""
+        """Do nothing: all is in memory."""
+
+    def take(self) -> list[bytes | pa.Buffer]:
+        """Return the parts since the last call."""
+        parts, self._parts = self._parts, []
+        return parts
 
 
 class _Incoming:
@@ -236,6 +272,10 @@ class _Incoming:
         if self._reader is None:
             self._reader = pa.ipc.open_stream(pa.PythonFile(self._file, "r"))
         return self._reader.read_next_batch()
+
+    def close(self) -> None:
+        """Close the file, which would hold the connection open."""
+        self._file.close()
 
 
 async def _request(connection: socket.socket) -> dict[str, Any]:
