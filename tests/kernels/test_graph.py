@@ -357,7 +357,7 @@ def test_a_graph_of_no_such_form_is_refused(bad: tuple[int, int, int]) -> None:
     [
         (_kernels.GraphVectors, (2, 3, 0), "40 bytes of rows of 12"),
         (_kernels.GraphVectors, (2, 0, 0), "rows of 0"),
-        (_kernels.GraphVectors, (9, 2, 0), "rows of 0"),
+        (_kernels.GraphVectors, (9, 2, 0), "vectors of type 9"),
         (_kernels.GraphVectors, (4, 2, 3), "by hamming"),
         (_kernels.GraphBytes, (3, 0.0, 1.0, False), "40 bytes of rows of 3"),
         (_kernels.GraphBytes, (0, 0.0, 1.0, False), "rows of 0"),

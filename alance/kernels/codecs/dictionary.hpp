@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/owned.hpp"
+#include "codecs/spans.hpp"
 
 namespace alance::dictionary {
 
@@ -39,18 +40,11 @@ void settle(Index* indices, int64_t count, int64_t num_items, const Valid& is_va
 template <typename Index>
 void gather(const uint8_t* items, int64_t width, const Index* indices, int64_t count,
             uint8_t* out) {
-  const auto copy = [&](auto size) {
+  with_size(width, [&](auto size) {
     for (int64_t i = 0; i < count; ++i)
       std::memcpy(out + i * size, items + static_cast<int64_t>(indices[i]) * size,
                   static_cast<size_t>(size));
-  };
-  switch (width) {
-    case 4: return copy(std::integral_constant<int64_t, 4>());
-    case 8: return copy(std::integral_constant<int64_t, 8>());
-    case 16: return copy(std::integral_constant<int64_t, 16>());
-    case 32: return copy(std::integral_constant<int64_t, 32>());
-    default: return copy(width);
-  }
+  });
 }
 
 // Dictionary of strings, whose `num_items + 1` offsets ascend and stay inside the bytes.
@@ -122,15 +116,11 @@ class Strings {
                                 int64_t count, const Offset* offsets) {
     Owned<uint8_t> bytes(offsets[count], kSlots.back());
     uint8_t* const out = bytes.data();
-    const auto copy = [&](auto size) {
+    with_size(slot, [&](auto size) {
       for (int64_t i = 0; i < count; ++i)
-        std::memcpy(out + offsets[i], slots + static_cast<int64_t>(indices[i]) * size, size);
-    };
-    switch (slot) {
-      case 8: copy(std::integral_constant<int64_t, 8>()); break;
-      case 16: copy(std::integral_constant<int64_t, 16>()); break;
-      default: copy(std::integral_constant<int64_t, 32>());
-    }
+        std::memcpy(out + offsets[i], slots + static_cast<int64_t>(indices[i]) * size,
+                    static_cast<size_t>(size));
+    });
     return bytes;
   }
 

@@ -19,6 +19,21 @@ inline auto by_width(int bits, const Each& each) {
   }
 }
 
+// Call `work` with a number of bytes: as a constant if it is a power of two up to 32, so that a copy
+// of so many bytes takes few instructions.
+template <typename Work>
+inline void with_size(int64_t size, const Work& work) {
+  switch (size) {
+    case 1: return work(std::integral_constant<int64_t, 1>());
+    case 2: return work(std::integral_constant<int64_t, 2>());
+    case 4: return work(std::integral_constant<int64_t, 4>());
+    case 8: return work(std::integral_constant<int64_t, 8>());
+    case 16: return work(std::integral_constant<int64_t, 16>());
+    case 32: return work(std::integral_constant<int64_t, 32>());
+    default: return work(size);
+  }
+}
+
 inline int64_t bytes_of_bits(int64_t bits) { return bits / 8 + (bits % 8 != 0); }
 
 // Copy bits from `start` on to the beginning of `out`; zero bits fill the last byte.

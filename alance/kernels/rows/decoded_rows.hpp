@@ -286,27 +286,13 @@ class Column {
   const void* values() {
     if (order_.is_as_decoded()) return batch_.keep(rows_.bytes());
     Owned<uint8_t> copy(product(order_.size(), form_.width, "row batch"));
-    switch (form_.width) {
-      case 4:
-        gather(copy.data(), std::integral_constant<size_t, 4>());
-        break;
-      case 8:
-        gather(copy.data(), std::integral_constant<size_t, 8>());
-        break;
-      case 16:
-        gather(copy.data(), std::integral_constant<size_t, 16>());
-        break;
-      default:
-        gather(copy.data(), static_cast<size_t>(form_.width));
-    }
+    with_size(form_.width, [&](auto width) {
+      const auto size = static_cast<size_t>(width);
+      uint8_t* to = copy.data();
+      for (int64_t i = 0; i < order_.size(); ++i, to += size)
+        std::memcpy(to, rows_.value(order_[i], size), size);
+    });
     return batch_.keep(std::move(copy));
-  }
-
-  // Copy values, by one instruction each if the compiler knows their width.
-  template <typename Width>
-  void gather(uint8_t* to, Width width) const {
-    for (int64_t i = 0; i < order_.size(); ++i, to += width)
-      std::memcpy(to, rows_.value(order_[i], width), width);
   }
 
   const void* strings() {

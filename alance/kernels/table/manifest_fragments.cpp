@@ -39,7 +39,7 @@ struct Record {
   int64_t stop = 0;  // end of the record in the bytes of all records
   int64_t num_bytes = 0;
   uint64_t id = 0, rows = 0;
-  uint64_t file_bytes = 0;  // of the files whose size is recorded
+  uint64_t files = 0, file_bytes = 0;  // bytes of the files whose size is recorded
   int64_t deleted = kNone;  // rows; 0: not recorded; kNone: no deletion file
   int32_t form = 0;
 };
@@ -51,8 +51,19 @@ struct Table {
   std::vector<std::string> forms;
 };
 
-// Check a file, add its size, and append what belongs to the form of its fragment.
-bool read_file(std::string_view content, Record& record, ProtoOut& form) {
+// Form of a fragment, and scratch memory for the form of a file.
+struct Forming {
+  ProtoOut form, file;
+};
+
+// Add to a total; false beyond 63 bits.
+bool add(uint64_t& total, uint64_t value) {
+  total += value;
+  return value <= INT64_MAX && total <= INT64_MAX;
+}
+
+// Check a file, add its size, and append what belongs to the form of its fragment; null: not needed.
+bool read_file(std::string_view content, Record& record, ProtoOut* form) {
   ProtoWire wire(content);
   while (wire.next()) {
     if (wire.field == kPath) {
@@ -64,15 +75,16 @@ bool read_file(std::string_view content, Record& record, ProtoOut& form) {
     } else if (wire.wire == 0 && wire.field <= kBase) {
       const uint64_t value = wire.varint();
       if (wire.field == kSize) {
-        record.file_bytes += value;
+        if (!add(record.file_bytes, value)) return false;
         continue;
       }
     } else {
       return false;
     }
     if (!wire.ok) return false;
-    form.append(wire.whole());
+    if (form) form->append(wire.whole());
   }
+  ++record.files;
   return wire.ok;
 }
 
@@ -89,8 +101,8 @@ bool read_deletions(std::string_view content, Record& record) {
   return wire.ok;
 }
 
-// Read a record and make its form; `file` is scratch memory for the form of a file.
-bool read_record(std::string_view content, Record& record, ProtoOut& form, ProtoOut& file) {
+// Read a record and make its form; null: not needed.
+bool read_record(std::string_view content, Record& record, Forming* forming) {
   ProtoWire wire(content);
   while (wire.next()) {
     const bool is_number = wire.field == kId || wire.field == kRows;
@@ -99,19 +111,19 @@ bool read_record(std::string_view content, Record& record, ProtoOut& form, Proto
       case kId: record.id = wire.varint(); break;
       case kRows: record.rows = wire.varint(); break;
       case kFiles:
-        file.clear();
-        if (!read_file(wire.bytes(), record, file)) return false;
-        form.message(kFiles, file);
+        if (forming) forming->file.clear();
+        if (!read_file(wire.bytes(), record, forming ? &forming->file : nullptr)) return false;
+        if (forming) forming->form.message(kFiles, forming->file);
         break;
       case kDeletions:
         if (record.deleted != kNone || !read_deletions(wire.bytes(), record)) return false;
-        form.bytes(kDeletions, {});
+        if (forming) forming->form.bytes(kDeletions, {});
         break;
       case kRowIds:
       case kUpdated:
       case kCreated:
         wire.bytes();
-        form.bytes(wire.field, {});
+        if (forming) forming->form.bytes(wire.field, {});
         break;
       default: return false;
     }
@@ -142,7 +154,7 @@ class Forms {
 bool read_manifest(std::string_view message, Table& table) {
   ProtoWire wire(message);
   Forms forms(table.forms);
-  ProtoOut form, file;
+  Forming forming;
   while (wire.next()) {
     if (wire.field != kFragments) {
       wire.skip();
@@ -153,12 +165,12 @@ bool read_manifest(std::string_view message, Table& table) {
     const std::string_view part = wire.bytes();
     if (!wire.ok) return false;
     Record record;
-    form.clear();
-    if (!read_record(part, record, form, file)) return false;
+    forming.form.clear();
+    if (!read_record(part, record, &forming)) return false;
     table.content.bytes(kFragments, part);
     record.stop = std::ssize(table.content.text());
     record.num_bytes = std::ssize(part);
-    record.form = forms.number_of(form.text());
+    record.form = forms.number_of(forming.form.text());
     table.records.push_back(record);
   }
   return wire.ok;
@@ -326,32 +338,15 @@ uint64_t number_in(std::string_view message, uint32_t field, bool& ok) {
   return value;
 }
 
-bool add(uint64_t& total, uint64_t value) {
-  total += value;
-  return value <= INT64_MAX && total <= INT64_MAX;
-}
-
-bool add_fragment(std::string_view record, Totals& totals) {
-  ProtoWire wire(record);
-  uint64_t rows = 0, deleted = 0;
-  bool has_deletions = false, ok = true;
-  while (wire.next()) {
-    if (wire.field == kFiles && wire.wire == 2) {
-      ++totals.files;
-      ok = ok && add(totals.file_bytes, number_in(wire.bytes(), kSize, ok));
-    } else if (wire.field == kDeletions && wire.wire == 2) {
-      if (has_deletions) return false;
-      has_deletions = true;
-      deleted = number_in(wire.bytes(), kNumDeleted, ok);
-    } else if (wire.field == kRows && wire.wire == 0) {
-      rows = wire.varint();
-    } else {
-      wire.skip();
-    }
-  }
+bool add_fragment(std::string_view content, Totals& totals) {
+  Record record;
+  if (!read_record(content, record, nullptr)) return false;
+  const bool has_deletions = record.deleted != kNone;
   ++totals.fragments;
+  totals.files += record.files;
   totals.deletion_files += has_deletions;
-  return ok && wire.ok && add(totals.rows, rows) && add(totals.deleted_rows, deleted);
+  return add(totals.file_bytes, record.file_bytes) && add(totals.rows, record.rows) &&
+         add(totals.deleted_rows, has_deletions ? static_cast<uint64_t>(record.deleted) : 0);
 }
 
 // Read a manifest's message; false if anything is unusual or wrong, and Python has to parse it.

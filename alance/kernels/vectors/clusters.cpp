@@ -279,19 +279,6 @@ ALANCE_INLINE void convert(const uint8_t* values, int64_t count, float* out) {
   }
 }
 
-using Convert = void (*)(const uint8_t*, int64_t, float*);
-
-Convert convert_of(int type) {
-  switch (type) {
-    case kFloat16: return Versions<convert<Float16>>::best();
-    case kBfloat16: return Versions<convert<Bfloat16>>::best();
-    case kFloat32: return Versions<convert<Float32>>::best();
-    case kFloat64: return Versions<convert<Float64>>::best();
-    case kUint8: return Versions<convert<Uint8>>::best();
-    default: return nullptr;
-  }
-}
-
 Owned<float> vector_points(const Bytes& values, int type, int64_t dim, int metric) {
   const Points points(values, type, dim, metric);
   Owned<float> out(points.count() * points.dim());
@@ -367,8 +354,10 @@ Panels::Panels(const float* centroids, int64_t count, int64_t dim, bool is_dot, 
 }
 
 Points::Points(const Bytes& values, int type, int64_t dim, int metric)
-    : values_(values.data()), dim_(dim), metric_(metric), convert_(convert_of(type)) {
-  if (!convert_ || metric < kL2 || metric > kHamming || (metric == kHamming && type != kUint8))
+    : values_(values.data()), dim_(dim), metric_(metric), convert_(with_type(type, [](auto value) {
+        return Versions<convert<decltype(value)>>::best();
+      })) {
+  if (metric < kL2 || metric > kHamming || (metric == kHamming && type != kUint8))
     corrupt("vectors of type ", type, " by metric ", metric);
   if (dim <= 0 || dim > (int64_t{1} << 24)) corrupt("vectors of dimension ", dim);
   row_bytes_ = dim * width_of(type);

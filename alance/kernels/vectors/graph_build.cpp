@@ -115,7 +115,7 @@ ALANCE_CLONES float sum_of_values(const uint8_t* codes, int bits, const float* c
 class GraphVectors : public GraphRows {
  public:
   GraphVectors(Bytes values, int type, int64_t dim, int metric)
-      : GraphRows(values, type < kFloat16 || type > kUint8 ? 0 : dim * width_of(type)),
+      : GraphRows(values, dim * width_of(type)),
         points_(values, type, dim, metric), loop_(loop_of(type, metric, false)),
         is_cosine_(metric == kCosine), floats_(static_cast<size_t>(padded(dim))),
         exact_(type == kFloat64 ? floats_.size() : 0) {

@@ -135,21 +135,15 @@ void add_lists(Nearest& nearest, const In<int32_t>& numbers, const In<uint64_t>&
 }  // namespace
 
 Loop loop_of(int type, int metric, bool baseline) {
-  Loop loop = nullptr;
-  switch (type) {
-    case kFloat16: loop = by_metric<Float16>(metric, baseline); break;
-    case kBfloat16: loop = by_metric<Bfloat16>(metric, baseline); break;
-    case kFloat32: loop = by_metric<Float32>(metric, baseline); break;
-    case kFloat64: loop = by_metric<Float64>(metric, baseline); break;
-    case kUint8: loop = by_metric<Uint8>(metric, baseline); break;
-  }
+  const Loop loop = with_type(type, [=](auto value) {
+    return by_metric<decltype(value)>(metric, baseline);
+  });
   if (!loop) corrupt("vectors of type ", type, " by metric ", metric);
   return loop;
 }
 
 int64_t width_of(int type) {
-  constexpr int64_t kWidths[] = {2, 2, 4, 8, 1};
-  return kWidths[type];
+  return with_type(type, [](auto value) { return decltype(value)::kValueBytes; });
 }
 
 }  // namespace alance::vectors

@@ -64,6 +64,19 @@ struct Float64 {
   static ALANCE_INLINE void load(Vec& out, const uint8_t* from) { std::memcpy(&out, from, 32); }
 };
 
+// Call `each` with an object of a type of values.
+template <class Each>
+auto with_type(int type, const Each& each) {
+  switch (type) {
+    case kFloat16: return each(Float16());
+    case kBfloat16: return each(Bfloat16());
+    case kFloat32: return each(Float32());
+    case kFloat64: return each(Float64());
+    case kUint8: return each(Uint8());
+    default: corrupt("vectors of type ", type);
+  }
+}
+
 template <class T>
 ALANCE_INLINE typename T::Real sum(const typename T::Vec& lanes) {
   typename T::Real total = 0;

@@ -48,16 +48,6 @@ Owned<uint8_t> split_bytes(const uint8_t* data, const Pieces& counts, int bits) 
   return out;
 }
 
-namespace {
-
-template <int Size>
-void place_column(const uint8_t* in, int64_t num_rows, int64_t row_bytes, uint8_t* out) {
-  for (int64_t row = 0; row < num_rows; ++row, in += Size, out += row_bytes)
-    std::memcpy(out, in, Size);
-}
-
-}  // namespace
-
 Owned<uint8_t> zip_columns(std::span<const FixedIn> columns, int64_t num_rows) {
   int64_t row_bytes = 0;
   if (num_rows < 0) corrupt("rows: a negative number");
@@ -73,21 +63,14 @@ Owned<uint8_t> zip_columns(std::span<const FixedIn> columns, int64_t num_rows) {
   uint8_t* out = rows.data();
   for (const FixedIn& column : columns) {
     const uint8_t* in = column.data.data();
-    const int64_t width = column.bits / 8;
-    switch (column.bits) {
-      case 8: place_column<1>(in, num_rows, row_bytes, out); break;
-      case 16: place_column<2>(in, num_rows, row_bytes, out); break;
-      case 32: place_column<4>(in, num_rows, row_bytes, out); break;
-      case 64: place_column<8>(in, num_rows, row_bytes, out); break;
-      case 128: place_column<16>(in, num_rows, row_bytes, out); break;
-      default:
-        for (int64_t row = 0; row < num_rows; ++row) {
-          if (column.bits % 8 == 0)
-            std::memcpy(out + row * row_bytes, in + row * width, static_cast<size_t>(width));
-          else
-            copy_bits(in, row * column.bits, column.bits, out + row * row_bytes);
-        }
-    }
+    if (column.bits % 8 == 0)
+      with_size(column.bits / 8, [&](auto width) {
+        for (int64_t row = 0; row < num_rows; ++row)
+          std::memcpy(out + row * row_bytes, in + row * width, static_cast<size_t>(width));
+      });
+    else
+      for (int64_t row = 0; row < num_rows; ++row)
+        copy_bits(in, row * column.bits, column.bits, out + row * row_bytes);
     out += bytes_of_bits(column.bits);
   }
   return rows;

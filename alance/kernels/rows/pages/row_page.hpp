@@ -114,15 +114,7 @@ struct Sink {
     has_nulls |= count != 0;
     if (!with_levels) valid.fill(static_cast<size_t>(count), 0);
   }
-  void null() {
-    for (Sink& member : members) member.null();
-    if (width != 0)
-      bytes.fill(static_cast<size_t>(width), 0);
-    else
-      offsets.push_back(static_cast<int64_t>(bytes.size()));
-    has_nulls = true;
-    if (!with_levels) valid.push_back(0);
-  }
+  void null() { nulls(1); }
   void value(const uint8_t* from) {
     bytes.append(from, static_cast<size_t>(width));
     if (!with_levels) valid.push_back(1);
