@@ -21,7 +21,7 @@ from alance.format.encode.levels import ItemLayer, ListLayer, levels_of
 from alance.format.field import BLOB_V2_TYPE
 from alance.format.jsonb import jsonb
 from alance.format.layouts.base import PageValues
-from alance.format.layouts.fields import EMPTY_STRUCT, leaf_columns, owns_column
+from alance.format.layouts.fields import EMPTY_STRUCT, owns_column
 from alance.format.numbers import (
     is_variable_list,
     items_of,
@@ -70,8 +70,6 @@ def leaf_values(field: Field, array: pa.Array) -> dict[int, PageValues]:
     except AlanceError as error:
         error.add_note(f"while field {field.name!r} was written")
         raise
-    rows = {leaf.field.id: len(array) * leaf.multiplier for leaf in leaf_columns(field)}
-    assert all(leaves[key].num_rows in (count, len(array)) for key, count in rows.items())
     return leaves
 
 
@@ -101,18 +99,17 @@ def _descend(
         layer = ItemLayer(nulls, is_nullable=field.nullable)
         for child, part in zip(field.children, children_of(field, array), strict=True):
             _descend(child, part, (*path, layer), valid, num_rows, leaves)
-    elif pa.types.is_fixed_size_list(array.type):
+        return
+    if pa.types.is_fixed_size_list(array.type):
         dimension = array.type.list_size
         need(field, array, field.logical_type == f"fixed_size_list:struct:{dimension}")
         items = items_of(array)
-        if any(isinstance(layer, ListLayer) for layer in path) or _has_lists(field):
-            starts = np.arange(len(array) + 1, dtype=np.int64) * dimension
-            lists, items = _list_layer(starts, items, nulls, valid)
-            _descend(field.children[0], items, (*path, lists), None, num_rows, leaves)
+        if not any(isinstance(layer, ListLayer) for layer in path) and not _has_lists(field):
+            repeated = None if valid is None else np.repeat(valid, dimension)
+            layer = ItemLayer(nulls, dimension)
+            _descend(field.children[0], items, (*path, layer), repeated, num_rows, leaves)
             return
-        repeated = None if valid is None else np.repeat(valid, dimension)
-        layer = ItemLayer(nulls, dimension)
-        _descend(field.children[0], items, (*path, layer), repeated, num_rows, leaves)
+        starts = np.arange(len(array) + 1, dtype=np.int64) * dimension
     else:
         is_list = is_variable_list(array.type)
         is_map = pa.types.is_map(array.type)
@@ -120,22 +117,18 @@ def _descend(
         need(field, array, (is_list and kind == "list") or (is_map and kind == "map"))
         starts, items = lists_of(array)
         check_offsets(starts, len(items), field.name)
-        lists, items = _list_layer(starts, items, nulls, valid)
-        _descend(field.children[0], items, (*path, lists), None, num_rows, leaves)
+    lists, items = _list_layer(starts, items, nulls, valid)
+    _descend(field.children[0], items, (*path, lists), None, num_rows, leaves)
 
 
 def _leaf(
     field: Field, array: pa.Array, path: Path, outer: Mask | None, num_rows: int
 ) -> PageValues:
     is_blob_rows = field.is_blob_v2 and array.type != BLOB_V2_TYPE
-    if is_blob_rows:
-        pass
-    elif field.is_blob_v1:
-        array = as_type(array, pa.large_binary(), field.name)
-    elif field.is_json:
-        array = as_type(array, pa.large_string(), field.name)
-    else:
-        array = as_type(array, field.arrow_type, field.name)
+    if not is_blob_rows:
+        stored = pa.large_binary() if field.is_blob_v1 else pa.large_string()
+        is_given = field.is_blob_v1 or field.is_json
+        array = as_type(array, stored if is_given else field.arrow_type, field.name)
     nulls, valid = _nulls(field, array, outer)
     values: Block
     if is_blob_rows:

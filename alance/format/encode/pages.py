@@ -308,12 +308,10 @@ def _validity(valid: Mask | None, num_slots: int, buffers: list[Bytes]) -> pb3.S
     positions = np.empty(0, np.int64)
     meaning = pb3.SparseValiditySet.NULL_POSITIONS
     if valid is not None:
-        num_valid = int(np.count_nonzero(valid))
-        if num_valid < num_slots - num_valid:
+        is_sparse = 2 * int(np.count_nonzero(valid)) < num_slots
+        positions = np.flatnonzero(valid if is_sparse else ~valid)
+        if is_sparse:
             meaning = pb3.SparseValiditySet.VALID_POSITIONS
-            positions = np.flatnonzero(valid)
-        else:
-            positions = np.flatnonzero(~valid)
     return pb3.SparseValiditySet(
         meaning=meaning, positions=_numbers(positions, buffers), num_positions=len(positions)
     )

@@ -65,11 +65,6 @@ SEQUENCE_ONEOFS: Final = (
     "created_at_version_sequence",
     "last_updated_at_version_sequence",
 )
-SPILLED: Final = (
-    "column_row_ids",
-    "column_created_at_versions",
-    "column_last_updated_at_versions",
-)
 
 
 def names_of(flags: int) -> str:
@@ -129,7 +124,9 @@ def flags_of(
         MANAGED_BLOBS: message.schema_metadata.get(MANAGED_KEY) == b"true",
         COVERING_INDEX: any(index.covering_fields for index in indices),
         SPILLED_LINEAGE: any(
-            form.WhichOneof(name) in SPILLED for form in forms for name in SEQUENCE_ONEOFS
+            (form.WhichOneof(name) or "").startswith("column_")
+            for form in forms
+            for name in SEQUENCE_ONEOFS
         ),
     }
     flags |= sum(flag for flag, is_set in content.items() if is_set)

@@ -439,18 +439,17 @@ class VersionTotals(NamedTuple):
     @classmethod
     def of(cls, manifest: Manifest) -> VersionTotals:
         """Compute the totals of a parsed manifest."""
-        records = list(manifest.fragments.records)
-        files = [file for record in records for file in record.files]
-        deletions = [record.deletion_file for record in records if record.HasField("deletion_file")]
+        records = manifest.fragments.records
+        num_files = np.array([len(form.files) for form in manifest.fragments.forms], np.int64)
         return cls(
             manifest.version,
             manifest.timestamp,
             len(records),
-            len(files),
-            sum(file.file_size_bytes for file in files),
-            len(deletions),
-            sum(deletion.num_deleted_rows for deletion in deletions),
-            sum(record.physical_rows for record in records),
+            int(num_files[records.form_of].sum()),
+            int(records.file_bytes.sum()),
+            int(np.count_nonzero(records.deleted >= 0)),
+            int(np.maximum(records.deleted, 0).sum()),
+            int(records.rows.sum()),
         )
 
 
