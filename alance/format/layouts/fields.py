@@ -131,18 +131,15 @@ def _struct(block: Block, arrow: pa.DataType, valid: Mask | None) -> pa.Array:
 def _fixed_size_list(block: Block, arrow: pa.DataType, valid: Mask | None) -> pa.Array:
     if not isinstance(block, FixedSizeListBlock) or block.dimension != arrow.list_size:
         raise _misfit(block, arrow)
-    count = block.num_values * block.dimension
-    item_type = storage_type(arrow.value_type)
-    items = array_of(block.items, item_type, None)
-    if len(items) != count:
-        raise CorruptFileError(f"{len(items)} items in {block.num_values} lists of {arrow}")
+    count, item_valid = block.num_values * block.dimension, None
     if block.validity is not None:
         if len(block.validity) * 8 < count:
             raise CorruptFileError(f"validity of {count} items in {len(block.validity)} bytes")
-        buffers = [pa.py_buffer(block.validity), *items.buffers()[1:]]
-        nested = [items.values] if pa.types.is_fixed_size_list(item_type) else []
-        own = buffers[: 1 if nested else len(buffers)]
-        items = pa.Array.from_buffers(item_type, count, own, children=nested)
+        bits = np.unpackbits(block.validity, count=count, bitorder="little")
+        item_valid = bits.view(np.bool_)
+    items = array_of(block.items, storage_type(arrow.value_type), item_valid)
+    if len(items) != count:
+        raise CorruptFileError(f"{len(items)} items in {block.num_values} lists of {arrow}")
     return pa.Array.from_buffers(
         arrow, block.num_values, [bitmap(valid)], children=[wrapped(items, arrow.value_type)]
     )
