@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from alance.base.checks import check_count
-from alance.errors import InvalidInputError
+from alance.errors import CorruptFileError, InvalidInputError
 from alance.file_version import FileVersion
 from alance.files import FileReader
 from alance.format.encode.container import MANIFEST_NUMBERS
@@ -38,7 +38,8 @@ async def create_data_file(
 
     Raises:
         NotFoundError: there is no such file.
-        InvalidInputError: the table lacks a column, or has it with another type.
+        InvalidInputError: the path is not text or leaves its folder, or the table lacks a column,
+            or has it with another type.
         CorruptFileError: the file is not a Lance file, or the version has no such base path.
     """
     return (await _opened(dataset, path, base_id))[0]
@@ -58,9 +59,13 @@ async def _opened(
         raise InvalidInputError(f"path {path!r}: expected a text")
     if base_id is not None:
         check_count("base_id", base_id, 0, MAX_MANIFEST_ID)
+    try:
+        inside(path, "data file")
+    except CorruptFileError as error:  # a manifest's fault elsewhere, the caller's here
+        raise InvalidInputError(str(error)) from None
     snapshot = dataset._snapshot
     table = snapshot.table
-    named = DataFile(inside(path, "data file"), {}, FileVersion.V2_1, 0, base_id)
+    named = DataFile(path, {}, FileVersion.V2_1, 0, base_id)
     location = table.data_file(snapshot.manifest, named)
     store, place = table.registry.resolve(location)
     reader = await FileReader.open(place, store=store, session=snapshot.session)

@@ -307,7 +307,8 @@ class DatasetFragment(Framed):
 
         Raises:
             NotFoundError: there is no such file.
-            InvalidInputError: the table lacks a column, or has it with another type.
+            InvalidInputError: the name is not text or leaves the folder, `fragment_id` is negative
+                or too large, or the table lacks a column, or has it with another type.
             CorruptFileError: the file is not a Lance file.
         """
         await dataset._snapshot.engine.pool.load(data_files)

@@ -151,7 +151,7 @@ def _part(name: str) -> str:
 
 @public
 class Recorder(traces.RequestRecorder):
-    """Requests of a `with alance.trace()` block, in the order in which they ended."""
+    """Reads of a `with alance.trace()` block, in the order in which they ended."""
 
     __slots__ = ()
 

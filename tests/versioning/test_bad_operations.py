@@ -83,6 +83,9 @@ async def test_records_of_files_are_asked_for_by_text_and_numbers(tmp_path: Path
     for wrong in (5, None, b"x"):
         with pytest.raises(InvalidInputError, match="expected a text"):
             await create_data_file(dataset, wrong)  # type: ignore[arg-type]
+    for wrong in ("", "/x.lance", "../x.lance", "a/../../x.lance"):
+        with pytest.raises(InvalidInputError, match="data file"):
+            await create_data_file(dataset, wrong)
     for number in (-1, 1 << 32, "x", 1.5):
         with pytest.raises(InvalidInputError, match=r"fragment_id=.*: expected an integer"):
             await DatasetFragment.create_from_file(path, dataset, number)  # type: ignore[arg-type]

@@ -410,10 +410,11 @@ def _read_range(file: Any, span: Span) -> bytes:
 
 
 def _checked(place: str, span: Span, body: Any) -> Any:
-    """Check the body of a range, and return it; it is shorter if the file ends inside the range.
+    """Return the body of a range, which is shorter if the file ends inside the range.
 
     Raises:
-        StoreError, Exception: the body is longer; the body is an error.
+        StoreError: the body is longer than the range.
+        Exception: the body itself, which is an error if the file could not be read.
     """
     if isinstance(body, BaseException):
         raise body
