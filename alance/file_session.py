@@ -212,7 +212,7 @@ class FileSession(Hinted):
     async def read_range(self, path: str, offset: int, length: int) -> bytes:
         """Read bytes of a file, bypassing all caches.
 
-        Cost: one GET; none for no bytes.
+        Cost: a GET per 8 MiB; none for no bytes.
 
         Args:
             path: path of the file.
@@ -220,8 +220,8 @@ class FileSession(Hinted):
             length: number of bytes.
 
         Raises:
-            InvalidInputError: the file ends before the range, a number is negative, or the path
-                leads outside the folder.
+            InvalidInputError: the file ends before the end of the range, a number is negative, or
+                the path leads outside the folder.
             NotFoundError: no such file.
             StoreError: the store failed.
         """

@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 import alance
+from alance.distributed import delete_rows
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -108,6 +110,8 @@ d.fragments[-1].delete("true")          | nothing
 alance.write_fragments({"id": [1]}, d)  | 1 PUT
 d.cleanup_old_versions(ALL, **ANY)      | 11 LIST, 36 GET, 2 BULKDELETE
 d.cleanup_old_versions(ALL, **ANY)      | 11 LIST, 17 GET
+delete_rows(d, {0: array([5])}, "x")    | 1 LIST, 3 PUT
+delete_rows(d, {0: array([6])}, "x")    | 1 LIST, 1 GET, 3 PUT
 d.delete("true")                        | 1 LIST, 2 PUT
 """
 # Calls of a catalog in a folder, in their order.
@@ -180,6 +184,8 @@ async def requests(lab: Lab, uri: str, code: str) -> Recording:
     """Return the requests of a call on a table, made in a session of its own."""
     names: dict[str, Any] = {
         "alance": alance,
+        "array": np.array,
+        "delete_rows": delete_rows,
         "pa": pa,
         "CLONE": f"{uri}-clone",
         "DEEP": f"{uri}-deep",
@@ -236,7 +242,7 @@ async def test_a_catalog_sends_the_documented_requests(lab: Lab) -> None:
             assert Counter(record["op"] for record in seen.records) == call.requests, call.code
 
 
-async def test_an_upload_above_8_mib_has_a_begin_and_an_end(lab: Lab, tmp_path: Path) -> None:
+async def test_a_file_above_8_mib_is_sent_and_read_in_parts(lab: Lab, tmp_path: Path) -> None:
     (tmp_path / "large").write_bytes(bytes(9 << 20))
     async with alance.Session() as session:
         files = alance.FileSession.open(
@@ -244,8 +250,30 @@ async def test_an_upload_above_8_mib_has_a_begin_and_an_end(lab: Lab, tmp_path: 
         )
         with lab.recording() as seen:
             await files.upload_file(tmp_path / "large", "large")
-    counts = Counter(record["op"] for record in seen.records)
-    assert counts == {"MPCREATE": 1, "PART": 2, "MPCOMPLETE": 1}
+        counts = Counter(record["op"] for record in seen.records)
+        assert counts == {"MPCREATE": 1, "PART": 2, "MPCOMPLETE": 1}
+        for length, num_gets in ((0, 0), (1, 1), (8 << 20, 1), (9 << 20, 2)):
+            with lab.recording() as seen:
+                assert await files.read_range("large", 0, length) == bytes(length)
+            assert [record["op"] for record in seen.records] == ["GET"] * num_gets
+
+
+async def test_a_blob_is_read_by_a_request_per_8_mib(lab: Lab) -> None:
+    schema = pa.schema([alance.blob_field("blob")])
+    rows = pa.table([alance.blob_array([bytes(9 << 20)])], schema=schema)
+    async with alance.Session() as session:
+        dataset = await alance.write_dataset(
+            rows, f"{URI}-blobs", storage_options=lab.lance_options(), session=session
+        )
+        (file,) = await dataset.take_blobs("blob", indices=[0])
+        for read, num_gets in (
+            (lambda: file.read_range(0, 10), 1),
+            (lambda: file.read_range(0, 9 << 20), 2),
+            (file.readall, 2),
+        ):
+            with lab.recording() as seen:
+                await read()
+            assert [record["op"] for record in seen.records] == ["GET"] * num_gets
 
 
 async def test_each_call_reads_a_large_translation_of_addresses_anew(lab: Lab) -> None:

@@ -116,7 +116,7 @@ class BlobFile:
 
         The position moves immediately, so concurrent reads return consecutive parts.
 
-        Cost: one request, or none for bytes that were read ahead.
+        Cost: a request per 8 MiB, or none for bytes that were read ahead.
 
         Args:
             num_bytes: maximum number of bytes; a negative number reads to the end.
@@ -151,7 +151,7 @@ class BlobFile:
     async def read_range(self, offset: int, length: int) -> bytes:
         """Read a part of the blob without moving the position.
 
-        Cost: one request.
+        Cost: a request per 8 MiB.
 
         Args:
             offset: offset of the first byte.
@@ -190,7 +190,7 @@ class BlobFile:
     async def chunks(self, num_bytes: int = BLOB_CHUNK_BYTES) -> AsyncIterator[bytes]:
         """Stream the rest of the blob in pieces; the next piece is read ahead.
 
-        Cost: one request per piece.
+        Cost: a request per piece, or per 8 MiB of it.
 
         Args:
             num_bytes: bytes per piece.
