@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 import numpy as np
@@ -57,7 +58,22 @@ def open_files(
     Args:
         tail_bytes: bytes of a file's end that the first round reads.
     """
+    if len(files) <= FILES_A_TURN:
+        return (yield from _open_files(files, states, tail_bytes))
+    parts = [files[first : first + FILES_A_TURN] for first in range(0, len(files), FILES_A_TURN)]
+    opened = yield from together(
+        [_open_files(part, states, tail_bytes, is_part=True) for part in parts]
+    )
+    return [*chain.from_iterable(opened)]
+
+
+def _open_files(
+    files: Sequence[FileOf], states: States, tail_bytes: int, *, is_part: bool = False
+) -> Plan[list[Container]]:
+    """Plan the containers of some files; a part of them begins and ends in turns of its own."""
     disk = kept_by(states)
+    if is_part:
+        yield TURN
     keys = [("file", path) for path, _ in files]
     containers: list[Container | None] = states.peek_all(keys)
     if None not in containers:
@@ -69,6 +85,8 @@ def open_files(
         missing = [number for number in missing if containers[number] is None]
     if missing:
         tails = yield [tail_range(*files[number], tail_bytes) for number in missing]
+        if is_part:
+            yield TURN
         # Another caller may have parsed the same bytes during this round.
         cached = states.peek_all([*map(keys.__getitem__, missing)])
         unopened = []
@@ -124,8 +142,18 @@ def open_columns(
 
 def open_columns_of(files: Sequence[tuple[Container, Sequence[int]]], states: States) -> Plan[None]:
     """Plan columns of open files: no round if tails or caches have their metadata, else one."""
+    if len(files) <= FILES_A_TURN:
+        return (yield from _columns_of(files, states))
+    parts = [files[first : first + FILES_A_TURN] for first in range(0, len(files), FILES_A_TURN)]
+    yield from together([_columns_of(part, states, is_part=True) for part in parts])
+
+
+def _columns_of(
+    files: Sequence[tuple[Container, Sequence[int]]], states: States, *, is_part: bool = False
+) -> Plan[None]:
+    """Plan columns of some files; a part of them begins and ends in turns of its own."""
     disk = kept_by(states)
-    if len(files) > FILES_A_TURN:
+    if is_part:
         yield TURN
     unopened = [
         (container, absent) for container, indices in files if (absent := container.absent(indices))
@@ -139,12 +167,10 @@ def open_columns_of(files: Sequence[tuple[Container, Sequence[int]]], states: St
         ]
     if missing:
         yield from noted(read_columns(missing), disk)
-        if sum([len(absent) for _, absent in missing]) > PLANS_A_TURN:
+        if is_part or sum([len(absent) for _, absent in missing]) > PLANS_A_TURN:
             yield TURN
-    for number, (container, _) in enumerate(unopened, 1):
+    for container, _ in unopened:
         keep_grown(container, 0, states)
-        if number % FILES_A_TURN == 0:
-            yield TURN
 
 
 def _recall(container: Container, index: int, disk: DiskCache) -> bool:

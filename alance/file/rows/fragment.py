@@ -230,6 +230,9 @@ def open_fragments(schema: Schema, to_open: Sequence[ToOpen]) -> Plan[list[OpenF
         CorruptFileError: a column does not have as many rows as its fragment.
     """
     every = LeafSet.of_schema(schema)
+    are_many = len(to_open) > FILES_A_TURN
+    if are_many:
+        yield TURN
     files: list[tuple[int, FileSource]] = [
         (number, source)
         for number, (sources, _, _) in enumerate(to_open)
@@ -242,7 +245,11 @@ def open_fragments(schema: Schema, to_open: Sequence[ToOpen]) -> Plan[list[OpenF
     if not files:
         return [_of_columns(schema, every, (), fragment) for fragment in to_open]
     cache = to_open[0].states
+    if are_many:
+        yield TURN
     containers = yield from open_files([FileOf(*source[:2]) for _, source in files], cache)
+    if are_many:
+        yield TURN
     newer: list[tuple[Container, Sequence[int]]] = []
     older: list[Plan[Any]] = []
     # Of each fragment: its files, the columns of their leaves, and the numbers of plans in `older`.

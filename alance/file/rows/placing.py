@@ -39,7 +39,8 @@ if TYPE_CHECKING:
     from alance.format.v2_0.fields import FieldPiece
 
 FEW_PIECES: Final = 16  # maximum number of pieces to request as ranges even if small
-TABLES_A_TURN: Final = 4 << 10  # tables of a plan that has turns of its own; 16 000 take 2 to 5 ms
+TABLES_A_TURN: Final = 2 << 10  # tables of a plan that has turns of its own; 16 000 take 2 to 5 ms
+COPIED_LATE: Final = 512  # fragments whose bytes in memory are copied in 2 ms
 LARGE_BYTES: Final = 32 << 10  # mean piece size above which a copy costs more than a request
 _CONTAINERS, _PATH_OF, _TABLES_OF = map(attrgetter, ("containers", "path", "tables"))
 
@@ -167,7 +168,8 @@ class Placing(NamedTuple):
     def columns(self, plan: _kernels.RowPlan, content: PageBytes | None = None) -> PlacedColumns:
         """Return the placed rows.
 
-        They have their bytes if the files are completely in memory, or if `content` has the bytes.
+        They have their bytes if the files are completely in memory, or if `content` has the bytes;
+        bytes of very many files are copied when they are decoded.
 
         Raises:
             CorruptFileError: a page does not have values of its field's type.
@@ -177,8 +179,14 @@ class Placing(NamedTuple):
         files = content.of(paths) if content is not None else None
         columns = PlacedColumns(plan, paths, self.fields, files)
         if self.is_whole and not columns.is_read:
-            by_path = dict(zip(paths, self.containers, strict=True))
-            columns.content = bytes_at_hand(columns.pieces, by_path)
+
+            def copy(pieces: Pieces) -> memoryview:
+                return bytes_at_hand(pieces, dict(zip(paths, self.containers, strict=True)))
+
+            if len(self.fragments) > COPIED_LATE:
+                columns.copy_late(copy)
+            else:
+                columns.content = copy(columns.pieces)
         return columns
 
 
@@ -389,7 +397,12 @@ def placed_rows(
         CorruptFileError: a page's description or state contradicts the format.
         UnsupportedError: a page has an unknown layout or encoding.
     """
+    are_many = len(fragments) > COPIED_LATE
+    if are_many:
+        yield TURN
     runs = _runs(fragments, rows, ends)
+    if are_many:
+        yield TURN
     batches = [*map(_FragmentRun.batches, runs)]
     beside = [*map(_FragmentRun.beside, runs)]
     is_guessed = guess and sum([run.num_places for run in runs]) <= GUESSED_PLACES

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import accumulate, compress
+from threading import Lock
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -16,7 +17,7 @@ from alance.format.plans import Pieces, all_read, joined_spans
 from alance.format.schema import Schema
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from alance.base.arrays import Int64s
     from alance.file.rows.leaves import FieldForms
@@ -38,7 +39,7 @@ class PlacedColumns:
             bytes have not been read, or are in `files`.
     """
 
-    __slots__ = ("columns", "content", "fields", "files", "paths", "plan")
+    __slots__ = ("_copying", "_lock", "columns", "content", "fields", "files", "paths", "plan")
 
     def __init__(
         self,
@@ -55,11 +56,24 @@ class PlacedColumns:
         self.columns = range(len(fields.leaves)) if columns is None else columns
         has_bytes = plan.num_bytes(0, plan.num_groups) if columns is None else self.num_bytes
         self.content: memoryview | None = None if has_bytes else CONSTANT_CONTENT
+        self._copying: Callable[[Pieces], memoryview] | None = None
+        self._lock: Lock | None = None
 
     @property
     def is_read(self) -> bool:
         """True if the bytes are in memory."""
-        return self.content is not None or self.files is not None
+        return not (self.content is None and self.files is None and self._copying is None)
+
+    def copy_late(self, copy: Callable[[Pieces], memoryview]) -> None:
+        """Set what copies the bytes of pieces, which are in memory, in the decoding thread."""
+        self._copying, self._lock = copy, Lock()
+
+    def finish(self) -> None:
+        """Copy the bytes that are to be copied late; of several threads, the first one does."""
+        if self._copying is not None and self._lock is not None:
+            with self._lock:
+                if self.content is None:
+                    self.content = self._copying(self.pieces)
 
     @property
     def pieces(self) -> Pieces:
@@ -163,6 +177,7 @@ class ColumnsShare(NamedTuple):
     def _decode(self, read: Reader) -> bool:
         """Decode the share. Returns False if other shares are not decoded yet."""
         columns = self.columns
+        columns.finish()
         if columns.content is not None:
             self.batch.decode(columns.plan, columns.content)
             return True

@@ -20,7 +20,7 @@ from alance.file.batches import in_order, one_array, one_batch, side_by_side
 from alance.file.open.files import FileOf, open_files
 from alance.file.open.tracing import describe
 from alance.file.rows.fragment import open_fragments
-from alance.file.rows.placing import placed_rows
+from alance.file.rows.placing import COPIED_LATE, placed_rows
 from alance.file.rows.taken import TakenRows
 from alance.format.plans import TURN, all_read
 from alance.io.loop.readahead import Job, readahead
@@ -144,6 +144,7 @@ async def read_rows(
     num_bytes = taken.num_bytes
     if num_bytes <= SHARED_TAKE_BYTES:
         is_little = num_bytes <= INLINE_TAKE_BYTES and callers <= FEW_CALLERS
+        is_little = is_little and len(rows.handles) <= COPIED_LATE
         inline = is_little and is_quick and not choice.projection.is_computed
         read = await engine.reader(taken.unread, reason, inline=inline, takes=callers)
         decode = partial(taken.decode, read, order)
@@ -302,15 +303,19 @@ def opened_fragments(
         fragments += cache.peek_all(of_part)
     if None in fragments:
         missing = [number for number, fragment in enumerate(fragments) if fragment is None]
-        sources = [
-            FileOf(source.location, source.file_bytes)
-            for number in missing
-            for source in handles[number].sources
-            if not choice.ids.isdisjoint(source.columns)
-        ]
+        sources: list[FileOf] = []
+        for first in range(0, len(missing), FRAGMENTS_A_TURN):
+            if len(missing) > FRAGMENTS_A_TURN:
+                yield TURN
+            sources += [
+                FileOf(source.location, source.file_bytes)
+                for number in missing[first : first + FRAGMENTS_A_TURN]
+                for source in handles[number].sources
+                if not choice.ids.isdisjoint(source.columns)
+            ]
+        yield from open_files(sources, cache)
         if len(missing) > FRAGMENTS_A_TURN:
             yield TURN
-        yield from open_files(sources, cache)
         # If several callers waited for the same files, only the first opens the fragments.
         cached = cache.peek_all([keys[number] for number in missing])
         for number, fragment in zip(missing, cached, strict=True):
