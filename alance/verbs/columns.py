@@ -94,9 +94,9 @@ class ColumnVerbs(Handle):
         progress: OnProgress | None = None,
         **commit: Unpack[CommitArguments],
     ) -> Self:
-        """Change names, nullability and types of columns.
+        """Change names, nullability, types and order of columns.
 
-        Cost: a commit for names and nullability, after a scan for nulls if a column becomes
+        Cost: a commit for names, nullability and order, after a scan for nulls if a column becomes
         non-nullable. A cast writes the column again under a new field id, to one more file per
         fragment.
 
@@ -107,15 +107,17 @@ class ColumnVerbs(Handle):
 
         Args:
             alterations: mappings with `path` (`a` or `a.b`, as before all changes) and at least one
-                of `name`, `nullable` (bool) and `data_type` (a pyarrow type).
+                of `name`, `nullable` (bool), `data_type` (a pyarrow type) and `after`: the name of
+                the column, or member of the same struct, to stand after; '' makes it the first.
             progress: called with a `Progress` of the rows; True: a bar (docs/progress.md).
             commit: see `alance.types.CommitArguments`.
 
         Raises:
             InvalidInputError: there is no such column, a name is taken, a column that becomes
                 non-nullable has nulls, the new type cannot hold a value (rounding of floats is no
-                error), a column to cast has an index, or columns are cast and made non-nullable
-                in the same call. The table is unchanged.
+                error), a column to cast has an index, columns are cast and made non-nullable in
+                the same call, or `after` names no column beside it, or is of a field in a list, a
+                map or a packed struct. The table is unchanged.
             UnsupportedError: a cast to a dictionary, an extension type or a type that the format
                 lacks; of a struct's field in files before 2.1; or of a table with a MemWAL.
             CommitConflictError: a concurrent commit rules this one out.

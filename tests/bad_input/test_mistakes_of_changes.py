@@ -97,7 +97,10 @@ CHANGING: Final = [
     (lambda t: t.add_columns({"b": "pirce * 2"}), "mean 'price'?", "in new column 'b'"),
     (lambda t: t.add_columns({"price": "1"}), "column 'price': it exists already"),
     (lambda t: t.add_columns({"b": 5}), "found int", "in new column 'b'"),
-    (lambda t: t.alter_columns({"path": "price"}), "'price': expected name, nullable or data_type"),
+    (
+        lambda t: t.alter_columns({"path": "price"}),
+        "'price': expected name, nullable, data_type or after",
+    ),
     (lambda t: t.alter_columns({"path": "title", "type": 1}), "key 'type'", "data_type"),
     (lambda t: t.alter_columns("price"), "alteration 'price'", "a mapping with 'path'"),
     (lambda t: t.drop_columns("price"), "columns 'price'", "write columns=['price']"),

@@ -91,6 +91,8 @@ async def test_members_of_packed_structs_are_not_changed_alone(tmp_path: Path) -
     await refused(path, "drop_columns", ["p.a"], match="drop all of it")
     cast = {"path": "p.a", "data_type": pa.int64()}
     await refused(path, "alter_columns", cast, match="'p.a': members of a packed struct")
+    move = {"path": "p.b", "after": ""}
+    await refused(path, "alter_columns", move, match="'p.b': the fields of a packed struct")
     dataset = await (await alance.dataset(path)).drop_columns(["p.a", "p.b"])
     assert dataset.schema.names == ["x"]
 
@@ -143,7 +145,10 @@ async def test_nulls_in_a_column_that_forbids_them(path: Path) -> None:
         ({"path": "n.a", "name": "b"}, r"column 'n.b': the name is there twice"),
         ({"path": "id", "name": "a.b"}, "without dots"),
         ({"path": "id", "name": ""}, "not empty"),
-        ({"path": "id"}, "expected name, nullable or data_type"),
+        ({"path": "id"}, "expected name, nullable, data_type or after"),
+        ({"path": "id", "after": 3}, "after=3, expected str"),
+        ({"path": "id", "after": "nope"}, "column 'id': after='nope', expected one of"),
+        ({"path": "n.a", "after": "id"}, "column 'n.a': after='id', expected one of 'b'"),
         ({"name": "x"}, "with 'path'"),
         ({"path": "id", "type": pa.int8()}, "'type': expected path, name, nullable, data_type"),
         ({"path": "id", "nullable": "no"}, "nullable='no', expected bool"),

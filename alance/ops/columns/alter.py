@@ -28,6 +28,7 @@ from alance.ops.columns.fields import (
     check_names,
     dropped,
     field_ids,
+    moved,
     next_field_id,
     recast,
 )
@@ -50,17 +51,28 @@ if TYPE_CHECKING:
     from alance.ops.version.snapshot import Snapshot
 
 Alteration: TypeAlias = Mapping[str, Any]
-ALTERATION_KEYS: Final = {"path": str, "name": str, "nullable": bool, "data_type": pa.DataType}
+ALTERATION_KEYS: Final = {
+    "path": str,
+    "name": str,
+    "nullable": bool,
+    "data_type": pa.DataType,
+    "after": str,
+}
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnChange:
-    """Changes of a column; None for each property that does not change."""
+    """Changes of a column; None for each property that does not change.
+
+    Attributes:
+        after: name of the column before this one; empty: this one becomes the first.
+    """
 
     path: str
     name: str | None = None
     nullable: bool | None = None
     data_type: pa.DataType | None = None
+    after: str | None = None
 
     @classmethod
     def of(cls, alteration: Alteration) -> ColumnChange:
@@ -85,9 +97,9 @@ class ColumnChange:
                     f"{ALTERATION_KEYS[key].__name__}"
                 )
         change = cls(**alteration)
-        if change.name is None and change.nullable is None and change.data_type is None:
+        if change == cls(change.path):
             raise InvalidInputError(
-                f"alteration of {change.path!r}: expected name, nullable or data_type"
+                f"alteration of {change.path!r}: expected name, nullable, data_type or after"
             )
         return change
 
@@ -112,7 +124,7 @@ class Altered:
 async def alter_columns(
     snapshot: Snapshot, alterations: Sequence[Alteration], commit: CommitOptions
 ) -> Snapshot:
-    """Change names, nullability or types; return the new version. See `Dataset.alter_columns`."""
+    """Change columns in place; return the new version. See `Dataset.alter_columns`."""
     changes = [ColumnChange.of(alteration) for alteration in alterations]
     if not changes:
         raise InvalidInputError("alter_columns: nothing to alter")
@@ -151,14 +163,18 @@ async def alter_columns(
 
 
 def altered(base: Snapshot, changes: Sequence[ColumnChange]) -> Altered:
-    """Apply changes to a schema; paths are those before any change.
+    """Apply changes to a schema; names and paths are those before any change.
 
     Raises:
-        InvalidInputError: a field does not exist; a name is taken; a column cannot be cast; or a
-            column is cast while a field in it is changed, or while any column is made non-nullable.
+        InvalidInputError: a field does not exist; a name is taken; a column cannot be cast or
+            moved; or a column is cast while a field in it is changed, or while any column is made
+            non-nullable.
     """
     schema = shapes = base.schema
     tightened, cast = [], []
+    for change in changes:
+        if change.after is not None:
+            schema = moved(schema, change.path, change.after or None)
     for change in changes:
         field = base.schema.field(change.path)
         if change.nullable is False and field.nullable:

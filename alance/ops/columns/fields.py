@@ -202,6 +202,42 @@ def changed(
     return _replaced(schema, field_id, make)
 
 
+def moved(schema: Schema, path: str, after: str | None) -> Schema:
+    """Return the schema with a field at another place among the fields of its parent.
+
+    Args:
+        after: name of the field before it; None: it becomes the first field.
+
+    Raises:
+        InvalidInputError: a field does not exist, `after` is no field beside it, or the parent is a
+            list, a map or a packed struct.
+    """
+    field = schema.field(path)
+    parent = next((other for other in schema.walk() if other.id == field.parent_id), None)
+    if parent is not None and (parent.logical_type != "struct" or parent.is_packed):
+        kind = "packed struct" if parent.is_packed else parent.logical_type
+        raise InvalidInputError(
+            f"column {path!r}: the fields of a {kind} have a fixed order; expected a column, or a "
+            "member of another struct"
+        )
+
+    def placed(siblings: Sequence[Field]) -> tuple[Field, ...]:
+        others = [other for other in siblings if other.id != field.id]
+        names = [other.name for other in others]
+        if after is not None and after not in names:
+            raise InvalidInputError(
+                f"column {path!r}: after={after!r}, expected one of {', '.join(map(repr, names))}"
+            )
+        place = 0 if after is None else names.index(after) + 1
+        return (*others[:place], field, *others[place:])
+
+    if parent is None:
+        return _rebuilt(schema, placed(schema.fields))
+    return _replaced(
+        schema, parent.id, lambda outer: replace(outer, children=placed(outer.children))
+    )
+
+
 def recast(schema: Schema, field_id: int, arrow: pa.DataType, ids: Iterator[int]) -> Schema:
     """Return the schema with a new type of a field, and new ids for it and its descendants.
 
