@@ -135,6 +135,35 @@ def tasks() -> Iterator[tuple[str, list[Path], list[str]]]:
         yield part, paths, GUIDED_NAME.findall(part)
 
 
+def tables_of_tasks() -> Iterator[tuple[str, list[str], list[list[str]]]]:
+    """The tables of the guide's tasks: the task, the cells of the head, those of each row."""
+    guide = (ROOT / "CONTRIBUTING.md").read_text()
+    section = guide.split("## Where do I change X?")[1].split("\n## ")[0]
+    for task in section.split("\n### ")[1:]:
+        for block in re.findall(r"(?:^\|.*\n)+", task, re.MULTILINE):
+            head, _, *rows = [line.strip("| ").split(" | ") for line in block.splitlines()]
+            yield task.partition("\n")[0], head, rows
+
+
+def test_places_that_always_change_are_few_and_without_conditions() -> None:
+    tables = [(task, head[0], rows) for task, head, rows in tables_of_tasks()]
+    always = [(task, rows) for task, name, rows in tables if name == "always"]
+    assert len(always) > 12
+    for task, rows in always:
+        assert len(rows) <= 10, task
+        for row in rows:
+            assert not re.search(r"\bif\b", " ".join(row)), f"{task}: {row}"
+
+
+def test_other_places_of_a_task_begin_with_their_condition() -> None:
+    tables = [(task, rows) for task, head, rows in tables_of_tasks() if head[0] == "only if"]
+    assert len(tables) > 8
+    for task, rows in tables:
+        for row in rows:
+            assert len(row) == 3, f"{task}: {row}"
+            assert "`" in row[1], f"{task}: {row}"
+
+
 def test_each_file_of_a_task_lies_in_the_folder_named_before_it() -> None:
     assert sum(len(paths) for _, paths, _ in tasks()) > 100
 
