@@ -91,7 +91,7 @@ async def sql_batches(
             if isinstance(error, AlanceError):
                 raise
             raise InvalidInputError(
-                f"sql: {_one_line(error)}{_hint(error, query, sources)}"
+                f"sql: {_single_line(error)}{_hint(error, query, sources)}"
             ) from error
 
 
@@ -139,7 +139,7 @@ def _sources(dataset: Dataset, tables: Mapping[str, object], bridge: Bridge) -> 
     }
 
 
-def _one_line(error: Exception) -> str:
+def _single_line(error: Exception) -> str:
     """Return the text of an error on one line, without the query's lines that DuckDB adds."""
     text = str(error).partition("\n\nLINE ")[0]
     return " ".join(text.replace('Did you mean "sqlite_master"?', "").split())
@@ -287,7 +287,7 @@ class _Query:
             try:
                 self._connection.register(name, source)
             except (duckdb.Error, TypeError) as error:
-                raise InvalidInputError(f"tables: {name!r}: {_one_line(error)}") from error
+                raise InvalidInputError(f"tables: {name!r}: {_single_line(error)}") from error
         check_text("query", query)
         statements = self._connection.extract_statements(query)
         self._changes_nothing = all(

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from alance.base.deferred import Deferred
 from alance.base.records import dataclass
-from alance.expr.tree import FAILURES, Problem, one_line, unknown
+from alance.expr.tree import FAILURES, Problem, single_line, unknown
 from alance.format.paths import join_path
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class ArrowCondition:
             if absent is not None:
                 path = join_path(re.findall(_FIELD_NAME, absent[1]))
                 raise unknown("column", path, schema.names) from error
-            raise Problem(one_line(error)) from error
+            raise Problem(single_line(error)) from error
         if not is_value and not pa.types.is_boolean(values.type):
             raise Problem(f"expected a condition, found {values.type}")
         needed = [*self._named(schema)]

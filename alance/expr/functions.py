@@ -129,7 +129,7 @@ _REAL: Final = {
     "signum": pc.sign,
 }
 _REAL_2: Final = {"power": pc.power, "pow": pc.power, "atan2": pc.atan2}
-_ONE: Final = Literal(as_scalar(1))
+_FIRST_ITEM: Final = Literal(as_scalar(1))
 _ALL: Final = Literal(as_scalar(lists.MAX_BATCH_ITEMS))
 _CHARACTER_LENGTH: Final = text.plain_text(pc.utf8_length)
 
@@ -268,10 +268,10 @@ FUNCTIONS: Final[dict[str, Function]] = {
     **{name: Function(1, 1, list_sets.distinct) for name in _named("distinct")},
     **{name: Function(1, 1, lists.extreme(greatest=True)) for name in _named("max")},
     **{name: Function(1, 1, lists.extreme(greatest=False)) for name in _named("min")},
-    **{name: Function(2, 2, list_items.removing(_ONE)) for name in _named("remove")},
+    **{name: Function(2, 2, list_items.removing(_FIRST_ITEM)) for name in _named("remove")},
     **{name: Function(3, 3, list_items.removing(None)) for name in _named("remove_n")},
     **{name: Function(2, 2, list_items.removing(_ALL)) for name in _named("remove_all")},
-    **{name: Function(3, 3, list_items.replacing(_ONE)) for name in _named("replace")},
+    **{name: Function(3, 3, list_items.replacing(_FIRST_ITEM)) for name in _named("replace")},
     **{name: Function(4, 4, list_items.replacing(None)) for name in _named("replace_n")},
     **{name: Function(3, 3, list_items.replacing(_ALL)) for name in _named("replace_all")},
     **{name: Function(2, 2, list_items.positions) for name in _named("positions")},

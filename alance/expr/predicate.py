@@ -31,7 +31,7 @@ from alance.expr.tree import (
     broadcast,
     column_paths,
     is_fixed,
-    one_line,
+    single_line,
     whole_paths,
 )
 from alance.format.paths import join_path
@@ -260,7 +260,7 @@ def _build(source: SqlText, tree: SyntaxTree, schema: pa.Schema, params: Params)
     except RecursionError:
         raise source.too_deep() from None
     except FAILURES as error:
-        raise InvalidInputError(f"{source.what} {source.text!r}: {one_line(error)}") from error
+        raise InvalidInputError(f"{source.what} {source.text!r}: {single_line(error)}") from error
 
 
 def _columns(node: Node) -> tuple[str, ...]:
@@ -294,7 +294,7 @@ def _part(what: Evaluated, batch: pa.RecordBatch, where: str) -> pa.Array:
     except Problem as problem:
         raise problem.public(f"{where}: {problem}") from None
     except FAILURES as error:
-        raise InvalidInputError(f"{where}: {one_line(error)}") from error
+        raise InvalidInputError(f"{where}: {single_line(error)}") from error
     if isinstance(value, pa.ChunkedArray):
         value = value.combine_chunks()
     return value

@@ -234,7 +234,7 @@ def call(name: str, function: Callable[..., pa.Array], *args: Node) -> Node:
         types = ", ".join(str(arg.type) for arg in args)
         raise Problem(f"{name} does not take ({types})") from None
     except FAILURES as error:
-        raise Problem(f"{name}: {one_line(error)}") from None
+        raise Problem(f"{name}: {single_line(error)}") from None
     if is_constant:
         return LazyConstant(name, function, args, result.type)
     literals = () if is_fixed(result.type) else [arg for arg in args if isinstance(arg, Literal)]
@@ -334,7 +334,7 @@ def broadcast(value: Value, num_rows: int) -> pa.Array:
     return pa.repeat(value, num_rows) if num_rows else pa.nulls(0, value.type)  # works for lists
 
 
-def one_line(error: BaseException) -> str:
+def single_line(error: BaseException) -> str:
     """Return the first line of an error's text, at most 200 characters."""
     lines = str(error).splitlines()
     return lines[0][:200] if lines else type(error).__name__

@@ -26,7 +26,7 @@ from alance.expr.tree import (
     broadcast,
     call,
     meaning,
-    one_line,
+    single_line,
     truly,
 )
 from alance.expr.value_budget import reserve, reserve_work
@@ -195,7 +195,7 @@ def translated(name: str, pattern: str, flags: str = "") -> str:
     try:
         pc.match_substring_regex(pa.repeat(as_scalar(""), 1), regex)
     except FAILURES as error:
-        raise Problem(f"{name}: {one_line(error)}") from None
+        raise Problem(f"{name}: {single_line(error)}") from None
     return regex
 
 

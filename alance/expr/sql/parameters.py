@@ -23,7 +23,7 @@ from alance.errors import InvalidInputError
 from alance.expr.arithmetic import number_literal
 from alance.expr.casts import NARROW_DIGITS, WIDE_DIGITS, is_bytes, is_text
 from alance.expr.exact import EPOCH_ORDINAL, MAX_EXPONENT, PER_SECOND, Digits
-from alance.expr.tree import FAILURES, Literal, Problem, one_line, plain
+from alance.expr.tree import FAILURES, Literal, Problem, plain, single_line
 from alance.format.numbers import as_scalar, text_array, to_arrow
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ def items_of(value: object, name: str) -> tuple[Items, bool]:
         if isinstance(valid, pa.Array) and pa.types.is_integer(valid.type):
             valid = valid.cast(pa.int64()) if _is_signed(valid) else valid.to_pylist()
     except FAILURES as error:
-        raise Problem(f"{name}: {one_line(error)}") from None
+        raise Problem(f"{name}: {single_line(error)}") from None
     if isinstance(valid, pa.Array) and (
         is_text(valid.type) or is_bytes(valid.type) or pa.types.is_int64(valid.type)
     ):
@@ -205,7 +205,7 @@ def literal_of(value: object, name: str) -> Literal:
         else:
             literal = _scalar(value.item() if isinstance(value, np.generic) else value)
     except FAILURES as error:
-        raise Problem(f"{name}: {one_line(error)}") from None
+        raise Problem(f"{name}: {single_line(error)}") from None
     if literal is None:
         raise Problem(f"{name}: a value of type {_type(value)}")
     return literal

@@ -20,7 +20,7 @@ from alance.base.records import dataclass
 from alance.errors import AlanceError, InvalidInputError, UnsupportedError
 from alance.expr import computed_from_arrow, parse_projection
 from alance.expr.casts import widened
-from alance.expr.tree import FAILURES, Problem, one_line
+from alance.expr.tree import FAILURES, Problem, single_line
 from alance.expr.value_budget import in_parts
 from alance.file.batches import empty_batch, empty_columns
 from alance.file.write.small_batches import in_groups, merged
@@ -174,7 +174,7 @@ class Assignment:
             error.add_note(f"in the new values of column {self.field.name!r}")
             raise
         except (*FAILURES, Problem) as error:
-            raise InvalidInputError(f"{self._where()}: {one_line(error)}") from error
+            raise InvalidInputError(f"{self._where()}: {single_line(error)}") from error
         if values.null_count and not self.target.nullable:
             raise InvalidInputError(f"{self._where()}: null, and the column is not nullable")
         return values

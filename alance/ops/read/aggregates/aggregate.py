@@ -24,7 +24,7 @@ from alance.base.checks import INT64_MAX, check_count, check_text, list_hint
 from alance.base.records import dataclass
 from alance.errors import InvalidInputError
 from alance.expr.sql.aggregate import parse_aggregate
-from alance.expr.tree import FAILURES, Column, one_line
+from alance.expr.tree import FAILURES, Column, single_line
 from alance.file.batches import empty_columns
 from alance.format.numbers import as_scalar, canonical, is_text
 from alance.format.paths import quoted
@@ -391,7 +391,7 @@ class Groups:
             try:
                 columns.append(measure.of(merged))
             except FAILURES as error:  # not reached by `InvalidInputError`, which is one of them
-                raise InvalidInputError(f"{measure.name!r}: {one_line(error)}") from error
+                raise InvalidInputError(f"{measure.name!r}: {single_line(error)}") from error
         names = [*self.keys, *(measure.name for measure in self.measures)]
         return pa.table(columns, names=names)
 
