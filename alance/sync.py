@@ -75,7 +75,7 @@ _FUNCTIONS: Final = (
     "write_fragments",
 )
 # Names that do not wait are the same objects as in `alance`: errors, options, sessions.
-_SAME: Final = tuple(
+_UNCHANGED: Final = tuple(
     name for name in alance.__all__ if name not in _CLASSES and name not in _FUNCTIONS
 )
 
@@ -87,7 +87,7 @@ def __getattr__(name: str) -> Any:
         value = _face(getattr(import_module(_CLASSES[name]), name))
     elif name in _FUNCTIONS:
         value = _blocking(getattr(alance, name), is_method=False)
-    elif name in _SAME:
+    elif name in _UNCHANGED:
         value = getattr(alance, name)
     else:
         raise no_name(__name__, name)
@@ -275,4 +275,4 @@ def _arrow_c_stream(self: Any, requested_schema: object | None = None) -> object
     return self.to_reader().__arrow_c_stream__(requested_schema)
 
 
-__all__ = sorted([*_CLASSES, *_FUNCTIONS, *_SAME])
+__all__ = sorted([*_CLASSES, *_FUNCTIONS, *_UNCHANGED])

@@ -50,7 +50,7 @@ OURS: Final = (
     alance.indexing,
 )
 MODULES: Final = {"os", "pa", "pc", "pd", "pl", "types"}
-SHOWN_AGAIN: Final[tuple[str, ...]] = vars(sync)["_SAME"]  # the stub does not show it
+SHOWN_AGAIN: Final[tuple[str, ...]] = vars(sync)["_UNCHANGED"]  # the stub does not show it
 ARROW: Final = ("pandas as pd", "polars as pl", "pyarrow as pa", "pyarrow.compute as pc")
 FUNCTIONS: Final = (
     "check_store",
