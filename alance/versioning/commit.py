@@ -38,11 +38,11 @@ from alance.versioning.manifest_store import (
     Created,
     ManifestStore,
     VersionsGoneError,
-    is_made_by,
+    is_commit_of,
     makers_of,
     newest_for,
 )
-from alance.versioning.outcome import clash_with, is_not_made, mark_as_open, may_be_visible
+from alance.versioning.outcome import clash_with, is_uncommitted, mark_as_open, may_be_visible
 from alance.versioning.tokens import Notes
 
 if TYPE_CHECKING:
@@ -265,7 +265,7 @@ class _CommitRun:
         if newest is None:
             return ()
         first = await self._manifests.version(1)
-        if first is not None and is_made_by(first, self._transaction.uuid):
+        if first is not None and is_commit_of(first, self._transaction.uuid):
             return (first,)
         raise AlreadyExistsError(
             f"dataset {self._table.uri!r}: exists already, its latest version is {newest.version}"
@@ -323,7 +323,7 @@ class _CommitRun:
                 len(content) // AS_FAST if transaction.keeps_schema else len(content) * SCHEMA_WORK,
             )
         except BaseException as error:
-            if not (is_refused and (isinstance(error, AlanceError) or is_not_made(error))):
+            if not (is_refused and (isinstance(error, AlanceError) or is_uncommitted(error))):
                 mark_as_open(error)
             raise
 

@@ -23,7 +23,7 @@ from alance.errors import CommitConflictError, InvalidInputError, RetryableConfl
 from alance.io.loop.background import CANCEL_GRACE_S
 from alance.versioning.group_queue import MAX_GROUP, MAX_WAITING, GroupQueue, keep
 from alance.versioning.known_versions import KnownVersions
-from alance.versioning.manifest_store import VersionsGoneError, is_made_by, newest_for
+from alance.versioning.manifest_store import VersionsGoneError, is_commit_of, newest_for
 from alance.versioning.outcome import clash_with
 from alance.versioning.waiting_append import ChangedGroupError, WaitingAppend, all_there, merged
 
@@ -133,7 +133,7 @@ class CommitQueue(GroupQueue[WaitingAppend]):
         """
         attempts = 0
         versions, manifests, rules = self.known, self._manifests, self._rules
-        while ready := await on_one_base(group, versions, manifests, rules, looks=attempts > 0):
+        while ready := await on_newest(group, versions, manifests, rules, looks=attempts > 0):
             base = ready[0].base
             if any(waiter.base.version != base.version for waiter in ready):
                 # Another version was made meanwhile, and not all appends have been rebased onto it.
@@ -167,13 +167,13 @@ class CommitQueue(GroupQueue[WaitingAppend]):
             return
 
     async def _follow(self, group: Sequence[WaitingAppend], *, looks: bool) -> list[WaitingAppend]:
-        return await on_one_base(group, self.known, self._manifests, self._rules, looks=looks)
+        return await on_newest(group, self.known, self._manifests, self._rules, looks=looks)
 
     def _has_ready(self) -> bool:
         return any(waiter.is_ready and not waiter.version.done() for waiter in self._waiting)
 
 
-async def on_one_base(
+async def on_newest(
     group: Sequence[WaitingAppend],
     versions: KnownVersions,
     manifests: ManifestStore,
@@ -254,7 +254,7 @@ async def _follow(
             raise CommitConflictError(f"version {seen.version} has {clash} already")
     newer = versions.after(waiter.base.version)
     for manifest in newer:
-        if is_made_by(manifest, transaction.uuid):
+        if is_commit_of(manifest, transaction.uuid):
             waiter.succeed(manifest)
             return False
         if text := clash_with(manifest, waiter.notes):

@@ -29,9 +29,9 @@ from alance.versioning.manifest_store import (
     ConditionalManifests,
     Created,
     VersionsGoneError,
-    check_same,
+    check_unchanged,
     gone_text,
-    is_made_by,
+    is_commit_of,
     manifest_at,
     paths_of,
 )
@@ -190,7 +190,7 @@ class ExternalManifests(ConditionalManifests):
         if newest < base.version:
             raise CommitConflictError(gone_text(self._table, base.version, newest))
         if stored is not None:
-            check_same(self._table, stored, base)
+            check_unchanged(self._table, stored, base)
 
         async def manifest_of(version: int) -> Manifest:
             # The version is nearly always finalised.
@@ -232,7 +232,7 @@ class ExternalManifests(ConditionalManifests):
             if entry.path == staged.path:
                 return Settled.OURS
             existing = await self._manifest_of(entry)
-            is_ours = existing is not None and is_made_by(existing, transaction_uuid)
+            is_ours = existing is not None and is_commit_of(existing, transaction_uuid)
             return Settled.OURS if is_ours else Settled.THEIRS
 
         settled = await put_settled(

@@ -21,8 +21,10 @@ if TYPE_CHECKING:
     from alance.format.table.manifest import Manifest
     from alance.versioning.tokens import Notes
 
-KEPT: Final = 2  # maximum number of manifests, because those of large tables take much memory
-KEPT_MAKERS: Final = 4096  # maximum number of appends in short form
+MAX_MANIFESTS: Final = (
+    2  # maximum number of manifests, because those of large tables take much memory
+)
+MAX_MAKERS: Final = 4096  # maximum number of appends in short form
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,7 @@ class KnownVersions:
     """Consecutive versions: appends in short form, then manifests."""
 
     def __init__(self) -> None:
-        self._appends: deque[Seen] = deque(maxlen=KEPT_MAKERS)  # versions before the first manifest
+        self._appends: deque[Seen] = deque(maxlen=MAX_MAKERS)  # versions before the first manifest
         self._manifests: list[Manifest] = []
 
     @property
@@ -86,7 +88,7 @@ class KnownVersions:
             self.begin([manifest])
             return
         self._manifests.append(manifest)
-        while len(self._manifests) > KEPT:
+        while len(self._manifests) > MAX_MANIFESTS:
             del self._manifests[0]
             first = self._manifests[0]
             if _is_append(first):

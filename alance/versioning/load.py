@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from alance.versioning.table import Table
 
 T = TypeVar("T")
-ONE_RANGE: Final = 8 << 20  # bytes; a larger range would be split into several requests
+RANGE_BYTES: Final = 8 << 20  # bytes; a larger range would be split into several requests
 # Parsing is this many times faster than decoding columns: 128 KiB take a third of a millisecond.
 AS_FAST: Final = 2
 # Bytes of manifests that are read together and parsed by one pool job.
@@ -175,7 +175,7 @@ async def read_object(
 ) -> memoryview:
     """Read a whole object in one GET, whatever its size."""
     await engine.pool.share_turn()  # because many tasks may read in-memory objects
-    if num_bytes is None or num_bytes > ONE_RANGE:
+    if num_bytes is None or num_bytes > RANGE_BYTES:
         return await engine.scheduler.read_all(location, reason=reason)
     ranges = [ByteRange(location, 0, num_bytes)]
     (content,) = await engine.scheduler.read(ranges, reason=reason)

@@ -23,7 +23,7 @@ from alance.errors import CommitConflictError, InvalidInputError, NotFoundError,
 from alance.versioning.manifest_store import (
     ConditionalManifests,
     Created,
-    is_made_by,
+    is_commit_of,
     manifest_at,
     paths_of,
     settle_manifest,
@@ -98,7 +98,7 @@ class LockedManifests(ConditionalManifests):
                     )
         except CommitConflictError:
             return Created(is_ours=False)
-        return Created(manifest is not None and is_made_by(manifest, transaction_uuid), manifest)
+        return Created(manifest is not None and is_commit_of(manifest, transaction_uuid), manifest)
 
 
 @asynccontextmanager

@@ -139,15 +139,15 @@ def transaction_uuid_of(manifest: Manifest) -> str | None:
     return name.removesuffix(".txn").partition("-")[2] or None
 
 
-def is_made_by(manifest: Manifest, transaction_uuid: str) -> bool:
+def is_commit_of(manifest: Manifest, transaction_uuid: str) -> bool:
     """True if the transaction made the version, by itself or merged with others."""
     return transaction_uuid in makers_of(manifest)
 
 
 def makers_of(manifest: Manifest) -> set[str]:
     """Return the uuids of a version's transaction and of the transactions merged into it."""
-    made_by = transaction_uuid_of(manifest)
-    makers = set() if made_by is None else {made_by}
+    maker = transaction_uuid_of(manifest)
+    makers = set() if maker is None else {maker}
     if manifest.transaction is not None:
         makers.update(manifest.transaction.transaction_properties.get(MERGED, "").split())
     return makers
@@ -335,7 +335,7 @@ async def settle_manifest(
     async def whose() -> Settled:
         nonlocal manifest
         manifest = await look()
-        is_ours = manifest is not None and is_made_by(manifest, transaction_uuid)
+        is_ours = manifest is not None and is_commit_of(manifest, transaction_uuid)
         return Settled.OURS if is_ours else Settled.THEIRS
 
     try:
@@ -365,7 +365,7 @@ async def load_listed(
         CorruptFileError: a manifest has the number of another version.
     """
 
-    async def load_one(version: int) -> Manifest:
+    async def load_listed(version: int) -> Manifest:
         gone = gone_text(table, version, versions.stop - 1)
         if version not in by_version:
             raise VersionsGoneError(gone)
@@ -374,7 +374,7 @@ async def load_listed(
         except NotFoundError as error:
             raise VersionsGoneError(gone) from error
 
-    manifests = await each(load_one, versions, at_once=LISTED_MANIFESTS_AT_ONCE)
+    manifests = await each(load_listed, versions, at_once=LISTED_MANIFESTS_AT_ONCE)
     for version, manifest in zip(versions, manifests, strict=True):
         if manifest.version != version:
             raise CorruptFileError(
@@ -416,7 +416,7 @@ def gone_text(table: Table, version: int, newest: int) -> str:
     )
 
 
-def check_same(table: Table, stored: Manifest, base: Manifest) -> None:
+def check_unchanged(table: Table, stored: Manifest, base: Manifest) -> None:
     """Check that a version in the store is the one that was read before.
 
     Raises:

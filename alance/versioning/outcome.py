@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from alance.format.table.manifest import Manifest
 
 _VISIBLE: Final = "_alance_may_be_visible"  # name of an attribute of exceptions
-_NOT_MADE: Final = "alance_not_made"
+_UNCOMMITTED: Final = "alance_uncommitted"
 
 
 def may_be_visible(error: BaseException) -> bool:
@@ -37,14 +37,14 @@ def mark_as_open(error: BaseException) -> None:
     setattr(error, _VISIBLE, True)
 
 
-def mark_as_not_made(error: BaseException) -> None:
+def mark_as_uncommitted(error: BaseException) -> None:
     """Mark an error of a cancelled put that has ended and has not created its object."""
-    setattr(error, _NOT_MADE, True)
+    setattr(error, _UNCOMMITTED, True)
 
 
-def is_not_made(error: BaseException) -> bool:
-    """True if `mark_as_not_made` marked the error."""
-    return hasattr(error, _NOT_MADE)
+def is_uncommitted(error: BaseException) -> bool:
+    """True if `mark_as_uncommitted` marked the error."""
+    return hasattr(error, _UNCOMMITTED)
 
 
 def _seconds_of(timeout: timedelta | float | None) -> float | None:

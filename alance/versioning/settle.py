@@ -31,7 +31,7 @@ from alance.errors import (
     UnsupportedError,
 )
 from alance.io.loop.futures import seen
-from alance.versioning.outcome import mark_as_not_made
+from alance.versioning.outcome import mark_as_uncommitted
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -93,7 +93,7 @@ async def put_settled(
 
     After a cancellation, the object may exist, not exist, or appear later; call `whose` or repeat
     the put to find out. With `at_once`, the cancelled call itself checks the object, and marks the
-    error if nothing was written (see `outcome.is_not_made`).
+    error if nothing was written (see `outcome.is_uncommitted`).
 
     Args:
         put: sends a conditional put.
@@ -110,7 +110,7 @@ async def put_settled(
         return await _settled(put, whose, what, patience, at_once=at_once)
     except asyncio.CancelledError as error:
         if at_once and not await _is_ours(whose):
-            mark_as_not_made(error)
+            mark_as_uncommitted(error)
         raise
 
 

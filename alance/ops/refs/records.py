@@ -20,7 +20,7 @@ from alance.format.table.refs import tag_bytes
 from alance.io.loop.tasks import all_of
 from alance.ops.version import opening
 from alance.versioning import load, refs
-from alance.versioning.manifest_store import check_same
+from alance.versioning.manifest_store import check_unchanged
 from alance.versioning.settle import Patience, Settled, put_settled
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ async def target_of(snapshot: Snapshot, reference: Reference | None) -> RefTarge
     version: int | None
     if reference is None:
         stored = await load.load_version(engine, table, snapshot.version)
-        check_same(table, stored, snapshot.manifest)
+        check_unchanged(table, stored, snapshot.manifest)
         return RefTarget(table.branch, snapshot.version, stored.stored_bytes)
     if isinstance(reference, str):
         tag = await refs.load_tag(engine, table, reference)

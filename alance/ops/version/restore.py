@@ -11,7 +11,7 @@ from alance.io.loop.tasks import all_of
 from alance.ops.version import opening
 from alance.ops.version.commits import PreparedChange, latest
 from alance.versioning.load import load_version
-from alance.versioning.manifest_store import check_same
+from alance.versioning.manifest_store import check_unchanged
 from alance.versioning.rules import TableRules
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ async def restore(
         # A cleanup may have removed the snapshot's version and its files, or the table was deleted.
         again = load_version(snapshot.engine, snapshot.table, snapshot.version)
         newest, stored = await asyncio.gather(latest(snapshot), again)
-        check_same(snapshot.table, stored, snapshot.manifest)
+        check_unchanged(snapshot.table, stored, snapshot.manifest)
         source = snapshot
     else:
         source, newest = await all_of([opening.checkout(snapshot, version), latest(snapshot)])
