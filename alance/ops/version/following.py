@@ -58,9 +58,9 @@ class Follower:
         "_known_at",
         "_last_s",
         "_loop",
+        "_num_announced",
         "_num_begun",
         "_num_ended",
-        "_num_told",
         "_num_unused",
         "_rests",
         "_task",
@@ -79,7 +79,7 @@ class Follower:
         self._last_s = self._loop.time() - begun  # duration of the last successful poll
         self._num_begun = self._num_ended = 0  # numbers of polls
         self._error: AlanceError | None = None  # error of the last poll
-        self._num_told = 0
+        self._num_announced = 0
         self._is_used = False
         self._num_unused = 0
         self._turn = asyncio.Lock()  # held by the current poll
@@ -118,7 +118,7 @@ class Follower:
         if is_newer and snapshot.table.root == self.latest.table.root:
             self.latest = copy.copy(snapshot)
             self.latest.summary = ChangeSummary()  # a summary belongs to a call, not to the version
-            self._num_told += 1
+            self._num_announced += 1
 
     async def refresh(self) -> Snapshot:
         """Poll for the latest version, by a poll that begins after this call.
@@ -197,7 +197,7 @@ class Follower:
     async def _look(self) -> None:
         await asyncio.sleep(0)  # callers of the same turn of the loop share the poll
         self._num_begun += 1
-        number, num_told = self._num_begun, self._num_told
+        number, num_announced = self._num_begun, self._num_announced
         clock = self._loop.time
         begun = self._tried_at = clock()
         self._error = None
@@ -208,7 +208,7 @@ class Follower:
             raise
         # A lower number means that the table was created again, unless a handle has reported its
         # commit meanwhile.
-        if num_told == self._num_told or newest.version > self.latest.version:
+        if num_announced == self._num_announced or newest.version > self.latest.version:
             self.latest = newest
         self._known_at, self._last_s, self._num_ended = begun, clock() - begun, number
 

@@ -186,8 +186,8 @@ def project(
         raise InvalidInputError(f"columns={columns!r}: expected a list of names, or a mapping")
     else:
         outputs, columns = _named(schema, columns, flat=flat)
-    for is_asked, name in ((with_row_id, ROW_ID), (with_row_address, ROW_ADDRESS)):
-        if is_asked and all(output.name != name for output in outputs):
+    for is_requested, name in ((with_row_id, ROW_ID), (with_row_address, ROW_ADDRESS)):
+        if is_requested and all(output.name != name for output in outputs):
             outputs.append(Output(name, (name,)))
     fields: list[str] = []
     meta: set[str] = set()
