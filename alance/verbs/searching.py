@@ -84,7 +84,7 @@ class SearchVerbs(Handle):
             CorruptFileError: a file contradicts the format.
         """
         await self._load(nearest)
-        columns, scan = search_options.asked_by(column, query, k, options)
+        columns, scan = search_options.scan_options(column, query, k, options)
         return await nearest.NEAREST_SEARCH.table(self._snapshot, columns, scan)
 
     async def nearest_many(
@@ -108,7 +108,7 @@ class SearchVerbs(Handle):
             InvalidInputError: `queries` is not a matrix; or as from `nearest`.
         """
         await self._load(nearest)
-        columns, scan = search_options.asked_by(column, queries, k, options)
+        columns, scan = search_options.scan_options(column, queries, k, options)
         if not search_options.search_of(self._snapshot.schema, scan.nearest or {}).is_batch:
             raise InvalidInputError(
                 "queries: expected a matrix, a query a row; of lists of vectors one of matrices"
@@ -151,7 +151,7 @@ class SearchVerbs(Handle):
             CorruptFileError: a file contradicts the format.
         """
         await self._load(text_search)
-        columns, scan = text_options.asked_by(query, k, options)
+        columns, scan = text_options.scan_options(query, k, options)
         return await text_search.TEXT_SEARCH.table(self._snapshot, columns, scan)
 
     async def search(

@@ -197,7 +197,7 @@ def scan_arguments(arguments: Mapping[str, Any]) -> tuple[Columns, dict[str, Any
     return columns, options, others
 
 
-def asked_by(
+def scan_options(
     column: str, query: object, k: int, arguments: SearchArguments
 ) -> tuple[Columns, ScanOptions]:
     """Return the columns and scan options for a call of `Dataset.nearest`.

@@ -15,7 +15,7 @@ from alance.io.loop.tasks import all_of
 from alance.ops.search.answer import Hits, open_ahead
 from alance.ops.search.explained import explain_search
 from alance.ops.search.nearest import NearestSearch, checked_search
-from alance.ops.search.options import asked_by as asked_by_vector
+from alance.ops.search.options import scan_options as vector_options
 from alance.ops.search.options import vector_type
 from alance.ops.search.table import output_of, schema_of, stored, table_of
 from alance.ops.search.text.explained import explain_text
@@ -30,8 +30,8 @@ from alance.ops.search.text.fusion import (
 )
 from alance.ops.search.text.query import of_elements
 from alance.ops.search.text.search import TextSearch, checked_query
-from alance.ops.search.text.search_options import OF_BOTH, OF_TEXTS, HybridArguments
-from alance.ops.search.text.search_options import asked_by as asked_by_words
+from alance.ops.search.text.search_options import OF_TEXTS, SHARED_OPTIONS, HybridArguments
+from alance.ops.search.text.search_options import scan_options as text_options
 from alance.ops.version.first_use import load_readers
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class Hybrid:
     Raises:
         TypeError: an argument is unknown.
         InvalidInputError: the text or the vector is missing; the text query searches list elements;
-            see `asked_by` of both searches.
+            see `scan_options` of both searches.
     """
 
     def __init__(
@@ -82,13 +82,13 @@ class Hybrid:
         check_count("k", k, most=INT64_MAX)
         if candidates is None:
             candidates = min(max(4 * k, LEAST_CANDIDATES), INT64_MAX)
-        shared = {name: others[name] for name in OF_BOTH if name in others}
+        shared = {name: others[name] for name in SHARED_OPTIONS if name in others}
         of_text = {name: others.pop(name) for name in OF_TEXTS if name in others}
         of_vector = {name: value for name, value in others.items() if name not in shared}
         own: Any = {**shared, **of_text, "columns": [ROW_ID]}
-        _, self.by_text = asked_by_words(text, candidates, own)
+        _, self.by_text = text_options(text, candidates, own)
         own = {**shared, **of_vector, "columns": [ROW_ID]}
-        _, self.by_vector = asked_by_vector(column, vector, candidates, own)
+        _, self.by_vector = vector_options(column, vector, candidates, own)
         if k > candidates:
             raise InvalidInputError(f"k={k}: more than candidates={candidates}")
         if checked_search(snapshot, self.by_vector).is_batch:

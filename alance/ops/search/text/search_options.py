@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from alance.ops.version.conditions import Params
     from alance.ops.version.projection import Columns
 
-OF_BOTH: Final = (*OF_SCANS, "prefilter", "use_index")  # of text and vector searches
+SHARED_OPTIONS: Final = (*OF_SCANS, "prefilter", "use_index")  # of text and vector searches
 OF_TEXTS: Final = ("on",)  # of text searches only
 
 
@@ -66,7 +66,7 @@ class HybridArguments(SearchArguments, total=False):
     candidates: int | None
 
 
-def asked_by(
+def scan_options(
     query: str | TextQuery, k: int, arguments: TextSearchArguments
 ) -> tuple[Columns, ScanOptions]:
     """Return the columns and scan options for a call of `Dataset.search_text`.
