@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from alance.ops.version.snapshot import Snapshot
 
 # Operations after which a table has the same rows.
-SAME_ROWS: Final = frozenset(
+ROWS_UNCHANGED: Final = frozenset(
     {
         "create_index",
         "reserve_fragments",
@@ -81,7 +81,7 @@ async def compare(before: Snapshot | None, after: Snapshot) -> VersionDiff:
     """
     operation = await _operation_of(after)
     by_id = after.has_stable_row_ids and (before is None or before.has_stable_row_ids)
-    if operation in SAME_ROWS:
+    if operation in ROWS_UNCHANGED:
         return VersionDiff(operation)
     pool = after.engine.pool
     places = await pool.run(lambda: _differing(before, after, operation))

@@ -120,15 +120,15 @@ async def follow(
     """Yield the changes of a table, oldest first. See `Dataset.follow`."""
     token = _start(snapshot, since)
     with _commits_of(snapshot) as news:
-        is_told = True  # True if the last yielded change has the token of `base`
+        is_reported = True  # True if the last yielded change has the token of `base`
         if token.is_snapshot:
             start = await _version(snapshot, token.version)
             _check_maker(start, token)
-            is_told = False
+            is_reported = False
             reader = _VersionReader(None, start, options)
             async with aclosing(_changes(reader, VersionDiff(None), token)) as changes:
                 async for change in changes:
-                    is_told = True
+                    is_reported = True
                     yield change
             token = token.end()
         base = await _base(snapshot, token)
@@ -141,15 +141,15 @@ async def follow(
                 diff = await compare(base, after)
                 place = _place(after, token)
                 reader = _VersionReader(base, after, options)
-                is_told = False
+                is_reported = False
                 async with aclosing(_changes(reader, diff, place)) as changes:
                     async for change in changes:
-                        is_told = True
+                        is_reported = True
                         yield change
                 base, token = after, place.end()
                 pause = FIRST_LOOK_PAUSE_S
-            if not is_told and base is not None:
-                is_told = True
+            if not is_reported and base is not None:
+                is_reported = True
                 yield _checkpoint(base, token)
             if not options.wait:
                 return

@@ -60,7 +60,7 @@ LEAST_AT_ONCE: Final = 4
 MOST_AT_ONCE: Final = 32
 ROWS_AT_ONCE: Final = 4 << 20
 AHEAD_BYTES: Final = 128 << 20
-ONE_FILE: Final = Limits(1 << 62, 1 << 62)
+UNLIMITED: Final = Limits(1 << 62, 1 << 62)
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +236,7 @@ class Backfill:
                 return
         version = snapshot.manifest.data_storage_version
         bases = snapshot.manifest.base_paths
-        files = DataFiles(snapshot.session, snapshot.table, new, version, ONE_FILE, bases=bases)
+        files = DataFiles(snapshot.session, snapshot.table, new, version, UNLIMITED, bases=bases)
         try:
             num_rows = await self._write(snapshot, handle, files, ahead_bytes, stage)
             (fragment,) = await files.seal() or [table_pb2.DataFragment()]

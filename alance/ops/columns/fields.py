@@ -103,9 +103,9 @@ def check_grown(manifest: Manifest, new: Schema, *, is_null: bool) -> None:
 
 def _grown(old: Field, new: Field, ids: Iterator[int], path: str) -> tuple[Field, Field]:
     """Return `old` with the members that only `new` has, and a field of just these members."""
-    has_same_type = old.logical_type == new.logical_type
+    is_type_equal = old.logical_type == new.logical_type
     special = old.is_packed or old.is_blob_v1 or old.is_blob_v2
-    if not has_same_type or special or not is_nested(old.logical_type) or not new.children:
+    if not is_type_equal or special or not is_nested(old.logical_type) or not new.children:
         raise InvalidInputError(f"column {path!r}: it exists already")
     existing = {member.name: member for member in old.children}
     children, parts = list(old.children), []

@@ -157,7 +157,7 @@ class JoinedColumns(OfLiveRows):
             arrays = [pa.nulls(len(places), column.type) for column in self.columns.schema]
         else:
             taken = self.columns.take(to_arrow(places, has_match if missing else None))
-            arrays = [_one_chunk(column) for column in taken.columns]
+            arrays = [_combined(column) for column in taken.columns]
         return pa.RecordBatch.from_arrays(arrays, schema=self.columns.schema)
 
 
@@ -184,7 +184,7 @@ class JoinKeys:
             InvalidInputError: the column cannot be cast.
             UnsupportedError: values of the type cannot be keys.
         """
-        array = plain(_one_chunk(keys))
+        array = plain(_combined(keys))
         try:
             array = array if array.type == arrow else array.cast(arrow)
         except pa.ArrowException as error:
@@ -234,7 +234,7 @@ def _key_type(schema: Schema, left_on: str) -> pa.DataType:
     return arrow
 
 
-def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
+def _combined(column: pa.ChunkedArray) -> pa.Array:
     if column.num_chunks == 1:
         return column.chunk(0)
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.nulls(0, column.type)

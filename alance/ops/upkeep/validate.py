@@ -121,9 +121,9 @@ async def _fragment(
                 for column, count in counts.items()
                 if count != rows
             ]
-        told_rows = snapshot.manifest.doubted.get(handle.id, rows)
-        if rows and told_rows != rows:
-            texts.append(f"it has {rows} rows, the manifest says {told_rows}")
+        recorded_rows = snapshot.manifest.doubted.get(handle.id, rows)
+        if rows and recorded_rows != rows:
+            texts.append(f"it has {rows} rows, the manifest says {recorded_rows}")
         vector = None
         deletion = handle.fragment.deletion_file
         if deletion is not None and rows:

@@ -162,7 +162,7 @@ class Guess:
 
         async def base() -> Manifest:
             manifest = await loading
-            if not _is_same(manifest, files):
+            if not _fits(manifest, files):
                 raise _WrongGuessError("the table has other columns than were guessed")
             return manifest
 
@@ -196,7 +196,7 @@ class _WrongGuessError(RetryableConflictError):
     """Raised if the table's columns have other ids, names or types than guessed."""
 
 
-def _is_same(base: Manifest, files: DataFiles) -> bool:
+def _fits(base: Manifest, files: DataFiles) -> bool:
     if base.data_storage_version is not files.version or files.version is FileVersion.V0_1:
         return False  # 0.1 files share the table's dictionaries
     ours, theirs = files.schema.walk(), base.schema.walk()

@@ -71,8 +71,8 @@ def registered(
     for new in checked(options.initial_bases, table):
         base_id = new.id or max(bases, default=0) + 1
         for other in bases.values():
-            same_name = new.name is not None and new.name == other.name
-            if same_name or base_id == other.id or new.path == other.path:
+            is_name_taken = new.name is not None and new.name == other.name
+            if is_name_taken or base_id == other.id or new.path == other.path:
                 raise InvalidInputError(
                     f"initial_bases: {new} and {other} have the same id, name or path"
                 )

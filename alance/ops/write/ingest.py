@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from alance.ops.write.ingest_options import IngestOptions
 
 SETTLE_S: Final = 10.0  # seconds to wait for a commit under way when the sink is aborted
-TOKENS_KEPT: Final = 1 << 20  # remembered tokens of a sink's own batches
+MAX_TOKENS: Final = 1 << 20  # remembered tokens of a sink's own batches
 
 
 class Ingest:
@@ -249,7 +249,7 @@ class Ingest:
         self._items.append(item)
         if item.token is not None and self._tokens is not None:
             self._tokens[item.token] = None
-            if len(self._tokens) > TOKENS_KEPT:
+            if len(self._tokens) > MAX_TOKENS:
                 del self._tokens[next(iter(self._tokens))]
         if item.sequence is not None:
             self._accepted_sequence = item.sequence

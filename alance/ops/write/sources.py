@@ -104,7 +104,7 @@ _SCALARS: Final = (str, bytes, int, float, datetime.date, type(None))
 VECTOR_COLUMNS: Final = ("vector", "embedding")
 _END_OF_BATCHES: Final = object()
 FORMATTED_ROWS: Final = 1024  # rows per batch from Hugging Face's datasets
-ASKED_S: Final = 0.02  # seconds that a thread collects small batches
+COLLECTION_S: Final = 0.02  # seconds that a thread collects small batches
 
 
 @dataclass(frozen=True, slots=True)
@@ -378,7 +378,7 @@ def _next_of(batches: Iterator[Rows]) -> tuple[list[pa.RecordBatch], object]:
     """Return the next batch, or up to 1 MB of small batches, and the end or error that followed."""
     taken: list[pa.RecordBatch] = []
     waiting = SmallBatches()
-    until = time.monotonic() + ASKED_S
+    until = time.monotonic() + COLLECTION_S
     while not waiting.are_enough:
         try:
             rows: object = next(batches, _END_OF_BATCHES)
