@@ -100,8 +100,8 @@ async def test_manifests_are_those_of_pylance(
             assert await deferred.count_rows(question) == lance.dataset(twins.ours).count_rows(
                 question
             )
-    is_told = change is not TABLES["no index"]
-    assert (reuse_index(latest(twins.ours).indices) is not None) == is_told
+    has_type = change is not TABLES["no index"]
+    assert (reuse_index(latest(twins.ours).indices) is not None) == has_type
 
 
 @pytest.mark.parametrize(("rounds", "by"), thinned([1, 3], ["alance", "pylance"]))

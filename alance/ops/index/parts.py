@@ -28,7 +28,7 @@ from alance.ops.index.new import CheckedIndex, NewIndex, check_new
 from alance.ops.index.segment_files import discard_files, discard_others, is_part
 from alance.ops.index.texts.new import CheckedText, NewTextIndex, check_new_text
 from alance.ops.index.texts.parts import name_partitions, write_partitions
-from alance.ops.index.values.build import SegmentBuilder, of_one_type, run_rows
+from alance.ops.index.values.build import SegmentBuilder, run_rows, with_detected_type
 from alance.ops.index.values.column_values import ColumnValues
 from alance.ops.index.values.merge import RunMerger
 from alance.ops.index.values.options import DEFAULT_VALUE_OPTIONS
@@ -235,7 +235,7 @@ async def execute(snapshot: Snapshot, task: IndexTask) -> IndexPart:
     """Run a task on the version for which it was planned; see `IndexTask.execute`."""
     for message in task.fragments:
         present = snapshot.handle(message.id).fragment.message
-        if not _same_files(present, message):
+        if not _equal_files(present, message):
             raise InvalidInputError(
                 f"index task: fragment {message.id} has other files in version "
                 f"{snapshot.version} of {snapshot.uri!r}; the task is of another dataset"
@@ -261,11 +261,11 @@ async def _value_part(
             part = await _run_part(snapshot, task, rows)
         nulls = [np.empty(0, np.int64), *source.null_rows]
         content = await snapshot.engine.pool.run(lambda: rows_bytes(np.concatenate(nulls)))
-        type_ = values.type if values.is_told else None
+        type_ = values.type if values.has_type else None
         return replace(part, null_rows=content, type=type_, schema=source.run_schema)
 
     at = ColumnValues.at(task.column, leaf.arrow_type, task.options.path)
-    part = await of_one_type(kind, at, attempt)
+    part = await with_detected_type(kind, at, attempt)
     num_rows = await snapshot.live_rows(await snapshot.handles_of(ids))
     return replace(part, num_rows=num_rows, options=task.options)
 
@@ -498,15 +498,15 @@ def _holds(snapshot: Snapshot, part: IndexPart, column: str, kind: str) -> bool:
     # only if its fragments, including their deletion files, have not changed.
     of_values = VALUE_KINDS.get(kind)
     has_ids = snapshot.has_stable_row_ids and not (of_values and of_values.has_addresses)
-    is_same = _equal if has_ids else _same_files
+    equals = _equal if has_ids else _equal_files
     for message in part.fragments:
         place = fragments.position_of(message.id)
-        if place is None or not is_same(fragments[place].message, message):
+        if place is None or not equals(fragments[place].message, message):
             return False
     return True
 
 
-def _same_files(fragment: table_pb2.DataFragment, other: table_pb2.DataFragment) -> bool:
+def _equal_files(fragment: table_pb2.DataFragment, other: table_pb2.DataFragment) -> bool:
     paths = [[file.path for file in owner.files] for owner in (fragment, other)]
     return paths[0] == paths[1] and list(fragment.overlays) == list(other.overlays)
 

@@ -48,14 +48,14 @@ async def moved_texts(snapshot: Snapshot, index: Index, moves: Moves, new: Segme
         await _MovedPartition.open(snapshot, index, old, number, moves) for number in old.partitions
     ]
     schema = head.schema
-    if old.format_version >= metadata.TEXT_FORMAT and all(part.is_kept.all() for part in parts):
+    if old.format_version >= metadata.TEXT_FORMAT and all(part.is_retained.all() for part in parts):
         for part in parts:
             await part.write_documents(new)
             for file, name in ((part.tokens, part.tokens_name), (part.lists, part.lists_name)):
                 await new.copy(name, file)
     else:
         has_elements = any(part.documents.elements is not None for part in parts)
-        parts = [part for part in parts if part.is_kept.any()] or parts[: int(has_elements)]
+        parts = [part for part in parts if part.is_retained.any()] or parts[: int(has_elements)]
         for part in parts:
             await part.write_documents(new)
             await part.write_tokens(new, await part.write_lists(new))
@@ -75,14 +75,14 @@ class _MovedPartition:
 
     Attributes:
         rows: new row ids of the retained documents; int64.
-        is_kept: mask of the retained documents.
+        is_retained: mask of the retained documents.
     """
 
     number: int
     old: TextMetadata
     documents: Documents
     rows: Int64s
-    is_kept: Mask
+    is_retained: Mask
     tokens: StoredFile
     lists: StoredFile
     snapshot: Snapshot
@@ -97,13 +97,13 @@ class _MovedPartition:
 
         def parse() -> tuple[Documents, Int64s, Mask]:
             documents = Documents.parse(batch, docs.metadata)
-            rows, is_kept = moves.moved(documents.ids.astype(np.int64))
-            return documents, rows, is_kept
+            rows, is_retained = moves.moved(documents.ids.astype(np.int64))
+            return documents, rows, is_retained
 
-        documents, rows, is_kept = await pool.run(parse)
+        documents, rows, is_retained = await pool.run(parse)
         tokens = await StoredFile.open(snapshot, index, metadata.tokens_file(number))
         lists = await StoredFile.open(snapshot, index, metadata.postings_file(number))
-        return cls(number, old, documents, rows, is_kept, tokens, lists, snapshot)
+        return cls(number, old, documents, rows, is_retained, tokens, lists, snapshot)
 
     @property
     def tokens_name(self) -> str:
@@ -116,12 +116,12 @@ class _MovedPartition:
     @property
     def lengths(self) -> UInt32s:
         """Token counts of the retained documents."""
-        return self.documents.lengths[self.is_kept]
+        return self.documents.lengths[self.is_retained]
 
     async def write_documents(self, new: SegmentFiles) -> None:
         elements = self.documents.elements
         if elements is not None:
-            elements = elements[self.is_kept]
+            elements = elements[self.is_retained]
         rows = metadata.document_rows(self.rows.view(np.uint64), self.lengths, elements)
         end = SegmentEnd({metadata.TOTAL: str(int(self.lengths.sum(dtype=np.uint64)))})
         name = metadata.documents_file(self.number)
@@ -138,9 +138,9 @@ class _MovedPartition:
 
         def moved(batch: pa.RecordBatch) -> pa.RecordBatch:
             lists = Postings.parse(
-                batch, self.old, len(self.is_kept), with_positions=with_positions
+                batch, self.old, len(self.is_retained), with_positions=with_positions
             )
-            lists, is_there = _without(lists, self.is_kept)
+            lists, is_there = _without(lists, self.is_retained)
             is_used.append(is_there)
             return postings.posting_rows(lists, lengths, mean, schema)
 
@@ -174,18 +174,18 @@ def _layout(old: TextMetadata) -> dict[str, str]:
     return metadata.layout(with_positions=old.params.with_position, version=version)
 
 
-def _without(lists: Postings, is_kept: Mask) -> tuple[Postings, Mask]:
+def _without(lists: Postings, is_retained: Mask) -> tuple[Postings, Mask]:
     """Drop removed documents from posting lists and renumber the others.
 
     Returns the non-empty lists, and the mask of lists that are not empty.
     """
-    stays = is_kept[lists.docs]
+    stays = is_retained[lists.docs]
     before = offsets_of(stays)[lists.starts]
     counts = np.diff(before)
     positions = lists.positions
     if positions is not None:
         positions = positions[np.repeat(stays, lists.frequencies)]
-    numbers = (np.cumsum(is_kept) - 1).astype(np.uint32)
+    numbers = (np.cumsum(is_retained) - 1).astype(np.uint32)
     moved = Postings(
         offsets_of(counts[counts > 0]),
         numbers[lists.docs[stays]],

@@ -55,7 +55,7 @@ class SegmentBuilder(NewSegment):
             OSError: the local disk is full.
         """
         values = ColumnValues.at(self.column, self.leaf.arrow_type, self.options.path)
-        await of_one_type(self.kind, values, partial(self._build_of, fragment_ids))
+        await with_detected_type(self.kind, values, partial(self._build_of, fragment_ids))
         return self.of_files(fragment_ids)
 
     async def _build_of(self, fragment_ids: Collection[int], values: ColumnValues) -> None:
@@ -92,7 +92,7 @@ class SegmentBuilder(NewSegment):
         return self.record(fragment_ids, version=version, details=(type_url, content))
 
 
-async def of_one_type(
+async def with_detected_type(
     kind: IndexKind, values: ColumnValues, make: Callable[[ColumnValues], Awaitable[T]]
 ) -> T:
     """Run `make` on the values; if JSON values have another type, run it again with that type.

@@ -122,7 +122,7 @@ class CarryingBuilder(SegmentBuilder):
         others = [number for number in fragment_ids if number not in covered]
         source = self.kind.source(self.type, self.options.zones, SORT_MEMORY_BYTES)
         is_wide = self.type == pa.float64()  # float64 also holds JSON integers
-        values = ColumnValues(self.column, self.type, self.options.path, is_told=is_wide)
+        values = ColumnValues(self.column, self.type, self.options.path, has_type=is_wide)
         streams = [segment.rows(self.snapshot, source) for segment in self.carried]
         streams.append(run_rows(self.snapshot, self.kind, values, source, others))
         try:
@@ -164,7 +164,7 @@ async def carrying(
         values = CarriedValues(index, kind, (index.fragment_ids or frozenset()) & seen)
         seen -= values.covered
         is_small = sum(rows[fragment] for fragment in values.covered) <= RESCANNED_ROWS
-        if is_small or message.covering_fields or not _has_same_numbers(snapshot, kind, index):
+        if is_small or message.covering_fields or not _has_reusable_numbers(snapshot, kind, index):
             continue
         files = IndexFiles(snapshot, index)
         if await kind.zone_options(files, files.name) != options.zones:
@@ -191,7 +191,7 @@ async def carrying(
     )
 
 
-def _has_same_numbers(snapshot: Snapshot, kind: IndexKind, index: Index) -> bool:
+def _has_reusable_numbers(snapshot: Snapshot, kind: IndexKind, index: Index) -> bool:
     """True if a segment stores row ids or addresses as a new segment would."""
     message = index.message
     has_ids = snapshot.has_stable_row_ids and holds_row_ids(message)

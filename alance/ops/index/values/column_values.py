@@ -31,13 +31,13 @@ class ColumnValues:
     Attributes:
         type: type of the values; for JSON values the type so far.
         path: path of the values in JSON documents; None for the column's own values.
-        is_told: True if the type of JSON values is known from earlier values.
+        has_type: True if the type of JSON values is known from earlier values.
     """
 
     column: str
     type: pa.DataType
     path: str | None = None
-    is_told: bool = False
+    has_type: bool = False
     _steps: tuple[PathStep, ...] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -69,7 +69,7 @@ class ColumnValues:
             joined = self.joined(inside.type)
             if joined.type != self.type:
                 raise OtherTypeError(joined)
-            self.is_told = True
+            self.has_type = True
         return inside.cast(self.type, safe=False)
 
     def joined(self, type_: pa.DataType) -> ColumnValues:
@@ -78,11 +78,11 @@ class ColumnValues:
         Raises:
             InvalidInputError: no type holds both.
         """
-        if self.is_told and type_ != self.type:
+        if self.has_type and type_ != self.type:
             if {type_, self.type} != {pa.int64(), pa.float64()}:
                 raise InvalidInputError(
                     f"JSON index of {self.column!r}: values at {self.path!r}: expected one type, "
                     f"found {self.type} and {type_}"
                 )
             type_ = pa.float64()
-        return replace(self, type=type_, is_told=True)
+        return replace(self, type=type_, has_type=True)

@@ -274,8 +274,8 @@ def in_order(pages: Sequence[IndexPages], parts: Sequence[IndexPart]) -> list[In
     num_rows = sum(count for part in parts for count, _, _ in part.blocks)
     pages = sorted(pages, key=lambda part: part.number)
     numbers, rows = [part.number for part in pages], sum(part.num_rows for part in pages)
-    is_one = len({part.segment for part in pages}) == 1
-    if numbers != list(range(len(pages))) or rows != num_rows or not is_one:
+    is_single = len({part.segment for part in pages}) == 1
+    if numbers != list(range(len(pages))) or rows != num_rows or not is_single:
         raise InvalidInputError(
             f"index pages: {rows} rows in ranges {numbers}; expected each range of one list once, "
             f"{num_rows} rows"

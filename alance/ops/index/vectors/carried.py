@@ -72,14 +72,14 @@ class CarriedSegment:
         covered: ids of the covered fragments that the version still has.
         ends: end row of each partition.
         reordered: columns whose bytes are not stored row by row.
-        left_out: rows that are not carried over.
+        excluded: rows that are not carried over.
     """
 
     stored: StoredFile
     covered: frozenset[int]
     ends: Int64s
     reordered: Mapping[str, Order]
-    left_out: RowSet = field(default_factory=RowSet)
+    excluded: RowSet = field(default_factory=RowSet)
 
     @classmethod
     async def open(
@@ -158,7 +158,7 @@ class CarriedSegment:
             columns.append(column)
         rows = pa.RecordBatch.from_arrays(columns, schema=schema)
         numbers = as_numbers(ids).view(np.int64)
-        keep = live.mask_of(numbers) & ~self.left_out.mask_of(numbers)
+        keep = live.mask_of(numbers) & ~self.excluded.mask_of(numbers)
         return rows if keep.all() else rows.filter(to_arrow(keep))
 
 

@@ -186,23 +186,27 @@ class _MovedPartitions:
         ids = batch.column(0)
         if ids.null_count:
             raise CorruptFileError("vector index: a row number is null")
-        rows, is_kept = self._moves.moved(as_numbers(ids).astype(np.int64))
-        counts = np.concatenate([[0], np.cumsum(is_kept)])[np.concatenate([[0], ends])]
+        rows, is_retained = self._moves.moved(as_numbers(ids).astype(np.int64))
+        counts = np.concatenate([[0], np.cumsum(is_retained)])[np.concatenate([[0], ends])]
         self.lengths[start : start + len(ends)] = np.diff(counts)
         columns = [to_arrow(rows.view(np.uint64))]
-        keep = to_arrow(is_kept)
+        keep = to_arrow(is_retained)
         for name, column in zip(batch.schema.names[1:], batch.columns[1:], strict=True):
-            if is_kept.all():
+            if is_retained.all():
                 columns.append(column)
             elif name in self._reordered:
-                columns.append(self._kept_codes(name, column, ends, is_kept))
+                columns.append(self._retained_codes(name, column, ends, is_retained))
             else:
                 columns.append(column.filter(keep))
         return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
 
-    def _kept_codes(self, name: str, column: pa.Array, ends: Int64s, is_kept: Mask) -> pa.Array:
+    def _retained_codes(
+        self, name: str, column: pa.Array, ends: Int64s, is_retained: Mask
+    ) -> pa.Array:
         rows_of, stored_of = self._reordered[name]
-        return with_codes(column, ends, rows_of, lambda rows, span: stored_of(rows[is_kept[span]]))
+        return with_codes(
+            column, ends, rows_of, lambda rows, span: stored_of(rows[is_retained[span]])
+        )
 
 
 def reordered_columns(schema: pa.Schema, storage: Mapping[str, Any]) -> dict[str, Order]:

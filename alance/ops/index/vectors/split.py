@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 OPTIONS: Final = VectorIndexOptions()
 # Maximum squared distance of nearly equal means, as a share of a mean's squared length. For a
 # cluster without rows, k-means splits another mean in two, which lie 1/1024 before and after it.
-SAME: Final = 1e-5
+COINCIDENT: Final = 1e-5
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ async def split_large(
     whole[parted] = [means[0] for means in centroids[1:]]
     more = np.concatenate([whole, *(means[1:] for means in centroids[1:])])
     coded_anew = RowSet(np.concatenate(ids_of))
-    rest = tuple(replace(segment, left_out=coded_anew) for segment in carried)
+    rest = tuple(replace(segment, excluded=coded_anew) for segment in carried)
     return PartedSegments(replace(training, centroids=more), rest, coded_anew.to_numpy())
 
 
@@ -115,7 +115,7 @@ def _apart(means: np.ndarray) -> np.ndarray:
     apart: list[int] = []
     for number, point in enumerate(points):
         away = ((points[apart] - point) ** 2).sum(axis=1)
-        if not (away <= SAME * (point**2).sum()).any():
+        if not (away <= COINCIDENT * (point**2).sum()).any():
             apart.append(number)
     return means[apart]
 

@@ -179,9 +179,9 @@ async def _vectors_of_row(snapshot: Snapshot, checked: CheckedVectors, num_rows:
     """Estimate the number of vectors per row; at least 0.01."""
     if not checked.type.is_multi:
         return 1.0
-    num_asked = min(num_rows, SAMPLED_LISTS)
-    vectors = await _sampled(snapshot, checked, num_asked)
-    return max(0.01, len(vectors.rows) / max(1, num_asked))
+    num_sampled = min(num_rows, SAMPLED_LISTS)
+    vectors = await _sampled(snapshot, checked, num_sampled)
+    return max(0.01, len(vectors.rows) / max(1, num_sampled))
 
 
 def _num_values(checked: CheckedVectors) -> int:
@@ -245,7 +245,7 @@ async def _encoder(
     of_residuals = checked.metric != "dot"
     parts, values = checked.num_sub_vectors, 1 << checked.num_bits
     if options.pq_codebook is not None:
-        book = _given_codebook(checked, parts, values)
+        book = _checked_codebook(checked, parts, values)
         return ProductEncoder(book, checked.dtype, of_residuals)
 
     rest, width = points[: options.sample_rate * values], checked.dim // parts
@@ -282,7 +282,7 @@ def _subtract_centroids(points: Float32s, sampled: Vectors, centroids: npt.NDArr
         points[part] -= means[labels[part]]
 
 
-def _given_codebook(checked: CheckedVectors, parts: int, values: int) -> Float32s:
+def _checked_codebook(checked: CheckedVectors, parts: int, values: int) -> Float32s:
     book, width = checked.options.pq_codebook, checked.dim // parts
     flat = np.ndim(book) == 2 if isinstance(book, np.ndarray) else True
     shape = (values, checked.dim) if flat else (parts, values, width)
@@ -320,8 +320,8 @@ async def training_of(snapshot: Snapshot, index: Index, leaf: Field) -> Training
     links = described(index.message.index_details.value)
     if encoder is None or (centroids.has_graphs and links is None):
         return None
-    told_rows = head.metadata.get(ivf.AIMED, "0")
+    recorded_rows = head.metadata.get(ivf.AIMED, "0")
     by_default = VECTOR_PARTITION_ROWS if links is None else GRAPH_ROWS
-    rows_each = (int(told_rows) if told_rows.isdecimal() else 0) or by_default
+    rows_each = (int(recorded_rows) if recorded_rows.isdecimal() else 0) or by_default
     values = ivf.parse_centroids(content)
     return Training(type_, centroids.metric, values, encoder, links, rows_each)
