@@ -35,7 +35,7 @@ class FieldSource:
     members: tuple[FieldSource, ...] = ()
 
     @property
-    def is_same(self) -> bool:
+    def is_unchanged(self) -> bool:
         """True if the other version has the field under the same name, with the same members."""
         return self.name == self.source and not self.members
 
@@ -104,9 +104,9 @@ class ColumnsAcross:
         return cls(tuple(fields))
 
     @property
-    def is_same(self) -> bool:
+    def is_unchanged(self) -> bool:
         """True if both versions have the same columns."""
-        return all(field.is_same for field in self.fields)
+        return all(field.is_unchanged for field in self.fields)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -120,7 +120,7 @@ class ColumnsAcross:
         Args:
             batch: rows of the other version.
         """
-        if self.is_same:
+        if self.is_unchanged:
             return batch
         arrays = [
             field.of(None if field.source is None else batch.column(field.source), batch.num_rows)
@@ -150,6 +150,6 @@ def _source(field: Field, other_fields: Sequence[Field], reference_ids: set[int]
     is_struct = pa.types.is_struct(kind) and pa.types.is_struct(other.logical_arrow().type)
     if is_struct and field.children:
         members = tuple(_source(child, other.children, reference_ids) for child in field.children)
-        is_same = all(member.is_same for member in members)
-        members = () if is_same and len(members) == len(other.children) else members
+        is_unchanged = all(member.is_unchanged for member in members)
+        members = () if is_unchanged and len(members) == len(other.children) else members
     return FieldSource(field.name, other.name, kind, members)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 # Maximum number of fragments whose statistics the driver reads, at 100 to 300 us each. If there are
 # more, the tasks read the statistics.
-ASKED_FRAGMENTS: Final = 1024
+MAX_ASKS: Final = 1024
 # Tasks open the remaining files again: reading statistics here adds at most 1 / ASKING_SHARE of the
 # cost of the scan.
 ASKING_SHARE: Final = 4
@@ -90,7 +90,7 @@ async def select_rows(
     Returns None if no row is ruled out, or if the filter compares meta columns other than
     `_rowaddr`.
 
-    Cost: of the indices as in a scan. For at most `ASKED_FRAGMENTS` other fragments, their footers
+    Cost: of the indices as in a scan. For at most `MAX_ASKS` other fragments, their footers
     and statistics, unless that costs more than a quarter of a scan, or the scan is less than
     `WORTH_A_TASK` bytes.
 
@@ -122,7 +122,7 @@ async def select_rows(
 
 
 def _is_worth_asking(dataset: Dataset, plan: ScanPlan, columns: Sequence[str]) -> bool:
-    if plan.pruner is None or len(plan.handles) - len(plan.picked) > ASKED_FRAGMENTS:
+    if plan.pruner is None or len(plan.handles) - len(plan.picked) > MAX_ASKS:
         return False
     assert plan.predicate is not None
     fields = field_ids(dataset, [*columns, *plan.predicate.columns])

@@ -35,7 +35,7 @@ class WorkerLoop(OwnLoop):
         """Reset the state: threads and connections do not exist in a forked child."""
         super().after_fork()
         self._sessions: dict[tuple[int, int], Session] = {}
-        self._kept_bytes = DECODE_BLOCKS_BYTES
+        self._retained_bytes = DECODE_BLOCKS_BYTES
 
     def session(self, memory_bytes: int, decode_threads: int) -> Session:
         """Return this process's session for a memory and a number of threads. Call it in the loop.
@@ -44,7 +44,7 @@ class WorkerLoop(OwnLoop):
             memory_bytes: bytes of tasks for reads that wait; caches have a quarter of it.
             decode_threads: threads that decode.
         """
-        self._kept_bytes = min(DECODE_BLOCKS_BYTES, memory_bytes * 3 // 2)
+        self._retained_bytes = min(DECODE_BLOCKS_BYTES, memory_bytes * 3 // 2)
         key = (memory_bytes, decode_threads)
         session = self._sessions.get(key)
         if session is None:
@@ -72,7 +72,7 @@ class WorkerLoop(OwnLoop):
 
         The process may next run other tasks, also of unrelated code.
         """
-        release_memory(self._kept_bytes)
+        release_memory(self._retained_bytes)
 
 
 # Loops that came to this process in pickles, by name. A name has a single loop per process.

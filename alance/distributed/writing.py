@@ -205,13 +205,13 @@ async def get_object(uri: str, **place: Unpack[OpenArguments]) -> bytes | None:
         return None
 
 
-def release_memory(kept_bytes: int) -> None:
+def release_memory(retained_bytes: int) -> None:
     """Return unused memory to the system at the end of a task, which takes some ms.
 
     Args:
-        kept_bytes: bytes of blocks that are not returned, because decoding will use them again.
+        retained_bytes: bytes of blocks that are not returned, because decoding will use them again.
     """
-    _kernels.release_memory(kept_bytes)
+    _kernels.release_memory(retained_bytes)
     pa.default_memory_pool().release_unused()
 
 

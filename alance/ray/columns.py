@@ -66,7 +66,7 @@ def map_columns(
     notes = BackfillNotes(new, folder)
     done: dict[int, tuple[str, bytes]] = {}
 
-    async def one_round() -> Dataset:
+    async def run_round() -> Dataset:
         place = access(storage_options)
         dataset = await alance.dataset(full_uri(uri), **place)
         await new.check(dataset)
@@ -87,7 +87,7 @@ def map_columns(
 
     for number in range(1, max_rounds + 1):
         try:
-            return run(one_round()).version
+            return run(run_round()).version
         except RetryableConflictError:
             if number == max_rounds:
                 raise

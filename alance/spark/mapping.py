@@ -60,8 +60,8 @@ def mapped(
     """Return the results of a function as a DataFrame; see `alance.spark.map_batches`."""
     from pyspark.sql.types import StructType
 
-    options_asked = ReadOptions.parse(texts, storage_options)
-    dataset, options, names = run(_opened(options_asked))
+    read_options = ReadOptions.parse(texts, storage_options)
+    dataset, options, names = run(_opened(read_options))
     if isinstance(schema, pa.Schema):
         schema = spark_schema(schema)
     elif isinstance(schema, str):

@@ -162,7 +162,7 @@ class ReadOptions(TableOptions):
         at_least("min_partitions", self.min_partitions, 1)
         at_least("parallelism", self.parallelism, 1)
         at_least("batch_size", self.batch_size, 1)
-        one_of("blobs", self.blobs, ("descriptions", "bytes"))
+        check_option("blobs", self.blobs, ("descriptions", "bytes"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,7 +199,7 @@ class SparkWriteOptions(TableOptions):
     def check(self) -> None:
         """Raise `InvalidInputError` if a value is invalid, or values contradict each other."""
         TableOptions.check(self)
-        one_of("if_exists", self.if_exists, ("append", "error", "ignore"))
+        check_option("if_exists", self.if_exists, ("append", "error", "ignore"))
         at_least("max_rows_per_file", self.max_rows_per_file, 1)
         at_least("max_bytes_per_file", self.max_bytes_per_file, 1)
         at_least("max_retries", self.max_retries, 0)
@@ -246,7 +246,7 @@ class StreamOptions(ReadOptions):
             raise InvalidInputError(
                 f"start={self.start!r}: expected snapshot, latest or a version's number"
             )
-        one_of("on_change", self.on_change, ("fail", "skip"))
+        check_option("on_change", self.on_change, ("fail", "skip"))
         for name in ("limit", "version", "tag", "asof"):
             if getattr(self, name) is not None:
                 raise InvalidInputError(f"option {name!r}: not for a stream")
@@ -283,7 +283,7 @@ def at_least(name: str, value: int | None, least: int) -> None:
         raise InvalidInputError(f"{name}={value}: expected at least {least}")
 
 
-def one_of(name: str, value: str, allowed: Iterable[str]) -> None:
+def check_option(name: str, value: str, allowed: Iterable[str]) -> None:
     """Raise `InvalidInputError` if a value is not allowed."""
     if value not in allowed:
         raise InvalidInputError(f"{name}={value!r}: expected one of {', '.join(allowed)}")

@@ -50,16 +50,16 @@ def _lists(old: pa.ListArray, new: pa.ListArray, *, is_map: bool) -> pa.Array:
     lengths, is_null = _lengths(new), new.is_null()
     has_old_length = (lengths == _lengths(old)) & ~is_null.to_numpy(zero_copy_only=False)
     had_length, other = pa.array(has_old_length), pa.array(~has_old_length)
-    of_same_length = with_old_times(
+    with_equal_length = with_old_times(
         old.filter(had_length).flatten(), new.filter(had_length).flatten()
     )
     values = pa.concat_arrays(
-        [of_same_length, _cast(new.filter(other).flatten(), of_same_length.type)]
+        [with_equal_length, _cast(new.filter(other).flatten(), with_equal_length.type)]
     )
     # Rows whose length is unchanged come first here, then the others; this restores the order of
     # the rows.
     behind = np.cumsum(np.where(has_old_length, lengths, 0))
-    behind_others = len(of_same_length) + np.cumsum(np.where(has_old_length, 0, lengths))
+    behind_others = len(with_equal_length) + np.cumsum(np.where(has_old_length, 0, lengths))
     starts = np.where(has_old_length, behind, behind_others) - lengths
     ends = np.cumsum(lengths)
     places = np.repeat(starts - (ends - lengths), lengths) + np.arange(ends[-1] if len(ends) else 0)

@@ -86,8 +86,8 @@ async def target_of(
         if not overwrite:
             base = Version.of(dataset, options)
         table_schema, row_schema = append_schema(dataset), arrow_schema(schema)
-        left_out = descriptions(row_schema, table_schema)
-        row_schema = pa.schema([field for field in row_schema if field.name not in left_out])
+        described = descriptions(row_schema, table_schema)
+        row_schema = pa.schema([field for field in row_schema if field.name not in described])
         refuse_columns(row_schema, table_schema)
         conform(pa.RecordBatch.from_pylist([], schema=row_schema), table_schema)
     else:

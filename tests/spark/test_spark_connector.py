@@ -323,8 +323,8 @@ def test_keys_of_a_join_s_filtered_side_are_a_filter_of_the_scan(spark, table, k
     frame = spark.read.format("alance").load(table)
     name = "id" if isinstance(keys[0], int) else "text"
     others = [-1] if isinstance(keys[0], int) else ["-"]
-    retained, left_out = ([(key, flag) for key in part] for part, flag in ((keys, 1), (others, 0)))
-    side = spark.createDataFrame(retained + left_out, [name, "flag"]).where("flag + 0 = 1")
+    retained, dropped = ([(key, flag) for key in part] for part, flag in ((keys, 1), (others, 0)))
+    side = spark.createDataFrame(retained + dropped, [name, "flag"]).where("flag + 0 = 1")
     spark.conf.set("spark.sql.adaptive.enabled", "false")  # whose plans hide their leaves
     joined = frame.join(F.broadcast(side), name)
     assert "RuntimeFilters: [dynamicpruningexpression" in plan_of(joined)

@@ -63,7 +63,7 @@ class UnchangedColumns:
         columns = [field for field in described(dataset, options) if field.name in schema.names]
         blobs = tuple(field.name for field in columns if is_blob(field))
         others = [field for field in columns if not is_blob(field)]
-        lost = tuple(field.name for field in others if not _is_kept(field))
+        lost = tuple(field.name for field in others if not _is_without_blobs(field))
         times = tuple(
             field.name for field in others if field.name not in lost and not is_exact(field.type)
         )
@@ -179,9 +179,9 @@ def _mark_of(address: pa.Array, kind: pa.DataType) -> pa.Array:
     return pc.subtract(pa.scalar(-1, pa.int64()), address.cast(pa.int64())).cast(kind)
 
 
-def _is_kept(field: pa.Field) -> bool:
+def _is_without_blobs(field: pa.Field) -> bool:
     """True if neither the column nor a descendant of it holds descriptions of blobs."""
-    return not is_blob(field) and all(map(_is_kept, _members(field.type)))
+    return not is_blob(field) and all(map(_is_without_blobs, _members(field.type)))
 
 
 def _members(kind: pa.DataType) -> list[pa.Field]:

@@ -96,7 +96,7 @@ class Planner:
         self._keep(state, [dataset for _, dataset in tables])
         return {
             "state": _text(state),
-            "schema": _same_columns(schemas, [options.path for options, _ in tables]).json(),
+            "schema": _common_columns(schemas, [options.path for options, _ in tables]).json(),
             "rows": rows,
             "config": shown_config(tables[0][1]),
         }
@@ -162,7 +162,7 @@ def _of_paths(options: dict[str, str]) -> list[dict[str, str]]:
     return [{**others, "path": path} for path in paths]
 
 
-def _same_columns(schemas: Sequence[StructType], paths: Sequence[str]) -> StructType:
+def _common_columns(schemas: Sequence[StructType], paths: Sequence[str]) -> StructType:
     """Return the columns of several tables; a column that is nullable in one is nullable.
 
     Raises:
@@ -353,7 +353,7 @@ def _tasks(
     num_counted = 0 if selected is None else selected.num_counted
     if work.aggregates is not None and (num_counted or not pieces):
         pieces.append(())  # this task adds the rows that indices counted, at least 0
-    share = _kept_share(request.get("filters", ()))
+    share = _selectivity(request.get("filters", ()))
     num_rows, num_bytes = _estimated(work, dataset, len(pieces), share, selected)
     return {
         "work": _text(replace(work, num_counted=num_counted).dumps()),
@@ -400,7 +400,7 @@ def _marks(names: Sequence[str], dataset: Dataset, options: ReadOptions) -> tupl
     return tuple(name for name in names if name in blobs and ROW_ADDRESS in names)
 
 
-def _kept_share(filters: Sequence[str]) -> float:
+def _selectivity(filters: Sequence[str]) -> float:
     """Estimate the selectivity of filters by their operators, as optimizers do."""
     share = 1.0
     for text in filters:

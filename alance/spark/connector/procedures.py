@@ -177,7 +177,7 @@ RESULTS: Final[Mapping[str, str]] = {
     "indices": "name string, type string, columns string, segments long",
     "versions": "version long, timestamp string",
 }
-ONE_VERSION: Final = "version long"
+VERSION_COLUMN: Final = "version long"
 _SPARK_TYPES: Final = {
     "int": "long",
     "float": "double",
@@ -205,7 +205,7 @@ def described(name: str) -> dict[str, object]:
         "name": name,
         "description": inspect.getdoc(PROCEDURES[name]),
         "parameters": parameters,
-        "result": RESULTS.get(name, ONE_VERSION),
+        "result": RESULTS.get(name, VERSION_COLUMN),
     }
 
 
