@@ -115,7 +115,7 @@ class FileSystemStore(RequestingStore):
         """
         files = self._files
         if self._is_inherited or (_is_async(files) and files._pid != os.getpid()):
-            files = self._files = _made_anew(files)
+            files = self._files = _renewed(files)
             self._is_inherited = False
         return files
 
@@ -453,13 +453,13 @@ def _has_urls(files: AbstractFileSystem) -> bool:
     )
 
 
-def _made_anew(files: AbstractFileSystem) -> AbstractFileSystem:
+def _renewed(files: AbstractFileSystem) -> AbstractFileSystem:
     """Make a file system again by its arguments, and those that it wraps as well."""
     from fsspec import AbstractFileSystem as Base
 
     def again(argument: Any) -> Any:
         is_used = isinstance(argument, Base) and (_is_async(argument) or _is_archive(argument))
-        return _made_anew(argument) if is_used else argument
+        return _renewed(argument) if is_used else argument
 
     options = {name: again(value) for name, value in files.storage_options.items()}
     return type(files)(*map(again, files.storage_args), **options)

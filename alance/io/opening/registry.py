@@ -148,11 +148,11 @@ class _Open:
             if not store.is_of_user:
                 continue
             if isinstance(store, FileSystemStore):
-                is_same = store.passed is objects and store.base == base
+                is_match = store.passed is objects and store.base == base
             else:
                 own = store.objects
-                is_same = own is objects or (type(own) is type(objects) and own == objects)
-            if is_same:
+                is_match = own is objects or (type(own) is type(objects) and own == objects)
+            if is_match:
                 return store
         return None
 
