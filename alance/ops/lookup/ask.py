@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from alance.expr.index_query import Ask
-    from alance.ops.lookup.kinds.kind import Asked
+    from alance.ops.lookup.kinds.kind import PreparedAsk
     from alance.ops.lookup.segments import Segment
     from alance.ops.version.snapshot import Snapshot
 
 
-async def ask_segment(snapshot: Snapshot, ask: Ask, segment: Segment) -> Asked:
+async def ask_segment(snapshot: Snapshot, ask: Ask, segment: Segment) -> PreparedAsk:
     """Find the pages or keys of a segment that may answer a question, without their rows.
 
     Cost: a round, once; two for a large page table. Bloom filters and FM indices take more; see

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 GUESSED_ROWS: Final = 16 << 10
-KEPT_PAGES: Final = 256  # most pages per question that are cached, as for a list of 256 keys
-KEPT_SETS: Final = 64  # maximum number of row sets per question that are cached
+CACHED_PAGES: Final = 256  # most pages per question that are cached, as for a list of 256 keys
+CACHED_SETS: Final = 64  # maximum number of row sets per question that are cached
 
 
 class IndexFiles:
@@ -116,7 +116,7 @@ class IndexFiles:
             read = (page for part in parts for page in part)  # in the order of the files
             for at, page in zip(missing, read, strict=True):
                 pages[at] = page
-                if len(missing) <= KEPT_PAGES:
+                if len(missing) <= CACHED_PAGES:
                     cache.put(keys[at], page, page.num_bytes)
         return cast("list[TreePage]", pages)
 
@@ -171,14 +171,14 @@ class IndexFiles:
             read = await self._read_sets(np.array(missing, np.int64), form)
             for place, (rows, num_bytes) in zip(missing, read, strict=True):
                 sets[place] = rows
-                if len(missing) <= KEPT_SETS:
+                if len(missing) <= CACHED_SETS:
                     cache.put(("row set", self.where, place), rows, 300 + 2 * num_bytes)
         return [sets[place] for place in places]
 
     async def joined(self, sets: Sequence[RowSet]) -> RowSet:
         """Return the union of row sets, built in a thread if there are many."""
         run = self._snapshot.engine.pool.run
-        return await run(lambda: RowSet.union(sets), inline=len(sets) <= KEPT_SETS)
+        return await run(lambda: RowSet.union(sets), inline=len(sets) <= CACHED_SETS)
 
     async def _read_sets(self, places: Int64s, form: KeyedSets) -> list[tuple[RowSet, int]]:
         """Return the row sets of keys, each with its size in the file in bytes."""
@@ -320,7 +320,7 @@ def _pages_of(table: PageTable, numbers: Int64s, batch: pa.RecordBatch) -> list[
     if (nulls != table.null_counts[numbers]).any():
         raise CorruptFileError(f"B-tree index: other nulls in {what} than its table says")
     for ends, bounds in ((stops - sizes, table.low), (stops - 1, table.high)):
-        if not _are_same(_at(values, ends), _at(bounds, numbers)):
+        if not _are_equal(_at(values, ends), _at(bounds, numbers)):
             raise CorruptFileError(f"B-tree index: {what} not as its table says")
     return split_pages(values, as_numbers(ids).view(np.int64), sizes)
 
@@ -365,7 +365,7 @@ def _is_out_of_order(keys: pa.Array, distinct: bool) -> bool:
     return bool(keys.null_count or pc.any(wrong).as_py())
 
 
-def _are_same(left: pa.Array, right: pa.Array) -> bool:
+def _are_equal(left: pa.Array, right: pa.Array) -> bool:
     """Return True if values are equal; all NaNs are equal."""
     if left.equals(right) or not pa.types.is_floating(left.type):
         return bool(left.equals(right))

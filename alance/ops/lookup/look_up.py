@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from alance.expr import Predicate, arrow_parts
     from alance.expr.index_query import Question
     from alance.expr.tree import Node
-    from alance.ops.lookup.kinds.kind import Asked
+    from alance.ops.lookup.kinds.kind import PreparedAsk
     from alance.ops.lookup.segments import Segment, Segments
     from alance.ops.version.snapshot import FragmentHandle, Snapshot
 
@@ -328,7 +328,7 @@ class _Lookup:
             covered, domain, rows, prepared.condition is not None, prepared.condition
         )
 
-    async def _fetch_segment(self, prepared: Asked) -> RowSet:
+    async def _fetch_segment(self, prepared: PreparedAsk) -> RowSet:
         """Return the rows in a segment's answer, as addresses in its covered fragments."""
         engine, segment = self.snapshot.engine, prepared.segment
         trace.compare(prepared.num_compared)
@@ -338,11 +338,11 @@ class _Lookup:
                 lambda: rows.within(segment.domain, segment.covered), len(rows) // SET_ROWS_A_BYTE
             )
         where = segment.files(self.snapshot).where  # UUIDs repeat in copies of a table
-        key = ("row addresses", where, segment.identity, prepared.kept_as)
-        addresses: RowSet | None = engine.cache.peek(key) if prepared.kept_as else None
+        key = ("row addresses", where, segment.identity, prepared.cache_key)
+        addresses: RowSet | None = engine.cache.peek(key) if prepared.cache_key else None
         if addresses is None:
             addresses = await self._addresses_of(await prepared.row_numbers(), segment)
-            if prepared.kept_as:
+            if prepared.cache_key:
                 most = len(segment.covered) + (len(segment.domain) >> 16)
                 parts = min(len(addresses), most)
                 num_bytes = (
@@ -384,6 +384,6 @@ class _Prepared:
     parts: tuple[_Prepared, ...] = ()
     is_and: bool = False
     is_whole: bool = True
-    by_segment: tuple[Asked, ...] = ()
+    by_segment: tuple[PreparedAsk, ...] = ()
     condition: Node | None = None
     what: str = ""

@@ -12,7 +12,7 @@ from alance.format.index import bitmap
 from alance.format.index.bitmap import ROW_SETS
 from alance.format.numbers import array_bytes
 from alance.format.row_set import RowSet
-from alance.ops.lookup.files import KEPT_SETS
+from alance.ops.lookup.files import CACHED_SETS
 from alance.ops.lookup.kinds.keys import RowKeys
 from alance.ops.lookup.kinds.kind import ORDERED, check_type, is_ordered
 from alance.ops.lookup.kinds.row_sets import SET_SHARE, RowSetsKind
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from alance.expr.index_query import Ask
     from alance.format.index.zones import ZoneOptions
     from alance.ops.lookup.files import IndexFiles
-    from alance.ops.lookup.kinds.kind import Asked
+    from alance.ops.lookup.kinds.kind import PreparedAsk
     from alance.ops.lookup.segments import Segment
     from alance.ops.version.snapshot import Snapshot
 
@@ -51,21 +51,21 @@ class Bitmap(RowSetsKind):
     def takes(self, ask: Ask) -> bool:
         return True
 
-    async def ask(self, snapshot: Snapshot, segment: Segment, ask: Ask) -> Asked:
+    async def ask(self, snapshot: Snapshot, segment: Segment, ask: Ask) -> PreparedAsk:
         files = segment.files(snapshot)
         keys = await files.keys()
         values = plain(keys)
         check_type(ask, values.type)
         mask = await snapshot.engine.decode(lambda: ask.matches(values), array_bytes(keys))
         places = np.flatnonzero(mask).tolist()
-        return AskedBitmap(segment, files, places, len(keys))
+        return PreparedBitmap(segment, files, places, len(keys))
 
     def source(self, type_: pa.DataType, options: ZoneOptions, memory: int) -> RowKeys:
         return RowKeys(type_, ROW_SETS)
 
 
 @dataclass(frozen=True, slots=True)
-class AskedBitmap:
+class PreparedBitmap:
     """A question to a bitmap index, with the positions of its keys."""
 
     segment: Segment
@@ -90,8 +90,8 @@ class AskedBitmap:
         return len(self.places)
 
     @property
-    def kept_as(self) -> Hashable:
-        return tuple(self.places) if len(self.places) <= KEPT_SETS else None
+    def cache_key(self) -> Hashable:
+        return tuple(self.places) if len(self.places) <= CACHED_SETS else None
 
     is_exact = True
     is_at_hand = False

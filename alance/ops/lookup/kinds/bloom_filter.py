@@ -24,7 +24,7 @@ from alance.format.index.zones import (
     null_flags,
 )
 from alance.io.loop.readahead import Job, readahead
-from alance.ops.lookup.kinds.zones import ZONE_WORK, ZonesKind, asked_zones
+from alance.ops.lookup.kinds.zones import ZONE_WORK, ZonesKind, prepared_zones
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from alance.base.arrays import Mask
     from alance.expr.index_query import Ask
     from alance.ops.lookup.files import IndexFiles
-    from alance.ops.lookup.kinds.kind import Asked, PartLoader
+    from alance.ops.lookup.kinds.kind import PartLoader, PreparedAsk
     from alance.ops.lookup.segments import Segment
     from alance.ops.version.snapshot import Snapshot
 
@@ -74,7 +74,7 @@ class BloomFilter(ZonesKind):
     def takes(self, ask: Ask) -> bool:
         return ask.is_of_nulls or ask.points is not None
 
-    async def ask(self, snapshot: Snapshot, segment: Segment, ask: Ask) -> Asked:
+    async def ask(self, snapshot: Snapshot, segment: Segment, ask: Ask) -> PreparedAsk:
         """Find the zones that may have the values.
 
         Cost: a round for the positions of zones, then one for filters. Memory: as many filters as a
@@ -88,7 +88,7 @@ class BloomFilter(ZonesKind):
         rows, has_nulls = await filter_zones(snapshot, files)
         count = len(has_nulls)
         if ask.is_of_nulls:
-            return asked_zones(snapshot, segment, rows, has_nulls)
+            return prepared_zones(snapshot, segment, rows, has_nulls)
         if not is_hashed(column_type):
             raise CorruptFileError(f"bloom filters of a column of {column_type}")
         hashes = hashes_of_points(ask.points or [], column_type)
@@ -106,7 +106,7 @@ class BloomFilter(ZonesKind):
             masks += [mask async for mask in answers]
         may = np.concatenate(masks)
         return await engine.decode(
-            lambda: asked_zones(snapshot, segment, rows, may), ZONE_WORK * count
+            lambda: prepared_zones(snapshot, segment, rows, may), ZONE_WORK * count
         )
 
     async def parts(self, snapshot: Snapshot, files: IndexFiles) -> list[PartLoader]:

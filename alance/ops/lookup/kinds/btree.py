@@ -21,7 +21,7 @@ from alance.format.row_set import NO_ROWS, RowSet
 from alance.format.statistics import ColumnBounds
 from alance.format.table.indices import ADDRESSES_FROM
 from alance.io.loop.tasks import all_of
-from alance.ops.lookup.files import KEPT_PAGES, IndexFiles
+from alance.ops.lookup.files import CACHED_PAGES, IndexFiles
 from alance.ops.lookup.kinds.keys import RowKeys, row_schema
 from alance.ops.lookup.kinds.kind import (
     ORDERED,
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from alance.format.table.indices import Index
     from alance.io.caches.cache import SearchCache
     from alance.ops.index.segment_files import SegmentFiles
-    from alance.ops.lookup.kinds.kind import Asked, Batches, PartLoader
+    from alance.ops.lookup.kinds.kind import Batches, PartLoader, PreparedAsk
     from alance.ops.lookup.segments import Segment
     from alance.ops.version.snapshot import Snapshot
 
@@ -83,16 +83,16 @@ class BTree(IndexKind):
     def takes(self, ask: Ask) -> bool:
         return True
 
-    async def ask(self, snapshot: Snapshot, segment: Segment, ask: Ask) -> Asked:
+    async def ask(self, snapshot: Snapshot, segment: Segment, ask: Ask) -> PreparedAsk:
         files = segment.files(snapshot)
         table = await files.page_table()
         check_type(ask, table.low.type)
         pages = _pages_of(ask, table, files.where, snapshot.engine.cache)
-        return AskedTree(snapshot, segment, ask, files, table, pages, table.num_rows_of(pages))
+        return PreparedTree(snapshot, segment, ask, files, table, pages, table.num_rows_of(pages))
 
     async def parts(self, snapshot: Snapshot, files: IndexFiles) -> list[PartLoader]:
         table = await files.page_table()
-        spans = spans_of(table.num_pages, KEPT_PAGES)
+        spans = spans_of(table.num_pages, CACHED_PAGES)
         return [partial(files.pages, table, range(*span)) for span in spans]
 
     async def statistics(self, snapshot: Snapshot, files: IndexFiles) -> dict[str, Any]:
@@ -137,7 +137,7 @@ class BTree(IndexKind):
 
 
 @dataclass(frozen=True, slots=True)
-class AskedTree:
+class PreparedTree:
     """A question to a B-tree, with the numbers of its pages."""
 
     snapshot: Snapshot
@@ -171,7 +171,7 @@ class AskedTree:
         return self.work
 
     @property
-    def kept_as(self) -> Hashable:
+    def cache_key(self) -> Hashable:
         return None
 
     is_exact = True

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from alance.format.table.indices import Index
     from alance.ops.index.segment_files import SegmentFiles
     from alance.ops.lookup.files import IndexFiles
-    from alance.ops.lookup.kinds.kind import Asked, Batches, PartLoader
+    from alance.ops.lookup.kinds.kind import Batches, PartLoader, PreparedAsk
     from alance.ops.lookup.segments import Segment
     from alance.ops.version.snapshot import Snapshot
 
@@ -73,7 +73,7 @@ class FM(IndexKind):
     def takes(self, ask: Ask) -> bool:
         return bool(_ways_of(ask))
 
-    async def ask(self, snapshot: Snapshot, segment: Segment, ask: Ask) -> Asked:
+    async def ask(self, snapshot: Snapshot, segment: Segment, ask: Ask) -> PreparedAsk:
         """Find the partitions with the substrings of a question, and count their occurrences.
 
         Cost: all files of the segment, once, in a few rounds.
@@ -94,7 +94,7 @@ class FM(IndexKind):
         )
         is_exact = ask.is_contains and not any(fm.BLANK in part for way in ways for part in way)
         is_exact &= all(hit.is_whole for hit in hits)
-        return AskedParts(snapshot, segment, hits, len(partitions), is_exact)
+        return PreparedParts(snapshot, segment, hits, len(partitions), is_exact)
 
     async def parts(self, snapshot: Snapshot, files: IndexFiles) -> list[PartLoader]:
         return [partial(_load, snapshot, files, name) for name in _names(files.index)]
@@ -277,7 +277,7 @@ def _hits(partition: FmPartition, ways: Sequence[Sequence[bytes]]) -> list[PartH
 
 
 @dataclass(frozen=True, slots=True)
-class AskedParts:
+class PreparedParts:
     """A question to an FM index, with the suffix ranges of its substrings.
 
     Attributes:
@@ -306,7 +306,7 @@ class AskedParts:
     def num_compared(self) -> int:
         return sum(hit.num_places for hit in self.hits)
 
-    kept_as = None
+    cache_key = None
     is_at_hand = is_counted = False
 
     async def row_numbers(self) -> RowSet:
@@ -372,10 +372,10 @@ def _moved(
 ) -> list[pa.RecordBatch]:
     """Return a partition with new row addresses; if it lost rows, add its texts to the builder."""
     partition = FmPartition.parse(batch, metadata)
-    rows, is_kept = moves.moved(partition.rows)
-    if is_kept.all():
+    rows, is_retained = moves.moved(partition.rows)
+    if is_retained.all():
         return [fm.run_rows(batch, fm.with_rows(metadata, rows))]
-    return builder.add_texts(partition.texts(is_kept)._replace(rows=rows))
+    return builder.add_texts(partition.texts(is_retained)._replace(rows=rows))
 
 
 def _remaining(

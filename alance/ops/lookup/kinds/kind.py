@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     Batches: TypeAlias = AsyncGenerator[pa.RecordBatch, None]
 
 
-class Asked(Protocol):
+class PreparedAsk(Protocol):
     """A question with its pages or keys in the index; its rows are not read yet."""
 
     @property
@@ -66,7 +66,7 @@ class Asked(Protocol):
         """Number of values to compare with the question, for statistics."""
 
     @property
-    def kept_as(self) -> Hashable:
+    def cache_key(self) -> Hashable:
         """Key under which a segment of row ids caches the answer; None if it is not cached."""
 
     async def row_numbers(self) -> RowSet:
@@ -173,7 +173,7 @@ class IndexKind(ABC):
         """Return True if the index may narrow down a question."""
 
     @abstractmethod
-    async def ask(self, snapshot: Snapshot, segment: Segment, ask: Ask) -> Asked:
+    async def ask(self, snapshot: Snapshot, segment: Segment, ask: Ask) -> PreparedAsk:
         """Find the pages or keys that may answer a question; see `ask_segment`."""
 
     @abstractmethod

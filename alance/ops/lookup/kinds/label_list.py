@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from alance.expr.index_query import Ask
     from alance.format.index.zones import ZoneOptions
-    from alance.ops.lookup.kinds.kind import Asked
+    from alance.ops.lookup.kinds.kind import PreparedAsk
     from alance.ops.lookup.segments import Segment
     from alance.ops.version.snapshot import Snapshot
 
@@ -40,7 +40,7 @@ class LabelList(Bitmap):
     def takes(self, ask: Ask) -> bool:
         return ask.of_item is not None
 
-    async def ask(self, snapshot: Snapshot, segment: Segment, ask: Ask) -> Asked:
+    async def ask(self, snapshot: Snapshot, segment: Segment, ask: Ask) -> PreparedAsk:
         assert ask.of_item is not None
         return await super().ask(snapshot, segment, ask.of_item)
 

@@ -15,7 +15,7 @@ from alance.expr.index_query import MAX_WAYS
 from alance.format.index.ngram import POSTING_LISTS, tokens_of
 from alance.format.numbers import as_numbers, is_text, places_in
 from alance.format.row_set import RowSet
-from alance.ops.lookup.files import KEPT_SETS
+from alance.ops.lookup.files import CACHED_SETS
 from alance.ops.lookup.kinds.keys import TokenKeys
 from alance.ops.lookup.kinds.row_sets import SET_SHARE, RowSetsKind
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from alance.expr.index_query import Ask
     from alance.format.index.zones import ZoneOptions
     from alance.ops.lookup.files import IndexFiles
-    from alance.ops.lookup.kinds.kind import Asked
+    from alance.ops.lookup.kinds.kind import PreparedAsk
     from alance.ops.lookup.segments import Segment
     from alance.ops.version.snapshot import Snapshot
 
@@ -56,7 +56,7 @@ class NGram(RowSetsKind):
     def takes(self, ask: Ask) -> bool:
         return bool(_ways_of(ask))
 
-    async def ask(self, snapshot: Snapshot, segment: Segment, ask: Ask) -> Asked:
+    async def ask(self, snapshot: Snapshot, segment: Segment, ask: Ask) -> PreparedAsk:
         files = segment.files(snapshot)
         keys = await files.keys(POSTING_LISTS)
         if keys.type != pa.uint32() or keys.null_count:
@@ -67,7 +67,7 @@ class NGram(RowSetsKind):
             places, is_there = places_in(numbers, np.array(tokens, numbers.dtype))
             if is_there.all():
                 ways.append(places.tolist())
-        return AskedNgrams(segment, files, ways, len(keys))
+        return PreparedNgrams(segment, files, ways, len(keys))
 
     def source(self, type_: pa.DataType, options: ZoneOptions, memory: int) -> TokenKeys:
         return TokenKeys(pa.uint32(), POSTING_LISTS)
@@ -80,7 +80,7 @@ def _ways_of(ask: Ask) -> list[list[int]]:
 
 
 @dataclass(frozen=True, slots=True)
-class AskedNgrams:
+class PreparedNgrams:
     """A question to an n-gram index.
 
     Attributes:
@@ -111,8 +111,8 @@ class AskedNgrams:
         return len({place for way in self.ways for place in way})
 
     @property
-    def kept_as(self) -> Hashable:
-        return tuple(map(tuple, self.ways)) if len(self.ways) <= KEPT_SETS else None
+    def cache_key(self) -> Hashable:
+        return tuple(map(tuple, self.ways)) if len(self.ways) <= CACHED_SETS else None
 
     is_exact = is_at_hand = is_counted = False
 

@@ -16,7 +16,7 @@ from alance.format.index import bitmap
 from alance.format.index.bitmap import ROW_SETS, RowSetBuilder, rows_bytes
 from alance.format.numbers import offsets_of
 from alance.format.row_set import RowSet
-from alance.ops.lookup.files import KEPT_SETS, sort_key
+from alance.ops.lookup.files import CACHED_SETS, sort_key
 from alance.ops.lookup.kinds.kind import IndexKind
 from alance.ops.lookup.stored import (
     NO_END,
@@ -59,7 +59,7 @@ class RowSetsKind(IndexKind):
 
     async def parts(self, snapshot: Snapshot, files: IndexFiles) -> list[PartLoader]:
         num_keys = len(await files.keys(self.form))
-        spans = spans_of(num_keys, KEPT_SETS)
+        spans = spans_of(num_keys, CACHED_SETS)
         return [partial(files.row_sets, range(*span), self.form) for span in spans]
 
     async def statistics(self, snapshot: Snapshot, files: IndexFiles) -> dict[str, Any]:

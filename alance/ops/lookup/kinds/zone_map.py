@@ -23,13 +23,13 @@ from alance.format.index.zones import (
 )
 from alance.format.statistics import ColumnBounds
 from alance.ops.lookup.kinds.kind import ORDERED, check_type, is_ordered
-from alance.ops.lookup.kinds.zones import ZONE_WORK, ZonesKind, asked_zones, bound
+from alance.ops.lookup.kinds.zones import ZONE_WORK, ZonesKind, bound, prepared_zones
 
 if TYPE_CHECKING:
     from alance.expr.index_query import Ask
     from alance.ops.lookup.files import IndexFiles
-    from alance.ops.lookup.kinds.kind import Asked, PartLoader
-    from alance.ops.lookup.kinds.zones import AskedZones
+    from alance.ops.lookup.kinds.kind import PartLoader, PreparedAsk
+    from alance.ops.lookup.kinds.zones import PreparedZones
     from alance.ops.lookup.segments import Segment
     from alance.ops.version.snapshot import Snapshot
 
@@ -58,16 +58,16 @@ class ZoneMap(ZonesKind):
     def takes(self, ask: Ask) -> bool:
         return ask.check is not None
 
-    async def ask(self, snapshot: Snapshot, segment: Segment, ask: Ask) -> Asked:
+    async def ask(self, snapshot: Snapshot, segment: Segment, ask: Ask) -> PreparedAsk:
         engine = snapshot.engine
         zone_map = await zone_map_of(snapshot, segment.files(snapshot))
         check_type(ask, zone_map.bounds.low.type)
 
-        def answer() -> AskedZones:
+        def answer() -> PreparedZones:
             assert ask.check is not None
             count = len(zone_map.rows.starts)
             hits = may_match(ask.check, Zones(count, {ask.column.path: zone_map.bounds}))
-            return asked_zones(snapshot, segment, zone_map.rows, hits)
+            return prepared_zones(snapshot, segment, zone_map.rows, hits)
 
         return await engine.decode(answer, ZONE_WORK * len(zone_map.rows.starts))
 

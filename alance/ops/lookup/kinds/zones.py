@@ -125,7 +125,7 @@ class ZonesKind(IndexKind):
 
 
 @dataclass(frozen=True, slots=True)
-class AskedZones:
+class PreparedZones:
     """A question to an index of zones, with its answer.
 
     Attributes:
@@ -150,7 +150,7 @@ class AskedZones:
         return len(self.hits)
 
     @property
-    def kept_as(self) -> Hashable:
+    def cache_key(self) -> Hashable:
         return None
 
     is_exact = is_counted = False
@@ -161,7 +161,9 @@ class AskedZones:
         return self.segment.domain - self.rows.rows_of(~self.hits)
 
 
-def asked_zones(snapshot: Snapshot, segment: Segment, rows: ZoneRows, hits: Mask) -> AskedZones:
+def prepared_zones(
+    snapshot: Snapshot, segment: Segment, rows: ZoneRows, hits: Mask
+) -> PreparedZones:
     """Return the answer of zones. CPU work.
 
     Raises:
@@ -170,7 +172,7 @@ def asked_zones(snapshot: Snapshot, segment: Segment, rows: ZoneRows, hits: Mask
     fragments = snapshot.manifest.fragments
     rows.check(fragments.ids, fragments.physical_rows)
     missed = int((rows.stops - rows.starts)[~hits].sum())
-    return AskedZones(segment, rows, hits, max(0, len(segment.domain) - missed))
+    return PreparedZones(segment, rows, hits, max(0, len(segment.domain) - missed))
 
 
 def bound(values: pa.Array, zero: float) -> pa.Array:
