@@ -404,8 +404,8 @@ async def newest_for(
     if newest is None:
         return None
     ours, theirs = base.schema.walk(), newest.schema.walk()
-    is_same = [field.message for field in ours] == [field.message for field in theirs]
-    return newest if is_same or transaction.operation == "UpdateConfig" else None
+    is_schema_equal = [field.message for field in ours] == [field.message for field in theirs]
+    return newest if is_schema_equal or transaction.operation == "UpdateConfig" else None
 
 
 def gone_text(table: Table, version: int, newest: int) -> str:

@@ -371,5 +371,5 @@ def _are_equal(left: pa.Array, right: pa.Array) -> bool:
         return bool(left.equals(right))
     valid = as_mask(left.is_valid())
     ours, theirs = float_values(left), float_values(right)
-    is_same = (ours == theirs) | (np.isnan(ours) & np.isnan(theirs))
-    return np.array_equal(valid, as_mask(right.is_valid())) and bool(is_same[valid].all())
+    is_equal = (ours == theirs) | (np.isnan(ours) & np.isnan(theirs))
+    return np.array_equal(valid, as_mask(right.is_valid())) and bool(is_equal[valid].all())
