@@ -65,7 +65,7 @@ async def run_case(
     """Measure a case on all sides."""
     path, other = table(case.table, scale), vortex_file(case.table, scale)
     uri, options = str(path), None
-    open_vortex = partial(vortex.open, str(other), without_segment_cache=not case.is_kept)
+    open_vortex = partial(vortex.open, str(other), without_segment_cache=not case.is_cached)
     if case.remote:
         lab.rescan()
         lab.config(latency_ms=LATENCY_MS, total_mbps=case.mbps)
@@ -74,7 +74,7 @@ async def run_case(
             vortex.open,
             other.name,
             store=vortex_store(lab),
-            without_segment_cache=not case.is_kept,
+            without_segment_cache=not case.is_cached,
         )
     async with alance.Session() as session:
         dataset = await alance.dataset(uri, storage_options=options, session=session)

@@ -49,7 +49,7 @@ class Case:
         vortex: the same work with Vortex; None: Vortex does not support it.
         mbps: MB/s of all connections of the lab together; 0: no limit.
         calls: number of calls of a crowd of callers, whose work returns `Waits`; 0 for other work.
-        is_kept: True if alance keeps the bytes that it reads for later rounds (takes from a store).
+        is_cached: True if alance keeps the bytes that it reads for later rounds (takes of a store).
             Only then does Vortex, too.
     """
 
@@ -62,7 +62,7 @@ class Case:
     vortex: Callable[[Opened], Any] | None = None
     mbps: int = 0
     calls: int = 0
-    is_kept: bool = False
+    is_cached: bool = False
 
     @property
     def label(self) -> str:
@@ -177,7 +177,7 @@ def takes(
         target,
         remote,
         lambda opened: vortex_rows(opened, opened.vortex, rows(first(opened), count), columns),
-        is_kept=remote,
+        is_cached=remote,
     )
 
 
@@ -213,7 +213,7 @@ def cold(
         target,
         remote,
         lambda opened: vortex_rows(opened, opened.open_vortex(), rows(opened, count), columns),
-        is_kept=remote,
+        is_cached=remote,
     )
 
 

@@ -96,7 +96,9 @@ def crowds(callers: int, target: float | None, *, remote: bool) -> Case:
 
     name = f"{callers} callers of take(10), one column"
     calls = calls_of(callers)
-    return Case(name, "lineitem", ours, theirs, target, remote, vortex, calls=calls, is_kept=remote)
+    return Case(
+        name, "lineitem", ours, theirs, target, remote, vortex, calls=calls, is_cached=remote
+    )
 
 
 def cold_crowds(callers: int, target: float | None) -> Case:

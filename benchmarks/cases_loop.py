@@ -66,12 +66,12 @@ async def scans(place: Place, session: alance.Session) -> None:
 async def wide_opens(place: Place, session: alance.Session) -> None:
     """Open the table in sixteen new sessions, and take a row of all columns in each."""
 
-    async def open_one(row: int) -> None:
+    async def open_row(row: int) -> None:
         async with alance.Session() as own:
             dataset = await place.opened(own)
             await dataset.take([row])
 
-    await asyncio.gather(*(open_one(row) for row in range(16)))
+    await asyncio.gather(*(open_row(row) for row in range(16)))
 
 
 async def large_takes(place: Place, session: alance.Session) -> None:

@@ -266,9 +266,9 @@ def run_texts(lab: Lab, only: str, scale: float, rounds: int) -> dict[str, Any]:
     """Run all measurements of texts."""
     if not any(only in label for label in LABELS):
         return {}
-    from benchmarks.data import some_words, table
+    from benchmarks.data import drawn_words, table
 
-    path, words = table(TABLE, scale), some_words()
+    path, words = table(TABLE, scale), drawn_words()
     return {
         "builds": run_builds(only, path, rounds),
         "searches": [

@@ -241,7 +241,7 @@ def near_directions(count: int, seed: int, dim: int = 128) -> npt.NDArray[np.flo
     return values.astype(np.float32)
 
 
-def some_words() -> list[str]:
+def drawn_words() -> list[str]:
     """Return the 30 000 words of the table `documents`, the most frequent first."""
     rng = np.random.default_rng(12)
     letters = np.array(list("abcdefghijklmnopqrstuvwxyz"))
@@ -252,7 +252,7 @@ def some_words() -> list[str]:
 def documents(scale: float) -> pa.RecordBatchReader:
     """Texts of 5 to 59 words; the n-th word is 1/n as frequent as the first. 300 thousand rows."""
     schema = pa.schema([("id", pa.int64()), ("text", pa.string())])
-    words = np.array(some_words())
+    words = np.array(drawn_words())
     shares = 1 / np.arange(1, len(words) + 1)
 
     def batches() -> Iterator[pa.RecordBatch]:

@@ -67,7 +67,7 @@ def searched(uri: str, num_blocks: int) -> dict[str, Any]:
     noise = np.random.default_rng(1).normal(size=(QUERIES, DIM)).astype(np.float32)
     queries = np.stack([vectors_of(block)[7] for block in chosen]) + 0.3 * noise
     hits = {"alance": 0, "pylance": 0}
-    num_same = 0
+    num_common = 0
     for query in queries:
         search: dict[str, Any] = {"column": "vec", "q": query, "k": K}
         names = ["id", "_distance"]
@@ -77,10 +77,10 @@ def searched(uri: str, num_blocks: int) -> dict[str, Any]:
         other = theirs.to_table(names, nearest={**search, **probed})["id"].to_pylist()
         hits["alance"] += len({*own} & {*right})
         hits["pylance"] += len({*other} & {*right})
-        num_same += len({*own} & {*other})
+        num_common += len({*own} & {*other})
     count = K * QUERIES
     recall = {side: number / count for side, number in hits.items()}
-    return {"recall": recall, "same": num_same / count}
+    return {"recall": recall, "same": num_common / count}
 
 
 def run(num_rows: int) -> dict[str, Any]:
