@@ -24,11 +24,11 @@ def moto_server() -> Iterator[str]:
     """The URL of a server; its objects and tables are those of the process."""
     application, turn = DomainDispatcherApplication(create_backend_app), Lock()
 
-    def one_at_a_time(environ: dict[str, Any], start: Callable[..., Any]) -> list[bytes]:
+    def serialized(environ: dict[str, Any], start: Callable[..., Any]) -> list[bytes]:
         with turn:
             return [b"".join(application(environ, start))]
 
-    server = make_server("127.0.0.1", 0, one_at_a_time, threaded=True)
+    server = make_server("127.0.0.1", 0, serialized, threaded=True)
     thread = Thread(target=server.serve_forever, daemon=True)
     thread.start()
     host, port = server.server_address[:2]

@@ -101,7 +101,7 @@ def test_many_values_are_named_by_the_first_ones() -> None:
     assert some_of(range(5000)) == "[0, 1, 2, 3, 4, 5, 6, 7] and 4,992 more"
 
 
-class Told:
+class Callbacks:
     """Called and, by one of two ways, awaited."""
 
     async def __call__(self, *_: object) -> None:
@@ -113,7 +113,9 @@ class Told:
     begin = complete = method
 
 
-@pytest.mark.parametrize("function", [Told(), Told().method, partial(Told().method, 1)])
+@pytest.mark.parametrize(
+    "function", [Callbacks(), Callbacks().method, partial(Callbacks().method, 1)]
+)
 def test_functions_that_nothing_would_await_are_refused(function: object) -> None:
     with pytest.raises(InvalidInputError, match=r"progress=.*: expected a function, not async"):
         check_callback("progress", function)
@@ -127,12 +129,12 @@ def test_functions_are_taken_and_others_are_not() -> None:
 
 
 async def test_every_callback_is_checked(tmp_path: Path) -> None:
-    message: Any = Told().method
+    message: Any = Callbacks().method
     rows = {"id": range(4), "v": [[0.0, 1.0]] * 4}
     dataset = await alance.write_dataset(rows, tmp_path / "t")
     calls: dict[str, Callable[[], Awaitable[object]]] = {
         "progress": lambda: dataset.insert(rows, progress=message),
-        "progress.begin": lambda: alance.write_dataset(rows, tmp_path / "u", progress=Told()),
+        "progress.begin": lambda: alance.write_dataset(rows, tmp_path / "u", progress=Callbacks()),
         "scan_stats_callback": lambda: dataset.to_table(scan_stats_callback=message),
         "progress=": lambda: dataset.create_index("v", "IVF_SQ", progress=message),
         "progress=<": lambda: anext(dataset.tracked_files(progress=message)),

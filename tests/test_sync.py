@@ -17,7 +17,7 @@ import pytest
 
 import alance
 import alance.sync
-from tests.reference.compare import assert_same
+from tests.reference.compare import assert_equal_rows
 from tools import stubs
 
 if TYPE_CHECKING:
@@ -34,9 +34,9 @@ def test_the_same_answers_as_with_await(uri: str) -> None:
     assert dataset.count_rows() == theirs.count_rows()
     assert dataset.schema == theirs.schema
     rows = [5, 14_000, 7]
-    assert_same(dataset.take(rows), theirs.take(rows))
+    assert_equal_rows(dataset.take(rows), theirs.take(rows))
     condition = "l_quantity > 49"
-    assert_same(dataset.to_table(filter=condition), theirs.to_table(filter=condition))
+    assert_equal_rows(dataset.to_table(filter=condition), theirs.to_table(filter=condition))
     assert sum(batch.num_rows for batch in dataset.to_batches()) == theirs.count_rows()
     assert dataset.fragments[1].count_rows() == 4980
     assert dataset.tags.list()["loaded"].version == 3

@@ -29,7 +29,7 @@ SECRET = "s3cr3t-of-a-provider"
 _numbers = itertools.count(1)
 
 
-class Asked:
+class NumberedProvider:
     """A provider that numbers its answers."""
 
     def __init__(self, lasts_s: float = 3600, **more: Any) -> None:
@@ -76,7 +76,9 @@ def place() -> str:
     return f"s3://lab/provided-{next(_numbers)}"
 
 
-@pytest.mark.parametrize("provider", [Asked(), Asked().answer, Lances(), by_name])
+@pytest.mark.parametrize(
+    "provider", [NumberedProvider(), NumberedProvider().answer, Lances(), by_name]
+)
 async def test_a_table_is_written_and_read_with_what_a_provider_gives(
     lab: Lab, provider: Any
 ) -> None:
@@ -98,7 +100,7 @@ async def test_a_provider_may_stand_in_place_of_the_options(
 ) -> None:
     for name, value in beside(lab).items():
         monkeypatch.setenv(f"AWS_{name.removeprefix('aws_').upper()}", str(value))
-    request = Asked()
+    request = NumberedProvider()
     uri = place()
     await alance.write_dataset({"id": [1]}, uri, storage_options=request)
     async with alance.ingest(uri, storage_options=request) as sink:
@@ -108,7 +110,7 @@ async def test_a_provider_may_stand_in_place_of_the_options(
 
 
 async def test_many_callers_in_many_loops_ask_once(lab: Lab) -> None:
-    request, uri = Asked(), place()
+    request, uri = NumberedProvider(), place()
     await alance.write_dataset({"id": [1]}, uri, storage_options=lab.lance_options())
 
     async def read() -> None:
@@ -129,7 +131,7 @@ async def test_many_callers_in_many_loops_ask_once(lab: Lab) -> None:
 async def test_credentials_are_renewed_before_they_expire(monkeypatch: pytest.MonkeyPatch) -> None:
     now = time.time()
     monkeypatch.setattr(credentials.time, "time", lambda: now)
-    request = Asked()
+    request = NumberedProvider()
     renewed = Renewed("s3", request)
     first = await renewed()
     now += 3600 - credentials.RENEW_BEFORE_S - 10
@@ -144,7 +146,7 @@ async def test_the_last_credentials_are_used_while_they_are_good(
 ) -> None:
     now, works = time.time(), True
     monkeypatch.setattr(credentials.time, "time", lambda: now)
-    request = Asked()
+    request = NumberedProvider()
 
     async def provider() -> dict[str, Any]:
         if not works:
@@ -307,7 +309,7 @@ async def test_the_store_is_told_the_renewed_key(tmp_path: Path) -> None:
     (tmp_path / "b").mkdir()
     async with alance.FileWriter.open(tmp_path / "b" / "f.lance") as writer:
         await writer.write({"id": [1]})
-    request = Asked(lasts_s=0.2)
+    request = NumberedProvider(lasts_s=0.2)
     with serving(tmp_path) as server:
         options = {"endpoint": server.url, "allow_http": "true", "region": "x"}
         options["credentials"] = request  # type: ignore[assignment]
@@ -326,8 +328,12 @@ async def test_the_store_is_told_the_renewed_key(tmp_path: Path) -> None:
 def test_a_pickle_has_functions_by_name_and_no_answer() -> None:
     local = {"region": "x", "credentials": lambda: by_name()}
     assert portable(local) == {"region": "x"}
-    assert portable({"region": "x", "credentials": Asked()}) == {"region": "x"}
-    named = {"credentials": by_name, "base:s3://other/": by_name, "base:s3://b/": Asked()}
+    assert portable({"region": "x", "credentials": NumberedProvider()}) == {"region": "x"}
+    named = {
+        "credentials": by_name,
+        "base:s3://other/": by_name,
+        "base:s3://b/": NumberedProvider(),
+    }
     retained = portable(named)
     assert retained == {"credentials": by_name, "base:s3://other/": by_name, "base:s3://b/": {}}
     assert pickle.loads(pickle.dumps(retained)) == retained
@@ -346,7 +352,7 @@ async def test_an_entry_for_another_place_may_be_a_provider(lab: Lab, tmp_path: 
         {"id": [1, 2]}, place(), storage_options=lab.lance_options()
     )
     clone = await source.shallow_clone(tmp_path / "clone")
-    request = Asked()
+    request = NumberedProvider()
     entry = beside(lab) | {"credentials": request}
     opened = await alance.dataset(clone.uri, storage_options={"base:s3://lab/": entry})
     assert (await opened.take([0])).to_pylist() == [{"id": 1}]
@@ -398,14 +404,14 @@ async def test_dynamodb_takes_no_provider() -> None:
 def test_blocking_code_may_give_a_provider_too(lab: Lab) -> None:
     from alance import sync
 
-    options = beside(lab) | {"credentials": Asked()}
+    options = beside(lab) | {"credentials": NumberedProvider()}
     dataset = sync.write_dataset({"id": [1]}, place(), storage_options=options)
     assert dataset.take([0]).num_rows == 1
 
 
 async def test_a_large_object_is_sent_with_what_a_provider_gives(lab: Lab) -> None:
     """In parts, by the store object for writes: it shares the provider."""
-    request = Asked()
+    request = NumberedProvider()
     options = beside(lab) | {"credentials": request}
     values = np.random.default_rng(1).bytes(24 << 20)
     uri = place()

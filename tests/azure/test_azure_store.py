@@ -13,7 +13,7 @@ import pytest
 
 import alance
 from alance.io.opening.registry import StoreRegistry
-from tests.reference.creators import check_one_wins
+from tests.reference.creators import check_single_winner
 from tests.simulation.append_rules import append
 from tests.versioning.conftest import Committer
 
@@ -50,7 +50,7 @@ async def test_it_is_fit_for_everything(azurite: Azurite) -> None:
 async def test_one_of_many_creators_wins(azurite: Azurite) -> None:
     store, folder = opened(azurite)
     for number in range(30):
-        await check_one_wins(store, f"{folder}/{number}", 8)
+        await check_single_winner(store, f"{folder}/{number}", 8)
 
 
 async def test_uploads_go_in_blocks(azurite: Azurite) -> None:

@@ -77,7 +77,7 @@ def contents(path: Path, column: str = "b") -> list[bytes | None]:
     return [item for _, item in table.read_blobs(column, indices=rows)]
 
 
-async def check_same(ours: Path, theirs: Path, *columns: str) -> None:
+async def check_equal(ours: Path, theirs: Path, *columns: str) -> None:
     """Check that both tables have the same rows, descriptions, blobs, fields and files."""
     rows = [plain(lance.dataset(path).to_table().to_pylist()) for path in (ours, theirs)]
     assert rows[0] == rows[1]

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 CONTENT = random.Random(7).randbytes(3_000_000)
 
 
-async def one_blob(tmp_path: Path, **options: Any) -> alance.BlobFile:
+async def single_blob(tmp_path: Path, **options: Any) -> alance.BlobFile:
     await alance.write_dataset(table_of([CONTENT]), tmp_path / "t")
     (blob,) = await (await alance.dataset(tmp_path / "t")).take_blobs("b", indices=[0], **options)
     assert blob is not None
@@ -33,7 +33,7 @@ async def one_blob(tmp_path: Path, **options: Any) -> alance.BlobFile:
 
 
 async def test_a_blob_reads_as_a_file(tmp_path: Path) -> None:
-    blob = await one_blob(tmp_path)
+    blob = await single_blob(tmp_path)
     like = io.BytesIO(CONTENT)
     draw = random.Random(3)
     for _ in range(300):
@@ -49,7 +49,7 @@ async def test_a_blob_reads_as_a_file(tmp_path: Path) -> None:
 
 
 async def test_a_blob_is_streamed_in_pieces(tmp_path: Path) -> None:
-    blob = await one_blob(tmp_path)
+    blob = await single_blob(tmp_path)
     pieces = [piece async for piece in blob]
     assert [len(piece) for piece in pieces] == [1 << 20, 1 << 20, 3_000_000 - (2 << 20)]
     assert b"".join(pieces) == CONTENT
@@ -60,7 +60,7 @@ async def test_a_blob_is_streamed_in_pieces(tmp_path: Path) -> None:
 
 
 async def test_reads_at_once_follow_each_other(tmp_path: Path) -> None:
-    blob = await one_blob(tmp_path)
+    blob = await single_blob(tmp_path)
     parts = await asyncio.gather(*(blob.read(1000) for _ in range(20)))
     assert b"".join(parts) == CONTENT[:20_000]
     ranges = [(5, 10), (2_999_990, 10), (0, 0), (7, 1)]
@@ -72,7 +72,7 @@ async def test_reads_at_once_follow_each_other(tmp_path: Path) -> None:
         with pytest.raises(InvalidInputError, match="the blob has 3000000"):
             await blob.read_range(*wrong)
     with pytest.raises(InvalidInputError, match="buffer_size"):
-        await one_blob(tmp_path / "other", buffer_size=-1)
+        await single_blob(tmp_path / "other", buffer_size=-1)
 
 
 async def test_nulls_and_order(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ ROWS = pa.table(
 )
 
 
-async def packed_by_both(tmp_path: Path, blobs: pa.Array) -> tuple[Any, Any]:
+async def packed_by_each(tmp_path: Path, blobs: pa.Array) -> tuple[Any, Any]:
     """Return the arrays of both libraries' writers, after comparing the writers themselves."""
     ours, theirs = FileSession.open(tmp_path), LanceFileSession(str(tmp_path))
     async with await ours.open_packed_blob_writer("data/ours.lance", 5) as writer:
@@ -71,7 +71,7 @@ async def packed_by_both(tmp_path: Path, blobs: pa.Array) -> tuple[Any, Any]:
     ids=lambda array: str(array.type),
 )
 async def test_packed_blobs_are_described_as_by_pylance(tmp_path: Path, blobs: pa.Array) -> None:
-    ours, theirs = await packed_by_both(tmp_path, blobs)
+    ours, theirs = await packed_by_each(tmp_path, blobs)
     assert ours.type == theirs.type
     assert ours.to_pylist() == theirs.to_pylist()
 

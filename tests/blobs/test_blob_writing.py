@@ -14,7 +14,7 @@ from alance import BlobOptions, InvalidInputError
 from tests.blobs.blob_tables import (
     OBJECT,
     SMALL,
-    check_same,
+    check_equal,
     contents,
     elsewhere,
     files_of,
@@ -38,13 +38,13 @@ async def test_blobs_are_placed_as_pylance_does(tmp_path: Path, limits: dict[str
     data = table_of([*BLOBS, *(bytes([n]) * n for n in sizes)], blob_field("b", **limits))
     theirs = lance.write_dataset(data, tmp_path / "theirs", data_storage_version="2.2")
     dataset = await alance.write_dataset(data, tmp_path / "ours")
-    await check_same(tmp_path / "ours", tmp_path / "theirs", "b")
+    await check_equal(tmp_path / "ours", tmp_path / "theirs", "b")
     table = await dataset.to_table(blob_handling="all_binary")
     assert table.column("b").to_pylist() == contents(tmp_path / "theirs")
     # And both go on where the other has been.
     lance.write_dataset(data, tmp_path / "ours", mode="append")
     await (await alance.dataset(str(theirs.uri))).insert(data)
-    await check_same(tmp_path / "ours", tmp_path / "theirs", "b")
+    await check_equal(tmp_path / "ours", tmp_path / "theirs", "b")
 
 
 async def test_two_columns_share_objects(tmp_path: Path) -> None:
@@ -56,7 +56,7 @@ async def test_two_columns_share_objects(tmp_path: Path) -> None:
     data = pa.table(arrays, schema=pa.schema([SMALL, other]))
     lance.write_dataset(data, tmp_path / "theirs", data_storage_version="2.2")
     await alance.write_dataset(data, tmp_path / "ours")
-    await check_same(tmp_path / "ours", tmp_path / "theirs", "b", "c")
+    await check_equal(tmp_path / "ours", tmp_path / "theirs", "b", "c")
 
 
 async def test_an_object_goes_on_from_batch_to_batch(tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ async def test_an_object_goes_on_from_batch_to_batch(tmp_path: Path) -> None:
     reader = pa.RecordBatchReader.from_batches(data.schema, parts)
     lance.write_dataset(reader, tmp_path / "theirs", data_storage_version="2.2")
     await alance.write_dataset(iter(parts), tmp_path / "ours")
-    await check_same(tmp_path / "ours", tmp_path / "theirs", "b")
+    await check_equal(tmp_path / "ours", tmp_path / "theirs", "b")
 
 
 @pytest.mark.parametrize("shape", ["struct", "list", "list of structs"])
@@ -79,7 +79,7 @@ async def test_blobs_inside_of_columns(tmp_path: Path, shape: str) -> None:
     lance.write_dataset(data, tmp_path / "theirs", data_storage_version="2.2")
     dataset = await alance.write_dataset(data, tmp_path / "ours")
     columns = ["x.b"] if shape == "struct" else []
-    await check_same(tmp_path / "ours", tmp_path / "theirs", *columns)
+    await check_equal(tmp_path / "ours", tmp_path / "theirs", *columns)
     if columns:
         result = await dataset.read_blobs("x.b", indices=[1, 2, 0])
         assert [item for _, item in result] == [b"b" * 70_000, None, b"a" * 5]
@@ -94,7 +94,7 @@ async def test_uris_in_base_paths(tmp_path: Path) -> None:
     data = table_of([uri, Blob.from_uri(uri, 10, 20), b"here", None])
     lance.write_dataset(data, tmp_path / "theirs", mode="append")
     dataset = await alance.write_dataset(data, tmp_path / "ours", mode="append")
-    await check_same(tmp_path / "ours", tmp_path / "theirs", "b")
+    await check_equal(tmp_path / "ours", tmp_path / "theirs", "b")
     blobs = await dataset.read_blobs("b", indices=range(5))
     assert [item for _, item in blobs] == [b"first", OBJECT, OBJECT[10:30], b"here", None]
 
@@ -111,7 +111,7 @@ async def test_uris_outside_of_base_paths(tmp_path: Path) -> None:
         ours, theirs = tmp_path / f"ours{number}", tmp_path / f"theirs{number}"
         lance.write_dataset(data, theirs, data_storage_version="2.2", **options)
         await alance.write_dataset(data, ours, blobs=BlobOptions(**options))
-        await check_same(ours, theirs, "b")
+        await check_equal(ours, theirs, "b")
 
 
 async def test_the_size_of_shared_objects_is_an_option(tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ async def test_the_size_of_shared_objects_is_an_option(tmp_path: Path) -> None:
     options = {"blob_pack_file_size_threshold": 150}
     lance.write_dataset(data, tmp_path / "theirs", data_storage_version="2.2", **options)
     await alance.write_dataset(data, tmp_path / "ours", blobs=BlobOptions(**options))
-    await check_same(tmp_path / "ours", tmp_path / "theirs", "b")
+    await check_equal(tmp_path / "ours", tmp_path / "theirs", "b")
 
 
 async def test_blobs_of_version_1_become_version_2(tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ async def test_blobs_of_version_1_become_version_2(tmp_path: Path) -> None:
         for _ in range(2):
             lance.write_dataset(data, theirs, mode="append", data_storage_version="2.2")
             await alance.write_dataset(data, ours, mode="append")
-        await check_same(ours, theirs, "b")
+        await check_equal(ours, theirs, "b")
 
 
 @pytest.mark.parametrize(

@@ -27,13 +27,13 @@ class Server:
     def __init__(self, options: dict[str, str], seconds: float | None) -> None:
         self.options = options
         self.seconds = seconds
-        self.num_asked = 0
+        self.num_requests = 0
 
     def list_tables(self, request: Any) -> Any:
         raise NotImplementedError
 
     def describe_table(self, request: Any) -> Any:
-        self.num_asked += 1
+        self.num_requests += 1
         vended = dict(self.options)
         if self.seconds is not None:
             vended["expires_at_millis"] = str(int((time.time() + self.seconds) * 1000))
@@ -66,9 +66,9 @@ async def test_credentials_that_expire_are_asked_for_again(lab: Lab) -> None:
         provider = place.storage_options["credentials"]
         assert isinstance(provider, Vended)
         assert "secret_access_key" not in str(sorted(place.storage_options))
-        num_asked = server.num_asked
+        num_requests = server.num_requests
         dataset = await catalog.open_table("t")
-        assert server.num_asked == num_asked + 1
+        assert server.num_requests == num_requests + 1
         first = provider.fetch_storage_options()
         again = provider.fetch_storage_options()
         assert set(first) == set(again) > {"expires_at_millis"}

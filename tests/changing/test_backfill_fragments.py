@@ -26,11 +26,11 @@ async def test_fragments_of_many_processes(path: Path, tmp_path: Path) -> None:
     lance.dataset(str(theirs_path)).delete("id in (0, 9, 12)")
     theirs = lance.dataset(str(theirs_path))
     ours = await alance.dataset(str(path))
-    result, their_made = [], []
+    result, their_results = [], []
     for fragment in ours.fragments:
         part = await fragment.add_columns({"x": "id * 2", "t": "upper(s)"})
         result.append(pickle.loads(pickle.dumps(part)))
-        their_made.append(
+        their_results.append(
             theirs.get_fragment(fragment.fragment_id).merge_columns(
                 {"x": "id * 2", "t": "upper(s)"}
             )
@@ -39,7 +39,7 @@ async def test_fragments_of_many_processes(path: Path, tmp_path: Path) -> None:
     assert all(item == schema for _, item in result)
     await alance.commit(ours, operations.Merge(fragments, schema))
     check(path)
-    merge = lance.LanceOperation.Merge([item for item, _ in their_made], their_made[0][1])
+    merge = lance.LanceOperation.Merge([item for item, _ in their_results], their_results[0][1])
     lance.LanceDataset.commit(str(theirs_path), merge, read_version=theirs.version)
     assert plain(latest(path).message) == plain(latest(theirs_path).message)
 
@@ -146,14 +146,14 @@ async def test_updated_columns_of_a_fragment(path: Path, tmp_path: Path) -> None
             list(table),
         )
         theirs = lance.dataset(str(theirs_path))
-        their_made, their_fields, their_offsets = theirs.get_fragment(2).update_columns(
+        their_results, their_fields, their_offsets = theirs.get_fragment(2).update_columns(
             data, key, right, with_offsets=True
         )
         ours = await alance.dataset(str(path))
         result, fields, offsets = await ours.fragment(2).update_columns(data, key, right)
         assert (list(fields), offsets) == (their_fields, their_offsets)
         change = lance.LanceOperation.Update(
-            updated_fragments=[their_made],
+            updated_fragments=[their_results],
             fields_modified=their_fields,
             update_mode="rewrite_columns",
             updated_fragment_offsets={2: their_offsets},

@@ -79,7 +79,7 @@ def deep_twins(request: pytest.FixtureRequest, tmp_path: Path) -> Twins:
     return result
 
 
-async def call_both(twins: Twins, name: str, *args: Any, theirs: Any = None, **more: Any) -> None:
+async def call_each(twins: Twins, name: str, *args: Any, theirs: Any = None, **more: Any) -> None:
     """The same call by both; `theirs` are pylance's arguments where they differ."""
     getattr(lance.dataset(str(twins.theirs)), name)(*(args if theirs is None else theirs), **more)
     changed = await getattr(await alance.dataset(str(twins.ours)), name)(*args, **more)
@@ -103,7 +103,7 @@ SQL: list[dict[str, str]] = [
 
 @pytest.mark.parametrize("texts", SQL, ids=lambda texts: " ".join(texts))
 async def test_columns_of_sql_are_those_of_pylance(twins: Twins, texts: dict[str, str]) -> None:
-    await call_both(twins, "add_columns", texts)
+    await call_each(twins, "add_columns", texts)
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ async def test_columns_of_sql_are_those_of_pylance(twins: Twins, texts: dict[str
 async def test_sql_over_fields_that_are_not_nullable(
     deep_twins: Twins, texts: dict[str, str]
 ) -> None:
-    await call_both(deep_twins, "add_columns", texts)
+    await call_each(deep_twins, "add_columns", texts)
 
 
 def computed(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -126,11 +126,11 @@ def computed(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 async def test_columns_of_functions_are_those_of_pylance(twins: Twins) -> None:
-    await call_both(twins, "add_columns", computed)
-    await call_both(
+    await call_each(twins, "add_columns", computed)
+    await call_each(
         twins, "add_columns", lambda batch: pa.record_batch({"z": batch["id"]}), read_columns=["id"]
     )
-    await call_both(
+    await call_each(
         twins,
         "add_columns",
         lambda batch: pa.record_batch({"address": batch["_rowaddr"], "row": batch["_rowid"]}),
@@ -146,7 +146,7 @@ async def test_a_decorated_function(twins: Twins) -> None:
 
     theirs = lance.batch_udf(output)(function)
     ours = alance.batch_udf(output)(function)
-    await call_both(twins, "add_columns", ours, theirs=[theirs], read_columns=["id"])
+    await call_each(twins, "add_columns", ours, theirs=[theirs], read_columns=["id"])
 
 
 @pytest.mark.parametrize("kind", ["table", "batches", "reader"])
@@ -161,26 +161,26 @@ async def test_columns_of_rows_are_those_of_pylance(twins: Twins, kind: str) -> 
 
     if kind == "batches":
         theirs = pa.RecordBatchReader.from_batches(table.schema, data())
-        await call_both(twins, "add_columns", data(), theirs=[theirs])
+        await call_each(twins, "add_columns", data(), theirs=[theirs])
     else:
-        await call_both(twins, "add_columns", data(), theirs=[data()])
+        await call_each(twins, "add_columns", data(), theirs=[data()])
 
 
 async def test_columns_of_nulls_are_those_of_pylance(twins: Twins) -> None:
-    await call_both(twins, "add_columns", pa.field("x", pa.int32()))
-    await call_both(twins, "add_columns", [pa.field("y", pa.string()), pa.field("z", pa.float32())])
+    await call_each(twins, "add_columns", pa.field("x", pa.int32()))
+    await call_each(twins, "add_columns", [pa.field("y", pa.string()), pa.field("z", pa.float32())])
     nested = pa.struct(
         [("a", pa.list_(pa.int8())), ("b", pa.list_(pa.struct([("c", pa.date32())])))]
     )
-    await call_both(twins, "add_columns", pa.schema([pa.field("w", nested)]))
+    await call_each(twins, "add_columns", pa.schema([pa.field("w", nested)]))
 
 
 async def test_fields_of_a_struct_that_exists(tmp_path: Path) -> None:
     twins = Twins.make(tmp_path, data_storage_version="2.2")
     lance.dataset(str(twins.theirs)).delete("id in (0, 7, 19)")
     twins.again()
-    await call_both(twins, "add_columns", pa.field("n", pa.struct([("c", pa.int8())])))
-    await call_both(
+    await call_each(twins, "add_columns", pa.field("n", pa.struct([("c", pa.int8())])))
+    await call_each(
         twins,
         "add_columns",
         lambda batch: pa.record_batch({"n": pa.array([{"d": i} for i in batch["id"].to_pylist()])}),
@@ -197,17 +197,17 @@ async def test_fields_of_structs_that_are_null(tmp_path: Path) -> None:
         values = [{"new": i} if i % 2 else None for i in batch["id"].to_pylist()]
         return pa.record_batch({"s": pa.array(values, pa.struct([("new", pa.int64())]))})
 
-    await call_both(twins, "add_columns", new)
+    await call_each(twins, "add_columns", new)
     more = pa.struct([("many", pa.list_(pa.struct([("r", pa.int8())])))])
-    await call_both(twins, "add_columns", pa.field("s", more))
-    await call_both(twins, "drop_columns", ["s.x", "s.y", "s.many.item.p"])
+    await call_each(twins, "add_columns", pa.field("s", more))
+    await call_each(twins, "drop_columns", ["s.x", "s.y", "s.many.item.p"])
 
 
 async def test_ids_after_a_drop(twins: Twins) -> None:
-    await call_both(twins, "drop_columns", ["l"])
-    await call_both(twins, "add_columns", {"l": "id"})
-    await call_both(twins, "drop_columns", ["l", "n.b"])
-    await call_both(twins, "add_columns", {"m": "id"})
+    await call_each(twins, "drop_columns", ["l"])
+    await call_each(twins, "add_columns", {"l": "id"})
+    await call_each(twins, "drop_columns", ["l", "n.b"])
+    await call_each(twins, "add_columns", {"m": "id"})
 
 
 ALTERATIONS: list[Callable[[], list[dict[str, Any]]]] = [
@@ -227,7 +227,7 @@ ALTERATIONS: list[Callable[[], list[dict[str, Any]]]] = [
 async def test_columns_are_altered_as_by_pylance(
     twins: Twins, make: Callable[[], list[dict[str, Any]]]
 ) -> None:
-    await call_both(twins, "alter_columns", *make())
+    await call_each(twins, "alter_columns", *make())
 
 
 @pytest.mark.parametrize(
@@ -247,13 +247,13 @@ async def test_columns_are_altered_as_by_pylance(
 async def test_nested_columns_are_altered_as_by_pylance(
     deep_twins: Twins, alterations: list[dict[str, Any]]
 ) -> None:
-    await call_both(deep_twins, "alter_columns", *alterations)
+    await call_each(deep_twins, "alter_columns", *alterations)
 
 
 async def test_casts_one_after_the_other(twins: Twins) -> None:
-    await call_both(twins, "alter_columns", {"path": "id", "data_type": pa.int16()})
-    await call_both(twins, "alter_columns", {"path": "id", "data_type": pa.int64()})
-    await call_both(twins, "alter_columns", {"path": "id", "name": "key"})
+    await call_each(twins, "alter_columns", {"path": "id", "data_type": pa.int16()})
+    await call_each(twins, "alter_columns", {"path": "id", "data_type": pa.int64()})
+    await call_each(twins, "alter_columns", {"path": "id", "name": "key"})
     assert [len(fragment.files) for fragment in latest(twins.ours).fragments] == [2, 2, 2, 2]
 
 
@@ -261,7 +261,7 @@ async def test_casts_one_after_the_other(twins: Twins) -> None:
     "names", [["id"], ["l", "n"], ["n.a"], ["n.a", "n.b"], ["n", "n.a"]], ids=" ".join
 )
 async def test_columns_are_dropped_as_by_pylance(twins: Twins, names: list[str]) -> None:
-    await call_both(twins, "drop_columns", names)
+    await call_each(twins, "drop_columns", names)
 
 
 @pytest.mark.parametrize(
@@ -272,7 +272,7 @@ async def test_columns_are_dropped_as_by_pylance(twins: Twins, names: list[str])
 async def test_nested_columns_are_dropped_as_by_pylance(
     deep_twins: Twins, names: list[str]
 ) -> None:
-    await call_both(deep_twins, "drop_columns", names)
+    await call_each(deep_twins, "drop_columns", names)
 
 
 async def test_columns_are_merged_as_by_pylance(twins: Twins) -> None:
@@ -283,17 +283,17 @@ async def test_columns_are_merged_as_by_pylance(twins: Twins) -> None:
             "t": [{"u": [str(i)]} for i in range(5)],
         }
     )
-    await call_both(twins, "merge", data, "id")
+    await call_each(twins, "merge", data, "id")
     texts = pa.table({"k": ["s2", None, "s4", None], "o": [1, 2, 3, 4]})
-    await call_both(twins, "merge", texts, "s", "k")
+    await call_each(twins, "merge", texts, "s", "k")
     inner = pa.table({"a": pa.array([5, 9], pa.uint64()), "p": ["x", "y"]})
-    await call_both(twins, "merge", inner, "_rowid", "a")
+    await call_each(twins, "merge", inner, "_rowid", "a")
 
 
 async def test_merge_into_what_is_not_nullable(twins: Twins) -> None:
     schema = pa.schema([pa.field("id", pa.int64()), pa.field("q", pa.int8(), nullable=False)])
     data = pa.table({"id": range(20), "q": range(20)}).cast(schema)
-    await call_both(twins, "merge", data, "id")
+    await call_each(twins, "merge", data, "id")
 
 
 async def test_an_index_keeps_to_its_column(tmp_path: Path) -> None:
@@ -302,11 +302,11 @@ async def test_an_index_keeps_to_its_column(tmp_path: Path) -> None:
     theirs.create_scalar_index("id", "BTREE")
     theirs.create_scalar_index("v", "BTREE")
     twins.again()
-    await call_both(twins, "alter_columns", {"path": "id", "name": "key"})
-    await call_both(twins, "add_columns", {"more": "key"})
+    await call_each(twins, "alter_columns", {"path": "id", "name": "key"})
+    await call_each(twins, "add_columns", {"more": "key"})
     assert [index.name for index in latest(twins.ours).indices] == ["id_idx", "v_idx"]
     assert lance.dataset(str(twins.ours)).to_table(filter="key = 7").num_rows == 1
-    await call_both(twins, "drop_columns", ["key"])
+    await call_each(twins, "drop_columns", ["key"])
     assert [index.name for index in latest(twins.ours).indices] == ["v_idx"]
 
 
@@ -341,15 +341,15 @@ async def test_files_of_2_0(tmp_path: Path) -> None:
     twins = Twins.make(tmp_path, data_storage_version="2.0")
     lance.dataset(str(twins.theirs)).delete("id in (0, 1, 7, 14) or id = 19")
     twins.again()
-    await call_both(twins, "add_columns", {"copy": "n", "list": "l", "twice": "id * 2"})
-    await call_both(twins, "add_columns", computed)
-    await call_both(twins, "add_columns", pa.field("x", pa.struct([("y", pa.int8())])))
-    await call_both(twins, "alter_columns", {"path": "l.item", "data_type": pa.int64()})
-    await call_both(twins, "alter_columns", {"path": "id", "data_type": pa.int16(), "name": "key"})
-    await call_both(
+    await call_each(twins, "add_columns", {"copy": "n", "list": "l", "twice": "id * 2"})
+    await call_each(twins, "add_columns", computed)
+    await call_each(twins, "add_columns", pa.field("x", pa.struct([("y", pa.int8())])))
+    await call_each(twins, "alter_columns", {"path": "l.item", "data_type": pa.int64()})
+    await call_each(twins, "alter_columns", {"path": "id", "data_type": pa.int16(), "name": "key"})
+    await call_each(
         twins, "alter_columns", {"path": "n", "name": "m"}, {"path": "n.a", "name": "c"}
     )
-    await call_both(
+    await call_each(
         twins, "merge", pa.table({"key": pa.array([3, 5], pa.int16()), "z": [1, 2]}), "key"
     )
-    await call_both(twins, "drop_columns", ["copy.a", "list"])
+    await call_each(twins, "drop_columns", ["copy.a", "list"])

@@ -47,7 +47,7 @@ class Model:
         return pa.Table.from_pylist(self.rows, schema)
 
 
-class Both:
+class Pair:
     """The table, and which of the two writers is at work."""
 
     def __init__(self, path: Path, draw: Callable[[st.SearchStrategy[Any]], Any]) -> None:
@@ -258,7 +258,7 @@ async def run(
     steps: list[str],
     options: dict[str, Any],
 ) -> None:
-    pair = Both(path, draw)
+    pair = Pair(path, draw)
     pair.model.types = {"k": pa.int64(), "v": pa.int32(), "t": pa.string()}
     pair.model.rows = pair.new_rows(9)
     lance.write_dataset(pair.model.table(), str(path), max_rows_per_file=4, **options)

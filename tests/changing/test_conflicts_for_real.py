@@ -33,7 +33,7 @@ def merged(builder: Any) -> Any:
 
 
 # The same words for a dataset of either; what alance gives is awaited.
-BOTH: dict[str, Callable[[Any], Any]] = {
+SHARED_CHANGES: dict[str, Callable[[Any], Any]] = {
     "append": lambda ds: ds.insert(NEW),
     "overwrite": lambda ds: ds.insert(NEW, mode="overwrite"),
     "delete first": lambda ds: ds.delete("key < 3"),
@@ -50,11 +50,11 @@ BOTH: dict[str, Callable[[Any], Any]] = {
     "other config": lambda ds: ds.update_config({"b": "1"}),
 }
 THEIRS: dict[str, Callable[[lance.LanceDataset], object]] = {
-    **BOTH,
+    **SHARED_CHANGES,
     "restore": lambda ds: lance.dataset(ds.uri, version=1).restore(),
 }
 OURS: dict[str, Callable[[Dataset], Awaitable[object]]] = {
-    **BOTH,
+    **SHARED_CHANGES,
     "restore": lambda ds: ds.restore(1),
 }
 

@@ -162,26 +162,26 @@ def test_pyarrow_expressions_compare_in_one_order(kind: str, op: str) -> None:
     batch, test = pairs(kind), OPERATORS[op]
     x, y = pc.field("x"), pc.field("y")
 
-    def kept_by(expression: pc.Expression) -> list[int]:
+    def rows_of_filter(expression: pc.Expression) -> list[int]:
         mask = predicate_from_arrow(expression, batch.schema).mask(batch)
         return pc.indices_nonzero(mask.fill_null(False)).to_pylist()
 
     expected = by_model(batch, test)
-    assert kept_by(test(x, y)) == expected
-    assert kept_by(test(pc.field("s", "m"), y)) == expected
-    assert kept_by(test(pc.coalesce(x, x), y) & (pc.scalar(True) | x.is_valid())) == expected
+    assert rows_of_filter(test(x, y)) == expected
+    assert rows_of_filter(test(pc.field("s", "m"), y)) == expected
+    assert rows_of_filter(test(pc.coalesce(x, x), y) & (pc.scalar(True) | x.is_valid())) == expected
     everything = by_model(batch, lambda _, __: True)
-    assert kept_by(~test(x, y)) == sorted({*everything} - {*expected})
+    assert rows_of_filter(~test(x, y)) == sorted({*everything} - {*expected})
     own = ranks(batch["x"])
     for number in map(float, specials(kind)):
-        assert kept_by(test(x, number)) == where(lambda r: test(r, rank(number)), own)  # noqa: B023
+        assert rows_of_filter(test(x, number)) == where(lambda r: test(r, rank(number)), own)  # noqa: B023
         flipped = where(lambda r: test(rank(number), r), own)  # noqa: B023
-        assert kept_by(test(pc.scalar(number), x)) == flipped
+        assert rows_of_filter(test(pc.scalar(number), x)) == flipped
         if op == "=":
             listed = x.isin([number, 2.0])
-            assert kept_by(listed) == where(lambda r: r == rank(number), own)  # noqa: B023
-            others = {*range(len(own))} - {*kept_by(listed)}
-            assert kept_by(~listed) == sorted(others)  # Arrow's lists are never null
+            assert rows_of_filter(listed) == where(lambda r: r == rank(number), own)  # noqa: B023
+            others = {*range(len(own))} - {*rows_of_filter(listed)}
+            assert rows_of_filter(~listed) == sorted(others)  # Arrow's lists are never null
 
 
 def test_pyarrow_expressions_of_whole_numbers_and_floats_compare_in_one_order() -> None:

@@ -46,7 +46,7 @@ ROWS: Final = st.lists(
     min_size=1,
     max_size=9,
 )
-ASKED: Final = [
+EXPRESSIONS: Final = [
     *["array_remove(l, 1)", "array_remove(l, i)", "list_remove(lt, s)", "array_remove(lf, f)"],
     *["array_remove(l, 1.5)", "array_remove(l, NULL)", "array_remove(v, 1.0)"],
     *["array_remove_n(l, 2, 2)", "array_remove_n(l, i, k)", "array_remove_n(l, 2, NULL)"],
@@ -103,7 +103,7 @@ async def test_columns_are_those_of_pylance(folder: Path, rows: list[dict[str, A
     schema = pa.schema([(name, type_) for name, (type_, _) in COLUMNS.items()])
     table = pa.Table.from_pylist(rows, schema)
     theirs = lance.write_dataset(table, folder / "any", mode="overwrite", max_rows_per_file=5)
-    mapping = {f"c{number}": text for number, text in enumerate(ASKED)}
+    mapping = {f"c{number}": text for number, text in enumerate(EXPRESSIONS)}
     ours = await (await alance.dataset(folder / "any")).to_table(mapping)
     expected = theirs.to_table(mapping)
     for name, text in mapping.items():

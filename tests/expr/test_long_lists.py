@@ -83,10 +83,10 @@ def test_a_long_list_is_as_many_comparisons(name: str, inverted: bool) -> None:
     items = TEXTS if name in ("t", "l") else WHOLES
     within = f"{'not ' if inverted else ''}{name} in ({items})"
     chain = " or ".join(f"{name} = {item}" for item in split(items))
-    one_by_one = " or ".join(f"({name} = {item})" for item in split(items))
+    items_apart = " or ".join(f"({name} = {item})" for item in split(items))
     assert lists_of(chain) == 1
-    assert lists_of(one_by_one) == 0
-    short = parse_filter(f"not ({one_by_one})" if inverted else one_by_one, TABLE.schema)
+    assert lists_of(items_apart) == 0
+    short = parse_filter(f"not ({items_apart})" if inverted else items_apart, TABLE.schema)
     expected = check_of(short.condition)
     assert isinstance(expected, Within)
     for text in (within, f"not ({chain})" if inverted else chain):

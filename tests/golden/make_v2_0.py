@@ -93,7 +93,7 @@ def nested(n: int) -> dict[str, pa.Array]:
     }
 
 
-def asked_for(n: int) -> pa.Table:
+def hinted(n: int) -> pa.Table:
     """Columns with an encoding that their metadata ask for."""
     texts = sparse([f"hello world {row % 9}" for row in range(n)])
     packed = pa.StructArray.from_arrays(
@@ -184,7 +184,7 @@ def main() -> None:
     print(lance.__version__)
     make(pa.table({**numbers(ROWS)}), folder, "numbers")
     make(pa.table({**strings(ROWS), **nested(ROWS)}), folder, "nested")
-    make(asked_for(ROWS), folder, "asked_for")
+    make(hinted(ROWS), folder, "asked_for")
     make_blobs(folder)
     # With the item that stands for null, more items than the keys can number.
     items = pa.array([f"item {number}" for number in range(128)])

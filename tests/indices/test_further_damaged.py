@@ -145,9 +145,9 @@ def test_posting_lists_that_are_none_are_refused() -> None:
         parse_postings(memoryview(content + b"\0"))
     with pytest.raises(CorruptFileError, match="parts"):
         parse_postings(memoryview(struct.pack("<Q", 1 << 40) + content[8:]))
-    one_part = postings_bytes(rows[:2])[8:]
+    posting_part = postings_bytes(rows[:2])[8:]
     with pytest.raises(CorruptFileError, match="behind part 0"):
-        parse_postings(memoryview(struct.pack("<Q", 2) + one_part + one_part))
+        parse_postings(memoryview(struct.pack("<Q", 2) + posting_part + posting_part))
 
 
 def all_of_a_fragment(kind: str) -> bytes:

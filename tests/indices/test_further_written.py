@@ -159,8 +159,8 @@ async def test_compaction_brings_them_along(tmp_path: Path, stable: bool) -> Non
     covered = coverage(tmp_path / "t")
     for column, kind in COLUMNS.items():
         # What knows zones of fragments loses those that are rewritten, as in pylance.
-        is_kept = kind in ("LABEL_LIST", "NGRAM")
-        assert covered[f"{column}_idx"] == [[3]] if is_kept else [[]], column
+        is_translated = kind in ("LABEL_LIST", "NGRAM")
+        assert covered[f"{column}_idx"] == [[3]] if is_translated else [[]], column
     await agree(tmp_path / "t", FILTERS[::3])
     dataset = await dataset.optimize.optimize_indices()
     assert all([3] in parts for parts in coverage(tmp_path / "t").values())
@@ -177,7 +177,7 @@ async def test_texts_beyond_ascii_have_the_tokens_of_pylance(tmp_path: Path) -> 
     assert contents(tmp_path / "ours") == contents(tmp_path / "theirs")
 
 
-ASKED = {
+CONDITIONS = {
     "LABEL_LIST": ("tags", "array_has(tags, 't5')"),
     "NGRAM": ("s", "contains(s, 'Hello')"),
     "ZONEMAP": ("z", "z = 5"),
@@ -185,9 +185,9 @@ ASKED = {
 }
 
 
-@pytest.mark.parametrize("kind", sorted(ASKED))
+@pytest.mark.parametrize("kind", sorted(CONDITIONS))
 async def test_an_index_of_no_rows_and_of_nulls(tmp_path: Path, kind: str) -> None:
-    column, condition = ASKED[kind]
+    column, condition = CONDITIONS[kind]
     type_ = rows(10).schema.field(column).type
     for count in (0, 5):
         path = tmp_path / f"{count} rows"

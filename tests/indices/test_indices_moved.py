@@ -88,8 +88,8 @@ def test_the_nth_live_row_of_a_group_is_the_nth_row_of_its_new_fragments(
     every = [item for item in every if item in expected or item >> 32 not in staying]
     order = np.random.default_rng(0).permutation(len(every))
     addresses = np.array(every, np.int64)[order]
-    moved, is_kept = AddressMap.of(parts, staying).moved(addresses)
-    assert dict(zip(addresses[is_kept].tolist(), moved.tolist(), strict=True)) == expected
+    moved, is_retained = AddressMap.of(parts, staying).moved(addresses)
+    assert dict(zip(addresses[is_retained].tolist(), moved.tolist(), strict=True)) == expected
 
 
 @pytest.mark.parametrize(("version", "stable"), thinned(["2.0", "2.2"], [False, True]))

@@ -138,11 +138,11 @@ async def test_any_runs_are_merged_in_order(data: st.DataObject, memory: int) ->
     kind, values_of = data.draw(
         st.sampled_from([(pa.int64(), values), (pa.float64(), floats), (pa.string(), texts)])
     )
-    given_runs = data.draw(st.lists(st.lists(values_of, max_size=40), max_size=5))
+    drawn_runs = data.draw(st.lists(st.lists(values_of, max_size=40), max_size=5))
     number, schema, step = 0, row_schema(kind), data.draw(st.integers(1, 9))
     dataset = await alance.write_dataset(pa.table({"a": [1]}), f"memory://{uuid4()}/t")
     runs, parts = [], []
-    for run in given_runs:
+    for run in drawn_runs:
         ids_ = pa.array(range(number, number + len(run)), pa.uint64())
         number += len(run)
         batch = pa.record_batch([pa.array(run, kind), ids_], schema=schema)

@@ -11,7 +11,7 @@ import pytest
 
 import alance
 from tests.indices.test_indices_moved import unindexed
-from tests.indices.test_vectors_built import both_built, clustered, nearest, table
+from tests.indices.test_vectors_built import built_by_each, clustered, nearest, table
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -61,7 +61,7 @@ async def test_both_find_as_much_by_ours_as_by_one_of_pylance_and_go_on_with_it(
 ) -> None:
     values = clustered(4000, 1)
     more = {"metric": "l2", "num_partitions": 6, "ivf_centroids": values[:6], **options}
-    path, theirs = await both_built(tmp_path, table(values), kind, **more)
+    path, theirs = await built_by_each(tmp_path, table(values), kind, **more)
     path, theirs = (place.rename(place.with_suffix(".lance")) for place in (path, theirs))
     queries = clustered(50, 99)
     dataset = lance.dataset(path)

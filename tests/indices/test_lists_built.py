@@ -42,7 +42,7 @@ def theirs(path: Path, **options: Any) -> pa.Table:
         return lance.dataset(path).to_table(["id", "_distance"], nearest=request)
 
 
-async def same_answers(path: Path, kind: str) -> None:
+async def check_equal_answers(path: Path, kind: str) -> None:
     """Both libraries find the same rows by the index, and it finds what there is."""
     dataset = await alance.dataset(path)
     by_index = {"nprobes": 4, "refine_factor": 5}
@@ -68,18 +68,18 @@ async def test_lists_are_indexed_for_both_libraries(
     more = {"metric": "cosine", "num_partitions": 4, **options}
     dataset = await dataset.create_index("vec", kind, **more)
     assert unindexed(path) == {"vec_idx": 0}
-    await same_answers(path, kind)
+    await check_equal_answers(path, kind)
     dataset = await dataset.insert(rows_of_lists(300, first=1500, seed=2))
     dataset = await dataset.optimize.optimize_indices()
     assert unindexed(path) == {"vec_idx": 0}
-    await same_answers(path, kind)
+    await check_equal_answers(path, kind)
     dataset = await dataset.delete("id % 5 = 1")
     await dataset.optimize.compact_files(target_rows_per_fragment=5000)
     assert unindexed(path) == {"vec_idx": 0}
-    await same_answers(path, kind)
+    await check_equal_answers(path, kind)
     lance.write_dataset(rows_of_lists(100, first=1800, seed=3), path, mode="append")
     lance.dataset(path).optimize.optimize_indices()
-    await same_answers(path, kind)
+    await check_equal_answers(path, kind)
 
 
 async def test_an_index_of_lists_is_made_in_parts(tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ async def test_an_index_of_lists_is_made_in_parts(tmp_path: Path) -> None:
     segment = await IndexBuild.merge(dataset, plan, parts)
     await IndexBuild.commit(dataset, plan, segment)
     assert unindexed(path) == {"vec_idx": 0}
-    await same_answers(path, "IVF_SQ")
+    await check_equal_answers(path, "IVF_SQ")
 
 
 async def test_the_default_number_of_partitions_counts_vectors(tmp_path: Path) -> None:
@@ -179,4 +179,4 @@ async def test_a_partition_of_lists_that_has_grown_is_parted(
     head = await alance.FileReader.open(folder / "index.idx")
     message = await head.global_buffer(1)
     assert 8 + 3 <= len(vector_index_pb2.IVF.FromString(message).lengths) <= 8 + 10
-    await same_answers(path, kind)
+    await check_equal_answers(path, kind)

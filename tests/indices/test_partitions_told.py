@@ -32,7 +32,7 @@ def vectors(dtype: str = "float32", num_rows: int = 400) -> pa.Table:
     return pa.table({"v": column, "k": range(num_rows)})
 
 
-async def assert_same(dataset: alance.Dataset, theirs: lance.LanceDataset) -> None:
+async def assert_equal_listing(dataset: alance.Dataset, theirs: lance.LanceDataset) -> None:
     ours = await dataset.centroids(index_name="v_idx")
     expected = theirs.get_ivf_model("v_idx").centroids
     assert ours.type == expected.type
@@ -59,14 +59,14 @@ async def test_partitions_are_those_of_pylance(tmp_path: Path, kind: str, by_pyl
         lance.dataset(path).create_index("v", kind, **options)
     else:
         await dataset.create_index("v", kind, **options)
-    await assert_same(await dataset.checkout_latest(), lance.dataset(path))
+    await assert_equal_listing(await dataset.checkout_latest(), lance.dataset(path))
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float64"])
 async def test_centroids_have_the_type_that_they_are_stored_in(tmp_path: Path, dtype: str) -> None:
     dataset = await alance.write_dataset(vectors(dtype), tmp_path / "t")
     dataset = await dataset.create_index("v", "IVF_FLAT", num_partitions=3)
-    await assert_same(dataset, lance.dataset(tmp_path / "t"))
+    await assert_equal_listing(dataset, lance.dataset(tmp_path / "t"))
 
 
 async def test_of_several_segments_the_first_is_told(tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ async def test_of_several_segments_the_first_is_told(tmp_path: Path) -> None:
     theirs.optimize.optimize_indices(num_indices_to_merge=0)
     dataset = await dataset.checkout_latest()
     assert (await dataset.index_statistics("v_idx"))["num_segments"] == 2
-    await assert_same(dataset, lance.dataset(tmp_path / "t"))
+    await assert_equal_listing(dataset, lance.dataset(tmp_path / "t"))
 
 
 async def test_indices_without_centroids_are_refused(tmp_path: Path) -> None:

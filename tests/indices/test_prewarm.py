@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 NUM_ROWS, DIM = 12_000, 8
 URI: Final = "s3://lab/prewarmed"
 QUERY: Final = [0.1] * DIM
-ASKED: Final[dict[str, dict[str, Any]]] = {
+SCANS: Final[dict[str, dict[str, Any]]] = {
     "id_idx": {"filter": "id = 4711"},
     "kind_idx": {"filter": "kind = 3"},
     "labels_idx": {"filter": "array_has_any(labels, ['a3'])"},
@@ -73,14 +73,14 @@ def far(lab: Lab, path: Path) -> Lab:
     return lab
 
 
-@pytest.mark.parametrize("name", ASKED)
+@pytest.mark.parametrize("name", SCANS)
 async def test_an_index_that_was_prewarmed_is_not_read_again(far: Lab, name: str) -> None:
     async with opened_on(far, URI) as dataset:
         with far.recording() as seen:
             await dataset.prewarm_index(name)
         assert seen.records
         with far.recording() as seen:
-            rows = await dataset.scanner(["_rowid"], **ASKED[name]).to_table()
+            rows = await dataset.scanner(["_rowid"], **SCANS[name]).to_table()
         assert len(rows)
         # Of filters it is looked whether the rows are there.
         assert not [record for record in seen.records if "_indices" in record["key"]]

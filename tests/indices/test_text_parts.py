@@ -36,7 +36,7 @@ async def hits_of(dataset: alance.Dataset) -> list[list[dict[str, Any]]]:
     return [table.to_pylist() for table in tables]
 
 
-def found_by_lance(path: Path) -> list[set[int]]:
+def hits_of_lance(path: Path) -> list[set[int]]:
     columns = ["id", "_score"]
     return [
         set(lance.dataset(path).to_table(columns, full_text_query=query)["id"].to_pylist())
@@ -66,7 +66,7 @@ async def test_they_are_those_made_at_once(tmp_path: Path, stable: bool) -> None
     dataset = await IndexBuild.commit(dataset, plan, segment)
     await dataset.validate()
     assert await hits_of(dataset) == await hits_of(once)
-    assert found_by_lance(tmp_path / "parts") == found_by_lance(tmp_path / "once")
+    assert hits_of_lance(tmp_path / "parts") == hits_of_lance(tmp_path / "once")
     phrase = alance.PhraseQuery("red fox", "text")
     answers = [await each.search_text(phrase, 9, columns=["id"]) for each in (once, dataset)]
     assert answers[0] == answers[1]
@@ -93,7 +93,7 @@ async def test_parts_are_kept_where_others_rewrite_fragments(tmp_path: Path) -> 
     dataset = await IndexBuild.commit(dataset, later, segment)
     assert len(files_of(path)) == 3 * 3 + 1
     once = await (await written(tmp_path / "once")).create_scalar_index("text", "INVERTED")
-    assert found_by_lance(path) == found_by_lance(tmp_path / "once")
+    assert hits_of_lance(path) == hits_of_lance(tmp_path / "once")
     scores = [[row["_score"] for row in rows] for rows in await hits_of(once)]
     assert [[row["_score"] for row in rows] for rows in await hits_of(dataset)] == scores
 

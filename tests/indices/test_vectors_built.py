@@ -86,7 +86,7 @@ COLUMNS = [("l2", "float32"), ("cosine", "float32"), ("dot", "float32")]
 COLUMNS += [("l2", "float16"), ("cosine", "float64")]
 
 
-async def both_built(path: Path, rows: pa.Table, kind: str, **options: Any) -> tuple[Path, Path]:
+async def built_by_each(path: Path, rows: pa.Table, kind: str, **options: Any) -> tuple[Path, Path]:
     """Tables with the same rows: one with our index, one with pylance's."""
     ours, theirs = path / "ours", path / "theirs"
     for place in (ours, theirs):
@@ -115,7 +115,7 @@ async def test_by_the_same_centroids_and_codebook_pylance_gives_the_same_answers
     if kind == "IVF_PQ":
         book = np.random.default_rng(3).standard_normal((8, 1 << options.get("num_bits", 8), 2))
         more["pq_codebook"] = (book * (0.3 if metric == "cosine" else 4)).astype(dtype)
-    ours, theirs = await both_built(tmp_path, table(values), kind, **more)
+    ours, theirs = await built_by_each(tmp_path, table(values), kind, **more)
     datasets = [lance.dataset(place) for place in (ours, theirs)]
     for query in clustered(20, 99, dtype):
         for nprobes in (1, 3):
@@ -129,7 +129,7 @@ async def test_pylance_finds_as_much_by_our_training_as_by_its_own(
 ) -> None:
     rows = table(clustered(NUM_ROWS, 1, dtype))
     more = {"metric": metric, "num_partitions": 6, "max_iters": 12, **options}
-    ours, theirs = await both_built(tmp_path, rows, kind, **more)
+    ours, theirs = await built_by_each(tmp_path, rows, kind, **more)
     for nprobes in (2, 6):
         own, other = (recall(place, metric, dtype, nprobes=nprobes) for place in (ours, theirs))
         # pylance draws its samples and rotations by chance. Over builds, its recall has a deviation

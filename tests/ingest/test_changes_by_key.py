@@ -205,15 +205,15 @@ async def write(
         await sink.write(pa.Table.from_pylist(events, EVENTS))
 
 
-@pytest.mark.parametrize("same_session", [True, False])
-async def test_concurrent_sinks_lose_no_change(tmp_path: Path, same_session: bool) -> None:
+@pytest.mark.parametrize("shares_session", [True, False])
+async def test_concurrent_sinks_lose_no_change(tmp_path: Path, shares_session: bool) -> None:
     """Each sink changes keys of its own and keys that all share; of these any order is right."""
     path, count = tmp_path / "t", 3
     await alance.write_dataset(rows(dict.fromkeys(range(0, 40, 2), "old")), path)
     written: list[list[Model]] = [[] for _ in range(count)]
 
     async def work(number: int) -> None:
-        session = alance.Session.of_loop() if same_session else alance.Session()
+        session = alance.Session.of_loop() if shares_session else alance.Session()
         chance = random.Random(number)
         try:
             sink = alance.ingest(path, on="id", session=session, commit_interval=None)
@@ -227,7 +227,7 @@ async def test_concurrent_sinks_lose_no_change(tmp_path: Path, same_session: boo
                     await sink.flush()
                     written[number].append({**own, **shared})
         finally:
-            if not same_session:
+            if not shares_session:
                 await session.aclose()
 
     await asyncio.gather(*map(work, range(count)))

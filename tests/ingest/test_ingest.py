@@ -291,22 +291,22 @@ async def test_tokens_are_written_once(tmp_path: Path) -> None:
             await sink.write(batch(0), sequence=3)
 
 
-@pytest.mark.parametrize("same_session", [True, False])
+@pytest.mark.parametrize("shares_session", [True, False])
 async def test_of_two_sinks_with_the_same_batches_one_fails(
-    tmp_path: Path, *, same_session: bool
+    tmp_path: Path, *, shares_session: bool
 ) -> None:
     path = tmp_path / "t"
     await alance.write_dataset(batch(1000), path)
     all_have_written = asyncio.Barrier(3)
 
     async def work(start: int, **more: str) -> None:
-        session = alance.Session.of_loop() if same_session else alance.Session()
+        session = alance.Session.of_loop() if shares_session else alance.Session()
         try:
             async with alance.ingest(path, session=session, commit_interval=None, **more) as sink:
                 await sink.write(batch(start), **({} if more else {"token": "x"}))
                 await all_have_written.wait()
         finally:
-            if not same_session:
+            if not shares_session:
                 await session.aclose()
 
     for start, more in ((0, {}), (10, {"producer": "p"})):

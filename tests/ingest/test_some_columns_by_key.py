@@ -242,9 +242,9 @@ async def test_the_table_is_a_dictionary_of_rows(tmp_path: Path, form: str, stab
                 await (await alance.dataset(path)).create_scalar_index("id", "BTREE")
 
 
-@pytest.mark.parametrize("same_session", [True, False])
+@pytest.mark.parametrize("shares_session", [True, False])
 async def test_sinks_of_different_columns_lose_no_value_of_each_other(
-    tmp_path: Path, same_session: bool
+    tmp_path: Path, shares_session: bool
 ) -> None:
     """They change the same rows at the same time; one also deletes a row, and sets it anew."""
     path, keys = tmp_path / "t", range(12)
@@ -252,7 +252,7 @@ async def test_sinks_of_different_columns_lose_no_value_of_each_other(
     await alance.write_dataset(batch(start, SCHEMA.names), path)
 
     async def work(column: str) -> None:
-        session = alance.Session.of_loop() if same_session else alance.Session()
+        session = alance.Session.of_loop() if shares_session else alance.Session()
         try:
             sink = alance.ingest(path, on="id", session=session, commit_interval=None)
             async with sink:
@@ -263,7 +263,7 @@ async def test_sinks_of_different_columns_lose_no_value_of_each_other(
                     await sink.upsert(batch([*rows, {"id": 100}], ["id", column]))
                     await sink.flush()
         finally:
-            if not same_session:
+            if not shares_session:
                 await session.aclose()
 
     await asyncio.gather(*map(work, ("a", "text", "vector")))

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import alance
-from tests.reference.compare import assert_same
+from tests.reference.compare import assert_equal_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -125,11 +125,11 @@ async def check(uri: str) -> None:
     rng = random.Random(uri.rsplit("/", 1)[-1])
     rows = [rng.randrange(count) for _ in range(40)]
     cold = await alance.dataset(uri)
-    assert_same(await cold.take(rows), theirs.take(rows))
-    assert_same(await cold.to_table(), theirs.to_table())
-    assert_same(await cold.take(rows[:3]), theirs.take(rows[:3]))
+    assert_equal_rows(await cold.take(rows), theirs.take(rows))
+    assert_equal_rows(await cold.to_table(), theirs.to_table())
+    assert_equal_rows(await cold.take(rows[:3]), theirs.take(rows[:3]))
     start, length = count // 3, count // 2
-    assert_same(
+    assert_equal_rows(
         await cold.to_table(offset=start, limit=length),
         theirs.to_table(offset=start, limit=length),
     )

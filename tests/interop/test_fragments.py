@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import alance
-from tests.reference.compare import assert_same
+from tests.reference.compare import assert_equal_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,19 +39,19 @@ async def check(uri: str, **options: object) -> None:
     assert [fragment.fragment_id for fragment in ours.fragments] == [
         fragment.fragment_id for fragment in theirs.get_fragments()
     ]
-    assert_same(
+    assert_equal_rows(
         await ours.to_table(with_row_id=True, with_row_address=True, **options),
         theirs.to_table(with_row_id=True, with_row_address=True, **options),
     )
     count = theirs.count_rows()
     rows = random.Random(uri).choices(range(count), k=25)
-    assert_same(await ours.take(rows), theirs.take(rows))
+    assert_equal_rows(await ours.take(rows), theirs.take(rows))
     assert await ours.count_rows() == count
     for item, other in zip(ours.fragments, theirs.get_fragments(), strict=True):
         assert item.physical_rows == other.physical_rows
         assert await item.count_rows() == other.count_rows()
         offsets = [0, other.count_rows() - 1]
-        assert_same(await item.take(offsets), other.take(offsets))
+        assert_equal_rows(await item.take(offsets), other.take(offsets))
 
 
 @pytest.fixture
@@ -133,9 +133,9 @@ async def test_stable_row_ids(uri: str) -> None:
     expected = random.Random(1).choices(ids, k=20)
     ours = await alance.dataset(uri)
     assert ours.has_stable_row_ids
-    assert_same(await ours.take_rows(expected), dataset._take_rows(expected))
+    assert_equal_rows(await ours.take_rows(expected), dataset._take_rows(expected))
     columns = ["id", "_row_created_at_version", "_row_last_updated_at_version"]
-    assert_same(await ours.to_table(columns), dataset.to_table(columns))
+    assert_equal_rows(await ours.to_table(columns), dataset.to_table(columns))
     with pytest.raises(alance.NotFoundError):
         await ours.take_rows([10**9])
 
@@ -147,8 +147,8 @@ async def test_take_rows_by_address(uri: str) -> None:
     ids = dataset.to_table(with_row_id=True).column("_rowid").to_pylist()
     ours = await alance.dataset(uri)
     expected = [ids[70], ids[5], ids[5], ids[98]]
-    assert_same(await ours.take_rows(expected), dataset._take_rows(expected))
-    assert_same(await ours.take_addresses(expected), dataset._take_rows(expected))
+    assert_equal_rows(await ours.take_rows(expected), dataset._take_rows(expected))
+    assert_equal_rows(await ours.take_addresses(expected), dataset._take_rows(expected))
     for gone in (3, 40, 9 << 32):
         with pytest.raises(alance.NotFoundError):
             await ours.take_addresses([gone])
@@ -158,15 +158,15 @@ async def test_projections_of_members_are_those_of_pylance(uri: str) -> None:
     lance.write_dataset(people(100), uri)
     ours, theirs = await alance.dataset(uri), lance.dataset(uri)
     for columns in (["where.x"], ["id", "where.tags"], ["where.tags", "where.x"], ["where", "id"]):
-        assert_same(await ours.to_table(columns), theirs.to_table(columns))
-        assert_same(await ours.take([5, 70, 7], columns), theirs.take([5, 70, 7], columns))
+        assert_equal_rows(await ours.to_table(columns), theirs.to_table(columns))
+        assert_equal_rows(await ours.take([5, 70, 7], columns), theirs.take([5, 70, 7], columns))
 
 
 async def test_computed_columns_are_those_of_pylance(uri: str) -> None:
     lance.write_dataset(people(100), uri)
     ours, theirs = await alance.dataset(uri), lance.dataset(uri)
     columns = {"double": "id * 2", "upper": "upper(name)", "same": "id"}
-    assert_same(await ours.to_table(columns), theirs.to_table(columns))
+    assert_equal_rows(await ours.to_table(columns), theirs.to_table(columns))
 
 
 def options() -> Iterator[dict[str, object]]:
@@ -181,8 +181,8 @@ async def test_offset_and_limit(uri: str) -> None:
     theirs.delete("id % 10 = 3")
     ours = await alance.dataset(uri)
     for option in options():
-        assert_same(await ours.to_table(["id"], **option), theirs.to_table(["id"], **option))
-        assert_same(
+        assert_equal_rows(await ours.to_table(["id"], **option), theirs.to_table(["id"], **option))
+        assert_equal_rows(
             await ours.to_table(["id"], filter="id % 3 = 1", **option),
             theirs.to_table(["id"], filter="id % 3 = 1", **option),
         )
@@ -208,14 +208,14 @@ async def test_deleted_rows_on_request(uri: str) -> None:
     theirs.delete("id % 5 = 0")
     ours = await alance.dataset(uri)
     expected = {"with_row_id": True, "include_deleted_rows": True}
-    assert_same(await ours.to_table(**expected), theirs.scanner(**expected).to_table())
+    assert_equal_rows(await ours.to_table(**expected), theirs.scanner(**expected).to_table())
 
 
 async def test_an_empty_dataset(uri: str) -> None:
     lance.write_dataset(people(0), uri)
     ours = await alance.dataset(uri)
     assert await ours.count_rows() == 0
-    assert_same(await ours.to_table(), lance.dataset(uri).to_table())
+    assert_equal_rows(await ours.to_table(), lance.dataset(uri).to_table())
     with pytest.raises(alance.InvalidInputError, match="0 rows"):
         await ours.take([0])
-    assert_same(await ours.take([]), lance.dataset(uri).to_table())
+    assert_equal_rows(await ours.take([]), lance.dataset(uri).to_table())

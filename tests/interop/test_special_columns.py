@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import alance
-from tests.reference.compare import assert_same
+from tests.reference.compare import assert_equal_rows
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 async def check(uri: str, columns: list[str] | None = None) -> alance.Dataset:
     theirs, ours = lance.dataset(uri), await alance.dataset(uri)
     assert ours.schema.equals(theirs.schema, check_metadata=True)
-    assert_same(await ours.to_table(columns), theirs.to_table(columns))
+    assert_equal_rows(await ours.to_table(columns), theirs.to_table(columns))
     rows = random.Random(3).choices(range(theirs.count_rows()), k=10)
-    assert_same(await ours.take(rows, columns), theirs.take(rows, columns))
+    assert_equal_rows(await ours.take(rows, columns), theirs.take(rows, columns))
     return ours
 
 
@@ -70,7 +70,7 @@ async def test_any_json_is_read_as_by_pylance(
     texts = [json.dumps(value) for value in values]
     lance.write_dataset(pa.table({"j": pa.array(texts, pa.json_())}), uri)
     ours = await alance.dataset(uri)
-    assert_same(await ours.to_table(), lance.dataset(uri).to_table())
+    assert_equal_rows(await ours.to_table(), lance.dataset(uri).to_table())
 
 
 @pytest.mark.parametrize("version", ["2.1", "2.2"])

@@ -16,7 +16,7 @@ import alance
 from alance.errors import AlanceError, CorruptFileError
 from alance.file.rows.taken import ColumnsShare
 from alance.io.reading.scheduler import Scheduler
-from tests.reference.compare import assert_same
+from tests.reference.compare import assert_equal_rows
 from tests.reference.thinned import paired
 
 if TYPE_CHECKING:
@@ -138,11 +138,11 @@ async def test_files_and_memory_give_the_same_rows(
             rows = rng.choices(range(ROWS), k=count)
             expected = table.take(rows)
             before = counted.count
-            assert_same(await ds.take(rows), expected)
+            assert_equal_rows(await ds.take(rows), expected)
             assert counted.count > before
             with monkeypatch.context() as patched:
                 patched.setattr(Scheduler, "reader", lambda *_: None)
-                assert_same(await ds.take(rows), expected)
+                assert_equal_rows(await ds.take(rows), expected)
 
 
 async def test_with_meta_columns_and_nested_fields_beside(tmp_path: Path) -> None:

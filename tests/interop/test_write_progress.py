@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 ROWS = pa.table({"x": range(10)})
 
 
-class Told(lance.progress.FragmentWriteProgress):
+class RecordedEvents(lance.progress.FragmentWriteProgress):
     """Recorder of the fragments that either library reports, as a class of pylance."""
 
     def __init__(self) -> None:
@@ -43,7 +43,7 @@ class Told(lance.progress.FragmentWriteProgress):
 
 
 async def test_each_fragment_is_told_as_by_pylance(tmp_path: Path) -> None:
-    ours, theirs = Told(), Told()
+    ours, theirs = RecordedEvents(), RecordedEvents()
     assert isinstance(ours, FragmentWriteProgress)
     arguments = {"max_rows_per_file": 5}
     await alance.write_dataset(ROWS, tmp_path / "own", progress=ours, **arguments)
@@ -55,7 +55,7 @@ async def test_each_fragment_is_told_as_by_pylance(tmp_path: Path) -> None:
 
 async def test_records_are_those_that_are_committed(tmp_path: Path) -> None:
     dataset = await alance.write_dataset(ROWS, tmp_path / "t")
-    events = Told()
+    events = RecordedEvents()
     fragments = await alance.write_fragments(ROWS, dataset, max_rows_per_file=4, progress=events)
     assert events.completed == fragments
     assert [[file.path for file in begun.files] for begun in events.begun] == [
@@ -66,21 +66,21 @@ async def test_records_are_those_that_are_committed(tmp_path: Path) -> None:
     dataset = await alance.commit(dataset, Append(events.completed))
     assert (await dataset.to_table())["x"].to_pylist() == [*range(10)] * 2
 
-    await dataset.insert(ROWS, progress=(more := Told()))
+    await dataset.insert(ROWS, progress=(more := RecordedEvents()))
     alone = await alance.DatasetFragment.create(tmp_path / "t", ROWS, progress=more)
     assert more.rows == [(0, 10), (0, 10)]
     assert more.completed[1] == alone
 
 
 def test_the_blocking_face_tells_the_same(tmp_path: Path) -> None:
-    events = Told()
+    events = RecordedEvents()
     alance.sync.write_dataset(ROWS, tmp_path / "t", max_rows_per_file=4, progress=events)
     assert events.rows == [(0, 4), (0, 4), (0, 2)]
 
 
 @pytest.mark.parametrize("method", ["begin", "complete"])
 async def test_an_error_of_it_ends_the_write(tmp_path: Path, method: str) -> None:
-    events = Told()
+    events = RecordedEvents()
     dataset = await alance.write_dataset(ROWS, tmp_path / "t")
     before = sorted((tmp_path / "t" / "data").iterdir())
 
@@ -95,7 +95,7 @@ async def test_an_error_of_it_ends_the_write(tmp_path: Path, method: str) -> Non
 
 
 async def test_what_failed_is_not_completed(lab: Lab) -> None:
-    events = Told()
+    events = RecordedEvents()
     lab.config(faults=[{"op": "PUT", "key": "/data/", "action": "status", "status": 403}])
     with pytest.raises(alance.errors.AccessError):
         await alance.write_dataset(

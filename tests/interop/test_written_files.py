@@ -90,7 +90,7 @@ async def test_lists_that_do_not_fit_chunks(tmp_path: Path, name: str, version: 
     await check_written(tmp_path / "file.lance", pa.table({"c": pa.array(rows, arrow)}), version)
 
 
-ASKED = {
+REQUESTS = {
     "full-zip": {"structural-encoding": "fullzip"},
     "mini-block": {"structural-encoding": "miniblock"},
     "zstd": {"compression": "zstd"},
@@ -103,9 +103,9 @@ ASKED = {
 
 
 @pytest.mark.parametrize("version", ["2.1", "2.2"])
-@pytest.mark.parametrize("name", list(ASKED))
+@pytest.mark.parametrize("name", list(REQUESTS))
 async def test_what_is_asked(tmp_path: Path, name: str, version: str) -> None:
-    metadata = {f"lance-encoding:{key}": value for key, value in ASKED[name].items()}
+    metadata = {f"lance-encoding:{key}": value for key, value in REQUESTS[name].items()}
     table = pa.concat_tables([shaped(900, 0.1), shaped(300, 0.0)])
     schema = pa.schema([field.with_metadata(metadata) for field in table.schema])
     await check_written(tmp_path / "file.lance", table.cast(schema), version)
@@ -210,7 +210,7 @@ async def test_any_table_is_read_by_both(tmp_path: Path, seed: int) -> None:
     if len(array) == 0:
         return
     parts = in_pieces(rng, array)
-    request = rng.choice([{}, {}, *ASKED.values()])
+    request = rng.choice([{}, {}, *REQUESTS.values()])
     field = pa.field(
         "c", array.type, metadata={f"lance-encoding:{key}": item for key, item in request.items()}
     )

@@ -263,13 +263,13 @@ async def test_a_key_asked_alone_and_one_of_many_share_a_load() -> None:
         await gate.wait()
         return list(keys)
 
-    async def load_one() -> Hashable:
+    async def load_entry() -> Hashable:
         return (await load([1]))[0]
 
     askers = [
-        asyncio.ensure_future(cache.get(1, load_one, size)),
+        asyncio.ensure_future(cache.get(1, load_entry, size)),
         asyncio.ensure_future(cache.get_many([1, 2], load, size)),
-        asyncio.ensure_future(cache.get(2, load_one, size)),
+        asyncio.ensure_future(cache.get(2, load_entry, size)),
     ]
     for _ in range(3):
         await asyncio.sleep(0)

@@ -76,13 +76,13 @@ def remote(request: pytest.FixtureRequest, lab: Lab) -> Place:
     return open_place(lab, request.param, **patience(rule))
 
 
-LEFT = Background()  # of uploads that were cancelled
+CANCELLED_UPLOADS = Background()  # of uploads that were cancelled
 
 
 async def send(place: Place, content: bytes = CONTENT) -> int:
     view = memoryview(content)
     async with place.store.open_upload(place.path("a")) as sink:
-        sink.background = LEFT
+        sink.background = CANCELLED_UPLOADS
         for start in range(0, len(content), PART):
             await sink.write(view[start : start + PART])
         return await sink.finish()
@@ -90,7 +90,7 @@ async def send(place: Place, content: bytes = CONTENT) -> int:
 
 async def object_sizes(place: Place) -> list[int]:
     """Sizes of the objects, when what was cancelled has ended."""
-    assert await LEFT.settled(60.0) == 0
+    assert await CANCELLED_UPLOADS.settled(60.0) == 0
     return [meta.num_bytes async for meta in place.store.list(place.folder)]
 
 
@@ -277,7 +277,7 @@ async def test_local_files_cancelled_at_any_turn(
         try:
             await task
         except asyncio.CancelledError:
-            assert await LEFT.settled(60.0) == 0
+            assert await CANCELLED_UPLOADS.settled(60.0) == 0
             assert not any(path.is_file() for path in folder.rglob("*"))
         else:
             assert await object_sizes(place) == [len(CONTENT)]

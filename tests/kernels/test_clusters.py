@@ -119,10 +119,10 @@ def test_a_round_gives_the_means_of_the_clusters(
     metric = "dot" if by_angle else "l2"
     expected = scores(here, start.astype(np.float64), metric)
     labels = expected.argmax(1)
-    wanted_loss = -expected.max(1).sum()
+    expected_loss = -expected.max(1).sum()
     if by_angle:
-        wanted_loss = (here**2).sum() - 2 * expected.max(1).sum()
-    assert np.isclose(loss, wanted_loss, rtol=1e-3, atol=1e-2)
+        expected_loss = (here**2).sum() - 2 * expected.max(1).sum()
+    assert np.isclose(loss, expected_loss, rtol=1e-3, atol=1e-2)
     centroids = means.centroids().reshape(num_centroids, dim)
     assert np.isfinite(centroids).all()
     counts = np.bincount(labels, minlength=num_centroids)

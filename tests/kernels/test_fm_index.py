@@ -50,7 +50,7 @@ def test_rows_with_a_pattern_are_those_of_plain_python(
     keep = np.arange(len(values)) % 3 != 1
     texts = partition.texts(keep)
     contents = texts.content.tobytes().split(b"\xff")[:-1]
-    expected_texts = [pair for pair, is_kept in zip(values, keep, strict=True) if is_kept]
+    expected_texts = [pair for pair, is_retained in zip(values, keep, strict=True) if is_retained]
     assert list(zip(texts.rows.tolist(), contents, strict=True)) == expected_texts
     lengths = [len(text) + 1 for _, text in expected_texts]
     assert texts.ends.tolist() == np.cumsum(lengths).tolist()

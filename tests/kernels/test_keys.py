@@ -22,7 +22,7 @@ def fixed(values: list[bytes], width: int) -> _kernels.Keys:
     return _kernels.Keys(np.frombuffer(b"".join(values), np.uint8), width)
 
 
-def found_by(table: _kernels.KeyTable, others: _kernels.Keys, count: int) -> list[int]:
+def numbers_of(table: _kernels.KeyTable, others: _kernels.Keys, count: int) -> list[int]:
     """The number of each key; -1: not there."""
     result = np.full(count, -1)
     places, numbers = table.find(others)
@@ -40,7 +40,7 @@ def test_keys_of_any_length_are_found(values: list[bytes], others: list[bytes], 
     assert len(table) == len(distinct)
     target = [*values, *others]
     expected = [distinct.index(item) if item in distinct else -1 for item in target]
-    assert found_by(table, plain(target, before=3), len(target)) == expected
+    assert numbers_of(table, plain(target, before=3), len(target)) == expected
     assert table.numbers().tolist() == expected[: len(values)]
 
 
@@ -53,7 +53,7 @@ def test_keys_of_fixed_width_are_found(width: int) -> None:
     assert table.numbers().tolist() == [distinct[value] for value in values]
     others = [bytes(integer) for integer in rng.integers(0, 4, (5000, width), np.uint8)]
     expected = [distinct.get(other, -1) for other in others]
-    assert found_by(table, fixed(others, width), len(others)) == expected
+    assert numbers_of(table, fixed(others, width), len(others)) == expected
 
 
 def test_hashes_are_of_the_values() -> None:
@@ -67,8 +67,8 @@ def test_hashes_are_of_the_values() -> None:
 def test_an_empty_table_finds_nothing() -> None:
     table = _kernels.KeyTable(fixed([], 8), 1)
     assert len(table) == 0
-    assert found_by(table, fixed([b"12345678"], 8), 1) == [-1]
-    assert found_by(table, fixed([], 8), 0) == []
+    assert numbers_of(table, fixed([b"12345678"], 8), 1) == [-1]
+    assert numbers_of(table, fixed([], 8), 0) == []
 
 
 def test_buffers_that_contradict_themselves() -> None:
@@ -142,7 +142,7 @@ def test_columns_side_by_side(
         table = _kernels.KeyTable(candidate, seed)
         assert table.numbers().tolist() == expected[: len(rows)]
         looked_up = _kernels.Keys.beside(columns(target, dtype))
-        assert found_by(table, looked_up, len(target)) == expected
+        assert numbers_of(table, looked_up, len(target)) == expected
     hashes = keys.hashes(seed).tolist()
     assert hashes == joined.split(widths).hashes(seed).tolist()
     assert len(set(hashes)) == len(distinct)
@@ -159,7 +159,7 @@ def test_fixed_columns_taken_apart(widths: list[int]) -> None:
     whole, apart = _kernels.Keys(content, total), _kernels.Keys.beside(columns)
     numbers = _kernels.KeyTable(whole, 1).numbers().tolist()
     for table in (_kernels.KeyTable(split, 2), _kernels.KeyTable(apart, 3)):
-        assert found_by(table, apart, 300) == found_by(table, split, 300) == numbers
+        assert numbers_of(table, apart, 300) == numbers_of(table, split, 300) == numbers
 
 
 def test_columns_that_do_not_fit() -> None:

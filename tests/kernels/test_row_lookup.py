@@ -48,14 +48,14 @@ def test_rows_are_those_of_the_sets_and_fragments(
     seed: int,
 ) -> None:
     rows, listed = set_of(pieces, has_runs=has_runs)
-    without, left_out = set_of(others, has_runs=not has_runs)
+    without, absent = set_of(others, has_runs=not has_runs)
     rng = np.random.default_rng(seed)
-    near = np.concatenate([listed[::97], left_out[::89], np.array([5, 1 << 33], np.uint64)])
+    near = np.concatenate([listed[::97], absent[::89], np.array([5, 1 << 33], np.uint64)])
     ids = np.unique(np.concatenate([near, near + np.uint64(1), near // np.uint64(2)]))
     if shuffled:
         rng.shuffle(ids)
     lookups = [_kernels.RowLookup(content) for content in (rows, without)]
-    is_in, is_out = np.isin(ids, listed), np.isin(ids, left_out)
+    is_in, is_out = np.isin(ids, listed), np.isin(ids, absent)
     assert np.array_equal(_kernels.rows_mask(ids, lookups[0]), is_in)
     assert np.array_equal(_kernels.rows_mask(ids, None, lookups[1]), ~is_out)
     fragments = np.array([0, 3, 7])
@@ -74,11 +74,11 @@ def test_many_rows_of_a_container_are_those_of_the_sets(
     step: int,
 ) -> None:
     rows, listed = set_of(pieces, has_runs=has_runs)
-    without, left_out = set_of(others, has_runs=not has_runs)
+    without, absent = set_of(others, has_runs=not has_runs)
     near = np.arange(start, start + 90_000 * step, step, dtype=np.uint64)
     ids = np.concatenate([near, near[:5000] + np.uint64(7 << 32)])
     lookups = [_kernels.RowLookup(content) for content in (rows, without)]
-    expected = np.isin(ids, listed) & ~np.isin(ids, left_out)
+    expected = np.isin(ids, listed) & ~np.isin(ids, absent)
     assert np.array_equal(_kernels.rows_mask(ids, *lookups), expected)
 
 

@@ -221,14 +221,14 @@ def test_wrong_constants_are_told_or_decoded(constants: bytes, data: st.DataObje
     for _ in range(data.draw(st.integers(1, 3))):
         place = data.draw(st.integers(0, len(content) - 1))
         content[place] = data.draw(st.integers(0, 255))
-    decode_some(bytes(content), pa.table(CONSTANTS).schema, TREES, WIDTHS)
+    decode_columns(bytes(content), pa.table(CONSTANTS).schema, TREES, WIDTHS)
 
 
 def fits(plan: _kernels.RowPlan, field: int, tree: list[int], width: int) -> bool:
     return plan.misfit(tree, [field], [width]) is None
 
 
-def decode_some(
+def decode_columns(
     content: bytes, schema: pa.Schema, trees: list[list[int]], widths: list[int]
 ) -> None:
     """Decode what the kernel takes of a file of 20 rows that may be damaged: it is valid, then.
@@ -264,7 +264,7 @@ def test_wrong_pages_are_told_or_decoded(files: list[bytes], data: st.DataObject
     for _ in range(data.draw(st.integers(1, 3))):
         place = data.draw(st.integers(0, len(content) - 1))
         content[place] = data.draw(st.integers(0, 255))
-    decode_some(
+    decode_columns(
         bytes(content),
         rows(1).schema,
         [[LEAF_NODE], [LEAF_NODE], [LIST_NODE, LEAF_NODE], [LEAF_NODE]],
@@ -301,7 +301,7 @@ def direct(content: bytes) -> file2_pb2.Encoding:
 COLUMN = b"\n\x1f/lance.encodings.ColumnEncoding"
 
 
-def file_of_one_page(
+def file_of_page(
     starts: list[int], sizes: list[int], minor: int = 1, encoding: bytes = COLUMN
 ) -> bytes:
     """256 bytes of a file of 2.1: one column of one page, whose buffers may lie anywhere."""
@@ -321,7 +321,7 @@ def file_of_one_page(
     [([0], [256]), ([64, 0], [192, 1]), ([192], [64]), ([], []), ([0], [0])],
 )
 def test_pages_inside_a_file(starts: list[int], sizes: list[int]) -> None:
-    assert tables_of([file_of_one_page(starts, sizes)], [0], [3]) is not None
+    assert tables_of([file_of_page(starts, sizes)], [0], [3]) is not None
 
 
 @pytest.mark.parametrize(
@@ -339,7 +339,7 @@ def test_pages_inside_a_file(starts: list[int], sizes: list[int]) -> None:
 def test_versions_and_column_encodings_of_whole_files(
     minor: int, encoding: bytes, is_known: bool
 ) -> None:
-    file = file_of_one_page([0], [64], minor, encoding)
+    file = file_of_page([0], [64], minor, encoding)
     assert (tables_of([file], [0], [3]) is not None) == is_known
 
 
@@ -360,7 +360,7 @@ def test_versions_and_column_encodings_of_whole_files(
     ],
 )
 def test_pages_outside_of_a_file(starts: list[int], sizes: list[int]) -> None:
-    assert tables_of([file_of_one_page(starts, sizes)], [0], [3]) is None
+    assert tables_of([file_of_page(starts, sizes)], [0], [3]) is None
 
 
 @settings(max_examples=300)

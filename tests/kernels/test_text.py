@@ -224,9 +224,9 @@ def test_the_best_documents_are_the_best_of_all(
         others = np.flatnonzero(rng.random(num_docs) < 0.01).astype(np.uint32)
         only = np.union1d(sample, others[mask[others] > 0] if len(mask) else others)
         result, own = searched(lists, weights, lengths, mean, needs_all=needs_all, only=only)
-        is_asked = np.isin(docs, only)
-        assert result.tolist() == docs[is_asked].tolist()
-        assert own.tolist() == scores[is_asked].tolist()
+        is_requested = np.isin(docs, only)
+        assert result.tolist() == docs[is_requested].tolist()
+        assert own.tolist() == scores[is_requested].tolist()
     order = np.lexsort((docs if ids is None else ids[docs], -scores))[:count]
     floor = scores[order[-1]] if len(order) == count and rng.random() < 0.3 else -np.inf
     best = searched(
@@ -329,14 +329,14 @@ def test_phrases_are_found_where_their_words_are_near(
     rows: list[list[int]], words: list[int], slop: int
 ) -> None:
     postings = collected(rows)
-    asked_words = sorted(set(words))
+    query_words = sorted(set(words))
     candidates = [doc for doc, row in enumerate(rows) if set(words) <= set(row)]
     if not candidates:
         return
-    lists = [posting_list(*postings.lists(token, token + 1), 0) for token in asked_words]
+    lists = [posting_list(*postings.lists(token, token + 1), 0) for token in query_words]
 
     pairs = [
-        number for place, word in enumerate(words) for number in (asked_words.index(word), place)
+        number for place, word in enumerate(words) for number in (query_words.index(word), place)
     ]
     program = [1, 0, len(lists), slop, len(words), *pairs]
     weights, lengths = np.ones(len(lists), np.float32), np.ones(len(rows), np.uint32)

@@ -94,9 +94,11 @@ def test_the_nearest_rows_are_those_of_numpy(
     assert counts.tolist() == [min(k, len(retained)), 0, min(k, len(retained))]
     places = {int(item): row for row, item in enumerate(ids)}
     for query, part in ((0, slice(0, counts[0])), (2, slice(counts[0], None))):
-        of_found = right[query][[places[int(item)] for item in result[part]]]
+        expected_distances = right[query][[places[int(item)] for item in result[part]]]
         assert set(result[part].tolist()) <= set(ids[retained].tolist())
-        np.testing.assert_allclose(distances[part], of_found, rtol=2e-5, atol=2e-5 * scale**2)
+        np.testing.assert_allclose(
+            distances[part], expected_distances, rtol=2e-5, atol=2e-5 * scale**2
+        )
         nearest_ones = np.sort(right[query][retained])[:k]
         np.testing.assert_allclose(distances[part], nearest_ones, rtol=2e-5, atol=2e-5 * scale**2)
         pairs = list(zip(distances[part].tolist(), result[part].tolist(), strict=True))
@@ -188,10 +190,10 @@ def test_lists_are_compared_by_the_nearest_of_their_vectors(metric: str, dim: in
             for end, count in zip(ends.tolist(), counts.tolist(), strict=True)
         ]
     )
-    filled, result, rows_found = kernel.result()
+    filled, result, result_rows = kernel.result()
     assert filled.tolist() == [int((counts > 0).sum())] * 3
     owners = np.repeat(np.arange(3), filled)
-    np.testing.assert_allclose(result, sums[rows_found, owners], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(result, sums[result_rows, owners], rtol=1e-4, atol=1e-5)
 
 
 def test_lists_that_contradict_their_values_are_refused() -> None:

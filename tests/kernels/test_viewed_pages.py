@@ -60,9 +60,9 @@ def rows_of(
     return rows
 
 
-def held(buffer: Bytes, kept_bytes: int = 0) -> _kernels.HeldSource:
+def held(buffer: Bytes, retained_bytes: int = 0) -> _kernels.HeldSource:
     file = _kernels.HeldFile([], [])
-    file.add(0, memoryview(buffer), kept_bytes)
+    file.add(0, memoryview(buffer), retained_bytes)
     return _kernels.HeldSource([file])
 
 
@@ -93,7 +93,7 @@ def test_neighbours_of_a_page_are_a_view_that_keeps_the_bytes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("first", "kept_bytes", "spans"),
+    ("first", "retained_bytes", "spans"),
     [
         (0, 1 << 20, [(2, 5)]),  # of a far larger response
         (1, 0, [(2, 5)]),  # not aligned
@@ -101,9 +101,11 @@ def test_neighbours_of_a_page_are_a_view_that_keeps_the_bytes() -> None:
         (0, 0, [(5, 7)]),  # of two pages
     ],
 )
-def test_other_rows_are_copied(first: int, kept_bytes: int, spans: list[tuple[int, int]]) -> None:
+def test_other_rows_are_copied(
+    first: int, retained_bytes: int, spans: list[tuple[int, int]]
+) -> None:
     buffer = content(first)
-    rows = rows_of(held(buffer, kept_bytes), spans, [first, first + 6 * WIDTH])
+    rows = rows_of(held(buffer, retained_bytes), spans, [first, first + 6 * WIDTH])
     assert not is_view(rows, buffer)
     expected = [value for span in spans for value in values(*span)]
     assert rows.flatten().to_pylist() == expected

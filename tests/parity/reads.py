@@ -145,7 +145,7 @@ def pick(places: Sequence[int], how: str, rng: random.Random) -> list[int]:
     return [places[number] for number in numbers]
 
 
-def some_reads(version: str, history: str, seed: str, count: int) -> list[Take | Scan]:
+def drawn_reads(version: str, history: str, seed: str, count: int) -> list[Take | Scan]:
     """Takes and scans, drawn at random: as many of each."""
     rng = random.Random(seed)
     columns = columns_of(version, history)

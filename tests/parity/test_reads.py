@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.parity.combinations import ALL, Case, covering, traced
-from tests.parity.reads import Scan, Take, some_reads
-from tests.reference.compare import assert_same
+from tests.parity.reads import Scan, Take, drawn_reads
+from tests.reference.compare import assert_equal_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,7 +42,7 @@ class Answers:
 async def check(tables: Tables, case: Case, count: int) -> None:
     path = tables.path(case.version, case.size, case.history)
     answers = Answers(tables, case)
-    reads = some_reads(case.version, case.history, str(case), count)
+    reads = drawn_reads(case.version, case.history, str(case), count)
     for read in reads:
         async with tables.ours(path, case.place) as dataset:
             for call, seed in enumerate(CALLS[type(read)]):
@@ -50,7 +50,7 @@ async def check(tables: Tables, case: Case, count: int) -> None:
                 with traced(case.traced, call):
                     result = await read.ours(dataset, places)
                 try:
-                    assert_same(result, answer)
+                    assert_equal_rows(result, answer)
                 except AssertionError as error:
                     error.add_note(f"call {call + 1} of {read}")
                     raise
@@ -60,7 +60,7 @@ async def check(tables: Tables, case: Case, count: int) -> None:
                 *(read.ours(dataset, answers.of(read, 0)[0]) for read in reads)
             )
         for read, result in zip(reads, results, strict=True):
-            assert_same(result, answers.of(read, 0)[1])
+            assert_equal_rows(result, answers.of(read, 0)[1])
 
 
 @pytest.mark.parametrize("case", CHOSEN, ids=str)

@@ -13,9 +13,9 @@ import pytest
 
 import alance
 from tests.parity.combinations import ALL, covering
-from tests.parity.reads import NUMBERS, Scan, Take, some_reads
+from tests.parity.reads import NUMBERS, Scan, Take, drawn_reads
 from tests.parity.tables import VERSIONS
-from tests.reference.compare import assert_same
+from tests.reference.compare import assert_equal_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -56,7 +56,7 @@ def as_traced(recorder: alance.Recorder) -> Counter[tuple[str, str, int, int]]:
 async def test_a_trace_is_what_the_server_saw(tables: Tables, case: Case) -> None:
     path = tables.path(case.version, case.size, case.history)
     theirs = tables.theirs(path)
-    reads = some_reads(case.version, case.history, f"traces {case}", 3)
+    reads = drawn_reads(case.version, case.history, f"traces {case}", 3)
     async with tables.ours(path, "lab") as dataset:
         for read in reads:
             for seed in (0, 1):
@@ -73,7 +73,7 @@ async def test_a_trace_changes_no_request_of_a_take(tables: Tables, version: str
     theirs = tables.theirs(path)
     reads = [
         read
-        for read in some_reads(version, "deleted", f"same {version}", 4)
+        for read in drawn_reads(version, "deleted", f"same {version}", 4)
         if isinstance(read, Take)
     ]
     for read in reads:
@@ -173,8 +173,8 @@ async def test_a_local_trace_names_what_is_read(
             assert recorder.num_bytes <= bytes_read() - before
             copy.keep(recorder)
             if earlier:
-                assert_same(await read.ours(dataset, places), answer)
+                assert_equal_rows(await read.ours(dataset, places), answer)
         if not earlier:
             async with tables.ours(copy.path, "local") as dataset:
-                assert_same(await read.ours(dataset, places), answer)
+                assert_equal_rows(await read.ours(dataset, places), answer)
         copy.restore()

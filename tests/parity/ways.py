@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import alance
 import alance.sync
 from tests.parity.reads import PICKED, pick
-from tests.reference.compare import assert_same
+from tests.reference.compare import assert_equal_rows
 
 if TYPE_CHECKING:
     import random
@@ -100,19 +100,19 @@ def way(function: Way) -> Way:
 
 @way
 async def all_rows(r: Reading) -> None:
-    assert_same(await r.dataset.to_table(), r.model.rows)
+    assert_equal_rows(await r.dataset.to_table(), r.model.rows)
 
 
 @way
-async def some_columns(r: Reading) -> None:
+async def column_subset(r: Reading) -> None:
     names = r.columns()
-    assert_same(await r.dataset.to_table(names), r.model.rows.select(names))
+    assert_equal_rows(await r.dataset.to_table(names), r.model.rows.select(names))
 
 
 @way
 async def each_column_by_itself(r: Reading) -> None:
     for name in r.model.rows.column_names:
-        assert_same(await r.dataset.to_table([name]), r.model.rows.select([name]))
+        assert_equal_rows(await r.dataset.to_table([name]), r.model.rows.select([name]))
 
 
 @way
@@ -134,21 +134,21 @@ async def batches(r: Reading) -> None:
     several = [batch async for batch in r.dataset.to_batches(names, batch_size=most)]
     assert all(0 < len(batch) <= most for batch in several)
     schema = r.model.rows.select(names).schema
-    assert_same(pa.Table.from_batches(several, schema), r.model.rows.select(names))
+    assert_equal_rows(pa.Table.from_batches(several, schema), r.model.rows.select(names))
 
 
 @way
-async def batches_of_some_bytes(r: Reading) -> None:
+async def batches_of_bytes(r: Reading) -> None:
     options: dict[str, Any] = {"batch_size_bytes": 4096, "io_buffer_bytes": 4096}
     several = [batch async for batch in r.dataset.to_batches(batch_readahead=1, **options)]
-    assert_same(pa.Table.from_batches(several, r.model.rows.schema), r.model.rows)
+    assert_equal_rows(pa.Table.from_batches(several, r.model.rows.schema), r.model.rows)
 
 
 @way
 async def batches_in_no_order(r: Reading) -> None:
     table = await r.dataset.to_table(scan_in_order=False)
     order = np.argsort(table["key"].to_numpy())
-    assert_same(table.take(pa.array(order)), r.rows(np.argsort(r.model.numbers["key"])))
+    assert_equal_rows(table.take(pa.array(order)), r.rows(np.argsort(r.model.numbers["key"])))
 
 
 @way
@@ -156,14 +156,14 @@ async def part(r: Reading) -> None:
     start, count = r.part()
     names = r.columns()
     table = await r.dataset.to_table(names, offset=start, limit=count)
-    assert_same(table, r.rows(range(start, min(r.count, start + count)), names))
+    assert_equal_rows(table, r.rows(range(start, min(r.count, start + count)), names))
 
 
 @way
 async def first_rows(r: Reading) -> None:
     count = r.rng.choice([1, 10, r.count])
-    assert_same(await r.dataset.head(count), r.rows(range(count)))
-    assert_same(await r.dataset.to_table(limit=0), r.rows([]))
+    assert_equal_rows(await r.dataset.head(count), r.rows(range(count)))
+    assert_equal_rows(await r.dataset.to_table(limit=0), r.rows([]))
 
 
 @way
@@ -176,7 +176,7 @@ async def reader(r: Reading) -> None:
         table = alance.sync.dataset(r.model.path)
         return table.to_reader(names, filter=condition, batch_size=50).read_all()
 
-    assert_same(await asyncio.to_thread(read), r.rows(places, names))
+    assert_equal_rows(await asyncio.to_thread(read), r.rows(places, names))
 
 
 @way
@@ -185,7 +185,7 @@ async def rows_with_their_ids(r: Reading) -> None:
     table = await r.dataset.to_table(
         ["key"], filter=condition, with_row_id=True, with_row_address=True
     )
-    assert_same(table.select(["key"]), r.rows(places, ["key"]))
+    assert_equal_rows(table.select(["key"]), r.rows(places, ["key"]))
     for name in ("_rowid", "_rowaddr"):
         assert table[name].to_pylist() == r.model.addresses[places].tolist()
 
@@ -196,7 +196,7 @@ async def _filtered(r: Reading, **options: Any) -> None:
     table = await r.dataset.to_table(names, filter=condition, **options)
     offset = options.get("offset", 0)
     stop = offset + options.get("limit", r.count)
-    assert_same(table, r.rows(places[offset:stop], names))
+    assert_equal_rows(table, r.rows(places[offset:stop], names))
 
 
 @way
@@ -219,7 +219,7 @@ async def filter_of_other_columns(r: Reading) -> None:
     condition, places = r.filter()
     names = [name for name in r.columns() if name not in r.model.numbers] or ["label"]
     table = await r.dataset.to_table(names, filter=condition, batch_size=30)
-    assert_same(table, r.rows(places, names))
+    assert_equal_rows(table, r.rows(places, names))
 
 
 @way
@@ -227,7 +227,7 @@ async def filter_by_expression(r: Reading) -> None:
     names = r.columns()
     places = np.flatnonzero(r.model.numbers["team"] == 4)
     table = await r.dataset.to_table(names, filter=pc.field("team") == 4)
-    assert_same(table, r.rows(places, names))
+    assert_equal_rows(table, r.rows(places, names))
 
 
 @way
@@ -244,7 +244,7 @@ async def order(r: Reading) -> None:
     table = await r.dataset.to_table(names, filter=condition, order_by=order_by, limit=25)
     ordered = places[np.argsort(r.model.numbers["key"][places])]
     ordered = ordered if is_ascending else ordered[::-1]
-    assert_same(table, r.rows(ordered[:25], names))
+    assert_equal_rows(table, r.rows(ordered[:25], names))
 
 
 @way
@@ -253,7 +253,7 @@ async def order_of_all(r: Reading) -> None:
     names = list(dict.fromkeys(names))
     table = await r.dataset.to_table(names, order_by=["team", "key"])
     numbers = r.model.numbers
-    assert_same(table, r.rows(np.lexsort([numbers["key"], numbers["team"]]), names))
+    assert_equal_rows(table, r.rows(np.lexsort([numbers["key"], numbers["team"]]), names))
 
 
 @way
@@ -302,7 +302,7 @@ async def sample(r: Reading) -> None:
     place_of = {key: place for place, key in enumerate(r.model.numbers["key"].tolist())}
     places = [place_of[key] for key in table["key"].to_pylist()]
     assert len({*places}) == count
-    assert_same(table, r.rows(places, names))
+    assert_equal_rows(table, r.rows(places, names))
 
 
 @way
@@ -310,7 +310,7 @@ async def fragments_of_a_scan(r: Reading) -> None:
     numbers = [fragment.fragment_id for fragment in r.dataset.fragments][1::2]
     places = np.flatnonzero(np.isin(r.model.addresses >> np.uint64(32), numbers))
     names = r.columns()
-    assert_same(await r.dataset.to_table(names, fragments=numbers), r.rows(places, names))
+    assert_equal_rows(await r.dataset.to_table(names, fragments=numbers), r.rows(places, names))
 
 
 def _fragment(r: Reading) -> tuple[alance.DatasetFragment, np.ndarray]:
@@ -325,13 +325,13 @@ async def fragment(r: Reading) -> None:
     fragment, places = _fragment(r)
     names, start = r.columns(), r.rng.randrange(len(places))
     assert await fragment.count_rows() == len(places)
-    assert_same(await fragment.to_table(names), r.rows(places, names))
+    assert_equal_rows(await fragment.to_table(names), r.rows(places, names))
     table = await fragment.to_table(names, offset=start, limit=5, batch_size=3)
-    assert_same(table, r.rows(places[start : start + 5], names))
+    assert_equal_rows(table, r.rows(places[start : start + 5], names))
     condition, true = r.filter()
     several = [batch async for batch in fragment.to_batches(names, filter=condition)]
     table = pa.Table.from_batches(several, r.model.rows.select(names).schema)
-    assert_same(table, r.rows(np.intersect1d(places, true), names))
+    assert_equal_rows(table, r.rows(np.intersect1d(places, true), names))
 
 
 def _file(r: Reading) -> tuple[str, pa.Table, list[str]]:
@@ -362,7 +362,7 @@ async def file(r: Reading) -> None:
 
 def assert_equal(ours: pa.Table, rows: pa.Table) -> None:
     """The same rows; a file keeps other metadata of its fields than a table."""
-    assert_same(ours, rows.cast(ours.schema) if ours.schema != rows.schema else rows)
+    assert_equal_rows(ours, rows.cast(ours.schema) if ours.schema != rows.schema else rows)
 
 
 @way
@@ -387,7 +387,7 @@ async def row_of_a_key(r: Reading) -> None:
     assert await r.dataset.get(-1, "key", values) is None
     table = await r.dataset.get_arrow(key, "key", names)
     assert table is not None
-    assert_same(table, r.rows([place], names))
+    assert_equal_rows(table, r.rows([place], names))
 
 
 @way
@@ -395,7 +395,7 @@ async def rows_of_keys(r: Reading) -> None:
     places = r.rng.sample(range(r.count), 7)
     names = r.columns()
     keys = r.model.numbers["key"][places].tolist()
-    assert_same(await r.dataset.get_many(keys, "key", names), r.rows(places, names))
+    assert_equal_rows(await r.dataset.get_many(keys, "key", names), r.rows(places, names))
 
 
 TAKEN: Final = (*PICKED, "all")
@@ -410,22 +410,22 @@ def _takes(how: str) -> None:
 
     async def take(r: Reading) -> None:
         places, names = _picked(r, how, range(r.count)), r.columns()
-        assert_same(await r.dataset.take(places, names), r.rows(places, names))
+        assert_equal_rows(await r.dataset.take(places, names), r.rows(places, names))
 
     async def take_rows(r: Reading) -> None:
         places = _picked(r, how, range(r.count))
         addresses = r.model.addresses[places].tolist()
-        assert_same(await r.dataset.take_rows(addresses), r.rows(places))
+        assert_equal_rows(await r.dataset.take_rows(addresses), r.rows(places))
 
     async def take_addresses(r: Reading) -> None:
         places, names = _picked(r, how, range(r.count)), r.columns()
         addresses = r.model.addresses[places].tolist()
-        assert_same(await r.dataset.take_addresses(addresses, names), r.rows(places, names))
+        assert_equal_rows(await r.dataset.take_addresses(addresses, names), r.rows(places, names))
 
     async def take_of_fragment(r: Reading) -> None:
         fragment, own = _fragment(r)
         places, names = _picked(r, how, range(len(own))), r.columns()
-        assert_same(await fragment.take(places, names), r.rows(own[places], names))
+        assert_equal_rows(await fragment.take(places, names), r.rows(own[places], names))
 
     async def take_of_file(r: Reading) -> None:
         path, rows, names = _file(r)

@@ -35,7 +35,7 @@ async def answers(dataset: alance.Dataset, text: str, **options: object) -> str 
         return None
 
 
-async def check_same(dataset: alance.Dataset, filters: list[str]) -> None:
+async def check_equal_scans(dataset: alance.Dataset, filters: list[str]) -> None:
     for text in filters:
         plain = await answers(dataset, text, use_stats=False)
         if plain is None:  # rows that the filter cannot take may be among those that are skipped
@@ -71,7 +71,7 @@ def test_answers_are_the_same_after_changes(
     async def run() -> None:
         shutil.rmtree(tmp_path / "t", ignore_errors=True)
         dataset = await alance.write_dataset(table, tmp_path / "t", max_rows_per_file=rows)
-        await check_same(dataset, filters)
+        await check_equal_scans(dataset, filters)
         for change in changes:
             if change == "delete":
                 dataset = await dataset.delete("i < 0 or s = 'a'")
@@ -84,6 +84,6 @@ def test_answers_are_the_same_after_changes(
             else:
                 dataset = await dataset.add_columns({"twice": "cast(i as bigint) * 2"})
             extra = ["twice > 3", "twice = 2 and i = 1"] if "twice" in dataset.schema.names else []
-            await check_same(dataset, filters + extra)
+            await check_equal_scans(dataset, filters + extra)
 
     asyncio.run(run())

@@ -8,7 +8,7 @@ import pyarrow as pa
 from lance.file import LanceFileReader
 
 import alance
-from tests.reference.compare import assert_same_values
+from tests.reference.compare import assert_equal_values
 from tests.reference.types import NOT_BESIDE_OTHERS
 from tests.reference.written import file_bytes
 
@@ -31,22 +31,22 @@ async def check_written(
     assert reader.num_rows == table.num_rows
     result = await reader.to_table()
     result.validate(full=True)
-    assert_same_values(result, table)
+    assert_equal_values(result, table)
     rows = [row * 7919 % table.num_rows for row in range(min(table.num_rows, 9))]
-    assert_same_values(await reader.take(rows), table.take(pa.array(rows, pa.int64())))
+    assert_equal_values(await reader.take(rows), table.take(pa.array(rows, pa.int64())))
     start, stop = table.num_rows // 3, table.num_rows * 2 // 3
     part = await reader.to_table(start=start, stop=stop)
-    assert_same_values(part, table.slice(start, stop - start))
+    assert_equal_values(part, table.slice(start, stop - start))
     await session.aclose()
     if alone:
         return
     theirs = LanceFileReader(str(path))
     assert theirs.metadata().num_rows == table.num_rows
-    assert_same_values(theirs.read_all().to_table(), table)
+    assert_equal_values(theirs.read_all().to_table(), table)
     if rows:
         rows = sorted(set(rows))
         result = theirs.take_rows(rows).to_table()
-        assert_same_values(result, table.take(pa.array(rows, pa.int64())))
+        assert_equal_values(result, table.take(pa.array(rows, pa.int64())))
 
 
 async def check_columns(

@@ -23,7 +23,7 @@ def plain_type(arrow: pa.DataType) -> pa.DataType:
     return arrow
 
 
-def assert_same_values(ours: pa.Table, expected: pa.Table) -> None:
+def assert_equal_values(ours: pa.Table, expected: pa.Table) -> None:
     """Fail where values differ as Python shows them: zeros have signs, NaN is equal to itself.
 
     Types may differ. Lists of Python objects are made only where Arrow does not see it.
@@ -40,7 +40,7 @@ def has_floats(arrow: pa.DataType) -> bool:
     return pa.types.is_floating(arrow) or any(map(has_floats, parts))
 
 
-def assert_same(ours: pa.Table, theirs: pa.Table) -> None:
+def assert_equal_rows(ours: pa.Table, theirs: pa.Table) -> None:
     """Fail with the first difference."""
     ours.validate(full=True)
     assert ours.schema.equals(theirs.schema, check_metadata=True), (ours.schema, theirs.schema)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from alance.io.stores.store import Store
 
 
-async def check_one_wins(store: Store, path: str, count: int) -> None:
+async def check_single_winner(store: Store, path: str, count: int) -> None:
     """One creates it, the others are told that it is there; it is what the one wrote."""
     calls = [store.put(path, b"%d" % index, if_absent=True) for index in range(count)]
     results = await asyncio.gather(*calls, return_exceptions=True)

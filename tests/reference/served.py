@@ -63,7 +63,7 @@ def num_requests(seen: Recording) -> int:
     return len([record for record in seen.records if "op" in record])
 
 
-def some_rows(column: str, num_rows: int) -> list[int]:
+def drawn_rows(column: str, num_rows: int) -> list[int]:
     """30 rows, others for each column."""
     return sorted(random.Random(column).sample(range(num_rows), 30))
 

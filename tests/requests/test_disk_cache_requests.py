@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 FILES, ROWS = 3, 60_000  # rows a file
 
 
-def some_rows(rows: int, seed: int) -> pa.Table:
+def drawn_rows(rows: int, seed: int) -> pa.Table:
     """Numbers, words of few and of many values, lists, structs: pages with all kinds of state."""
     rng = np.random.default_rng(seed)
     words = np.array(["carefully", "final", "deposits", "sleep", "quickly"])
@@ -112,7 +112,7 @@ class Cold:
 def _table(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("cold") / "cold.lance"
     for number in range(FILES):
-        lance.write_dataset(some_rows(ROWS, number), path, mode="append" if number else "create")
+        lance.write_dataset(drawn_rows(ROWS, number), path, mode="append" if number else "create")
     return path
 
 
@@ -184,7 +184,7 @@ async def test_a_pinned_version_asks_for_its_manifest_unless_versions_are_truste
 
 
 async def test_a_trusted_version_of_the_older_names_costs_one_round(cold: Cold) -> None:
-    cold.publish(some_rows(ROWS, 7), enable_v2_manifest_paths=False)
+    cold.publish(drawn_rows(ROWS, 7), enable_v2_manifest_paths=False)
     for _ in range(2):
         operations, rounds, _ = await cold.take([5], version=1, trust_versions=True)
     assert rounds == 1
@@ -193,7 +193,7 @@ async def test_a_trusted_version_of_the_older_names_costs_one_round(cold: Cold) 
 
 async def test_a_table_made_again_at_the_same_place_is_seen(cold: Cold) -> None:
     """Same names of manifests, same number of versions, and the same sizes."""
-    first = some_rows(ROWS, 1)
+    first = drawn_rows(ROWS, 1)
     cold.publish(first)
     for _ in range(2):
         await cold.take([5, 50_000])
@@ -210,12 +210,12 @@ async def test_a_table_made_again_at_the_same_place_is_seen(cold: Cold) -> None:
 async def test_a_table_made_again_between_list_and_get_is_not_kept_under_the_old_tag(
     cold: Cold, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cold.publish(some_rows(ROWS, 1))
+    cold.publish(drawn_rows(ROWS, 1))
     before, find = cold.manifest, load.latest
 
     async def late(engine: object, table: object) -> load.ManifestLocation:
         result = await find(engine, table)  # type: ignore[arg-type]
-        cold.publish_as_long(some_rows(ROWS, 2), before)
+        cold.publish_as_long(drawn_rows(ROWS, 2), before)
         return result
 
     monkeypatch.setattr(load, "latest", late)
@@ -248,7 +248,7 @@ async def test_a_cold_scan_of_a_column_costs_two_rounds(cold: Cold) -> None:
 
 
 async def test_a_small_table_is_kept_whole(cold: Cold) -> None:
-    cold.publish(some_rows(50, 3))
+    cold.publish(drawn_rows(50, 3))
     await cold.take([7])
     operations, _, _ = await cold.take([8])
     assert operations == ["list"]
@@ -258,8 +258,8 @@ async def test_one_bucket_name_on_two_servers_is_two_places(cold: Cold, tmp_path
     """The same paths, versions, sizes; and trusted, so that no tag tells them apart."""
     with Lab() as other:
         path = Path(other.root) / "lab" / "cold.lance"
-        cold.publish(some_rows(ROWS, 1))
-        lance.write_dataset(some_rows(ROWS, 2), path)
+        cold.publish(drawn_rows(ROWS, 1))
+        lance.write_dataset(drawn_rows(ROWS, 2), path)
         other.rescan()
         elsewhere = Cold(other, cold.folder, cold.uri, path)
         for candidate in (cold, elsewhere, cold, elsewhere):

@@ -49,7 +49,7 @@ def wide_table(rows: int, seed: int) -> pa.Table:
 
 
 @dataclass
-class Asked:
+class WatchedRequests:
     """Requests of a piece of code, as the server saw them."""
 
     seen: Recording
@@ -85,10 +85,10 @@ class Server:
             **options,  # type: ignore[arg-type]
         )
 
-    async def watch(self, awaitable: object) -> Asked:
+    async def watch(self, awaitable: object) -> WatchedRequests:
         with self.lab.recording() as seen, alance.trace() as recorder:
             await awaitable  # type: ignore[misc]
-        return Asked(seen, recorder)
+        return WatchedRequests(seen, recorder)
 
 
 @pytest.fixture(scope="module")
@@ -171,7 +171,7 @@ async def test_other_columns_of_an_open_handle_cost_one_round(server: Server) ->
     assert requests.seen.rounds == 1
 
 
-def spans(request: Asked) -> set[tuple[str, int, int]]:
+def spans(request: WatchedRequests) -> set[tuple[str, int, int]]:
     return {(event.location, event.start, event.stop) for event in request.recorder.events}
 
 

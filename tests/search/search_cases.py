@@ -139,10 +139,10 @@ def agree_on_common(own: pa.Table, other: pa.Table, *, but: int = 0, **options: 
     Args:
         but: rows of pylance's that may be missing in ours.
     """
-    is_found = np.isin(own["id"].to_numpy(), other["id"].to_numpy())
+    is_theirs = np.isin(own["id"].to_numpy(), other["id"].to_numpy())
     is_ours = np.isin(other["id"].to_numpy(), own["id"].to_numpy())
     assert np.count_nonzero(~is_ours) <= but
-    agree(own.filter(pa.array(is_found)), other.filter(pa.array(is_ours)), **options)
+    agree(own.filter(pa.array(is_theirs)), other.filter(pa.array(is_ours)), **options)
 
 
 def ids(result: pa.Table) -> Sequence[int]:

@@ -76,16 +76,16 @@ class Caller:
         self._socket.close()
 
 
-BOTH, OLD = "expected one of them", "HTTP/1.0: expected Content-Length"
+TWO_LENGTHS, OLD = "expected one of them", "HTTP/1.0: expected Content-Length"
 UNCLEAR = (
-    (POST + b"content-length: 2\r\ntransfer-encoding: chunked\r\n\r\n" + CHUNKS, BOTH),
-    (POST + b"transfer-encoding: chunked\r\ncontent-length: 12\r\n\r\n" + CHUNKS, BOTH),
+    (POST + b"content-length: 2\r\ntransfer-encoding: chunked\r\n\r\n" + CHUNKS, TWO_LENGTHS),
+    (POST + b"transfer-encoding: chunked\r\ncontent-length: 12\r\n\r\n" + CHUNKS, TWO_LENGTHS),
     (POST.replace(b"1.1", b"1.0") + b"transfer-encoding: chunked\r\n\r\n" + CHUNKS, OLD),
-    (GET[:-2] + b"content-length: 0\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n", BOTH),
+    (GET[:-2] + b"content-length: 0\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n", TWO_LENGTHS),
     (
         GET[:-2].replace(b"/tables/items/rows/1", b"/health/live")
         + b"content-length: 0\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
-        BOTH,
+        TWO_LENGTHS,
     ),
 )
 

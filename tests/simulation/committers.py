@@ -198,7 +198,7 @@ class Play:
             path = f"{number}-{step}"
             transaction = append(base.version, [path])
             self.story.paths[transaction.uuid] = path
-            base = await self._until_told(transaction, base)
+            base = await self._until_settled(transaction, base)
 
     async def _latest(self) -> Manifest | None:
         engine, table, _ = self._client(None)
@@ -207,7 +207,7 @@ class Play:
         except (StoreError, NotFoundError):
             return None
 
-    async def _until_told(self, transaction: Transaction, base: Manifest) -> Manifest | None:
+    async def _until_settled(self, transaction: Transaction, base: Manifest) -> Manifest | None:
         """Commit one transaction, again and again where the outcome is not known."""
         story, uuid = self.story, transaction.uuid
         in_doubt = False  # of an attempt that crashed, a put may still be under way

@@ -219,8 +219,8 @@ def test_times_in_lists_and_maps_are_those_of_before_where_spark_sees_no_other(d
     nanos, micros = pa.timestamp("ns"), pa.timestamp("us")
     expected = [all_with_nanos(*pair) for pair in zip(old, new, strict=True)][skipped:]
     for kind in (pa.list_, pa.large_list):
-        given_old, given_new = pa.array(old, kind(nanos)), pa.array(new, pa.list_(micros))
-        array = with_old_times(given_old.slice(skipped), given_new.slice(skipped))
+        old_values, new_values = pa.array(old, kind(nanos)), pa.array(new, pa.list_(micros))
+        array = with_old_times(old_values.slice(skipped), new_values.slice(skipped))
         assert array.cast(pa.list_(pa.int64())).to_pylist() == expected
 
     def entries(rows, kind):

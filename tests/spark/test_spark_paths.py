@@ -104,8 +104,8 @@ def test_vectors_and_matrices_of_machine_learning_come_back(spark, tmp_path):
     again.writeTo(name).create()
     spark.sql(f"DELETE FROM {name} WHERE id = 2 OR v IS NULL")
     spark.sql(f"UPDATE {name} SET id = 7 WHERE id = 1")
-    rows_left = spark.table(name).orderBy("id").collect()
-    assert [(row.id, row.v) for row in rows_left] == [
+    remaining_rows = spark.table(name).orderBy("id").collect()
+    assert [(row.id, row.v) for row in remaining_rows] == [
         (n, v) for n, v in ((0, vectors[0]), (7, vectors[1])) for _ in "ab"
     ]
 

@@ -43,8 +43,8 @@ def without_alance(folder: Path) -> str:
 
 
 @pytest.mark.timeout(2 * JOB_S)
-@pytest.mark.parametrize("is_given", [False, True], ids=["jar is added", "jar is given"])
-def test_a_program_registers_the_format_twice(tmp_path, is_given):
+@pytest.mark.parametrize("has_jar", [False, True], ids=["jar is added", "jar is given"])
+def test_a_program_registers_the_format_twice(tmp_path, has_jar):
     spec = find_spec("pyspark")
     assert spec is not None
     assert spec.origin is not None
@@ -59,7 +59,7 @@ def test_a_program_registers_the_format_twice(tmp_path, is_given):
     python = (f"pyspark.python={sys.executable}", f"pyspark.driver.python={sys.executable}")
     done = subprocess.run(
         [
-            *(home / "bin" / "spark-submit", *(["--jars", connector()] if is_given else [])),
+            *(home / "bin" / "spark-submit", *(["--jars", connector()] if has_jar else [])),
             *(text for setting in (*settings, *python) for text in ("--conf", f"spark.{setting}")),
             *(program, tmp_path / "lake"),
         ],

@@ -269,7 +269,7 @@ class TableMachine(RuleBasedStateMachine):
         )
 
     @invariant()
-    def both_read_the_same(self) -> None:
+    def writers_read_equal_rows(self) -> None:
         if not self.rows and not self.past:
             return
         theirs = lance.dataset(self.uri, storage_options=self.options)

@@ -55,11 +55,13 @@ def table(kind: str, share: float) -> pa.Table:
     items = values.take(pa.array(np.arange(ends[-1]) % len(values)))
     lists = pa.ListArray.from_arrays(pa.array(ends), items)
     gaps = pa.array(np.arange(ROWS) % 7 == 3)
-    some_lists = pa.compute.if_else(gaps, pa.scalar(None, lists.type), lists)
-    member = pa.StructArray.from_arrays([values.slice(0, ROWS), some_lists], ["value", "items"])
+    lists_with_gaps = pa.compute.if_else(gaps, pa.scalar(None, lists.type), lists)
+    member = pa.StructArray.from_arrays(
+        [values.slice(0, ROWS), lists_with_gaps], ["value", "items"]
+    )
     pairs = pa.StructArray.from_arrays([items], ["value"])
     deep = pa.ListArray.from_arrays(pa.array(ends), pairs)
-    return pa.table({"member": member, "list": some_lists, "deep": deep})
+    return pa.table({"member": member, "list": lists_with_gaps, "deep": deep})
 
 
 @pytest.mark.parametrize(("share", "kind", "version"), paired([0.0, 0.15], [*KINDS], [*VERSIONS]))

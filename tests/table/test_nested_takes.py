@@ -29,7 +29,7 @@ SCHEMA = pa.schema(
     }
 )
 PAIRS = pa.list_(pa.struct([("n", pa.int32())]), 2)  # of structs, of one length
-KEPT_APART = pa.field("pairs", PAIRS)
+PAIRS_FIELD = pa.field("pairs", PAIRS)
 ROWS = 700
 
 
@@ -97,7 +97,7 @@ async def test_pages_of_other_layers_become_one_array(
 
 
 async def test_lists_of_structs_of_one_length_are_taken(tmp_path: Path) -> None:
-    fields = [pa.field("points", pa.list_(POINT)), KEPT_APART, pa.field("id", pa.int64())]
+    fields = [pa.field("points", pa.list_(POINT)), PAIRS_FIELD, pa.field("id", pa.int64())]
     schema = pa.schema(fields)
     points = rows_of(pa.schema({"points": pa.list_(POINT), "id": pa.int64()}), 0.1)
     pairs = pa.array([[{"n": n}, {"n": -n}] for n in range(ROWS)], PAIRS)

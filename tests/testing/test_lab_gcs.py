@@ -11,7 +11,7 @@ from alance.errors import AlreadyExistsError
 from alance.io.loop.background import Background
 from alance.io.opening.registry import StoreRegistry
 from alance.io.stores.conformance import examine
-from tests.reference.creators import check_one_wins
+from tests.reference.creators import check_single_winner
 
 if TYPE_CHECKING:
     from alance.io.stores.store import Store
@@ -116,4 +116,4 @@ async def test_a_put_if_absent_beside_an_upload(client: Client) -> None:
 async def test_one_of_many_creators_wins(client: Client) -> None:
     store, folder = gcs(client)
     for number in range(10):
-        await check_one_wins(store, f"{folder}/race-{number}", 12)
+        await check_single_winner(store, f"{folder}/race-{number}", 12)

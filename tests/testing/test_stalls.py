@@ -90,7 +90,7 @@ def _crowd() -> Iterator[None]:
 async def test_other_processes_are_no_stall() -> None:
     """A callback of some milliseconds of work, for which it has to wait a long time."""
 
-    def some_work() -> None:
+    def computation() -> None:
         end = time.thread_time() + 0.002
         while time.thread_time() < end:
             pass
@@ -98,6 +98,6 @@ async def test_other_processes_are_no_stall() -> None:
     loop = asyncio.get_running_loop()
     async with Stalls() as stalls:
         for _ in range(20):
-            loop.call_soon(some_work)
+            loop.call_soon(computation)
             await asyncio.sleep(0.001)
     assert stalls.longest_callback < LIMIT, stalls.slowest

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 COLUMNS: Final = ("title", "text")
-BOTH: Final = CombinedFieldsQuery("quick river", COLUMNS)
+COMBINED: Final = CombinedFieldsQuery("quick river", COLUMNS)
 QUERIES: Final = (
-    BOTH,
+    COMBINED,
     CombinedFieldsQuery("apple foxes the dog dog", COLUMNS, boosts=[3, 1]),
     CombinedFieldsQuery("quick river stone", COLUMNS, boosts=[1.5, 2.25], operator="AND"),
     CombinedFieldsQuery("quick zebra", COLUMNS, operator="AND"),
@@ -55,11 +55,15 @@ async def test_they_are_parts_of_other_queries(tmp_path: Path) -> None:
     dog = MatchQuery("dog", "text")
     whole, part, without = [
         {row["id"]: row["_score"] for row in (await ours(dataset, query)).to_pylist()}
-        for query in (BOTH & dog, BOTH, BooleanQuery([("MUST", BOTH), ("MUST_NOT", dog)]))
+        for query in (
+            COMBINED & dog,
+            COMBINED,
+            BooleanQuery([("MUST", COMBINED), ("MUST_NOT", dog)]),
+        )
     ]
     assert set(whole) | set(without) == set(part)
     assert all(score > part[number] for number, score in whole.items())
-    best = await dataset.search_text(BOTH, 5, columns=["id"])
+    best = await dataset.search_text(COMBINED, 5, columns=["id"])
     assert best["id"].to_pylist() == list(part)[:5]
 
 
@@ -75,9 +79,9 @@ async def test_what_cannot_be_one_is_told(tmp_path: Path) -> None:
     indexed(path, "title", stem=False)
     dataset = await alance.dataset(path)
     with pytest.raises(alance.InvalidInputError, match="several ways"):
-        await dataset.search_text(BOTH)
+        await dataset.search_text(COMBINED)
     with pytest.raises(alance.InvalidInputError, match="no index"):
-        await dataset.search_text(BOTH, use_index=False)
+        await dataset.search_text(COMBINED, use_index=False)
     wrong: Any
     for wrong in (
         {"columns": []},

@@ -60,7 +60,7 @@ def phrases(column: str) -> list[alance.TextQuery]:
     return [PhraseQuery("brown fox", column), PhraseQuery("quick dog", column, slop=3)]
 
 
-async def have_same_scores(path: Path, queries: list[alance.TextQuery], **options: Any) -> None:
+async def have_equal_scores(path: Path, queries: list[alance.TextQuery], **options: Any) -> None:
     """Both libraries give the same; ids are in another order than rows."""
     dataset = await alance.dataset(path)
     for query in queries:
@@ -95,10 +95,10 @@ async def test_rows_and_scores_are_those_of_pylance(tmp_path: Path, column: str,
     dataset = await dataset.optimize.compact_files(target_rows_per_fragment=500)
     assert [len(index["fragment_ids"]) for index in dataset.list_indices()] == [1, 1]
     await dataset.validate()
-    await have_same_scores(path, [*questions(column), *phrases(column)])
+    await have_equal_scores(path, [*questions(column), *phrases(column)])
     lance.write_dataset(rows(30, 300), path, mode="append")
     lance.dataset(path).optimize.optimize_indices()
-    await have_same_scores(path, questions(column), fast_search=True)
+    await have_equal_scores(path, questions(column), fast_search=True)
 
 
 async def test_they_are_named_and_searched_by_their_path(tmp_path: Path) -> None:

@@ -68,9 +68,9 @@ def tokens(text: str, **options: Any) -> list[tuple[str, int]]:
 @given(texts, params)
 def test_the_tokens_of_texts_are_those_of_pylance(text: str, options: dict[str, Any]) -> None:
     right = [(token.text, token.position) for token in lance.tokenize(text, **options)]
-    words_left_out = options.pop("custom_stop_words")
-    left_out = None if words_left_out is None else tuple(words_left_out)
-    assert tokens(text, **options, custom_stop_words=left_out) == right
+    custom_words = options.pop("custom_stop_words")
+    custom_tuple = None if custom_words is None else tuple(custom_words)
+    assert tokens(text, **options, custom_stop_words=custom_tuple) == right
 
 
 @pytest.mark.parametrize("language", LANGUAGES)

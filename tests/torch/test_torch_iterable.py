@@ -195,13 +195,13 @@ def test_workers_share_the_batches_and_follow_the_epoch(table: Write, method: st
     assert epochs[0] != epochs[1]
 
 
-@pytest.mark.parametrize("given_batches", [0, 1, 5, 12, 13])
-def test_a_state_goes_on_where_it_was_taken(table: Write, given_batches: int) -> None:
+@pytest.mark.parametrize("num_batches_before", [0, 1, 5, 12, 13])
+def test_a_state_goes_on_where_it_was_taken(table: Write, num_batches_before: int) -> None:
     uri = table(200)
     dataset = IterableDataset(uri, 16, ["id"], shuffle=True, **SMALL)
     dataset.set_epoch(5)
     batches = iter(DataLoader(dataset, batch_size=None))
-    before = ids(next(batches) for _ in range(given_batches))
+    before = ids(next(batches) for _ in range(num_batches_before))
     state = dataset.state_dict()
     whole = ids(dataset)
 

@@ -77,7 +77,7 @@ def segment(indices: list[table_pb2.IndexMetadata]) -> table_pb2.IndexMetadata:
     return other
 
 
-def same_ids(message: table_pb2.Manifest) -> None:
+def repeat_ids(message: table_pb2.Manifest) -> None:
     message.fragments[3].id = message.fragments[0].id
 
 
@@ -91,7 +91,7 @@ CHANGES: dict[str, Change] = {
     "fragment 3: bytes of": lambda message, _: setattr(
         message.fragments[3].files[0], "file_size_bytes", 12
     ),
-    "fragment 0: a second one of that id becomes 4": lambda message, _: same_ids(message),
+    "fragment 0: a second one of that id becomes 4": lambda message, _: repeat_ids(message),
     "highest fragment id 1 -> 3": lambda message, _: setattr(message, "max_fragment_id", 1),
     "a segment no longer covers [0, 1, 2, 3], another one does": lambda _, indices: indices.append(
         segment(indices)

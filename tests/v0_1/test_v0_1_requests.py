@@ -11,9 +11,9 @@ from tests.reference.served import (
     by_pylance,
     check_scan,
     check_take,
+    drawn_rows,
     num_requests,
     served,
-    some_rows,
 )
 from tests.reference.shapes import table_of_all_shapes
 
@@ -57,7 +57,7 @@ async def test_a_take_needs_few_rounds(
     opened: alance.Dataset, lab: Lab, column: str, rounds: int
 ) -> None:
     """One round, one more for strings and for a level of lists; no more requests than pylance's."""
-    rows = some_rows(column, ROWS)
+    rows = drawn_rows(column, ROWS)
     assert await check_take(lab, opened, URI, rows, column, warm=[1]) <= rounds
 
 

@@ -21,7 +21,7 @@ from alance.format.v2_0.base import Spans
 if TYPE_CHECKING:
     from alance.format.v2_0.arrays import ArrayPage
 
-ONE_BIT = "flat { bits_per_value: 1 buffer {} }"
+BIT = "flat { bits_per_value: 1 buffer {} }"
 
 
 def u64(*values: int) -> bytes:
@@ -33,7 +33,7 @@ def flat(bits: int, buffer: int) -> str:
 
 
 def some_nulls(values: str) -> str:
-    return f"nullable {{ some_nulls {{ validity {{ {ONE_BIT} }} values {{ {values} }} }} }}"
+    return f"nullable {{ some_nulls {{ validity {{ {BIT} }} values {{ {values} }} }} }}"
 
 
 def no_nulls(values: str) -> str:
@@ -238,7 +238,7 @@ def test_cut_buffers_are_corrupt(name: str) -> None:
         (flat(7, 0), CorruptFileError),
         (flat(32, 4), CorruptFileError),
         (
-            f"nullable {{ some_nulls {{ validity {{ {flat(8, 0)} }} values {{ {ONE_BIT} }} }} }}",
+            f"nullable {{ some_nulls {{ validity {{ {flat(8, 0)} }} values {{ {BIT} }} }} }}",
             CorruptFileError,
         ),
         ("nullable {}", CorruptFileError),

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tests.reference.served import check_scan, check_take, served, some_rows
+from tests.reference.served import check_scan, check_take, drawn_rows, served
 from tests.v2_3.planar import planes_of
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ async def test_a_take_needs_few_rounds(
     opened: alance.Dataset, lab: Lab, column: str, rounds: int
 ) -> None:
     """One round where the state is known; no more requests than pylance's."""
-    rows = some_rows(column, ROWS)
+    rows = drawn_rows(column, ROWS)
     await opened.take(rows[:1], [column])
     warm = range(0, ROWS, 997)
     assert await check_take(lab, opened, URI, rows, column, warm=warm) <= rounds

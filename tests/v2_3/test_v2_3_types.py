@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import alance
-from tests.reference.compare import assert_same
+from tests.reference.compare import assert_equal_rows
 from tests.reference.types import TYPES, column
 from tests.v2_3.planar import planes_of, sparse_table
 
@@ -40,14 +40,14 @@ async def check(table: pa.Table, uri: str, name: str) -> None:
         assert (await ours.take(rows)).to_pylist() == [values[row] for row in rows]
         return
     assert await ours.count_rows() == len(remaining)
-    assert_same(await ours.to_table(), theirs.to_table())
+    assert_equal_rows(await ours.to_table(), theirs.to_table())
     for candidate in (rows, sorted(rows)):
-        assert_same(await ours.take(candidate), theirs.take(candidate))
-    assert_same(
+        assert_equal_rows(await ours.take(candidate), theirs.take(candidate))
+    assert_equal_rows(
         await ours.to_table(["most"], offset=55, limit=101),
         theirs.to_table(["most"], offset=55, limit=101),
     )
-    assert_same(
+    assert_equal_rows(
         await ours.to_table(["some", "n"], filter="n % 13 = 2"),
         theirs.to_table(["some", "n"], filter="n % 13 = 2"),
     )

@@ -40,7 +40,7 @@ NOT_DONE: list[dict[str, Any]] = [
     {"action": "reset"},
     {"action": "stall"},
 ]
-SOME = [LOST[0], LOST[4], NOT_DONE[2]]
+SAMPLED_FAULTS = [LOST[0], LOST[4], NOT_DONE[2]]
 MANIFESTS = r"\.manifest$"
 
 
@@ -69,7 +69,7 @@ async def test_one_failure_is_survived(lab: Lab, remote: Committer, rule: dict[s
     assert await remote.paths() == ["a", "b"]
 
 
-@pytest.mark.parametrize("rule", SOME, ids=rule_name)
+@pytest.mark.parametrize("rule", SAMPLED_FAULTS, ids=rule_name)
 async def test_failing_committers_commit_once(
     lab: Lab, remote: Committer, rule: dict[str, Any]
 ) -> None:
@@ -82,7 +82,7 @@ async def test_failing_committers_commit_once(
     assert sorted(await remote.paths()) == names
 
 
-@pytest.mark.parametrize("rule", SOME, ids=rule_name)
+@pytest.mark.parametrize("rule", SAMPLED_FAULTS, ids=rule_name)
 async def test_reading_back_may_fail_too(lab: Lab, remote: Committer, rule: dict[str, Any]) -> None:
     first = await remote.create()
     reading = {"op": "GET", "key": MANIFESTS, "times": 2, "action": "status", "status": 503}

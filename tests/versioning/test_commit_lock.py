@@ -57,11 +57,11 @@ class ThreadLock:
     def __init__(self) -> None:
         self.held: list[int] = []
         self.lock = threading.RLock()
-        self.is_asked = False
+        self.is_requested = False
 
     @contextmanager
     def __call__(self, version: int) -> Iterator[None]:
-        self.is_asked = True
+        self.is_requested = True
         with self.lock:
             self.held.append(version)
             yield
@@ -121,7 +121,7 @@ async def test_a_lock_is_left_when_its_waiter_is_cancelled() -> None:
 
     with lock.lock:
         task = asyncio.create_task(_enter(lock))
-        await until(lambda: lock.is_asked)
+        await until(lambda: lock.is_requested)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
     async with hold(lock, 2):
@@ -134,7 +134,7 @@ def test_a_lock_that_is_got_after_the_loops_end_is_left() -> None:
 
     async def give_up() -> None:
         task = asyncio.create_task(_enter(lock))
-        await until(lambda: lock.is_asked)
+        await until(lambda: lock.is_requested)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 

@@ -85,7 +85,7 @@ def tagged_source(folder: Path, *, stable: bool) -> lance.LanceDataset:
     return source
 
 
-def check_same_messages(ours: str, theirs: str) -> None:
+def check_equal_messages(ours: str, theirs: str) -> None:
     """The transactions, manifests and indices of two tables are equal."""
     assert transaction_of(ours) == transaction_of(theirs)
     assert plain(manifest_of(ours).message) == plain(manifest_of(theirs).message)

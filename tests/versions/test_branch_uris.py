@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from alance.testing.lab import Lab
 
-KEPT = [n for n in range(15) if n != 3]
+ROWS_WITHOUT_3 = [n for n in range(15) if n != 3]
 
 
 @pytest.fixture(params=["local", "store"])
@@ -126,5 +126,5 @@ async def test_cleanup_by_the_uri_of_a_branch_keeps_versions_that_are_tagged(tab
     await tagged.update_config(config)
     for n in range(21, 25):
         await alance.write_dataset(numbers(n, n + 1), branch.uri, mode="append")
-    assert await (await main.checkout_version("kept")).count_rows() == len(KEPT) + 1
-    assert lance.dataset(branch.uri).count_rows() == len(KEPT) + 5
+    assert await (await main.checkout_version("kept")).count_rows() == len(ROWS_WITHOUT_3) + 1
+    assert lance.dataset(branch.uri).count_rows() == len(ROWS_WITHOUT_3) + 5

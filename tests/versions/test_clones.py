@@ -14,7 +14,7 @@ from alance.errors import AlreadyExistsError, InvalidInputError, NotFoundError, 
 from alance.ops.refs.clone import base_uri
 from alance.versioning.table import open_table
 from tests.versions.conftest import (
-    check_same_messages,
+    check_equal_messages,
     make,
     manifest_of,
     numbers,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from alance.testing.lab import Lab
 
-KEPT = [n for n in range(15) if n != 3]
+ROWS_WITHOUT_3 = [n for n in range(15) if n != 3]
 
 
 @pytest.mark.parametrize("stable", [False, True])
@@ -37,7 +37,7 @@ async def test_the_same_messages(tmp_path: Path, reference: Any, stable: bool) -
     item, two = str(tmp_path / "one"), str(tmp_path / "two")
     theirs = source.shallow_clone(item, reference)
     ours = await (await alance.dataset(source.uri)).shallow_clone(two, reference)
-    check_same_messages(two, item)
+    check_equal_messages(two, item)
     assert (ours.version, ours.branch, ours.config) == (theirs.version, None, theirs.config())
     expected = rows_by_pylance(item)
     assert rows_by_pylance(two) == expected
@@ -55,13 +55,13 @@ async def test_writes_on_a_clone(table: str, tmp_path: Path) -> None:
     theirs.delete("a in (5, 12)")
     theirs.insert(numbers(22, 23))
     clone = await (await clone.checkout_latest()).update_metadata({"k": "v"})
-    expected = [n for n in [*KEPT, 20, 21, 22] if n not in (5, 12)]
+    expected = [n for n in [*ROWS_WITHOUT_3, 20, 21, 22] if n not in (5, 12)]
     assert (await clone.to_table(["a"]))["a"].to_pylist() == expected
     assert rows_by_pylance(where) == expected
-    assert rows_by_pylance(table) == KEPT
+    assert rows_by_pylance(table) == ROWS_WITHOUT_3
     back = await clone.restore(3)
-    assert (await back.to_table(["a"]))["a"].to_pylist() == KEPT
-    assert rows_by_pylance(where) == KEPT
+    assert (await back.to_table(["a"]))["a"].to_pylist() == ROWS_WITHOUT_3
+    assert rows_by_pylance(where) == ROWS_WITHOUT_3
 
 
 async def test_clones_of_clones(table: str, tmp_path: Path) -> None:
@@ -70,14 +70,18 @@ async def test_clones_of_clones(table: str, tmp_path: Path) -> None:
     built = await (await alance.dataset(first)).shallow_clone(second)
     await built.insert(numbers(30, 31))
     lance.dataset(second).shallow_clone(third, 5)
-    assert (await (await alance.dataset(third)).to_table(["a"]))["a"].to_pylist() == [*KEPT, 20, 30]
-    assert rows_by_pylance(second) == rows_by_pylance(third) == [*KEPT, 20, 30]
+    assert (await (await alance.dataset(third)).to_table(["a"]))["a"].to_pylist() == [
+        *ROWS_WITHOUT_3,
+        20,
+        30,
+    ]
+    assert rows_by_pylance(second) == rows_by_pylance(third) == [*ROWS_WITHOUT_3, 20, 30]
     bases = {base_path.id: base_path.path for base_path in manifest_of(second).message.base_paths}
     assert bases == {0: table, 1: first}
     branch = await (await alance.dataset(second)).create_branch("dev")
     await branch.insert(numbers(40, 41))
     result = lance.dataset(second).checkout_version(("dev", None))
-    assert result.to_table()["a"].to_pylist() == [*KEPT, 20, 30, 40]
+    assert result.to_table()["a"].to_pylist() == [*ROWS_WITHOUT_3, 20, 30, 40]
 
 
 async def test_clones_of_tables_with_old_names_are_read(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from tests.blobs.test_managed_blobs import managed
 from tests.lifecycle.test_cancelled_writes import FREE_S
 from tests.reference.waiting import stuck
 from tests.versions.conftest import (
-    check_same_messages,
+    check_equal_messages,
     manifest_of,
     numbers,
     rows_by_pylance,
@@ -36,7 +36,7 @@ from tests.versions.conftest import (
 if TYPE_CHECKING:
     from alance.testing.lab import Lab
 
-KEPT = [n for n in range(15) if n != 3]
+ROWS_WITHOUT_3 = [n for n in range(15) if n != 3]
 
 
 def files_of(path: str | Path) -> set[str]:
@@ -57,7 +57,7 @@ async def test_the_same_messages(tmp_path: Path, reference: Any, stable: bool) -
     first, second = str(tmp_path / "first"), str(tmp_path / "second")
     theirs = source.deep_clone(first, reference)
     ours = await (await alance.dataset(source.uri)).deep_clone(second, reference)
-    check_same_messages(second, first)
+    check_equal_messages(second, first)
     assert (ours.version, ours.branch, ours.config) == (theirs.version, None, theirs.config())
     assert files_of(second) == files_of(first)
     expected = rows_by_pylance(first)
@@ -77,7 +77,7 @@ async def test_a_shallow_clone_becomes_one_by_itself(table: str, tmp_path: Path)
     await clone.deep_clone(deep)
     shutil.rmtree(table)
     shutil.rmtree(shallow)
-    expected = [n for n in [*KEPT, 20, 21] if n != 7]
+    expected = [n for n in [*ROWS_WITHOUT_3, 20, 21] if n != 7]
     assert rows_by_pylance(deep) == expected
     assert not manifest_of(deep).base_paths
     further = await (await alance.dataset(deep)).insert(numbers(30, 31))
@@ -167,19 +167,19 @@ async def test_a_clone_goes_from_store_to_store(table: str, tmp_path: Path, lab:
     options = lab.lance_options()
     uri, again = "s3://lab/deep/there", "s3://lab/deep/again"
     present = await (await alance.dataset(table)).deep_clone(uri, storage_options=options)
-    assert rows_by_pylance(uri, storage_options=options) == KEPT
+    assert rows_by_pylance(uri, storage_options=options) == ROWS_WITHOUT_3
     with lab.recording() as recording:
         await present.deep_clone(again)
-    assert rows_by_pylance(again, storage_options=options) == KEPT
+    assert rows_by_pylance(again, storage_options=options) == ROWS_WITHOUT_3
     copied = len(files_of(table))
     by_op = recording.summary()["by_op"]
     assert by_op["COPY"] == copied  # no bytes of files come by
     assert recording.summary()["get_bytes"] < 4096
     back = await present.deep_clone(str(tmp_path / "back"))
-    assert rows_by_pylance(str(tmp_path / "back")) == KEPT
+    assert rows_by_pylance(str(tmp_path / "back")) == ROWS_WITHOUT_3
     assert back.version == 3
     memory = await present.deep_clone("t", store=MemoryStore())
-    assert (await memory.to_table(["a"]))["a"].to_pylist() == KEPT
+    assert (await memory.to_table(["a"]))["a"].to_pylist() == ROWS_WITHOUT_3
 
 
 async def test_large_files_come_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -202,7 +202,7 @@ async def test_what_no_store_copies_at_once_comes_by(
     with lab.recording() as recording:
         await present.deep_clone(f"{uri}-again")
     assert "COPY" not in recording.summary()["by_op"]
-    assert rows_by_pylance(f"{uri}-again", storage_options=options) == KEPT
+    assert rows_by_pylance(f"{uri}-again", storage_options=options) == ROWS_WITHOUT_3
 
 
 async def test_a_copy_that_failed_goes_on_where_it_ended(table: str, lab: Lab) -> None:
@@ -218,7 +218,7 @@ async def test_a_copy_that_failed_goes_on_where_it_ended(table: str, lab: Lab) -
     with lab.recording() as recording:
         await dataset.deep_clone(uri, storage_options=options)
     assert recording.summary()["by_op"]["PUT"] <= len(files_of(table)) + 2
-    assert rows_by_pylance(uri, storage_options=options) == KEPT
+    assert rows_by_pylance(uri, storage_options=options) == ROWS_WITHOUT_3
 
 
 async def test_a_cancelled_copy_makes_no_table_and_can_be_made_again(table: str, lab: Lab) -> None:
@@ -236,7 +236,7 @@ async def test_a_cancelled_copy_makes_no_table_and_can_be_made_again(table: str,
     with pytest.raises(alance.TableNotFoundError):
         await alance.dataset(uri, storage_options=options)
     await dataset.deep_clone(uri, storage_options=options)
-    assert rows_by_pylance(uri, storage_options=options) == KEPT
+    assert rows_by_pylance(uri, storage_options=options) == ROWS_WITHOUT_3
 
 
 async def test_a_store_that_fails_is_told(table: str, lab: Lab) -> None:

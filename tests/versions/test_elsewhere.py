@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from pathlib import Path
 
-KEPT = [n for n in range(15) if n != 3]
+ROWS_WITHOUT_3 = [n for n in range(15) if n != 3]
 
 
 async def insert(dataset: alance.Dataset) -> alance.Dataset:
@@ -109,14 +109,14 @@ async def test_each_verb_works_on_a_branch_and_a_clone(
     assert result.version == 4 or verb is compact
     theirs = by_pylance(result, where, path)
     await agree(result, theirs)
-    theirs.insert(made_like(theirs))
+    theirs.insert(rows_like(theirs))
     theirs.delete("a = 5")
     result = await result.checkout_latest()
     await agree(result, by_pylance(result, where, path))
-    assert rows_by_pylance(path) == KEPT
+    assert rows_by_pylance(path) == ROWS_WITHOUT_3
 
 
-def made_like(dataset: Any) -> Any:
+def rows_like(dataset: Any) -> Any:
     return numbers(90, 92).select([n for n in dataset.schema.names if n in ("a", "b", "s")])
 
 
@@ -133,7 +133,7 @@ async def test_all_verbs_one_after_the_other(tmp_path: Path, kind: str) -> None:
             version if kind == "clone" else ("dev", version)
         )
         await agree(old, theirs)
-    assert rows_by_pylance(path) == KEPT
+    assert rows_by_pylance(path) == ROWS_WITHOUT_3
 
 
 async def all_rows(dataset: alance.Dataset) -> list[int]:
@@ -155,18 +155,18 @@ async def test_cleanup_beside_branches_tags_and_clones(tmp_path: Path) -> None:
         await main.cleanup_old_versions(**options)
     await clone.cleanup_old_versions(**options)
     await dev.cleanup_old_versions(**options)
-    assert await all_rows(await alance.dataset(where)) == [*KEPT, 40, 41]
+    assert await all_rows(await alance.dataset(where)) == [*ROWS_WITHOUT_3, 40, 41]
     await clone.tags.create("start")
     await main.cleanup_old_versions(**options, error_if_tagged_old_versions=False)
     assert [version.version for version in await main.versions()] == [1, 2, 3, main.version]
     fresh = await alance.dataset(path, session=alance.Session())
     assert await all_rows(await fresh.checkout_version("first")) == list(range(10))
     assert await all_rows(await fresh.checkout_branch("dev")) == [*range(15), 31]
-    assert await all_rows(await alance.dataset(where)) == [*KEPT, 40, 41]
+    assert await all_rows(await alance.dataset(where)) == [*ROWS_WITHOUT_3, 40, 41]
     for candidate in (fresh, await fresh.checkout_branch("dev"), await alance.dataset(where)):
         await candidate.validate()
         by_pylance(candidate, where, path).validate()
-    assert rows_by_pylance(where) == [*KEPT, 40, 41]
+    assert rows_by_pylance(where) == [*ROWS_WITHOUT_3, 40, 41]
     await fresh.branches.delete("dev")
     (note,) = set(await fresh.tags.list()) - {"first", "start"}
     await fresh.tags.delete(note)

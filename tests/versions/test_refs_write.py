@@ -16,7 +16,7 @@ import alance
 from alance.errors import AlreadyExistsError, InvalidInputError, NotFoundError
 from tests.versions.conftest import manifest_of, numbers, plain, rows_by_pylance, transaction_of
 
-KEPT = [n for n in range(15) if n != 3]
+ROWS_WITHOUT_3 = [n for n in range(15) if n != 3]
 
 
 def record(path: str, kind: str, name: str) -> dict[str, Any]:
@@ -166,17 +166,17 @@ async def test_branches_of_both(table: str, tmp_path: Path) -> None:
             base["path"] = base["path"].replace(table, other)
         assert plain(manifest_of(f"{other}/{folder}").message) == first
         encoded = name.replace("/", "%2F").replace("ü", "%C3%BC")
-        theirs_told, reported = (
+        their_events, reported = (
             record(table, "branches", encoded),
             record(other, "branches", encoded),
         )
-        assert list(reported) == list(theirs_told)
+        assert list(reported) == list(their_events)
         if parent := reported["parentBranch"]:
             # Its manifest is of the test; the time in it takes a byte less in some moments.
-            for size, place in ((reported, other), (theirs_told, table)):
+            for size, place in ((reported, other), (their_events, table)):
                 manifest = manifest_of(f"{place}/tree/{parent}").message
                 size["manifestSize"] -= manifest.timestamp.ByteSize()
-        assert steady(reported) == steady(theirs_told)
+        assert steady(reported) == steady(their_events)
     assert set(lance.dataset(other).branches.list()) == {name for name, _ in calls}
     assert set(await ours.branches.list()) == {name for name, _ in calls}
     assert await (await ours.checkout_branch("deeper")).count_rows() == 15
@@ -207,7 +207,7 @@ async def test_both_write_to_a_branch(table: str) -> None:
     theirs = lance.dataset(table).checkout_version(("dev", None))
     assert theirs.to_table()["a"].to_pylist() == expected
     assert theirs.config() == {"on": "dev"}
-    assert rows_by_pylance(table) == KEPT
+    assert rows_by_pylance(table) == ROWS_WITHOUT_3
     assert await main.latest_version() == 3
     assert (await main.checkout_version(("deeper", None))).version == deeper.version + 1
     assert (await deeper.checkout_version((None, 1))).branch is None
@@ -245,7 +245,7 @@ async def test_delete_a_branch(table: str) -> None:
     assert dev.version == 3
     lance.dataset(table).branches.delete("dev")
     assert list(await branches.list()) == ["dev/inner"]
-    assert rows_by_pylance(table) == KEPT
+    assert rows_by_pylance(table) == ROWS_WITHOUT_3
 
 
 async def test_bad_names_of_branches_are_refused(table: str) -> None:
@@ -324,7 +324,7 @@ async def test_detached_versions_can_have_tags(table: str) -> None:
     assert (await alance.dataset(table, version="too")).version == committed.version
     assert [version.version for version in await main.versions()] == [1, 2, 3]
     assert (await main.restore("aside")).version == 4
-    assert rows_by_pylance(table) == KEPT
+    assert rows_by_pylance(table) == ROWS_WITHOUT_3
     with pytest.raises(InvalidInputError, match="is detached"):
         await main.create_branch("dev", "aside")
     assert await main.branches.list() == {}

@@ -32,7 +32,7 @@ def event(
     )  # fmt: skip
 
 
-def found_in(text: str) -> dict[str, Any]:
+def data_of(text: str) -> dict[str, Any]:
     """The records of a page."""
     (results,) = re.findall(r'<script type="application/json" id="records">(.*?)</script>', text)
     result: dict[str, Any] = json.loads(results)
@@ -52,7 +52,7 @@ def test_what_a_page_holds() -> None:
     recorder.hops.append(records.HopEvent("decode", 0.08, 0.081, 0.09, "thread_0", True))
     recorder.looks["search cache", True] = 3
     recorder.looks["search cache", False] = 1
-    result = found_in(page(recorder, "mine"))
+    result = data_of(page(recorder, "mine"))
     assert result["title"] == "mine"
     assert result["totals"]["requests"] == 2
     assert result["totals"]["wasted"] == 50
@@ -80,14 +80,14 @@ def test_texts_of_users_are_no_markup(place: str) -> None:
     assert "<img" not in text
     assert "<!--" not in text
     assert text.count("</script>") == 2
-    assert json.dumps(EVIL) in json.dumps(found_in(text), ensure_ascii=True)
+    assert json.dumps(EVIL) in json.dumps(data_of(text), ensure_ascii=True)
 
 
 def test_marks_of_the_template_are_texts_in_records() -> None:
     recorder = Recorder()
     recorder.events.append(event(location="/*style*/ /*script*/ /*records*/"))
     text = page(recorder)
-    assert found_in(text)["bars"][0]["object"] == "/*style*/ /*script*/ /*records*/"
+    assert data_of(text)["bars"][0]["object"] == "/*style*/ /*script*/ /*records*/"
 
 
 def test_a_page_names_no_other_address() -> None:
@@ -101,7 +101,7 @@ def test_a_page_names_no_other_address() -> None:
 def test_long_lists_are_cut() -> None:
     recorder = Recorder()
     recorder.events.append(event(callers=tuple(f"caller {n}" for n in range(100))))
-    (bar,) = found_in(page(recorder))["bars"]
+    (bar,) = data_of(page(recorder))["bars"]
     assert bar["shared"] == 100
     assert bar["callers"][-1] == f"and {100 - MAX_COLUMNS} more"
 
