@@ -102,7 +102,7 @@ async def look_up(
     pair = await _question_of(snapshot, predicate, segments) if segments.by_path else None
     if pair is None:
         return IndexUse(lines=[*segments.lines]) if segments.lines else None
-    question, is_same = pair
+    question, is_equivalent = pair
     num_rows = None
     if handles is not snapshot.handles:
         num_rows = sum(handle.num_physical_rows for handle in handles)
@@ -111,7 +111,11 @@ async def look_up(
     if answer is None:
         return IndexUse(lines=lookup.lines)
     return IndexUse(
-        answer.covered, answer.rows, answer.is_exact and is_same, answer.condition, lookup.lines
+        answer.covered,
+        answer.rows,
+        answer.is_exact and is_equivalent,
+        answer.condition,
+        lookup.lines,
     )
 
 
@@ -144,16 +148,16 @@ async def _question_of(
 
     def make() -> _Known:
         condition: Node | None
-        is_same = True
+        is_equivalent = True
         if isinstance(predicate.condition, ArrowCondition):
             implied = arrow_parts.implied_by(
                 predicate.condition.expression, snapshot.schema.known_arrow()
             )
-            condition, is_same = (implied.node, implied.is_true) if implied else (None, False)
+            condition, is_equivalent = (implied.node, implied.is_true) if implied else (None, False)
         else:
             condition = cast("Node", predicate.condition)
         question = condition and question_of(condition, partial(_is_taken, segments.by_path))
-        return predicate, (question, is_same) if question else None
+        return predicate, (question, is_equivalent) if question else None
 
     # The memos also hold the filter, so that its id is not reused.
     key = _question_of, id(predicate)
