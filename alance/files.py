@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from alance.file.open import describe as description
     from alance.file.open.describe import FileDescription
     from alance.file.rows.fragment import OpenFragment
-    from alance.file.rows.taken import FragmentTask
+    from alance.file.rows.tasks import FragmentTask
     from alance.file.write import page_writer
     from alance.file.write.writer import DataFileWriter, WrittenFile
     from alance.format.container import Container

@@ -71,7 +71,7 @@ def test_footers_and_small_files_are_read_in_one_place() -> None:
 
 
 def test_pages_are_decoded_by_one_kernel() -> None:
-    assert modules_that_name("RowBatch") == {"file/rows/taken.py"}
+    assert modules_that_name("RowBatch") == {"file/rows/tasks.py"}
 
 
 def test_containers_and_statistics_are_written_in_one_place() -> None:

@@ -23,8 +23,8 @@ from tests.reference.served import opened_on
 
 if TYPE_CHECKING:
     from alance.expr.sql.lexical import SqlText
+    from alance.ops.read.physical_rows import PhysicalRows
     from alance.ops.read.rows import ScanPlan
-    from alance.ops.read.taking import PhysicalRows
     from alance.testing.lab import Lab
 
 NUM_ROWS = 60_000

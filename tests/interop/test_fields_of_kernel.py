@@ -14,7 +14,7 @@ import pytest
 
 import alance
 from alance.file.rows.placing import PageBytes
-from alance.file.rows.taken import FragmentTask
+from alance.file.rows.tasks import FragmentTask
 from alance.format import layouts
 from alance.format.layouts.fullzip import zipped_form
 from tests.reference.thinned import paired, thinned

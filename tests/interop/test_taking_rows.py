@@ -14,7 +14,7 @@ import pytest
 
 import alance
 from alance.errors import AlanceError, CorruptFileError
-from alance.file.rows.taken import ColumnsShare
+from alance.file.rows.tasks import ColumnsShare
 from alance.io.reading.scheduler import Scheduler
 from tests.reference.compare import assert_equal_rows
 from tests.reference.thinned import paired

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from alance.file.rows.fragment import OpenFragment
-    from alance.file.rows.taken import FragmentTask
+    from alance.file.rows.tasks import FragmentTask
     from alance.format.plans import ByteRange, Plan
 
 PATH: Final = "memory://1/file"

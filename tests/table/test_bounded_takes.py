@@ -19,7 +19,7 @@ from alance.format.plans import Pieces
 from alance.io.reading.budget import Budget
 from alance.io.reading.pool import DecodePool
 from alance.io.reading.scheduler import Scheduler
-from alance.ops.read.taking import PhysicalRows
+from alance.ops.read.physical_rows import PhysicalRows
 from alance.testing.stalls import Stalls
 from tests.reference.waiting import until
 

@@ -183,7 +183,7 @@ async def test_a_take_of_many_fragments_and_columns_shares_turns(
     make_all_pauses(monkeypatch)
     monkeypatch.setattr("alance.file.rows.placing.TABLES_A_TURN", fragments)
     monkeypatch.setattr("alance.io.reading.scheduler.MAX_FILES_PER_READ", fragments // 2)
-    monkeypatch.setattr("alance.ops.read.taking.SHARED_TAKE_BYTES", 0)
+    monkeypatch.setattr("alance.ops.read.physical_rows.SHARED_TAKE_BYTES", 0)
 
     def counted(owner: type, name: str) -> None:
         work = getattr(owner, name)
@@ -228,7 +228,7 @@ async def test_a_first_take_keeps_few_of_many_fragments_in_a_turn(
     for name in ("FILES_A_TURN", "FILES_AT_ONCE"):
         monkeypatch.setattr(f"alance.file.open.files.{name}", 20)
     monkeypatch.setattr("alance.file.open.new_pages.PAGES_A_TURN", 20)
-    monkeypatch.setattr("alance.ops.read.taking.FRAGMENTS_A_TURN", 20)
+    monkeypatch.setattr("alance.ops.read.physical_rows.FRAGMENTS_A_TURN", 20)
     async with alance.Session() as session:
         dataset = await alance.dataset(of_fragments, session=session)
         monkeypatch.setattr(SearchCache, "put", counted)

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import alance
-from alance.file.rows.taken import FragmentTask
+from alance.file.rows.tasks import FragmentTask
 from tests.reference.thinned import paired
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import pytest
 
 import alance
 from alance.errors import AlanceError, CorruptFileError
-from alance.file.rows.taken import ColumnsShare
+from alance.file.rows.tasks import ColumnsShare
 from tests.reference.thinned import thinned
 from tests.spoiling import spoiled
 

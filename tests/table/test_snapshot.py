@@ -14,7 +14,7 @@ from alance.errors import CorruptFileError, NotFoundError
 from alance.file.rows.fragment import open_fragments
 from alance.io.events.trace import trace
 from alance.ops.lookup.segments import segments_of
-from alance.ops.read import taking
+from alance.ops.read import physical_rows
 from alance.ops.version.opening import open_snapshot
 from alance.ops.version.projection import (
     CREATED_AT,
@@ -305,7 +305,7 @@ async def test_handles_of_a_session_share_what_is_open(
         opened.append(len(to_opens))
         return (yield from open_fragments(schema, to_opens))
 
-    monkeypatch.setattr(taking, "open_fragments", counting)
+    monkeypatch.setattr(physical_rows, "open_fragments", counting)
     first = await alance.dataset(path, session=session)
     assert (await first.take([3, 13]))["a"].to_pylist() == [3, 13]
     assert (await first.to_table(filter="a = 7"))["a"].to_pylist() == [7]

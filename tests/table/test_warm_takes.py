@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import alance
 from alance import _kernels
 from alance.errors import InvalidInputError
-from alance.file.rows.taken import PlacedColumns
+from alance.file.rows.tasks import PlacedColumns
 from alance.io.disk.local import LocalSource, LocalStore
 from alance.io.reading import pool
 from alance.io.reading.flights import Flight

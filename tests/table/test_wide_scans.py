@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import alance
 from alance.errors import CorruptFileError
-from alance.file.rows.taken import ColumnsShare, FragmentTask
+from alance.file.rows.tasks import ColumnsShare, FragmentTask
 from alance.format.schema import Schema
 
 if TYPE_CHECKING:

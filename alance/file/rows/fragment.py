@@ -17,7 +17,7 @@ from alance.file.open.columns import ScanStates
 from alance.file.open.files import FILES_A_TURN, FileOf, open_columns_of, open_files
 from alance.file.rows.leaves import LeafSet
 from alance.file.rows.placing import fetch_placed, placed_rows, read_beside, read_ranges
-from alance.file.rows.taken import FragmentTask
+from alance.file.rows.tasks import FragmentTask
 from alance.file_version import FileVersion
 from alance.format.plans import PLANS_A_TURN, TURN, together
 

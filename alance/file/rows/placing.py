@@ -24,7 +24,7 @@ from alance.errors import CorruptFileError
 from alance.file.open.files import bytes_at_hand
 from alance.file.open.new_pages import MOST_BYTES, PAGE_GAP_BYTES, NewPages, new_pages
 from alance.file.rows.leaves import FieldForms
-from alance.file.rows.taken import FragmentTask, PlacedColumns
+from alance.file.rows.tasks import FragmentTask, PlacedColumns
 from alance.format.plans import PLANS_A_TURN, TURN, ByteRange, Pieces, joined_spans, together
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from alance.file.batches import one_batch
 from alance.file.open.columns import OwnStates
 from alance.file.rows.fragment import open_fragment
 from alance.file.rows.leaves import LeafSet
-from alance.file.rows.taken import FragmentTask, PlacedColumns, TakenRows
+from alance.file.rows.tasks import FragmentTask, PlacedColumns, TakenRows
 from alance.format.layouts import page_form
 from alance.format.plans import ByteRange, all_read, answered, cut
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from alance.base.arrays import Int64s
     from alance.file.open.plain import PlainFile
     from alance.file.rows.fragment import OpenFragment
-    from alance.file.rows.taken import FragmentTask
+    from alance.file.rows.tasks import FragmentTask
     from alance.file.rows.whole import WholeRows
     from alance.format.index.bitmap import KeyedSets
     from alance.format.index.btree import PageTable, TreePage

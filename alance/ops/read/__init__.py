@@ -6,7 +6,7 @@ each.
 
 Where to change what:
     an option of scans: `options`, and `plan`, which decides by it
-    row positions, ids and addresses from callers: `take`
+    row positions, ids and addresses from callers: `take`; how their bytes are read: `physical_rows`
     steps after decoding (deletions, filter, meta columns): `rows`
     a source of bounds for pruning: `pruning`
     late columns of a filtered scan: `plan.split_fields`, `late`; many small fragments: `groups`

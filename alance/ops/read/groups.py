@@ -17,7 +17,7 @@ from alance.file.batches import one_array
 from alance.file.rows.leaves import LeafSet
 from alance.file.rows.placing import load_states
 from alance.file.rows.whole import FragmentFiles, group_key, read_together, read_whole
-from alance.ops.read.taking import PhysicalRows
+from alance.ops.read.physical_rows import PhysicalRows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from alance.file.open.columns import States
     from alance.file.rows.fragment import OpenFragment
     from alance.file.rows.in_place import LocalRows
-    from alance.file.rows.taken import FragmentTask
+    from alance.file.rows.tasks import FragmentTask
     from alance.file.rows.whole import WholeFragments, WholeRows
     from alance.format.plans import Plan
     from alance.format.schema import Schema

@@ -30,8 +30,8 @@ from alance.io.loop.readahead import Job
 from alance.io.loop.tasks import all_of
 from alance.io.reading.inline import Note
 from alance.ops.read.groups import read_splits, spans_of
+from alance.ops.read.physical_rows import keep_grown, opened_fragments, read_rows
 from alance.ops.read.rows import SPARSE_CHUNK_BYTES, LateSplit, check_index, passing, with_late
-from alance.ops.read.taking import keep_grown, opened_fragments, read_rows
 from alance.ops.version.snapshot import TakenColumns
 
 if TYPE_CHECKING:
@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from alance.file.rows.fragment import OpenFragment
     from alance.format.plans import Reader, T
     from alance.ops.read.groups import FragmentGroup, Split, Task
+    from alance.ops.read.physical_rows import PhysicalRows
     from alance.ops.read.rows import LateTask, ScanPlan
-    from alance.ops.read.taking import PhysicalRows
     from alance.ops.version.snapshot import Snapshot
 
     # Function that does the remaining steps of a split.

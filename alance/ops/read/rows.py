@@ -18,7 +18,7 @@ from alance.base.records import dataclass
 from alance.errors import CorruptFileError
 from alance.file.batches import in_order, side_by_side
 from alance.file.rows.placing import placed_rows
-from alance.file.rows.taken import TakenRows
+from alance.file.rows.tasks import TakenRows
 from alance.file.rows.whole import group_key, read_together
 from alance.format.numbers import as_mask, to_arrow, true_rows
 from alance.format.plans import together
@@ -32,15 +32,15 @@ if TYPE_CHECKING:
     from alance.expr.tree import Node
     from alance.file.open.columns import States
     from alance.file.rows.fragment import OpenFragment
-    from alance.file.rows.taken import FragmentTask
+    from alance.file.rows.tasks import FragmentTask
     from alance.file.rows.whole import WholeRows
     from alance.format.plans import Plan, Reader
     from alance.format.row_set import RowSet
     from alance.format.schema import Schema
     from alance.ops.read.groups import Split
     from alance.ops.read.options import ScanOptions
+    from alance.ops.read.physical_rows import PhysicalRows
     from alance.ops.read.pruning import Pruner
-    from alance.ops.read.taking import PhysicalRows
     from alance.ops.version.projection import Projection
     from alance.ops.version.snapshot import FragmentHandle
 

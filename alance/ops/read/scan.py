@@ -42,8 +42,8 @@ from alance.ops.read.groups import (
     with_neighbours,
 )
 from alance.ops.read.late import SplitReader
+from alance.ops.read.physical_rows import PhysicalRows, opened_fragments, prepare_take, prepared
 from alance.ops.read.plan import at_once, in_large_batches, plan_scan, restricted, without
-from alance.ops.read.taking import PhysicalRows, opened_fragments, prepare_take, prepared
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Iterable, Iterator, Sequence

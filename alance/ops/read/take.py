@@ -17,14 +17,14 @@ from alance.errors import BatchTooLargeError, InvalidInputError, RowNotFoundErro
 from alance.file.batches import empty_batch, in_order, one_batch
 from alance.format.numbers import as_numbers, distinct
 from alance.io.reading.joined import Joint
-from alance.ops.read.rows import with_meta
-from alance.ops.read.taking import (
+from alance.ops.read.physical_rows import (
     FEW_CALLERS,
     ROUND_WORTH_ROWS,
     PhysicalRows,
     prepare_take,
     read_rows,
 )
+from alance.ops.read.rows import with_meta
 from alance.ops.version.first_use import COMPUTE_MODULE, load_readers, parsed
 from alance.ops.version.projection import plain_names
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from alance.file.rows.fragment import FileSource
-    from alance.file.rows.taken import FragmentTask
+    from alance.file.rows.tasks import FragmentTask
     from alance.format.plans import Plan
     from alance.ops.version.handle import FragmentHandle
     from alance.ops.version.snapshot import Snapshot

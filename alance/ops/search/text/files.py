@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from alance.base.arrays import Int64s
     from alance.file.open.plain import PlainFile
     from alance.file.rows.fragment import OpenFragment
-    from alance.file.rows.taken import FragmentTask
+    from alance.file.rows.tasks import FragmentTask
     from alance.format.index.text.params import TextParams
     from alance.format.plans import Extent, Plan
     from alance.format.table.indices import Index

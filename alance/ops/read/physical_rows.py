@@ -21,7 +21,7 @@ from alance.file.open.files import FileOf, open_files
 from alance.file.open.tracing import describe
 from alance.file.rows.fragment import open_fragments
 from alance.file.rows.placing import COPIED_LATE, placed_rows
-from alance.file.rows.taken import TakenRows
+from alance.file.rows.tasks import TakenRows
 from alance.format.plans import TURN, all_read
 from alance.io.loop.readahead import Job, readahead
 from alance.io.loop.tasks import all_of
