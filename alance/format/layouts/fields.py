@@ -14,7 +14,6 @@ import numpy as np
 import pyarrow as pa
 
 from alance import _kernels
-from alance.base import compute as pc
 from alance.errors import BatchTooLargeError, CorruptFileError, InvalidInputError, kernel_errors
 from alance.format.blocks import (
     DictionaryBlock,

@@ -122,7 +122,7 @@ def at_hand(
                 num_bytes += stop - start
     if num_bytes > AT_HAND_BYTES:
         return None
-    note = Note.of_caller(reason) if trace.active else UNTRACED
+    note = UNTRACED if trace.current() is None else Note.of_caller(reason)
     for location, (spans, owners) in by_location.items():
         if not location.startswith(store.root):
             store, _ = registry.resolve(location)

@@ -140,7 +140,8 @@ class DecodePool:
         Raises:
             InvalidInputError: the pool is closed, and the work needs a thread.
         """
-        if trace.active and (recorder := trace.current()) is not None:
+        recorder = trace.current()
+        if recorder is not None:
             work = trace.timed(work, recorder)
         if inline:
             await self.share_turn()

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from alance.ops.version.snapshot import FragmentHandle, Snapshot
 
     ByPath = Mapping[tuple[str, ...], Sequence[Sequence[Segment]]]
-    _Known = tuple[Predicate, tuple[Question, bool] | None]
+    _Memoized = tuple[Predicate, tuple[Question, bool] | None]
 else:
     arrow_parts = Deferred("alance.expr.arrow_parts")
 
@@ -146,7 +146,7 @@ async def _question_of(
     part.
     """
 
-    def make() -> _Known:
+    def make() -> _Memoized:
         condition: Node | None
         is_equivalent = True
         if isinstance(predicate.condition, ArrowCondition):
@@ -161,9 +161,9 @@ async def _question_of(
 
     # The memos also hold the filter, so that its id is not reused.
     key = _question_of, id(predicate)
-    known: _Known | None = segments.remember.get(key) or snapshot.remember.get(key)
-    if known is not None:
-        return known[1]
+    memoized: _Memoized | None = segments.remember.get(key) or snapshot.remember.get(key)
+    if memoized is not None:
+        return memoized[1]
     work = checking_work(predicate)
     answer = await snapshot.engine.decode(make, work)
     if not predicate.has_params:

@@ -71,13 +71,13 @@ async def pruner_of(
 
     # The memo also holds the filter, so that its id is not reused.
     remember = snapshot.schema.remember(Pruner, Remembered)
-    known: tuple[Predicate, Pruner | None] | None = remember.get(id(predicate))
-    if known is None:
+    memoized: tuple[Predicate, Pruner | None] | None = remember.get(id(predicate))
+    if memoized is None:
         work = checking_work(predicate)
-        known = built = await snapshot.engine.decode(build, work)
+        memoized = built = await snapshot.engine.decode(build, work)
         if work < SHORT_FILTER_WORK and not predicate.has_params:
             remember(id(predicate), lambda: built)
-    pruner = known[1]
+    pruner = memoized[1]
     return pruner and Pruner(pruner.check, pruner.columns, pruner.num_checks)
 
 
