@@ -122,47 +122,14 @@ class Scanner {
   const char* end_;
 };
 
-uint32_t hexadecimal(std::string_view text, size_t at) {
-  uint32_t code = 0;
-  const std::string_view digits = text.substr(std::min(at, text.size()), 4);
-  const auto [stop, error] =
-      std::from_chars(digits.data(), digits.data() + digits.size(), code, 16);
-  if (digits.size() < 4 || stop != digits.data() + 4) corrupt("JSON: \\u without four digits");
-  return code;
-}
-
 // Append the content of a text in quotes, unescaped.
 void unquote(std::string_view quoted, std::string& out) {
-  const std::string_view text = quoted.substr(1, quoted.size() - 2);
-  for (size_t i = 0; i < text.size(); ++i) {
-    if (text[i] != '\\') {
-      out += text[i];
-      continue;
-    }
-    // A backslash is never last: the scanner took it together with the next character.
-    switch (text[++i]) {
-      case 'b': out += '\b'; break;
-      case 'f': out += '\f'; break;
-      case 'n': out += '\n'; break;
-      case 'r': out += '\r'; break;
-      case 't': out += '\t'; break;
-      case 'u': {
-        uint32_t code = hexadecimal(text, i + 1);
-        i += 4;
-        if (code >= 0xD800 && code < 0xDC00 && i + 2 < text.size() && text[i + 1] == '\\' &&
-            text[i + 2] == 'u') {
-          const uint32_t low = hexadecimal(text, i + 3);
-          if (low >= 0xDC00 && low < 0xE000) {
-            code = 0x10000 + ((code - 0xD800) << 10) + (low - 0xDC00);
-            i += 6;
-          }
-        }
-        if (code >= 0xD800 && code < 0xE000) code = 0xFFFD;  // unpaired surrogate
-        append_utf8(code, out);
-        break;
-      }
-      default: out += text[i];
-    }
+  const char *at = quoted.data() + 1, *const end = quoted.data() + quoted.size() - 1;
+  while (at < end) {
+    if (*at != '\\')
+      out += *at++;
+    else
+      jsonb::unescape(++at, end, false, out);
   }
 }
 

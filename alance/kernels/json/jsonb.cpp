@@ -180,43 +180,8 @@ class Parser {
       const char mark = *at_++;
       if (mark == '"') return;
       if (mark != '\\') corrupt("a control character inside a string");
-      escape(out);
+      unescape(at_, end_, true, out);
     }
-  }
-
-  void escape(std::string& out) {
-    if (at_ == end_) corrupt("a string without its end");
-    switch (*at_++) {
-      case '"': out += '"'; return;
-      case '\\': out += '\\'; return;
-      case '/': out += '/'; return;
-      case 'b': out += '\b'; return;
-      case 'f': out += '\f'; return;
-      case 'n': out += '\n'; return;
-      case 'r': out += '\r'; return;
-      case 't': out += '\t'; return;
-      case 'u': break;
-      default: corrupt("an escape that JSON has not");
-    }
-    uint32_t code = unit();
-    if (code >= 0xD800 && code < 0xDC00) {
-      if (!take('\\') || !take('u')) corrupt("half of a surrogate pair");
-      const uint32_t low = unit();
-      if (low < 0xDC00 || low > 0xDFFF) corrupt("half of a surrogate pair");
-      code = 0x10000 + ((code - 0xD800) << 10) + (low - 0xDC00);
-    } else if (code >= 0xDC00 && code <= 0xDFFF) {
-      corrupt("half of a surrogate pair");
-    }
-    append_utf8(code, out);
-  }
-
-  uint32_t unit() {
-    uint32_t code = 0;
-    if (end_ - at_ < 4) corrupt("a string without its end");
-    auto [stop, error] = std::from_chars(at_, at_ + 4, code, 16);
-    if (stop != at_ + 4 || *at_ == '-') corrupt("an escape that JSON has not");
-    at_ = stop;
-    return code;
   }
 
   bool digits() {

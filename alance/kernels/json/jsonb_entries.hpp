@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include "base/bounds.hpp"
+#include "base/utf8.hpp"
 
 namespace alance::jsonb {
 
@@ -27,6 +28,44 @@ constexpr uint32_t kNullEntry = 0, kTextEntry = 1, kNumberEntry = 2, kFalseEntry
 
 inline uint32_t big_u32(const uint8_t* at) {
   return uint32_t{at[0]} << 24 | uint32_t{at[1]} << 16 | uint32_t{at[2]} << 8 | at[3];
+}
+
+// Number of the four hexadecimal digits at `at`, which moves behind them.
+inline uint32_t hexadecimal(const char*& at, const char* end) {
+  uint32_t code = 0;
+  if (end - at < 4) corrupt("a string without its end");
+  const auto [stop, error] = std::from_chars(at, at + 4, code, 16);
+  if (stop != at + 4) corrupt("an escape that JSON has not");
+  at = stop;
+  return code;
+}
+
+// Append the character of an escape; `at` is behind its backslash, and moves behind the escape. If
+// not `is_strict`, half of a surrogate pair is U+FFFD, and an unknown escape the character itself.
+inline void unescape(const char*& at, const char* end, bool is_strict, std::string& out) {
+  constexpr std::string_view kNames = "bfnrt\"\\/", kCharacters = "\b\f\n\r\t\"\\/";
+  if (at == end) corrupt("a string without its end");
+  const char name = *at++;
+  if (name != 'u') {
+    const size_t place = kNames.find(name);
+    if (place == kNames.npos && is_strict) corrupt("an escape that JSON has not");
+    out += place == kNames.npos ? name : kCharacters[place];
+    return;
+  }
+  uint32_t code = hexadecimal(at, end);
+  if (code >= 0xD800 && code < 0xDC00 && end - at >= 6 && at[0] == '\\' && at[1] == 'u') {
+    const char* behind = at + 2;
+    const uint32_t low = hexadecimal(behind, end);
+    if (low >= 0xDC00 && low < 0xE000) {
+      code = 0x10000 + ((code - 0xD800) << 10) + (low - 0xDC00);
+      at = behind;
+    }
+  }
+  if (code >= 0xD800 && code < 0xE000) {
+    if (is_strict) corrupt("half of a surrogate pair");
+    code = 0xFFFD;
+  }
+  append_utf8(code, out);
 }
 
 struct Entry {
