@@ -1,5 +1,7 @@
 // Tokens as concatenated bytes with offsets.
 #pragma once
+#include <algorithm>
+#include <ranges>
 #include <string_view>
 
 #include "base/lists.hpp"
@@ -23,14 +25,10 @@ struct Tokens {
   // Position of the first token in [low, high) for which `is_before` is false, or `high`.
   template <typename IsBefore>
   int64_t behind(int64_t low, int64_t high, IsBefore is_before) const {
-    while (low < high) {
-      const int64_t middle = low + (high - low) / 2;
-      if (is_before((*this)[middle]))
-        low = middle + 1;
-      else
-        high = middle;
-    }
-    return low;
+    const auto places = std::views::iota(low, std::max(low, high));
+    const auto place = std::ranges::partition_point(
+        places, [&](int64_t i) { return is_before((*this)[i]); });
+    return low + (place - places.begin());
   }
 };
 
