@@ -238,11 +238,11 @@ class NewPages {
       const PageTable& pages = page.column->table();
       page_buffers(pages, page.number, buffers);
       const int64_t num_rows = pages.rows[page.number];
-      const Needed needed = form.needed(buffers, num_rows);
-      const bool are_held = std::all_of(needed.begin(), needed.end(), [&](size_t i) {
-        PageBuffer& own = buffers[i];
-        own.data = own.size == 0 ? &kNoBytes : held.view(own.start, own.start + own.size);
-        return own.data != nullptr;
+      form.mark_needed(buffers, num_rows);
+      const bool are_held = std::all_of(buffers.begin(), buffers.end(), [&](PageBuffer& own) {
+        if (own.is_needed)
+          own.data = own.size == 0 ? &kNoBytes : held.view(own.start, own.start + own.size);
+        return !own.is_needed || own.data != nullptr;
       });
       if (are_held) learned[page_] = form.page_of(buffers, num_rows, page.symbols);
     }
@@ -324,10 +324,13 @@ class NewPages {
     page_buffers(table, page.number, buffers);
     const RowTable::Entry* known = page.column->entry(page.number);
     page.lacks_items = known != nullptr && sparse::lacks_items(*known->kernel);
-    const Needed needed =
-        page.lacks_items ? page.form->needed_items() : page.form->needed(buffers, table.rows[page.number]);
+    if (page.lacks_items)
+      buffers[PageForm::kSparseItems].is_needed = true;
+    else
+      page.form->mark_needed(buffers, table.rows[page.number]);
     page.first = spans_.size();
-    for (const size_t i : needed) spans_.push_back({number, i, buffers[i].start, buffers[i].size});
+    for (size_t i = 0; i < buffers.size(); ++i)
+      if (buffers[i].is_needed) spans_.push_back({number, i, buffers[i].start, buffers[i].size});
     page.last = spans_.size();
   }
 

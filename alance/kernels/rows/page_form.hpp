@@ -1,7 +1,6 @@
 // Form of a page, from its description, wherever the page lies.
 #pragma once
 #include <algorithm>
-#include <array>
 #include <memory>
 #include <optional>
 #include <string>
@@ -69,6 +68,7 @@ inline std::string without(std::string_view description, std::string_view part) 
 struct PageBuffer {
   int64_t start, size;
   const uint8_t* data = nullptr;
+  bool is_needed = false;  // to learn the page
 
   Part bytes() const { return {data, size}; }
 };
@@ -82,25 +82,6 @@ inline void page_buffers(const PageTable& pages, size_t number, PageBuffers& buf
     buffers.push_back({pages.starts[at], pages.sizes[at]});
   }
 }
-
-// Numbers of the buffers that are needed to learn a page: few, except for sparse pages with many sets.
-struct Needed {
-  std::array<size_t, 8> few{};
-  std::vector<size_t> many;  // all numbers, if they are more than fit into `few`
-  size_t count = 0;
-
-  void push_back(size_t number) {
-    if (count < few.size()) {
-      few[count++] = number;
-      return;
-    }
-    if (many.empty()) many.assign(few.begin(), few.end());
-    many.push_back(number);
-    ++count;
-  }
-  const size_t* begin() const { return many.empty() ? few.data() : many.data(); }
-  const size_t* end() const { return begin() + count; }
-};
 
 // Encoding of a constant page's levels: kind, packed width, count; empty: raw.
 using LevelsForm = std::optional<std::tuple<int, int, int64_t>>;
@@ -186,18 +167,16 @@ class PageForm {
   // Values are descriptions of blobs, as in `RowPage::set_blobs`.
   void set_blobs(int max_level) { max_blob_level_ = max_level; }
 
-  // Buffers whose bytes tell where rows of a page are. ValueError: the page contradicts its
+  // Mark the buffers whose bytes tell where rows of a page are. ValueError: the page contradicts its
   // description.
-  Needed needed(const PageBuffers& buffers, int64_t num_rows) const {
-    Needed needed;
+  void mark_needed(PageBuffers& buffers, int64_t num_rows) const {
     if (has_items && !items_) corrupt("a dictionary without a form");
-    if (sparse_) return needed_of_sparse(buffers);
+    if (sparse_) return mark_sparse(buffers);
     if (is_constant()) {
       const size_t count = has_buffers_ ? buffers.size() : 0;
       check_constant(count);
-      for (size_t i = 0; i < count; ++i)
-        if (buffers[i].size != 0) needed.push_back(i);
-      return needed;
+      for (size_t i = 0; i < count; ++i) buffers[i].is_needed = buffers[i].size != 0;
+      return;
     }
     const bool is_zipped = kind.values == static_cast<int>(Values::zipped);
     if (is_zipped || zipped) {
@@ -209,14 +188,13 @@ class PageForm {
                 " rows");
       if (!has_lists() && num_items != static_cast<uint64_t>(num_rows))
         corrupt("full-zip: ", num_items, " entries in ", num_rows, " rows without lists");
-      if (!is_zipped && buffers[kIndex].size <= most_index_bytes_) needed.push_back(kIndex);
-      return needed;
+      if (!is_zipped) buffers[kIndex].is_needed = buffers[kIndex].size <= most_index_bytes_;
+      return;
     }
     check_count(buffers, size_t{2} + has_items + has_lists(), "a mini-block page");
-    needed.push_back(kWords);
-    if (has_items) needed.push_back(kItems);
-    if (has_lists()) needed.push_back(kItems + has_items);
-    return needed;
+    buffers[kWords].is_needed = true;
+    if (has_items) buffers[kItems].is_needed = true;
+    if (has_lists()) buffers[kItems + has_items].is_needed = true;
   }
 
   // Number of the buffer over which the rows of a page are spread, and how they are spread. Nothing
@@ -233,14 +211,7 @@ class PageForm {
                                               are_strings ? guesses::kSpread : guesses::kFixedSpread}};
   }
 
-  // Buffer to load of a known sparse page when many rows are read: all its items.
-  Needed needed_items() const {
-    Needed needed;
-    needed.push_back(kSparseItems);
-    return needed;
-  }
-
-  // Page whose `needed` buffers are at hand. `own_symbols`: the symbols in its own description.
+  // Page whose needed buffers are at hand. `own_symbols`: the symbols in its own description.
   // ValueError: bytes that contradict the description.
   std::shared_ptr<RowPage> page_of(const PageBuffers& buffers, int64_t num_rows,
                                    std::string_view own_symbols) const {
@@ -248,6 +219,8 @@ class PageForm {
     if (max_blob_level_ >= 0) page->set_blobs(max_blob_level_);
     return page;
   }
+
+  static constexpr size_t kSparseItems = 1;  // buffer of indexed items; the next has their offsets
 
   bool is_constant() const { return kind.values == static_cast<int>(Values::constant); }
   bool has_lists() const { return kind.max_rep != 0; }
@@ -262,7 +235,6 @@ class PageForm {
  private:
   static constexpr size_t kWords = 0, kChunks = 1, kItems = 2;  // buffers
   static constexpr size_t kIndex = 1;  // buffer of the index of zipped rows
-  static constexpr size_t kSparseItems = 1;  // buffer of indexed items; the next has their offsets
   static constexpr int64_t kMostItemBytes = int64_t{1} << 20;  // items and offsets to read with the indices
 
   static void check_count(const PageBuffers& buffers, size_t count, const char* what) {
@@ -331,23 +303,21 @@ class PageForm {
   }
 
   // Indices and items, offsets of zipped rows, or words and items of chunks; then the buffers of the sets.
-  Needed needed_of_sparse(const PageBuffers& buffers) const {
-    Needed needed;
+  void mark_sparse(PageBuffers& buffers) const {
     const size_t num_values = sparse_->num_value_buffers;
+    const auto mark = [&](size_t i) {
+      if (i < buffers.size()) buffers[i].is_needed = buffers[i].size != 0;
+    };
     if (sparse_->values == sparse::Slots::kIndexed && buffers.size() > kSparseItems + 1) {
-      needed.push_back(0);
+      mark(0);
       if (buffers[kSparseItems].size <= kMostItemBytes - std::min(buffers[kSparseItems + 1].size, kMostItemBytes))
-        needed.push_back(kSparseItems);
-      needed.push_back(kSparseItems + 1);
+        mark(kSparseItems);
+      mark(kSparseItems + 1);
     } else {
       for (size_t i = 0; i < num_values; ++i)
-        if (i != data_buffer()) needed.push_back(i);
+        if (i != data_buffer()) mark(i);
     }
-    for (size_t i = 0; i < sparse_->num_payloads(); ++i) needed.push_back(num_values + i);
-    Needed stored;
-    for (const size_t i : needed)
-      if (i < buffers.size() && buffers[i].size != 0) stored.push_back(i);
-    return stored;
+    for (size_t i = 0; i < sparse_->num_payloads(); ++i) mark(num_values + i);
   }
   // Buffer of a sparse page's values, which only rows need; for pages without indices.
   size_t data_buffer() const { return is_zipped() ? 0 : kChunks; }

@@ -449,7 +449,7 @@ class RowBatch : public arrow::Exported {
     for (size_t depth = 0; depth < form.dims.size(); ++depth) sink.masks.push_back({form.num_items(depth)});
   }
 
-  // Number of values in groups: in ranges those of all chunks, for single rows one each.
+  // Number of values in groups: in ranges of lists those of all chunks, for other rows one each.
   static int64_t num_values(const RowPlan& plan, size_t first, size_t last) {
     int64_t count = 0;
     for (size_t group = first; group < last && !plan.is_ranges; ++group)
@@ -458,6 +458,10 @@ class RowBatch : public arrow::Exported {
       const RowPlan::Part& part = plan.parts[i];
       const RowPage& page = *plan.hits[part.hit].kernel;
       page.prepare();
+      if (!page.has_lists() && !page.slots()) {
+        count += part.last - part.first;
+        continue;
+      }
       if (page.slots()) {
         count += sparse::count_of(page.slots()->structure.leaf_slots(plan.rows_of(part)));
         continue;

@@ -69,6 +69,17 @@ struct Walk {
   }
 };
 
+// Split a payload into its two parts: a u64 size of the first part, then both parts.
+inline std::pair<Part, Part> two_parts(Part payload, const char* what) {
+  const int64_t rest = payload.size - 8;
+  if (rest < 0) corrupt(std::string(what) + ": a block of " + text(payload.size) + " bytes");
+  const uint64_t size = load<uint64_t>(payload.data);
+  if (size > static_cast<uint64_t>(rest))
+    corrupt(std::string(what) + ": " + std::to_string(size) + " bytes of values in a block with " + text(rest));
+  const auto first = static_cast<int64_t>(size);
+  return {{payload.data + 8, first}, {payload.data + 8 + first, rest - first}};
+}
+
 // Level i of `count`; the walk continues from call to call.
 inline uint64_t level_at(Nulls kind, int bits, Part levels, int64_t count, int64_t i, Walk& walk) {
   switch (kind) {
@@ -76,14 +87,10 @@ inline uint64_t level_at(Nulls kind, int bits, Part levels, int64_t count, int64
     case Nulls::packed: return packed_at(levels, 16, count, i);
     case Nulls::blocks: return level_in_blocks(levels, bits, count, i);
     case Nulls::runs: {
-      if (levels.size < 8) corrupt("rle: a block of ", levels.size, " bytes");
-      const uint64_t size = load<uint64_t>(levels.data);
-      if (size > static_cast<uint64_t>(levels.size - 8) || size % 2 ||
-          size / 2 != levels.size - 8 - size)
-        corrupt("rle: ", size, " bytes of values in a block of ", levels.size);
-      const int64_t values = static_cast<int64_t>(size);
-      const int64_t run = walk.find({levels.data + 8 + values, levels.size - 8 - values}, i);
-      return load<uint16_t>(levels.data + 8 + 2 * run);
+      const auto [values, lengths] = two_parts(levels, "rle");
+      if (values.size != 2 * lengths.size)
+        corrupt("rle: ", values.size, " bytes of values in a block of ", levels.size);
+      return load<uint16_t>(values.data + 2 * walk.find(lengths, i));
     }
     default:
       if (levels.size != 2 * count) corrupt(levels.size, " bytes of ", count, " levels");

@@ -107,8 +107,6 @@ inline void add_lists(const RangeForm& form, arrow::Column& column,
 // Strings of some rows, with offsets from 0.
 template <typename Offset>
 struct RangeStrings {
-  using Number = Offset;
-
   Owned<Offset> offsets;
   Owned<uint8_t> bytes;
   int64_t count, size;

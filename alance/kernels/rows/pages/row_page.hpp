@@ -385,13 +385,14 @@ class RowPage {
   bool fits(int64_t width) const { return max_rep_ == 0 && is_simple(width) && holds(width); }
   // True if neighbouring rows are decoded without a `Sink`.
   bool is_simple(int64_t width) const {
-    return masks_.empty() && !null_items_ && scheme_ == 0 && !coding_ && !coded_reps_ && !coded_defs_ && !slots_ && max_blob_level_ < 0 &&
-           values_ != Values::rows && (bits_ == 1 || bits_ % 8 == 0) && !(values_ == Values::zipped && width == 0) &&
+    return masks_.empty() && !is_null_ && !null_items_ && scheme_ == 0 && !coding_ && !coded_reps_ && !coded_defs_ && !slots_ && max_blob_level_ < 0 &&
+           values_ != Values::rows && (bits_ == 1 || bits_ % 8 == 0) && !((values_ == Values::zipped || is_constant()) && width == 0) &&
            !(is_string(values_) && !has_items() && width != -(bits_ / 8));
   }
   // True if the bytes of neighbouring rows are exactly their values.
   bool is_raw() const { return values_ == Values::zipped && level_bits_ == 0 && masks_.empty() && !null_items_ && max_blob_level_ < 0; }
   bool has_nulls() const { return max_level_ != 0; }
+  bool has_lists() const { return max_rep_ != 0; }
   // Call before rows of this page are decoded behind those of another page.
   void enter(Sink& sink, int64_t num_rows) const;
 
@@ -434,7 +435,6 @@ class RowPage {
   void check_text(RangeStrings<Offset>& strings, const RangeSink& sink) const;
   bool has_text_items() const;
   void zipped_range(int64_t first, int64_t last, Part bytes, RangeSink& sink) const;
-  void null_range(int64_t count, RangeSink& sink) const;
 
   struct Later;
   static void free_later(Later* later);

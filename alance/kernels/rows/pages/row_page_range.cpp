@@ -88,7 +88,6 @@ bool RowPage::holds(int64_t width) const {
 void RowPage::decode_range(int64_t first, int64_t last, Part bytes, RangeSink& sink) const {
   if (!fits(sink.form.width)) corrupt("rows of another form");
   if (values_ == Values::zipped) return zipped_range(first, last, bytes, sink);
-  if (is_null_) return null_range(last - first, sink);
   std::vector<Slice> slices;
   prepare();
   const int64_t begin = chunk_of(first, 0), origin = begin_of(begin);
@@ -105,12 +104,6 @@ void RowPage::decode_range(int64_t first, int64_t last, Part bytes, RangeSink& s
       string_range<int32_t>(slices, last - first, bytes, sink);
     else
       string_range<int64_t>(slices, last - first, bytes, sink);
-    return sink.advance(last - first);
-  }
-  if (is_constant() && sink.form.width == 0) {
-    const std::vector<uint8_t> bits(static_cast<size_t>(bytes_of_bits(last - first)),
-                                    static_cast<uint8_t>(-items_.data()[0]));
-    sink.bits(bits.data(), 0, last - first);
     return sink.advance(last - first);
   }
   if (items_kind_ == Items::kFixed) return gather_items(slices, sink);
@@ -393,27 +386,6 @@ bool RowPage::has_text_items() const {
     text_items_.store(known, std::memory_order_relaxed);
   }
   return known != 0;
-}
-
-// Append rows of a page without a value.
-void RowPage::null_range(int64_t count, RangeSink& sink) const {
-  const std::vector<uint16_t> levels(static_cast<size_t>(count), uint16_t{1});
-  sink.levels(levels.data(), count, sink.row());
-  const auto add_empty = [&](auto& strings) {
-    using Offset = typename std::remove_reference_t<decltype(strings)>::value_type::Number;
-    RangeStrings<Offset> empty{Owned<Offset>(count + 1), Owned<uint8_t>(0), count, 0};
-    std::fill_n(empty.offsets.data(), count + 1, Offset{0});
-    strings.push_back(std::move(empty));
-  };
-  if (sink.form.width == -4)
-    add_empty(sink.strings<int32_t>());
-  else if (sink.form.width == -8)
-    add_empty(sink.strings<int64_t>());
-  else if (sink.form.width == 0)
-    sink.bits(std::vector<uint8_t>(static_cast<size_t>(bytes_of_bits(count))).data(), 0, count);
-  else
-    std::memset(sink.values(), 0, static_cast<size_t>(count * sink.form.width));
-  sink.advance(count);
 }
 
 void RowPage::zipped_range(int64_t first, int64_t last, Part bytes, RangeSink& sink) const {

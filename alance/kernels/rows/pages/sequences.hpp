@@ -13,6 +13,7 @@ namespace alance::sequences {
 
 using cells::Part;
 using cells::text;
+using cells::two_parts;
 
 // Numbers as Python describes them: kind, bits, start or packed width, step, true if the description has
 // no number, compression.
@@ -105,17 +106,6 @@ struct Numbers {
     return numbers;
   }
 };
-
-// Split a payload into its two parts: a u64 size of the first part, then both parts.
-inline std::pair<Part, Part> two_parts(Part payload, const char* what) {
-  const int64_t rest = payload.size - 8;
-  if (rest < 0) corrupt(std::string(what) + ": a block of " + text(payload.size) + " bytes");
-  const uint64_t size = load<uint64_t>(payload.data);
-  if (size > static_cast<uint64_t>(rest))
-    corrupt(std::string(what) + ": " + std::to_string(size) + " bytes of values in a block with " + text(rest));
-  const auto first = static_cast<int64_t>(size);
-  return {{payload.data + 8, first}, {payload.data + 8 + first, rest - first}};
-}
 
 // Runs whose values and lengths are blocks, of which one is flat. The last run may exceed the values.
 struct CodedRuns {
