@@ -492,22 +492,31 @@ async def _dry_run(
     recorder, registry = trace.RequestRecorder(), _DryRegistry(snapshot.engine)
     session = _dry_session(snapshot.session, registry, is_take=is_take)
     try:
-        copied = await snapshot.engine.pool.run(lambda: _copy(snapshot, session))
+        copied = await snapshot.engine.pool.run(partial(_copy, snapshot, session))
         with trace.recording(recorder, alone=True), suppress(_TakePlanned):
             await run(copied)
     finally:
         await session.engine.scheduler.aclose()
+    held = [recorder, registry.spans, copied]
+    del recorder, registry, session, copied  # so that they are freed in a thread
+    return await snapshot.engine.pool.run(partial(_counted, held))
 
-    def count() -> _DryRun:
-        events, spans = recorder.events, registry.spans
-        # The names of stores in events have no numbers.
-        paths = {without_number(path): path for path in spans.paths}
-        located = [(paths.get(event.location, event.location), event.ranges) for event in events]
-        num_pages = spans.pages((path, span) for path, own in located for span in own)
-        steps = tuple(_steps(events))
-        return _DryRun(steps, recorder.rounds, num_pages, spans.num_pages - num_pages)
 
-    return await snapshot.engine.pool.run(count)
+def _counted(held: list[Any]) -> _DryRun:
+    """Count the requests and pages of a dry run, and free it. CPU work.
+
+    Args:
+        held: the recorder of its requests, the spans of its pages, and what else to free; emptied.
+    """
+    recorder, spans, _ = held
+    held.clear()
+    events = recorder.events
+    # The names of stores in events have no numbers.
+    paths = {without_number(path): path for path in spans.paths}
+    located = [(paths.get(event.location, event.location), event.ranges) for event in events]
+    num_pages = spans.pages((path, span) for path, own in located for span in own)
+    steps = tuple(_steps(events))
+    return _DryRun(steps, recorder.rounds, num_pages, spans.num_pages - num_pages)
 
 
 def _copy(snapshot: Snapshot, session: Session) -> Snapshot:

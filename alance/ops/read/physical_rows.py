@@ -331,7 +331,10 @@ def opened_fragments(
             if count % FRAGMENTS_A_TURN == 0:
                 yield TURN
     complete = cast("list[OpenFragment]", fragments)
-    describe(complete)
+    for first in range(0, len(complete), FRAGMENTS_A_TURN):
+        if first:
+            yield TURN
+        describe(complete[first : first + FRAGMENTS_A_TURN])
     return complete
 
 

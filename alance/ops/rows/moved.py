@@ -163,8 +163,9 @@ def _operation(
     These are the fragments with new deletions, the ids of emptied fragments, and new fragments.
     """
     records = {fragment.id: fragment for fragment in change.updated_fragments}
+    new = table_pb2.Manifest().fragments  # all in the memory of a single message
     for file in files:
-        record = table_pb2.DataFragment()
+        record = new.add()
         updated = records.get(file.fragment_id)
         record.CopyFrom(
             snapshot.handle(file.fragment_id).fragment.message if updated is None else updated
