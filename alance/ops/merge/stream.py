@@ -178,7 +178,14 @@ async def merge_chunks(base: Snapshot, chunks: Sequence[MergeChunk]) -> Snapshot
     assert options.on is not None
     schema = base.schema.to_arrow()
     items = [item for chunk in chunks for item in chunk.items]
-    changes = await base.engine.pool.run(partial(_combined, schema, options.on, items))
+    on = options.on
+    assert on is not None
+
+    def combined() -> tuple[ChangedKeys, list[SourcePart]]:
+        changes = _combined(schema, on, items)
+        return changes, _parts(changes, schema)
+
+    changes, parts = await base.engine.pool.run(combined)
     notes = merged_notes(chunk.notes() for chunk in chunks)
     writing = options.writing(notes.properties())
     plan = MergePlan(
@@ -195,7 +202,7 @@ async def merge_chunks(base: Snapshot, chunks: Sequence[MergeChunk]) -> Snapshot
     merged = await merge_parts(
         base,
         plan,
-        _parts(changes, schema),
+        parts,
         deleted=one_batch(changes.deleted) if changes.deleted else None,
         rebase=partial(_newest, notes),
     )

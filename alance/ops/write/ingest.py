@@ -20,7 +20,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from alance.errors import InvalidInputError
-from alance.file.write.small_batches import BatchSizes
+from alance.file.write.small_batches import PAUSED_COLUMNS, BatchSizes
 from alance.io.events import observing
 from alance.io.events.observing import Reading
 from alance.ops.write.ingest_chunk import AppendChunk, Item, checked_sequence
@@ -116,7 +116,10 @@ class Ingest:
             # a producer that never waits must not block the event loop
             await self.last.engine.pool.share_turn()
             self._check()
-            num_bytes = sum([self._sizes.of(batch) for batch in (*batches, *deleted)])
+            num_bytes = await self.last.engine.pool.run(
+                lambda: sum([self._sizes.of(batch) for batch in (*batches, *deleted)]),
+                inline=sum([batch.num_columns for batch in batches]) <= PAUSED_COLUMNS,
+            )
             if token is not None and self._tokens is None:
                 self._tokens = await self._read_tokens()
             is_known = token is not None and token in (self._tokens or ())
