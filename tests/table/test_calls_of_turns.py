@@ -26,8 +26,11 @@ from alance.file.open.new_pages import NewPages
 from alance.file.rows.placing import Placing
 from alance.file.write import small_batches
 from alance.format.container import SearchBuffer
+from alance.format.plans import ByteRange
 from alance.format.table.changes import conflicts
 from alance.io.caches.cache import SearchCache
+from alance.io.reading.inline import MANY_JOB_OBJECTS, ObjectRanges
+from alance.io.reading.reads import Landed
 from alance.io.reading.scheduler import Scheduler
 from alance.ops.merge.inserted import InsertedKeys
 from tests.reference.served import opened_on
@@ -146,6 +149,7 @@ OF_FRAGMENTS: Final[dict[str, Work]] = {
     "cast": lambda dataset: dataset.alter_columns({"path": "id", "data_type": pa.int32()}),
     "index": lambda dataset: dataset.create_scalar_index("id", "BTREE"),
     "compact": lambda dataset: dataset.optimize.compact_files(),
+    "repair": lambda dataset: alance.repair(dataset.uri),
 }
 
 
@@ -213,6 +217,39 @@ async def test_a_take_of_many_fragments_and_columns_shares_turns(
     assert by_name >= {"place", "columns"} | ({"hold"} if rows > 20 else set())
     assert max(works.values()) == 1
     assert not checked  # pieces that are no entry of a search-cache buffer
+
+
+@pytest.mark.parametrize("rows", [1, 3_000])  # small files are read by jobs for many
+async def test_reads_of_many_files_begin_in_short_turns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int
+) -> None:
+    count, turns, begun = 200, Turns(), Counter[int]()
+    for number in range(count):
+        (tmp_path / f"{number}").write_bytes(bytes([number]) * rows)
+    monkeypatch.setattr("alance.io.reading.scheduler.PLANNING_TURN_S", 0.0)
+    monkeypatch.setattr("alance.io.reading.reads.ANSWERED_AT_ONCE", 10)
+    monkeypatch.setattr("alance.io.reading.inline.AT_HAND_RANGES", 0)
+    add, threads = ObjectRanges.listed, set[int]()
+    cut = Landed.cut
+
+    def noted(ranges: ObjectRanges) -> list[tuple[int, int]]:
+        begun[turns.count] += 1
+        return add(ranges)
+
+    def noted_cut(landed: Landed, start: int, stop: int) -> memoryview:
+        threads.add(threading.get_ident())
+        return cut(landed, start, stop)
+
+    monkeypatch.setattr(ObjectRanges, "listed", noted)
+    monkeypatch.setattr(Landed, "cut", noted_cut)
+    async with alance.Session() as session, turns:
+        store, folder = session.engine.registry.open(tmp_path)
+        places = [f"{store.root}{folder}/{number}" for number in range(count)]
+        contents = await session.engine.scheduler.read([ByteRange(own, 0, rows) for own in places])
+    assert contents == [bytes([number]) * rows for number in range(count)]
+    assert begun.total() == count
+    assert max(begun.values()) <= MANY_JOB_OBJECTS
+    assert threading.get_ident() not in threads
 
 
 async def test_a_first_take_keeps_few_of_many_fragments_in_a_turn(

@@ -10,6 +10,7 @@ import asyncio
 from contextlib import suppress
 from dataclasses import field, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from alance.base.calls import public
@@ -157,7 +158,8 @@ async def repair(
     facts = await _all_facts(snapshot)
     remedies, mended = await _mended(snapshot, facts, drops_lost=drop_lost_rows)
     base = replace(manifest, version=latest, remember=Remembered(), tag=listed[-1].tag)
-    unsolved = await findings(Snapshot(session, table, _next(base, mended)))
+    following = await session.engine.pool.run(partial(_next, base, mended))
+    unsolved = await findings(Snapshot(session, table, following))
     good = await _good_version(session, table, listed, manifest.version) if unsolved else None
     if restore and good is not None:
         texts.append(f"version {good.version} becomes the newest one again")
@@ -170,7 +172,7 @@ async def repair(
         (*texts, *remedies),
         tuple(unsolved),
         None if good is None else good.version,
-        lost_rows=_lost_rows(snapshot, facts),
+        lost_rows=await session.engine.pool.run(partial(_lost_rows, snapshot, facts)),
     )
     if dry_run or not report.remedies:
         return report
@@ -253,14 +255,18 @@ async def _mended(
     gone = {
         index.uuid.uuid.hex() for index, texts in zip(segments, all_texts, strict=True) if texts
     }
-    remedies = Remedies(snapshot.manifest)
-    remedies.mend_files(facts)
-    if drops_lost:
-        remedies.drop_lost(facts)
-    remedies.mend_ids()
-    remedies.mend_indices(gone)
-    mended = remedies.manifest()
-    return remedies.texts, mended
+
+    def mend() -> tuple[list[str], Manifest]:
+        remedies = Remedies(snapshot.manifest)
+        remedies.mend_files(facts)
+        if drops_lost:
+            remedies.drop_lost(facts)
+        remedies.mend_ids()
+        remedies.mend_indices(gone)
+        mended = remedies.manifest()
+        return remedies.texts, mended
+
+    return await snapshot.engine.pool.run(mend)
 
 
 async def _facts(
