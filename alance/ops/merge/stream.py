@@ -175,11 +175,10 @@ async def merge_chunks(base: Snapshot, chunks: Sequence[MergeChunk]) -> Snapshot
     Raises: as `MergeChunk.commit`.
     """
     options = chunks[0].options
-    assert options.on is not None
-    schema = base.schema.to_arrow()
-    items = [item for chunk in chunks for item in chunk.items]
     on = options.on
     assert on is not None
+    schema = base.schema.to_arrow()
+    items = [item for chunk in chunks for item in chunk.items]
 
     def combined() -> tuple[ChangedKeys, list[SourcePart]]:
         changes = _combined(schema, on, items)
@@ -189,7 +188,7 @@ async def merge_chunks(base: Snapshot, chunks: Sequence[MergeChunk]) -> Snapshot
     notes = merged_notes(chunk.notes() for chunk in chunks)
     writing = options.writing(notes.properties())
     plan = MergePlan(
-        on=options.on,
+        on=on,
         when_matched="update",
         inserts=True,
         conflict_retries=MAX_RETRIES,
