@@ -184,3 +184,16 @@ def test_values_that_do_not_fit_leave_the_table_as_it_was(spark, tmp_path):
     with pytest.raises(Exception, match="'other': not among the columns of the table"):
         alance.spark.write(spark.sql("select 1 as other"), uri, mode="append")
     assert lance.dataset(uri).version == 1
+
+
+def test_rows_of_all_batches_have_their_nested_columns(spark, tmp_path):
+    """Spark closes the columns of each batch before it asks for the next one."""
+    path = str(tmp_path / "nested")
+    frame = spark.sql(
+        "SELECT id, named_struct('a', id, 'b', array(named_struct('c', id))) s, "
+        "map(id, named_struct('d', id)) m, array(array(id)) l FROM range(0, 100, 1, 1)"
+    )
+    frame.write.format("alance").save(path)
+    stored = spark.read.format("alance").option("batch_size", 10).load(path)
+    assert stored.rdd.getNumPartitions() == 1
+    assert stored.collect() == frame.collect()

@@ -54,7 +54,11 @@ final class FlatColumn extends ColumnVector {
   static ColumnVector of(FieldVector vector) {
     MinorType kind = vector.getMinorType();
     if (!FLAT.contains(kind)) {
-      return new ArrowColumnVector(vector);
+      return new ArrowColumnVector(vector) {
+        /** Spark closes the columns of a batch, but the reader loads the next one into them. */
+        @Override
+        public void close() {}
+      };
     }
     return new FlatColumn(vector, kind == MinorType.VARCHAR || kind == MinorType.VARBINARY);
   }
