@@ -28,6 +28,11 @@ NO_PATH: Final = (
     "alance.spark.register(spark, warehouse=uri); alance.spark.write(frame, uri); or for SQL "
     "CREATE OR REPLACE TEMPORARY VIEW name USING alance OPTIONS (path 'uri')"
 )
+NOT_PARTITIONED: Final = (
+    "tables of Lance are not partitioned, clustered or bucketed: leave it out, and order the rows "
+    "by these columns before they are written, so that queries skip rows by statistics"
+)
+PARTITIONS: Final = "__partition_columns"  # Spark's option for `partitionBy`
 MANY_PATHS: Final = (
     ".load() of a list of paths: expected one path, a table has one place. Several tables of the "
     "same columns: alance.spark.read(spark, [uri, ...]), or load each, and union the DataFrames"
@@ -70,13 +75,15 @@ class TableOptions:
 
         Raises:
             InvalidInputError: an unknown option, a malformed value, no path, or several.
-            UnsupportedError: the table belongs to Spark's own catalog.
+            UnsupportedError: the table belongs to Spark's own catalog, or has partitions.
         """
         names = {option.name.replace("_", ""): option.name for option in fields(cls)}
         values: dict[str, Any] = {"storage": dict(defaults or {})}
         types = {option.name: str(option.type) for option in fields(cls)}
         if not OF_CATALOG.isdisjoint(key.lower() for key in texts):
             raise UnsupportedError(NO_PATH)
+        if PARTITIONS in texts:
+            raise UnsupportedError(NOT_PARTITIONED)
         for key, text in texts.items():
             if key.lower().startswith(STORAGE_PREFIX):
                 values["storage"][key[len(STORAGE_PREFIX) :]] = text

@@ -60,7 +60,7 @@ def test_tables_are_made_listed_moved_and_dropped(spark, lake):
     with pytest.raises(AnalysisException, match="ALREADY_EXISTS"):
         spark.sql("CREATE TABLE lance.sales.items (id BIGINT)")
     spark.sql("CREATE TABLE IF NOT EXISTS lance.sales.items (id BIGINT)")
-    spark.sql("ALTER TABLE lance.sales.items RENAME TO sales.goods")
+    spark.sql("ALTER TABLE lance.sales.items RENAME TO lance.sales.goods")
     assert rows_of(spark, "SHOW TABLES IN lance.sales") == [("sales", "goods", False)]
     assert ids_of(str(lake / "sales" / "goods.lance")) == []
     with pytest.raises(AnalysisException, match="NOT_FOUND"):
@@ -102,6 +102,8 @@ def test_what_a_table_cannot_be_is_refused(spark, lake):
     lake.mkdir(exist_ok=True)
     with pytest.raises(Exception, match="not partitioned"):
         spark.sql("CREATE TABLE lance.t (id INT) PARTITIONED BY (id)")
+    with pytest.raises(Exception, match="order the rows by these columns"):
+        spark.range(3).write.partitionBy("id").format("alance").mode("append").save(str(lake))
     with pytest.raises(AnalysisException, match="name a table elsewhere by its path"):
         spark.sql("CREATE TABLE lance.t (id INT) LOCATION '/tmp/elsewhere'")
     with pytest.raises(AnalysisException, match="Lance tables alone"):

@@ -156,6 +156,33 @@ def test_a_table_like_another_has_its_columns(spark: SparkSession) -> None:
         spark.sql(f"DROP TABLE {NAME}_like")
 
 
+def test_columns_and_members_change_places(spark: SparkSession) -> None:
+    spark.sql(f"CREATE TABLE {NAME} (id INT, s STRUCT<a: INT, b: INT>, t STRING)")
+    spark.sql(f"INSERT INTO {NAME} VALUES (1, named_struct('a', 2, 'b', 3), 'x')")
+    for change in (
+        "ADD COLUMNS (k INT FIRST, l INT DEFAULT 7 AFTER k, m STRING)",
+        "ADD COLUMN s.c INT AFTER a",
+        "ALTER COLUMN t FIRST, id AFTER t",
+        "ALTER COLUMN s.b FIRST",
+    ):
+        spark.sql(f"ALTER TABLE {NAME} {change}")
+    spark.sql(f"INSERT INTO {NAME} (id, t) VALUES (2, 'y')")
+    spark.sql(f"UPDATE {NAME} SET k = 5 WHERE id = 1")
+    assert spark.table(NAME).columns == ["t", "id", "k", "l", "s", "m"]
+    assert rows(spark) == [("x", 1, 5, 7, (3, 2, None), None), ("y", 2, None, 7, None, None)]
+    with pytest.raises(Exception, match="column 'id': after='id', expected one of 't', 'k'"):
+        spark.sql(f"ALTER TABLE {NAME} ALTER COLUMN id AFTER id")
+
+
+def test_columns_are_not_replaced_by_empty_ones(spark: SparkSession) -> None:
+    spark.sql(f"CREATE TABLE {NAME} AS SELECT 1 id, 'x' t")
+    with pytest.raises(Exception, match="REPLACE COLUMNS: all values would go; write ALTER TABLE"):
+        spark.sql(f"ALTER TABLE {NAME} REPLACE COLUMNS (id INT, other STRING)")
+    with pytest.raises(Exception, match="not partitioned, clustered or bucketed"):
+        spark.sql(f"ALTER TABLE {NAME} CLUSTER BY (id)")
+    assert rows(spark) == [(1, "x")]
+
+
 def test_a_table_cannot_be_placed_elsewhere(spark: SparkSession) -> None:
     spark.sql(f"CREATE TABLE {NAME} (id INT)")
     with pytest.raises(Exception, match="SET LOCATION: the place of a table is in the warehouse"):

@@ -21,6 +21,7 @@ from alance.spark.notes import (
     notes_of,
     texts_of,
 )
+from alance.spark.options import NOT_PARTITIONED
 from alance.spark.types import arrow_schema, nullable, plain
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ KIND_BY_OP: Final[Mapping[str, str]] = {
     "rename": "alter",
     "type": "type",
     "nullable": "alter",
+    "position": "alter",
     "comment": "comment",
     "default": "default",
     "set": "config",
@@ -60,13 +62,13 @@ async def alter(dataset: Dataset, changes: Sequence[Mapping[str, Any]]) -> Datas
         InvalidInputError: a column that is missing or already exists; values that do not fit.
         CommitConflictError: a concurrent commit rules this one out.
     """
-    for change in changes:
-        if change["op"] not in KIND_BY_OP:
-            raise UnsupportedError(f"ALTER TABLE: {change['op']} is not supported")
+    _check(dataset, changes)
     for kind, run in groupby(changes, lambda change: KIND_BY_OP[change["op"]]):
         group = list(run)
         if kind == "add":
             dataset = await _with_columns(dataset, group)
+            moves = [_alteration(change) for change in group if "after" in change]
+            dataset = await dataset.alter_columns(*moves) if moves else dataset
         elif kind == "drop":
             names = [".".join(change["path"]) for change in group if _is_dropped(dataset, change)]
             dataset = await dataset.drop_columns(names) if names else dataset
@@ -82,6 +84,25 @@ async def alter(dataset: Dataset, changes: Sequence[Mapping[str, Any]]) -> Datas
         else:
             dataset = await dataset.update_config(_new_config(dataset, group))
     return dataset
+
+
+def _check(dataset: Dataset, changes: Sequence[Mapping[str, Any]]) -> None:
+    """Check that all changes are supported.
+
+    Raises:
+        UnsupportedError: one is not.
+    """
+    ops = {change["op"] for change in changes}
+    if "ClusterBy" in ops:
+        raise UnsupportedError(NOT_PARTITIONED)
+    if unknown := sorted(ops - KIND_BY_OP.keys()):
+        raise UnsupportedError(f"ALTER TABLE: {', '.join(unknown)} is not supported")
+    drops = {tuple(change["path"]) for change in changes if change["op"] == "drop"}
+    if "add" in ops and drops.issuperset((name,) for name in dataset.schema.names):
+        raise UnsupportedError(
+            "REPLACE COLUMNS: all values would go; write ALTER TABLE with DROP COLUMNS and ADD "
+            "COLUMNS for those that change, or CREATE OR REPLACE TABLE"
+        )
 
 
 async def _with_columns(dataset: Dataset, changes: Sequence[Mapping[str, Any]]) -> Dataset:
@@ -188,6 +209,8 @@ def _alteration(change: Mapping[str, Any]) -> dict[str, Any]:
     path = ".".join(change["path"])
     if change["op"] == "rename":
         return {"path": path, "name": change["name"]}
+    if "after" in change:
+        return {"path": path, "after": change["after"]}
     return {"path": path, "nullable": change["nullable"]}
 
 

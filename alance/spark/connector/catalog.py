@@ -38,7 +38,7 @@ from alance.distributed import (
 )
 from alance.spark.connector.altering import alter
 from alance.spark.connector.procedures import PROCEDURES, described
-from alance.spark.options import SparkWriteOptions, branch_path
+from alance.spark.options import NOT_PARTITIONED, SparkWriteOptions, branch_path
 from alance.spark.versions import access, open_version
 
 if TYPE_CHECKING:
@@ -97,6 +97,8 @@ class SparkCatalog:
         if named.get("provider", PROVIDERS[0]).lower() not in (*PROVIDERS, request["default"]):
             raise UnsupportedError(f"USING {named['provider']}: the catalog has Lance tables alone")
         uri = uri_of(request, request["namespace"], request["name"])
+        if request["partitions"]:
+            raise UnsupportedError(NOT_PARTITIONED)
         if named.pop("location", uri) != uri:
             raise UnsupportedError(
                 "LOCATION: a name's place is in the warehouse; name a table elsewhere by its path: "
@@ -132,15 +134,21 @@ class SparkCatalog:
         return {"dropped": True}
 
     async def _rename(self, request: Mapping[str, Any]) -> object:
+        """Rename a table. The new name may begin with the catalog, which Spark does not cut off."""
         old = uri_of(request, request["namespace"], request["name"])
-        new = uri_of(request, request["to_namespace"], request["to_name"])
+        namespace = request["to_namespace"]
+        if namespace[:1] == [request["catalog"]] and not await self._has_namespace(
+            request, namespace[:1]
+        ):
+            namespace = namespace[1:]
+        new = uri_of(request, namespace, request["to_name"])
         options = self._options(request, old)
         if not await is_table(old, **access(options)):
             return {"missing": True}
         if await is_table(new, **access(options)):
             return {"there": True}
-        if not await self._has_namespace(request, request["to_namespace"]):
-            raise InvalidInputError(f"namespace {'.'.join(request['to_namespace'])!r}: not there")
+        if not await self._has_namespace(request, namespace):
+            raise InvalidInputError(f"namespace {'.'.join(namespace)!r}: not there")
         await move_table(old, new, **access(options))
         return {}
 

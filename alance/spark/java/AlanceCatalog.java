@@ -10,11 +10,13 @@ import java.util.Map;
 import java.util.Set;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.catalyst.analysis.NamespaceAlreadyExistsException;
+import org.apache.spark.sql.catalyst.analysis.NoSuchFunctionException;
 import org.apache.spark.sql.catalyst.analysis.NoSuchNamespaceException;
 import org.apache.spark.sql.catalyst.analysis.NoSuchTableException;
 import org.apache.spark.sql.catalyst.analysis.NonEmptyNamespaceException;
 import org.apache.spark.sql.catalyst.analysis.TableAlreadyExistsException;
 import org.apache.spark.sql.connector.catalog.CatalogV2Util;
+import org.apache.spark.sql.connector.catalog.FunctionCatalog;
 import org.apache.spark.sql.connector.catalog.Identifier;
 import org.apache.spark.sql.connector.catalog.NamespaceChange;
 import org.apache.spark.sql.connector.catalog.ProcedureCatalog;
@@ -26,6 +28,7 @@ import org.apache.spark.sql.connector.catalog.TableCatalogCapability;
 import org.apache.spark.sql.connector.catalog.TableChange;
 import org.apache.spark.sql.connector.catalog.TableInfo;
 import org.apache.spark.sql.connector.catalog.constraints.Constraint;
+import org.apache.spark.sql.connector.catalog.functions.UnboundFunction;
 import org.apache.spark.sql.connector.catalog.procedures.UnboundProcedure;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2;
 import org.apache.spark.sql.types.StructType;
@@ -33,7 +36,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /** Folders of tables, by name. Python answers all requests; see `catalog.py` for the folders. */
 public final class AlanceCatalog
-    implements StagingTableCatalog, SupportsNamespaces, ProcedureCatalog {
+    implements StagingTableCatalog, SupportsNamespaces, ProcedureCatalog, FunctionCatalog {
   private static final String SYSTEM = "system"; // namespace of procedures
 
   private String name;
@@ -179,13 +182,10 @@ public final class AlanceCatalog
 
   /** The location of a new table, and its options and configuration. */
   private JsonNode place(Identifier table, TableInfo info) throws NoSuchNamespaceException {
-    if (info.partitions().length > 0) {
-      throw new UnsupportedOperationException("tables of Lance are not partitioned");
-    }
     if (!namespaceExists(table.namespace())) {
       throw new NoSuchNamespaceException(table.namespace());
     }
-    ObjectNode request = request("new", table);
+    ObjectNode request = request("new", table).put("partitions", info.partitions().length);
     request.put("default", SparkSession.active().conf().get("spark.sql.sources.default"));
     request.set("properties", Opened.texts(info.properties()));
     return ask(request);
@@ -313,6 +313,18 @@ public final class AlanceCatalog
       throw new NonEmptyNamespaceException(namespace);
     }
     return true;
+  }
+
+  // Functions: none, so that Spark names similar functions of its own after `USE`.
+
+  @Override
+  public Identifier[] listFunctions(String[] namespace) {
+    return new Identifier[0];
+  }
+
+  @Override
+  public UnboundFunction loadFunction(Identifier function) throws NoSuchFunctionException {
+    throw new NoSuchFunctionException(function);
   }
 
   // Procedures

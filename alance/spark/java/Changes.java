@@ -30,8 +30,8 @@ final class Changes {
       }
     }
     if (change instanceof TableChange.AddColumn add) {
-      node.put("op", add.position() == null ? "add" : "a position of a new column");
-      put(node, add);
+      put(node.put("op", "add"), add);
+      put(node, add.position());
     } else if (change instanceof TableChange.DeleteColumn drop) {
       node.put("op", "drop").put("if_exists", drop.ifExists());
     } else if (change instanceof TableChange.RenameColumn rename) {
@@ -40,6 +40,8 @@ final class Changes {
       node.put("op", "type").put("type", type(cast.newDataType()));
     } else if (change instanceof TableChange.UpdateColumnComment comment) {
       node.put("op", "comment").put("text", comment.newComment());
+    } else if (change instanceof TableChange.UpdateColumnPosition move) {
+      put(node.put("op", "position"), move.position());
     } else if (change instanceof TableChange.UpdateColumnNullability relax) {
       node.put("op", "nullable").put("nullable", relax.nullable());
     } else if (change instanceof TableChange.UpdateColumnDefaultValue value) {
@@ -69,6 +71,13 @@ final class Changes {
     node.put("field", CatalogV2Util.v2ColumnsToStructType(new Column[] {column}).json());
     if (value != null && value.getValue().value() != null) {
       node.put("default", String.valueOf(value.getValue().value()));
+    }
+  }
+
+  /** The name of the column before a column, empty if it becomes the first; nothing for null. */
+  private static void put(ObjectNode node, TableChange.ColumnPosition position) {
+    if (position != null) {
+      node.put("after", position instanceof TableChange.After after ? after.column() : "");
     }
   }
 
