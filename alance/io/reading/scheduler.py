@@ -122,7 +122,7 @@ class Scheduler:
             InvalidInputError: the session is closed.
         """
         if self._closed:
-            self._check_open()
+            raise _closed()
         if not bulk:
             loop = asyncio.get_running_loop()
             try:
@@ -144,7 +144,7 @@ class Scheduler:
             InvalidInputError: the session is closed.
         """
         if self._closed:
-            self._check_open()
+            raise _closed()
         return at_hand(ranges, self._registry, reason)
 
     def send(
@@ -179,7 +179,7 @@ class Scheduler:
         """
         loop = asyncio.get_running_loop()
         if self._closed:
-            self._check_open()
+            raise _closed()
         if not is_part:
             try:
                 buffers = at_hand(pieces, self._registry, reason)
@@ -197,7 +197,7 @@ class Scheduler:
 
     def _started(self, read: Read, extents: Sequence[Extent], *, bulk: bool) -> Read:
         if self._closed:
-            self._check_open()
+            raise _closed()
         read.unplanned += 1  # until it has begun
         self._advance(read, self._begin(read, extents, bulk=bulk))
         if not read.done():
@@ -228,7 +228,8 @@ class Scheduler:
         than `MAX_FILES_PER_READ` objects, if they are in several stores, or if their store cannot
         be read without the loop.
         """
-        self._check_open()
+        if self._closed:
+            raise _closed()
         if len(locations) > MAX_FILES_PER_READ:
             return None
         pieces_of, paths_inside = self._registry.piece_reader(list(locations))
@@ -347,7 +348,7 @@ class Scheduler:
             async with aclosing(store.list(path, start_after=after)) as metas:  # type: ignore[type-var]
                 async for meta in metas:
                     if self._closed:
-                        self._check_open()
+                        raise _closed()
                     yield ObjectMeta(
                         store.root + meta.path, meta.num_bytes, meta.last_modified, meta.e_tag
                     )
@@ -404,13 +405,9 @@ class Scheduler:
         if under_way:
             await asyncio.gather(*under_way, return_exceptions=True)
 
-    def _check_open(self) -> None:
-        if self._closed:
-            raise InvalidInputError("the session is closed")
-
     def _resolve(self, location: str) -> tuple[Store, str]:
         if self._closed:
-            self._check_open()
+            raise _closed()
         return self._registry.resolve(location)
 
     def _lane(self, store: Store) -> Lane:
@@ -476,3 +473,8 @@ class Scheduler:
             return result
         finally:
             notes.record(kind, location, reason, received, ok=ok)
+
+
+def _closed() -> InvalidInputError:
+    """Return the error of a read after the session's end."""
+    return InvalidInputError("the session is closed")
