@@ -17,6 +17,7 @@ from alance.base.checks import (
     check_count,
     check_counts,
     check_text,
+    did_you_mean,
     some_of,
     unexpected,
 )
@@ -143,3 +144,10 @@ async def test_every_callback_is_checked(tmp_path: Path) -> None:
         with pytest.raises(InvalidInputError, match=f"^{name}.*: expected .*not async"):
             await call()
     assert not (tmp_path / "u").exists()
+
+
+def test_among_many_names_those_with_the_same_first_letter_are_similar() -> None:
+    names = [f"{letter}{number}" for letter in "pq" for number in range(1000)] + ["price"]
+    assert did_you_mean("prize", [*names[:900], "price"]) == ", did you mean 'price'?"
+    assert did_you_mean("prize", ["price", *names]) == ", did you mean 'price'?"
+    assert did_you_mean("zprice", ["price", *names]) == ""
