@@ -23,6 +23,7 @@ VERB_MODULES: Final = (
     "alance.ops.search.text.search",
     "alance.ops.search.text.search_options",
     "alance.ops.write.write",
+    "alance.ops.write.refusals",
     "alance.ops.write.ingest_open",
     "alance.ingesting",
     "alance.writing",
