@@ -403,3 +403,22 @@ async def test_turns_learn_few_of_many_pages(
     assert result == table
     assert learned.total() >= NUM_PAGES
     assert max(learned.values()) <= PAGES_A_TURN
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+async def test_bytes_of_many_small_files_are_copied_by_the_threads_that_decode(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threads: int
+) -> None:
+    monkeypatch.setattr("alance.file.rows.placing.COPIED_LATE", 5)
+    monkeypatch.setattr("alance.ops.read.physical_rows.COPIED_LATE", 5)
+    monkeypatch.setattr("alance.ops.read.physical_rows.SHARED_TAKE_BYTES", 0)
+    table = pa.table({f"c{n}": np.arange(10_000) * 7919 % 99991 for n in range(3)})
+    path = tmp_path / "t.lance"
+    await alance.write_dataset(table, path, max_rows_per_file=1000)
+    async with alance.Session(decode_threads=threads) as session:
+        dataset = await alance.dataset(path, session=session)
+        for step in (1, 2, 700):
+            sought = np.arange(0, len(table), step)
+            for _ in range(2):
+                assert await dataset.take(sought) == table.take(sought)
+                assert await dataset.take(sought[::-1]) == table.take(sought[::-1])

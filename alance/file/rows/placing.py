@@ -180,13 +180,14 @@ class Placing(NamedTuple):
         columns = PlacedColumns(plan, paths, self.fields, files)
         if self.is_whole and not columns.is_read:
 
-            def copy(pieces: Pieces) -> memoryview:
-                return bytes_at_hand(pieces, dict(zip(paths, self.containers, strict=True)))
+            def copy() -> memoryview:
+                by_path = dict(zip(paths, self.containers, strict=True))
+                return bytes_at_hand(columns.pieces, by_path)
 
             if len(self.fragments) > COPIED_LATE:
                 columns.copy_late(copy)
             else:
-                columns.content = copy(columns.pieces)
+                columns.content = copy()
         return columns
 
 

@@ -36,7 +36,7 @@ class PlacedColumns:
         files: for each table, the bytes of its file in memory; None if files are not in memory.
         columns: for each leaf, field by field, the number of its column in the plan.
         content: concatenated bytes of all pieces; empty if all pages are constant. None if the
-            bytes have not been read, or are in `files`.
+            bytes have not been read, are in `files`, or are copied late.
     """
 
     __slots__ = ("_copying", "_lock", "columns", "content", "fields", "files", "paths", "plan")
@@ -56,7 +56,7 @@ class PlacedColumns:
         self.columns = range(len(fields.leaves)) if columns is None else columns
         has_bytes = plan.num_bytes(0, plan.num_groups) if columns is None else self.num_bytes
         self.content: memoryview | None = None if has_bytes else CONSTANT_CONTENT
-        self._copying: Callable[[Pieces], memoryview] | None = None
+        self._copying: Callable[[], memoryview] | None = None
         self._lock: Lock | None = None
 
     @property
@@ -64,16 +64,20 @@ class PlacedColumns:
         """True if the bytes are in memory."""
         return not (self.content is None and self.files is None and self._copying is None)
 
-    def copy_late(self, copy: Callable[[Pieces], memoryview]) -> None:
-        """Set what copies the bytes of pieces, which are in memory, in the decoding thread."""
+    def copy_late(self, copy: Callable[[], memoryview]) -> None:
+        """Set what copies the bytes of all pieces of the plan, in the decoding thread."""
         self._copying, self._lock = copy, Lock()
 
-    def finish(self) -> None:
-        """Copy the bytes that are to be copied late; of several threads, the first one does."""
+    def finished(self) -> memoryview | None:
+        """Return the content, after copying it if that is done late; None if it is not copied.
+
+        Of several threads, the first one copies.
+        """
         if self._copying is not None and self._lock is not None:
             with self._lock:
                 if self.content is None:
-                    self.content = self._copying(self.pieces)
+                    self.content = self._copying()
+        return self.content
 
     @property
     def pieces(self) -> Pieces:
@@ -125,7 +129,14 @@ class PlacedColumns:
         part = PlacedColumns(self.plan, self.paths, self.fields.only(keep), self.files, columns)
         if self.content is not None:
             part.content = self.content
+        elif self._copying is not None:
+            part.copy_late(self._copied)
         return part
+
+    def _copied(self) -> memoryview:
+        content = self.finished()
+        assert content is not None  # it is copied late
+        return content
 
     def shares(self, count: int, schema: Schema, order: Int64s | None = None) -> list[ColumnsShare]:
         """Split the decoding into `count` shares of about equal bytes, one per thread.
@@ -177,9 +188,8 @@ class ColumnsShare(NamedTuple):
     def _decode(self, read: Reader) -> bool:
         """Decode the share. Returns False if other shares are not decoded yet."""
         columns = self.columns
-        columns.finish()
-        if columns.content is not None:
-            self.batch.decode(columns.plan, columns.content)
+        if (content := columns.finished()) is not None:
+            self.batch.decode(columns.plan, content)
             return True
         if columns.files is not None:
             if not self.batch.read(columns.plan, _kernels.HeldSource(columns.files), self.number):
