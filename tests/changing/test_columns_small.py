@@ -116,3 +116,23 @@ async def test_nothing_stays_of_what_failed(
             await dataset.add_columns({"twice": "id * 2"})
     assert sorted(os.listdir(path / "data")) == before
     assert (await alance.dataset(path)).version == 1
+
+
+@pytest.mark.parametrize("how", ["stream", "join"])
+@pytest.mark.parametrize(("arrow", "num_puts"), [(pa.int64(), 20), (pa.string(), 0)])
+async def test_values_that_may_be_large_are_written_fragment_by_fragment(
+    tmp_path: Path, how: str, arrow: pa.DataType, num_puts: int, puts: list[int]
+) -> None:
+    path = tmp_path / "t.lance"
+    write(path, 100, 5, "2.2")
+    dataset = await alance.dataset(path)
+    new = pa.array(range(100), pa.int64()).cast(arrow)
+    puts.clear()
+    if how == "stream":
+        changed = await dataset.add_columns(pa.table({"new": new}))
+    else:
+        changed = await dataset.merge(pa.table({"id": range(100), "new": new}), "id")
+    assert sum(puts) == num_puts
+    table = await changed.to_table(["id", "new"])
+    assert table["new"].combine_chunks() == table["id"].cast(arrow).combine_chunks()
+    assert lance.dataset(path).to_table(["id", "new"]) == table

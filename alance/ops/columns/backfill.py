@@ -117,7 +117,7 @@ class Backfill:
             num_values = self._num_values(missing) if has_watcher else 0
             return 1 if in_order else _at_once(handles), num_values, groups
 
-        at_once, num_values, groups = await pool.run(look)
+        at_once, num_values, groups = await pool.run(look, inline=len(missing) <= GROUP_FRAGMENTS)
         ahead_bytes = min(AHEAD_BYTES, snapshot.session.io_buffer_bytes) // at_once
         limit, few = asyncio.Semaphore(at_once), asyncio.Semaphore(LEAST_AT_ONCE)
 
@@ -204,10 +204,10 @@ class Backfill:
 
         change = PreparedChange(snapshot, operation, options, discard=unnamed, summary=summary)
         after = await change.commit()
-        is_few = len(self._written) <= ITEMS_A_TURN  # freeing a record takes 1 us
-        await snapshot.engine.pool.run(self._written.clear, inline=is_few)
         if self.checkpoint is not None:
             await self.checkpoint.remove()
+        is_few = len(self._written) <= ITEMS_A_TURN  # freeing a record takes 1 us
+        await snapshot.engine.pool.run(self._written.clear, inline=is_few)
         return after
 
     async def discard(self) -> None:
@@ -349,11 +349,14 @@ def small_groups(
         handles: prepared fragments.
         in_order: True to end a group before a large fragment.
     """
-    if any(below.is_blob_v2 for below in new.walk()):
+    leaves = [below for below in new.walk() if below.is_leaf]
+    # Values of a stream may have any size, and those of a group are in memory at once.
+    is_open = in_order and not all(fixed_bytes(leaf.arrow_type) for leaf in leaves)
+    if is_open or any(below.is_blob_v2 for below in new.walk()):
         return
     row_bytes = max(
         fixed_row_bytes(snapshot.schema),
-        sum(fixed_bytes(below.arrow_type) for below in new.walk() if below.is_leaf),
+        sum(fixed_bytes(leaf.arrow_type) for leaf in leaves),
     )
     most = min(SMALL_GROUP_ROWS, SMALL_DECODED_BYTES / max(1, row_bytes))
     group: list[FragmentHandle] = []

@@ -15,6 +15,7 @@ from alance import _kernels
 from alance.base.records import dataclass
 from alance.errors import CommitConflictError, InvalidInputError
 from alance.expr.tree import plain
+from alance.file.batches import fixed_bytes
 from alance.format.keys import KeyColumns
 from alance.format.numbers import as_mask, to_arrow
 from alance.format.table.changes.apply_rows import TOMBSTONE
@@ -87,6 +88,11 @@ class JoinedColumns(OfLiveRows):
     left_on: str
     columns: pa.Table
     keys: JoinKeys
+
+    @property
+    def is_grouped(self) -> bool:
+        # Values of other types may be large, and each may match many rows.
+        return all(fixed_bytes(own.type) for own in self.columns.schema)
 
     @classmethod
     async def of(cls, snapshot: Snapshot, data: Data, left_on: str, right_on: str) -> JoinedColumns:
