@@ -359,3 +359,19 @@ async def test_a_sink_outside_of_its_block(tmp_path: Path) -> None:
         with pytest.raises(InvalidInputError):
             alance.ingest(tmp_path / "t", **wrong)
     assert ids(tmp_path / "t") == list(range(10))
+
+
+async def test_rows_that_are_accepted_while_the_sink_closes_are_committed(tmp_path: Path) -> None:
+    schema = pa.schema([(f"c{number}", pa.int64()) for number in range(1000)])
+    rows = pa.RecordBatch.from_arrays([pa.array([1])] * 1000, schema=schema)
+    for name in ("a", "b", "c"):
+        sink = alance.ingest(tmp_path / name, schema, commit_interval=None)
+        await sink.__aenter__()
+        assert await sink.write(rows)
+        writing = asyncio.ensure_future(sink.write(rows))
+        await asyncio.sleep(0)
+        await sink.close()
+        (accepted,) = await asyncio.gather(writing, return_exceptions=True)
+        assert accepted is True or isinstance(accepted, InvalidInputError)
+        dataset = await alance.dataset(tmp_path / name)
+        assert await dataset.count_rows() == 1 + (accepted is True)

@@ -118,10 +118,11 @@ class Ingest:
             self._check()
             num_bytes = await self.last.engine.pool.run(
                 lambda: sum([self._sizes.of(batch) for batch in (*batches, *deleted)]),
-                inline=sum([batch.num_columns for batch in batches]) <= PAUSED_COLUMNS,
+                inline=sum([own.num_columns for own in (*batches, *deleted)]) <= PAUSED_COLUMNS,
             )
             if token is not None and self._tokens is None:
                 self._tokens = await self._read_tokens()
+            self._check()  # it may have been closed meanwhile
             is_known = token is not None and token in (self._tokens or ())
             if is_known or (sequence is not None and sequence <= self._accepted_sequence):
                 self._num_skipped += 1
