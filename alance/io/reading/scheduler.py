@@ -11,6 +11,7 @@ import asyncio
 import threading
 from contextlib import aclosing, contextmanager
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from alance.errors import InvalidInputError
@@ -207,6 +208,8 @@ class Scheduler:
 
     def _advance(self, read: Read, beginning: Iterator[None]) -> None:
         """Continue to begin a read; after `PLANNING_TURN_S`, in the next turn of the loop."""
+        if read.done():  # since the last turn
+            return
         deadline = trace.now() + PLANNING_TURN_S
         try:
             for _ in beginning:
@@ -428,7 +431,8 @@ class Scheduler:
         """
         self._planned = None
         deadline = trace.now() + PLANNING_TURN_S
-        crowded = sum([read.takes for read in self._reads]) >= CROWD_TAKES
+        takes = (read.takes for read in self._reads if read.takes)
+        crowded = sum(islice(takes, CROWD_TAKES)) >= CROWD_TAKES
         while self._pending:
             location, bulk = next(iter(self._pending))
             requests = self._pending.pop((location, bulk))
