@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 import lance
+import numpy as np
 import pyarrow as pa
 import pytest
 from lance.file import LanceFileReader, LanceFileWriter
@@ -312,3 +313,15 @@ async def test_a_fragment_may_have_files_of_2_0_and_of_2_1(tmp_path: Path) -> No
     ours = await alance.dataset(tmp_path / "a")
     assert (await ours.to_table()).equals(want)
     assert (await ours.take([5, 99, 7])).equals(theirs.take([5, 99, 7]))
+
+
+async def test_indices_of_nulls_are_inside_of_the_dictionary(tmp_path: Path) -> None:
+    path = tmp_path / "t.lance"
+    column = pa.array(["a", None, "b", None, "a"] * 300).dictionary_encode()
+    lance.write_dataset(pa.table({"d": column}), path, data_storage_version="2.0")
+    table = await (await alance.dataset(path)).to_table()
+    for chunk in table["d"].chunks:
+        width = chunk.indices.type.bit_width // 8
+        raw = np.frombuffer(chunk.indices.buffers()[1], f"i{width}")
+        assert raw[chunk.offset :][: len(chunk)].max() < len(chunk.dictionary)
+    assert table.unify_dictionaries()["d"].to_pylist() == column.to_pylist()

@@ -150,7 +150,10 @@ def _dictionary(block: Block, arrow: pa.DataType, valid: Mask | None) -> pa.Arra
         if width not in (8, 16, 32, 64):
             raise CorruptFileError(f"dictionary indices of {width} bits")
         raw = block.indices.data.view(f"<u{width // 8}")[: block.indices.num_values]
-        indices = to_arrow(raw.astype(np.int64), valid)
+        numbers = raw.astype(np.int64)
+        if valid is not None:
+            numbers[~valid] = 0  # Arrow maps the indices of nulls, too, and does not check them
+        indices = to_arrow(numbers, valid)
         items = array_of(block.items, arrow.value_type, None)
     else:
         plain = array_of(block, arrow.value_type, valid).dictionary_encode()

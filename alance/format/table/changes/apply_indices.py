@@ -20,7 +20,7 @@ from alance.format.table.indices import FRAGMENT_REUSE, covered_fragments
 from alance.format.table.roaring import roaring_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence, Set
+    from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 
     from alance.format.proto import file_pb2
     from alance.format.table import reuse
@@ -55,12 +55,17 @@ def with_coverage(
 def related(fields: Iterable[file_pb2.Field], ids: Iterable[int]) -> frozenset[int]:
     """Return fields with all their ancestors and descendants: an index may name any of them."""
     parents = {field.id: field.parent_id for field in fields}
-    lines: dict[int, set[int]] = {}  # of each field: itself and its ancestors
-    for field_id, above in parents.items():
-        lines[field_id] = {field_id, *lines.get(above, ())}
     requested = set(ids)
-    below = {field_id for field_id, line in lines.items() if line & requested}
-    return frozenset(below.union(requested, *(lines.get(field_id, ()) for field_id in requested)))
+
+    def line(field_id: int) -> Iterator[int]:
+        """Yield a field and its ancestors; a field may stand before its parent."""
+        while field_id in parents:
+            yield field_id
+            field_id = parents[field_id]
+
+    above = {own for field_id in requested for own in line(field_id)}
+    below = {own for own in parents if not requested.isdisjoint(line(own))}
+    return frozenset(requested | above | below)
 
 
 def prune(
