@@ -123,9 +123,12 @@ class Split(NamedTuple):
         handles = self.group.handles
         if len(handles) == 1 or not len(rows):
             return PhysicalRows(handles[:1], rows, [len(rows)])
-        counts = [handle.num_physical_rows for handle in handles]
-        offsets = np.concatenate([*map(np.arange, counts)])
-        return PhysicalRows(handles, offsets, [*accumulate(counts)]).at(rows)
+        firsts = [*accumulate([handle.num_physical_rows for handle in handles], initial=0)]
+        ends = np.searchsorted(rows, firsts[1:])
+        counts = np.diff(ends, prepend=0)
+        places = np.flatnonzero(counts).tolist()
+        offsets = rows - np.repeat(firsts[:-1], counts)
+        return PhysicalRows([handles[place] for place in places], offsets, ends[places].tolist())
 
     def live_mask(self) -> Mask | None:
         """Return the mask of live rows; None if all are live."""

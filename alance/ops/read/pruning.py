@@ -20,6 +20,7 @@ from alance.format.schema import Remembered
 from alance.format.statistics import ColumnBounds, whole_bounds
 from alance.io.loop.readahead import grouped
 from alance.ops.lookup.work import SHORT_FILTER_WORK, checking_work
+from alance.ops.read.filters import TIME_FUNCTIONS
 from alance.ops.read.groups import file_bytes
 from alance.ops.read.rows import num_rows_of
 
@@ -75,7 +76,13 @@ async def pruner_of(
     if memoized is None:
         work = checking_work(predicate)
         memoized = built = await snapshot.engine.decode(build, work)
-        if work < SHORT_FILTER_WORK and not predicate.has_params:
+        # Others are parsed anew in each scan, so that they would never be found.
+        is_shared = not (
+            predicate.has_params
+            or isinstance(predicate.condition, ArrowCondition)
+            or TIME_FUNCTIONS.search(predicate.text)
+        )
+        if is_shared and work < SHORT_FILTER_WORK:
             remember(id(predicate), lambda: built)
     pruner = memoized[1]
     return pruner and Pruner(pruner.check, pruner.columns, pruner.num_checks)
