@@ -326,7 +326,8 @@ class LocalStore:
             await all_of(start(partial(publish.sync_all, part)) for part in parts)
             await whole(start(partial(publish.name_together, new_files)))
         except BaseException:
-            await whole(start(partial(publish.drop_all, new_files)))
+            # `all_of` may cancel this task a second time, before the files are dropped.
+            await whole(start(partial(publish.drop_all, new_files)), is_needed=True)
             raise
 
     def open_upload(

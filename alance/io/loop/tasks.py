@@ -73,12 +73,15 @@ async def each(work: Callable[[X], Awaitable[T]], items: Iterable[X], *, at_once
     return await all_of(map(limited, items))
 
 
-async def whole(job: ThreadJob[T]) -> T:
+async def whole(job: ThreadJob[T], *, is_needed: bool = False) -> T:
     """Return the result of a thread's job; a job that has begun runs to its end.
+
+    Args:
+        is_needed: True if the job also runs if it has not begun when the task is cancelled.
 
     Raises:
         CancelledError: the current task was cancelled; raised when the job has ended. A job that
-            has not begun is dropped.
+            has not begun is dropped, unless `is_needed`.
     """
     cancelled: asyncio.CancelledError | None = None
     while not job.done():
@@ -86,7 +89,8 @@ async def whole(job: ThreadJob[T]) -> T:
             await asyncio.wait([job])
         except asyncio.CancelledError as error:
             cancelled = error
-            job.withdraw()
+            if not is_needed:
+                job.withdraw()
     if cancelled is None:
         return job.result()
     seen(job)
