@@ -173,6 +173,12 @@ def test_members_are_found_by_what_their_keys_say() -> None:
     assert members(texts[1:2], plain=False) == [(b'"x\\ud83d\\ude00\\t"', 4)]
 
 
+@pytest.mark.parametrize("digits", [b'"}', b'12"}', b'12g4"}', b'-123"}', b'0x12"}'])
+def test_an_escape_without_four_digits_is_refused(digits: bytes) -> None:
+    with pytest.raises(ValueError, match=r"row 0: .*u without four digits"):
+        members([b'{"a":"\\u' + digits])
+
+
 @pytest.mark.parametrize(
     "text", [b"{", b'{"a"', b'{"a":', b'{"b":1', b'{"a', b'{"b":"\\', b"{1:2}", b'{"b" 1}', b" "]
 )

@@ -6,6 +6,7 @@
 //
 // Source: docs/format/file.md, "JSONB".
 #pragma once
+#include <algorithm>
 #include <bit>
 #include <charconv>
 #include <cmath>
@@ -33,9 +34,9 @@ inline uint32_t big_u32(const uint8_t* at) {
 // Number of the four hexadecimal digits at `at`, which moves behind them.
 inline uint32_t hexadecimal(const char*& at, const char* end) {
   uint32_t code = 0;
-  if (end - at < 4) corrupt("a string without its end");
-  const auto [stop, error] = std::from_chars(at, at + 4, code, 16);
-  if (stop != at + 4) corrupt("an escape that JSON has not");
+  const char* const behind = at + std::min<ptrdiff_t>(end - at, 4);
+  const auto [stop, error] = std::from_chars(at, behind, code, 16);
+  if (stop != at + 4) corrupt("\\u without four digits");
   at = stop;
   return code;
 }
