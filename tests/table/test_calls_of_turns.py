@@ -252,6 +252,41 @@ async def test_reads_of_many_files_begin_in_short_turns(
     assert threading.get_ident() not in threads
 
 
+@pytest.mark.parametrize("how", ["cancelled", "closed"])
+async def test_a_read_that_ends_between_turns_begins_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    for number in range(200):
+        (tmp_path / f"{number}").write_bytes(b"x" * 3000)
+    monkeypatch.setattr("alance.io.reading.scheduler.PLANNING_TURN_S", -1.0)
+    monkeypatch.setattr("alance.io.reading.inline.AT_HAND_RANGES", 0)
+    add, begun = ObjectRanges.listed, list[ObjectRanges]()
+
+    def noted(ranges: ObjectRanges) -> list[tuple[int, int]]:
+        begun.append(ranges)
+        return add(ranges)
+
+    monkeypatch.setattr(ObjectRanges, "listed", noted)
+    async with alance.Session() as session:
+        store, folder = session.engine.registry.open(tmp_path)
+        places = [f"{store.root}{folder}/{number}" for number in range(200)]
+        reading = session.engine.scheduler.read([ByteRange(own, 0, 3000) for own in places])
+        for _ in range(10):
+            if not begun:
+                await asyncio.sleep(0)
+        num_begun = len(begun)
+        assert 0 < num_begun < 200
+        if how == "cancelled":
+            reading.cancel()
+        else:
+            await session.engine.scheduler.aclose()
+        for _ in range(20):
+            await asyncio.sleep(0)
+        with pytest.raises((asyncio.CancelledError, alance.AlanceError)):
+            await reading
+        assert len(begun) == num_begun
+
+
 async def test_a_first_take_keeps_few_of_many_fragments_in_a_turn(
     of_fragments: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
