@@ -46,7 +46,7 @@ def added(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         return leaf_values(field, array)
 
     monkeypatch.setattr(page_writer, "leaf_values", counting)
-    monkeypatch.setattr(sources, "ASKED_S", 60.0)
+    monkeypatch.setattr(sources, "COLLECTION_S", 60.0)
     return calls
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import alance
-from tests.requests.test_requests import Asked, spans, wide_table
+from tests.requests.test_requests import WatchedRequests, spans, wide_table
 
 if TYPE_CHECKING:
     from alance.testing.lab import Lab
@@ -29,17 +29,19 @@ def rows() -> pa.Table:
     )
 
 
-async def cold_and_warm(lab: Lab, uri: str, numbers: list[int]) -> tuple[Asked, Asked, pa.Table]:
+async def cold_and_warm(
+    lab: Lab, uri: str, numbers: list[int]
+) -> tuple[WatchedRequests, WatchedRequests, pa.Table]:
     async with alance.Session(block_cache_bytes=0) as session:
         with lab.recording() as seen, alance.trace() as recorder:
             dataset = await alance.dataset(
                 uri, storage_options=lab.lance_options(), session=session
             )
             table = await dataset.take(numbers)
-        cold = Asked(seen, recorder)
+        cold = WatchedRequests(seen, recorder)
         with lab.recording() as seen, alance.trace() as recorder:
             assert (await dataset.take(numbers)).equals(table)
-        warm = Asked(seen, recorder)
+        warm = WatchedRequests(seen, recorder)
     return cold, warm, table
 
 
