@@ -31,14 +31,14 @@ async def test_only_filters_that_are_found_again_are_memoized(
     dataset = await alance.write_dataset(rows, tmp_path / "t")
     memo = dataset._snapshot.schema.remember(Pruner, Remembered)  # equal schemas share it
     before = len(memo)
-    made, of = list[Pruner](), Pruner.of
+    pruners, of = list[Pruner](), Pruner.of
 
     def noted(*arguments: Any) -> Pruner:
-        made.append(of(*arguments))
-        return made[-1]
+        pruners.append(of(*arguments))
+        return pruners[-1]
 
     monkeypatch.setattr(Pruner, "of", noted)
     for _ in range(3):
         assert await dataset.count_rows(condition) in (4, 10)
-    assert len(made) == (1 if is_memoized else 3)
+    assert len(pruners) == (1 if is_memoized else 3)
     assert len(memo) - before == (1 if is_memoized else 0)
