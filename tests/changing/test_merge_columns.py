@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 import alance
+from alance.ops.columns import backfill
 from tests.changing.both_ways import STABLE_2_2, Twins, read, rows
 
 if TYPE_CHECKING:
@@ -87,3 +88,25 @@ async def test_two_at_once(twins: Twins) -> None:
     assert [mapping[number]["s"] for number in (1, 2, 3, 12)] == ["s100", "s101", "s100", "s101"]
     assert mapping[4]["v"] == 150.0
     assert 13 not in mapping
+
+
+async def test_values_of_one_fragment_are_in_memory_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Merged strings may be large, so small fragments are not written together."""
+    sizes = []
+
+    async def group(*arguments: Any) -> Any:
+        sizes.append(len(arguments[3]))
+        return await write_group(*arguments)
+
+    write_group = backfill.write_group
+    monkeypatch.setattr(backfill, "write_group", group)
+    uri = str(tmp_path / "small")
+    dataset = await alance.write_dataset(rows(0, 40), uri, max_rows_per_file=4)
+    await clauses(dataset.merge_insert("id")).execute(source([*range(40)], "s"))
+    assert not sizes
+    dataset = await alance.dataset(uri)
+    assert (await dataset.to_table(columns=["s"])).column("s").to_pylist()[0] == "s100"
+    await dataset.add_columns({"more": "v + 1"})
+    assert sizes  # others are written together

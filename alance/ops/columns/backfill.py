@@ -350,9 +350,7 @@ def small_groups(
         in_order: True to end a group before a large fragment.
     """
     leaves = [below for below in new.walk() if below.is_leaf]
-    # Values of a stream may have any size, and those of a group are in memory at once.
-    is_open = in_order and not all(fixed_bytes(leaf.arrow_type) for leaf in leaves)
-    if is_open or any(below.is_blob_v2 for below in new.walk()):
+    if any(below.is_blob_v2 for below in new.walk()):
         return
     row_bytes = max(
         fixed_row_bytes(snapshot.schema),

@@ -20,6 +20,7 @@ from alance.ops.columns.sources import OfLiveRows, whole_if_small
 from alance.ops.read.options import ScanOptions
 from alance.ops.read.rows import ScanPlan
 from alance.ops.read.scan import scan
+from alance.ops.version.handle import live_rows
 from alance.ops.version.projection import project
 
 if TYPE_CHECKING:
@@ -62,18 +63,17 @@ class Casts(OfLiveRows):
         # also for deleted rows.
         return True
 
+    @property
+    def is_grouped(self) -> bool:
+        return True
+
     def reads(self, schema: Schema) -> frozenset[int] | None:
         return frozenset(field.id for field in self.read.walk())
-
-    def batches(
-        self, snapshot: Snapshot, handle: FragmentHandle, ahead_bytes: int
-    ) -> AsyncGenerator[pa.RecordBatch, None]:
-        return self.grouped(snapshot, [handle], ahead_bytes)
 
     async def grouped(
         self, snapshot: Snapshot, handles: Sequence[FragmentHandle], ahead_bytes: int
     ) -> AsyncGenerator[pa.RecordBatch, None]:
-        target, live = self.target.to_arrow(), _live_rows(handles)
+        target, live = self.target.to_arrow(), live_rows(handles)
         start = 0
         plan = whole_if_small(snapshot, _all_rows(self.read, handles, ahead_bytes))
         async with aclosing(scan(snapshot, plan)) as batches:
@@ -81,19 +81,6 @@ class Casts(OfLiveRows):
                 mask = None if live is None else live[start : start + batch.num_rows]
                 start += batch.num_rows
                 yield await snapshot.engine.pool.run(partial(cast, batch, target, mask, self.names))
-
-
-def _live_rows(handles: Sequence[FragmentHandle]) -> Mask | None:
-    """Return the mask of the live rows of prepared fragments; None if all rows are live."""
-    masks = [handle.live_mask(0, handle.num_physical_rows) for handle in handles]
-    if all(mask is None for mask in masks):
-        return None
-    return np.concatenate(
-        [
-            np.ones(handle.num_physical_rows, np.bool_) if mask is None else mask
-            for handle, mask in zip(handles, masks, strict=True)
-        ]
-    )
 
 
 def _all_rows(

@@ -15,7 +15,6 @@ from alance import _kernels
 from alance.base.records import dataclass
 from alance.errors import CommitConflictError, InvalidInputError
 from alance.expr.tree import plain
-from alance.file.batches import fixed_bytes
 from alance.format.keys import KeyColumns
 from alance.format.numbers import as_mask, to_arrow
 from alance.format.table.changes.apply_rows import TOMBSTONE
@@ -24,7 +23,7 @@ from alance.ops.blobs.places import has_blobs
 from alance.ops.columns.add import add_opened, add_opened_to_fragment, whole_columns
 from alance.ops.columns.backfill import Backfill, owned_ids
 from alance.ops.columns.cast import cast, overlaid
-from alance.ops.columns.sources import NewColumns, OfLiveRows
+from alance.ops.columns.sources import NewColumns, OfLiveRows, are_of_fixed_width
 from alance.ops.read.options import ScanOptions
 from alance.ops.read.scan import scanned
 from alance.ops.version.projection import META
@@ -91,8 +90,7 @@ class JoinedColumns(OfLiveRows):
 
     @property
     def is_grouped(self) -> bool:
-        # Values of other types may be large, and each may match many rows.
-        return all(fixed_bytes(own.type) for own in self.columns.schema)
+        return are_of_fixed_width(self.columns.schema)
 
     @classmethod
     async def of(cls, snapshot: Snapshot, data: Data, left_on: str, right_on: str) -> JoinedColumns:
@@ -131,11 +129,6 @@ class JoinedColumns(OfLiveRows):
         if self.left_on in META:
             return frozenset()
         return frozenset(below.id for below in schema.project([self.left_on]).walk())
-
-    def batches(
-        self, snapshot: Snapshot, handle: FragmentHandle, ahead_bytes: int
-    ) -> AsyncGenerator[pa.RecordBatch, None]:
-        return self.grouped(snapshot, [handle], ahead_bytes)
 
     async def grouped(
         self, snapshot: Snapshot, handles: Sequence[FragmentHandle], ahead_bytes: int
@@ -303,10 +296,6 @@ class Updated(OfLiveRows):
 
     joined: JoinedColumns
     hits: list[Mask] = field(default_factory=list)
-
-    @property
-    def is_grouped(self) -> bool:
-        return False
 
     @property
     def in_order(self) -> bool:

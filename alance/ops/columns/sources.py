@@ -17,7 +17,7 @@ from alance.base.checks import check_text
 from alance.base.records import dataclass
 from alance.errors import AlanceError, CommitConflictError, InvalidInputError
 from alance.expr import computed_from_arrow, is_nullable, parse_projection
-from alance.file.batches import empty_batch
+from alance.file.batches import empty_batch, fixed_bytes
 from alance.ops.columns.checkpoint import Checkpoint
 from alance.ops.read.groups import file_bytes
 from alance.ops.read.options import ScanOptions
@@ -60,7 +60,7 @@ class NewValues(Protocol):
 
     @property
     def is_grouped(self) -> bool:
-        """True if the values of small fragments are read together."""
+        """True if the values of small fragments are read together, and are in memory at once."""
 
     def grouped(
         self, snapshot: Snapshot, handles: Sequence[FragmentHandle], ahead_bytes: int
@@ -93,7 +93,10 @@ def rows_source(handle: FragmentHandle, reads: frozenset[int] | None) -> str:
 
 
 class OfLiveRows:
-    """Base class of sources; by default, of live rows, of fragments in any order."""
+    """Base class of sources; by default, of live rows, of one fragment at a time, in any order.
+
+    A subclass defines `batches` or `grouped`.
+    """
 
     __slots__ = ()
 
@@ -107,13 +110,12 @@ class OfLiveRows:
 
     @property
     def is_grouped(self) -> bool:
-        return True
+        return False
 
     def batches(
         self, snapshot: Snapshot, handle: FragmentHandle, ahead_bytes: int
     ) -> AsyncGenerator[pa.RecordBatch, None]:
-        """Yield the new columns of a fragment; see `NewValues`."""
-        raise NotImplementedError
+        return self.grouped(snapshot, [handle], ahead_bytes)
 
     async def grouped(
         self, snapshot: Snapshot, handles: Sequence[FragmentHandle], ahead_bytes: int
@@ -125,6 +127,11 @@ class OfLiveRows:
 
     async def end(self, snapshot: Snapshot) -> None:
         pass
+
+
+def are_of_fixed_width(columns: pa.Schema) -> bool:
+    """Return True if the rows of all columns have a known size: only these are grouped."""
+    return all(fixed_bytes(column.type) for column in columns)
 
 
 Transforms: TypeAlias = (
@@ -189,7 +196,7 @@ async def opened(
         values = await ComputedColumn.of(snapshot, udf, read_columns, batch_size)
         return NewColumns(values, values.output, values.checkpoint)
     source = await open_source(transforms, None, snapshot.engine.pool)
-    return NewColumns(Stream(source.batches), source.schema)
+    return NewColumns(Stream(source.batches, source.schema), source.schema)
 
 
 def _fields(transforms: Any) -> pa.Schema | None:
@@ -222,6 +229,7 @@ class Stream(OfLiveRows):
     """Values from a stream of batches: one value for each live row of the table, in order."""
 
     source: AsyncIterator[pa.RecordBatch]
+    columns: pa.Schema
     _rest: pa.RecordBatch | None = field(default=None, init=False)
     _is_ended: bool = field(default=False, init=False)
     num_rows: int = field(default=0, init=False)
@@ -229,6 +237,10 @@ class Stream(OfLiveRows):
     @property
     def in_order(self) -> bool:
         return True
+
+    @property
+    def is_grouped(self) -> bool:
+        return are_of_fixed_width(self.columns)
 
     def reads(self, schema: Schema) -> frozenset[int]:
         return frozenset()
@@ -297,6 +309,10 @@ class Expressions(OfLiveRows):
     batch_size: int | None = None
     _parsed: tuple[Schema, Projection] | None = field(default=None, init=False)
 
+    @property
+    def is_grouped(self) -> bool:
+        return True
+
     def projection(self, schema: Schema) -> Projection:
         """Return the projection of the new columns; parsed once for each schema.
 
@@ -348,11 +364,6 @@ class Expressions(OfLiveRows):
         paths = self.projection(schema).fields
         return frozenset(below.id for below in schema.project(paths).walk())
 
-    def batches(
-        self, snapshot: Snapshot, handle: FragmentHandle, ahead_bytes: int
-    ) -> AsyncGenerator[pa.RecordBatch, None]:
-        return self.grouped(snapshot, [handle], ahead_bytes)
-
     def grouped(
         self, snapshot: Snapshot, handles: Sequence[FragmentHandle], ahead_bytes: int
     ) -> AsyncGenerator[pa.RecordBatch, None]:
@@ -381,10 +392,6 @@ class ComputedColumn(OfLiveRows):
 
     def __post_init__(self) -> None:
         self._limit = asyncio.Semaphore(self.udf.concurrency)
-
-    @property
-    def is_grouped(self) -> bool:
-        return False  # fragments call the function concurrently
 
     @classmethod
     async def of(

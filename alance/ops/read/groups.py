@@ -18,6 +18,7 @@ from alance.file.rows.leaves import LeafSet
 from alance.file.rows.placing import load_states
 from alance.file.rows.whole import FragmentFiles, group_key, read_together, read_whole
 from alance.ops.read.physical_rows import PhysicalRows
+from alance.ops.version.handle import live_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -135,16 +136,7 @@ class Split(NamedTuple):
         handles = self.group.handles
         if len(handles) == 1:
             return handles[0].live_mask(self.start, self.stop)
-        if all(handle.deleted is None for handle in handles):
-            return None
-        counts = [handle.num_physical_rows for handle in handles]  # the split is the whole group
-        masks = [handle.live_mask(0, count) for handle, count in zip(handles, counts, strict=True)]
-        return np.concatenate(
-            [
-                np.ones(count, np.bool_) if mask is None else mask
-                for mask, count in zip(masks, counts, strict=True)
-            ]
-        )
+        return live_rows(handles)  # the split is the whole group
 
     def meta(self, name: str, rows: Int64s) -> pa.Array:
         """Return a meta column for row numbers in the group."""

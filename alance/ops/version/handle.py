@@ -282,3 +282,16 @@ class FragmentHandle:
             )
         values = self._values[name] = RowValues.of(content, 1 if name == ROW_ID else 0)
         return values
+
+
+def live_rows(handles: Sequence[FragmentHandle]) -> Mask | None:
+    """Return the mask of the live rows of prepared fragments; None if all rows are live."""
+    masks = [handle.live_mask(0, handle.num_physical_rows) for handle in handles]
+    if all(mask is None for mask in masks):
+        return None
+    return np.concatenate(
+        [
+            np.ones(handle.num_physical_rows, np.bool_) if mask is None else mask
+            for handle, mask in zip(handles, masks, strict=True)
+        ]
+    )
