@@ -46,10 +46,15 @@ async def cold_and_warm(
 
 
 @pytest.mark.parametrize("version", ["2.1", "2.2"])
-async def test_a_cold_take_guesses_nothing(lab: Lab, version: str) -> None:
+@pytest.mark.parametrize("is_busy", [False, True])
+async def test_a_cold_take_guesses_nothing(
+    lab: Lab, version: str, is_busy: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """LIST, manifest, file ends, and then the very ranges that a warm take asks for."""
     lab.config(waits_for=os.getpid())
-    table, uri = rows(), f"s3://lab/searched-{version}"
+    if is_busy:  # each job ends the event loop's turn
+        monkeypatch.setattr("alance.io.reading.pool.LOOP_TURN_S", 0)
+    table, uri = rows(), f"s3://lab/searched-{version}-{is_busy}"
     options = lab.lance_options()
     await alance.write_dataset(
         table,
@@ -63,6 +68,7 @@ async def test_a_cold_take_guesses_nothing(lab: Lab, version: str) -> None:
     assert result.equals(table.take(ordered))
     assert cold.seen.rounds == 4
     assert warm.seen.rounds == 1
+    assert len(warm) == 3  # one for each file: the ranges of all columns are merged
     assert spans(warm) < spans(cold)
     assert cold.operations.count("list") == 1
     assert len(cold) == 1 + 1 + 3 + len(warm)

@@ -52,6 +52,9 @@ FEW_CALLERS: Final = 8  # maximum callers whose rows the event loop splits, 10 t
 SHARED_TAKE_BYTES: Final = 1 << 20
 # Encoded bytes per part on a remote store; parts are read and decoded concurrently.
 TAKE_PART_BYTES: Final = 16 << 20
+FILES_BEGUN_A_TURN: Final = (
+    64  # files whose reads begin before other callers get a turn, 10 us each
+)
 FRAGMENTS_A_TURN: Final = 512  # fragments to look up between turns, 2 to 4 us each
 # Rows; for more, reading takes longer than the round that a guess saves.
 ROUND_WORTH_ROWS: Final = 1 << 10
@@ -209,8 +212,10 @@ async def _decode_apart(
     async def part(number: int) -> T | None:
         read = source
         if read is None:
-            await engine.pool.share_turn()  # reads of thousands of files take milliseconds to begin
             pieces = [columns.pieces for columns in parts[number].unread]
+            # Parts of few files begin in one turn of the loop, so that their ranges are merged.
+            if sum([len(own.paths) for own in pieces]) > FILES_BEGUN_A_TURN:
+                await engine.pool.share_turn()
             read = await engine.hold(pieces, reason, takes=takes) if pieces else all_read
         return await engine.pool.run(partial(decode, number, read), is_decoding=True)
 
