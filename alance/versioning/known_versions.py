@@ -21,9 +21,7 @@ if TYPE_CHECKING:
     from alance.format.table.manifest import Manifest
     from alance.versioning.tokens import Notes
 
-MAX_MANIFESTS: Final = (
-    2  # maximum number of manifests, because those of large tables take much memory
-)
+MAX_MANIFESTS: Final = 2  # those of large tables take much memory
 MAX_MAKERS: Final = 4096  # maximum number of appends in short form
 
 

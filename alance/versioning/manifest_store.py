@@ -365,7 +365,7 @@ async def load_listed(
         CorruptFileError: a manifest has the number of another version.
     """
 
-    async def load_listed(version: int) -> Manifest:
+    async def manifest_of(version: int) -> Manifest:
         gone = gone_text(table, version, versions.stop - 1)
         if version not in by_version:
             raise VersionsGoneError(gone)
@@ -374,7 +374,7 @@ async def load_listed(
         except NotFoundError as error:
             raise VersionsGoneError(gone) from error
 
-    manifests = await each(load_listed, versions, at_once=LISTED_MANIFESTS_AT_ONCE)
+    manifests = await each(manifest_of, versions, at_once=LISTED_MANIFESTS_AT_ONCE)
     for version, manifest in zip(versions, manifests, strict=True):
         if manifest.version != version:
             raise CorruptFileError(

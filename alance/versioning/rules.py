@@ -195,7 +195,7 @@ def _rebase_bytes(
     if theirs is None:
         return num_bytes
     is_merge = theirs.operation == "Merge"
-    return num_bytes + len(theirs.to_bytes()) + (newer.num_bytes if is_merge else 0)
+    return num_bytes + theirs.message.ByteSize() + (newer.num_bytes if is_merge else 0)
 
 
 async def transaction_of(

@@ -44,12 +44,14 @@ class _Buffers(NamedTuple):
         spans: start and stop of each buffer; shape (n, 2).
         pages: column and page of each buffer; shape (n, 2).
         has_values: mask of the buffers with values; other buffers are needed to locate rows.
+        end: stop of the last buffer.
     """
 
     num_columns: int
     spans: Int64s
     pages: Int64s
     has_values: Mask
+    end: int
 
     @classmethod
     def of(cls, file: Container) -> _Buffers:
@@ -63,7 +65,8 @@ class _Buffers(NamedTuple):
             if size
         )
         table = np.array(rows, np.int64).reshape(-1, 5)
-        return cls(len(numbers), table[:, :2], table[:, 2:4], table[:, 4] != 0)
+        end = int(table[:, 1].max(initial=0))
+        return cls(len(numbers), table[:, :2], table[:, 2:4], table[:, 4] != 0, end)
 
     def overlapping(self, start: int, stop: int) -> slice:
         """Return the numbers of the buffers that may overlap a range."""
@@ -98,8 +101,7 @@ class DataSpans:
         buffers = self._of(path)
         here = buffers.overlapping(start, stop)
         without_values = buffers.spans[here][~buffers.has_values[here]]
-        end = buffers.spans.max(initial=0)
-        spans = np.concatenate([without_values, self._files[path].buffers, [(end, stop)]])
+        spans = np.concatenate([without_values, self._files[path].buffers, [(buffers.end, stop)]])
         spans = spans.clip(start, stop)
         return coalesce(spans[spans[:, 0] < spans[:, 1]], 0).spans
 

@@ -42,7 +42,7 @@ from alance.ops.version.first_use import load_readers, parsed
 from alance.ops.version.snapshot import Handles
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Hashable, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Hashable, Sequence
     from typing import Any
 
     from alance.format.plans import T
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from alance.io.events.trace import RequestEvent
     from alance.io.opening.registry import StoreRegistry
     from alance.io.reading.engine import Engine
+    from alance.io.reading.speed import Speed
     from alance.io.stores.store import Span, Store
     from alance.ops.lookup.look_up import IndexUse
     from alance.ops.read.options import ScanOptions
@@ -465,16 +466,27 @@ class _DryPool(DecodePool):
         return cast("T", (None, None))
 
 
+class _DryScheduler(Scheduler):
+    """Scheduler of a dry run, which knows how fast the real stores are."""
+
+    def __init__(self, registry: StoreRegistry, real: Scheduler, io_buffer_bytes: int) -> None:
+        super().__init__(registry, io_buffer_bytes=io_buffer_bytes)
+        self._real = real
+        self.budget = Budget(1 << 62)  # so that all parts of a take are requested in one turn
+        self.blocks = real.blocks.view()
+
+    def speed(self, location: str) -> Speed:
+        return self._real.speed(location)
+
+    def reader(self, locations: Collection[str], reason: str) -> None:
+        """Return None, so that values are requested, and counted, before they are decoded."""
+
+
 def _dry_session(session: Session, registry: _DryRegistry, *, is_take: bool) -> Session:
     """Return a copy of a session with an engine that reads values of pages from dry stores."""
     real = registry.real
     stores = cast("StoreRegistry", registry)
-    scheduler = Scheduler(stores, io_buffer_bytes=session.io_buffer_bytes)
-    scheduler.budget = Budget(1 << 62)  # so that all parts of a take are requested in one turn
-    scheduler.blocks = real.scheduler.blocks.view()
-    scheduler.speed = real.scheduler.speed  # type: ignore[method-assign]
-    # Without a reader, values are requested, and counted, before they are decoded.
-    scheduler.reader = lambda locations, reason: None  # type: ignore[method-assign]
+    scheduler = _DryScheduler(stores, real.scheduler, session.io_buffer_bytes)
     cache, pool = _DryCache(real.cache, registry.spans), _DryPool(real.pool, is_take=is_take)
     dry = copy(session)
     dry._engine = replace(real, registry=stores, scheduler=scheduler, cache=cache, pool=pool)
