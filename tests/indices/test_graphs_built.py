@@ -13,8 +13,9 @@ import pytest
 
 import alance
 from alance.errors import InvalidInputError
-from alance.format.index.encoders import ProductEncoder, ScalarEncoder, untransposed
+from alance.format.index.codes import untransposed
 from alance.format.index.hnsw import GRAPH_VECTORS, GRAPHS_KEY, LINKS
+from alance.format.index.quantizers import ProductQuantizer, ScalarQuantizer
 from alance.format.proto import vector_index_pb2
 from alance.format.table.indices import Index
 from alance.ops.index.vectors.graphs import NewGraphs
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-    from alance.format.index.encoders import Encoder
+    from alance.format.index.quantizers import Quantizer
     from alance.types import SearchArguments
 
 KINDS: dict[str, dict[str, Any]] = {
@@ -143,14 +144,14 @@ async def test_graphs_are_told_as_they_were_asked_for(tmp_path: Path) -> None:
     assert details.hnsw_index_config.max_level == 3
 
 
-def stored_vectors(stored: pa.Table, encoder: Encoder) -> npt.NDArray[np.float64]:
+def stored_vectors(stored: pa.Table, quantizer: Quantizer) -> npt.NDArray[np.float64]:
     """Return the vectors that the codes of a partition stand for."""
-    codes = np.array(stored[encoder.fields[0].name].to_pylist(), np.float64)
-    if isinstance(encoder, ScalarEncoder):
-        return codes / 255 * (encoder.high - encoder.low) + encoder.low
-    if isinstance(encoder, ProductEncoder):
+    codes = np.array(stored[quantizer.fields[0].name].to_pylist(), np.float64)
+    if isinstance(quantizer, ScalarQuantizer):
+        return codes / 255 * (quantizer.high - quantizer.low) + quantizer.low
+    if isinstance(quantizer, ProductQuantizer):
         parts = untransposed(codes.astype(np.uint8))
-        return encoder.codebook[np.arange(encoder.parts), parts].reshape(len(codes), -1)
+        return quantizer.codebook[np.arange(quantizer.parts), parts].reshape(len(codes), -1)
     return codes
 
 
@@ -166,7 +167,7 @@ async def test_distances_of_links_are_those_of_stored_rows(
     index = Index.from_protobuf(dataset._snapshot.manifest.indices[0])
     training = await training_of(dataset._snapshot, index, dataset._snapshot.schema.field("v"))
     assert training is not None
-    vectors = stored_vectors(stored, training.encoder)
+    vectors = stored_vectors(stored, training.quantizer)
     lengths = np.linalg.norm(vectors, axis=1)
     for row, links, distances in zip(
         *(rows[name].to_pylist()[:50] for name in (GRAPH_VECTORS, LINKS, "_distance")), strict=True

@@ -12,7 +12,7 @@ import pytest
 import alance
 from alance.errors import InvalidInputError
 from alance.format.index import quantizers
-from alance.format.index.encoders import RabitqEncoder, encoder_like, unpacked_signs
+from alance.format.index.codes import SIGNS, unpacked_signs
 from alance.format.index.values import Vectors, VectorType
 from alance.format.table.indices import Index
 from alance.ops.index.vectors.train import training_of
@@ -56,22 +56,22 @@ async def test_by_the_same_rotation_the_numbers_are_those_of_pylance(
     index = Index.from_protobuf(snapshot.manifest.indices[0])
     training = await training_of(snapshot, index, snapshot.schema.field("v"))
     assert training is not None
-    encoder = training.encoder
-    assert isinstance(encoder, RabitqEncoder)
+    quantizer = training.quantizer
+    assert isinstance(quantizer, quantizers.Rabitq)
     stored = await stored_columns(path)
     order = np.asarray(stored["_rowid"])
     values = np.asarray(rows["v"].chunk(0).flatten()).reshape(-1, dim)[order]
     vectors = Vectors(values.reshape(-1).view(np.uint8), "float32", dim, metric)
     labels = np.zeros(len(order), np.int64)
-    columns = encoder.encode(vectors, labels, training.points)
-    ours = pa.table(columns, names=[field.name for field in encoder.fields])
+    columns = quantizer.encode(vectors, labels, training.points)
+    ours = pa.table(columns, names=[field.name for field in quantizer.fields])
     assert ours.schema.names == stored.schema.names[1:]
-    signs = [unpacked_signs(column_of_bytes(stored, quantizers.SIGNS))]
-    signs.append(column_of_bytes(ours, quantizers.SIGNS))
+    signs = [unpacked_signs(column_of_bytes(stored, SIGNS))]
+    signs.append(column_of_bytes(ours, SIGNS))
     # pylance rotates by chance, and in float32: once in some hundred builds, one number of 20,000
     # to 70,000 is so near zero that its sign is that of the rounding. No other sign may differ.
     beside = vectors.points() - training.points.reshape(-1, dim)[0].astype(np.float64)
-    rotated = encoder.rotation.apply(beside)
+    rotated = quantizer.rotation.apply(beside)
     for own in signs:
         positive = np.unpackbits(own, axis=1, bitorder="little") == 1
         differing = np.abs(rotated)[positive != (rotated > 0)] / np.abs(rotated).max()
@@ -145,8 +145,6 @@ async def test_vectors_of_no_whole_bytes_are_refused(tmp_path: Path) -> None:
 
 def test_a_rotation_by_a_matrix_is_not_written() -> None:
     rotation = quantizers.Rotation(np.empty((0, 16)), np.eye(16))
-    centroids = np.zeros((1, 16), np.float32)
-    quantizer = quantizers.Rabitq("l2", rotation, centroids, 4, True)
     type_ = VectorType.of(pa.list_(pa.float32(), 16))
     assert type_ is not None
-    assert encoder_like(quantizer, type_) is None
+    assert quantizers.Rabitq("l2", type_, rotation, 5).as_written() is None

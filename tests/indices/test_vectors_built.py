@@ -15,7 +15,7 @@ import pytest
 
 import alance
 from alance.errors import AlreadyExistsError, InvalidInputError, UnsupportedError
-from alance.format.index.encoders import ProductEncoder
+from alance.format.index.quantizers import ProductQuantizer
 from alance.format.table.indices import Index
 from alance.ops.index.segment_files import SegmentFiles
 from alance.ops.index.vectors.train import training_of
@@ -236,8 +236,8 @@ async def test_centroids_and_codebook_of_the_caller_are_used(tmp_path: Path) -> 
     recognized = await training_of(snapshot, index, snapshot.schema.field("v"))
     assert recognized is not None
     assert np.array_equal(recognized.centroids, centroids)
-    assert isinstance(recognized.encoder, ProductEncoder)
-    assert np.array_equal(recognized.encoder.codebook.reshape(256, DIM), book)
+    assert isinstance(recognized.quantizer, ProductQuantizer)
+    assert np.array_equal(recognized.quantizer.codebook.reshape(256, DIM), book)
 
 
 BAD: list[tuple[type[Exception], str, dict[str, Any]]] = [

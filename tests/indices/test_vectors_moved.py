@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import alance
-from alance.format.index.encoders import (
+from alance.format.index.codes import (
     packed_signs,
     transposed,
     unpacked_signs,

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import alance
-from alance.format.index.ivf import Centroids, Storage, storage_metadata, tensor
+from alance.format.index.ivf import Centroids, partition_offsets, storage_metadata, tensor
 from alance.format.proto import vector_index_pb2
 from tests.search.search_cases import ids, ours, queries, table, written
 from tests.search.test_indexed import EACH, index
@@ -127,9 +127,8 @@ def test_a_tensor_has_as_many_bytes_as_its_shape_says() -> None:
 
 
 def test_partitions_are_the_rows_of_the_file_one_after_the_other() -> None:
-    reported = {"storage_metadata": '["{}"]'}
     right = message(offsets=[0, 3, 3], lengths=[3, 0, 2])
-    assert Storage.parse(reported, right, 3, 5).offsets.tolist() == [0, 3, 3, 5]
+    assert partition_offsets(right, 3, 5).tolist() == [0, 3, 3, 5]
     for bad, count, rows in (
         (message(offsets=[0, 3, 3], lengths=[3, 0, 2]), 2, 5),
         (message(offsets=[0, 3, 3], lengths=[3, 0, 2]), 3, 6),
@@ -137,7 +136,7 @@ def test_partitions_are_the_rows_of_the_file_one_after_the_other() -> None:
         (message(offsets=[3, 0], lengths=[2, 3]), 2, 5),
     ):
         with pytest.raises(alance.CorruptFileError):
-            Storage.parse(reported, bad, count, rows)
+            partition_offsets(bad, count, rows)
 
 
 @pytest.mark.parametrize("text", ["[]", '["{}", "{}"]', '[{"a": 1}]', '["["]', "7", '["7"]'])

@@ -135,30 +135,6 @@ class Partition:
         return 200 + int(self.ids.nbytes) + sum(int(column.nbytes) for column in self.columns)
 
 
-@dataclass(frozen=True, slots=True)
-class Storage:
-    """Layout of the rows of `auxiliary.idx`.
-
-    Attributes:
-        offsets: first row of each partition, then the number of rows; shape (partitions + 1,).
-    """
-
-    offsets: Int64s
-    metadata: Mapping[str, Any]
-
-    @classmethod
-    def parse(
-        cls,
-        metadata: Mapping[str, str],
-        content: memoryview,
-        num_partitions: int,
-        num_rows: int,
-    ) -> Storage:
-        """Parse the schema's metadata and the `IVF` message."""
-        offsets = partition_offsets(content, num_partitions, num_rows)
-        return cls(offsets, storage_metadata(metadata))
-
-
 def partition_offsets(content: memoryview, num_partitions: int, num_rows: int) -> Int64s:
     """Parse an `IVF` message: first row of each partition, then the number of rows."""
     message = parsed(vector_index_pb2.IVF, content, "vector index")

@@ -1,4 +1,4 @@
-"""Quantizers of vector indices: codecs of stored vectors, which compare them with queries.
+"""Quantizers of vector indices: codecs of vectors, which also compare them with queries.
 
   FLAT  vectors, uncompressed
   SQ    each component as one of 256 steps between two bounds
@@ -9,6 +9,8 @@ For PQ, a partition stores codes row by row, or transposed: the codes of the fir
 rows, then the codes of the second, and so on. The residual (vector minus centroid) is coded; for
 `dot`, the vector itself. In memory, each row also has the part of its distance that does not depend
 on the query, so that one lookup table per query serves all partitions.
+
+Source: what pylance 14.0.2 writes.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
@@ -24,66 +27,88 @@ import pyarrow as pa
 from alance import _kernels
 from alance.base.records import dataclass
 from alance.errors import CorruptFileError, UnsupportedError
-from alance.format.index.ivf import integer, parse_tensor
-from alance.format.index.values import METRICS, NUMBER_WIDTHS, TYPES, VectorType
+from alance.format.index.codes import (
+    BYTE_ORDERS,
+    PQ_CODES,
+    SIGNS,
+    bytes_of_list,
+    list_of_bytes,
+    untransposed,
+)
+from alance.format.index.ivf import integer, parse_tensor, tensor_of
+from alance.format.index.values import METRICS, TYPES, Vectors, VectorType, values_of
+from alance.format.numbers import as_numbers, to_arrow
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from typing import Self
 
-    from alance.base.arrays import Bytes, Float32s, Float64s, Int32s
+    from alance.base.arrays import Bytes, Float32s, Float64s, Int32s, Int64s
     from alance.format.index.ivf import Centroids, Partition
+    from alance.format.proto import vector_index_pb2
+
+    Details = vector_index_pb2.VectorIndexDetails
+    Stored = Mapping[str, Any]  # metadata of a quantizer in its file
 
 FLAT_VECTORS: Final = "flat"
 SQ_CODES: Final = "__sq_code"
-PQ_CODES: Final = "__pq_code"
-SIGNS: Final = "_rabit_codes"
 FACTORS: Final = ("__add_factors", "__scale_factors", "__error_factors")
 EXTRA_CODES: Final = "__blocked_ex_codes"
 EXTRA_FACTORS: Final = ("__add_factors_ex", "__scale_factors_ex")
 ESTIMATOR: Final = "raw_query"
 ROTATION_ROUNDS: Final = 4
+SQ_BITS: Final = 8
+# Allowed numbers of bits per code, by kind; the first is the default. FLAT has no codes.
+CODE_BITS: Final[Mapping[str, tuple[int, ...]]] = {
+    "PQ": (8, 4),
+    "SQ": (SQ_BITS,),
+    "RQ": (5, 1, 2, 3, 4, 6, 7, 8, 9),
+}
 
 
+@dataclass(frozen=True, slots=True)
 class Quantizer(ABC):
-    """Codec of an index's stored vectors; compares them with queries.
+    """Codec of the vectors of an index; compares them with queries.
 
     Attributes:
+        KIND: last part of the index type's name, such as PQ.
+        VERSION: index version in the index's manifest record.
         is_exact: True if distances are exact, False if they are estimated from codes.
+        type: type of the column's vectors.
     """
 
-    __slots__ = ()
-
+    KIND: ClassVar[str]
+    VERSION: ClassVar[int] = 1
     is_exact: ClassVar = False
+
+    metric: str
+    type: VectorType
 
     @property
     @abstractmethod
-    def widths(self) -> Mapping[str, int]:
-        """Bytes per row of each column of codes; 0 for factors, which are float32."""
+    def fields(self) -> tuple[pa.Field, ...]:
+        """Columns of `auxiliary.idx` except the row ids."""
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Columns of `auxiliary.idx` except the row ids."""
-        return tuple(self.widths)
+        """Names of the columns that a search reads, except the row ids."""
+        return tuple(field.name for field in self.fields)
 
     def queries(self, queries: Float64s) -> Float64s:
         """Return queries, normalized for `cosine`, in the form that codes are compared with."""
         return queries
 
     def check(self, schema: pa.Schema) -> None:
-        """Check that a file has the columns of this quantizer."""
-        for name, width in self.widths.items():
+        """Check that a file has the columns that a search reads."""
+        types = {field.name: field.type for field in self.fields}
+        for name in self.columns:
             arrow = schema.field(name).type
-            is_list = pa.types.is_fixed_size_list(arrow)
-            if width and (
-                not is_list or (arrow.value_type, arrow.list_size) != (pa.uint8(), width)
-            ):
+            if _form(arrow) != _form(types[name]):
                 raise CorruptFileError(
-                    f"vector index: codes of type {arrow}, expected {width} bytes a row"
+                    f"vector index: {name} of type {arrow}, expected {types[name]}"
                 )
-            if not width and arrow != pa.float32():
-                raise CorruptFileError(f"vector index: {name} of type {arrow}")
 
-    def prepared(self, partition: Partition) -> Partition:
+    def prepared(self, partition: Partition, centroid: Float32s) -> Partition:
         """Return a partition with the derived values that `add` needs; the result is cached.
 
         CPU work.
@@ -101,48 +126,103 @@ class Quantizer(ABC):
             mask: nonzero for eligible rows; empty for all rows.
         """
 
+    def as_written(self) -> Self | None:
+        """Return the quantizer with the layout of new files; None if alance cannot write it."""
+        return self
+
+    @abstractmethod
+    def encode(self, vectors: Vectors, labels: Int64s, centroids: Float32s) -> list[pa.Array]:
+        """Encode vectors as columns. CPU work.
+
+        Args:
+            labels: number of each vector's centroid; shape (n,).
+            centroids: points; shape (k, dimension).
+        """
+
+    def laid_out(self, columns: Sequence[pa.Array]) -> list[pa.Array]:
+        """Put the columns of a whole partition into the byte order of new files."""
+        orders = [BYTE_ORDERS.get(field.name) for field in self.fields]
+        return [
+            column if order is None else list_of_bytes(order.stored_of(bytes_of_list(column)))
+            for order, column in zip(orders, columns, strict=True)
+        ]
+
+    def graph_rows(self, columns: Sequence[pa.Array]) -> _kernels.GraphRows:
+        """Return the rows of a whole partition for a graph build, from its stored columns.
+
+        Raises:
+            UnsupportedError: such codes cannot be compared with each other.
+        """
+        raise UnsupportedError(f"graphs of {self.KIND} codes: expected FLAT, SQ or PQ")
+
+    @abstractmethod
+    def storage(self) -> Stored:
+        """Return the storage metadata that readers need."""
+
+    def buffers(self) -> tuple[bytes, ...]:
+        """Return the global buffers that `storage` refers to; the first one has number 2."""
+        return ()
+
+    @abstractmethod
+    def describe(self, details: Details) -> None:
+        """Record the kind of codes in the details of the index's record."""
+
+
+def _form(type_: pa.DataType) -> object:
+    """Return what two types of columns have in common if one can be read as the other."""
+    vectors = VectorType.of(type_)
+    return type_ if vectors is None else (vectors.name, vectors.dim, vectors.is_multi)
+
 
 @dataclass(frozen=True, slots=True)
 class FlatQuantizer(Quantizer):
     """Quantizer of uncompressed vectors."""
 
+    KIND: ClassVar = "FLAT"
     is_exact: ClassVar = True
 
-    metric: str
-    dim: int
-    value_type: str
-
     @property
-    def widths(self) -> Mapping[str, int]:
-        return {FLAT_VECTORS: self.dim * NUMBER_WIDTHS[self.value_type]}
-
-    def check(self, schema: pa.Schema) -> None:
-        arrow = schema.field(FLAT_VECTORS).type
-        type_ = VectorType.of(arrow)
-        if type_ is None or (type_.name, type_.dim) != (self.value_type, self.dim):
-            raise CorruptFileError(f"vector index: vectors of type {arrow}")
+    def fields(self) -> tuple[pa.Field, ...]:
+        return (pa.field(FLAT_VECTORS, self.type.arrow, nullable=False),)
 
     def add(
         self, nearest: _kernels.Nearest, numbers: Int32s, partition: Partition, mask: Bytes
     ) -> None:
         (values,) = partition.columns
-        kind, metric = TYPES[self.value_type], METRICS.index(self.metric)
+        kind, metric = TYPES[self.type.name], METRICS.index(self.metric)
         rows = partition.ids, mask, values, kind, metric
         _kernels.add_vectors(nearest, numbers, *rows, graph=partition.graph, ef=partition.ef)
+
+    def encode(self, vectors: Vectors, labels: Int64s, centroids: Float32s) -> list[pa.Array]:
+        return [vectors.to_arrow(self.type.arrow)]
+
+    def graph_rows(self, columns: Sequence[pa.Array]) -> _kernels.GraphRows:
+        values, _ = values_of(columns[0])
+        vectors = Vectors(values, self.type.name, self.type.dim, self.metric)
+        return _kernels.GraphVectors(values, *vectors.kind)
+
+    def storage(self) -> Stored:
+        return {"dim": self.type.dim}
+
+    def describe(self, details: Details) -> None:
+        details.flat.SetInParent()
 
 
 @dataclass(frozen=True, slots=True)
 class ScalarQuantizer(Quantizer):
-    """Bounds of the components; for `cosine`, of the components of normalized vectors."""
+    """Scalar quantization: each component is coded as one of 256 steps between two bounds.
 
-    metric: str
-    dim: int
+    For `cosine`, these are components of normalized vectors.
+    """
+
+    KIND: ClassVar = "SQ"
+
     low: float
     high: float
 
     @classmethod
-    def parse(cls, centroids: Centroids, storage: Mapping[str, Any]) -> ScalarQuantizer:
-        if integer(storage, "num_bits") != 8:
+    def parse(cls, centroids: Centroids, storage: Stored, type_: VectorType) -> Self:
+        if integer(storage, "num_bits") != SQ_BITS:
             raise UnsupportedError(f"vector index: components of {storage['num_bits']} bits")
         bounds = storage.get("bounds")
         try:
@@ -155,11 +235,11 @@ class ScalarQuantizer(Quantizer):
             raise CorruptFileError(
                 f"vector index: dimension {storage['dim']}, the centroids have {centroids.dim}"
             )
-        return cls(centroids.metric, centroids.dim, low, high)
+        return cls(centroids.metric, type_, low, high)
 
     @property
-    def widths(self) -> Mapping[str, int]:
-        return {SQ_CODES: self.dim}
+    def fields(self) -> tuple[pa.Field, ...]:
+        return (pa.field(SQ_CODES, pa.list_(pa.uint8(), self.type.dim)),)
 
     def add(
         self, nearest: _kernels.Nearest, numbers: Int32s, partition: Partition, mask: Bytes
@@ -169,31 +249,47 @@ class ScalarQuantizer(Quantizer):
         metric, scale = METRICS.index(self.metric), scale_of(self.metric)
         _kernels.add_sq(nearest, numbers, *rows, metric, scale, partition.graph, partition.ef)
 
+    def encode(self, vectors: Vectors, labels: Int64s, centroids: Float32s) -> list[pa.Array]:
+        codes = _kernels.encode_sq(vectors.values, *vectors.kind, self.low, self.high)
+        return [list_of_bytes(codes.reshape(-1, self.type.dim))]
 
-@dataclass(frozen=True, slots=True)
+    def graph_rows(self, columns: Sequence[pa.Array]) -> _kernels.GraphRows:
+        codes, is_dot = as_numbers(columns[0].flatten()), self.metric == "dot"
+        return _kernels.GraphBytes(codes, self.type.dim, self.low, self.high, is_dot)
+
+    def storage(self) -> Stored:
+        return {
+            "dim": self.type.dim,
+            "num_bits": SQ_BITS,
+            "bounds": {"start": self.low, "end": self.high},
+        }
+
+    def describe(self, details: Details) -> None:
+        details.sq.num_bits = SQ_BITS
+
+
+@dataclass(frozen=True)
 class ProductQuantizer(Quantizer):
-    """Codebook of an index, and the layout of its codes.
+    """Product quantization: each sub-vector is coded as the number of its nearest codebook entry.
 
     Attributes:
-        codebook: entries of all sub-vectors, flattened from shape (parts, dimension / parts,
-            2^bits).
-        book: the codebook as a kernel object.
-        bits: number of bits per code.
-        parts: number of sub-vectors.
+        codebook: shape (parts, 2^bits, dimension / parts), float32.
+        origin: any point near the queries and the centroids; shape (dimension,).
         is_transposed: True if partitions store codes by sub-vector instead of by row.
     """
 
-    centroids: Centroids
+    KIND: ClassVar = "PQ"
+
     codebook: Float32s
-    book: _kernels.ProductBook
-    bits: int
-    parts: int
-    is_transposed: bool
+    origin: Float32s
+    is_transposed: bool = True
 
     @classmethod
     def parse(
-        cls, centroids: Centroids, storage: Mapping[str, Any], content: memoryview
-    ) -> ProductQuantizer:
+        cls, centroids: Centroids, storage: Stored, content: memoryview | None, type_: VectorType
+    ) -> Self:
+        if content is None:
+            raise CorruptFileError("vector index: IVF_PQ without the number of its codebook")
         bits, parts = integer(storage, "nbits"), integer(storage, "num_sub_vectors")
         dim = integer(storage, "dimension")
         if bits not in (4, 8):
@@ -210,33 +306,85 @@ class ProductQuantizer(Quantizer):
                 f"vector index: {parts} codes of {bits} bits, a codebook of shape "
                 f"{codebook.shape}, centroids of dimension {centroids.dim}"
             )
-        by_code = codebook.reshape(parts, 1 << bits, dim // parts)
-        by_component = np.ascontiguousarray(by_code.transpose(0, 2, 1)).reshape(-1)
+        by_code, origin = codebook.reshape(parts, 1 << bits, -1), origin_of(centroids.values)
         is_transposed = storage.get("transposed") is True
-        finite = centroids.values[np.isfinite(centroids.values).all(axis=1)]
-        origin = finite.mean(axis=0) if len(finite) else np.zeros(dim, np.float32)
-        metric = METRICS.index(centroids.metric)
-        book = _kernels.ProductBook(
-            by_component, origin, bits, parts, is_transposed, metric, scale_of(centroids.metric)
-        )
-        return cls(centroids, by_component, book, bits, parts, is_transposed)
+        return cls(centroids.metric, type_, by_code, origin, is_transposed)
 
     @property
-    def widths(self) -> Mapping[str, int]:
-        return {PQ_CODES: self.parts * self.bits // 8}
+    def parts(self) -> int:
+        """Number of sub-vectors."""
+        return len(self.codebook)
 
-    def prepared(self, partition: Partition) -> Partition:
-        """Add the query-independent part of each row's distance."""
+    @property
+    def bits(self) -> int:
+        """Number of bits per code."""
+        return int(self.codebook.shape[1]).bit_length() - 1
+
+    @cached_property
+    def book(self) -> _kernels.ProductBook:
+        """Codebook as a kernel object. CPU work, once."""
+        by_component = np.ascontiguousarray(self.codebook.transpose(0, 2, 1)).reshape(-1)
+        shape, scale = (self.bits, self.parts, self.is_transposed), scale_of(self.metric)
+        metric = METRICS.index(self.metric)
+        return _kernels.ProductBook(by_component, self.origin, *shape, metric, scale)
+
+    @property
+    def fields(self) -> tuple[pa.Field, ...]:
+        width = self.parts * self.bits // 8
+        return (pa.field(PQ_CODES, pa.list_(pa.uint8(), width)),)
+
+    def prepared(self, partition: Partition, centroid: Float32s) -> Partition:
+        """Add the query-independent part of each row's distance, and the centroid."""
         (codes,) = partition.columns
-        terms = self.book.terms(codes, self.centroids.values[partition.number])
-        return replace(partition, columns=(codes, terms))
+        return replace(partition, columns=(codes, self.book.terms(codes, centroid), centroid))
 
     def add(
         self, nearest: _kernels.Nearest, numbers: Int32s, partition: Partition, mask: Bytes
     ) -> None:
-        codes, terms = partition.columns
-        rows = partition.ids, mask, codes, terms, self.centroids.values[partition.number]
+        codes, terms, centroid = partition.columns
+        rows = partition.ids, mask, codes, terms, centroid
         self.book.add(nearest, numbers, *rows, partition.graph, partition.ef)
+
+    def as_written(self) -> Self:
+        return replace(self, is_transposed=True)
+
+    def encode(self, vectors: Vectors, labels: Int64s, centroids: Float32s) -> list[pa.Array]:
+        codes = _kernels.encode_pq(
+            vectors.values,
+            *vectors.kind,
+            labels,
+            centroids.reshape(-1)[: 0 if self.metric == "dot" else None],
+            self.codebook.reshape(-1),
+            self.parts,
+            self.bits,
+        )
+        return [list_of_bytes(codes.reshape(-1, self.parts * self.bits // 8))]
+
+    def graph_rows(self, columns: Sequence[pa.Array]) -> _kernels.GraphRows:
+        codes = bytes_of_list(*columns)
+        if self.is_transposed:
+            codes = untransposed(codes)
+        codebook, shape = self.codebook.reshape(-1), (self.parts, self.bits)
+        return _kernels.GraphProducts(codes.reshape(-1), codebook, *shape, self.metric == "dot")
+
+    def storage(self) -> Stored:
+        return {
+            "codebook_position": 2,
+            "nbits": self.bits,
+            "num_sub_vectors": self.parts,
+            "dimension": self.parts * self.codebook.shape[2],
+            "codebook_tensor": [],
+            "transposed": True,
+        }
+
+    def buffers(self) -> tuple[bytes, ...]:
+        # The stored shape is (2^bits, dimension), but the values are stored by sub-vector.
+        stored = self.codebook.astype(self.type.dtype).reshape(self.codebook.shape[1], -1)
+        return (tensor_of(stored).SerializeToString(deterministic=True),)
+
+    def describe(self, details: Details) -> None:
+        details.pq.num_bits = self.bits
+        details.pq.num_sub_vectors = self.parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,7 +406,7 @@ class Rotation:
         return cls(signs.astype(np.float64), np.empty((0, 0)))
 
     @classmethod
-    def parse(cls, storage: Mapping[str, Any], dim: int, content: memoryview | None) -> Rotation:
+    def parse(cls, storage: Stored, dim: int, content: memoryview | None) -> Rotation:
         """Parse a stored matrix, or signs: one bit per sign, whole bytes per round."""
         if content is not None:
             matrix = parse_tensor(content, 2).astype(np.float64)
@@ -291,18 +439,26 @@ class Rotation:
 
 @dataclass(frozen=True, slots=True)
 class Rabitq(Quantizer):
-    """Rotation and rotated centroids of an index."""
+    """RaBitQ: a few bits per component of the rotated residual (vector minus centroid).
 
-    metric: str
+    Attributes:
+        bits: bits per component, of which one is its sign.
+        is_packed: True if partitions store signs in blocks of rows.
+    """
+
+    KIND: ClassVar = "RQ"
+    VERSION: ClassVar = 2
+
     rotation: Rotation
-    centroids: Float32s
-    extra: int  # bits per component in addition to its sign
-    is_packed: bool
+    bits: int
+    is_packed: bool = True
 
     @classmethod
     def parse(
-        cls, centroids: Centroids, storage: Mapping[str, Any], content: memoryview | None
-    ) -> Rabitq:
+        cls, centroids: Centroids, storage: Stored, content: memoryview | None, type_: VectorType
+    ) -> Self:
+        if centroids.has_graphs:
+            raise UnsupportedError("vector index of type IVF_HNSW_RQ")
         bits, dim = integer(storage, "num_bits"), integer(storage, "code_dim")
         if storage.get("query_estimator") != ESTIMATOR:
             raise UnsupportedError(f"vector index: estimator {storage.get('query_estimator')!r}")
@@ -311,36 +467,83 @@ class Rabitq(Quantizer):
                 f"vector index: {bits} bits of dimension {dim}, the centroids have {centroids.dim}"
             )
         rotation = Rotation.parse(storage, dim, content)
-        rotated = rotation.apply(centroids.values.astype(np.float64))
-        centres = np.ascontiguousarray(rotated, np.float32)
-        return cls(centroids.metric, rotation, centres, bits - 1, storage.get("packed") is True)
+        return cls(centroids.metric, type_, rotation, bits, storage.get("packed") is True)
 
     @property
-    def widths(self) -> Mapping[str, int]:
-        dim = self.centroids.shape[1]
-        if not self.extra:
-            return {SIGNS: dim // 8, **dict.fromkeys(FACTORS[:2], 0)}
-        extra_bytes = self.extra * ((dim + 63) // 64) * 8
-        return {SIGNS: dim // 8, **dict.fromkeys(EXTRA_FACTORS, 0), EXTRA_CODES: extra_bytes}
+    def fields(self) -> tuple[pa.Field, ...]:
+        dim, extra = self.type.dim, self.bits - 1
+        fields = [(SIGNS, pa.list_(pa.uint8(), dim // 8))]
+        fields += [(name, pa.float32()) for name in FACTORS]
+        if extra:
+            fields.append((EXTRA_CODES, pa.list_(pa.uint8(), extra * -(-dim // 64) * 8)))
+            fields += [(name, pa.float32()) for name in EXTRA_FACTORS]
+        return tuple(pa.field(name, type_) for name, type_ in fields)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (SIGNS, *FACTORS[:2]) if self.bits == 1 else (SIGNS, *EXTRA_FACTORS, EXTRA_CODES)
 
     def queries(self, queries: Float64s) -> Float64s:
         """Rotate queries like the stored vectors."""
         return self.rotation.apply(queries)
 
+    def prepared(self, partition: Partition, centroid: Float32s) -> Partition:
+        """Add the rotated centroid."""
+        (rotated,) = self.rotation.apply(centroid.astype(np.float64).reshape(1, -1))
+        return replace(partition, columns=(*partition.columns, rotated.astype(np.float32)))
+
     def add(
         self, nearest: _kernels.Nearest, numbers: Int32s, partition: Partition, mask: Bytes
     ) -> None:
-        signs, add, factor, *extra = partition.columns
+        signs, add, factor, *extra, centroid = partition.columns
         codes = extra[0] if extra else np.empty(0, np.uint8)
-        rows = partition.ids, mask, signs, self.is_packed, self.extra, codes, add, factor
-        centroid = self.centroids[partition.number]
+        rows = partition.ids, mask, signs, self.is_packed, self.bits - 1, codes, add, factor
         metric, scale = METRICS.index(self.metric), scale_of(self.metric)
         _kernels.add_rabitq(nearest, numbers, *rows, centroid, metric, scale)
+
+    def as_written(self) -> Self | None:
+        return replace(self, is_packed=True) if len(self.rotation.signs) else None
+
+    def encode(self, vectors: Vectors, labels: Int64s, centroids: Float32s) -> list[pa.Array]:
+        signs, extra, *factors = _kernels.encode_rabitq(
+            vectors.values,
+            *vectors.kind,
+            labels,
+            centroids.reshape(-1),
+            self.rotation.signs.astype(np.float32).reshape(-1),
+            self.bits - 1,
+        )
+        count, numbers = len(labels), [to_arrow(values) for values in factors]
+        columns = [list_of_bytes(signs.reshape(count, vectors.dim // 8)), *numbers[:3]]
+        if self.bits > 1:
+            width = self.fields[4].type.list_size
+            columns += [list_of_bytes(extra.reshape(count, width)), *numbers[3:]]
+        return columns
+
+    def storage(self) -> Stored:
+        return {
+            "rotate_mat_position": None,
+            "fast_rotation_signs": self.rotation.to_bytes(),
+            "rotation_type": "fast",
+            "code_dim": self.type.dim,
+            "num_bits": self.bits,
+            "packed": True,
+            "query_estimator": ESTIMATOR,
+        }
+
+    def describe(self, details: Details) -> None:
+        details.rq.num_bits = self.bits
 
 
 def scale_of(metric: str) -> float:
     """Return the factor for squared distances: 0.5 for cosine, because |a - b|² / 2 = 1 - cos."""
     return 0.5 if metric == "cosine" else 1.0
+
+
+def origin_of(centroids: Float32s) -> Float32s:
+    """Return the mean of the finite centroids; zeros if there are none."""
+    finite = centroids[np.isfinite(centroids).all(axis=1)]
+    return finite.mean(axis=0) if len(finite) else np.zeros(centroids.shape[1], np.float32)
 
 
 def columns_of(names: Sequence[str]) -> list[str]:
@@ -351,35 +554,31 @@ def columns_of(names: Sequence[str]) -> list[str]:
     return [name for name in names if name not in unread]
 
 
-def buffer_of(kind: str, storage: Mapping[str, Any]) -> int | None:
+def buffer_of(storage: Stored) -> int | None:
     """Return the number of the global buffer that a quantizer needs; None if it needs none.
 
     PQ needs its codebook; RaBitQ the matrix of its rotation, unless it rotates by signs.
     """
-    if kind == "PQ":
+    if "codebook_position" in storage:
         return integer(storage, "codebook_position")
-    if kind == "RQ" and storage.get("rotation_type", "matrix") != "fast":
+    if storage.get("rotation_type", "fast") != "fast":
         return integer(storage, "rotate_mat_position")
     return None
 
 
 def quantizer_of(
-    centroids: Centroids, storage: Mapping[str, Any], content: memoryview | None, value_type: str
+    centroids: Centroids, storage: Stored, content: memoryview | None, type_: VectorType
 ) -> Quantizer:
     """Build the quantizer of an index.
 
     Args:
         content: content of the global buffer that the quantizer needs; None if it needs none.
-        value_type: type of the column's values, a key of `values.TYPES`.
+        type_: type of the column's vectors.
     """
     if centroids.kind == "PQ":
-        if content is None:
-            raise CorruptFileError("vector index: IVF_PQ without the number of its codebook")
-        return ProductQuantizer.parse(centroids, storage, content)
+        return ProductQuantizer.parse(centroids, storage, content, type_)
     if centroids.kind == "SQ":
-        return ScalarQuantizer.parse(centroids, storage)
+        return ScalarQuantizer.parse(centroids, storage, type_)
     if centroids.kind == "RQ":
-        if centroids.has_graphs:
-            raise UnsupportedError("vector index of type IVF_HNSW_RQ")
-        return Rabitq.parse(centroids, storage, content)
-    return FlatQuantizer(centroids.metric, centroids.dim, value_type)
+        return Rabitq.parse(centroids, storage, content, type_)
+    return FlatQuantizer(centroids.metric, type_)

@@ -185,8 +185,9 @@ async def _indexed(
     """
 
     async def opening() -> list[Ivf]:
-        type_, dim = search.value_type, search.dim
-        return await all_of(open_segment(snapshot, segment, type_, dim) for segment in way.segments)
+        return await all_of(
+            open_segment(snapshot, segment, search.type) for segment in way.segments
+        )
 
     works: list[Awaitable[Any]]
     opened: list[Ivf]
@@ -233,11 +234,11 @@ async def _probed(
     """Search the partitions of an index, and compare all rows that the index does not cover."""
     opened = [ivf for ivf, _ in segments]
     refine = search.probing.refine_factor
-    is_exact = not search.is_multi and all(ivf.quantizer.is_exact for ivf in opened)
+    is_exact = not search.type.is_multi and all(ivf.quantizer.is_exact for ivf in opened)
     is_refined = not is_exact and (refine is not None or bool(way.uncovered))
     k = search.k * (refine or 1) if is_refined else search.k
     queries = unit_queries(search, way.metric)
-    num_probed = search.num_probed if search.is_multi else k
+    num_probed = search.num_probed if search.type.is_multi else k
     # Distances from an index are approximate. A row outside the range may be inside by its exact
     # distance. So the upper bound is ignored, and k rows below the lower bound are compared as
     # well.
@@ -250,7 +251,7 @@ async def _probed(
         await search_segments(snapshot, search, segments, queries, num_probed, kernels)
         if exact is not None and is_refined:
             hits = Hits.of(kernels.distinct, num_probed)
-            if search.is_multi:
+            if search.type.is_multi:
                 hits = hits.of_lists(probed, k, below=is_bounded)
             elif is_bounded:
                 hits += Hits.below(kernels.distinct, k)
@@ -264,7 +265,7 @@ async def _probed(
         assert exact is not None
         return Hits.of([exact], search.k)
     hits = Hits.of([*kernels.distinct, *([] if exact is None else [exact])], num_probed)
-    if search.is_multi:
+    if search.type.is_multi:
         hits = hits.of_lists(search, k)
     return _checked(snapshot, way, hits)
 
@@ -307,7 +308,7 @@ def _kernels_of(
         is_bounded: True to also collect k rows just below the range of distances.
     """
     below = k if is_bounded else 0
-    if search.is_multi:
+    if search.type.is_multi:
         search, below = replace(search, lower=-math.inf, upper=math.inf), 0  # bounds of sums
     shared: _kernels.Nearest | None = None
     of_segments = []

@@ -28,7 +28,7 @@ def taken_cost(snapshot: Snapshot, search: VectorSearch, num_rows: int, num_all:
     Args:
         num_all: total number of rows in the segments of the index.
     """
-    width = search.dim * NUMBER_WIDTHS[search.value_type]
+    width = search.type.dim * NUMBER_WIDTHS[search.type.name]
     return num_rows * width + min(num_rows * snapshot.table.store.profile.take_gap, num_all * width)
 
 
@@ -51,7 +51,7 @@ def costs(
     snapshot: Snapshot, search: VectorSearch, opened: Sequence[Ivf], num_rows: int
 ) -> tuple[int, int]:
     """Return the cost of taking the filtered rows, and of searching partitions for them."""
-    num_all = sum(int(ivf.storage.offsets[-1]) for ivf in opened)
+    num_all = sum(int(ivf.offsets[-1]) for ivf in opened)
     return taken_cost(snapshot, search, num_rows, num_all), probed_cost(
         snapshot, search, opened, num_rows, num_all
     )

@@ -84,8 +84,7 @@ async def _of_index(
     """Explain the use of an index: the reasons, and the steps that read its partitions."""
     try:
         opened = await all_of(
-            open_segment(snapshot, segment, search.value_type, search.dim)
-            for segment in way.segments
+            open_segment(snapshot, segment, search.type) for segment in way.segments
         )
     except UnsupportedError as error:
         return [f"index {way.segments[0].index.name} not used, every vector compared: {error}"], []
@@ -132,7 +131,7 @@ async def _of_partitions(
         parts = [part for number in numbers.tolist() for part in ivf.parts(number, ef)]
         parts = [part for part in parts if part.span[1] > part.span[0]]
         missing = [part for part in parts if engine.cache.peek(part.key) is None]
-        num_rows = int(np.diff(ivf.storage.offsets)[numbers].sum())
+        num_rows = int(ivf.sizes[numbers].sum())
         more = f", up to {most:,} as long as there are fewer rows than asked for" * (most > least)
         lines.append(
             f"{len(numbers):,} of {ivf.num_partitions:,} partitions{more}: {num_rows:,} rows; "

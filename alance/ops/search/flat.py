@@ -38,8 +38,8 @@ def kernel_of(
             search; their exact distances may be in its range.
     """
     queries = search.queries if queries is None else queries
-    width, bounds = queries.shape[1] // search.dim, (search.lower, search.upper)
-    return _kernels.Nearest(queries.reshape(-1), search.dim, k, *bounds, width, below)
+    width, bounds = queries.shape[1] // search.type.dim, (search.lower, search.upper)
+    return _kernels.Nearest(queries.reshape(-1), search.type.dim, k, *bounds, width, below)
 
 
 async def search_flat(
@@ -106,9 +106,9 @@ def add_vectors(
         ids: row ids of the vectors.
         mask: nonzero for the rows to compare; empty for all rows.
     """
-    kind, by = TYPES[search.value_type], METRICS.index(metric)
+    kind, by = TYPES[search.type.name], METRICS.index(metric)
     ends = None
-    if search.is_multi:
+    if search.type.is_multi:
         values, ends, valid = vector_lists_of(vectors)
     else:
         values, valid = values_of(vectors)

@@ -121,10 +121,8 @@ def read_storage_head(
     """
     file = yield from open_plain(path, size, states, tail_bytes)
     metadata = file.schema.metadata
-    storage = storage_metadata(metadata)
-    kind = "PQ" if "codebook_position" in storage else "RQ" if "rotation_type" in storage else ""
     buffers = [buffer_number(metadata)]
-    more = buffer_of(kind, storage)
+    more = buffer_of(storage_metadata(metadata))
     if more is not None:
         buffers.append(more)
     schema = file.schema.project(columns_of([field.name for field in file.schema.fields]))

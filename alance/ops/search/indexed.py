@@ -26,8 +26,9 @@ from alance.format.index.ivf import (
     STORAGE_FILE,
     VECTOR_ROW_IDS,
     Partition,
-    Storage,
     hinted_tail_bytes,
+    partition_offsets,
+    storage_metadata,
 )
 from alance.format.index.quantizers import quantizer_of
 from alance.format.index.values import METRICS, NO_MASK, TYPES
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from alance.format.index.hnsw import Graphs
     from alance.format.index.ivf import Centroids
     from alance.format.index.quantizers import Quantizer
+    from alance.format.index.values import VectorType
     from alance.format.plans import Plan
     from alance.io.reading.engine import Engine
     from alance.ops.search.eligible import Eligible
@@ -75,6 +77,7 @@ class Ivf:
 
     Attributes:
         where: path of the file of the rows.
+        offsets: first row of each partition, then the number of rows; shape (partitions + 1,).
         opened: row columns that a search reads.
         row_bytes: memory of a row.
         graphs: graphs of the partitions; None if the index has no graphs.
@@ -86,7 +89,7 @@ class Ivf:
 
     where: str
     centroids: Centroids
-    storage: Storage
+    offsets: Int64s
     quantizer: Quantizer
     opened: OpenFragment
     row_bytes: int
@@ -128,11 +131,12 @@ class Ivf:
         return parts
 
     def _parts(self, number: int, ef: int) -> list[FilePart]:
-        first, stop = self.storage.offsets[number : number + 2].tolist()
+        first, stop = self.offsets[number : number + 2].tolist()
         names = self.quantizer.columns
 
         def rows(batch: pa.RecordBatch) -> Partition:
-            return self.quantizer.prepared(Partition.of(number, batch, names))
+            partition = Partition.of(number, batch, names)
+            return self.quantizer.prepared(partition, self.centroids.values[number])
 
         parts = [FilePart(("partition", self.where, number), self.opened, (first, stop), rows)]
         graphs = self.graphs
@@ -189,14 +193,11 @@ def _centroid_bytes(centroids: Centroids) -> Bytes:
     return np.ascontiguousarray(values).view(np.uint8).reshape(-1)
 
 
-async def open_segment(
-    snapshot: Snapshot, segment: SearchSegment, value_type: str, dim: int
-) -> Ivf:
+async def open_segment(snapshot: Snapshot, segment: SearchSegment, type_: VectorType) -> Ivf:
     """Open a segment, through the search cache. Cost: two rounds; one if alance wrote the files.
 
     Args:
-        value_type: type of the vectors' numbers.
-        dim: dimension of the vectors.
+        type_: type of the column's vectors.
 
     Raises:
         CorruptFileError: the files contradict the format, the column or each other.
@@ -216,7 +217,7 @@ async def open_segment(
                 read_storage_head(*second, engine.cache, hinted_tail_bytes(details), is_remote=far),
             ]
             head, storage = await engine.drive(together(opening), "open index")
-            return await engine.pool.run(lambda: _ivf_of(second[0], head, storage, value_type, dim))
+            return await engine.pool.run(lambda: _ivf_of(second[0], head, storage, type_))
         except AlanceError as error:
             error.add_note(f"index {index.name} of {snapshot.uri}: use_index=False does without")
             raise
@@ -225,7 +226,7 @@ async def open_segment(
     return await engine.cache.get(("vector index", where), load, lambda ivf: ivf.num_bytes)
 
 
-def _ivf_of(path: str, head: Head, rows: StorageHead, value_type: str, dim: int) -> Ivf:
+def _ivf_of(path: str, head: Head, rows: StorageHead, type_: VectorType) -> Ivf:
     """Join the parsed headers of a segment's two files.
 
     Raises:
@@ -233,22 +234,25 @@ def _ivf_of(path: str, head: Head, rows: StorageHead, value_type: str, dim: int)
         UnsupportedError: the quantizer is unknown.
     """
     centroids, opened, file = head.centroids, rows.opened, rows.file
-    if centroids.dim != dim:
-        raise CorruptFileError(f"vector index: dimension {centroids.dim}, the column has {dim}")
+    if centroids.dim != type_.dim:
+        raise CorruptFileError(
+            f"vector index: dimension {centroids.dim}, the column has {type_.dim}"
+        )
     partitions = len(centroids.values)
-    storage = Storage.parse(file.schema.metadata, rows.message, partitions, file.num_rows)
-    quantizer = quantizer_of(centroids, storage.metadata, rows.content, value_type)
+    offsets = partition_offsets(rows.message, partitions, file.num_rows)
+    metadata = storage_metadata(file.schema.metadata)
+    quantizer = quantizer_of(centroids, metadata, rows.content, type_)
     schema = file.schema.to_arrow()
     missing = [name for name in (VECTOR_ROW_IDS, *quantizer.columns) if name not in schema.names]
     if missing or str(schema.field(VECTOR_ROW_IDS).type) != "uint64":
         raise CorruptFileError(f"vector index: columns {schema.names}")
     quantizer.check(schema)
     row_bytes = int(opened.row_bytes) + ROW_EXTRA_BYTES
-    sizes = np.diff(storage.offsets)
+    sizes = np.diff(offsets)
     return Ivf(
         where=path,
         centroids=centroids,
-        storage=storage,
+        offsets=offsets,
         quantizer=quantizer,
         opened=opened,
         row_bytes=row_bytes,

@@ -130,17 +130,15 @@ class VectorSearch:
     Attributes:
         path: path of the column.
         queries: shape (q, width x dimension), float64.
-        dim: dimension of the vectors.
-        is_multi: True if rows are lists of vectors; then a query has one or more vectors.
+        type: type of the vectors. If rows are lists of vectors, a query has one or more vectors.
         is_batch: True if the caller passed a batch of queries; then the output has `query_index`.
         metric: metric of the distances; None for that of the index.
         lower, upper: bounds with lower <= distance < upper.
     """
 
     path: str
-    value_type: str
+    type: VectorType
     queries: Float64s
-    dim: int
     is_batch: bool
     k: int
     metric: str | None
@@ -148,27 +146,26 @@ class VectorSearch:
     upper: float
     probing: Probing
     fast_search: bool = False
-    is_multi: bool = False
 
     @property
     def width(self) -> int:
         """Number of vectors per query."""
-        return int(self.queries.shape[1]) // self.dim
+        return int(self.queries.shape[1]) // self.type.dim
 
     @property
     def num_probed(self) -> int:
         """Number of candidates from an index for each vector of a query."""
-        return self.k * (LIST_FACTOR if self.is_multi else self.probing.refined)
+        return self.k * (LIST_FACTOR if self.type.is_multi else self.probing.refined)
 
     @property
     def vectors(self) -> Float64s:
         """Vectors of all queries; shape (q x width, dimension)."""
-        return self.queries.reshape(-1, self.dim)
+        return self.queries.reshape(-1, self.type.dim)
 
     @property
     def default_metric(self) -> str:
         """Metric used if neither the caller nor an index sets one."""
-        return "hamming" if self.value_type == "uint8" else "l2"
+        return "hamming" if self.type.name == "uint8" else "l2"
 
 
 _NEAREST: Final = (
@@ -252,9 +249,8 @@ def search_of(
     lower, upper = _range(arguments.get("distance_range"))
     return VectorSearch(
         path=column,
-        value_type=type_.name,
+        type=type_,
         queries=queries,
-        dim=type_.dim,
         is_batch=is_batch,
         k=_count("k", arguments.get("k")) or DEFAULT_K,
         metric=metric,
@@ -262,7 +258,6 @@ def search_of(
         upper=upper,
         probing=_probing(arguments),
         fast_search=fast_search,
-        is_multi=type_.is_multi,
     )
 
 

@@ -64,7 +64,7 @@ async def _parts(snapshot: Snapshot, index: Index, *, with_positions: bool) -> l
         column = join_path(path)
         type_ = vector_type(snapshot.schema.field(column), column)
         segment = of_vectors.SearchSegment(index, frozenset())
-        ivf = await open_vectors(snapshot, segment, type_.name, type_.dim)
+        ivf = await open_vectors(snapshot, segment, type_)
         return [partial(read_parts, snapshot.engine, parts) for parts in ivf.all_parts(EF)]
     if index.kind == TEXT_KIND:
         opened = await open_texts(snapshot, index)

@@ -19,7 +19,7 @@ from alance.base.progress import Stage
 from alance.base.records import dataclass
 from alance.errors import InvalidInputError, NotFoundError, UnsupportedError
 from alance.format.index import hnsw, ivf
-from alance.format.index.encoders import ProductEncoder, RabitqEncoder
+from alance.format.index.quantizers import ProductQuantizer, Rabitq
 from alance.format.index.values import METRICS, NUMBER_WIDTHS, VectorType, whole_vectors
 from alance.format.numbers import as_numbers, to_arrow
 from alance.format.proto import vector_index_pb2
@@ -176,13 +176,13 @@ async def _first_like(
     )
     type_, metric = VectorType.of(leaf.to_arrow().type), METRICS[details.metric_type]
     kind = "" if compression is None else compression.upper()
-    if type_ is None or not kind or (kind == RabitqEncoder.KIND and links is not None):
+    if type_ is None or not kind or (kind == Rabitq.KIND and links is not None):
         return None
     options = VectorIndexOptions(**{} if links is None else links._asdict())
-    if kind == ProductEncoder.KIND:
+    if kind == ProductQuantizer.KIND:
         parts, bits = details.pq.num_sub_vectors or None, details.pq.num_bits or None
         options = replace(options, num_sub_vectors=parts, num_bits=bits)
-    elif kind == RabitqEncoder.KIND:
+    elif kind == Rabitq.KIND:
         options = replace(options, num_bits=details.rq.num_bits or None)
     checked = CheckedVectors(
         column, leaf, type_, index.name, kind, links is not None, metric, options
@@ -201,16 +201,16 @@ async def _first_like(
 def _as_before(
     column: str, leaf: Field, name: str, training: Training, num_partitions: int
 ) -> CheckedVectors:
-    encoder, options = training.encoder, VectorIndexOptions(num_partitions=num_partitions)
-    if isinstance(encoder, ProductEncoder):
-        options = replace(options, num_sub_vectors=encoder.parts, num_bits=encoder.bits)
-    elif isinstance(encoder, RabitqEncoder):
-        options = replace(options, num_bits=encoder.bits)
+    quantizer, options = training.quantizer, VectorIndexOptions(num_partitions=num_partitions)
+    if isinstance(quantizer, ProductQuantizer):
+        options = replace(options, num_sub_vectors=quantizer.parts, num_bits=quantizer.bits)
+    elif isinstance(quantizer, Rabitq):
+        options = replace(options, num_bits=quantizer.bits)
     if training.links is not None:
         options = replace(options, **training.links._asdict())
     has_graphs = training.links is not None
     return CheckedVectors(
-        column, leaf, training.type, name, encoder.KIND, has_graphs, training.metric, options
+        column, leaf, training.type, name, quantizer.KIND, has_graphs, training.metric, options
     )
 
 
@@ -235,7 +235,7 @@ class UntrainedSegment(NewSegment):
             hnsw.describe(checked.links, details)
         return self.record(
             fragment_ids,
-            version=ProductEncoder.VERSION,
+            version=ProductQuantizer.VERSION,
             details=(VECTOR_DETAILS, details.SerializeToString(deterministic=True)),
         )
 
@@ -245,7 +245,7 @@ class VectorSegmentBuilder(NewSegment):
     """Builder of a vector index segment.
 
     Attributes:
-        training: returns the centroids and the encoder.
+        training: returns the centroids and the quantizer.
         memory_bytes: bytes of codes that are sorted at once; more are spilled to the local disk.
         carried: segments whose fragments are not scanned.
         parted: ids of carried rows that are encoded anew.
@@ -311,7 +311,7 @@ class VectorSegmentBuilder(NewSegment):
         return self._record(training, fragment_ids, rows.buffer_bytes)
 
     async def _write_centroids(self, training: Training) -> None:
-        kind = {"type": f"IVF_{training.encoder.KIND}", ivf.METRIC: training.metric}
+        kind = {"type": f"IVF_{training.quantizer.KIND}", ivf.METRIC: training.metric}
         metadata = {
             ivf.TYPE: json.dumps(kind, separators=(",", ":")),
             ivf.BUFFER: "1",
@@ -336,13 +336,13 @@ class VectorSegmentBuilder(NewSegment):
     ) -> table_pb2.IndexMetadata:
         metric = METRICS.index(training.metric)
         details = vector_index_pb2.VectorIndexDetails(metric_type=metric)  # type: ignore[arg-type]
-        training.encoder.describe(details)
+        training.quantizer.describe(details)
         if training.links is not None:
             hnsw.describe(training.links, details)
         ivf.hint_tail_bytes(details, buffer_bytes)
         return self.record(
             fragment_ids,
-            version=training.encoder.VERSION,
+            version=training.quantizer.VERSION,
             details=(VECTOR_DETAILS, details.SerializeToString(deterministic=True)),
         )
 
@@ -373,7 +373,7 @@ class CodedRows:
         self.buffer_bytes = 0
         self.lengths = np.zeros(len(training.centroids), np.int64)
         row_id = pa.field(ivf.VECTOR_ROW_IDS, pa.uint64(), nullable=False)
-        self.schema = pa.schema([row_id, *training.encoder.fields])
+        self.schema = pa.schema([row_id, *training.quantizer.fields])
         self.coded_schema = self.schema.insert(0, pa.field(PARTITION_COLUMN, pa.int64()))
 
     async def by_partition(
@@ -414,13 +414,13 @@ class CodedRows:
 
     def end(self) -> SegmentEnd:
         """Return the metadata and buffers for the end of the file; call it after the last row."""
-        encoder = self.training.encoder
+        quantizer = self.training.quantizer
         metadata = {
             ivf.METRIC: self.training.metric,
             ivf.BUFFER: "1",
-            ivf.STORAGE: ivf.storage_text(encoder.storage()),
+            ivf.STORAGE: ivf.storage_text(quantizer.storage()),
         }
-        contents = [ivf.ivf_bytes(self.lengths), *encoder.buffers()]
+        contents = [ivf.ivf_bytes(self.lengths), *quantizer.buffers()]
         self.buffer_bytes = sum(map(len, contents))
         return SegmentEnd(metadata, [np.frombuffer(content, np.uint8) for content in contents])
 
@@ -469,7 +469,7 @@ class CodedRows:
         vectors, rows = whole_vectors(batch.column(0), training.type, training.metric)
         ids = batch.column(1).take(to_arrow(rows))
         labels = vectors.nearest(self._points)
-        codes = training.encoder.encode(vectors, labels, self._points)
+        codes = training.quantizer.encode(vectors, labels, self._points)
         columns = [to_arrow(labels), ids, *codes]
         return pa.RecordBatch.from_arrays(columns, schema=self.coded_schema)
 
@@ -483,7 +483,7 @@ class CodedRows:
         start = 0
         for stop in stops.tolist():
             part = batch.slice(start, stop - start)
-            columns = self.training.encoder.laid_out(part.columns[2:])
+            columns = self.training.quantizer.laid_out(part.columns[2:])
             parts.append(pa.RecordBatch.from_arrays([part.column(1), *columns], schema=self.schema))
             start = stop
         return pa.concat_batches(parts)

@@ -1,6 +1,6 @@
 """Codes of existing vector segments, carried over into a new segment without reading vectors.
 
-Both segments must have the same centroids and the same encoder. Rows that are deleted, or in a
+Both segments must have the same centroids and the same quantizer. Rows that are deleted, or in a
 fragment that the segment does not cover, are dropped.
 """
 
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
     from alance.base.arrays import Int64s
     from alance.format.field import Field
+    from alance.format.index.codes import ByteOrder
     from alance.format.proto import table_pb2
     from alance.io.reading.pool import DecodePool
-    from alance.ops.index.vectors.remap import Order
     from alance.ops.index.vectors.train import Training
     from alance.ops.version.snapshot import Snapshot
 
@@ -78,7 +78,7 @@ class CarriedSegment:
     stored: StoredFile
     covered: frozenset[int]
     ends: Int64s
-    reordered: Mapping[str, Order]
+    reordered: Mapping[str, ByteOrder]
     excluded: RowSet = field(default_factory=RowSet)
 
     @classmethod
@@ -105,14 +105,14 @@ class CarriedSegment:
             return None
         stored = await StoredFile.open(snapshot, index, ivf.STORAGE_FILE)
         types = {column.name: column.type for column in stored.schema}
-        if any(types.get(column.name) != column.type for column in training.encoder.fields):
+        if any(types.get(column.name) != column.type for column in training.quantizer.fields):
             return None
         content = memoryview(await stored.buffer(ivf.buffer_number(stored.metadata)))
         count = len(training.centroids)
-        storage = ivf.Storage.parse(stored.metadata, content, count, stored.num_rows)
+        offsets = ivf.partition_offsets(content, count, stored.num_rows)
         covered = index.fragment_ids & {*snapshot.handles.ids}
-        reordered = reordered_columns(stored.schema, storage.metadata)
-        return cls(stored, covered, storage.offsets[1:], reordered)
+        reordered = reordered_columns(stored.schema, ivf.storage_metadata(stored.metadata))
+        return cls(stored, covered, offsets[1:], reordered)
 
     async def ids_of(self, partition: int) -> Int64s:
         """Return the ids of a partition's live rows.
@@ -154,7 +154,7 @@ class CarriedSegment:
         for name in schema.names[2:]:
             column = batch.column(name)
             if name in self.reordered:
-                column = with_codes(column, ends, self.reordered[name][0])
+                column = with_codes(column, ends, self.reordered[name].rows_of)
             columns.append(column)
         rows = pa.RecordBatch.from_arrays(columns, schema=schema)
         numbers = as_numbers(ids).view(np.int64)

@@ -15,9 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from alance import _kernels
-from alance.errors import UnsupportedError
 from alance.format.index import hnsw, ivf
-from alance.format.index.encoders import LinkableEncoder
 from alance.format.numbers import to_arrow
 from alance.io.loop.readahead import in_turn
 from alance.io.loop.tasks import all_of
@@ -30,7 +28,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from alance.base.arrays import Int64s
-    from alance.format.index.encoders import Encoder
+    from alance.format.index.quantizers import Quantizer
     from alance.ops.index.segment_files import SegmentFiles
     from alance.ops.index.vectors.train import Training
 
@@ -49,26 +47,19 @@ class NewGraphs:
         aimed: mean rows of a partition at the training, as text for the file's metadata.
         graph_of: returns the existing graph of a partition with this number of rows; None if there
             is none to reuse.
-
-    Raises:
-        UnsupportedError: the encoder's codes cannot be linked.
     """
 
     def __init__(
         self,
         files: SegmentFiles,
-        encoder: Encoder,
-        metric: str,
+        quantizer: Quantizer,
         centroids: npt.NDArray[Any],
         links: hnsw.Links,
         aimed: str,
         graph_of: GraphOf | None = None,
     ) -> None:
-        if not isinstance(encoder, LinkableEncoder):
-            raise UnsupportedError(f"graphs of {encoder.KIND} codes: expected FLAT, SQ or PQ")
         self._files = files
-        self._encoder = encoder
-        self._metric = metric
+        self._quantizer = quantizer
         self._centroids = centroids
         self._links = links
         self._aimed = aimed
@@ -84,8 +75,8 @@ class NewGraphs:
         """Return the graphs of a new segment. The training must have `links`."""
         assert training.links is not None
         aimed = str(training.partition_rows)
-        encoder, metric, centroids = training.encoder, training.metric, training.centroids
-        return cls(files, encoder, metric, centroids, training.links, aimed, graph_of)
+        quantizer, centroids = training.quantizer, training.centroids
+        return cls(files, quantizer, centroids, training.links, aimed, graph_of)
 
     async def write(self, storage: Awaitable[None]) -> None:
         """Write `index.idx` while `storage` writes the rows that `passed` yields.
@@ -160,7 +151,7 @@ class NewGraphs:
         return (number, *await pool.run(lambda: self._finished(builder))), last
 
     def _builder(self, part: pa.RecordBatch) -> _kernels.GraphBuilder:
-        rows = self._encoder.graph_rows(part.columns[1:], self._metric)
+        rows = self._quantizer.graph_rows(part.columns[1:])
         m, ef, levels = self._links
         return _kernels.GraphBuilder(rows, m, ef, levels, GRAPH_SEED)
 
@@ -182,7 +173,7 @@ class NewGraphs:
             yield batch
 
     def _end(self) -> SegmentEnd:
-        kind = {"type": f"IVF_HNSW_{self._encoder.KIND}", ivf.METRIC: self._metric}
+        kind = {"type": f"IVF_HNSW_{self._quantizer.KIND}", ivf.METRIC: self._quantizer.metric}
         shapes = map(self._shapes.get, range(len(self._sizes)))
         metadata = {
             ivf.TYPE: json.dumps(kind, separators=(",", ":")),

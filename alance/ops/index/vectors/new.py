@@ -17,8 +17,8 @@ from alance.base.checks import (
 from alance.base.records import dataclass
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.format.field import struct_paths
-from alance.format.index.encoders import CODE_BITS
 from alance.format.index.hnsw import DEFAULT_LINKS, MAX_LINKS, Links
+from alance.format.index.quantizers import CODE_BITS
 from alance.format.index.values import METRIC_ALIASES, METRICS, TYPES, VectorType, not_of_vectors
 from alance.ops.index.new import check_name, refuse_reuse
 from alance.ops.index.texts.new import TextIndexArguments

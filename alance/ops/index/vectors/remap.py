@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import aclosing
-from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,15 +11,8 @@ import pyarrow as pa
 
 from alance.errors import CorruptFileError, UnsupportedError
 from alance.format.index import hnsw, ivf
-from alance.format.index.encoders import (
-    ProductEncoder,
-    encoder_like,
-    packed_signs,
-    transposed,
-    unpacked_signs,
-    untransposed,
-)
-from alance.format.index.quantizers import PQ_CODES, SIGNS, ProductQuantizer, quantizer_of
+from alance.format.index.codes import BYTE_ORDERS, ByteOrder, bytes_of_list
+from alance.format.index.quantizers import quantizer_of
 from alance.format.index.values import VectorType
 from alance.format.numbers import as_numbers, to_arrow
 from alance.ops.index.vectors.graphs import NewGraphs
@@ -35,8 +27,6 @@ if TYPE_CHECKING:
     from alance.ops.index.segment_files import SegmentFiles
     from alance.ops.index.vectors.graphs import Graph
     from alance.ops.version.snapshot import Snapshot
-
-    Order = tuple[Callable[[Bytes], Bytes], Callable[[Bytes], Bytes]]
 
 _BUFFERS: Final = ("codebook_position", "rotate_mat_position")
 
@@ -57,11 +47,9 @@ async def moved_vectors(snapshot: Snapshot, index: Index, moves: Moves, new: Seg
     stored = await StoredFile.open(snapshot, index, ivf.STORAGE_FILE)
     rows = await stored.buffer(ivf.buffer_number(stored.metadata))
     num_partitions, num_rows = len(centroids.values), stored.num_rows
-    storage = ivf.Storage.parse(stored.metadata, memoryview(rows), num_partitions, num_rows)
-    metadata = dict(storage.metadata)
-    partitions = _MovedPartitions(
-        moves, storage.offsets[1:], reordered_columns(stored.schema, metadata)
-    )
+    offsets = ivf.partition_offsets(memoryview(rows), num_partitions, num_rows)
+    metadata = dict(ivf.storage_metadata(stored.metadata))
+    partitions = _MovedPartitions(moves, offsets[1:], reordered_columns(stored.schema, metadata))
     buffers = []
     for key in _BUFFERS:
         if metadata.get(key) is not None:
@@ -82,9 +70,9 @@ async def moved_vectors(snapshot: Snapshot, index: Index, moves: Moves, new: Seg
         await new.write(ivf.STORAGE_FILE, stored.schema, moved, end)
         await new.copy(ivf.INDEX_FILE, head)
         return
-    old = _OldGraphs(head, centroids, memoryview(content), storage)
+    old = _OldGraphs(head, centroids, memoryview(content), np.diff(offsets))
     book = memoryview(buffers[0].tobytes()) if buffers else None
-    graphs = old.anew(index, stored.schema, new, book)
+    graphs = old.anew(index, stored.schema, metadata, new, book)
     passed = graphs.passed(moved, partitions.lengths)
     await graphs.write(new.write(ivf.STORAGE_FILE, stored.schema, passed, end))
 
@@ -93,42 +81,41 @@ class _OldGraphs:
     """Graphs of a segment, reused for partitions that lose no row."""
 
     def __init__(
-        self, head: StoredFile, centroids: ivf.Centroids, content: memoryview, storage: ivf.Storage
+        self, head: StoredFile, centroids: ivf.Centroids, content: memoryview, sizes: Int64s
     ) -> None:
         self._head = head
         self._centroids = centroids
         self._content = content
-        self._storage = storage
-        sizes = np.diff(storage.offsets)
         self._graphs = hnsw.Graphs.parse(head.metadata, content, sizes, head.num_rows)
 
     def anew(
-        self, index: Index, schema: pa.Schema, new: SegmentFiles, book: memoryview | None
+        self,
+        index: Index,
+        schema: pa.Schema,
+        storage: Mapping[str, Any],
+        new: SegmentFiles,
+        book: memoryview | None,
     ) -> NewGraphs:
         """Return the graphs of the rewritten segment.
 
         Args:
-            schema: schema of the rows.
+            schema, storage: schema of the rows, and metadata of their quantizer.
             book: buffer of the quantizer, such as a codebook; None if it needs none.
 
         Raises:
             UnsupportedError: the graphs are over codes that alance does not write.
         """
-        metadata, centroids = self._storage.metadata, self._centroids
-        type_ = VectorType.of(schema.types[-1])
+        centroids, type_ = self._centroids, VectorType.of(schema.types[-1])
         if type_ is None:
             raise UnsupportedError(f"vector index {index.name!r}: graphs over {schema.types[-1]}")
-        quantizer = quantizer_of(centroids, metadata, book, type_.name)
+        quantizer = quantizer_of(centroids, storage, book, type_)
         quantizer.check(schema)
-        encoder = encoder_like(quantizer, type_)
         links = hnsw.described(index.message.index_details.value)
-        if encoder is None or links is None or centroids.metric == "hamming":
+        if links is None or centroids.metric == "hamming":
             raise UnsupportedError(f"vector index {index.name!r}: graphs of another kind")
-        if isinstance(quantizer, ProductQuantizer) and isinstance(encoder, ProductEncoder):
-            encoder = replace(encoder, is_transposed=quantizer.is_transposed)
         values = ivf.parse_centroids(self._content)
         aimed = self._head.metadata.get(ivf.AIMED, "0")
-        return NewGraphs(new, encoder, centroids.metric, values, links, aimed, self._stored_graph)
+        return NewGraphs(new, quantizer, values, links, aimed, self._stored_graph)
 
     async def _stored_graph(self, number: int, num_rows: int) -> Graph | None:
         shape = self._graphs.shapes[number]
@@ -153,7 +140,7 @@ def with_codes(
         rows_of: converts a partition's stored codes to row order.
         change: receives the codes of a partition in row order, and the slice of its rows.
     """
-    codes = as_numbers(column.flatten()).reshape(-1, column.type.list_size)
+    codes = bytes_of_list(column)
     spans = [slice(*span) for span in pairwise([0, *ends.tolist()])]
     parts = [change(rows_of(codes[span]), span).ravel() for span in spans]
     return pa.FixedSizeListArray.from_arrays(to_arrow(np.concatenate(parts)), type=column.type)
@@ -164,7 +151,7 @@ class _MovedPartitions:
 
     Args:
         ends: end row of each partition.
-        reordered: for columns not stored row by row: the conversions to and from row order.
+        reordered: columns not stored row by row, with their orders.
 
     Attributes:
         lengths: number of retained rows of each partition; 0 for partitions not remapped yet.
@@ -174,7 +161,7 @@ class _MovedPartitions:
         self,
         moves: Moves,
         ends: Int64s,
-        reordered: dict[str, Order],
+        reordered: Mapping[str, ByteOrder],
     ) -> None:
         self._moves = moves
         self._reordered = reordered
@@ -203,28 +190,24 @@ class _MovedPartitions:
     def _retained_codes(
         self, name: str, column: pa.Array, ends: Int64s, is_retained: Mask
     ) -> pa.Array:
-        rows_of, stored_of = self._reordered[name]
+        order = self._reordered[name]
         return with_codes(
-            column, ends, rows_of, lambda rows, span: stored_of(rows[is_retained[span]])
+            column, ends, order.rows_of, lambda rows, span: order.stored_of(rows[is_retained[span]])
         )
 
 
-def reordered_columns(schema: pa.Schema, storage: Mapping[str, Any]) -> dict[str, Order]:
-    """Return the columns that are not stored row by row, with their conversions.
+def reordered_columns(schema: pa.Schema, storage: Mapping[str, Any]) -> dict[str, ByteOrder]:
+    """Return the columns that are not stored row by row, with their orders.
 
     Raises:
         CorruptFileError: the columns are not those of a vector index.
     """
-    orders = {
-        PQ_CODES: ("transposed", (untransposed, transposed)),
-        SIGNS: ("packed", (unpacked_signs, packed_signs)),
-    }
     names = schema.names
     if names[:1] != [ivf.VECTOR_ROW_IDS] or schema.field(0).type != pa.uint64():
         raise CorruptFileError(f"vector index: columns {names}")
-    reordered: dict[str, Order] = {}
-    for name, (key, order) in orders.items():
-        if name in names and storage.get(key):
+    reordered: dict[str, ByteOrder] = {}
+    for name, order in BYTE_ORDERS.items():
+        if name in names and storage.get(order.key):
             type_ = schema.field(name).type
             if not pa.types.is_fixed_size_list(type_) or type_.value_type != pa.uint8():
                 raise CorruptFileError(f"vector index: {name} of type {type_}")

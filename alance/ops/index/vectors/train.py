@@ -1,4 +1,4 @@
-"""Training of a vector index from a sample: centroids and encoder."""
+"""Training of a vector index from a sample: centroids and quantizer."""
 
 from __future__ import annotations
 
@@ -14,17 +14,19 @@ from alance.base.progress import Stage
 from alance.base.records import dataclass
 from alance.errors import CorruptFileError, InvalidInputError
 from alance.format.index import ivf
-from alance.format.index.encoders import (
-    SQ_BITS,
-    Encoder,
-    FlatEncoder,
-    ProductEncoder,
-    RabitqEncoder,
-    ScalarEncoder,
-    encoder_like,
-)
 from alance.format.index.hnsw import described
-from alance.format.index.quantizers import buffer_of, quantizer_of
+from alance.format.index.quantizers import (
+    SQ_BITS,
+    FlatQuantizer,
+    ProductQuantizer,
+    Quantizer,
+    Rabitq,
+    Rotation,
+    ScalarQuantizer,
+    buffer_of,
+    origin_of,
+    quantizer_of,
+)
 from alance.format.index.values import NUMBER_WIDTHS, Vectors, VectorType, whole_vectors
 from alance.io.loop.tasks import all_of
 from alance.ops.index.vectors.kmeans import Clustering
@@ -61,10 +63,9 @@ SAMPLED_LISTS: Final = 1024  # lists sampled to estimate the vectors per row
 
 @dataclass(frozen=True, slots=True)
 class Training:
-    """Centroids and encoder of a vector index.
+    """Centroids and quantizer of a vector index.
 
     Attributes:
-        type: type of the column's vectors.
         centroids: centroids in the column's type (float32 for bfloat16); shape (partitions,
             dimension).
         links: options of the graphs; None without graphs.
@@ -72,12 +73,19 @@ class Training:
             size if the file does not record it.
     """
 
-    type: VectorType
-    metric: str
     centroids: npt.NDArray[Any]
-    encoder: Encoder
+    quantizer: Quantizer
     links: Links | None = None
     partition_rows: int = 0
+
+    @property
+    def type(self) -> VectorType:
+        """Type of the column's vectors."""
+        return self.quantizer.type
+
+    @property
+    def metric(self) -> str:
+        return self.quantizer.metric
 
     def suited_partitions(self, num_rows: int) -> int:
         """Return the number of partitions for `num_rows` rows.
@@ -98,9 +106,9 @@ class Training:
 
     def is_like(self, other: Training) -> bool:
         """Return True if both trainings give every vector the same partition and the same codes."""
-        ours, theirs = self.encoder, other.encoder
+        ours, theirs = self.quantizer, other.quantizer
         return (
-            self.metric == other.metric
+            ours.metric == theirs.metric
             and ours.KIND == theirs.KIND
             and np.array_equal(self.centroids, other.centroids)
             and ours.storage() == theirs.storage()
@@ -109,7 +117,7 @@ class Training:
 
 
 async def train(snapshot: Snapshot, checked: CheckedVectors) -> Training:
-    """Train centroids and the encoder on a sample of the rows.
+    """Train centroids and the quantizer on a sample of the rows.
 
     Cost: a take of `sample_rate` rows for each partition or codebook entry, whichever are more; and
     k-means.
@@ -128,15 +136,16 @@ async def train(snapshot: Snapshot, checked: CheckedVectors) -> Training:
     num_sampled = math.ceil(min(options.sample_rate * max(count, values), most) / of_row)
     sampled = await _sampled(snapshot, checked, min(num_rows, num_sampled))
     points = await pool.run(sampled.points)
-    if checked.kind == ProductEncoder.KIND and options.pq_codebook is None and len(points) < values:
+    is_trained = checked.kind == ProductQuantizer.KIND and options.pq_codebook is None
+    if is_trained and len(points) < values:
         raise TooFewVectorsError(
             f"num_bits={checked.num_bits}: the column has {len(points)} vectors, expected "
             f"{values} at least"
         )
     centroids = await _centroids(pool, checked, points, count)
-    encoder = await _encoder(pool, checked, sampled, points, centroids)
+    quantizer = await _quantizer(pool, checked, sampled, points, centroids)
     rows_each = max(1, int(num_rows * of_row) // len(centroids))
-    return Training(checked.type, checked.metric, centroids, encoder, checked.links, rows_each)
+    return Training(centroids, quantizer, checked.links, rows_each)
 
 
 async def _sampled(snapshot: Snapshot, checked: CheckedVectors, num_rows: int) -> Vectors:
@@ -186,9 +195,9 @@ async def _vectors_of_row(snapshot: Snapshot, checked: CheckedVectors, num_rows:
 
 def _num_values(checked: CheckedVectors) -> int:
     """Return the number of values of a PQ or SQ code, which sets the sample size; else 1."""
-    if checked.kind == ScalarEncoder.KIND:
+    if checked.kind == ScalarQuantizer.KIND:
         return 1 << SQ_BITS
-    return 1 << checked.num_bits if checked.kind == ProductEncoder.KIND else 1
+    return 1 << checked.num_bits if checked.kind == ProductQuantizer.KIND else 1
 
 
 async def _centroids(
@@ -226,30 +235,31 @@ def stored_centroids(means: Float32s, metric: str, dtype: np.dtype[Any]) -> npt.
     return np.packbits(means >= 0.5, axis=1) if metric == "hamming" else means.astype(dtype)
 
 
-async def _encoder(
+async def _quantizer(
     pool: DecodePool,
     checked: CheckedVectors,
     sampled: Vectors,
     points: Float32s,
     centroids: npt.NDArray[Any],
-) -> Encoder:
-    options = checked.options
-    if checked.kind == FlatEncoder.KIND:
-        return FlatEncoder(checked.type)
-    if checked.kind == ScalarEncoder.KIND:
+) -> Quantizer:
+    options, kind = checked.options, (checked.metric, checked.type)
+    if checked.kind == FlatQuantizer.KIND:
+        return FlatQuantizer(*kind)
+    if checked.kind == ScalarQuantizer.KIND:
         if not len(points):
             raise InvalidInputError("IVF_SQ: the column has no vectors, expected one at least")
-        return await pool.run(lambda: ScalarEncoder.trained(points))
-    if checked.kind == RabitqEncoder.KIND:
-        return RabitqEncoder.drawn(checked.dim, checked.num_bits, TRAINING_SEED)
-    of_residuals = checked.metric != "dot"
+        bounds = await pool.run(lambda: (float(points.min()), float(points.max())))
+        return ScalarQuantizer(*kind, *bounds)
+    if checked.kind == Rabitq.KIND:  # which needs no training
+        return Rabitq(*kind, Rotation.drawn(checked.dim, TRAINING_SEED), checked.num_bits)
+    origin = origin_of(centroids.astype(np.float32))
     parts, values = checked.num_sub_vectors, 1 << checked.num_bits
     if options.pq_codebook is not None:
         book = _checked_codebook(checked, parts, values)
-        return ProductEncoder(book, checked.dtype, of_residuals)
+        return ProductQuantizer(*kind, book, origin)
 
     rest, width = points[: options.sample_rate * values], checked.dim // parts
-    if of_residuals:  # in place: the sample is not needed again
+    if checked.metric != "dot":  # codes of residuals; in place: the sample is not needed again
         await pool.run(partial(_subtract_centroids, rest, sampled, centroids))
     books = [
         Clustering(rest, values, part * width, width, options.max_iters, seed=part)
@@ -265,7 +275,7 @@ async def _encoder(
         centres = await all_of(centres_of(book) for book in books)
     # Readers compare with the stored values, so round to the stored type.
     codebook = np.stack(centres).astype(checked.dtype).astype(np.float32)
-    return ProductEncoder(codebook, checked.dtype, of_residuals)
+    return ProductQuantizer(*kind, codebook, origin)
 
 
 def _subtract_centroids(points: Float32s, sampled: Vectors, centroids: npt.NDArray[Any]) -> None:
@@ -313,15 +323,14 @@ async def training_of(snapshot: Snapshot, index: Index, leaf: Field) -> Training
         raise CorruptFileError(
             f"vector index: centroids of {centroids.dim} numbers for {leaf.arrow_type}"
         )
-    number = buffer_of(centroids.kind, metadata)
+    number = buffer_of(metadata)
     extra = None if number is None else memoryview(await rows.buffer(number))
-    quantizer = quantizer_of(centroids, metadata, extra, type_.name)
-    encoder = encoder_like(quantizer, type_)
+    quantizer = quantizer_of(centroids, metadata, extra, type_).as_written()
     links = described(index.message.index_details.value)
-    if encoder is None or (centroids.has_graphs and links is None):
+    if quantizer is None or (centroids.has_graphs and links is None):
         return None
     recorded_rows = head.metadata.get(ivf.AIMED, "0")
     by_default = VECTOR_PARTITION_ROWS if links is None else GRAPH_ROWS
     rows_each = (int(recorded_rows) if recorded_rows.isdecimal() else 0) or by_default
     values = ivf.parse_centroids(content)
-    return Training(type_, centroids.metric, values, encoder, links, rows_each)
+    return Training(values, quantizer, links, rows_each)
