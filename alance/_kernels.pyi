@@ -881,17 +881,19 @@ class GraphRows: ...
 class GraphVectors(GraphRows):
     def __init__(self, values: _Bytes, type: int, dim: int, metric: int) -> None: ...
 
-# Scaled bytes, as `encode_sq` returns them.
+# Scaled bytes, row after row.
 class GraphBytes(GraphRows):
     def __init__(
         self, codes: _Bytes, dim: int, low: float, high: float, by_product: bool
     ) -> None: ...
 
-# Product codes, row after row, as `encode_pq` returns them, and the codebook.
+# Product codes, row after row, as `encode_pq` returns them, and the distances of their values.
 class GraphProducts(GraphRows):
-    def __init__(
-        self, codes: _Bytes, codebook: _Floats, parts: int, bits: int, by_product: bool
-    ) -> None: ...
+    def __init__(self, codes: _Bytes, distances: _Floats, parts: int, bits: int) -> None: ...
+
+# Distances between the values of a codebook: [sub][code][other code]; by product they add up to 1 -
+# product.
+def code_distances(codebook: _Floats, parts: int, bits: int, by_product: bool) -> _Floats: ...
 
 # Builder of a graph, row by row. `m`: links of a row above level 0, where it has twice as many;
 # `ef`: near rows from which links are chosen; `levels`: most levels.
@@ -926,7 +928,9 @@ class Nearest:
     def below(self) -> tuple[_Int64s, _Floats, _UInt64s]: ...
 
 # Add the rows whose `mask` is not zero (empty: all rows) to the queries of these numbers; with a
-# graph, the `ef` nearest rows that it leads to.
+# graph, the `ef` nearest rows that it leads to. With `lists`, rows are lists of vectors with these
+# offsets. The distance of a row is then the sum, over the query's vectors, of the distance of the
+# nearest vector in the row; vectors with NaN are skipped, and so are lists without others.
 def add_vectors(
     nearest: Nearest,
     numbers: _Int32s,
@@ -935,24 +939,10 @@ def add_vectors(
     values: _Bytes,
     type: int,
     metric: int,
+    lists: _Int64s | None = None,
     baseline: bool = False,
     graph: Graph | None = None,
     ef: int = 0,
-) -> None: ...
-
-# `add_vectors` for rows that are lists of vectors, which end at `ends`. The distance of a row is
-# the sum, over the query's vectors, of the distance of the nearest vector in the row; vectors with
-# NaN are skipped, and so are lists without others.
-def add_lists(
-    nearest: Nearest,
-    numbers: _Int32s,
-    ids: _UInt64s,
-    mask: _Bytes,
-    ends: _Int64s,
-    values: _Bytes,
-    type: int,
-    metric: int,
-    baseline: bool = False,
 ) -> None: ...
 
 # --- vector_products.cpp ---
@@ -1028,9 +1018,6 @@ def add_rabitq(
 # Vectors as float32: of length one by cosine, bit by bit by hamming; row after row.
 def vector_points(values: _Bytes, type: int, dim: int, metric: int) -> _Floats: ...
 
-# 1 for each vector whose numbers are all finite, else 0.
-def whole_vectors(values: _Bytes, type: int, dim: int) -> _Bytes: ...
-
 # Number of each vector's nearest centroid. `lanes`: floats in a register, 4, 8 or 16; 0: the most.
 def nearest_centroids(
     values: _Bytes, type: int, dim: int, metric: int, centroids: _Floats, lanes: int = 0
@@ -1067,11 +1054,6 @@ def encode_pq(
     codebook: _Floats,
     subs: int,
     bits: int,
-) -> _Bytes: ...
-
-# Scaled bytes, one a component.
-def encode_sq(
-    values: _Bytes, type: int, dim: int, metric: int, low: float, high: float
 ) -> _Bytes: ...
 
 # Sign bits and further bits of residuals, rotated by four rounds of signs (1 or -1) and transforms;
@@ -1142,11 +1124,6 @@ def encode_transducer(offsets: _Int64s, data: _Bytes, numbers: _UInt32s) -> _Byt
 
 # Number of the first token that is not greater than the one before it, by bytes; -1 if all ascend.
 def first_unordered(offsets: _Int64s, data: _Bytes) -> int: ...
-
-# Position of each query token among ascending tokens; -1 if there is none.
-def find_tokens(
-    offsets: _Int64s, data: _Bytes, query_offsets: _Int64s, query_data: _Bytes
-) -> _Int64s: ...
 
 # Positions of the first `limit` tokens that begin as `token` does for `prefix` bytes, and differ
 # from it by at most `distance` characters (Levenshtein).
@@ -1245,14 +1222,11 @@ StoredLists: TypeAlias = tuple[
 class TextPostings:
     def __init__(self, with_positions: bool) -> None: ...
     def add(self, counts: _Int64s, tokens: _UInt32s, places: _UInt32s) -> None: ...
-    # Lists from `first` on with about `num_bytes` bytes, at least one list, as from
-    # `encode_postings`; and the end of these lists. They are freed; with the last list all memory
-    # is.
-    def take(
-        self, first: int, num_bytes: int, doc_lengths: _UInt32s, mean_length: float
-    ) -> tuple[StoredLists, int]: ...
-    # Lists of some tokens: start of each list, documents, frequencies, positions.
-    def lists(self, first: int, stop: int) -> tuple[_Int64s, _UInt32s, _UInt32s, _UInt32s]: ...
+    # Lists of some tokens: start of each list, documents, frequencies, positions. The lists after
+    # the first `num_bytes` bytes are left out, but for the first list.
+    def lists(
+        self, first: int, stop: int, num_bytes: int = ...
+    ) -> tuple[_Int64s, _UInt32s, _UInt32s, _UInt32s]: ...
     def num_bytes(self) -> int: ...
     def num_tokens(self) -> int: ...
 
@@ -1280,9 +1254,9 @@ def separated(offsets: _Int64s, content: _Bytes) -> _Bytes: ...
 # text. `ends[i]` is behind the separator of text i in `content`.
 def fnv1a_rows(head: _Bytes, rows: _Int64s, ends: _Int64s, content: _Bytes) -> int: ...
 
-# Bits of a wavelet tree, node after node. `children`: left and right of each node: a node, or -1
-# minus a symbol; shape (nodes, 2). `starts`: first word of each node, and the number of all words.
-def wavelet_words(symbols: _Bytes, children: _Int32s, starts: _Int64s) -> _UInt64s: ...
+# Words of a wavelet tree, node after node, and the bits of each node. `children`: left and right of
+# each node: a node, or -1 minus a symbol; shape (nodes, 2).
+def wavelet_words(symbols: _Bytes, children: _Int32s) -> tuple[_UInt64s, _Int64s]: ...
 
 # FM index in memory: `lengths` of the nodes in bits, `totals` of the symbols below each of 257,
 # every `rate`th entry of the suffix array of a text of `length` bytes. Holds the arrays.

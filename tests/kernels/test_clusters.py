@@ -6,14 +6,27 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from alance import _kernels
-from alance.format.index.values import METRICS, TYPES
+from alance.format.index.codes import bytes_of_list
+from alance.format.index.quantizers import ScalarQuantizer
+from alance.format.index.values import METRICS, TYPES, Vectors, VectorType, whole_vectors
+from alance.format.types import BFLOAT16, EXTENSION_NAME
 
 LANES = (4, 8, 16)
+
+
+def vector_type(kind: str, dim: int) -> VectorType:
+    item = pa.field("item", pa.type_for_alias(kind) if kind != "bfloat16" else pa.float16())
+    if kind == "bfloat16":
+        item = pa.field("item", pa.binary(2), metadata={EXTENSION_NAME: BFLOAT16})
+    type_ = VectorType.of(pa.list_(item, dim))
+    assert type_ is not None
+    return type_
 
 
 def stored(values: npt.NDArray[Any], kind: str) -> tuple[npt.NDArray[np.uint8], npt.NDArray[Any]]:
@@ -167,9 +180,12 @@ def test_an_empty_cluster_takes_half_of_a_large_one(by_angle: bool) -> None:
 def test_vectors_with_numbers_that_are_not_finite_are_not_whole(kind: str, value: float) -> None:
     values = drawn(20, 7, 5)
     values[4, 6] = values[11, 0] = value
+    type_ = vector_type(kind, 7)
     content, _ = stored(values, kind)
-    whole = _kernels.whole_vectors(content, TYPES[kind], 7)
-    assert np.flatnonzero(whole == 0).tolist() == [4, 11]
+    array = Vectors(content, kind, 7, "l2").to_arrow(type_.arrow)
+    whole, rows = whole_vectors(array, type_, "l2")
+    assert rows.tolist() == np.delete(np.arange(20), [4, 11]).tolist()
+    assert np.array_equal(whole.rows, content.reshape(20, -1)[rows])
 
 
 def test_vectors_that_float32_cannot_hold_are_not_whole() -> None:
@@ -177,8 +193,10 @@ def test_vectors_that_float32_cannot_hold_are_not_whole() -> None:
     most = float(np.finfo(np.float32).max)
     half = np.ldexp(1.0, 103)  # half a step behind it
     values = np.array([most, -most, most + half, -1e300, np.nextafter(most + half, 0)])
-    whole = _kernels.whole_vectors(values.view(np.uint8), TYPES["float64"], 1)
-    assert whole.tolist() == [1, 1, 0, 0, 1]
+    type_ = vector_type("float64", 1)
+    array = Vectors(values.view(np.uint8), "float64", 1, "l2").to_arrow(type_.arrow)
+    for metric in ("l2", "cosine", "dot"):
+        assert whole_vectors(array, type_, metric)[1].tolist() == [0, 1, 4]
 
 
 @given(
@@ -226,11 +244,15 @@ def test_scaled_bytes_are_those_of_numpy(
 ) -> None:
     content, numbers = stored(drawn(count, dim, seed), kind)
     points = points_of(numbers, metric)
-    codes = _kernels.encode_sq(content, TYPES[kind], dim, METRICS.index(metric), -1.5, 2.0)
-    expected = np.clip((points + 1.5) / (3.5 / 255), 0, 255)
-    assert np.abs(codes.reshape(count, dim) + 0.5 - expected).max(initial=0) <= 0.5 + 1e-3
-    flat = _kernels.encode_sq(content, TYPES[kind], dim, METRICS.index(metric), 0.25, 0.25)
-    assert len(flat) == count * dim
+    vectors, labels = Vectors(content, kind, dim, metric), np.zeros(count, np.int64)
+    means, before = np.zeros((1, dim), np.float32), content.tobytes()
+    for low, high in ((-1.5, 2.0), (0.25, 0.25)):
+        quantizer = ScalarQuantizer(metric, vector_type(kind, dim), low, high)
+        (codes,) = quantizer.encode(vectors, labels, means)
+        assert codes.type == pa.list_(pa.uint8(), dim)
+        expected = np.clip((points - low) / ((high - low) / 255 or 1), 0, 255)
+        assert np.abs(bytes_of_list(codes) + 0.5 - expected).max(initial=0) <= 0.5 + 1e-3
+    assert content.tobytes() == before
 
 
 def test_arrays_that_do_not_fit_are_refused() -> None:
@@ -242,7 +264,6 @@ def test_arrays_that_do_not_fit_are_refused() -> None:
         (_kernels.vector_points, content, 2, 3, 0),
         (_kernels.vector_points, content, 2, 4, 3),
         (_kernels.vector_points, content, 2, 4, 4),
-        (_kernels.whole_vectors, content, 2, 3),
         (_kernels.nearest_centroids, content, 2, 4, 0, floats[:6]),
         (_kernels.nearest_centroids, content, 2, 4, 0, floats[:0]),
         (_kernels.encode_pq, content, 2, 4, 0, labels[:9], floats, floats, 1, 8),

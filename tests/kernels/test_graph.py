@@ -327,9 +327,9 @@ def test_product_codes_are_compared_as_what_they_stand_for(
     book = rng.standard_normal((parts, 1 << bits, width)).astype(np.float32)
     codes = rng.integers(0, 1 << bits, (60, parts), np.uint8)
     stored = codes if bits == 8 else codes[:, ::2] | codes[:, 1::2] << 4
-    rows = _kernels.GraphProducts(
-        np.ascontiguousarray(stored).reshape(-1), book.reshape(-1), parts, bits, by_product
-    )
+    distances = _kernels.code_distances(book.reshape(-1), parts, bits, by_product)
+    content = np.ascontiguousarray(stored).reshape(-1)
+    rows = _kernels.GraphProducts(content, distances, parts, bits)
     values = book[np.arange(parts), codes].reshape(60, -1).astype(np.float64)
     check_distances(rows, values, "dot" if by_product else "l2", 1e-6)
 
@@ -361,11 +361,11 @@ def test_a_graph_of_no_such_form_is_refused(bad: tuple[int, int, int]) -> None:
         (_kernels.GraphVectors, (4, 2, 3), "by hamming"),
         (_kernels.GraphBytes, (3, 0.0, 1.0, False), "40 bytes of rows of 3"),
         (_kernels.GraphBytes, (0, 0.0, 1.0, False), "rows of 0"),
-        (_kernels.GraphProducts, (np.zeros(1024, np.float32), 3, 8, False), "rows of 3"),
-        (_kernels.GraphProducts, (np.zeros(1000, np.float32), 4, 8, False), "of 1000 values"),
-        (_kernels.GraphProducts, (np.zeros(1024, np.float32), 4, 5, False), "4 codes of 5 bits"),
-        (_kernels.GraphProducts, (np.zeros(80, np.float32), 5, 4, False), "5 codes of 4 bits"),
-        (_kernels.GraphProducts, (np.zeros(0, np.float32), 4, 8, False), "of 0 values"),
+        (_kernels.GraphProducts, (np.zeros(3 << 16, np.float32), 3, 8), "rows of 3"),
+        (_kernels.GraphProducts, (np.zeros(4 << 10, np.float32), 4, 8), "4096 distances"),
+        (_kernels.GraphProducts, (np.zeros(4 << 10, np.float32), 4, 5), "4 codes of 5 bits"),
+        (_kernels.GraphProducts, (np.zeros(5 << 8, np.float32), 5, 4), "5 codes of 4 bits"),
+        (_kernels.GraphProducts, (np.zeros(0, np.float32), 0, 8), "rows of 0"),
     ],
     ids=str,
 )
@@ -374,3 +374,9 @@ def test_rows_of_no_such_form_are_refused(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         kind(np.zeros(40, np.uint8), *arguments)
+
+
+@pytest.mark.parametrize(("size", "parts", "bits"), [(1000, 4, 8), (1024, 4, 5), (512, 4, 8)])
+def test_a_codebook_of_no_such_form_is_refused(size: int, parts: int, bits: int) -> None:
+    with pytest.raises(ValueError, match=f"{parts} codes of {bits} bits, a codebook of {size}"):
+        _kernels.code_distances(np.zeros(size, np.float32), parts, bits, False)

@@ -6,11 +6,13 @@ from itertools import chain, pairwise, product
 from typing import Any, Final, TypeAlias
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alance import _kernels
+from alance.format.index.text.dictionary import TOKEN, TOKEN_ID, TokenDictionary
 
 Numbers: TypeAlias = np.ndarray[Any, Any]
 NOTHING: Final = np.empty(0, np.uint32)
@@ -87,27 +89,21 @@ def test_lists_that_are_encoded_are_decoded_as_they_were(rows: list[list[int]], 
 
 @settings(deadline=None, max_examples=60)
 @given(documents, st.integers(0, 400))
-def test_lists_that_are_taken_are_those_that_are_encoded(
-    rows: list[list[int]], num_bytes: int
-) -> None:
+def test_lists_in_parts_are_those_at_once(rows: list[list[int]], num_bytes: int) -> None:
     rows = [*rows, list(range(7))]
     postings = collected(rows)
     starts, docs, frequencies, positions = postings.lists(0, 7)
-    lengths = np.array([len(row) for row in rows], np.uint32)
-    mean = float(lengths.mean())
     start = 0
     while start < 7:
-        stored, stop = postings.take(start, num_bytes, lengths, mean)
+        part = postings.lists(start, 7, num_bytes)
+        stop = start + len(part[0]) - 1
         assert start < stop <= 7
         first, last = starts[start], starts[stop]
         before, behind = (int(frequencies[:doc].sum()) for doc in (first, last))
-        expected = _kernels.encode_postings(
-            starts[start : stop + 1] - first, docs[first:last], frequencies[first:last],
-            positions[before:behind], True, lengths, mean,
-        )  # fmt: skip
-        assert as_lists(stored) == as_lists(expected)
-        with pytest.raises(ValueError, match="without documents"):  # it is gone
-            postings.take(start, num_bytes, lengths, mean)
+        assert part[0].tolist() == (starts[start : stop + 1] - first).tolist()
+        assert part[1].tolist() == docs[first:last].tolist()
+        assert part[2].tolist() == frequencies[first:last].tolist()
+        assert part[3].tolist() == positions[before:behind].tolist()
         start = stop
 
 
@@ -132,14 +128,6 @@ def test_lists_of_many_blocks_lie_side_by_side() -> None:
     assert np.diff(starts).tolist() == np.bincount(pairs[0]).tolist()
     for ours, right in zip(rest, (pairs[1], frequencies, places[order]), strict=True):
         np.testing.assert_array_equal(ours, right)
-    lengths = counts.astype(np.uint32)
-    postings.take(postings.num_tokens() - 1, 1, lengths, 1.0)  # the last: then all are gone
-    with pytest.raises(ValueError, match="without documents"):
-        postings.take(0, 1, lengths, 1.0)
-
-
-def as_lists(stored: Any) -> Any:
-    return [as_lists(part) if isinstance(part, tuple) else part.tolist() for part in stored]
 
 
 def posting_list(
@@ -412,6 +400,17 @@ def test_a_transducer_gives_the_tokens_and_numbers_that_it_was_made_of(
     assert numbers_of_absent.tolist() == [-1] * len(absent)
 
 
+@given(st.lists(st.text(max_size=6), unique=True, max_size=60), st.randoms(use_true_random=False))
+def test_words_are_found_among_tokens_in_rows(words: list[str], chance: Any) -> None:
+    words.sort(key=str.encode)
+    numbers = chance.sample(range(len(words)), len(words))
+    columns = [pa.array(words, pa.string()), pa.array(numbers, pa.uint32())]
+    batch = pa.RecordBatch.from_arrays(columns, [TOKEN, TOKEN_ID])
+    parsed = TokenDictionary.parse(batch, len(words))
+    absent = [word + "!" for word in [*words, ""] if word + "!" not in words]
+    assert parsed.find([*absent, *words]).tolist() == [*[-1] * len(absent), *numbers]
+
+
 def test_a_transducer_of_every_byte_after_every_byte_is_read() -> None:
     keys = [bytes(pair) for pair in product(range(256), repeat=2)]
     words = {key: place for place, key in enumerate(keys)}
@@ -491,16 +490,12 @@ def test_arrays_that_contradict_each_other_are_refused() -> None:
     postings = _kernels.TextPostings(False)
     with pytest.raises(ValueError, match="text"):
         postings.add(np.array([2]), ones[:1], ones[:1])
-    with pytest.raises(ValueError, match="text"):
-        postings.lists(0, 1)
-    for token in (0, -1):
+    for first, stop in ((0, 1), (-1, 0), (1, 0)):
         with pytest.raises(ValueError, match="text: token"):
-            postings.take(token, 1, lengths[:0], 1.0)
+            postings.lists(first, stop, 1)
     postings.add(np.array([2]), ones[:1].repeat(2), places)
-    with pytest.raises(ValueError, match="2 lengths of 1 documents"):
-        postings.take(0, 1, lengths[:2], 1.0)
-    with pytest.raises(ValueError, match="without documents"):
-        postings.take(0, 1, lengths[:1], 1.0)
+    with pytest.raises(ValueError, match="without documents"):  # token 0
+        _kernels.encode_postings(*postings.lists(0, 2), False, lengths[:1], 1.0)
     with pytest.raises(ValueError, match="out of order"):
         _kernels.encode_postings(starts, docs, ones, places, False, lengths[:3], 1.0)
     splitter = _kernels.TextSplitter(0, 0, 1, 1, False)

@@ -86,7 +86,7 @@ def test_the_nearest_rows_are_those_of_numpy(
             np.ascontiguousarray(content[part]).reshape(-1).view(np.uint8),
             TYPES[kind],
             METRICS.index(metric),
-            baseline,
+            baseline=baseline,
         )
     counts, distances, result = search.result()
     retained = np.flatnonzero(mask) if len(mask) else np.arange(num_rows)
@@ -147,7 +147,7 @@ def test_nan_is_never_near() -> None:
         ({"numbers": np.array([1], np.int32)}, "query 1 of 1"),
         ({"numbers": np.array([-1], np.int32)}, "query -1 of 1"),
         ({"mask": np.ones(3, np.uint8)}, "a mask of 3 for 2 rows"),
-        ({"values": np.zeros(31, np.uint8)}, "31 bytes for 2 rows of 16"),
+        ({"values": np.zeros(31, np.uint8)}, "31 bytes for 2 vectors of 16"),
         ({"type": 9}, "type 9"),
         ({"metric": 3}, "by metric 3"),
         ({"metric": 7}, "by metric 7"),
@@ -173,13 +173,14 @@ def test_lists_are_compared_by_the_nearest_of_their_vectors(metric: str, dim: in
     counts = rng.integers(0, 9, 700)
     counts[5] = 400  # more than a block
     ends, width = np.cumsum(counts), 4
+    offsets = np.append(0, ends)
     rows = rng.integers(0, 256, (int(ends[-1]), dim)).astype(np.uint8)
     queries = rng.integers(0, 256, (3 * width, dim)).astype(np.uint8)
     flat = queries.astype(np.float64).reshape(-1)
     kernel = _kernels.Nearest(flat, dim, 700, -np.inf, np.inf, width=width)
     numbers, ids = np.arange(3, dtype=np.int32), np.arange(700, dtype=np.uint64)
     kind, by = TYPES["uint8"], METRICS.index(metric)
-    _kernels.add_lists(kernel, numbers, ids, ALL, ends, rows.reshape(-1), kind, by)
+    _kernels.add_vectors(kernel, numbers, ids, ALL, rows.reshape(-1), kind, by, offsets)
     distances = expected(queries, rows, metric)
     sums = np.stack(
         [
@@ -200,13 +201,14 @@ def test_lists_that_contradict_their_values_are_refused() -> None:
     rows, ids = np.zeros(8 * 4, np.uint8), np.arange(2, dtype=np.uint64)
     numbers = np.zeros(1, np.int32)
     kernel = _kernels.Nearest(np.zeros(8), 4, 1, -np.inf, np.inf, width=2)
-    for ends in ([3, 7], [3, 9], [9, 8], [-1, 8], [8]):
-        with pytest.raises(ValueError, match="lists of vectors"):
-            _kernels.add_lists(kernel, numbers, ids, ALL, np.array(ends), rows, TYPES["uint8"], 0)
+    for offsets in ([0, 3, 7], [0, 3, 9], [0, 9, 8], [-1, 3, 8], [1, 3, 8], [0, 8], []):
+        lists = np.array(offsets, np.int64)
+        with pytest.raises(ValueError, match=r"lists of vectors|vectors of 4 in 2 rows"):
+            _kernels.add_vectors(kernel, numbers, ids, ALL, rows, TYPES["uint8"], 0, lists)
     with pytest.raises(ValueError, match="queries of 2 vectors"):
         _kernels.add_vectors(kernel, numbers, ids, ALL, rows[:8], TYPES["uint8"], 0)
     with pytest.raises(ValueError, match="query 1 of 1"):
-        _kernels.add_lists(kernel, numbers + 1, ids, ALL, np.array([3, 8]), rows, 4, 0)
+        _kernels.add_vectors(kernel, numbers + 1, ids, ALL, rows, 4, 0, np.array([0, 3, 8]))
     for width in (0, -1, 3, 1 << 60):
         with pytest.raises(ValueError, match="queries"):
             _kernels.Nearest(np.zeros(8), 4, 1, -np.inf, np.inf, width=width)

@@ -327,10 +327,8 @@ def partition_of(texts: FmTextRows) -> tuple[pa.RecordBatch, dict[str, str]]:
             raise UnsupportedError(f"FM index: {length} bytes of one text, at most 2 GiB")
         transform, samples, counts = _kernels.burrows_wheeler(symbols, RATE)
         tree = _WaveletTree.of(counts)
-        nodes = tree.lengths(counts)
-        places = np.cumsum([0, *(-(-nodes // 64)).tolist()])
         children = np.array(tree.children, np.int32).reshape(-1, 2)
-        words = _kernels.wavelet_words(transform, children, places)
+        words, nodes = _kernels.wavelet_words(transform, children)
     columns, num_blocks = _blocks(nodes, words, samples)
     numbers = {
         "num_bwt_nodes": len(tree.children),
@@ -453,12 +451,6 @@ class _WaveletTree:
         zero = self._number(node[0], bits << 1, below)
         self.children[number] = zero, self._number(node[1], bits << 1 | 1, below)
         return number
-
-    def lengths(self, counts: Int64s) -> Int64s:
-        lengths = np.zeros(len(self.children), np.int64)
-        for symbol, (_, way) in self.codes.items():
-            lengths[list(way)] += counts[symbol]
-        return lengths
 
     def codes_bytes(self) -> bytes:
         parts = []

@@ -250,8 +250,10 @@ class ScalarQuantizer(Quantizer):
         _kernels.add_sq(nearest, numbers, *rows, metric, scale, partition.graph, partition.ef)
 
     def encode(self, vectors: Vectors, labels: Int64s, centroids: Float32s) -> list[pa.Array]:
-        codes = _kernels.encode_sq(vectors.values, *vectors.kind, self.low, self.high)
-        return [list_of_bytes(codes.reshape(-1, self.type.dim))]
+        unit = (self.high - self.low) / 255 if self.high > self.low else 1
+        steps = vectors.points() - np.float32(self.low)
+        steps /= np.float32(unit)
+        return [list_of_bytes(np.clip(steps, 0, 255, out=steps).astype(np.uint8))]
 
     def graph_rows(self, columns: Sequence[pa.Array]) -> _kernels.GraphRows:
         codes, is_dot = as_numbers(columns[0].flatten()), self.metric == "dot"
@@ -328,6 +330,12 @@ class ProductQuantizer(Quantizer):
         metric = METRICS.index(self.metric)
         return _kernels.ProductBook(by_component, self.origin, *shape, metric, scale)
 
+    @cached_property
+    def _code_distances(self) -> Float32s:
+        """Distances between codebook entries, at most 256 KiB per part. CPU work, once."""
+        is_dot = self.metric == "dot"
+        return _kernels.code_distances(self.codebook.reshape(-1), self.parts, self.bits, is_dot)
+
     @property
     def fields(self) -> tuple[pa.Field, ...]:
         width = self.parts * self.bits // 8
@@ -364,8 +372,8 @@ class ProductQuantizer(Quantizer):
         codes = bytes_of_list(*columns)
         if self.is_transposed:
             codes = untransposed(codes)
-        codebook, shape = self.codebook.reshape(-1), (self.parts, self.bits)
-        return _kernels.GraphProducts(codes.reshape(-1), codebook, *shape, self.metric == "dot")
+        distances, shape = self._code_distances, (self.parts, self.bits)
+        return _kernels.GraphProducts(codes.reshape(-1), distances, *shape)
 
     def storage(self) -> Stored:
         return {

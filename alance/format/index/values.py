@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -17,6 +18,7 @@ from alance.format.numbers import (
     items_of,
     lists_of,
     mask_bytes,
+    offsets_of,
     storage_of,
     storage_type,
     validity_of,
@@ -173,37 +175,35 @@ def vector_lists_of(array: pa.Array) -> tuple[Bytes, Int64s, Bytes]:
     """Return the vectors of all lists, except vectors that are null or contain nulls.
 
     Returns:
-        The bytes of the vectors; the end of each list, counted in vectors, shape (n,); and the mask
-        of non-null lists, which is empty if no list is null.
+        The bytes of the vectors; the offsets of the lists, counted in vectors, shape (n + 1,); and
+        the mask of non-null lists, which is empty if no list is null.
     """
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()
     if not len(array):
-        return NO_MASK, np.empty(0, np.int64), NO_MASK
+        return NO_MASK, np.zeros(1, np.int64), NO_MASK
     offsets, vectors = lists_of(array)
     values, valid = values_of(vectors)
-    ends = offsets[1:]
     if len(valid):
         is_whole = valid.view(np.bool_)
         values = values.reshape(len(vectors), -1)[is_whole].reshape(-1)
-        ends = np.concatenate([[0], np.cumsum(is_whole)])[ends]
-    return values, ends, mask_bytes(validity_of(array))
+        offsets = offsets_of(is_whole)[offsets]
+    return values, offsets, mask_bytes(validity_of(array))
 
 
 def whole_vectors(array: pa.Array, type_: VectorType, metric: str) -> tuple[Vectors, Int64s]:
     """Return the vectors with only finite numbers, and the row of each vector. CPU work."""
     rows = np.arange(len(array))
     if type_.is_multi:
-        values, ends, valid = vector_lists_of(array)
-        rows = np.repeat(rows, np.diff(ends, prepend=0))
+        values, offsets, valid = vector_lists_of(array)
+        rows = np.repeat(rows, np.diff(offsets))
         valid = valid[rows] if len(valid) else valid
     else:
         values, valid = values_of(array)
-    is_whole = _kernels.whole_vectors(values, TYPES[type_.name], type_.dim)
-    if len(valid):
-        is_whole &= valid
-    mask = is_whole.view(np.bool_)
-    if not mask.all():
-        values = Vectors(values, type_.name, type_.dim, metric).rows[mask].reshape(-1)
-        rows = rows[mask]
-    return Vectors(values, type_.name, type_.dim, metric), rows
+    vectors = Vectors(values, type_.name, type_.dim, metric)
+    is_whole = np.ones(len(rows), np.bool_) if not len(valid) else valid.view(np.bool_)
+    if type_.name != "uint8":  # also if float32, in which vectors are compared, cannot hold them
+        is_whole = is_whole & np.isfinite(replace(vectors, metric="l2").points()).all(axis=1)
+    if is_whole.all():
+        return vectors, rows
+    return replace(vectors, values=vectors.rows[is_whole].reshape(-1)), rows[is_whole]

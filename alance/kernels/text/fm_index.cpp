@@ -222,32 +222,31 @@ std::array<std::vector<Step>, 256> ways(const Children& children) {
   return out;
 }
 
-Owned<uint64_t> wavelet_words(const Bytes& symbols, const Children& children,
-                              const In<int64_t>& starts) {
+std::tuple<Owned<uint64_t>, Owned<int64_t>> wavelet_words(const Bytes& symbols,
+                                                          const Children& children) {
   const auto paths = ways(children);
-  const auto count = static_cast<int64_t>(children.shape(0));
-  if (std::ssize(starts) != count + 1) corrupt("wavelet tree: starts of other nodes");
-  std::vector<int64_t> sizes(count);
+  Owned<int64_t> sizes(static_cast<int64_t>(children.shape(0)));
+  std::fill_n(sizes.data(), sizes.size(), 0);
   std::array<int64_t, 256> counts{};
   for (size_t i = 0; i < symbols.size(); ++i) ++counts[symbols.data()[i]];
   for (int symbol = 0; symbol < 256; ++symbol) {
     if (counts[symbol] && paths[symbol].empty()) corrupt("wavelet tree: a symbol is missing");
     for (const Step& step : paths[symbol]) sizes[step.node] += counts[symbol];
   }
-  const int64_t* first = starts.data();
-  for (int64_t node = 0; node < count; ++node)
-    if (first[0] != 0 || first[node + 1] - first[node] != (sizes[node] + 63) / 64)
-      corrupt("wavelet tree: starts do not fit the symbols");
-  Owned<uint64_t> out(starts.data()[count]);
-  std::fill(out.data(), out.data() + starts.data()[count], 0);
-  std::vector<int64_t> at(count);
-  for (int64_t node = 0; node < count; ++node) at[node] = starts.data()[node] * 64;
+  std::vector<int64_t> at;  // next bit of each node
+  int64_t num_words = 0;
+  for (int64_t node = 0; node < sizes.size(); ++node) {
+    at.push_back(num_words * 64);
+    num_words += (sizes[node] + 63) / 64;
+  }
+  Owned<uint64_t> out(num_words);
+  std::fill_n(out.data(), num_words, 0);
   for (size_t i = 0; i < symbols.size(); ++i)
     for (const Step& step : paths[symbols.data()[i]]) {
       const int64_t bit = at[step.node]++;
       if (step.right) out.data()[bit / 64] |= uint64_t{1} << (bit % 64);
     }
-  return out;
+  return {std::move(out), std::move(sizes)};
 }
 
 // Partition of an FM index in memory.
@@ -465,7 +464,7 @@ void register_fm_index(nanobind::module_& m) {
   m.def("burrows_wheeler", &burrows_wheeler, "text"_a, "rate"_a, NoGil());
   m.def("separated", &separated, "offsets"_a, "content"_a, NoGil());
   m.def("fnv1a_rows", &fnv1a_rows, "head"_a, "rows"_a, "ends"_a, "content"_a, NoGil());
-  m.def("wavelet_words", &wavelet_words, "symbols"_a, "children"_a, "starts"_a, NoGil());
+  m.def("wavelet_words", &wavelet_words, "symbols"_a, "children"_a, NoGil());
   nb::class_<FmIndex>(m, "FmIndex")
       .def(nb::init<In<uint64_t>, Children, In<int64_t>, In<int64_t>, In<int64_t>, In<uint64_t>,
                     int64_t, int64_t>(),

@@ -252,7 +252,6 @@ class Chains {
   }
 
   int64_t num_bytes() const { return num_bytes_; }
-  void clear() { *this = Chains(); }
 
  private:
   static constexpr size_t kSlab = size_t{1} << 20, kUnit = 16;  // blocks are numbered in units
@@ -328,42 +327,19 @@ class TextPostings {
   }
   int64_t num_tokens() const { return std::ssize(lists_); }
 
+  // Lists from `first` on, up to `stop`, with about `num_bytes` bytes here; at least one list.
   std::tuple<Owned<int64_t>, Owned<uint32_t>, Owned<uint32_t>, Owned<uint32_t>> lists(
-      int64_t first, int64_t stop) const {
+      int64_t first, int64_t stop, int64_t num_bytes) const {
     if (first < 0 || first > stop || stop > num_tokens())
       corrupt("text: tokens ", first, " to ", stop);
     std::vector<int64_t> starts{0};
     std::vector<uint32_t> docs, frequencies, positions;
-    for (int64_t token = first; token < stop; ++token) {
-      read_list(lists_[token], docs, frequencies, positions);
+    int64_t held = 0;
+    for (int64_t token = first; token < stop && (token == first || held < num_bytes); ++token) {
+      held += read_list(lists_[token], docs, frequencies, positions);
       starts.push_back(std::ssize(docs));
     }
     return {owned_of(starts), owned_of(docs), owned_of(frequencies), owned_of(positions)};
-  }
-
-  std::tuple<StoredLists, int64_t> take(int64_t first, int64_t num_bytes,
-                                        const In<uint32_t>& doc_lengths, float mean_length) {
-    if (first < 0 || first >= num_tokens()) corrupt("text: token ", first, " of ", num_tokens());
-    if (doc_lengths.size() != num_docs_)
-      corrupt("text: ", doc_lengths.size(), " lengths of ", num_docs_, " documents");
-    ListEncoder out(doc_lengths.data(), static_cast<int64_t>(num_docs_), mean_length,
-                    with_positions_);
-    int64_t stop = first;
-    std::vector<uint32_t> docs, frequencies, positions;
-    for (int64_t held = 0; stop < num_tokens() && (stop == first || held < num_bytes); ++stop) {
-      docs.clear();
-      frequencies.clear();
-      positions.clear();
-      held += read_list(std::exchange(lists_[stop], {}), docs, frequencies, positions);
-      if (docs.empty()) corrupt("text: a posting list without documents");
-      const uint32_t* position = positions.data();
-      out.add(docs.data(), frequencies.data(), std::ssize(docs), position);
-    }
-    if (stop == num_tokens()) {
-      lists_.assign(lists_.size(), {});
-      chains_.clear();
-    }
-    return {out.columns(), stop};
   }
 
  private:
@@ -424,9 +400,7 @@ void register_text_index(nanobind::module_& m) {
   nb::class_<TextPostings>(m, "TextPostings")
       .def(nb::init<bool>(), "with_positions"_a)
       .def("add", &TextPostings::add, "counts"_a, "tokens"_a, "places"_a, NoGil())
-      .def("lists", &TextPostings::lists, "first"_a, "stop"_a, NoGil())
-      .def("take", &TextPostings::take, "first"_a, "num_bytes"_a, "doc_lengths"_a, "mean_length"_a,
-           NoGil())
+      .def("lists", &TextPostings::lists, "first"_a, "stop"_a, "num_bytes"_a = INT64_MAX, NoGil())
       .def("num_bytes", &TextPostings::num_bytes)
       .def("num_tokens", &TextPostings::num_tokens);
   m.def("encode_postings", &text::encode_postings, "starts"_a, "docs"_a, "frequencies"_a,

@@ -19,18 +19,6 @@ int64_t first_unordered(const In<int64_t>& offsets, const Bytes& data) {
   return -1;
 }
 
-Owned<int64_t> find_tokens(const In<int64_t>& offsets, const Bytes& data,
-                           const In<int64_t>& query_offsets, const Bytes& query_data) {
-  const Tokens tokens(offsets, data), queries(query_offsets, query_data);
-  Owned<int64_t> places(queries.count);
-  for (int64_t i = 0; i < queries.count; ++i) {
-    const int64_t place =
-        tokens.behind(0, tokens.count, [&](std::string_view token) { return token < queries[i]; });
-    places[i] = place < tokens.count && tokens[place] == queries[i] ? place : -1;
-  }
-  return places;
-}
-
 // Bytes of a character, by its first byte.
 size_t size_of(char byte) {
   const auto first = static_cast<uint8_t>(byte);
@@ -128,8 +116,6 @@ Owned<int64_t> near_tokens(const In<int64_t>& offsets, const Bytes& data, const 
 void register_text_tokens(nanobind::module_& m) {
   using namespace alance;
   m.def("first_unordered", &text::first_unordered, "offsets"_a, "data"_a, NoGil());
-  m.def("find_tokens", &text::find_tokens, "offsets"_a, "data"_a, "query_offsets"_a,
-        "query_data"_a);
   m.def("near_tokens", &text::near_tokens, "offsets"_a, "data"_a, "token"_a, "distance"_a,
         "prefix"_a, "limit"_a, NoGil());
 }

@@ -1,5 +1,5 @@
-// Vectors of any type as float32 points, the mask of vectors with only finite numbers, nearest
-// centroids of vectors, and rounds of k-means (S. Lloyd, "Least Squares Quantization in PCM", 1982).
+// Vectors of any type as float32 points, nearest centroids of vectors, and rounds of k-means (S.
+// Lloyd, "Least Squares Quantization in PCM", 1982).
 #include <optional>
 #include <queue>
 
@@ -286,39 +286,6 @@ Owned<float> vector_points(const Bytes& values, int type, int64_t dim, int metri
   return out;
 }
 
-// Mark the rows whose numbers of 2, 4 or 8 bytes are all below a bound, by their bits without the
-// sign.
-template <class Word>
-void finite_rows(const uint8_t* values, int64_t count, int64_t dim, Word bound, uint8_t* out) {
-  constexpr Word kMagnitude = static_cast<Word>(~Word{0}) >> 1;
-  for (int64_t row = 0; row < count; ++row, values += dim * sizeof(Word)) {
-    Word rest = 1;
-    for (int64_t i = 0; i < dim; ++i) {
-      const Word word = load<Word>(values + i * sizeof(Word));
-      rest &= static_cast<Word>((word & kMagnitude) < bound);
-    }
-    out[row] = static_cast<uint8_t>(rest);
-  }
-}
-
-Owned<uint8_t> whole_vectors(const Bytes& values, int type, int64_t dim) {
-  const Points points(values, type, dim, kL2);
-  const int64_t count = points.count();
-  Owned<uint8_t> out(count);
-  const uint8_t* from = values.data();
-  switch (type) {
-    case kFloat16: finite_rows<uint16_t>(from, count, dim, 0x7C00, out.data()); break;
-    case kBfloat16: finite_rows<uint16_t>(from, count, dim, 0x7F80, out.data()); break;
-    case kFloat32: finite_rows<uint32_t>(from, count, dim, 0x7F800000, out.data()); break;
-    case kFloat64:
-      // The bound is half a step above float32's largest number.
-      finite_rows<uint64_t>(from, count, dim, 0x47EFFFFFF0000000, out.data());
-      break;
-    default: std::fill_n(out.data(), count, uint8_t{1});
-  }
-  return out;
-}
-
 }  // namespace
 
 Panels::Panels(const float* centroids, int64_t count, int64_t dim, bool is_dot, int lanes)
@@ -395,5 +362,4 @@ void register_clusters(nanobind::module_& m) {
       .def("centroids", &KMeans::centroids);
   m.def("vector_points", &vectors::vector_points, "values"_a, "type"_a, "dim"_a, "metric"_a,
         NoGil());
-  m.def("whole_vectors", &vectors::whole_vectors, "values"_a, "type"_a, "dim"_a, NoGil());
 }

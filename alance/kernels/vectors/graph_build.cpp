@@ -19,8 +19,8 @@ class GraphRows {
   virtual ~GraphRows() = default;
   int64_t count() const { return count_; }
 
-  // Select the row that others are compared with: `many` of them, or a few.
-  virtual void ask(uint32_t row, bool many) = 0;
+  // Select the row that others are compared with.
+  virtual void ask(uint32_t row) = 0;
   // Distance of a row from the selected one.
   virtual float at(uint32_t row) const = 0;
 
@@ -76,39 +76,27 @@ inline int64_t code_of(const uint8_t* codes, int bits, int64_t part) {
   return bits == 8 ? codes[part] : codes[part / 2] >> (part % 2 * 4) & 15;
 }
 
-template <int Bits>
-float sum_of_table(const uint8_t* codes, const float* table, int64_t parts) {
-  float sums[4] = {};
-  int64_t part = 0;
-  for (; part + 4 <= parts; part += 4, table += 4 << Bits)
-    for (int64_t i = 0; i < 4; ++i) sums[i] += table[(i << Bits) + code_of(codes, Bits, part + i)];
-  for (; part < parts; ++part, table += 1 << Bits) sums[0] += table[code_of(codes, Bits, part)];
-  return (sums[0] + sums[1]) + (sums[2] + sums[3]);
-}
-
-// Share of the distance from a vector that the values of codes have.
-ALANCE_CLONES float sum_of_values(const uint8_t* codes, int bits, const float* codebook,
-                                  const float* vector, int64_t parts, int64_t width,
-                                  bool by_product) {
-  Lanes sums[2] = {};
-  float rest = 0;
-  for (int64_t part = 0; part < parts; ++part, codebook += width << bits, vector += width) {
-    const float* value = codebook + code_of(codes, bits, part) * width;
-    int64_t i = 0;
-    for (; i + kLanes <= width; i += kLanes) {
-      Lanes left, right;
-      std::memcpy(&left, value + i, sizeof left);
-      std::memcpy(&right, vector + i, sizeof right);
-      sums[i / kLanes % 2] += by_product ? -left * right : (left - right) * (left - right);
-    }
-    for (; i < width; ++i) {
-      const float gap = value[i] - vector[i];
-      rest += by_product ? -value[i] * vector[i] : gap * gap;
-    }
+// Distances between the values of a codebook: [part][code][other code]. By product they add up to
+// 1 - product.
+Owned<float> code_distances(const In<float>& codebook, int64_t parts, int bits, bool by_product) {
+  const int64_t codes = bits == 8 ? 256 : 16, size = std::ssize(codebook);
+  if ((bits != 8 && bits != 4) || parts < 1 || size < parts * codes || size % (parts * codes))
+    corrupt("graph: ", parts, " codes of ", bits, " bits, a codebook of ", size, " values");
+  const int64_t width = size / (parts * codes);  // components of a part
+  Owned<float> out(parts * codes * codes);
+  std::fill_n(out.data(), out.size(), 0.0f);
+  if (by_product) std::fill_n(out.data(), codes * codes, 1.0f);
+  std::vector<float> component(static_cast<size_t>(codes));  // of the values of all codes
+  for (int64_t at = 0; at < parts * width; ++at) {
+    const int64_t part = at / width;
+    for (int64_t code = 0; code < codes; ++code)
+      component[static_cast<size_t>(code)] =
+          codebook.data()[(part * codes + code) * width + at % width];
+    for (int64_t code = 0; code < codes; ++code)
+      add_component(component.data(), component[static_cast<size_t>(code)], codes, by_product,
+                    out.data() + (part * codes + code) * codes);
   }
-  sums[0] += sums[1];
-  for (int64_t i = 0; i < kLanes; ++i) rest += sums[0][i];
-  return rest;
+  return out;
 }
 
 // Uncompressed vectors (FLAT). By cosine a vector of length 0 is at distance 1 from all others.
@@ -122,7 +110,7 @@ class GraphVectors : public GraphRows {
     if (metric == kHamming) corrupt("graph: rows by hamming");
   }
 
-  void ask(uint32_t row, bool) override {
+  void ask(uint32_t row) override {
     points_.load(row, int64_t{row} + 1, floats_.data());
     std::copy_n(floats_.begin(), exact_.size(), exact_.begin());
   }
@@ -153,7 +141,7 @@ class GraphBytes : public GraphRows {
       sums_[static_cast<size_t>(row)] = sum_of(stored(static_cast<uint32_t>(row)), dim);
   }
 
-  void ask(uint32_t row, bool) override { selected_ = row; }
+  void ask(uint32_t row) override { selected_ = row; }
 
   float at(uint32_t row) const override {
     const uint8_t *here = stored(row), *other = stored(selected_);
@@ -177,63 +165,43 @@ class GraphBytes : public GraphRows {
 // Number of a codebook value for each part of a vector (PQ).
 class GraphProducts : public GraphRows {
  public:
-  // `codes`: row after row; `codebook`: the values of each part, part after part.
-  GraphProducts(Bytes codes, In<float> codebook, int64_t parts, int bits, bool by_product)
-      : GraphRows(codes, bits == 8 ? parts : parts / 2), codebook_(codebook), parts_(parts),
-        bits_(bits), by_product_(by_product) {
-    const int64_t values = bits == 8 ? 256 : 16, size = std::ssize(codebook);
-    width_ = size / (parts * values);
-    if ((bits != 8 && bits != 4) || (bits == 4 && parts % 2) || width_ < 1 ||
-        size != parts * width_ * values)
-      corrupt("graph: ", parts, " codes of ", bits, " bits, a codebook of ", size, " values");
-    selected_.resize(static_cast<size_t>(parts * width_));
-    table_.resize(static_cast<size_t>(parts << bits));
-    by_component_.resize(codebook.size());
-    for (int64_t part = 0; part < parts; ++part)
-      for (int64_t code = 0; code < values; ++code)
-        for (int64_t i = 0; i < width_; ++i)
-          by_component_[static_cast<size_t>(((part * width_ + i) << bits) + code)] =
-              codebook.data()[((part << bits) + code) * width_ + i];
+  // `codes`: row after row; `distances`: as from `code_distances`, held.
+  GraphProducts(Bytes codes, In<float> distances, int64_t parts, int bits)
+      : GraphRows(codes, bits == 8 ? parts : parts / 2), distances_(distances), bits_(bits) {
+    if ((bits != 8 && bits != 4) || (bits == 4 && parts % 2) ||
+        std::ssize(distances) != parts << 2 * bits)
+      corrupt("graph: ", parts, " codes of ", bits, " bits, ", distances.size(), " distances");
+    from_.resize(static_cast<size_t>(parts));
   }
 
-  // Many rows are compared by a table of each value's share of the distance.
-  void ask(uint32_t row, bool many) override {
-    decode(row, selected_.data());
-    has_table_ = many;
-    if (!many) return;
-    std::fill(table_.begin(), table_.end(), 0.0f);
-    const float* values = by_component_.data();
-    for (int64_t at = 0; at < parts_ * width_; ++at, values += int64_t{1} << bits_)
-      add_component(values, selected_[static_cast<size_t>(at)], int64_t{1} << bits_, by_product_,
-                    table_.data() + (at / width_ << bits_));
+  void ask(uint32_t row) override {
+    for (size_t part = 0; part < from_.size(); ++part) {
+      const auto number = static_cast<int64_t>(part);
+      const int64_t code = code_of(stored(row), bits_, number);
+      from_[part] = distances_.data() + (((number << bits_) + code) << bits_);
+    }
   }
 
   float at(uint32_t row) const override {
-    const uint8_t* codes = stored(row);
-    const float first = by_product_ ? 1 : 0;
-    if (!has_table_)
-      return first + sum_of_values(codes, bits_, codebook_.data(), selected_.data(), parts_, width_,
-                                   by_product_);
-    return first + (bits_ == 8 ? sum_of_table<8>(codes, table_.data(), parts_)
-                               : sum_of_table<4>(codes, table_.data(), parts_));
+    return bits_ == 8 ? sum<8>(stored(row)) : sum<4>(stored(row));
   }
 
  private:
-  void decode(uint32_t row, float* out) const {
-    const uint8_t* codes = stored(row);
-    const float* values = codebook_.data();
-    for (int64_t part = 0; part < parts_; ++part, values += width_ << bits_, out += width_)
-      std::memcpy(out, values + code_of(codes, bits_, part) * width_,
-                  static_cast<size_t>(4 * width_));
+  template <int Bits>
+  float sum(const uint8_t* codes) const {
+    const int64_t parts = std::ssize(from_);
+    const float* const* from = from_.data();
+    float sums[4] = {};
+    int64_t part = 0;
+    for (; part + 4 <= parts; part += 4)
+      for (int64_t i = 0; i < 4; ++i) sums[i] += from[part + i][code_of(codes, Bits, part + i)];
+    for (; part < parts; ++part) sums[0] += from[part][code_of(codes, Bits, part)];
+    return (sums[0] + sums[1]) + (sums[2] + sums[3]);
   }
 
-  In<float> codebook_;
-  int64_t parts_;
+  In<float> distances_;
   int bits_;
-  int64_t width_ = 0;  // components of a part
-  bool by_product_, has_table_ = false;
-  std::vector<float> by_component_;  // codebook with the values of all codes side by side
-  std::vector<float> selected_, table_;
+  std::vector<const float*> from_;  // distances from the selected row's value of each part
 };
 
 // Mixed bits of a number (splitmix64).
@@ -393,7 +361,7 @@ class GraphBuilder {
       top_ = top;
       return;
     }
-    rows_.ask(row, true);
+    rows_.ask(row);
     Place near{rows_.at(entry_), entry_};
     for (int number = top_; number >= 0; --number) {
       Level& level = levels_[static_cast<size_t>(number)];
@@ -402,7 +370,7 @@ class GraphBuilder {
         near = Walk::approach(near, links_of, rows_);
         continue;
       }
-      if (number < top) rows_.ask(row, true);  // `choose` has asked for other rows
+      if (number < top) rows_.ask(row);  // `choose` has asked for other rows
       List& near_rows = walk_.spread(near.row, num_rows_, static_cast<size_t>(ef_), links_of, rows_,
                                      [](const Place&) { return true; });
       if (near_rows.empty()) continue;  // no row is near to NaN
@@ -433,7 +401,7 @@ class GraphBuilder {
     others_.clear();
     for (const Place& place : list) {
       if (chosen_.size() == most) break;
-      rows_.ask(place.row, false);
+      rows_.ask(place.row);
       bool is_apart = true;
       for (const Place& other : chosen_)
         if (!(rows_.at(other.row) > place.distance)) {
@@ -477,7 +445,7 @@ class GraphBuilder {
       if (from) {
         nearest = *from;
       } else {
-        rows_.ask(row, true);
+        rows_.ask(row);
         const List& near = walk_.spread(entry_, num_rows_, static_cast<size_t>(ef_), links_of, rows_,
                                         [](const Place&) { return true; });
         if (!near.empty()) nearest = *std::min_element(near.begin(), near.end());
@@ -512,8 +480,10 @@ void register_graph_build(nanobind::module_& m) {
       .def(nb::init<Bytes, int64_t, double, double, bool>(), "codes"_a, "dim"_a, "low"_a, "high"_a,
            "by_product"_a, NoGil());
   nb::class_<GraphProducts, GraphRows>(m, "GraphProducts")
-      .def(nb::init<Bytes, In<float>, int64_t, int, bool>(), "codes"_a, "codebook"_a, "parts"_a,
-           "bits"_a, "by_product"_a, NoGil());
+      .def(nb::init<Bytes, In<float>, int64_t, int>(), "codes"_a, "distances"_a, "parts"_a,
+           "bits"_a);
+  m.def("code_distances", &code_distances, "codebook"_a, "parts"_a, "bits"_a, "by_product"_a,
+        NoGil());
   nb::class_<GraphBuilder>(m, "GraphBuilder")
       .def(nb::init<GraphRows&, int64_t, int64_t, int64_t, uint64_t>(), nb::keep_alive<1, 2>(),
            "rows"_a, "m"_a, "ef"_a, "levels"_a, "seed"_a, NoGil())

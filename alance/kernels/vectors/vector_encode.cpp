@@ -1,6 +1,6 @@
-// Encoders of product codes (IVF_PQ, see vector_products.cpp), of scaled bytes (IVF_SQ), and of
-// RaBitQ codes (IVF_RQ): a few bits for each component of a vector, rotated by random signs and
-// Walsh-Hadamard transforms. vector_codes.cpp names the paper.
+// Encoders of product codes (IVF_PQ, see vector_products.cpp), and of RaBitQ codes (IVF_RQ): a few
+// bits for each component of a vector, rotated by random signs and Walsh-Hadamard transforms.
+// vector_codes.cpp names the paper.
 #include "vectors/clusters.hpp"
 
 namespace alance::vectors {
@@ -42,22 +42,6 @@ Owned<uint8_t> encode_pq(const Bytes& values, int type, int64_t dim, int metric,
       for (int64_t r = 0; r < rows; ++r)
         to[r * row_bytes] |= static_cast<uint8_t>(codes[r] << shift);
     }
-  });
-  return out;
-}
-
-// Encode a value v as 255 (v - low) / (high - low), clamped to a byte.
-Owned<uint8_t> encode_sq(const Bytes& values, int type, int64_t dim, int metric, double low,
-                         double high) {
-  const Points points(values, type, dim, metric);
-  const int64_t wide = points.dim();
-  Owned<uint8_t> out(points.count() * wide);
-  const float start_at = static_cast<float>(low);
-  const float unit = high > low ? static_cast<float>((high - low) / 255) : 1.0f;
-  points.each_block([&](int64_t start, int64_t rows, const float* block) {
-    uint8_t* to = out.data() + start * wide;
-    for (int64_t i = 0; i < rows * wide; ++i)
-      to[i] = static_cast<uint8_t>(std::clamp((block[i] - start_at) / unit, 0.0f, 255.0f));
   });
   return out;
 }
@@ -315,8 +299,6 @@ void register_vector_encode(nanobind::module_& m) {
   using namespace alance;
   m.def("encode_pq", &vectors::encode_pq, "values"_a, "type"_a, "dim"_a, "metric"_a, "labels"_a,
         "centroids"_a, "codebook"_a, "subs"_a, "bits"_a, NoGil());
-  m.def("encode_sq", &vectors::encode_sq, "values"_a, "type"_a, "dim"_a, "metric"_a, "low"_a,
-        "high"_a, NoGil());
   m.def("encode_rabitq", &vectors::encode_rabitq, "values"_a, "type"_a, "dim"_a, "metric"_a,
         "labels"_a, "centroids"_a, "rotation"_a, "ex"_a, "baseline"_a = false, NoGil());
   m.def("rotated", &vectors::rotated, "values"_a, "signs"_a, NoGil());

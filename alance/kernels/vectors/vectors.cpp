@@ -1,6 +1,9 @@
 // Exact distances of vectors from queries, and the nearest rows.
 #include "vectors/vectors.hpp"
 
+#include <nanobind/stl/optional.h>
+
+#include "base/ends.hpp"
 #include "vectors/graph.hpp"
 
 namespace alance::vectors {
@@ -59,75 +62,57 @@ struct LinkedVectors {
 };
 
 void add_vectors(Nearest& nearest, const In<int32_t>& numbers, const In<uint64_t>& ids,
-                 const Bytes& mask, const Bytes& values, int type, int metric, bool baseline,
-                 const Graph* graph, int64_t ef) {
-  const Rows rows = nearest.checked(ids, mask, numbers);
+                 const Bytes& mask, const Bytes& values, int type, int metric,
+                 const std::optional<In<int64_t>>& lists, bool baseline, const Graph* graph,
+                 int64_t ef) {
+  const int64_t width = lists ? nearest.width() : 1;
+  const Rows rows = nearest.checked(ids, mask, numbers, width);
   const Loop loop = loop_of(type, metric, baseline);
   const int64_t row_bytes = nearest.dim() * width_of(type);
-  if (std::ssize(values) != rows.count * row_bytes)
-    corrupt("vectors: ", values.size(), " bytes for ", rows.count, " rows of ", row_bytes);
+  const int64_t* ends = lists ? lists->data() : nullptr;
+  const int64_t count = lists ? checked_count(*lists, INT64_MAX, "lists of vectors") : rows.count;
+  const int64_t num_vectors = lists ? ends[count] : count;
+  if (count != rows.count || num_vectors > std::ssize(values) / row_bytes ||
+      std::ssize(values) != num_vectors * row_bytes || (lists && ends[0] != 0))
+    corrupt("vectors: ", values.size(), " bytes for ", num_vectors, " vectors of ", row_bytes,
+            " in ", rows.count, " rows");
   check_graph(graph, ef, rows);
   if (graph) {
     LinkedVectors linked{nearest, loop, values.data(), row_bytes, {}};
     return follow(nearest, numbers, rows, *graph, ef, linked);
   }
-  float distances[kBlock];
-  // A block stays in the processor's cache while all queries are compared with it.
-  const int64_t step = std::clamp<int64_t>((64 << 10) / row_bytes, 1, kBlock);
   std::vector<Query> queries;
-  for (size_t i = 0; i < numbers.size(); ++i) queries.push_back(query_of(nearest, numbers.data()[i]));
-  for (int64_t start = 0; start < rows.count; start += step) {
-    const int64_t stop = std::min(rows.count, start + step);
-    if (!rows.any(start, stop)) continue;
-    for (size_t i = 0; i < numbers.size(); ++i) {
-      loop(queries[i], values.data() + start * row_bytes, stop - start, distances);
-      nearest.offer(numbers.data()[i], distances, rows, start, stop);
-    }
-  }
-}
-
-void add_lists(Nearest& nearest, const In<int32_t>& numbers, const In<uint64_t>& ids,
-               const Bytes& mask, const In<int64_t>& ends, const Bytes& values, int type,
-               int metric, bool baseline) {
-  const Rows rows = nearest.checked(ids, mask, numbers, nearest.width());
-  const Loop loop = loop_of(type, metric, baseline);
-  const int64_t row_bytes = nearest.dim() * width_of(type);
-  int64_t last = 0;
-  for (size_t i = 0; i < ends.size(); ++i) {
-    if (ends.data()[i] < last) corrupt("lists of vectors: one ends before the one before it");
-    last = ends.data()[i];
-  }
-  const int64_t most = std::ssize(values) / row_bytes;
-  if (std::ssize(ends) != rows.count || last != most || std::ssize(values) != most * row_bytes)
-    corrupt("lists of vectors: ", values.size(), " bytes for ", last, " vectors of ", row_bytes,
-            " in ", rows.count, " rows");
-  const int64_t step = std::clamp<int64_t>((64 << 10) / row_bytes, 1, kBlock), width = nearest.width();
+  for (size_t i = 0; i < numbers.size(); ++i)
+    for (int64_t j = 0; j < width; ++j)
+      queries.push_back(query_of(nearest, numbers.data()[i] * width + j));
+  // Rows with about a block of vectors, at least one row: a block stays in the processor's cache
+  // while all queries are compared with it.
+  const int64_t step = std::clamp<int64_t>((64 << 10) / row_bytes, 1, kBlock);
+  const auto place = [ends](int64_t row) { return ends ? ends[row] : row; };
   std::vector<float> distances, sums(kBlock);
-  int64_t stop = 0;
-  for (int64_t start = 0; start < rows.count; start = stop) {
-    const int64_t first = start ? ends.data()[start - 1] : 0;
-    // Rows with about a block of vectors, which stays in the processor's cache; at least one row.
-    stop = start + 1;
-    while (stop < rows.count && stop - start < kBlock && ends.data()[stop] - first <= step) ++stop;
+  for (int64_t start = 0, stop; start < rows.count; start = stop) {
+    const int64_t first = place(start);
+    stop = ends ? start + 1 : std::min(rows.count, start + step);
+    while (ends && stop < rows.count && stop - start < kBlock && ends[stop + 1] - first <= step)
+      ++stop;
     if (!rows.any(start, stop)) continue;
-    distances.resize(static_cast<size_t>(ends.data()[stop - 1] - first));
-    for (size_t i = 0; i < numbers.size(); ++i) {
-      std::fill_n(sums.begin(), stop - start, 0.0f);
-      for (int64_t j = 0; j < width; ++j) {
-        const int64_t vector = numbers.data()[i] * width + j;
-        loop(query_of(nearest, vector), values.data() + first * row_bytes, std::ssize(distances),
-             distances.data());
-        for (int64_t row = start, at = 0; row < stop; ++row) {
+    distances.resize(static_cast<size_t>(place(stop) - first));
+    for (size_t i = 0; i < queries.size(); ++i) {
+      const int64_t number = numbers.data()[i / static_cast<size_t>(width)];
+      loop(queries[i], values.data() + first * row_bytes, std::ssize(distances), distances.data());
+      if (ends) {
+        if (i % static_cast<size_t>(width) == 0) std::fill(sums.begin(), sums.end(), 0.0f);
+        for (int64_t row = start; row < stop; ++row) {
           float least = std::numeric_limits<float>::quiet_NaN();
-          for (; at < ends.data()[row] - first; ++at)
-            if (!(distances[static_cast<size_t>(at)] >= least)) {
-              const float distance = distances[static_cast<size_t>(at)];
-              if (!std::isnan(distance)) least = distance;
-            }
+          for (int64_t at = ends[row]; at < ends[row + 1]; ++at) {
+            const float distance = distances[static_cast<size_t>(at - first)];
+            if (!(distance >= least) && !std::isnan(distance)) least = distance;
+          }
           sums[static_cast<size_t>(row - start)] += least;
         }
+        if ((i + 1) % static_cast<size_t>(width)) continue;
       }
-      nearest.offer(numbers.data()[i], sums.data(), rows, start, stop);
+      nearest.offer(number, ends ? sums.data() : distances.data(), rows, start, stop);
     }
   }
 }
@@ -157,8 +142,6 @@ void register_vectors(nanobind::module_& m) {
       .def("result", &Nearest::result)
       .def("below", &Nearest::below);
   m.def("add_vectors", &vectors::add_vectors, "nearest"_a, "numbers"_a, "ids"_a, "mask"_a,
-        "values"_a, "type"_a, "metric"_a, "baseline"_a = false, "graph"_a = nb::none(), "ef"_a = 0,
-        NoGil());
-  m.def("add_lists", &vectors::add_lists, "nearest"_a, "numbers"_a, "ids"_a, "mask"_a, "ends"_a,
-        "values"_a, "type"_a, "metric"_a, "baseline"_a = false, NoGil());
+        "values"_a, "type"_a, "metric"_a, "lists"_a = nb::none(), "baseline"_a = false,
+        "graph"_a = nb::none(), "ef"_a = 0, NoGil());
 }

@@ -107,14 +107,11 @@ def add_vectors(
         mask: nonzero for the rows to compare; empty for all rows.
     """
     kind, by = TYPES[search.type.name], METRICS.index(metric)
-    ends = None
+    lists = None
     if search.type.is_multi:
-        values, ends, valid = vector_lists_of(vectors)
+        values, lists, valid = vector_lists_of(vectors)
     else:
         values, valid = values_of(vectors)
     if len(valid):
         mask = mask & valid if len(mask) else valid
-    if ends is None:
-        _kernels.add_vectors(nearest, numbers, ids, mask, values, kind, by)
-    else:
-        _kernels.add_lists(nearest, numbers, ids, mask, ends, values, kind, by)
+    _kernels.add_vectors(nearest, numbers, ids, mask, values, kind, by, lists)

@@ -7,6 +7,7 @@ its row in `part_N_invert.lance`. New files have a transducer, as pylance's do.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -64,18 +65,20 @@ class Tokens:
             raise CorruptFileError("text index: two tokens have the same number")
         return cls(offsets, data, numbers)
 
-    def find(self, offsets: Int64s, words: Bytes) -> Int64s:
-        """Return the token number of each word; -1 for a word that is not a token."""
-        places = _kernels.find_tokens(self.offsets, self.data, offsets, words)
-        numbers: Int64s = np.full(len(places), -1)
-        is_token = places >= 0
-        numbers[is_token] = self.numbers[places[is_token]]
-        return numbers
+    def number(self, word: str) -> int:
+        """Return the number of a token; -1 if the word is not a token."""
+        content = word.encode()
+        place = bisect_left(range(len(self.numbers)), content, key=self._bytes)
+        is_token = place < len(self.numbers) and self._bytes(place) == content
+        return int(self.numbers[place]) if is_token else -1
 
     def word(self, place: int) -> str:
         """Return the token at a position in byte order."""
+        return self._bytes(place).decode("utf-8", "replace")
+
+    def _bytes(self, place: int) -> bytes:
         start, stop = self.offsets[place : place + 2].tolist()
-        return bytes(self.data[start:stop]).decode("utf-8", "replace")
+        return self.data[start:stop].tobytes()
 
     def near(self, word: str, distance: int, prefix: int, limit: int) -> list[str]:
         """Return the first tokens, in byte order, within an edit distance of a word.
@@ -141,8 +144,10 @@ class TokenDictionary:
 
     def find(self, words: Sequence[str]) -> Int64s:
         """Return the token number of each word; -1 for a word that is not a token."""
+        if self._transducer is None:
+            return np.array([self.tokens.number(word) for word in words], np.int64)
         with kernel_errors:
-            return (self._tokens or self._transducer or self.tokens).find(*packed(words))
+            return self._transducer.find(*packed(words))
 
 
 def _of_transducer(batch: pa.RecordBatch) -> tuple[Bytes, int, int]:

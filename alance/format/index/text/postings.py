@@ -177,7 +177,7 @@ def posting_rows(
         lengths: number of tokens of each document of the partition.
     """
     with kernel_errors:
-        stored = _kernels.encode_postings(
+        blocks, scores, counts, bounds, places, (offsets, values) = _kernels.encode_postings(
             lists.starts,
             lists.docs,
             lists.frequencies,
@@ -186,12 +186,6 @@ def posting_rows(
             lengths,
             mean_length,
         )
-    return stored_rows(stored, schema)
-
-
-def stored_rows(stored: _kernels.StoredLists, schema: pa.Schema) -> pa.RecordBatch:
-    """Return the rows for posting lists that the kernel has encoded."""
-    blocks, scores, counts, bounds, places, (offsets, values) = stored
     arrays = [_binaries(*blocks), to_arrow(scores), to_arrow(counts), _binaries(*bounds)]
     if POSITIONS in schema.names:
         starts = pa.ListArray.from_arrays(to_arrow(offsets), to_arrow(values))

@@ -7,6 +7,7 @@ written as a partition of the segment, and the next partition begins.
 from __future__ import annotations
 
 from contextlib import aclosing
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -21,6 +22,7 @@ from alance.format.index.text import dictionary, metadata, postings
 from alance.format.index.text.analyzer import Analyzer, Elements
 from alance.format.index.text.metadata import TextMetadata
 from alance.format.index.text.params import is_of_elements
+from alance.format.index.text.postings import Postings
 from alance.format.index.text.source import TextSource, text_paths
 from alance.format.numbers import as_numbers
 from alance.format.paths import join_path
@@ -294,13 +296,16 @@ class _NewPartition:
     def lists(self, first: int, schema: pa.Schema) -> tuple[pa.RecordBatch, int]:
         """Return rows of the posting list file from token `first` on, and the next token.
 
-        The partition then frees these lists. Call `documents` first.
+        Call `documents` first.
         """
         (lengths,) = self._lengths
         mean = self.num_tokens / self.num_docs
-        stored, stop = self._postings.take(first, ROWS_BYTES, lengths, mean)
+        lists = Postings(*self._postings.lists(first, self.num_lists, ROWS_BYTES))
+        if postings.POSITIONS not in schema.names:
+            lists = replace(lists, positions=None)
+        rows = postings.posting_rows(lists, lengths, mean, schema)
         _release()
-        return postings.stored_rows(stored, schema), stop
+        return rows, first + rows.num_rows
 
 
 def _release() -> None:
