@@ -1206,18 +1206,6 @@ def documents_of(lists: list[PostingList]) -> _UInt32s: ...
 
 # --- text_index.cpp ---
 
-# Posting lists as stored: blocks (list offsets, offsets, bytes), greatest scores, lengths, bounds
-# (as the blocks), positions (offsets, bytes), starts of each block's positions (list offsets,
-# values).
-StoredLists: TypeAlias = tuple[
-    tuple[_Int32s, _Int64s, _Bytes],
-    _Floats,
-    _UInt32s,
-    tuple[_Int32s, _Int64s, _Bytes],
-    tuple[_Int64s, _Bytes],
-    tuple[_Int32s, _UInt32s],
-]
-
 # Posting lists of documents that come in order, numbered from 0 on.
 class TextPostings:
     def __init__(self, with_positions: bool) -> None: ...
@@ -1230,7 +1218,9 @@ class TextPostings:
     def num_bytes(self) -> int: ...
     def num_tokens(self) -> int: ...
 
-# Posting lists as they are stored.
+# Posting lists as stored: blocks (list offsets, offsets, bytes), greatest scores, lengths, bounds
+# (as the blocks), positions (offsets, bytes), starts of each block's positions (list offsets,
+# values).
 def encode_postings(
     starts: _Int64s,
     docs: _UInt32s,
@@ -1239,7 +1229,14 @@ def encode_postings(
     with_positions: bool,
     doc_lengths: _UInt32s,
     mean_length: float,
-) -> StoredLists: ...
+) -> tuple[
+    tuple[_Int32s, _Int64s, _Bytes],
+    _Floats,
+    _UInt32s,
+    tuple[_Int32s, _Int64s, _Bytes],
+    tuple[_Int64s, _Bytes],
+    tuple[_Int32s, _UInt32s],
+]: ...
 
 # --- fm_index.cpp ---
 
@@ -1251,8 +1248,8 @@ def burrows_wheeler(text: _Bytes, rate: int) -> tuple[_Bytes, _UInt64s, _Int64s]
 def separated(offsets: _Int64s, content: _Bytes) -> _Bytes: ...
 
 # Hash FNV-1a of 64 bits: of `head`, then of each row its number, the length of its text, and the
-# text. `ends[i]` is behind the separator of text i in `content`.
-def fnv1a_rows(head: _Bytes, rows: _Int64s, ends: _Int64s, content: _Bytes) -> int: ...
+# text. Each text in `content` has a separator behind it.
+def fnv1a_rows(head: _Bytes, rows: _Int64s, offsets: _Int64s, content: _Bytes) -> int: ...
 
 # Words of a wavelet tree, node after node, and the bits of each node. `children`: left and right of
 # each node: a node, or -1 minus a symbol; shape (nodes, 2).

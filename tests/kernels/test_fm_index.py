@@ -142,11 +142,11 @@ def test_arguments_that_do_not_fit_are_refused() -> None:
     with pytest.raises(ValueError, match="a symbol is missing"):
         _kernels.wavelet_words(np.frombuffer(b"ab", np.uint8), children)
     empty, letter = np.empty(0, np.int64), np.frombuffer(b"a", np.uint8)
-    assert _kernels.fnv1a_rows(letter, empty, empty, letter) == 0xAF63DC4C8601EC8C
-    for ends in ([0], [3], [1, 1]):
-        rows = np.zeros(len(ends), np.int64)
+    assert _kernels.fnv1a_rows(letter, empty, np.zeros(1, "i8"), letter) == 0xAF63DC4C8601EC8C
+    for offsets in ([0], [0, 3], [1, 0], [0, 1, 2]):
+        rows, texts = np.zeros(1, np.int64), np.frombuffer(b"ab", np.uint8)
         with pytest.raises(ValueError, match="texts"):
-            _kernels.fnv1a_rows(letter, rows, np.array(ends), np.frombuffer(b"ab", np.uint8))
+            _kernels.fnv1a_rows(letter, rows, np.array(offsets), texts)
     for offsets in ([], [0, 2], [-1, 1], [1, 0, 1]):
         with pytest.raises(ValueError, match="texts: "):
             _kernels.separated(np.array(offsets, np.int64), letter)

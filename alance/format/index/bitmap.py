@@ -91,20 +91,27 @@ def joined_rows(sets: Sequence[memoryview]) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class KeyedSets:
-    """Schema and codec of an index file, by the names of its columns of keys and of row sets."""
+    """Schema and codec of an index file, by its column of row sets and the name of that of keys."""
 
     file: str
     keys: str
-    sets: str
+    set_field: pa.Field
     parse: Callable[[memoryview], RowSet]
     to_bytes: Callable[[Int64s], bytes]
 
+    @property
+    def sets(self) -> str:
+        """Name of the column of row sets."""
+        return str(self.set_field.name)
+
     def schema(self, type_: pa.DataType) -> pa.Schema:
         """Return the schema of the file for keys of a type."""
-        return pa.schema([pa.field(self.keys, type_), pa.field(self.sets, pa.binary())])
+        return pa.schema([pa.field(self.keys, type_), self.set_field])
 
 
-ROW_SETS: Final = KeyedSets(BITMAP_FILE, KEYS_COLUMN, BITMAPS, parse_rows, rows_bytes)
+ROW_SETS: Final = KeyedSets(
+    BITMAP_FILE, KEYS_COLUMN, pa.field(BITMAPS, pa.binary()), parse_rows, rows_bytes
+)
 
 
 class RowSetBuilder:

@@ -316,6 +316,7 @@ class PartitionBuilder:
 
 def partition_of(texts: FmTextRows) -> tuple[pa.RecordBatch, dict[str, str]]:
     """Build the rows and the metadata of a partition's file. CPU work."""
+    offsets = np.append(0, texts.ends)
     nodes = np.empty(0, np.int64)  # number of bits of each node
     samples, words = np.empty(0, np.uint64), np.empty(0, np.uint64)
     counts = np.zeros(256, np.int64)
@@ -344,10 +345,13 @@ def partition_of(texts: FmTextRows) -> tuple[pa.RecordBatch, dict[str, str]]:
         "huffman_codes": tree.codes_bytes(),
         "tree_topology": tree.topology_bytes(),
         ROW_IDS_KEY: texts.rows.astype("<u8").tobytes(),
-        "doc_start_positions": np.append(0, texts.ends)[:-1].astype("<u8").tobytes(),
+        "doc_start_positions": offsets[:-1].astype("<u8").tobytes(),
     }
     metadata = {key: str(number) for key, number in numbers.items()}
-    metadata[FINGERPRINT] = _fingerprint(texts)
+    # 64-bit FNV-1a hash of the rows, by which pylance resumes a killed build.
+    head = b"lance-fmindex-partition-v1" + struct.pack("<Q", len(texts.rows))
+    rows = texts.rows, offsets, texts.content
+    metadata[FINGERPRINT] = f"{_kernels.fnv1a_rows(np.frombuffer(head, np.uint8), *rows):016x}"
     metadata |= {key: content.hex() for key, content in contents.items()}
     return pa.RecordBatch.from_arrays(columns, schema=FM_SCHEMA), metadata
 
@@ -463,10 +467,3 @@ class _WaveletTree:
         flat = [child for pair in self.children for child in pair]
         entries = (struct.pack("<BI", child < 0, max(child, -1 - child)) for child in flat)
         return struct.pack("<I", len(self.children)) + b"".join(entries)
-
-
-def _fingerprint(texts: FmTextRows) -> str:
-    """Return the 64-bit FNV-1a hash of the rows, which pylance uses to resume a killed build."""
-    head = b"lance-fmindex-partition-v1" + struct.pack("<Q", len(texts.rows))
-    hashed = _kernels.fnv1a_rows(np.frombuffer(head, np.uint8), *texts)
-    return f"{hashed:016x}"

@@ -21,7 +21,6 @@ import numpy as np
 import pyarrow as pa
 
 from alance import _kernels
-from alance.base.records import dataclass
 from alance.errors import CorruptFileError, kernel_errors
 from alance.format.index.bitmap import KeyedSets
 from alance.format.index.text.folding import folded
@@ -116,16 +115,9 @@ def _plain_letter(letter: str) -> str:
     return "".join(map(folded, letter.lower()))
 
 
-@dataclass(frozen=True, slots=True)
-class PostingLists(KeyedSets):
-    """Schema and codec of a file with tokens and the posting list of each token."""
-
-    def schema(self, type_: pa.DataType) -> pa.Schema:
-        plain = {"lance-encoding:compression": "none"}
-        postings = pa.field(self.sets, pa.binary(), nullable=False, metadata=plain)
-        return pa.schema([pa.field(self.keys, type_), postings])
-
-
-POSTING_LISTS: Final = PostingLists(
-    NGRAM_FILE, TOKENS_COLUMN, POSTINGS, parse_postings, postings_bytes
+_POSTING_FIELD: Final = pa.field(
+    POSTINGS, pa.binary(), nullable=False, metadata={"lance-encoding:compression": "none"}
+)
+POSTING_LISTS: Final = KeyedSets(
+    NGRAM_FILE, TOKENS_COLUMN, _POSTING_FIELD, parse_postings, postings_bytes
 )

@@ -36,7 +36,6 @@ from alance.format.numbers import (
     bytes_of,
     contents_of,
     is_variable,
-    offsets_of,
     text_array,
     to_arrow,
 )
@@ -323,17 +322,11 @@ def hashes_of_points(points: Sequence[Any], type_: pa.DataType) -> UInt64s:
             value, such as the number of days for a date.
     """
     if is_variable(type_):
-        content = b"".join(points)
-        offsets = offsets_of(list(map(len, points)))
-        return _kernels.bloom_hashes(offsets, np.frombuffer(content, np.uint8))
-    width = type_.bit_width // 8
+        return hashes_of(pa.array(points, pa.large_binary()))
+    kind = "u" if pa.types.is_unsigned_integer(type_) else "i"
     if pa.types.is_floating(type_):
-        floats = np.array([*points, *[-point for point in points if point == 0]], f"<f{width}")
-        content = floats.tobytes()
-    else:
-        content = b"".join(point.to_bytes(width, "little", signed=point < 0) for point in points)
-    starts = np.arange(len(content) // width + 1, dtype=np.int64) * width
-    return _kernels.bloom_hashes(starts, np.frombuffer(content, np.uint8))
+        kind, points = "f", [*points, *[-point for point in points if point == 0]]
+    return hashes_of(to_arrow(np.array(points, f"<{kind}{type_.bit_width // 8}")))
 
 
 def filter_hits(filters: pa.Array, hashes: UInt64s) -> Mask:

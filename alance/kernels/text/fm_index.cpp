@@ -150,31 +150,23 @@ Owned<uint8_t> separated(const In<int64_t>& offsets, const Bytes& content) {
   return out;
 }
 
-uint64_t fnv1a_rows(const Bytes& head, const In<int64_t>& rows, const In<int64_t>& ends,
+uint64_t fnv1a_rows(const Bytes& head, const In<int64_t>& rows, const In<int64_t>& offsets,
                     const Bytes& content) {
-  const int64_t count = std::ssize(rows);
-  if (std::ssize(ends) != count) corrupt("other rows than texts");
-  int64_t start = 0;
-  for (int64_t i = 0; i < count; ++i) {
-    if (ends.data()[i] <= start) corrupt("ends of texts that do not ascend");
-    start = ends.data()[i];
-  }
-  if (start > std::ssize(content)) corrupt("ends behind the texts");
+  const Strings texts(offsets, content, "texts");
+  if (std::ssize(rows) != texts.count) corrupt("other rows than texts");
   uint64_t hash = 0xcbf29ce484222325;
   const auto add = [&hash](std::string_view bytes) {
     for (const char byte : bytes) hash = (hash ^ static_cast<uint8_t>(byte)) * 0x100000001b3;
   };
-  const auto add_number = [&hash](int64_t number) {
-    for (int i = 0; i < 8; ++i) hash = (hash ^ (number >> 8 * i & 0xFF)) * 0x100000001b3;
+  const auto add_number = [&add](int64_t number) {
+    add({reinterpret_cast<const char*>(&number), sizeof number});
   };
   add(text_of(head));
-  start = 0;
-  for (int64_t i = 0; i < count; ++i) {
-    const int64_t length = ends.data()[i] - 1 - start;
+  for (int64_t i = 0; i < texts.count; ++i) {
+    const std::string_view text = texts[i].substr(0, texts[i].size() - 1);
     add_number(rows.data()[i]);
-    add_number(length);
-    add(text_of(content).substr(start, length));
-    start = ends.data()[i];
+    add_number(std::ssize(text));
+    add(text);
   }
   return hash;
 }
