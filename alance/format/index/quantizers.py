@@ -92,7 +92,15 @@ class Quantizer(ABC):
     @property
     def columns(self) -> tuple[str, ...]:
         """Names of the columns that a search reads, except the row ids."""
-        return tuple(field.name for field in self.fields)
+        return tuple(columns_of([field.name for field in self.fields]))
+
+    @property
+    def metric_and_scale(self) -> tuple[int, float]:
+        """Number of the metric, and the factor for squared distances.
+
+        The factor is 0.5 for cosine, because |a - b|² / 2 = 1 - cos.
+        """
+        return METRICS.index(self.metric), 0.5 if self.metric == "cosine" else 1.0
 
     def queries(self, queries: Float64s) -> Float64s:
         """Return queries, normalized for `cosine`, in the form that codes are compared with."""
@@ -246,8 +254,8 @@ class ScalarQuantizer(Quantizer):
     ) -> None:
         (codes,) = partition.columns
         rows = partition.ids, mask, codes, self.low, self.high
-        metric, scale = METRICS.index(self.metric), scale_of(self.metric)
-        _kernels.add_sq(nearest, numbers, *rows, metric, scale, partition.graph, partition.ef)
+        graph = partition.graph, partition.ef
+        _kernels.add_sq(nearest, numbers, *rows, *self.metric_and_scale, *graph)
 
     def encode(self, vectors: Vectors, labels: Int64s, centroids: Float32s) -> list[pa.Array]:
         unit = (self.high - self.low) / 255 if self.high > self.low else 1
@@ -326,9 +334,8 @@ class ProductQuantizer(Quantizer):
     def book(self) -> _kernels.ProductBook:
         """Codebook as a kernel object. CPU work, once."""
         by_component = np.ascontiguousarray(self.codebook.transpose(0, 2, 1)).reshape(-1)
-        shape, scale = (self.bits, self.parts, self.is_transposed), scale_of(self.metric)
-        metric = METRICS.index(self.metric)
-        return _kernels.ProductBook(by_component, self.origin, *shape, metric, scale)
+        shape = self.bits, self.parts, self.is_transposed
+        return _kernels.ProductBook(by_component, self.origin, *shape, *self.metric_and_scale)
 
     @cached_property
     def _code_distances(self) -> Float32s:
@@ -487,10 +494,6 @@ class Rabitq(Quantizer):
             fields += [(name, pa.float32()) for name in EXTRA_FACTORS]
         return tuple(pa.field(name, type_) for name, type_ in fields)
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        return (SIGNS, *FACTORS[:2]) if self.bits == 1 else (SIGNS, *EXTRA_FACTORS, EXTRA_CODES)
-
     def queries(self, queries: Float64s) -> Float64s:
         """Rotate queries like the stored vectors."""
         return self.rotation.apply(queries)
@@ -503,11 +506,10 @@ class Rabitq(Quantizer):
     def add(
         self, nearest: _kernels.Nearest, numbers: Int32s, partition: Partition, mask: Bytes
     ) -> None:
-        signs, add, factor, *extra, centroid = partition.columns
+        signs, *extra, add, factor, centroid = partition.columns
         codes = extra[0] if extra else np.empty(0, np.uint8)
         rows = partition.ids, mask, signs, self.is_packed, self.bits - 1, codes, add, factor
-        metric, scale = METRICS.index(self.metric), scale_of(self.metric)
-        _kernels.add_rabitq(nearest, numbers, *rows, centroid, metric, scale)
+        _kernels.add_rabitq(nearest, numbers, *rows, centroid, *self.metric_and_scale)
 
     def as_written(self) -> Self | None:
         return replace(self, is_packed=True) if len(self.rotation.signs) else None
@@ -543,11 +545,6 @@ class Rabitq(Quantizer):
         details.rq.num_bits = self.bits
 
 
-def scale_of(metric: str) -> float:
-    """Return the factor for squared distances: 0.5 for cosine, because |a - b|² / 2 = 1 - cos."""
-    return 0.5 if metric == "cosine" else 1.0
-
-
 def origin_of(centroids: Float32s) -> Float32s:
     """Return the mean of the finite centroids; zeros if there are none."""
     finite = centroids[np.isfinite(centroids).all(axis=1)]
@@ -556,9 +553,7 @@ def origin_of(centroids: Float32s) -> Float32s:
 
 def columns_of(names: Sequence[str]) -> list[str]:
     """Return the columns that a search reads: all except unused RaBitQ factors."""
-    unread = {*FACTORS[2:]}
-    if EXTRA_FACTORS[0] in names:
-        unread |= {*FACTORS}
+    unread = FACTORS if EXTRA_FACTORS[0] in names else FACTORS[2:]
     return [name for name in names if name not in unread]
 
 

@@ -126,23 +126,17 @@ constexpr uint32_t kNumCharacters = 0x110000;
 constexpr size_t kNumGrams = 256 * (kBase * kBase + kBase + 1);
 constexpr uint16_t kParts = 256;  // digit of a character that separates words
 
-// Digit of a byte in an n-gram. Texts are in lower case: capitals come from folding alone, and get
+// Digit of each byte in an n-gram. Texts are in lower case: capitals come from folding alone, and get
 // other digits than small letters because their difference wraps.
-uint16_t digit_of(uint8_t byte) {
-  if (byte >= '0' && byte <= '9') return byte - '0' + 1;
-  if ((byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z'))
-    return static_cast<uint8_t>(byte - 'a' + 11);
-  return kParts;
-}
-
-const std::array<uint16_t, 256>& digits() {
-  static const auto table = [] {
-    std::array<uint16_t, 256> values{};
-    for (int byte = 0; byte < 256; ++byte) values[byte] = digit_of(static_cast<uint8_t>(byte));
-    return values;
-  }();
-  return table;
-}
+constexpr auto kDigits = [] {
+  std::array<uint16_t, 256> digits{};
+  for (int byte = 0; byte < 256; ++byte) {
+    const bool is_letter = (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z');
+    digits[byte] = is_letter ? static_cast<uint8_t>(byte - 'a' + 11) : kParts;
+    if (byte >= '0' && byte <= '9') digits[byte] = static_cast<uint16_t>(byte - '0' + 1);
+  }
+  return digits;
+}();
 
 Owned<uint32_t> letters_of(const Bytes& data) {
   std::vector<uint32_t> letters;
@@ -171,7 +165,7 @@ class Grams {
 
   // Add a byte, and the n-gram that it ends if the text has not had it before.
   void add(uint8_t byte) {
-    const uint16_t digit = table_[byte];
+    const uint16_t digit = kDigits[byte];
     if (digit == kParts) {
       length_ = 0;
       return;
@@ -190,7 +184,6 @@ class Grams {
   std::vector<uint32_t> codes;
 
  private:
-  const std::array<uint16_t, 256>& table_ = digits();
   std::vector<uint32_t> last_;  // last text that has each n-gram
   uint32_t text_ = 0, before_ = 0, last_digit_ = 0;
   int length_ = 0;  // letters and digits in a row
