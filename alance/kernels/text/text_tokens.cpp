@@ -1,6 +1,7 @@
 // Token dictionaries of inverted indices: tokens sorted by their bytes, with binary search.
 #include <algorithm>
 #include <numeric>
+#include <ranges>
 #include <string_view>
 #include <vector>
 
@@ -95,7 +96,8 @@ Owned<int64_t> near_tokens(const In<int64_t>& offsets, const Bytes& data, const 
       else
         high = low + step;
     }
-    return tokens.behind(low, high, is_before);
+    return *std::ranges::partition_point(std::views::iota(low, std::max(low, high)),
+                                         [&](int64_t i) { return is_before(tokens[i]); });
   };
   std::vector<int64_t> places;
   int64_t i = behind(0, [&](std::string_view other) { return other < start; });

@@ -1,7 +1,5 @@
 // Tokens as concatenated bytes with offsets.
 #pragma once
-#include <algorithm>
-#include <ranges>
 #include <string_view>
 
 #include "base/lists.hpp"
@@ -20,15 +18,6 @@ struct Tokens {
   }
   std::string_view operator[](int64_t i) const {
     return {data + offsets[i], static_cast<size_t>(offsets[i + 1] - offsets[i])};
-  }
-
-  // Position of the first token in [low, high) for which `is_before` is false, or `high`.
-  template <typename IsBefore>
-  int64_t behind(int64_t low, int64_t high, IsBefore is_before) const {
-    const auto places = std::views::iota(low, std::max(low, high));
-    const auto place = std::ranges::partition_point(
-        places, [&](int64_t i) { return is_before((*this)[i]); });
-    return low + (place - places.begin());
   }
 };
 
