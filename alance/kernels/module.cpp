@@ -19,7 +19,7 @@
 
 namespace nb = nanobind;
 
-// Classes come before those that derive from them: Source in pieces, RowTable in row_table.
+// Classes come before those that derive from them: Source in pieces.
 #define ALANCE_KERNELS(X)                                                                          \
   X(pieces)                                                                                        \
   X(row_table) X(bitmaps) X(bitpacking) X(bloom) X(clusters) X(coalesce) X(column_metadata)        \

@@ -146,7 +146,7 @@ def test_structs_without_fields_are_never_null_by_themselves() -> None:
 
 
 def built(
-    table: _kernels.RowTable, rows: list[int], tree: list[int], arrow: pa.DataType
+    table: _kernels.ColumnPages, rows: list[int], tree: list[int], arrow: pa.DataType
 ) -> pa.Array:
     """Rows of a page, as a field with one leaf, a struct without fields."""
     plan = plan_rows([[table]], np.array(rows, np.int64), [len(rows)])
@@ -180,7 +180,7 @@ def constant_page(
 
 
 def constants(
-    table: _kernels.RowTable, rows: list[int], arrow: pa.DataType, width: int | None = None
+    table: _kernels.ColumnPages, rows: list[int], arrow: pa.DataType, width: int | None = None
 ) -> list[Any]:
     plan = plan_rows([[table]], np.array(rows, np.int64), [len(rows)])
     assert plan.num_bytes(0, plan.num_groups) == 0

@@ -30,7 +30,7 @@ ARROW: Final = pa.schema([pa.field("v", pa.list_(pa.float32(), ITEMS))])
 ROWS: Final = 12
 
 
-def table_of(starts: Sequence[int], control_bytes: int = 0) -> _kernels.RowTable:
+def table_of(starts: Sequence[int], control_bytes: int = 0) -> _kernels.ColumnPages:
     """Pages of six rows each, which begin at these bytes of a file."""
     kind = ValuesForm.ZIPPED, 8 * WIDTH, LevelsForm.NONE, control_bytes, control_bytes, False
     form = _kernels.PageForm(kind, None, 6, False)

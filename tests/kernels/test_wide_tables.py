@@ -140,7 +140,7 @@ def test_leaves_are_in_the_last_file_that_has_them() -> None:
     assert _kernels.LeafTables(files, columns, [2, 2, 1, 1]).misfit(4) == (2, 8)
     assert tables.placed == [0, 1, 2]
     assert tables.copy().placed == [0, 1, 2]
-    listed = _kernels.LeafTables([(None, 7, 9), (_kernels.RowTable(np.array([0, 4])), 5, 1)])
+    listed = _kernels.LeafTables([(None, 7, 9), (_kernels.ColumnPages(np.array([0, 4])), 5, 1)])
     assert (listed.placed, listed.sizes, listed.state_bytes) == ([1], [7, 5], 0)
     assert (listed.column(0), listed.column(1)) == (None, None)
     with pytest.raises(ValueError, match="without a table"):

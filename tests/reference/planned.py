@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from alance.base.arrays import Int64s
 
-    Columns = Sequence[Sequence[_kernels.RowTable]]  # tables of each column, one a fragment
+    Columns = Sequence[Sequence[_kernels.ColumnPages]]  # tables of each column, one a fragment
 
 
 def plan_rows(

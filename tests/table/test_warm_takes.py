@@ -161,10 +161,10 @@ async def test_one_of_a_crowd_fails_or_is_cancelled_alone(columns_lab: Lab) -> N
 
 def test_tables_know_their_bounds() -> None:
     with pytest.raises(ValueError, match="first rows"):
-        _kernels.RowTable(np.array([1, 3], np.int64))
+        _kernels.ColumnPages(np.array([1, 3], np.int64))
     with pytest.raises(ValueError, match="first rows"):
-        _kernels.RowTable(np.array([0, 5, 3], np.int64))
-    table = _kernels.RowTable(np.array([0, 10, 20], np.int64))
+        _kernels.ColumnPages(np.array([0, 5, 3], np.int64))
+    table = _kernels.ColumnPages(np.array([0, 10, 20], np.int64))
     with pytest.raises(ValueError, match="no such page"):
         table.set_plain(2, 100, 40, 32, 64)
     for size, bits in ((40, 0), (40, 31), (41, 32), (36, 32)):

@@ -115,7 +115,7 @@ class FieldColumn:
         starts, stops = np.array(spans, np.int64).reshape(-1, 2).T
         return from_content(self.node.plan(Spans.of(starts, stops)), self.container)
 
-    def listed(self) -> tuple[_kernels.RowTable | None, int, int]:
+    def listed(self) -> tuple[_kernels.ColumnPages | None, int, int]:
         """Return the page table, its encoded bytes and its memory, as `LeafTables` takes them.
 
         The table is None if the kernel cannot take rows from the pages.
@@ -123,7 +123,7 @@ class FieldColumn:
         num_bytes = 200 + sum(len(page.encoding) + 120 for page in self.pages)
         return self._row_table(), self.encoded_bytes, num_bytes
 
-    def _row_table(self) -> _kernels.RowTable | None:
+    def _row_table(self) -> _kernels.ColumnPages | None:
         """Return the pages' table for the kernel; None if the kernel cannot take all their rows.
 
         Returns None for damaged pages, too, because their reader says what is wrong.
@@ -133,7 +133,8 @@ class FieldColumn:
         if self.field.is_blob_v1:
             return None  # a place stands for null
         column = self.node.column
-        table, values = _kernels.RowTable(column.first_rows), dict[bytes, tuple[int, int] | None]()
+        table = _kernels.ColumnPages(column.first_rows)
+        values = dict[bytes, tuple[int, int] | None]()
         try:
             for number, page in enumerate(self.pages):
                 if page.encoding not in values:

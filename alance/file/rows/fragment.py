@@ -350,7 +350,7 @@ class _NewerLeaf(NamedTuple):
     def num_rows(self) -> int:
         return self.pages.num_rows
 
-    def listed(self) -> tuple[_kernels.RowTable, int, int]:
+    def listed(self) -> tuple[_kernels.ColumnPages, int, int]:
         """Return the same facts as `FieldColumn.listed`."""
         self.pages.set_times(self.leaf.multiplier)
         return self.pages, self.pages.buffer_bytes, self.pages.num_bytes

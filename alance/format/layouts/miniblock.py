@@ -128,7 +128,7 @@ def _set_items(form: _kernels.PageForm, codec: BlockCodec, num_items: int) -> No
         form.set_coded_items(words_of(codec), num_items)
         return
     form.set_items(codec.is_text, codec.bits, num_items, codec.scheme)
-    form.set_item_masks(codec.masks)
+    form.set_masks(codec.masks)
 
 
 def mini_block_codec(encoding: pb.CompressiveEncoding) -> MiniBlockCodec:

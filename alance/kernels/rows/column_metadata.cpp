@@ -17,7 +17,7 @@ std::vector<std::pair<size_t, int64_t>> open_columns(
     const std::vector<std::vector<int64_t>>& columns, const std::vector<const HeldFile*>& held) {
   if (columns.size() != files.size() || held.size() != files.size())
     corrupt("column metadata: lists of unequal length");
-  std::vector<std::shared_ptr<ColumnTable>> parsed;
+  std::vector<std::shared_ptr<PageTable>> parsed;  // null: unusual
   {
     const nb::gil_scoped_release release;
     for (size_t file = 0; file < files.size(); ++file)
@@ -26,7 +26,9 @@ std::vector<std::pair<size_t, int64_t>> open_columns(
         const uint8_t* content = held[file]->view(start, stop);
         if (content == nullptr && start < stop) corrupt("column metadata that are not held");
         const std::string_view text(reinterpret_cast<const char*>(content), static_cast<size_t>(stop - start));
-        parsed.push_back(ColumnTable::parse(text, files[file]->file_bytes(), files[file]->alignment()));
+        auto table = std::make_shared<PageTable>();
+        const bool is_usual = table->read(text, files[file]->file_bytes(), files[file]->alignment());
+        parsed.push_back(is_usual ? std::move(table) : nullptr);
       }
   }
   std::vector<std::pair<size_t, int64_t>> unusual;
@@ -44,13 +46,26 @@ std::vector<std::pair<size_t, int64_t>> open_columns(
 
 // Pages that the protobuf parser read, in the form of `ColumnPages::page`.
 std::shared_ptr<ColumnPages> listed(const nb::list& pages) {
-  auto table = std::make_shared<ColumnTable>();
+  auto table = std::make_shared<PageTable>();
   for (nb::handle page : pages) {
     const auto encoding = nb::cast<nb::bytes>(page[2]);
     table->add(nb::cast<std::vector<std::pair<int64_t, int64_t>>>(page[0]),
                nb::cast<int64_t>(page[1]), {encoding.c_str(), encoding.size()});
   }
   return std::make_shared<ColumnPages>(std::move(table));
+}
+
+std::shared_ptr<ColumnPages> undescribed(const In<int64_t>& first_rows) {
+  return std::make_shared<ColumnPages>(std::vector<int64_t>(first_rows.data(), first_rows.data() + first_rows.size()));
+}
+
+// Store a page whose values of `bits` bits are its rows, in a buffer of `size` bytes; none is null.
+void set_plain(ColumnPages& pages, size_t number, int64_t start, int64_t size, int bits, int64_t page_start) {
+  if (number >= pages.count()) corrupt("no such page");
+  const int64_t num_rows = pages.first_rows()[number + 1] - pages.first_rows()[number];
+  auto kind = std::make_shared<PageKind>(Values::zipped, bits);
+  kind->layers = nests::kAllValidItem;
+  pages.learn(number, std::make_shared<RowPage>(std::move(kind), start, size, num_rows), page_start);
 }
 
 nb::bytes first_rows(const ColumnPages& pages) {
@@ -63,8 +78,11 @@ nb::bytes first_rows(const ColumnPages& pages) {
 
 void register_column_metadata(nanobind::module_& m) {
   using namespace alance;
-  nb::class_<ColumnPages, RowTable>(m, "ColumnPages")
+  nb::class_<ColumnPages>(m, "ColumnPages")
       .def(nb::new_(&listed), nb::arg("pages"))
+      .def(nb::new_(&undescribed), nb::arg("first_rows"))
+      .def("set_plain", &set_plain, nb::arg("number"), nb::arg("start"), nb::arg("size"), nb::arg("bits"),
+           nb::arg("page_start"))
       .def("__len__", &ColumnPages::count)
       .def("page", &ColumnPages::page, nb::arg("number"))
       .def("first_rows", &first_rows)

@@ -1,69 +1,102 @@
 // Pages of one column as flat tables, and their states, kept as long as the file is open.
+//
+// The tables are read from a column's metadata in wire form (file2.proto, message ColumnMetadata). Unusual
+// metadata are left to the protobuf parser, which reports the errors. Unusual are: fields of another wire
+// type, a second value of a single field, encodings that are not direct, and positions outside of the file.
 #pragma once
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
-#include "rows/column_wire.hpp"
+#include "base/proto_wire.hpp"
 #include "rows/pages/sparse.hpp"
-#include "rows/row_table.hpp"
 
 namespace alance {
 
+constexpr int64_t kMaxRows = int64_t{1} << 62;
 constexpr size_t kNear = 4;  // latest distinct descriptions, with which a page's is compared
+constexpr std::string_view kColumnEncoding = "/lance.encodings.ColumnEncoding";
+
+// The only field of a message with this number; null if there is none, or several.
+inline const char* only(std::string_view message, uint32_t field, std::string_view& part) {
+  ProtoWire wire(message);
+  int count = 0;
+  while (wire.next()) {
+    if (wire.field != field) {
+      wire.skip();
+      continue;
+    }
+    if (wire.wire != 2) return nullptr;
+    part = wire.bytes();
+    ++count;
+  }
+  return wire.ok && count == 1 ? part.data() : nullptr;
+}
 
 // Pages of a column in row order, as its metadata describe them.
-class ColumnTable {
+class PageTable {
  public:
-  // Null if the metadata need the protobuf parser.
-  static std::shared_ptr<ColumnTable> parse(std::string_view content, int64_t file_bytes,
-                                            int64_t alignment) {
-    auto column = std::make_shared<ColumnTable>();
-    return column->read(content, file_bytes, alignment) ? column : nullptr;
-  }
-
   // Add the pages of a column of a file that begins at `base`. With an alignment of more than 1,
   // columns have encodings. Returns false if the metadata need the protobuf parser; then the table
   // is of no use.
   bool read(std::string_view content, int64_t file_bytes, int64_t alignment, int64_t base = 0) {
-    const size_t before = pages_.starts.size();
-    auto describe = [&](std::string_view encoding) { this->describe(encoding); };
-    if (!ColumnWire(pages_, file_bytes, alignment, describe).read(content)) return false;
-    for (size_t i = before; i < pages_.starts.size(); ++i) pages_.starts[i] += base;
-    std::optional<std::string_view>& own = pages_.column_encoding;
-    const bool is_usual = alignment == 1 || (own && is_column_encoding(*own));
-    own.reset();  // it views bytes that do not stay
-    return is_usual;
+    ProtoWire message(content);
+    std::optional<std::string_view> encoding;
+    const size_t before = starts.size();
+    int64_t num_rows = 0;
+    while (message.next()) {
+      switch (message.field) {
+        case 1:  // encoding
+          if (encoding || !direct(message, encoding)) return false;
+          break;
+        case 2:  // pages
+          if (message.wire != 2 || !read_page(message.bytes(), file_bytes, alignment, num_rows)) return false;
+          break;
+        case 3:  // buffer_offsets
+        case 4:  // buffer_sizes
+          message.numbers([](uint64_t) {});
+          break;
+        default: message.skip();
+      }
+    }
+    for (size_t i = before; i < starts.size(); ++i) starts[i] += base;
+    std::string_view url;  // of a google.protobuf.Any
+    return message.ok && (alignment == 1 || (encoding && only(*encoding, 1, url) && url.ends_with(kColumnEncoding)));
   }
 
   // Add the pages of a column of a file that begins at `base`.
-  void add(const ColumnTable& other, int64_t base) {
-    const PageTable& pages = other.pages_;
-    const int64_t before = pages_.ends.back();
-    for (size_t page = 0; page < pages.rows.size(); ++page) {
-      pages_.ends.push_back(before + pages.ends[page + 1]);
+  void add(const PageTable& other, int64_t base) {
+    const int64_t before = ends.back();
+    for (size_t page = 0; page < other.rows.size(); ++page) {
+      ends.push_back(before + other.ends[page + 1]);
       describe(other.description(page));
     }
-    pages_.rows.insert(pages_.rows.end(), pages.rows.begin(), pages.rows.end());
-    pages_.sizes.insert(pages_.sizes.end(), pages.sizes.begin(), pages.sizes.end());
-    for (const int64_t start : pages.starts) pages_.starts.push_back(base + start);
-    pages_.buffer_bytes += pages.buffer_bytes;
+    rows.insert(rows.end(), other.rows.begin(), other.rows.end());
+    sizes.insert(sizes.end(), other.sizes.begin(), other.sizes.end());
+    for (const int64_t start : other.starts) starts.push_back(base + start);
+    buffer_bytes += other.buffer_bytes;
   }
 
   // Add a page that the protobuf parser read.
-  void add(const std::vector<std::pair<int64_t, int64_t>>& buffers, int64_t rows,
-           std::string_view encoding) {
+  void add(const std::vector<std::pair<int64_t, int64_t>>& buffers, int64_t num_rows, std::string_view encoding) {
     for (const auto& [start, size] : buffers) {
-      if (start < 0 || size < 0 ||
-          __builtin_add_overflow(pages_.buffer_bytes, size, &pages_.buffer_bytes))
+      if (start < 0 || size < 0 || __builtin_add_overflow(buffer_bytes, size, &buffer_bytes))
         corrupt("column metadata: a buffer outside of its file");
-      pages_.starts.push_back(start);
-      pages_.sizes.push_back(size);
+      starts.push_back(start);
+      sizes.push_back(size);
     }
-    pages_.rows.push_back(rows);
-    pages_.ends.push_back(static_cast<int64_t>(pages_.starts.size()));
-    describe(encoding);
+    add_page(num_rows, encoding);
   }
 
-  const PageTable& pages() const { return pages_; }
+  std::vector<int64_t> rows;           // of each page
+  std::vector<int64_t> ends{0};        // buffers before each page, and of all
+  std::vector<int64_t> starts, sizes;  // of buffers, in bytes
+  int64_t buffer_bytes = 0;
+
   std::string_view description(size_t page) const {
     const Span& span = spans_[encodings_[page]];
     return {content_.data() + span.start, span.size};
@@ -71,19 +104,18 @@ class ColumnTable {
   // First row of each page, and the number of all rows.
   std::vector<int64_t> first_rows() const {
     std::vector<int64_t> first;
-    first.reserve(pages_.rows.size() + 1);
+    first.reserve(rows.size() + 1);
     first.push_back(0);
-    for (const int64_t rows : pages_.rows) {
+    for (const int64_t own : rows) {
       int64_t next = 0;
-      if (__builtin_add_overflow(first.back(), rows, &next)) corrupt("column metadata: rows of a page");
+      if (__builtin_add_overflow(first.back(), own, &next)) corrupt("column metadata: rows of a page");
       first.push_back(next);
     }
     return first;
   }
   size_t num_bytes() const {
     return sizeof(*this) + content_.capacity() +
-           8 * (pages_.rows.capacity() + pages_.ends.capacity() + pages_.starts.capacity() +
-                pages_.sizes.capacity()) +
+           8 * (rows.capacity() + ends.capacity() + starts.capacity() + sizes.capacity()) +
            4 * encodings_.capacity() + sizeof(Span) * spans_.capacity();
   }
 
@@ -92,7 +124,67 @@ class ColumnTable {
     size_t start, size;
   };
 
-  // Add a description: the number of an equal one among the latest, or a new number.
+  // Content of an encoding that is direct and nothing else.
+  static bool direct(ProtoWire& message, std::optional<std::string_view>& content) {
+    if (message.wire != 2) return false;
+    ProtoWire outer(message.bytes());
+    if (!message.ok || !outer.next() || outer.field != 2 || outer.wire != 2) return false;
+    ProtoWire inner(outer.bytes());
+    if (!outer.ok || !outer.done()) return false;
+    content.emplace();
+    if (inner.done()) return true;
+    if (!inner.next() || inner.field != 1 || inner.wire != 2) return false;
+    content = inner.bytes();
+    return inner.ok && inner.done();
+  }
+
+  bool read_page(std::string_view content, int64_t file_bytes, int64_t alignment, int64_t& num_rows) {
+    ProtoWire message(content);
+    std::optional<std::string_view> encoding;
+    uint64_t length = 0;
+    const size_t first = starts.size();
+    // Numbers that are no position in a file are refused below: they are negative, or too large.
+    const auto append_to = [&](std::vector<int64_t>& list) {
+      message.numbers([&](uint64_t value) { list.push_back(static_cast<int64_t>(value)); });
+    };
+    while (message.next()) {
+      switch (message.field) {
+        case 1: append_to(starts); break;
+        case 2: append_to(sizes); break;
+        case 3:    // length
+        case 5: {  // priority
+          if (message.wire != 0) return false;
+          const uint64_t value = message.varint();
+          if (message.field == 3) length = value;
+          break;
+        }
+        case 4:
+          if (encoding || !direct(message, encoding)) return false;
+          break;
+        default: message.skip();
+      }
+    }
+    if (!message.ok || !encoding || starts.size() != sizes.size()) return false;
+    for (size_t i = first; i < starts.size(); ++i) {
+      if (starts[i] < 0 || starts[i] > file_bytes || sizes[i] < 0 || sizes[i] > file_bytes - starts[i] ||
+          starts[i] % alignment)
+        return false;
+      buffer_bytes += sizes[i];
+      if (buffer_bytes >= kMaxRows) return false;
+    }
+    if (length >= static_cast<uint64_t>(kMaxRows - num_rows)) return false;
+    num_rows += static_cast<int64_t>(length);
+    add_page(static_cast<int64_t>(length), *encoding);
+    return true;
+  }
+
+  // Add a page whose buffers were added. Its description gets the number of an equal one among the
+  // latest, or a new number.
+  void add_page(int64_t num_rows, std::string_view encoding) {
+    rows.push_back(num_rows);
+    ends.push_back(static_cast<int64_t>(starts.size()));
+    describe(encoding);
+  }
   void describe(std::string_view encoding) {
     for (size_t back = 1; back <= kNear && back <= spans_.size(); ++back) {
       const Span& span = spans_[spans_.size() - back];
@@ -105,21 +197,44 @@ class ColumnTable {
     content_ += encoding;
   }
 
-  PageTable pages_;
   std::vector<uint32_t> encodings_;
   std::vector<Span> spans_;
   std::string content_;  // distinct descriptions, one after the other
 };
 
-// Pages of one column, and their states. States that are loaded later are not shared with a copy.
-class ColumnPages : public RowTable {
+// Pages of one column whose rows can be taken, as far as they are known. A reader that needs an unknown
+// page loads its state, and stores the page here for all later takes. Writers hold the GIL; readers need
+// not: a known page stays as it is.
+class ColumnPages {
  public:
-  explicit ColumnPages(std::shared_ptr<const ColumnTable> table)
-      : RowTable(table->first_rows()), table_(std::move(table)) {}
+  explicit ColumnPages(std::shared_ptr<const PageTable> table) : ColumnPages(table->first_rows()) {
+    table_ = std::move(table);
+  }
+  // Pages whose descriptions are not known here. `first_rows` has the first row of each page, and the
+  // number of all rows.
+  explicit ColumnPages(std::vector<int64_t> first_rows)
+      : first_rows_(std::make_shared<const std::vector<int64_t>>(std::move(first_rows))) {
+    const std::vector<int64_t>& bounds = *first_rows_;
+    if (bounds.empty() || bounds.front() != 0 || !std::is_sorted(bounds.begin(), bounds.end()))
+      corrupt("pages of a column: first rows");
+    known_ = std::make_unique<std::atomic<const RowPage*>[]>(count());
+    owned_.resize(count());
+  }
+  // Copies the known pages; pages that become known later are not shared.
+  ColumnPages(const ColumnPages& other) : ColumnPages(*other.first_rows_) {
+    table_ = other.table_;
+    times_ = other.times_;
+    learned_ = other.learned_;
+    owned_ = other.owned_;
+    for (size_t i = 0; i < count(); ++i) known_[i] = owned_[i].get();
+  }
+  ColumnPages& operator=(const ColumnPages&) = delete;
 
-  const ColumnTable& source() const { return *table_; }
-  const PageTable& table() const { return table_->pages(); }
-  std::string_view description(size_t page) const { return table_->description(page); }
+  bool is_described() const { return table_ != nullptr; }
+  const PageTable& table() const {
+    if (!table_) corrupt("pages of a column: without descriptions");
+    return *table_;
+  }
 
   // ((offset, size) of each buffer, rows, description) of a page.
   nb::tuple page(size_t number) const {
@@ -127,14 +242,23 @@ class ColumnPages : public RowTable {
     const PageTable& pages = table();
     nb::list buffers;
     for (int64_t i = pages.ends[number]; i < pages.ends[number + 1]; ++i)
-      buffers.append(nb::make_tuple(pages.starts[static_cast<size_t>(i)],
-                                    pages.sizes[static_cast<size_t>(i)]));
-    const std::string_view encoding = description(number);
-    return nb::make_tuple(nb::tuple(buffers), pages.rows[number],
-                          nb::bytes(encoding.data(), encoding.size()));
+      buffers.append(nb::make_tuple(pages.starts[static_cast<size_t>(i)], pages.sizes[static_cast<size_t>(i)]));
+    const std::string_view encoding = pages.description(number);
+    return nb::make_tuple(nb::tuple(buffers), pages.rows[number], nb::bytes(encoding.data(), encoding.size()));
   }
 
+  size_t count() const { return first_rows_->size() - 1; }
+  const std::vector<int64_t>& first_rows() const { return *first_rows_; }
   int64_t num_rows() const { return first_rows().back(); }
+  // Rows of the column for each row of the field: more than one if fixed-size lists are around the leaf.
+  int64_t times() const { return times_; }
+  void set_times(int64_t times) {
+    if (times < 1) corrupt("a column without rows");
+    if (times_ != times) times_ = times;
+  }
+  // Page of this number, with this table as its owner; null if it is not known.
+  const RowPage* known(size_t number) const { return known_[number].load(std::memory_order_acquire); }
+
   int64_t buffer_bytes() const { return table().buffer_bytes; }
   // Approximate memory of the states of all pages: two numbers for each chunk word of two bytes. In pages of
   // zipped rows the second buffer is an index, and the smaller one.
@@ -149,18 +273,22 @@ class ColumnPages : public RowTable {
     return sum;
   }
   int64_t num_bytes() const {
-    return static_cast<int64_t>(sizeof(*this) + 16 * count() + table_->num_bytes()) + learned_;
+    return static_cast<int64_t>(sizeof(*this) + 32 * count() + table().num_bytes()) + learned_;
   }
 
-  // Store a page that is now known; returns the bytes of memory that it takes.
-  int64_t learn(size_t number, std::shared_ptr<const RowPage> kernel,
-                nests::Layers layers) {
+  // Store a page that is now known; returns the bytes of memory that it takes, or 0 if it was known.
+  int64_t learn(size_t number, std::shared_ptr<RowPage> page) {
+    const auto first = static_cast<size_t>(table().ends[number]);
+    return learn(number, std::move(page), first < table().starts.size() ? table().starts[first] : 0);
+  }
+  // The same for a page that begins at byte `start` of its file.
+  int64_t learn(size_t number, std::shared_ptr<RowPage> page, int64_t start) {
     check(number);
-    const PageTable& pages = table();
-    const size_t first = static_cast<size_t>(pages.ends[number]);
-    const int64_t start = first < pages.starts.size() ? pages.starts[first] : 0;
-    const int64_t num_bytes = static_cast<int64_t>(sizeof(Entry)) + kernel->num_bytes();
-    if (!set(number, std::move(kernel), layers, start)) return 0;
+    if (known(number) != nullptr) return 0;
+    page->page_start = start;
+    const int64_t num_bytes = page->num_bytes();
+    owned_[number] = std::move(page);
+    known_[number].store(owned_[number].get(), std::memory_order_release);
     learned_ += num_bytes;
     return num_bytes;
   }
@@ -168,9 +296,9 @@ class ColumnPages : public RowTable {
   // Keep all items of a known sparse page; returns the bytes of memory that they take.
   int64_t keep_items(size_t number, cells::Part bytes) {
     check(number);
-    const Entry* known = entry(number);
-    if (known == nullptr || !known->kernel->slots()) corrupt("column pages: a page without items");
-    const int64_t num_bytes = known->kernel->slots()->keep_items(bytes);
+    const RowPage* page = known(number);
+    if (page == nullptr || !page->slots()) corrupt("column pages: a page without items");
+    const int64_t num_bytes = page->slots()->keep_items(bytes);
     learned_ += num_bytes;
     return num_bytes;
   }
@@ -180,8 +308,11 @@ class ColumnPages : public RowTable {
     if (number >= count()) throw nb::index_error("no such page");
   }
 
-  std::shared_ptr<const ColumnTable> table_;
-  int64_t learned_ = 0;  // bytes
+  std::shared_ptr<const PageTable> table_;  // null: the pages are not described
+  int64_t times_ = 1, learned_ = 0;  // bytes
+  std::shared_ptr<const std::vector<int64_t>> first_rows_;
+  std::unique_ptr<std::atomic<const RowPage*>[]> known_;  // of `owned_`, for readers without the GIL
+  std::vector<std::shared_ptr<const RowPage>> owned_;
 };
 
 }  // namespace alance

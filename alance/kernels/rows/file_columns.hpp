@@ -96,8 +96,8 @@ class LeafTables {
  public:
   // Column of each leaf in a file; none: the file has no such leaf.
   using Columns = std::vector<std::optional<int64_t>>;
-  // A table of any kind or null, bytes of its pages, and memory.
-  using Listed = std::tuple<std::shared_ptr<RowTable>, int64_t, int64_t>;
+  // A table or null, bytes of its pages, and memory.
+  using Listed = std::tuple<std::shared_ptr<ColumnPages>, int64_t, int64_t>;
 
   // Take each leaf from the last file that has it; leaves without a file are left out. For each row
   // of the fragment, the column of leaf i has `times[i]` rows.
@@ -121,7 +121,7 @@ class LeafTables {
   }
 
   // Table of a column that has `times` rows for each row of the fragment.
-  static Listed listed(std::shared_ptr<const ColumnTable> table, int64_t times) {
+  static Listed listed(std::shared_ptr<const PageTable> table, int64_t times) {
     auto pages = std::make_shared<ColumnPages>(std::move(table));
     pages->set_times(times);
     return {std::move(pages), 0, 0};
@@ -138,11 +138,10 @@ class LeafTables {
       if (leaves_[at].table != nullptr) places.push_back(at);
     return places;
   }
-  const std::shared_ptr<RowTable>& table(size_t at) const { return leaf(at).table; }
+  const std::shared_ptr<ColumnPages>& table(size_t at) const { return leaf(at).table; }
   int64_t number(size_t at) const { return leaf(at).column; }
-  std::shared_ptr<ColumnPages> column(size_t at) const {
-    return std::dynamic_pointer_cast<ColumnPages>(leaf(at).table);
-  }
+  // Null if the pages of the table are not described.
+  std::shared_ptr<ColumnPages> column(size_t at) const { return leaf(at).pages() ? leaf(at).table : nullptr; }
 
   std::shared_ptr<LeafTables> copy() const {  // which does not share later page states
     auto copied = std::make_shared<LeafTables>(*this);
@@ -199,12 +198,12 @@ class LeafTables {
 
  private:
   struct Leaf {
-    std::shared_ptr<RowTable> table;
+    std::shared_ptr<ColumnPages> table;
     size_t number, file;
     int64_t column;  // its number in the file
-    int64_t size = 0, num_bytes = 0;  // of tables that are no `ColumnPages`
+    int64_t size = 0, num_bytes = 0;  // if there is no table, or one without descriptions
 
-    const ColumnPages* pages() const { return dynamic_cast<const ColumnPages*>(table.get()); }
+    const ColumnPages* pages() const { return table && table->is_described() ? table.get() : nullptr; }
   };
 
   const Leaf& leaf(size_t at) const {

@@ -126,18 +126,18 @@ std::optional<std::shared_ptr<LeafTables>> whole_tables(
   for (size_t leaf = 0; leaf < owners.size(); ++leaf) {
     const auto [set, column] = owners[leaf];
     if (set >= buffers.size() / count) corrupt("whole tables: no such file");
-    auto table = std::make_shared<ColumnTable>();
+    auto table = std::make_shared<PageTable>();
     for (size_t fragment = 0; fragment < count; ++fragment) {
       const size_t file = set * count + fragment;
       if (column < 0 || column >= static_cast<int64_t>(files[file].footer->num_columns)) return std::nullopt;
-      const size_t before = table->pages().rows.size();
+      const size_t before = table->rows.size();
       const int64_t* bounds = files[file].columns.data() + 2 * column;
       const std::string_view text(reinterpret_cast<const char*>(buffers[file].data() + bounds[0]),
                                   static_cast<size_t>(bounds[1] - bounds[0]));
       if (!table->read(text, files[file].num_bytes, kAlign, begins[file])) return std::nullopt;
       int64_t rows = 0;
       if (__builtin_mul_overflow(num_rows[fragment], times[leaf], &rows)) return std::nullopt;
-      const std::vector<int64_t>& of_pages = table->pages().rows;
+      const std::vector<int64_t>& of_pages = table->rows;
       for (size_t page = before; page < of_pages.size(); ++page) rows -= of_pages[page];
       if (rows != 0) return std::nullopt;
     }

@@ -54,7 +54,7 @@ class NewPages {
       if (!column) corrupt("new pages: a leaf without a column");
       tables_.push_back(column);
       for (size_t page = 0; page < column->count(); ++page)
-        if (column->table().rows[page] != 0 && column->entry(page) == nullptr)
+        if (column->table().rows[page] != 0 && column->known(page) == nullptr)
           add(tables_.size() - 1, page, 0, seen);
     }
   }
@@ -218,7 +218,7 @@ class NewPages {
         page.state = State::kKnown;
       }
       if (!learned[i]) continue;
-      grown[page.file] += page.column->learn(page.number, std::move(learned[i]), page.form->layers);
+      grown[page.file] += page.column->learn(page.number, std::move(learned[i]));
       page.state = State::kKnown;
     }
     nb::list files;
@@ -248,8 +248,7 @@ class NewPages {
     }
     unlocked.reset();
     for (size_t i = 0; i < pages_.size(); ++i)
-      if (learned[i])
-        pages_[i].column->learn(pages_[i].number, std::move(learned[i]), forms[pages_[i].description]->layers);
+      if (learned[i]) pages_[i].column->learn(pages_[i].number, std::move(learned[i]));
   }
 
   // After an error, the number of the page that caused it.
@@ -291,10 +290,10 @@ class NewPages {
     page.column = tables_[table].get();
     page.number = number;
     page.file = file;
-    const std::string_view description = page.column->description(number);
+    const std::string_view description = page.column->table().description(number);
     if (pages_.size() > 1) {
       const Page& last = pages_[pages_.size() - 2];
-      if (last.column->description(last.number) == description) {
+      if (last.column->table().description(last.number) == description) {
         page.description = last.description;
         page.symbols = last.symbols;
         return;
@@ -322,8 +321,8 @@ class NewPages {
     const PageTable& table = page.column->table();
     PageBuffers buffers;
     page_buffers(table, page.number, buffers);
-    const RowTable::Entry* known = page.column->entry(page.number);
-    page.lacks_items = known != nullptr && sparse::lacks_items(*known->kernel);
+    const RowPage* known = page.column->known(page.number);
+    page.lacks_items = known != nullptr && sparse::lacks_items(*known);
     if (page.lacks_items)
       buffers[PageForm::kSparseItems].is_needed = true;
     else
@@ -413,10 +412,10 @@ std::shared_ptr<PageForm> zipped_form(int64_t width, std::pair<int, int> bits,
                                       const std::vector<MemberForm>& members, int64_t num_members,
                                       uint64_t num_items, int64_t most_index_bytes) {
   size_t next = 0;
-  const ZippedForm rows{width, bits.first, bits.second, members_of(members, num_members, next)};
-  auto form = PageForm::of_rows(rows, maxima, symbols_of(strings), num_items, most_index_bytes);
-  form->set_masks(std::move(masks));
-  form->set_scheme(std::get<1>(strings));
+  auto form = PageForm::of_rows(width, bits, members_of(members, num_members, next), maxima, num_items, most_index_bytes);
+  form->symbols = symbols_of(strings);
+  form->kind->masks = std::move(masks);
+  form->kind->scheme = std::get<1>(strings);
   return form;
 }
 
@@ -440,7 +439,7 @@ void set_sparse(PageForm& form, const std::vector<sparse::DescribedLayer>& layer
   if (indices) own.indices.sequence = sequences::Sequence::of(*indices);
   if (index_runs) own.indices.runs = runs_of(*index_runs);
   const bool is_indexed = own.values == sparse::Slots::kIndexed;
-  if (is_indexed != (indices || index_runs) || (is_indexed && !form.zipped)) corrupt("sparse: values of an unknown form");
+  if (is_indexed != (indices || index_runs) || (is_indexed && !form.has_index())) corrupt("sparse: values of an unknown form");
   form.set_sparse(std::move(own));
 }
 
@@ -479,19 +478,19 @@ void register_new_pages(nanobind::module_& m) {
       .def(
           "set_layers",
           [](PageForm& form, uint64_t inner, const nb::bytes& outer) {
-            form.set_layers({inner, std::string(outer.c_str(), outer.size())});
+            form.kind->layers = {inner, std::string(outer.c_str(), outer.size())};
           },
           nb::arg("inner"), nb::arg("outer") = nb::bytes("", 0))
-      .def("set_masks", &PageForm::set_masks, nb::arg("masks"))
-      .def("set_null_items", &PageForm::set_null_items)
-      .def("set_scheme", &PageForm::set_scheme, nb::arg("scheme"))
-      .def("set_blobs", &PageForm::set_blobs, nb::arg("max_level"))
+      .def("set_masks", [](PageForm& form, std::vector<int64_t> masks) { form.kind->masks = std::move(masks); },
+           nb::arg("masks"))
+      .def("set_null_items", [](PageForm& form) { form.kind->null_items = true; })
+      .def("set_scheme", [](PageForm& form, int scheme) { form.kind->scheme = scheme; }, nb::arg("scheme"))
+      .def("set_blobs", [](PageForm& form, int max_level) { form.kind->max_blob_level = max_level; }, nb::arg("max_level"))
       .def("set_offsets", [](PageForm& form, const sequences::DescribedSequence& offsets) {
-            form.set_coding({sequences::Sequence::of(offsets), std::nullopt});
+            form.kind->coding = {sequences::Sequence::of(offsets), std::nullopt};
           }, nb::arg("offsets"))
-      .def("set_runs", [](PageForm& form, const DescribedRuns& runs) { form.set_coding({std::nullopt, runs_of(runs)}); },
+      .def("set_runs", [](PageForm& form, const DescribedRuns& runs) { form.kind->coding = {std::nullopt, runs_of(runs)}; },
            nb::arg("runs"))
-      .def("set_item_masks", &PageForm::set_item_masks, nb::arg("masks"))
       .def(
           "set_coded_levels",
           [](PageForm& form, const DescribedWords& words, bool reps) { form.set_coded_levels(words_of(words), reps); },

@@ -7,29 +7,11 @@
 #include <string_view>
 #include <tuple>
 
-#include "rows/column_wire.hpp"
+#include "rows/column_pages.hpp"
 #include "rows/guess.hpp"
-#include "rows/pages/chunk_coding.hpp"
-#include "rows/row_table.hpp"
 #include "rows/sparse_form.hpp"
 
 namespace alance {
-
-// The only field of a message with this number; null if there is none, or several.
-inline const char* only(std::string_view message, uint32_t field, std::string_view& part) {
-  ProtoWire wire(message);
-  int count = 0;
-  while (wire.next()) {
-    if (wire.field != field) {
-      wire.skip();
-      continue;
-    }
-    if (wire.wire != 2) return nullptr;
-    part = wire.bytes();
-    ++count;
-  }
-  return wire.ok && count == 1 ? part.data() : nullptr;
-}
 
 // Part of a message at a path of field numbers; empty if a field of the path is missing or repeated.
 inline std::string_view part_at(std::string_view part, std::initializer_list<uint32_t> path) {
@@ -89,48 +71,54 @@ using LevelsForm = std::optional<std::tuple<int, int, int64_t>>;
 // Form that all pages of a description have.
 class PageForm {
  public:
-  PageForm(std::tuple<int, int, int, int, int, bool> kind,
-           std::optional<std::tuple<int, int, int, int>> lists, uint64_t num_items, bool has_items)
+  PageForm(const std::tuple<int, int, int, int, int, bool>& own, const std::optional<std::tuple<int, int, int, int>>& lists,
+           uint64_t num_items, bool has_items)
       : num_items(num_items), has_items(has_items) {
-    std::tie(this->kind.values, this->kind.bits, this->kind.nulls, this->kind.level_bits,
-             this->kind.max_level, this->kind.large) = kind;
-    if (lists)
-      std::tie(this->kind.reps, this->kind.rep_bits, this->kind.max_rep, this->kind.max_visible) =
-          *lists;
+    int values = 0, nulls = 0, reps = 0;
+    std::tie(values, kind->bits, nulls, kind->level_bits, kind->max_level, kind->large) = own;
+    if (lists) std::tie(reps, kind->rep_bits, kind->max_rep, kind->max_visible) = *lists;
+    kind->values = static_cast<Values>(values);
+    kind->nulls = static_cast<Nulls>(nulls);
+    kind->reps = static_cast<Nulls>(reps);
+    if (kind->values == Values::zipped) kind->bits_def = 8 * std::clamp(kind->level_bits, 0, 4);
+  }
+  // `maxima`: highest repetition level, definition level, and definition level of a value's slot.
+  PageForm(Values values, const std::tuple<int, int, int>& maxima, uint64_t num_items) : num_items(num_items), has_items(false) {
+    kind->values = values;
+    std::tie(kind->max_rep, kind->max_level, kind->max_visible) = maxima;
   }
 
   // Form of pages whose items all have one value, or none; `value` if it is in the description.
-  // `maxima`: highest repetition level, definition level, and definition level of a value's slot;
-  // `null_level`: as in `RowPage::constant`.
+  // `maxima`: as above; `null_level`: as in `PageKind`.
   static std::shared_ptr<PageForm> constant(const std::optional<std::string_view>& value,
                                             const std::tuple<int, int, int>& maxima, int null_level,
                                             const LevelsForm& reps, const LevelsForm& defs) {
-    const auto& [max_rep, max_level, max_visible] = maxima;
     for (const LevelsForm* levels : {&reps, &defs})
       if (*levels && (std::get<0>(**levels) < 1 || std::get<0>(**levels) > static_cast<int>(Nulls::blocks) ||
                       std::get<1>(**levels) < 0 || std::get<1>(**levels) > 15))
         corrupt("levels of an unknown form");
-    auto form = std::make_shared<PageForm>(
-        std::make_tuple(static_cast<int>(Values::constant), 8, 0, 0, max_level, false),
-        std::make_tuple(0, 0, max_rep, max_visible), 0, false);
+    auto form = std::make_shared<PageForm>(Values::constant, maxima, 0);
+    form->kind->bits = 8;
+    form->kind->null_level = null_level;
     if (value) form->value_.emplace(*value);
-    form->null_level_ = null_level;
     form->reps_ = reps;
     form->defs_ = defs;
     return form;
   }
 
-  // Form of pages of zipped rows of any length. An index of more than `most_bytes` bytes stays in the
-  // file. `maxima`: as in `constant`.
-  static std::shared_ptr<PageForm> of_rows(const ZippedForm& rows, const std::tuple<int, int, int>& maxima,
-                                           std::shared_ptr<const Symbols> symbols, uint64_t num_items,
-                                           int64_t most_bytes) {
-    const auto& [max_rep, max_level, max_visible] = maxima;
-    auto form = std::make_shared<PageForm>(
-        std::make_tuple(static_cast<int>(Values::rows), 0, 0, 0, max_level, false),
-        std::make_tuple(0, 0, max_rep, max_visible), num_items, false);
-    form->zipped = rows;
-    form->symbols = std::move(symbols);
+  // Form of pages of zipped rows of any length: bytes of a value, or minus the bytes of the length in
+  // front of it; bits of the repetition and of the definition level; members of values that are packed
+  // structs of any length. An index of more than `most_bytes` bytes stays in the file.
+  static std::shared_ptr<PageForm> of_rows(int64_t width, std::pair<int, int> bits, std::vector<PackedMember> members,
+                                           const std::tuple<int, int, int>& maxima, uint64_t num_items, int64_t most_bytes) {
+    auto form = std::make_shared<PageForm>(Values::rows, maxima, num_items);
+    PageKind& kind = *form->kind;
+    const int sum = bits.first + bits.second;
+    kind.bits = width > INT32_MAX / 8 ? -1 : static_cast<int>(8 * std::max<int64_t>(width, 0));  // -1: refused with a page
+    kind.bits_def = bits.second;
+    kind.level_bits = sum == 0 ? 0 : sum <= 8 ? 1 : sum <= 16 ? 2 : sum <= 32 ? 4 : -1;
+    kind.length_bytes = std::max<int64_t>(-width, 0);
+    kind.members = std::move(members);
     form->most_index_bytes_ = most_bytes;
     return form;
   }
@@ -138,34 +126,24 @@ class PageForm {
   // Ignore the buffers of a constant page, because its description has everything.
   void ignore_buffers() { has_buffers_ = false; }
 
-  void set_layers(nests::Layers of_pages) { layers = std::move(of_pages); }
   void set_symbols(const In<uint64_t>& table, const Bytes& lengths) {
     symbols = std::make_shared<const Symbols>(table, lengths);
   }
   // Form of a dictionary's items; without it, pages with a dictionary are not known here.
   void set_items(const ItemsForm& of_pages) { items_ = of_pages; }
 
-  // Values are fixed-size lists whose items have validity; `masks`: as in `PageKind`.
-  void set_masks(std::vector<int64_t> masks) { kind.masks = std::move(masks); }
-  void set_null_items() { kind.null_items = true; }
-  void set_scheme(int scheme) { kind.scheme = scheme; }
   // Levels are encoded as words that are decoded first, and are flat from then on; `set_coded_items`
   // is the same for the items of a dictionary.
   void set_coded_levels(WordCoding coding, bool reps) {
     if (coding.bits() != 16) corrupt("levels of another width");
-    (reps ? kind.coded_reps : kind.coded_defs) = std::make_shared<const WordCoding>(std::move(coding));
+    (reps ? kind->coded_reps : kind->coded_defs) = std::move(coding);
   }
-  void set_item_masks(std::vector<int64_t> masks) { item_masks_ = std::move(masks); }
   void set_coded_items(WordCoding coding, int64_t count) {
     items_ = {false, coding.bits(), count};
-    coded_items_ = std::make_shared<const WordCoding>(std::move(coding));
+    coded_items_ = std::move(coding);
   }
-  // Chunks have strings whose offsets are a sequence, or encoded runs of values.
-  void set_coding(ChunkCoding coding) { kind.coding = std::make_shared<const ChunkCoding>(std::move(coding)); }
   // Pages are sparse: this object is then the form of their values, and `form` has the layers.
-  void set_sparse(sparse::Form form) { sparse_ = std::make_shared<const sparse::Form>(std::move(form)); }
-  // Values are descriptions of blobs, as in `RowPage::set_blobs`.
-  void set_blobs(int max_level) { max_blob_level_ = max_level; }
+  void set_sparse(sparse::Form form) { sparse_ = std::move(form); }
 
   // Mark the buffers whose bytes tell where rows of a page are. ValueError: the page contradicts its
   // description.
@@ -178,17 +156,16 @@ class PageForm {
       for (size_t i = 0; i < count; ++i) buffers[i].is_needed = buffers[i].size != 0;
       return;
     }
-    const bool is_zipped = kind.values == static_cast<int>(Values::zipped);
-    if (is_zipped || zipped) {
-      check_count(buffers, is_zipped ? 1 : 2, "a full-zip page");
-      if (is_zipped)
+    if (kind->is_zipped()) {
+      check_count(buffers, has_index() ? 2 : 1, "a full-zip page");
+      if (!has_index())
         check_rows(buffers[0].size, num_rows);
       else if (index_width(buffers[kIndex].size, num_rows) == 0)
         corrupt("full-zip: repetition index of ", buffers[kIndex].size, " bytes for ", num_rows,
                 " rows");
       if (!has_lists() && num_items != static_cast<uint64_t>(num_rows))
         corrupt("full-zip: ", num_items, " entries in ", num_rows, " rows without lists");
-      if (!is_zipped) buffers[kIndex].is_needed = buffers[kIndex].size <= most_index_bytes_;
+      if (has_index()) buffers[kIndex].is_needed = buffers[kIndex].size <= most_index_bytes_;
       return;
     }
     check_count(buffers, size_t{2} + has_items + has_lists(), "a mini-block page");
@@ -200,12 +177,11 @@ class PageForm {
   // Number of the buffer over which the rows of a page are spread, and how they are spread. Nothing
   // for sparse pages, and for constant pages and rows of equal length, which need no guess.
   std::optional<std::pair<size_t, guesses::Buffer>> spread(const PageBuffers& buffers) const {
-    if (sparse_ || is_constant() || kind.values == static_cast<int>(Values::zipped)) return std::nullopt;
-    if (zipped) return std::pair{size_t{0}, guesses::Buffer{buffers[0].size, guesses::kMargin, guesses::kSpread}};
+    if (sparse_ || is_constant() || kind->values == Values::zipped) return std::nullopt;
+    if (has_index()) return std::pair{size_t{0}, guesses::Buffer{buffers[0].size, guesses::kMargin, guesses::kSpread}};
     const int64_t size = buffers[kChunks].size;
-    const auto num_chunks = static_cast<double>(std::max<int64_t>(1, buffers[kWords].size / (kind.large ? 4 : 2)));
-    const auto values = static_cast<Values>(kind.values);
-    const bool are_strings = kind.scheme == 0 && is_string(values);
+    const auto num_chunks = static_cast<double>(std::max<int64_t>(1, buffers[kWords].size / (kind->large ? 4 : 2)));
+    const bool are_strings = kind->scheme == 0 && is_string(kind->values);
     const double margin = std::min<double>(guesses::kMargin, static_cast<double>(size) / num_chunks);
     return std::pair{kChunks, guesses::Buffer{size, guesses::kChunksBeside * margin,
                                               are_strings ? guesses::kSpread : guesses::kFixedSpread}};
@@ -215,22 +191,24 @@ class PageForm {
   // ValueError: bytes that contradict the description.
   std::shared_ptr<RowPage> page_of(const PageBuffers& buffers, int64_t num_rows,
                                    std::string_view own_symbols) const {
-    std::shared_ptr<RowPage> page = page_in(buffers, num_rows, own_symbols);
-    if (max_blob_level_ >= 0) page->set_blobs(max_blob_level_);
-    return page;
+    if (sparse_) return sparse_page(buffers, num_rows, own_symbols);
+    if (is_constant()) return constant_page(buffers, num_rows);
+    if (kind->is_zipped())
+      return zipped_page(buffers[0], has_index() ? buffers[kIndex] : PageBuffer{}, num_rows);
+    return chunked_page(buffers, num_rows, num_items, own_symbols);
   }
 
   static constexpr size_t kSparseItems = 1;  // buffer of indexed items; the next has their offsets
 
-  bool is_constant() const { return kind.values == static_cast<int>(Values::constant); }
-  bool has_lists() const { return kind.max_rep != 0; }
+  bool is_constant() const { return kind->is_constant(); }
+  bool has_lists() const { return kind->has_lists(); }
+  // True if zipped rows have any length, so that an index has their positions.
+  bool has_index() const { return kind->values == Values::rows; }
 
-  PageKind kind{};
+  const std::shared_ptr<PageKind> kind = std::make_shared<PageKind>();  // of all pages; does not change once there are any
   const uint64_t num_items;
   const bool has_items;
   std::shared_ptr<const Symbols> symbols;
-  nests::Layers layers{};
-  std::optional<ZippedForm> zipped;  // of rows of any length
 
  private:
   static constexpr size_t kWords = 0, kChunks = 1, kItems = 2;  // buffers
@@ -244,7 +222,7 @@ class PageForm {
 
   // Check the size of zipped rows of one length.
   void check_rows(int64_t size, int64_t num_rows) const {
-    const int64_t row = kind.level_bits + kind.bits / 8;
+    const int64_t row = kind->level_bits + kind->bits / 8;
     if (size % row || size / row != num_rows)
       corrupt("full-zip: ", num_rows, " rows of ", row, " bytes in a buffer of ", size);
   }
@@ -255,50 +233,37 @@ class PageForm {
       corrupt("constant: ", count, " buffers ", (value_ ? "with" : "without"), " an inline value");
     if (value_ && value_->empty()) corrupt("constant: a value of 0 bytes");
     if (count < 2 && has_lists()) corrupt("constant: layers have lists, but there are no levels of them");
-    if (count == 0 && !value_ && kind.max_level == 0)
+    if (count == 0 && !value_ && kind->max_level == 0)
       corrupt("constant: neither a value nor a layer that can be null");
   }
 
-  std::shared_ptr<RowPage> page_in(const PageBuffers& buffers, int64_t num_rows,
-                                   std::string_view own_symbols) const {
-    if (sparse_) return sparse_page(buffers, num_rows, own_symbols);
-    if (is_constant()) return constant_page(buffers, num_rows);
-    if (kind.values == static_cast<int>(Values::zipped))
-      return std::make_shared<RowPage>(buffers[0].start, buffers[0].size, num_rows, kind);
-    if (zipped && buffers[kIndex].size > most_index_bytes_)
-      return RowPage::zipped(FileIndex{buffers[kIndex].start, index_width(buffers[kIndex].size, num_rows)},
-                             buffers[0].start, buffers[0].size, num_rows, *zipped, kind, symbols);
-    if (zipped) return zipped_page(buffers[0], buffers[kIndex].bytes(), num_rows);
-    return chunked_page(buffers, num_rows, num_items, own_symbols);
-  }
-
-  std::shared_ptr<RowPage> zipped_page(const PageBuffer& rows, Part index, int64_t num_rows) const {
-    return RowPage::zipped(ends_in(index, rows.size, num_rows), rows.start, rows.size, num_rows, *zipped, kind, symbols);
+  // `index`: of rows of any length.
+  std::shared_ptr<RowPage> zipped_page(const PageBuffer& rows, const PageBuffer& index, int64_t num_rows) const {
+    ChunkTable places;
+    const bool is_held = index.size <= most_index_bytes_;
+    if (has_index() && is_held) places.first_bytes = ends_in(index.bytes(), rows.size, num_rows);
+    auto page = std::make_shared<RowPage>(kind, rows.start, rows.size, num_rows, std::move(places), symbols);
+    if (has_index() && !is_held) page->set_file_index({index.start, index_width(index.size, num_rows)});
+    return page;
   }
 
   std::shared_ptr<RowPage> chunked_page(const PageBuffers& buffers, int64_t num_rows, uint64_t num_items,
                                         std::string_view own_symbols) const {
     const Part index = has_lists() ? buffers[kItems + has_items].bytes() : Part{};
     const PageBuffer& chunks = buffers[kChunks];
-    auto table = std::make_shared<const ChunkTable>(buffers[kWords].bytes(), has_lists() ? &index : nullptr,
-                                              kind.large, num_items, num_rows, chunks.size);
+    ChunkTable table(buffers[kWords].bytes(), has_lists() ? &index : nullptr, kind->large, num_items, num_rows, chunks.size);
     auto of_page = symbols;
     if (of_page && !own_symbols.empty())
       of_page = std::make_shared<const Symbols>(reinterpret_cast<const uint8_t*>(own_symbols.data()));
-    auto page = std::make_shared<RowPage>(std::move(table), chunks.start, chunks.size, num_rows, kind,
-                                          std::move(of_page));
-    if (has_items) {
-      ItemBlock items;
-      if (coded_items_) {
-        const std::vector<uint8_t> words = coded_items_->words(buffers[kItems].bytes(), items_->count);
-        items.find({words.data(), std::ssize(words)}, *items_);
-        items.keep();
-      } else {
-        items.find(buffers[kItems].bytes(), *items_);
-      }
-      page->set_own_items(std::move(items));
-      if (!item_masks_.empty()) page->set_item_masks(item_masks_);
+    auto page = std::make_shared<RowPage>(kind, chunks.start, chunks.size, num_rows, std::move(table), std::move(of_page));
+    if (!has_items) return page;
+    Part items = buffers[kItems].bytes();
+    std::vector<uint8_t> words;
+    if (coded_items_) {
+      words = coded_items_->words(items, items_->count);
+      items = {words.data(), std::ssize(words)};
     }
+    page->set_items({items, *items_});
     return page;
   }
 
@@ -320,8 +285,7 @@ class PageForm {
     for (size_t i = 0; i < sparse_->num_payloads(); ++i) mark(num_values + i);
   }
   // Buffer of a sparse page's values, which only rows need; for pages without indices.
-  size_t data_buffer() const { return is_zipped() ? 0 : kChunks; }
-  bool is_zipped() const { return zipped || kind.values == static_cast<int>(Values::zipped); }
+  size_t data_buffer() const { return kind->is_zipped() ? 0 : kChunks; }
 
   std::shared_ptr<RowPage> sparse_page(const PageBuffers& buffers, int64_t num_rows, std::string_view own_symbols) const {
     const size_t num_values = sparse_->num_value_buffers, count = num_values + sparse_->num_payloads();
@@ -340,7 +304,8 @@ class PageForm {
         corrupt("sparse: ", num_items, " zipped values for ", num_valid, " valid slots");
       if (has_indices && num_items == 0 && num_valid != 0)
         corrupt("sparse: no items for ", num_valid, " valid slots");
-      page = sparse_values(buffers[has_indices ? kSparseItems : 0], zipped ? buffers[has_indices ? kSparseItems + 1 : kIndex].bytes() : Part{});
+      page = sparse_values(buffers[has_indices ? kSparseItems : 0],
+                           has_index() ? buffers[has_indices ? kSparseItems + 1 : kIndex] : PageBuffer{});
       if (has_indices) slots->set_indices(sparse_->indices.decode(buffers[0].bytes(), num_slots), num_items);
       if (has_indices && (buffers[kSparseItems].data != nullptr || buffers[kSparseItems].size == 0))
         slots->keep_items(buffers[kSparseItems].bytes());
@@ -350,10 +315,9 @@ class PageForm {
   }
 
   // Page of zipped values, as many as the description says.
-  std::shared_ptr<RowPage> sparse_values(const PageBuffer& rows, Part index) const {
+  std::shared_ptr<RowPage> sparse_values(const PageBuffer& rows, const PageBuffer& index) const {
     const auto count = static_cast<int64_t>(num_items);  // below 2^32
-    if (!zipped) return std::make_shared<RowPage>(rows.start, rows.size, count, kind);
-    if (index_width(index.size, count) == 0)
+    if (has_index() && index_width(index.size, count) == 0)
       corrupt("index of ", index.size, " bytes for ", count, " zipped values");
     return zipped_page(rows, index, count);
   }
@@ -379,15 +343,12 @@ class PageForm {
     const size_t count = has_buffers_ ? buffers.size() : 0;
     const Part reps = count >= 2 ? buffers[count - 2].bytes() : Part{};
     const Part defs = count >= 2 ? buffers[count - 1].bytes() : Part{};
-    const bool has_value = value_ || count % 2 != 0;
-    auto page = RowPage::constant(num_rows, levels(reps_, reps), levels(defs_, defs), kind,
-                                  null_level_, !has_value);
+    std::optional<Items> item;
     if (value_)
-      page->set_own_items(block_of({reinterpret_cast<const uint8_t*>(value_->data()),
-                                    static_cast<int64_t>(value_->size())}));
-    else if (has_value)
-      page->set_own_items(value_in(buffers[0].bytes()));
-    return page;
+      item.emplace(value_of({reinterpret_cast<const uint8_t*>(value_->data()), std::ssize(*value_)}));
+    else if (count % 2 != 0)
+      item.emplace(value_in(buffers[0].bytes()));
+    return RowPage::constant(kind, num_rows, levels(reps_, reps), levels(defs_, defs), std::move(item));
   }
 
   static EncodedLevels levels(const LevelsForm& form, Part bytes) {
@@ -400,16 +361,14 @@ class PageForm {
   }
 
   // Value of fixed width.
-  static ItemBlock block_of(Part value) {
-    ItemBlock block;
+  static Items value_of(Part value) {
     if (value.size == 0) corrupt("constant: a value of 0 bytes");
-    block.find(value, {false, static_cast<int>(8 * value.size), 1});
-    return block;
+    return {value, {false, static_cast<int>(8 * value.size), 1}};
   }
 
   // Value in the buffer of a constant page: u32 n, n sizes of Arrow buffers (u32), then the buffers
   // of an array of length 1.
-  static ItemBlock value_in(Part buffer) {
+  static Items value_in(Part buffer) {
     const auto is_bad = [&](int64_t size) {
       corrupt("constant: ", buffer.size, " bytes of a value, its header has ", size);
     };
@@ -425,44 +384,24 @@ class PageForm {
               (num_buffers == 2 ? ", " + std::to_string(size) : ""), "] bytes in a buffer of ",
               buffer.size, ", ", header, " are header");
     const uint8_t* at = buffer.data + header;
-    if (num_buffers == 1) return block_of({at, first_size});
+    if (num_buffers == 1) return value_of({at, first_size});
     if (first_size != 8 && first_size != 16)
       corrupt("constant: offsets of ", first_size, " bytes, expected 8 or 16");
     const int64_t start = first_size == 8 ? load<int32_t>(at) : load<int64_t>(at);
     const int64_t stop = first_size == 8 ? load<int32_t>(at + 4) : load<int64_t>(at + 8);
     if (start < 0 || stop < start || stop > size)
       corrupt("constant: value at ", start, " to ", stop, " of ", size, " bytes");
-    return first_size == 8 ? block_of<int32_t>(at + 8 + start, stop - start)
-                           : block_of<int64_t>(at + 16 + start, stop - start);
-  }
-
-  // String, behind its offsets.
-  template <typename Offset>
-  static ItemBlock block_of(const uint8_t* bytes, int64_t size) {
-    constexpr int64_t kStart = 2 * sizeof(Offset);
-    ItemBlock block;
-    block.form = {true, 8 * sizeof(Offset), 1};
-    block.plain.resize(static_cast<size_t>(kStart + size));
-    const Offset end = static_cast<Offset>(size);
-    std::memcpy(block.plain.data() + sizeof(Offset), &end, sizeof(Offset));
-    if (size) std::memcpy(block.plain.data() + kStart, bytes, static_cast<size_t>(size));
-    block.block = block.plain.data();
-    block.size = kStart + size;
-    block.data_start = kStart;
-    block.data_size = size;
-    return block;
+    const Part string{at + first_size + start, stop - start};
+    return first_size == 8 ? Items::of_string<int32_t>(string) : Items::of_string<int64_t>(string);
   }
 
   std::optional<std::string> value_;  // of a constant page; empty: in its buffer, or all are null
   bool has_buffers_ = true;  // false: the buffers of a constant page are ignored
   int64_t most_index_bytes_ = 0;
-  int null_level_ = 0;
-  int max_blob_level_ = -1;  // -1: values are no descriptions of blobs
   LevelsForm reps_, defs_;
-  std::shared_ptr<const sparse::Form> sparse_;
+  std::optional<sparse::Form> sparse_;
   std::optional<ItemsForm> items_;
-  std::shared_ptr<const WordCoding> coded_items_;
-  std::vector<int64_t> item_masks_;  // as `PageKind::masks`, for the items of a dictionary
+  std::optional<WordCoding> coded_items_;
 };
 
 }  // namespace alance

@@ -10,7 +10,7 @@
 
 namespace alance {
 
-// Builder of a plan, column by column, and in a column table by table.
+// Builder of a plan, column by column, and in a column table by table. The caller adds the tables to the plan.
 class Planner {
  public:
   // Rows [first, last).
@@ -34,7 +34,7 @@ class Planner {
 
   // Add the rows of a span of a table of the current column. The bytes of a page are read at once;
   // all pages of a column are one group.
-  void add(const RowTable& table, size_t number, const Span& span) {
+  void add(const ColumnPages& table, size_t number, const Span& span) {
     const std::vector<int64_t>& bounds = table.first_rows();
     if (span.second > bounds.back()) corrupt("plan_spans: rows of no page");
     auto above = std::upper_bound(bounds.begin(), bounds.end(), span.first);
@@ -42,12 +42,12 @@ class Planner {
       const size_t page = static_cast<size_t>(above - bounds.begin()) - 1;
       const int64_t last = std::min(span.second, *above);
       if (last == row) continue;  // a page without rows
-      const RowTable::Entry* entry = table.entry(page);
-      if (entry == nullptr || sparse::wants_items(*entry->kernel, {nullptr, row - bounds[page], last - row})) {
+      const RowPage* known = table.known(page);
+      if (known == nullptr || sparse::wants_items(*known, {nullptr, row - bounds[page], last - row})) {
         const RowPlan::Unknown hole{number, page};  // the previous span may have added it
         if (plan.unknown.empty() || plan.unknown.back() != hole) plan.unknown.push_back(hole);
       } else {
-        add_page(number, *entry, row - bounds[page], last - bounds[page]);
+        add_page(number, *known, row - bounds[page], last - bounds[page]);
       }
       row = last;
     }
@@ -61,7 +61,7 @@ class Planner {
   }
 
   // Add rows `first` to `last` of a table of the current column.
-  void add(const RowTable& table, size_t number, int64_t first, int64_t last) {
+  void add(const ColumnPages& table, size_t number, int64_t first, int64_t last) {
     const std::vector<int64_t>& bounds = table.first_rows();
     const int64_t base = base_;
     int64_t* in_page = plan.rows.data() + base;
@@ -69,17 +69,16 @@ class Planner {
       const auto above = std::upper_bound(bounds.begin(), bounds.end(), rows_[i]);
       if (above == bounds.begin() || above == bounds.end()) corrupt("plan_rows: a row of no page");
       const size_t page = static_cast<size_t>(above - bounds.begin()) - 1;
-      const RowTable::Entry* entry = table.entry(page);
+      const RowPage* known = table.known(page);
       int64_t next = i;
       for (; next < last && rows_[next] < *above; ++next) in_page[next] = rows_[next] - bounds[page];
-      if (entry == nullptr || sparse::wants_items(*entry->kernel, {in_page + i, 0, next - i})) {
+      if (known == nullptr || sparse::wants_items(*known, {in_page + i, 0, next - i})) {
         plan.unknown.push_back({number, page, base + i, base + next});
       } else {
-        entry->kernel->check_rows(in_page + i, next - i);  // ascending, and rows of the page
-        RowTable::Entry own = placed(number, *entry, {in_page + i, 0, next - i});
+        known->check_rows(in_page + i, next - i);  // ascending, and rows of the page
+        const RowPage& of_rows = placed(number, *known, {in_page + i, 0, next - i});
         if (plan.places.empty() && (is_partial_ || plan.unknown.empty())) {  // else the rows are planned again
-          const RowPage& of_rows = *own.kernel;  // the hit keeps it
-          add_hit(number, std::move(own));
+          plan.hits.push_back({number, &of_rows});
           add_pieces(number, of_rows, base + i, base + next);
         }
       }
@@ -92,31 +91,27 @@ class Planner {
   RowPlan plan;
 
  private:
-  void add_hit(size_t number, RowTable::Entry entry) {
-    plan.hits.push_back({number, std::move(entry.kernel), std::move(entry.layers), entry.start});
-  }
-
-  // The page of an entry. If its index stays in the file, a page of these rows alone; index entries
-  // that were not read are added to the plan's `places`.
-  RowTable::Entry placed(size_t number, const RowTable::Entry& entry, const Rows& rows) {
-    const FileIndex* index = entry.kernel->file_index();
-    if (index == nullptr) return entry;
+  // Page whose rows are planned: if the index of `page` stays in the file, a page of these rows alone. Index
+  // entries that were not read are added to the plan's `places`.
+  const RowPage& placed(size_t number, const RowPage& page, const Rows& rows) {
+    if (page.file_index() == nullptr) return page;
     std::vector<int64_t> firsts, lasts, bytes;
     for (int64_t i = 0, end = 0; i < rows.count; i = end) {
       end = rows.run_end(i);
       firsts.push_back(rows[i]);
       lasts.push_back(rows[end - 1] + 1);
-      for (const int64_t row : {firsts.back(), lasts.back()}) bytes.push_back(place_of(number, entry, row));
+      for (const int64_t row : {firsts.back(), lasts.back()}) bytes.push_back(place_of(number, page, row));
     }
-    if (plan.places.empty()) return {entry.kernel->of_runs(std::move(firsts), std::move(lasts), std::move(bytes)), entry.layers, entry.start};
-    return entry;
+    if (!plan.places.empty()) return page;
+    plan.pages_of_runs.push_back(page.of_runs(std::move(firsts), std::move(lasts), std::move(bytes)));
+    return *plan.pages_of_runs.back();
   }
 
   // Position of a row (or the end of the last row), from the entries of the index that were read.
-  int64_t place_of(size_t number, const RowTable::Entry& entry, int64_t row) {
-    const auto& [start, width] = *entry.kernel->file_index();
+  int64_t place_of(size_t number, const RowPage& page, int64_t row) {
+    const auto& [start, width] = *page.file_index();
     if (row == 0) return 0;
-    if (row == entry.kernel->num_rows()) return entry.kernel->size();
+    if (row == page.num_rows()) return page.size();
     const Piece piece{number, start + row * width, start + (row + 1) * width};
     uint8_t bytes[8] = {};  // little-endian; the page refuses negative positions
     if (number < held_.size() && held_[number]->copy(piece.start, piece.stop, bytes)) return load<int64_t>(bytes);
@@ -128,13 +123,12 @@ class Planner {
     return 0;
   }
 
-  void add_page(size_t number, RowTable::Entry entry, int64_t first, int64_t last) {
-    entry = placed(number, entry, {nullptr, first, last - first});
-    if (entry.kernel->file_index() != nullptr) return;  // the rows are planned again
-    const RowPage& page = *entry.kernel;
+  void add_page(size_t number, const RowPage& of_table, int64_t first, int64_t last) {
+    const RowPage& page = placed(number, of_table, {nullptr, first, last - first});
+    if (page.file_index() != nullptr) return;  // the rows are planned again
     if (plan.groups.size() == plan.first_group(plan.columns.size())) begin_group();
     plan.parts.push_back({plan.hits.size(), first, last});
-    add_hit(number, std::move(entry));
+    plan.hits.push_back({number, &page});
     if (page.slots() != nullptr) {
       for (const auto& [begin, end, bytes] : sparse::runs_of(page, {nullptr, first, last - first}, INT64_MAX))
         add_piece({number, page.start() + bytes.start, page.start() + bytes.stop}, end - begin);

@@ -290,7 +290,7 @@ class RowBatch : public arrow::Exported {
       for (size_t i = first, piece = 0; i < plan.groups[group].parts_end; ++i) {
         const RowPlan::Part& part = plan.parts[i];
         share.page = part.hit;
-        plan.hits[part.hit].kernel->decode_range(part.first, part.last, bytes_of(part, bytes, piece, joined), sink);
+        plan.hits[part.hit].page->decode_range(part.first, part.last, bytes_of(part, bytes, piece, joined), sink);
       }
     }
     return true;
@@ -320,7 +320,7 @@ class RowBatch : public arrow::Exported {
     const size_t column = columns_[number], group = plan.first_group(column);
     if (!is_simple(plan, number) || forms_[number].is_string() || plan.columns[column] != group + 1) return false;
     for (size_t i = plan.first_part(group); i < plan.groups[group].parts_end; ++i)
-      if (!plan.hits[plan.parts[i].hit].kernel->is_raw()) return false;
+      if (!plan.hits[plan.parts[i].hit].page->is_raw()) return false;
     return true;
   }
 
@@ -358,7 +358,7 @@ class RowBatch : public arrow::Exported {
 
   static bool has_nulls(const RowPlan& plan, size_t column) {
     for (size_t i = plan.first_part(plan.first_group(column)); i < plan.first_part(plan.columns[column]); ++i)
-      if (plan.hits[plan.parts[i].hit].kernel->has_nulls()) return true;
+      if (plan.hits[plan.parts[i].hit].page->has_nulls()) return true;
     return false;
   }
 
@@ -401,12 +401,12 @@ class RowBatch : public arrow::Exported {
     sink.with_levels = depths != nullptr;
     size_t num_known = 0;  // rows whose validity is final
     const auto done = [&](const RowPlan::Part& part) {
-      const RowPage& page = *plan.hits[part.hit].kernel;
+      const RowPage& page = *plan.hits[part.hit].page;
       if (depths && page.slots()) {
         sink.def.clear();
         page.slots()->structure.add_to(plan.rows_of(part), *depths, page.is_null() && !form.is_empty);
       } else if (depths) {
-        nests::unravel(plan.hits[part.hit].layers, sink.rep, sink.def, *depths, form.is_empty);
+        nests::unravel(page.layers(), sink.rep, sink.def, *depths, form.is_empty);
       } else if (form.is_empty) {  // dense pages mark all such structs as null
         std::fill(sink.valid.data() + num_known, sink.valid.end(), uint8_t{1});
         const std::vector<uint8_t> valid = page.slots() ? page.slots()->structure.valid(plan.rows_of(part)) : std::vector<uint8_t>();
@@ -456,7 +456,7 @@ class RowBatch : public arrow::Exported {
       count += plan.groups[group].num_rows;
     for (size_t i = plan.first_part(first); plan.is_ranges && i < plan.first_part(last); ++i) {
       const RowPlan::Part& part = plan.parts[i];
-      const RowPage& page = *plan.hits[part.hit].kernel;
+      const RowPage& page = *plan.hits[part.hit].page;
       page.prepare();
       if (!page.has_lists() && !page.slots()) {
         count += part.last - part.first;

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "rows/pages/range_sink.hpp"
-#include "rows/row_table.hpp"
+#include "rows/column_pages.hpp"
 #include "io/source.hpp"
 
 namespace alance {
@@ -29,12 +29,10 @@ class RowPlan {
     size_t parts_end, pieces_end;  // behind its last part, and piece
     int64_t bytes_end, num_rows;  // end in the bytes of all groups
   };
-  // Page of a table; keeps it alive.
+  // Page of a table.
   struct Hit {
     size_t table;
-    std::shared_ptr<const RowPage> kernel;
-    nests::Layers layers;
-    int64_t start;         // of the page in its file
+    const RowPage* page;
   };
   // Unknown page; `first` to `last`: its rows in the list of single rows.
   struct Unknown {
@@ -52,6 +50,9 @@ class RowPlan {
   int64_t num_rows = 0;
   std::vector<int64_t> rows;  // counted from the first row of their page; by column
   std::vector<Hit> hits;
+  // Owners of these pages: tables, and pages of some runs of rows.
+  std::vector<std::shared_ptr<ColumnPages>> tables;
+  std::vector<std::shared_ptr<const RowPage>> pages_of_runs;
   std::vector<Part> parts;
   std::vector<Piece> pieces;
   std::vector<Group> groups;
@@ -75,11 +76,11 @@ class RowPlan {
   std::optional<std::pair<size_t, std::string>> misfit(size_t column, const RangeForm& form, bool is_nested) const {
     if (column >= columns.size()) corrupt("row plan: no such column");
     for (size_t i = first_part(first_group(column)); i < first_part(columns[column]); ++i) {
-      const Hit& hit = hits[parts[i].hit];
+      const RowPage& page = *hits[parts[i].hit].page;
       const auto wrong = [&](std::string what) { return std::pair{parts[i].hit, std::move(what)}; };
-      if (hit.layers.none()) return wrong("more than " + std::to_string(nests::kMostLayers) + " layers");
-      if (!hit.kernel->holds(form)) return wrong("a page of " + hit.kernel->values_text());
-      if (!is_nested && !nests::is_plain(hit.layers)) return wrong("a page of lists or structs");
+      if (page.layers().none()) return wrong("more than " + std::to_string(nests::kMostLayers) + " layers");
+      if (!page.holds(form)) return wrong("a page of " + page.values_text());
+      if (!is_nested && !nests::is_plain(page.layers())) return wrong("a page of lists or structs");
     }
     return std::nullopt;
   }
@@ -87,7 +88,7 @@ class RowPlan {
   bool is_simple(size_t column, const RangeForm& form) const {
     if (!form.is_simple()) return false;
     for (size_t i = first_part(first_group(column)); i < first_part(columns[column]); ++i)
-      if (!hits[parts[i].hit].kernel->is_simple(form.width)) return false;
+      if (!hits[parts[i].hit].page->is_simple(form.width)) return false;
     return true;
   }
   void check_groups(size_t first, size_t last) const {

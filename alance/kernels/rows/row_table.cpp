@@ -23,10 +23,10 @@ using Span = Planner::Span;
 using Fragments = std::vector<const LeafTables*>;
 
 // Tables of some leaves of fragments, leaf by leaf.
-std::vector<std::shared_ptr<RowTable>> tables_of(const Fragments& fragments, const std::vector<size_t>& leaves,
+std::vector<std::shared_ptr<ColumnPages>> tables_of(const Fragments& fragments, const std::vector<size_t>& leaves,
                                                  size_t count) {
   if (fragments.size() != count) corrupt("row plan: rows of other fragments");
-  std::vector<std::shared_ptr<RowTable>> tables;
+  std::vector<std::shared_ptr<ColumnPages>> tables;
   tables.reserve(leaves.size() * count);
   for (const size_t leaf : leaves)
     for (const LeafTables* own : fragments) {
@@ -37,7 +37,7 @@ std::vector<std::shared_ptr<RowTable>> tables_of(const Fragments& fragments, con
 }
 
 // For each leaf, rows of its column per row; the tables are those of `count` fragments, leaf by leaf.
-std::vector<int64_t> times_of(const std::vector<std::shared_ptr<RowTable>>& tables, size_t num_leaves,
+std::vector<int64_t> times_of(const std::vector<std::shared_ptr<ColumnPages>>& tables, size_t num_leaves,
                               size_t count) {
   std::vector<int64_t> times(num_leaves, 1);
   for (size_t i = 0; i < tables.size(); ++i) {
@@ -65,7 +65,7 @@ std::vector<int64_t> multiples_of(const In<int64_t>& rows, int64_t times) {
 RowPlan plan_rows(const Fragments& fragments, const std::vector<size_t>& leaves, const In<int64_t>& rows,
                   const std::vector<int64_t>& ends, Planner::Files held, bool is_partial) {
   const int64_t count = std::ssize(rows);
-  const auto tables = tables_of(fragments, leaves, ends.size());
+  auto tables = tables_of(fragments, leaves, ends.size());
   int64_t before = 0;
   for (const int64_t end : ends) {
     if (end < before || end > count) corrupt("plan_rows: ends of rows");
@@ -90,6 +90,7 @@ RowPlan plan_rows(const Fragments& fragments, const std::vector<size_t>& leaves,
     }
     planner.end_column();
   }
+  planner.plan.tables = std::move(tables);
   return std::move(planner.plan);
 }
 
@@ -97,7 +98,7 @@ RowPlan plan_rows(const Fragments& fragments, const std::vector<size_t>& leaves,
 // `spans`; those of a fragment ascend, and none is empty. Unknown pages are left out.
 RowPlan plan_spans(const Fragments& fragments, const std::vector<size_t>& leaves, const std::vector<Span>& spans,
                    const std::vector<size_t>& ends, Planner::Files held) {
-  const auto tables = tables_of(fragments, leaves, ends.size());
+  auto tables = tables_of(fragments, leaves, ends.size());
   int64_t count = 0;
   for (size_t t = 0, at = 0; t < ends.size(); ++t) {
     if (ends[t] < at || ends[t] > spans.size()) corrupt("plan_spans: ends of spans");
@@ -118,6 +119,7 @@ RowPlan plan_spans(const Fragments& fragments, const std::vector<size_t>& leaves
                      product(spans[at].second, times[c], "plan_spans")});
     planner.end_column();
   }
+  planner.plan.tables = std::move(tables);
   return std::move(planner.plan);
 }
 
@@ -127,13 +129,13 @@ std::unique_ptr<LeafTables> joined_tables(const Fragments& fragments, const std:
   if (fragments.empty() || begins.size() % fragments.size()) corrupt("joined tables: leaves of other files");
   std::vector<LeafTables::Listed> tables;
   for (size_t at = 0; at < begins.size();) {
-    auto table = std::make_shared<ColumnTable>();
+    auto table = std::make_shared<PageTable>();
     int64_t times = 1;
     for (const LeafTables* own : fragments) {
       const auto column = own->column(at / fragments.size());
       if (!column) corrupt("joined tables: a leaf without a column");
       times = column->times();  // depends on the type alone, so it is equal in all fragments
-      table->add(column->source(), begins[at++]);
+      table->add(column->table(), begins[at++]);
     }
     tables.push_back(LeafTables::listed(std::move(table), times));
   }
@@ -281,20 +283,7 @@ std::vector<int64_t> column_bytes(const RowPlan& plan) {
 // Table of a page, and position of the page in its file.
 std::pair<size_t, int64_t> place_of(const RowPlan& plan, size_t hit) {
   if (hit >= plan.hits.size()) corrupt("row plan: no such page");
-  return {plan.hits[hit].table, plan.hits[hit].start};
-}
-
-std::unique_ptr<RowTable> row_table(const In<int64_t>& first_rows) {
-  return std::make_unique<RowTable>(
-      std::vector<int64_t>(first_rows.data(), first_rows.data() + first_rows.size()));
-}
-
-// Store a page whose values of `bits` bits are its rows, in a buffer of `size` bytes; none is null.
-void set_plain(RowTable& table, size_t number, int64_t start, int64_t size, int bits, int64_t page_start) {
-  if (number >= table.count()) corrupt("row table: no such page");
-  const int64_t num_rows = table.first_rows()[number + 1] - table.first_rows()[number];
-  const PageKind kind{static_cast<int>(Values::zipped), bits, 0, 0, 0, false};
-  table.set(number, std::make_shared<RowPage>(start, size, num_rows, kind), {nests::kAllValidItem, {}}, page_start);
+  return {plan.hits[hit].table, plan.hits[hit].page->page_start};
 }
 
 }  // namespace
@@ -302,9 +291,6 @@ void set_plain(RowTable& table, size_t number, int64_t start, int64_t size, int 
 
 void register_row_table(nanobind::module_& m) {
   using namespace alance;
-  nb::class_<RowTable>(m, "RowTable")
-      .def(nb::new_(&row_table), "first_rows"_a)
-      .def("set_plain", &set_plain, "number"_a, "start"_a, "size"_a, "bits"_a, "page_start"_a);
   nb::class_<RowPlan>(m, "RowPlan")
       .def_ro("is_ranges", &RowPlan::is_ranges)
       .def_ro("num_rows", &RowPlan::num_rows)

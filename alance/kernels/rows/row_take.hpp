@@ -9,7 +9,7 @@ namespace alance {
 // Decode the rows of a part from its bytes. Calls `done` after each chunk.
 template <typename Done>
 void take_part(const RowPlan& plan, const RowPlan::Part& part, cells::Part own, Sink& sink, const Done& done) {
-  const RowPage& page = *plan.hits[part.hit].kernel;
+  const RowPage& page = *plan.hits[part.hit].page;
   if (!page.gives(sink.distinct ? sink.distinct->width : sink.width))
     corrupt("row sink: pages of different width");
   const Rows rows = plan.rows_of(part);

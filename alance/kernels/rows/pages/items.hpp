@@ -2,6 +2,7 @@
 // format/codecs/strings.py has the format of strings. Items of other encodings are decoded to such a
 // block first (`WordCoding`).
 #pragma once
+#include <string_view>
 #include <vector>
 
 #include "rows/pages/units.hpp"
@@ -22,56 +23,72 @@ struct ItemsForm {
   }
 };
 
-struct ItemBlock {
-  std::vector<uint8_t> plain;  // the block, unless it lies in the file's bytes
-  const uint8_t* block = nullptr;
-  int64_t size = 0;
-  int64_t offsets_start = 0;  // position of the strings' offsets in the block
-  int64_t data_start = 0, data_size = 0;  // position and bytes of the values in the block
-  ItemsForm form{};
-
-  // Copy the block, unless it is a copy already.
-  void keep() {
-    if (!plain.empty() || size == 0) return;
-    plain.assign(block, block + size);
-    block = plain.data();
+// Items of a page, in memory of their own. Strings have offsets that ascend to at most the end of the bytes.
+class Items {
+ public:
+  // ValueError: the bytes contradict the form.
+  Items(cells::Part content, const ItemsForm& form) : form_(form) {
+    if (!form.is_known()) corrupt("a dictionary of an unknown form");
+    const int64_t size = form.scheme == 0
+                             ? content.size
+                             : units::decompressed(form.scheme, content, units::kMostUnit, block_).size;
+    if (form.scheme == 0) block_.assign(content.data, content.data + size);
+    if (form.strings) {
+      form.bits == 32 ? find_strings<int32_t>(size) : find_strings<int64_t>(size);
+      return;
+    }
+    if (size % width() || size / width() != form.count)
+      corrupt("flat: ", size, " bytes for ", form.count, " items of ", form.bits, " bits");
+    num_bytes_ = size;
   }
 
-  // Find the items in a block. ValueError: the bytes contradict the form.
-  void find(cells::Part content, const ItemsForm& of) {
-    form = of;
-    block = content.data;
-    size = content.size;
-    if (!form.is_known()) corrupt("a dictionary of an unknown form");
-    if (form.scheme != 0) decompress(content);
-    if (form.strings) return form.bits == 32 ? find_strings<int32_t>() : find_strings<int64_t>();
-    const int64_t width = form.bits / 8;
-    if (size % width || size / width != form.count)
-      corrupt("flat: ", size, " bytes for ", form.count, " items of ", form.bits, " bits");
-    data_size = size;
+  // A single string.
+  template <typename Offset>
+  static Items of_string(cells::Part string) {
+    Items own;
+    own.form_ = {true, 8 * sizeof(Offset), 1};
+    const Offset ends[] = {0, static_cast<Offset>(string.size)};
+    own.block_.resize(sizeof(ends));
+    std::memcpy(own.block_.data(), ends, sizeof(ends));
+    own.block_.insert(own.block_.end(), string.data, string.data + string.size);
+    own.start_ = sizeof(ends);
+    own.num_bytes_ = string.size;
+    return own;
+  }
+
+  bool are_strings() const { return form_.strings; }
+  int64_t width() const { return form_.bits / 8; }  // of a value
+  int64_t count() const { return form_.count; }
+  const uint8_t* values() const { return block_.data() + start_; }
+  int64_t num_bytes() const { return num_bytes_; }
+  size_t memory() const { return sizeof(*this) + block_.capacity(); }
+  // Result of `work` for the offsets of strings.
+  template <typename Work>
+  auto with_offsets(const Work& work) const {
+    const uint8_t* offsets = block_.data() + offsets_start_;  // aligned
+    return form_.bits == 64 ? work(reinterpret_cast<const int64_t*>(offsets))
+                            : work(reinterpret_cast<const int32_t*>(offsets));
+  }
+  // Item `index`, which is below `count()`.
+  std::string_view operator[](uint64_t index) const {
+    const auto part = [this](int64_t start, int64_t end) {
+      return std::string_view(reinterpret_cast<const char*>(values()) + start, static_cast<size_t>(end - start));
+    };
+    const auto i = static_cast<int64_t>(index);
+    if (!form_.strings) return part(i * width(), (i + 1) * width());
+    return with_offsets([=](const auto* offsets) { return part(offsets[i], offsets[i + 1]); });
   }
 
  private:
-  static std::string text(int64_t number) { return std::to_string(number); }
-
-  void own(std::vector<uint8_t> bytes, int64_t num_bytes) {
-    plain = std::move(bytes);
-    block = plain.data();
-    size = num_bytes;
-  }
-
-  void decompress(cells::Part content) {
-    const cells::Part own = units::decompressed(form.scheme, content, units::kMostUnit, plain);
-    block = own.data;
-    size = own.size;
-  }
+  Items() = default;
 
   // Block of strings: bits of an offset, start of the bytes, offsets ascending from 0, bytes. Early
   // writers began with one byte for the bits of an offset, then the number of values.
   template <typename T>
-  void find_strings() {
+  void find_strings(int64_t size) {
     constexpr int64_t kWord = sizeof(T);
-    const int64_t count = form.count;
+    const uint8_t* const block = block_.data();
+    const int64_t count = form_.count;
     if (size < 1 + 2 * kWord) corrupt("variable: a block of ", size, " bytes");
     const bool is_early = block[1] || block[2] || block[3];
     const auto first = static_cast<int64_t>(is_early ? T{block[0]} : load<T>(block));
@@ -92,21 +109,18 @@ struct ItemBlock {
     }
     if (static_cast<int64_t>(previous) > size - bytes)
       corrupt("variable: offsets to ", previous, " in ", size - bytes, " bytes");
-    offsets_start = offsets;
-    data_start = bytes;
-    data_size = static_cast<int64_t>(previous);
-    if (is_early) align(kWord * (count + 1));
+    offsets_start_ = offsets;
+    start_ = bytes;
+    num_bytes_ = static_cast<int64_t>(previous);
+    if (!is_early) return;
+    block_.erase(block_.begin(), block_.begin() + offsets);  // so that the offsets are aligned
+    offsets_start_ = 0;
+    start_ -= offsets;
   }
 
-  // Copy offsets that begin at any byte, and the strings behind them.
-  void align(int64_t offsets_size) {
-    std::vector<uint8_t> bytes(static_cast<size_t>(offsets_size + data_size));
-    std::memcpy(bytes.data(), block + offsets_start, static_cast<size_t>(offsets_size));
-    if (data_size) std::memcpy(bytes.data() + offsets_size, block + data_start, static_cast<size_t>(data_size));
-    own(std::move(bytes), offsets_size + data_size);
-    offsets_start = 0;
-    data_start = offsets_size;
-  }
+  ItemsForm form_{};
+  std::vector<uint8_t> block_;
+  int64_t offsets_start_ = 0, start_ = 0, num_bytes_ = 0;  // of strings' offsets and of the values in the block
 };
 
 }  // namespace alance

@@ -4,8 +4,10 @@
 //
 // Source: docs/format/file.md, "Constant layout".
 #include <algorithm>
+#include <mutex>
 
 #include "rows/pages/row_page.hpp"
+#include "rows/pages/sparse.hpp"
 
 namespace alance {
 
@@ -29,22 +31,20 @@ struct RowPage::Later {
       levels->bytes.data = bytes->data();
     }
   }
+  // Of the encoded levels, and of the decoded ones.
+  int64_t num_bytes() const { return reps.bytes.size + defs.bytes.size + 4 * std::max(reps.count, defs.count); }
 
   EncodedLevels reps, defs;
   std::vector<uint8_t> of_reps, of_defs;
   std::once_flag once;
 };
 
-std::unique_ptr<RowPage> RowPage::constant(int64_t num_rows, const EncodedLevels& reps,
-                                           const EncodedLevels& defs, const PageKind& kind,
-                                           int null_level, bool is_null) {
-  if (null_level < 0 || null_level > kind.max_level) corrupt("nulls of another level");
-  const std::vector<int64_t> rows{0, num_rows}, bytes{0, 0};
-  std::unique_ptr<RowPage> page(new RowPage(rows, bytes, 0, 0, num_rows, kind));
-  page->is_null_ = is_null;
-  page->null_level_ = null_level;
-  page->max_rep_ = kind.max_rep;
-  page->max_visible_ = kind.max_visible;
+std::unique_ptr<RowPage> RowPage::constant(std::shared_ptr<const PageKind> kind, int64_t num_rows,
+                                           const EncodedLevels& reps, const EncodedLevels& defs,
+                                           std::optional<Items> item) {
+  if (kind->null_level < 0 || kind->null_level > kind->max_level) corrupt("nulls of another level");
+  auto page = std::make_unique<RowPage>(std::move(kind), 0, 0, num_rows);
+  if (item) page->set_items(*std::move(item));
   int64_t most = 0;
   for (const EncodedLevels* levels : {&reps, &defs}) {
     if (levels->count > kFewLevels && levels->count / kMostPerByte > levels->bytes.size)
@@ -54,15 +54,13 @@ std::unique_ptr<RowPage> RowPage::constant(int64_t num_rows, const EncodedLevels
   if (most <= kFewLevels)
     page->read_levels_of_all(reps, defs);
   else
-    page->later_.reset(new Later(reps, defs));
+    page->later_ = std::make_shared<Later>(reps, defs);
   return page;
 }
 
-void RowPage::free_later(Later* later) { delete later; }
-int64_t RowPage::later_bytes() const {  // of the encoded levels, and of the decoded ones
-  if (!later_) return 0;
-  const int64_t count = std::max(later_->reps.count, later_->defs.count);
-  return later_->reps.bytes.size + later_->defs.bytes.size + 4 * count;
+int64_t RowPage::num_bytes() const {
+  return static_cast<int64_t>(sizeof(*this) + chunks_.memory() + (has_items() ? items_->memory() : 0)) +
+         (later_ ? later_->num_bytes() : 0) + (slots_ ? slots_->num_bytes() : 0);
 }
 
 void RowPage::prepare() const {
@@ -73,6 +71,7 @@ void RowPage::prepare() const {
   });
 }
 
+// Decode the levels, and cut them into chunks.
 void RowPage::read_levels_of_all(const EncodedLevels& reps, const EncodedLevels& defs) {
   const int64_t count = std::max(reps.count, defs.count);
   const auto decoded = [&](const EncodedLevels& levels, int top, std::vector<uint16_t>& out) {
@@ -83,31 +82,31 @@ void RowPage::read_levels_of_all(const EncodedLevels& reps, const EncodedLevels&
     if (const int most = highest(out.data(), count); most > top)
       corrupt("level " + text(most) + ", the layers have " + text(top));
   };
-  cut_ = {};
-  decoded(reps, max_rep_, cut_.reps);
-  decoded(defs, max_level_, cut_.defs);
-  if (is_null_) {  // the page has no value, so entries without a null level are null
-    std::vector<uint16_t>& levels = cut_.defs;
+  ChunkTable pieces;
+  decoded(reps, kind_->max_rep, pieces.reps);
+  decoded(defs, kind_->max_level, pieces.defs);
+  if (is_null()) {  // the page has no value, so entries without a null level are null
+    std::vector<uint16_t>& levels = pieces.defs;
     if (count != 0 && levels.empty()) levels.resize(static_cast<size_t>(count));
     const bool is_any = levels.empty() ? num_rows_ != 0 : *std::min_element(levels.begin(), levels.end()) == 0;
-    if (is_any && null_level_ == 0) corrupt("a page without a value, where none can be null");
-    std::replace(levels.begin(), levels.end(), uint16_t{0}, static_cast<uint16_t>(null_level_));
+    if (is_any && kind_->null_level == 0) corrupt("a page without a value, where none can be null");
+    std::replace(levels.begin(), levels.end(), uint16_t{0}, static_cast<uint16_t>(kind_->null_level));
   }
-  cut_levels(count);
+  cut_levels(count, pieces);
+  set_chunks(std::move(pieces));
 }
 
 // Cut levels into pieces that begin with a row.
-void RowPage::cut_levels(int64_t num_entries) {
-  const int max_rep = max_rep_;
-  Cut& cut = cut_;
+void RowPage::cut_levels(int64_t num_entries, ChunkTable& cut) const {
+  const int max_rep = kind_->max_rep;
   const bool has_lists = max_rep != 0;
   if (has_lists && cut.reps.empty() && num_rows_ != 0) corrupt("lists without repetition levels");
   int64_t rows = 0, values = 0;
   const auto close = [&](int64_t entry) {
-    cut.rows.push_back(rows);
+    cut.first_rows.push_back(rows);
     cut.entries.push_back(entry);
-    cut.values.push_back(values);
-    cut.bytes.push_back(0);
+    cut.first_values.push_back(values);
+    cut.first_bytes.push_back(0);
   };
   close(0);
   if (num_entries == 0 || !has_lists) {  // each row is one entry
@@ -123,17 +122,11 @@ void RowPage::cut_levels(int64_t num_entries) {
         if (i - cut.entries.back() >= kPiece) close(i);
         ++rows;
       }
-      values += cut.defs.empty() || cut.defs[at] <= max_visible_;
+      values += cut.defs.empty() || cut.defs[at] <= kind_->max_visible;
     }
     if (rows != num_rows_) corrupt(text(rows) + " rows begin in its levels, expected " + text(num_rows_));
   }
   close(num_entries != 0 ? num_entries : num_rows_);  // without levels each row is one entry
-  first_rows_ = cut.rows;
-  first_bytes_ = cut.bytes;
-  if (has_lists) first_values_ = cut.values;
-  num_chunks_ = static_cast<int64_t>(cut.rows.size()) - 1;
-  reps_ = has_lists ? Nulls::flat : Nulls::none;
-  nulls_ = cut.defs.empty() ? Nulls::none : Nulls::flat;
 }
 
 }  // namespace alance

@@ -37,36 +37,24 @@ const uint16_t* levels_of(Nulls kind, int bits, Part part, int64_t count,
   return levels.data();
 }
 
-void RowPage::keep_lists(Positions first_values, const PageKind& kind) {
-  if (is_zipped() || kind.reps <= 0 || kind.reps > static_cast<int>(Nulls::blocks) ||
-      kind.max_rep < 1 || kind.max_visible < 0 ||
-      (static_cast<Nulls>(kind.reps) == Nulls::blocks && (kind.rep_bits < 0 || kind.rep_bits > 15)))
-    corrupt("lists of an unknown form");
-  first_values_ = first_values;
-  reps_ = static_cast<Nulls>(kind.reps);
-  rep_bits_ = kind.rep_bits;
-  max_rep_ = kind.max_rep;
-  max_visible_ = kind.max_visible;
-}
-
 void RowPage::decode_lists(const Chunk& chunk, const Rows& rows, bool open, Sink& sink) const {
   const int64_t count = rows.count;
   const auto fail = [&](const auto&... what) { corrupt("chunk ", chunk.number, ": ", what...); };
   const int64_t entries = chunk.entries;
-  const uint16_t* reps = levels_of(reps_, rep_bits_, chunk.reps, entries, sink.chunk_rep);
-  const uint16_t* defs = levels_of(nulls_, level_bits_, chunk.nulls, entries, sink.chunk_def);
-  const uint16_t begin = static_cast<uint16_t>(max_rep_), shown = static_cast<uint16_t>(max_visible_);
-  if (const int top = highest(reps, entries); top > max_rep_)
-    fail("repetition level ", top, ", the layers have ", max_rep_);
-  if (const int top = highest(defs, entries); top > max_level_)
-    fail("definition level ", top, ", the layers use ", max_level_);
+  const uint16_t* reps = levels_of(this->reps(), kind_->rep_bits, chunk.reps, entries, sink.chunk_rep);
+  const uint16_t* defs = levels_of(nulls(), kind_->level_bits, chunk.nulls, entries, sink.chunk_def);
+  const uint16_t begin = static_cast<uint16_t>(kind_->max_rep), shown = static_cast<uint16_t>(kind_->max_visible);
+  if (const int top = highest(reps, entries); top > kind_->max_rep)
+    fail("repetition level ", top, ", the layers have ", kind_->max_rep);
+  if (const int top = highest(defs, entries); top > kind_->max_level)
+    fail("definition level ", top, ", the layers use ", kind_->max_level);
   if (entries != 0 && (reps[0] == begin) == carries(chunk.number))
     fail(reps[0] == begin ? "begins with a row, expected the rest of one"
                           : "begins inside a row, expected a new one");
   const auto begins = [=](uint16_t rep) { return rep == begin; };
   const auto is_shown = [=](uint16_t def) { return def <= shown; };
   Walk walk;
-  int64_t row = first_rows_.data()[chunk.number] - 1, value = 0, k = 0, e = 0;
+  int64_t row = rows_[chunk.number] - 1, value = 0, k = 0, e = 0;
   bool taking = open;
   while (e < entries && (taking || k < count)) {
     if (!taking) {  // skip entries in which no requested row begins

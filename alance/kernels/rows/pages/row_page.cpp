@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "rows/pages/units.hpp"
+#include "rows/pages/sparse.hpp"
 
 namespace alance {
 
@@ -12,143 +12,118 @@ using namespace cells;
 namespace {
 
 constexpr int64_t kRun = 32;  // neighbouring rows; fewer are decoded one by one
-constexpr size_t kBlobBytes = 16;         // of a description
+
+bool is_length(int64_t bytes) { return bytes == -4 || bytes == -8; }
+
+// Members of values of a width.
+void check_members(int64_t width, const std::vector<PackedMember>& members) {
+  for (const auto& [own, symbols, scheme, masks, inner] : members) {
+    if (width > 0 || own == 0 || own > INT32_MAX / 8 || (own < 0 && !is_length(own)) || scheme < 0 ||
+        scheme > units::kZstd || masks.size() > kMostDepths || (!masks.empty() && bytes_of_masks(masks) > own))
+      corrupt("packed structs of an unknown form");
+    check_members(own, inner);
+  }
+}
+
+// Check that positions ascend within the buffer; each row has at least one byte.
+void check_ends(const std::vector<int64_t>& ends, int64_t size) {
+  for (size_t i = 0; i < ends.size(); ++i)
+    if (const int64_t end = ends[i]; end < (i ? ends[i - 1] + 1 : 0) || end > size)
+      corrupt("full-zip: positions of rows that are not ascending: row ", i, " begins at ", end, " of ", size);
+}
 
 }  // namespace
 
-RowPage::RowPage(std::shared_ptr<const ChunkTable> table, int64_t start, int64_t size,
-                 int64_t num_rows, const PageKind& kind, std::shared_ptr<const Symbols> symbols)
-    : RowPage(table->rows(), table->first_bytes, start, size, num_rows, kind) {
-  if (kind.max_rep != 0) {
-    carries_ = table->carries.data();
-    keep_lists(table->first_values, kind);
+void PageKind::check() const {
+  if (values < Values::flat || values > Values::rows || nulls < Nulls::none || nulls > Nulls::blocks)
+    corrupt("a page of an unknown form");
+  const auto is_no_count = [](int64_t count) { return count < 0 || count > INT32_MAX; };
+  if (masks.size() > kMostDepths || scheme < 0 || scheme > units::kZstd || std::any_of(masks.begin(), masks.end(), is_no_count))
+    corrupt("lists of an unknown form");
+  if (values == Values::rows) {
+    const int64_t width = length_bytes != 0 ? -length_bytes : bits / 8;
+    if (bits_def < 0 || bits_def > 16 || level_bits < 0 || level_bits > 4 || max_rep < 0 || max_level < 0 ||
+        max_visible < 0 || bits < 0 || width == 0 || (width < 0 && !is_length(width)))
+      corrupt("zipped rows of an unknown form");
+    check_members(width, members);
   }
-  table_ = std::move(table);
-  symbols_ = std::move(symbols);
+  if (values == Values::zipped && (bits < 8 || bits % 8 || level_bits < 0 || level_bits > 4))
+    corrupt("zipped rows of ", bits, " bits");
+  if (is_zipped() && length_bytes == 0 && mask_bytes() > bits / 8) corrupt("lists without room for their validity");
+  if (is_zipped() || is_constant()) return;
+  const bool are_words = values == Values::packed || values == Values::runs;
+  if ((are_words && !is_word(bits)) || ((is_string(values) || values == Values::split) && bits != 32 && bits != 64) || bits < 1)
+    corrupt("values of ", bits, " bits");
+  if (nulls == Nulls::blocks && (level_bits < 0 || level_bits > 15)) corrupt("levels of ", level_bits, " bits");
+  if (has_lists() && (reps <= Nulls::none || reps > Nulls::blocks || max_rep < 1 || max_visible < 0 ||
+                      (reps == Nulls::blocks && (rep_bits < 0 || rep_bits > 15))))
+    corrupt("lists of an unknown form");
 }
 
-RowPage::RowPage(Positions first_rows, Positions first_bytes, int64_t start, int64_t size,
-                 int64_t num_rows, const PageKind& kind)
-    : first_rows_(first_rows), first_bytes_(first_bytes), start_(start), size_(size),
-      num_rows_(num_rows), num_chunks_(std::ssize(first_rows) - 1),
-      values_(static_cast<Values>(kind.values)), bits_(kind.bits),
-      nulls_(static_cast<Nulls>(kind.nulls)), level_bits_(kind.level_bits),
-      max_level_(kind.max_level), large_(kind.large), masks_(kind.masks), scheme_(kind.scheme),
-      null_items_(kind.null_items), coding_(kind.coding), coded_reps_(kind.coded_reps),
-      coded_defs_(kind.coded_defs) {
-  const int values = kind.values, bits = kind.bits, nulls = kind.nulls, level_bits = kind.level_bits;
+RowPage::RowPage(std::shared_ptr<const PageKind> kind, int64_t start, int64_t size, int64_t num_rows, ChunkTable chunks,
+                 std::shared_ptr<const Symbols> symbols)
+    : kind_(std::move(kind)), start_(start), size_(size), num_rows_(num_rows), symbols_(std::move(symbols)) {
   if (start < 0 || size < 0 || num_rows < 0 || start > INT64_MAX - size)
     corrupt("a page of ", num_rows, " rows in ", size, " bytes");
-  if (values < 0 || values > static_cast<int>(Values::rows) || nulls < 0 ||
-      nulls > static_cast<int>(Nulls::blocks))
-    corrupt("a page of an unknown form");
-  if (masks_.size() > kMostDepths || (!masks_.empty() && values_ != Values::flat && !is_zipped()) ||
-      scheme_ < 0 || scheme_ > units::kZstd || std::any_of(masks_.begin(), masks_.end(), [](int64_t count) { return count < 0 || count > INT32_MAX; }))
-    corrupt("lists of an unknown form");
-  if (values_ == Values::rows) return;  // `of_zipped` checks them
-  if (values_ == Values::zipped) {
-    if (bits < 8 || bits % 8 || level_bits < 0 || level_bits > 4 ||
-        size % (level_bits + bits / 8) || size / (level_bits + bits / 8) != num_rows)
-      corrupt("zipped rows of ", bits, " bits");
-    if (mask_bytes() > bits / 8) corrupt("lists without room for their validity");
-    num_chunks_ = num_rows;
-    return;
-  }
-  const bool words = values_ == Values::packed || values_ == Values::runs;
-  const bool strings = values_ == Values::strings || values_ == Values::fsst;
-  if ((words && !is_word(bits)) || (strings && bits != 32 && bits != 64) ||
-      (values_ == Values::split && bits != 32 && bits != 64) ||
-      (values_ == Values::flat && bits < 1))
-    corrupt("values of ", bits, " bits");
-  if (nulls_ == Nulls::blocks && (level_bits < 0 || level_bits > 15))
-    corrupt("levels of ", level_bits, " bits");
+  kind_->check();
+  const int64_t step = kind_->level_bits + kind_->bits / 8;
+  if (kind_->values == Values::zipped && (size % step || size / step != num_rows))
+    corrupt("zipped rows of ", kind_->bits, " bits");
+  if (kind_->values == Values::rows) check_ends(chunks.first_bytes, size);
+  if (kind_->max_blob_level >= 0 && (kind_->max_blob_level > UINT16_MAX || has_nulls() || has_lists() || is_constant() ||
+                                     width() != kBlobBytes))
+    corrupt("descriptions of blobs of another form");
+  set_chunks(std::move(chunks));
+}
+
+void RowPage::set_chunks(ChunkTable chunks) {
+  chunks_ = std::move(chunks);
+  rows_ = chunks_.rows().data();
+  bytes_ = chunks_.first_bytes.data();
+  num_chunks_ = kind_->is_zipped() ? num_rows_ : std::ssize(chunks_.rows()) - 1;
 }
 
 // Indices must be whole words.
-void RowPage::check_indices() const {
-  if (values_ == Values::constant && !is_null_) return;
-  if (values_ > Values::split || !is_word(bits_))
-    corrupt("a dictionary for values of ", bits_, " bits that are no indices");
-}
-
-void RowPage::keep_items(std::span<const uint8_t> items, int64_t width) {
-  check_indices();
-  if (width < 1 || std::ssize(items) % width) corrupt("items of no whole width");
-  items_ = items;
-  item_width_ = width;
-  num_items_ = std::ssize(items) / width;
-  items_kind_ = Items::kFixed;
-}
-
-template <typename T>
-void RowPage::keep_strings(std::span<const T> offsets, std::span<const uint8_t> items) {
-  check_indices();
-  if (offsets.size() == 0 || offsets.data()[0] < 0) corrupt("strings without offsets");
-  for (size_t i = 0; i + 1 < offsets.size(); ++i)
-    if (offsets.data()[i + 1] < offsets.data()[i]) corrupt("strings whose offsets decrease");
-  if (static_cast<uint64_t>(offsets.data()[offsets.size() - 1]) > items.size())
-    corrupt("strings behind the end of their bytes");
-  items_ = items;
-  num_items_ = std::ssize(offsets) - 1;
-  if constexpr (std::is_same_v<T, int32_t>) {
-    offsets_32_ = offsets;
-    items_kind_ = Items::kStrings32;
-  } else {
-    offsets_64_ = offsets;
-    items_kind_ = Items::kStrings64;
-  }
-}
-
-void RowPage::set_item_masks(std::vector<int64_t> masks) {
-  if (items_kind_ != Items::kFixed || masks.size() > kMostDepths || bytes_of_masks(masks) > item_width_)
+void RowPage::set_items(Items items) {
+  if (!is_constant() && (kind_->values > Values::split || !is_word(kind_->bits)))
+    corrupt("a dictionary for values of ", kind_->bits, " bits that are no indices");
+  if (!kind_->masks.empty() && (items.are_strings() || kind_->mask_bytes() > items.width()))
     corrupt("items without room for their validity");
-  masks_ = std::move(masks);
+  if (kind_->max_blob_level >= 0) corrupt("descriptions of blobs of another form");
+  items_ = std::make_unique<const Items>(std::move(items));
 }
 
-void RowPage::set_own_items(ItemBlock items) {
-  items.keep();
-  own_items_ = std::make_shared<const ItemBlock>(std::move(items));
-  const ItemBlock& own = *own_items_;
-  const std::span data(own.block + own.data_start, static_cast<size_t>(own.data_size));
-  const size_t num_offsets = static_cast<size_t>(own.form.count) + 1;
-  const uint8_t* offsets = own.block + own.offsets_start;  // aligned: the block is ours
-  if (!own.form.strings)
-    keep_items(data, own.form.bits / 8);
-  else if (own.form.bits == 32)
-    keep_strings(std::span(reinterpret_cast<const int32_t*>(offsets), num_offsets), data);
-  else
-    keep_strings(std::span(reinterpret_cast<const int64_t*>(offsets), num_offsets), data);
+void RowPage::set_slots(std::shared_ptr<const sparse::Slots> slots) {
+  slots_ = std::move(slots);
+  num_rows_ = slots_->structure.num_rows();
 }
 
 int64_t RowPage::width() const {
-  if (items_kind_ == Items::kFixed) return item_width_ - mask_bytes();
-  if (items_kind_ != Items::kNone || is_string(values_)) return 0;
-  if (is_zipped()) return length_bytes_ != 0 ? 0 : bits_ / 8 - mask_bytes();
-  return value_bytes();  // a bit becomes a byte
+  if (has_strings()) return 0;
+  if (has_items()) return items_->width() - kind_->mask_bytes();
+  return kind_->value_bytes() - (kind_->is_zipped() ? kind_->mask_bytes() : 0);  // a bit becomes a byte
 }
 
 int64_t RowPage::chunk_of(int64_t row, int64_t from) const {
-  if (is_zipped() && !has_runs_) return row;
-  const int64_t* rows = first_rows_.data();
+  if (kind_->is_zipped() && !has_runs_) return row;
   // Requested rows ascend: the next chunk is near, so a galloping search starts there.
   int64_t step = 1;
-  for (; step <= num_chunks_ - from && rows[from + step] <= row; step *= 2) from += step;
-  return std::upper_bound(rows + from, rows + from + std::min(step, num_chunks_ - from + 1), row) -
-         rows - 1;
+  for (; step <= num_chunks_ - from && rows_[from + step] <= row; step *= 2) from += step;
+  return std::upper_bound(rows_ + from, rows_ + from + std::min(step, num_chunks_ - from + 1), row) - rows_ - 1;
 }
 
 int64_t RowPage::begin_of(int64_t chunk) const {
-  if (values_ == Values::zipped) return chunk * (level_bits_ + bits_ / 8);
-  return first_bytes_.data()[has_runs_ ? 2 * chunk : chunk];
+  if (kind_->values == Values::zipped) return chunk * (kind_->level_bits + kind_->bits / 8);
+  return bytes_[has_runs_ ? 2 * chunk : chunk];
 }
 
 int64_t RowPage::rows_until(int64_t chunk) const {
-  if (has_runs_) return cut_.entries[static_cast<size_t>(chunk)];
-  return is_zipped() ? chunk + 1 : first_rows_.data()[chunk + 1];
+  if (has_runs_) return chunks_.entries[static_cast<size_t>(chunk)];
+  return kind_->is_zipped() ? chunk + 1 : rows_[chunk + 1];
 }
 
 int64_t RowPage::rows_from(int64_t chunk) const {
-  return is_zipped() && !has_runs_ ? chunk : first_rows_.data()[chunk];
+  return kind_->is_zipped() && !has_runs_ ? chunk : rows_[chunk];
 }
 
 void RowPage::check_rows(const int64_t* rows, int64_t count) const {
@@ -162,25 +137,27 @@ void RowPage::check_rows(const int64_t* rows, int64_t count) const {
 
 RowPage::Chunk RowPage::open_chunk(int64_t number, Part bytes, Sink::Content* content) const {
   const auto fail = [&](const auto&... what) { corrupt("chunk ", number, ": ", what...); };
-  if (values_ == Values::constant) {
+  if (kind_->values == Values::constant) {
     const size_t at = static_cast<size_t>(number);
-    const int64_t first = cut_.entries[at], entries = cut_.entries[at + 1] - first;
+    const int64_t first = chunks_.entries[at], entries = chunks_.entries[at + 1] - first;
     const auto part = [&](const std::vector<uint16_t>& levels) {
       return levels.empty() ? Part{} : Part{reinterpret_cast<const uint8_t*>(levels.data() + first), 2 * entries};
     };
-    return {number, entries, num_values(number, number + 1), part(cut_.reps), part(cut_.defs), {}, {}};
+    return {number, entries, num_values(number, number + 1), part(chunks_.reps), part(chunks_.defs), {}, {}};
   }
-  const int num_levels = (reps_ != Nulls::none) + (nulls_ != Nulls::none);
-  const auto num_masks = has_items() ? 0 : static_cast<int>(masks_.size() - static_cast<size_t>(std::count(masks_.begin(), masks_.end(), 0)));
-  const int num_buffers = num_levels + num_masks + num_value_buffers();
-  const int64_t width = large_ ? 4 : 2;
+  const int num_levels = (reps() != Nulls::none) + (nulls() != Nulls::none);
+  const std::vector<int64_t>& masks = kind_->masks;
+  const auto num_masks =
+      has_items() ? 0 : static_cast<int>(std::ssize(masks) - std::count(masks.begin(), masks.end(), 0));
+  const int num_buffers = num_levels + num_masks + kind_->num_value_buffers();
+  const int64_t width = kind_->large ? 4 : 2;
   const int64_t header = 2 + 2 * num_levels + width * (num_buffers - num_levels);
   if (bytes.size < header) fail(bytes.size, " bytes, its header has ", header);
   Part parts[3 + kMostDepths] = {};
   const uint8_t* at = bytes.data + 2;
   int64_t position = (header + 7) / 8 * 8;
   for (int i = 0; i < num_buffers; ++i) {
-    const bool narrow = i < num_levels || !large_;
+    const bool narrow = i < num_levels || !kind_->large;
     const int64_t size = narrow ? load<uint16_t>(at) : load<uint32_t>(at);
     at += narrow ? 2 : 4;
     if (size > bytes.size - position)
@@ -190,25 +167,44 @@ RowPage::Chunk RowPage::open_chunk(int64_t number, Part bytes, Sink::Content* co
   }
   const int64_t values = num_values(number, number + 1);
   const int64_t entries = num_levels ? load<uint16_t>(bytes.data) : values;
-  if (max_rep_ == 0 && entries != values) fail(entries, " levels, expected ", values);
-  const int nulls = reps_ != Nulls::none ? 1 : 0;
-  if ((scheme_ != 0 || coding_ || coded_reps_ || coded_defs_) && content == nullptr) corrupt("a compressed chunk");
-  if (scheme_ != 0)
-    parts[num_levels] = units::decompressed(scheme_, parts[num_levels], most_bytes(values), content->values);
+  if (kind_->max_rep == 0 && entries != values) fail(entries, " levels, expected ", values);
+  const int nulls = reps() != Nulls::none ? 1 : 0;
+  if ((kind_->scheme != 0 || kind_->coding || kind_->coded_reps || kind_->coded_defs) && content == nullptr) corrupt("a compressed chunk");
+  if (kind_->scheme != 0)
+    parts[num_levels] = units::decompressed(kind_->scheme, parts[num_levels], most_bytes(values), content->values);
   Chunk chunk{number,       entries,           values, parts[0], parts[nulls],
               parts[num_levels + num_masks], parts[num_buffers - 1]};
   chunk.masks.assign(parts + num_levels, parts + num_levels + num_masks);
-  if (coded_reps_ || coded_defs_) decode_levels(chunk, *content);
-  if (coding_) recode(chunk, content->values);
+  if (kind_->coded_reps || kind_->coded_defs) decode_levels(chunk, *content);
+  if (kind_->coding) recode(chunk, content->values);
   return chunk;
+}
+
+void RowPage::recode(Chunk& chunk, std::vector<uint8_t>& content) const {
+  const bool has_second = kind_->coding->num_buffers() == 2;
+  const Part first = has_second ? chunk.first : Part{};
+  std::vector<uint8_t> recoded = kind_->coding->runs ? kind_->coding->flat(first, chunk.second, chunk.values)
+                                               : kind_->coding->strings(first, chunk.second, chunk.values);
+  content.swap(recoded);
+  chunk.first = {content.data(), static_cast<int64_t>(content.size())};
+}
+
+void RowPage::decode_levels(Chunk& chunk, Sink::Content& content) const {
+  const auto decode = [&](const std::optional<WordCoding>& coding, Part& levels, std::vector<uint8_t>& words) {
+    if (!coding) return;
+    words = coding->words(levels, chunk.entries);
+    levels = {words.data(), static_cast<int64_t>(words.size())};
+  };
+  if (reps() != Nulls::none) decode(kind_->coded_reps, chunk.reps, content.reps);
+  if (nulls() != Nulls::none) decode(kind_->coded_defs, chunk.nulls, content.defs);
 }
 
 // Largest size of the first buffer for so many values.
 int64_t RowPage::most_bytes(int64_t num_values) const {
-  if (values_ == Values::strings || values_ == Values::fsst) return units::kMostUnit;
-  const int64_t packed = value_bytes() + kRowBytes * bits_;  // a whole block
-  if (coding_) return product(num_values, value_bytes(), "chunk") + packed;
-  return std::max(packed, product(num_values, value_bytes() + mask_bytes() + 1, "chunk"));
+  if (kind_->values == Values::strings || kind_->values == Values::fsst) return units::kMostUnit;
+  const int64_t packed = kind_->value_bytes() + kRowBytes * kind_->bits;  // a whole block
+  if (kind_->coding) return product(num_values, kind_->value_bytes(), "chunk") + packed;
+  return std::max(packed, product(num_values, kind_->value_bytes() + kind_->mask_bytes() + 1, "chunk"));
 }
 
 // Decode values without a dictionary to their numbers among the distinct values.
@@ -234,22 +230,15 @@ void RowPage::decode_distinct(int64_t number, Part bytes, const Rows& rows, bool
     return;
   }
   for (size_t i = 0; i < values.def.size(); ++i)
-    if (max_rep_ == 0 || values.def[i] <= max_visible_) add(values.def[i] == 0);
+    if (kind_->max_rep == 0 || values.def[i] <= kind_->max_visible) add(values.def[i] == 0);
   sink.rep.append(values.rep.data(), values.rep.size());
   sink.def.append(values.def.data(), values.def.size());
-}
-
-void RowPage::set_blobs(int max_level) {
-  if (max_level < 0 || max_level > UINT16_MAX || max_level_ != 0 || max_rep_ != 0 || has_items() ||
-      is_constant() || width() != kBlobBytes)
-    corrupt("descriptions of blobs of another form");
-  max_blob_level_ = max_level;
 }
 
 void RowPage::decode(int64_t number, Part bytes, const Rows& rows, bool open, Sink& sink) const {
   const size_t first = sink.bytes.size();
   decode_entries(number, bytes, rows, open, sink);
-  if (max_blob_level_ >= 0) mark_null_blobs(first, sink);
+  if (kind_->max_blob_level >= 0) mark_null_blobs(first, sink);
 }
 
 // Mark as null the blobs from byte `first` of the values on whose descriptions say so.
@@ -259,8 +248,8 @@ void RowPage::mark_null_blobs(size_t first, Sink& sink) const {
     const uint8_t* value = sink.bytes.data() + first + kBlobBytes * i;
     const uint64_t position = load<uint64_t>(value), level = position >> 16;
     if (position == 0 || load<uint64_t>(value + 8) != 0) continue;
-    if (position % (1 << 16) != 0 || level > static_cast<uint64_t>(max_blob_level_))
-      corrupt("blob: empty value at ", position, ", which is no level up to ", max_blob_level_);
+    if (position % (1 << 16) != 0 || level > static_cast<uint64_t>(kind_->max_blob_level))
+      corrupt("blob: empty value at ", position, ", which is no level up to ", kind_->max_blob_level);
     sink.has_nulls = true;
     if (sink.with_levels)
       sink.def.data()[sink.def.size() - count + i] = static_cast<uint16_t>(level);
@@ -271,20 +260,19 @@ void RowPage::mark_null_blobs(size_t first, Sink& sink) const {
 
 void RowPage::decode_entries(int64_t number, Part bytes, const Rows& rows, bool open,
                              Sink& sink) const {
-  if (sink.distinct && !has_items() && !is_null_)
+  if (sink.distinct && !has_items() && !is_null())
     return decode_distinct(number, bytes, rows, open, sink);
-  if (!masks_.empty()) check_masks(masks_, sink);
-  if (values_ == Values::rows) return decode_run(bytes, rows.count, sink);
-  if (values_ == Values::zipped) return decode_zipped(bytes, sink);
-  if (is_null_ && nulls_ == Nulls::none) {
-    if (sink.with_levels) sink.def.fill(static_cast<size_t>(rows.count), static_cast<uint16_t>(null_level_));
+  if (!kind_->masks.empty()) check_masks(kind_->masks, sink);
+  if (kind_->is_zipped()) return decode_run(bytes, rows.count, sink);
+  if (is_null() && nulls() == Nulls::none) {
+    if (sink.with_levels) sink.def.fill(static_cast<size_t>(rows.count), static_cast<uint16_t>(kind_->null_level));
     return sink.nulls(rows.count);
   }
   if (rows.by_value && is_bare(number)) return decode_bare(bytes, rows, sink);
   const Chunk chunk = open_chunk(number, bytes, &sink.content);
-  if (max_rep_ != 0) return decode_lists(chunk, rows, open, sink);
+  if (kind_->max_rep != 0) return decode_lists(chunk, rows, open, sink);
   cells::Walk levels, values;
-  const int64_t origin = first_rows_.data()[number];
+  const int64_t origin = rows_[number];
   const uint16_t* all = nullptr;  // levels of the chunk
   for (int64_t k = 0, end = 0; k < rows.count; k = end) {
     end = rows.run_end(k);
@@ -292,7 +280,7 @@ void RowPage::decode_entries(int64_t number, Part bytes, const Rows& rows, bool 
       for (int64_t at = k; at < end; ++at) {
         const int64_t i = rows[at] - origin;
         const uint64_t level =
-            rows.levels ? rows.levels[at] : level_at(nulls_, level_bits_, chunk.nulls, chunk.entries, i, levels);
+            rows.levels ? rows.levels[at] : level_at(nulls(), kind_->level_bits, chunk.nulls, chunk.entries, i, levels);
         if (sink.with_levels) sink.def.push_back(static_cast<uint16_t>(level));
         if (level != 0)
           absent(level, sink);
@@ -302,7 +290,7 @@ void RowPage::decode_entries(int64_t number, Part bytes, const Rows& rows, bool 
       continue;
     }
     if (all == nullptr && rows.levels == nullptr) {
-      all = levels_of(nulls_, level_bits_, chunk.nulls, chunk.entries, sink.chunk_def);
+      all = levels_of(nulls(), kind_->level_bits, chunk.nulls, chunk.entries, sink.chunk_def);
       check_level(static_cast<uint64_t>(highest(all, chunk.entries)));
     }
     const uint16_t* own = rows.levels ? rows.levels + k : all + (rows[k] - origin);
@@ -312,7 +300,7 @@ void RowPage::decode_entries(int64_t number, Part bytes, const Rows& rows, bool 
 }
 
 void RowPage::decode_bare(Part bytes, const Rows& rows, Sink& sink) const {
-  const int64_t width = bits_ / 8, first = rows[0];
+  const int64_t width = kind_->bits / 8, first = rows[0];
   check_span(0, (rows[rows.count - 1] + 1 - first) * width, bytes.size, "values");
   uint8_t* out = sink.begin_run(rows.count);
   for (int64_t i = 0; i < rows.count; ++i, out += width)
@@ -324,7 +312,7 @@ void RowPage::decode_bare(Part bytes, const Rows& rows, Sink& sink) const {
 // Append values one by one, or as a run if they are many; null where their level is not 0.
 void RowPage::emit_values(const Chunk& chunk, int64_t first, int64_t count, const uint16_t* levels,
                           cells::Walk& walk, Sink& sink) const {
-  if (is_null_) return sink.nulls(count);
+  if (is_null()) return sink.nulls(count);
   if (count >= kRun && emit_run(chunk, first, count, levels, sink)) return;
   for (int64_t i = 0; i < count; ++i)
     if (levels[i] == 0)
@@ -334,8 +322,8 @@ void RowPage::emit_values(const Chunk& chunk, int64_t first, int64_t count, cons
 }
 
 void RowPage::check_level(uint64_t level) const {
-  if (level > static_cast<uint64_t>(max_level_))
-    corrupt("definition level ", level, ", the layers use ", max_level_);
+  if (level > static_cast<uint64_t>(kind_->max_level))
+    corrupt("definition level ", level, ", the layers use ", kind_->max_level);
 }
 
 void RowPage::absent(uint64_t level, Sink& sink) const {
@@ -344,27 +332,27 @@ void RowPage::absent(uint64_t level, Sink& sink) const {
 }
 
 void RowPage::check_flat(const Chunk& chunk) const {
-  if (chunk.first.size != bytes_of_bits(chunk.values * bits_))
-    corrupt("flat: ", chunk.first.size, " bytes of ", chunk.values, " values of ", bits_, " bits");
+  if (chunk.first.size != bytes_of_bits(chunk.values * kind_->bits))
+    corrupt("flat: ", chunk.first.size, " bytes of ", chunk.values, " values of ", kind_->bits, " bits");
 }
 
 void RowPage::emit(const Chunk& chunk, int64_t i, cells::Walk& walk, Sink& sink) const {
   const Part first = chunk.first, second = chunk.second;
   const int64_t count = chunk.values;
   if (i >= count) corrupt("value ", i, " of a chunk of ", count);
-  switch (values_) {
-    case Values::packed: return emit_bits(packed_at(first, bits_, count, i), sink);
+  switch (kind_->values) {
+    case Values::packed: return emit_bits(packed_at(first, kind_->bits, count, i), sink);
     case Values::runs: {
-      if (first.size / (bits_ / 8) != second.size || first.size % (bits_ / 8))
+      if (first.size / (kind_->bits / 8) != second.size || first.size % (kind_->bits / 8))
         corrupt("rle: ", first.size, " bytes of values, ", second.size, " runs");
-      return emit_bits(load_bits(first.data + walk.find(second, i) * (bits_ / 8), bits_),
+      return emit_bits(load_bits(first.data + walk.find(second, i) * (kind_->bits / 8), kind_->bits),
                        sink);
     }
     case Values::split: {
-      if (first.size != count * (bits_ / 8))
+      if (first.size != count * (kind_->bits / 8))
         corrupt("byte stream split: ", first.size, " bytes of ", count, " values");
       uint64_t value = 0;
-      for (int b = 0; b < bits_ / 8; ++b)
+      for (int b = 0; b < kind_->bits / 8; ++b)
         value |= static_cast<uint64_t>(first.data[b * count + i]) << (8 * b);
       return emit_bits(value, sink);
     }
@@ -374,27 +362,27 @@ void RowPage::emit(const Chunk& chunk, int64_t i, cells::Walk& walk, Sink& sink)
     default: break;
   }
   check_flat(chunk);
-  if (bits_ == 1) {
+  if (kind_->bits == 1) {
     const uint8_t bit = first.data[i / 8] >> (i % 8) & 1;
     sink.value(&bit);
     return emit_masks(chunk, i, 1, sink);
   }
-  if (bits_ % 8) {  // lists of bits
-    copy_bits(first.data, i * bits_, bits_, sink.begin_run(1));
+  if (kind_->bits % 8) {  // lists of bits
+    copy_bits(first.data, i * kind_->bits, kind_->bits, sink.begin_run(1));
     sink.end_run(nullptr, 1);
     return emit_masks(chunk, i, 1, sink);
   }
-  const uint8_t* at = first.data + i * (bits_ / 8);
-  if (items_kind_ != Items::kNone) return emit_item(load_bits(at, bits_), sink);
+  const uint8_t* at = first.data + i * (kind_->bits / 8);
+  if (has_items()) return emit_item(load_bits(at, kind_->bits), sink);
   sink.value(at);
-  if (!masks_.empty()) emit_masks(chunk, i, 1, sink);
+  if (!kind_->masks.empty()) emit_masks(chunk, i, 1, sink);
 }
 
 // Append the validity of the items of values that were just appended.
 void RowPage::emit_masks(const Chunk& chunk, int64_t first, int64_t count, Sink& sink) const {
   size_t next = 0;
-  for (size_t depth = 0; depth < masks_.size(); ++depth) {
-    const int64_t bits = masks_[depth], step = bytes_of_bits(bits);
+  for (size_t depth = 0; depth < kind_->masks.size(); ++depth) {
+    const int64_t bits = kind_->masks[depth], step = bytes_of_bits(bits);
     if (bits == 0) continue;
     const Part part = chunk.masks[next++];
     if (part.size != bytes_of_bits(chunk.values * bits))
@@ -415,38 +403,31 @@ void RowPage::check_masks(const std::vector<int64_t>& masks, const Sink& sink) {
 }
 
 void RowPage::emit_bits(uint64_t value, Sink& sink) const {
-  if (items_kind_ != Items::kNone) return emit_item(value, sink);
+  if (has_items()) return emit_item(value, sink);
   uint8_t bytes[8];
   store(bytes, value);
   sink.value(bytes);
 }
 
 void RowPage::emit_item(uint64_t index, Sink& sink) const {
-  if (index >= static_cast<uint64_t>(num_items_))
-    corrupt("dictionary index ", index, ", the dictionary has ", num_items_, " items");
-  if (sink.distinct) return sink.number(sink.distinct->of_item(index, [&] { return item(index); }));
-  const std::string_view value = item(index);
+  if (index >= static_cast<uint64_t>(items_->count()))
+    corrupt("dictionary index ", index, ", the dictionary has ", items_->count(), " items");
+  if (sink.distinct) return sink.number(sink.distinct->of_item(index, [&] { return (*items_)[index]; }));
+  const std::string_view value = (*items_)[index];
   const auto* from = reinterpret_cast<const uint8_t*>(value.data());
-  if (items_kind_ == Items::kFixed) return emit_masked(masks_, from, sink);
+  if (!items_->are_strings()) return emit_masked(kind_->masks, from, sink);
   sink.string(from, std::ssize(value));
 }
 
 void RowPage::enter(Sink& sink, int64_t num_rows) const {
   if (!sink.distinct || !has_items()) return;
-  with_offsets([&](const auto* offsets) { sink.distinct->enter(this, items_.data(), offsets, num_items_, num_rows); });
-}
-
-// Item of the dictionary; `index` is checked.
-std::string_view RowPage::item(uint64_t index) const {
-  const auto* items = reinterpret_cast<const char*>(items_.data());
-  const auto part = [=](int64_t start, int64_t end) { return std::string_view(items + start, size_t(end - start)); };
-  const auto i = static_cast<int64_t>(index);
-  if (items_kind_ == Items::kFixed) return part(i * item_width_, (i + 1) * item_width_);
-  return with_offsets([=](const auto* offsets) { return part(offsets[i], offsets[i + 1]); });
+  items_->with_offsets([&](const auto* offsets) {
+    sink.distinct->enter(this, items_->values(), offsets, items_->count(), num_rows);
+  });
 }
 
 void RowPage::emit_string(Part values, int64_t count, int64_t i, Sink& sink) const {
-  const int64_t word = bits_ / 8;
+  const int64_t word = kind_->bits / 8;
   if (values.size / word < count + 1)
     corrupt("variable: ", values.size, " bytes of ", count, " values");
   const uint8_t* at = values.data + word * i;

@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <atomic>
 #include <memory>
-#include <mutex>
-#include <span>
+#include <optional>
 #include <vector>
 
-#include "rows/pages/cells.hpp"
+#include "rows/pages/chunk_coding.hpp"
 #include "rows/pages/chunk_table.hpp"
+#include "rows/nests.hpp"
 #include "rows/pages/items.hpp"
 #include "codecs/fsst.hpp"
 #include "base/distinct.hpp"
@@ -25,11 +25,6 @@ namespace alance {
 enum class Values : int { flat, packed, runs, split, strings, fsst, zipped, constant, rows };
 
 inline bool is_string(Values values) { return values == Values::strings || values == Values::fsst; }
-// True if values of this kind have a width as in `RangeForm`. Offsets of strings may differ in width.
-inline bool values_fit(Values values, int bits, int64_t width) {
-  if (is_string(values)) return width < 0;
-  return bits == 1 ? width == 0 : width == bytes_of_bits(bits);
-}
 
 using cells::Nulls;
 using cells::Part;
@@ -170,8 +165,6 @@ inline int highest(const uint16_t* levels, int64_t count) {
 
 class RangeSink;
 struct RangeForm;
-struct ChunkCoding;
-struct WordCoding;
 namespace sparse {
 struct Slots;
 }
@@ -179,23 +172,8 @@ template <typename Offset>
 struct RangeStrings;
 
 constexpr size_t kMostDepths = 64;  // of nested fixed-size lists
+constexpr size_t kBlobBytes = 16;     // of a description
 constexpr int64_t kBareHeader = 8;  // bytes of the header of a chunk with one buffer
-
-using Positions = std::span<const int64_t>;  // views of what a page keeps
-
-// Encoding of values, definition and repetition levels in the chunks of a page.
-struct PageKind {
-  int values, bits, nulls, level_bits, max_level;
-  bool large;
-  int reps = 0, rep_bits = 0, max_rep = 0, max_visible = 0;  // 0: no lists
-  // For fixed-size lists: number of items of a value at each depth, outermost first; 0 at a depth
-  // without validity. Empty if no depth has validity.
-  std::vector<int64_t> masks{};
-  int scheme = 0;  // 1: LZ4, 2: ZSTD; of the first buffer of values, or of each zipped string
-  bool null_items = false;  // true: items of zipped fixed-size lists are all null, without bytes
-  std::shared_ptr<const ChunkCoding> coding{};  // of chunks that are decoded as a whole; null: they are not
-  std::shared_ptr<const WordCoding> coded_reps{}, coded_defs{};  // of levels that are decoded as a whole; null: none
-};
 
 // Symbols of a page's strings, which pages of one description share.
 struct Symbols {
@@ -230,12 +208,39 @@ struct PackedMember {
   bool holds(const RangeForm& form) const;
 };
 
-// Form of zipped rows of any length: bytes of a value, or minus the bytes of the length in front of
-// it; bits of levels; members of values that are packed structs of any length.
-struct ZippedForm {
-  int64_t width;
-  int bits_rep, bits_def;
-  std::vector<PackedMember> members;
+// Facts that all pages of a description share.
+struct PageKind {
+  Values values = Values::flat;
+  int bits = 0;  // of a value, of an index, or of an offset of strings
+  Nulls nulls = Nulls::none;
+  // Bits of packed levels; of zipped rows, the bytes of the control word.
+  int level_bits = 0, max_level = 0;
+  bool large = false;  // sizes of the values' buffers have four bytes
+  Nulls reps = Nulls::none;
+  int rep_bits = 0, max_rep = 0, max_visible = 0;  // `max_rep` 0: no lists
+  // For fixed-size lists: number of items of a value at each depth, outermost first; 0 at a depth
+  // without validity. Empty if no depth has validity.
+  std::vector<int64_t> masks{};
+  int scheme = 0;  // 1: LZ4, 2: ZSTD; of the first buffer of values, or of each zipped string
+  bool null_items = false;  // true: items of zipped fixed-size lists are all null, without bytes
+  std::optional<ChunkCoding> coding{};  // of chunks that are decoded as a whole
+  std::optional<WordCoding> coded_reps{}, coded_defs{};  // of levels that are decoded as a whole
+  int bits_def = 0;          // of the definition level in a control word
+  int64_t length_bytes = 0;  // of the length in front of a zipped value; 0: one width
+  std::vector<PackedMember> members{};  // of zipped values that are packed structs of any length
+  int null_level = 0;  // of a constant page's own nulls; 0: no value can be null
+  // Values are descriptions of blobs (BlobLayout): a u64 position and a u64 size. Those of size 0 at
+  // another position are null, of level `position >> 16`, up to `max_blob_level`. -1: they are not.
+  int max_blob_level = -1;
+  nests::Layers layers{};
+
+  bool is_zipped() const { return values == Values::zipped || values == Values::rows; }
+  bool is_constant() const { return values == Values::constant; }
+  bool has_lists() const { return max_rep != 0; }
+  int64_t value_bytes() const { return bytes_of_bits(bits); }
+  int64_t mask_bytes() const { return bytes_of_masks(masks); }
+  int num_value_buffers() const { return coding ? coding->num_buffers() : values == Values::runs ? 2 : 1; }
+  void check() const;
 };
 
 // Index of zipped rows that stays in the file: its position, and the bytes of an entry.
@@ -253,67 +258,49 @@ struct EncodedLevels {
 
 class RowPage {
  public:
-  // Page of chunks. `start`: position of their buffer of `size` bytes in its file.
-  RowPage(std::shared_ptr<const ChunkTable> table, int64_t start, int64_t size, int64_t num_rows,
-          const PageKind& kind, std::shared_ptr<const Symbols> symbols);
+  // Page whose rows are in bytes `start` to `start + size` of its file. `chunks`: of mini-block pages; for
+  // zipped rows of any length, `first_bytes` has their positions and their end; empty for other pages.
+  RowPage(std::shared_ptr<const PageKind> kind, int64_t start, int64_t size, int64_t num_rows, ChunkTable chunks = {},
+          std::shared_ptr<const Symbols> symbols = nullptr);
 
-  // Zipped rows of equal length.
-  RowPage(int64_t start, int64_t size, int64_t num_rows, const PageKind& kind)
-      : RowPage({}, {}, start, size, num_rows, kind) {}
+  // Page whose values are all this item; without one all are null. Both kinds of levels are as many, or
+  // one kind is absent.
+  static std::unique_ptr<RowPage> constant(std::shared_ptr<const PageKind> kind, int64_t num_rows,
+                                           const EncodedLevels& reps, const EncodedLevels& defs,
+                                           std::optional<Items> item);
 
-  // Page whose values are all one item, which is set next; with `is_null` all are null. Both kinds
-  // of levels are as many, or one kind is absent. `null_level`: level of a value's own null; 0: no
-  // value can be null.
-  static std::unique_ptr<RowPage> constant(int64_t num_rows, const EncodedLevels& reps,
-                                           const EncodedLevels& defs, const PageKind& kind,
-                                           int null_level, bool is_null);
+  const nests::Layers& layers() const { return kind_->layers; }
 
-  // Zipped rows. Row i lies between `ends[i]` and `ends[i + 1]` of the page's buffer.
-  static std::unique_ptr<RowPage> zipped(std::vector<int64_t> ends, int64_t start, int64_t size,
-                                         int64_t num_rows, const ZippedForm& form,
-                                         const PageKind& kind, std::shared_ptr<const Symbols> symbols);
-  // Zipped rows whose index stays in the file. Rows are decoded only from the result of `of_runs`.
-  static std::unique_ptr<RowPage> zipped(const FileIndex& index, int64_t start, int64_t size,
-                                         int64_t num_rows, const ZippedForm& form,
-                                         const PageKind& kind, std::shared_ptr<const Symbols> symbols);
-  // Index that stays in the file; null if there is none.
-  const FileIndex* file_index() const { return unplaced_ ? &unplaced_->index : nullptr; }
+  // Index of zipped rows that stays in the file; null if there is none. Rows of such a page are decoded
+  // only from the result of `of_runs`.
+  const FileIndex* file_index() const { return index_.width != 0 ? &index_ : nullptr; }
+  void set_file_index(const FileIndex& index);
   // Page of some runs of rows of a page with such an index; runs ascend. `firsts`, `lasts`: first and
   // end row of each run; `bytes`: start and end of its bytes.
   std::shared_ptr<const RowPage> of_runs(std::vector<int64_t> firsts, std::vector<int64_t> lasts,
                                          std::vector<int64_t> bytes) const;
 
-  // Set the items of a dictionary, or the value of a constant page. They are copied unless they are a
-  // copy already.
-  void set_own_items(ItemBlock items);
-  // Items are fixed-size lists that follow the validity of their own items, as in zipped rows.
-  void set_item_masks(std::vector<int64_t> masks);
-  // Values are descriptions of blobs (BlobLayout): a u64 position and a u64 size. Those of size 0
-  // at another position are null, of level `position >> 16`, up to `max_level`.
-  void set_blobs(int max_level);
+  // Set the items of a dictionary. The kind's masks are then those of the items, if these are
+  // fixed-size lists that follow the validity of their own items, as in zipped rows.
+  void set_items(Items items);
 
   // Make this a sparse page: `slots` has its structure, and this page has the values of the slots.
   void set_slots(std::shared_ptr<const sparse::Slots> slots);
   const sparse::Slots* slots() const { return slots_.get(); }
   // True if all values are null.
-  bool is_null() const { return is_null_; }
+  bool is_null() const { return is_constant() && !has_items(); }
+
+  int64_t page_start = 0;  // position of the page in its file
 
   // Approximate memory that this page alone uses.
-  int64_t num_bytes() const {
-    return static_cast<int64_t>(sizeof(*this) + (own_items_ ? own_items_->plain.capacity() : 0) +
-                                2 * (cut_.reps.capacity() + cut_.defs.capacity()) +
-                                8 * (cut_.rows.capacity() + cut_.entries.capacity() +
-                                     cut_.values.capacity() + cut_.bytes.capacity())) +
-           (table_ ? table_->num_bytes() : 0) + (unplaced_ ? static_cast<int64_t>(sizeof(Unplaced)) : 0) + later_bytes() +
-           slots_bytes_;
-  }
-  bool has_items() const { return items_kind_ != Items::kNone; }
+  int64_t num_bytes() const;
+  bool has_items() const { return items_ != nullptr; }
   // Bytes of a value as decoded; 0: strings.
   int64_t width() const;
   // True if decoded values have `width` bytes.
-  bool gives(int64_t width) const { return is_null_ || null_items_ || this->width() == width; }
+  bool gives(int64_t width) const { return is_null() || kind_->null_items || this->width() == width; }
   // True if rows are decoded without bytes of the file.
-  bool is_constant() const { return values_ == Values::constant; }
+  bool is_constant() const { return kind_->is_constant(); }
   // Call before any use of the page's chunks; planning rows of a constant page does not use them.
   void prepare() const;
   int64_t start() const { return start_; }
@@ -324,11 +311,11 @@ class RowPage {
   int64_t chunk_of(int64_t row, int64_t from) const;
   // True if a chunk begins inside a row.
   bool carries(int64_t chunk) const {
-    return max_rep_ != 0 && carries_ != nullptr && carries_[chunk] != 0;
+    return !chunks_.carries.empty() && chunks_.carries[static_cast<size_t>(chunk)] != 0;
   }
   // Start and end of a chunk in the buffer.
   int64_t begin_of(int64_t chunk) const;
-  int64_t end_of(int64_t chunk) const { return has_runs_ ? first_bytes_.data()[2 * chunk + 1] : begin_of(chunk + 1); }
+  int64_t end_of(int64_t chunk) const { return has_runs_ ? bytes_[2 * chunk + 1] : begin_of(chunk + 1); }
   // Chunks of neighbouring rows, at least one: the first, and the one behind the last.
   std::pair<int64_t, int64_t> chunks_of(int64_t first, int64_t last) const {
     const int64_t begin = chunk_of(first, 0);
@@ -345,21 +332,22 @@ class RowPage {
       for (; begin < end; ++begin) count += rows_until(begin) - rows_from(begin);
       return count;
     }
-    if (is_zipped()) return end - begin;  // lower bound, if values are in lists
-    const int64_t* before = max_rep_ != 0 ? first_values_.data() : first_rows_.data();
+    if (kind_->is_zipped()) return end - begin;  // lower bound, if values are in lists
+    const int64_t* before = chunks_.first_values.data();
     return before[end] - before[begin];
   }
   // True if a chunk has values alone, as they are in memory, behind a header that tells nothing else.
   // Single rows of it are read and decoded without the chunk.
   bool is_bare(int64_t chunk) const {
-    return values_ == Values::flat && bits_ % 8 == 0 && nulls_ == Nulls::none && max_rep_ == 0 && !has_items() &&
-           masks_.empty() && scheme_ == 0 && !coding_ && !slots_ &&
-           end_of(chunk) - begin_of(chunk) == kBareHeader + (num_values(chunk, chunk + 1) * (bits_ / 8) + 7) / 8 * 8;
+    const PageKind& kind = *kind_;
+    return kind.values == Values::flat && kind.bits % 8 == 0 && kind.nulls == Nulls::none && !kind.has_lists() &&
+           !has_items() && kind.masks.empty() && kind.scheme == 0 && !kind.coding && !slots_ &&
+           end_of(chunk) - begin_of(chunk) == kBareHeader + (num_values(chunk, chunk + 1) * (kind.bits / 8) + 7) / 8 * 8;
   }
   // Start and end of the value of a row of such a chunk in the buffer.
   std::pair<int64_t, int64_t> bare_bytes(int64_t chunk, int64_t row) const {
-    const int64_t start = begin_of(chunk) + kBareHeader + (row - rows_from(chunk)) * (bits_ / 8);
-    return {start, start + bits_ / 8};
+    const int64_t start = begin_of(chunk) + kBareHeader + (row - rows_from(chunk)) * (kind_->bits / 8);
+    return {start, start + kind_->bits / 8};
   }
   // Row behind the last that begins in a chunk, and first row that does.
   int64_t rows_until(int64_t chunk) const;
@@ -372,6 +360,7 @@ class RowPage {
   // Bytes of neighbouring rows, at least one, in the buffer: begin and end.
   std::pair<int64_t, int64_t> bytes_of(int64_t first, int64_t last) const {
     if (is_constant()) return {0, 0};
+    if (last - first == num_rows_ && !has_runs_) return {0, size_};
     const auto [begin, end] = chunks_of(first, last);
     return {begin_of(begin), end_of(end - 1)};
   }
@@ -382,17 +371,16 @@ class RowPage {
   bool holds(int64_t width) const;
   // Kind and width of the values, for errors.
   std::string values_text() const;
-  bool fits(int64_t width) const { return max_rep_ == 0 && is_simple(width) && holds(width); }
+  bool fits(int64_t width) const { return !has_lists() && is_simple(width) && holds(width); }
   // True if neighbouring rows are decoded without a `Sink`.
-  bool is_simple(int64_t width) const {
-    return masks_.empty() && !is_null_ && !null_items_ && scheme_ == 0 && !coding_ && !coded_reps_ && !coded_defs_ && !slots_ && max_blob_level_ < 0 &&
-           values_ != Values::rows && (bits_ == 1 || bits_ % 8 == 0) && !((values_ == Values::zipped || is_constant()) && width == 0) &&
-           !(is_string(values_) && !has_items() && width != -(bits_ / 8));
-  }
+  bool is_simple(int64_t width) const;
   // True if the bytes of neighbouring rows are exactly their values.
-  bool is_raw() const { return values_ == Values::zipped && level_bits_ == 0 && masks_.empty() && !null_items_ && max_blob_level_ < 0; }
-  bool has_nulls() const { return max_level_ != 0; }
-  bool has_lists() const { return max_rep_ != 0; }
+  bool is_raw() const {
+    return kind_->values == Values::zipped && kind_->level_bits == 0 && kind_->masks.empty() && !kind_->null_items &&
+           kind_->max_blob_level < 0;
+  }
+  bool has_nulls() const { return kind_->max_level != 0; }
+  bool has_lists() const { return kind_->has_lists(); }
   // Call before rows of this page are decoded behind those of another page.
   void enter(Sink& sink, int64_t num_rows) const;
 
@@ -404,16 +392,6 @@ class RowPage {
   };
 
   struct Slice;
-
-  enum class Items { kNone, kFixed, kStrings32, kStrings64 };
-  // Result of `work` for the offsets of the items, which are strings; null for other items.
-  template <typename Work>
-  auto with_offsets(const Work& work) const {
-    return items_kind_ == Items::kStrings64 ? work(offsets_64_.data()) : work(offsets_32_.data());
-  }
-  void keep_items(std::span<const uint8_t> items, int64_t width);
-  template <typename T>
-  void keep_strings(std::span<const T> offsets, std::span<const uint8_t> items);
 
   void read_nulls(const std::vector<Slice>& slices, RangeSink& sink) const;
   void check_flat(const Chunk& chunk) const;
@@ -437,22 +415,20 @@ class RowPage {
   void zipped_range(int64_t first, int64_t last, Part bytes, RangeSink& sink) const;
 
   struct Later;
-  static void free_later(Later* later);
-  struct FreeLater {
-    void operator()(Later* later) const { free_later(later); }
-  };
-  int64_t later_bytes() const;
   void read_levels_of_all(const EncodedLevels& reps, const EncodedLevels& defs);
-  void cut_levels(int64_t num_entries);
-  void check_indices() const;
+  void cut_levels(int64_t num_entries, ChunkTable& cut) const;
+  void set_chunks(ChunkTable chunks);
+  // Encodings of the levels of chunks: constant pages have decoded levels.
+  Nulls nulls() const { return is_constant() && !chunks_.defs.empty() ? Nulls::flat : kind_->nulls; }
+  Nulls reps() const { return is_constant() && has_lists() ? Nulls::flat : kind_->reps; }
+  bool has_fixed_items() const { return has_items() && !items_->are_strings(); }
+  bool has_strings() const {
+    return has_items() ? items_->are_strings() : is_string(kind_->values) || kind_->length_bytes != 0;
+  }
   // `content`: buffers for decompressed bytes.
   Chunk open_chunk(int64_t number, Part bytes, Sink::Content* content = nullptr) const;
   void decode_levels(Chunk& chunk, Sink::Content& content) const;
   void recode(Chunk& chunk, std::vector<uint8_t>& content) const;
-  int num_value_buffers() const;
-  bool is_zipped() const { return values_ == Values::zipped || values_ == Values::rows; }
-  int64_t value_bytes() const { return bytes_of_bits(bits_); }
-  int64_t mask_bytes() const { return bytes_of_masks(masks_); }
   void decode_distinct(int64_t number, Part bytes, const Rows& rows, bool open, Sink& sink) const;
   void decode_entries(int64_t chunk, Part bytes, const Rows& rows, bool open, Sink& sink) const;
   void decode_bare(Part bytes, const Rows& rows, Sink& sink) const;
@@ -467,9 +443,7 @@ class RowPage {
   static void emit_zipped_string(int scheme, const Symbols* symbols, Part value, const uint8_t* end,
                                  Sink& sink);
   static void emit_members(const std::vector<PackedMember>& members, Part value, const uint8_t* end, Sink& sink);
-  std::string_view item(uint64_t index) const;
   void decode_lists(const Chunk& chunk, const Rows& rows, bool open, Sink& sink) const;
-  void decode_zipped(Part bytes, Sink& sink) const;
   void check_level(uint64_t level) const;
   void absent(uint64_t level, Sink& sink) const;
   void emit(const Chunk& chunk, int64_t i, cells::Walk& walk, Sink& sink) const;
@@ -486,66 +460,18 @@ class RowPage {
   void emit_bits(uint64_t value, Sink& sink) const;
   void emit_item(uint64_t index, Sink& sink) const;
 
-  RowPage(Positions first_rows, Positions first_bytes, int64_t start, int64_t size,
-          int64_t num_rows, const PageKind& kind);
-  void keep_lists(Positions first_values, const PageKind& kind);
-
-  // Decoded levels of a constant page, cut into pieces that are its chunks. For zipped rows, `bytes`
-  // has their positions. For runs of zipped rows: `rows` has the first row of each run, `entries` its
-  // end row, `bytes` the start and end of its bytes.
-  struct Cut {
-    std::vector<uint16_t> reps, defs;
-    std::vector<int64_t> rows, entries, values, bytes;  // counts before each piece, and in all
-  };
-
-  // Form of zipped rows whose index stays in the file.
-  struct Unplaced {
-    FileIndex index;
-    ZippedForm form;
-    PageKind kind;
-  };
-
-  static std::unique_ptr<RowPage> of_zipped(Positions rows, Positions bytes, int64_t start, int64_t size,
-                                            int64_t num_rows, const ZippedForm& form,
-                                            const PageKind& kind, std::shared_ptr<const Symbols> symbols);
-
-  std::shared_ptr<const ChunkTable> table_;  // null: there are no chunks
-  Cut cut_;
-  std::unique_ptr<Later, FreeLater> later_;  // null: the levels are already decoded
+  // What planning reads comes first: it shares few cache lines.
+  std::shared_ptr<const PageKind> kind_;
+  int64_t start_, size_, num_rows_, num_chunks_ = 0;
+  const int64_t *rows_ = nullptr, *bytes_ = nullptr;  // first row and byte of each chunk
   bool has_runs_ = false;  // a chunk is a run of zipped rows
-  std::unique_ptr<const Unplaced> unplaced_;
-  bool is_null_ = false;
-  int null_level_ = 0;
-  Positions first_rows_, first_bytes_;
-  int64_t start_, size_, num_rows_, num_chunks_;
-  Values values_;
-  int bits_;
-  Nulls nulls_;
-  int level_bits_, max_level_;
-  bool large_;
-  Positions first_values_;
-  const uint8_t* carries_ = nullptr;  // of the table; null: no chunk begins inside a row
-  Nulls reps_ = Nulls::none;
-  int rep_bits_ = 0, max_rep_ = 0, max_visible_ = 0;
-  int bits_def_ = 0;
-  int64_t length_bytes_ = 0;  // of the length in front of a zipped value; 0: one width
-  std::vector<int64_t> masks_;
-  int scheme_ = 0;  // as in `PageKind`
-  bool null_items_ = false;
-  int max_blob_level_ = -1;  // -1: values are no descriptions of blobs
-  std::shared_ptr<const ChunkCoding> coding_;
-  std::shared_ptr<const WordCoding> coded_reps_, coded_defs_;
   std::shared_ptr<const sparse::Slots> slots_;
-  int64_t slots_bytes_ = 0;
+  FileIndex index_;
+  ChunkTable chunks_;
+  std::shared_ptr<Later> later_;  // null: the levels are already decoded
   std::shared_ptr<const Symbols> symbols_;
-  std::vector<PackedMember> members_;  // of packed structs of any length
   mutable std::atomic<signed char> text_items_{-1};  // 1: the items are UTF-8; -1: not known
-  Items items_kind_ = Items::kNone;
-  int64_t item_width_ = 0, num_items_ = 0;
-  std::span<const uint8_t> items_;
-  std::span<const int32_t> offsets_32_;
-  std::span<const int64_t> offsets_64_;
-  std::shared_ptr<const ItemBlock> own_items_;  // memory of the items, if it is the page's own
+  std::unique_ptr<const Items> items_;
 };
 
 }  // namespace alance

@@ -72,22 +72,17 @@ struct RowPage::Slice {
   int64_t count() const { return last - first; }
 };
 
-bool RowPage::holds(int64_t width) const {
-  if (null_items_) return width > 0;
-  if (is_zipped())
-    return length_bytes_ != 0 ? width < 0
-                              : width >= 0 && std::max<int64_t>(width, 1) == bits_ / 8 - mask_bytes();
-  if (is_null_) return true;
-  if (is_constant() && width == 0)  // a bit has a byte
-    return items_kind_ == Items::kFixed && item_width_ == 1 && items_.data()[0] <= 1;
-  if (items_kind_ == Items::kFixed) return width == item_width_ - mask_bytes();
-  if (items_kind_ != Items::kNone) return width < 0;
-  return values_fit(values_, bits_, width);
+bool RowPage::is_simple(int64_t width) const {
+  const PageKind& kind = *kind_;
+  return kind.masks.empty() && !is_null() && !kind.null_items && kind.scheme == 0 && !kind.coding && !kind.coded_reps &&
+         !kind.coded_defs && !slots_ && kind.max_blob_level < 0 && kind.values != Values::rows &&
+         (kind.bits == 1 || kind.bits % 8 == 0) && !((kind.values == Values::zipped || is_constant()) && width == 0) &&
+         !(is_string(kind.values) && !has_items() && width != -(kind.bits / 8));
 }
 
 void RowPage::decode_range(int64_t first, int64_t last, Part bytes, RangeSink& sink) const {
   if (!fits(sink.form.width)) corrupt("rows of another form");
-  if (values_ == Values::zipped) return zipped_range(first, last, bytes, sink);
+  if (kind_->values == Values::zipped) return zipped_range(first, last, bytes, sink);
   std::vector<Slice> slices;
   prepare();
   const int64_t begin = chunk_of(first, 0), origin = begin_of(begin);
@@ -98,7 +93,7 @@ void RowPage::decode_range(int64_t first, int64_t last, Part bytes, RangeSink& s
     const int64_t to = std::min(last, rows_until(c)) - rows_from(c);
     if (from < to) slices.push_back({open_chunk(c, {bytes.data + start, size}), from, to});
   }
-  if (nulls_ != Nulls::none) read_nulls(slices, sink);
+  if (nulls() != Nulls::none) read_nulls(slices, sink);
   if (sink.form.is_string()) {
     if (sink.form.width == -4)
       string_range<int32_t>(slices, last - first, bytes, sink);
@@ -106,9 +101,9 @@ void RowPage::decode_range(int64_t first, int64_t last, Part bytes, RangeSink& s
       string_range<int64_t>(slices, last - first, bytes, sink);
     return sink.advance(last - first);
   }
-  if (items_kind_ == Items::kFixed) return gather_items(slices, sink);
+  if (has_fixed_items()) return gather_items(slices, sink);
   for (const Slice& slice : slices) {
-    if (bits_ == 1) {
+    if (kind_->bits == 1) {
       check_flat(slice.chunk);
       sink.bits(slice.chunk.first.data, slice.first, slice.count());
     } else {
@@ -122,7 +117,7 @@ void RowPage::read_nulls(const std::vector<Slice>& slices, RangeSink& sink) cons
   std::vector<uint16_t> levels;
   int64_t row = sink.row();
   for (const Slice& slice : slices) {
-    const uint16_t* own = levels_of(nulls_, level_bits_, slice.chunk.nulls, slice.chunk.entries, levels);
+    const uint16_t* own = levels_of(nulls(), kind_->level_bits, slice.chunk.nulls, slice.chunk.entries, levels);
     check_level(static_cast<uint64_t>(highest(own, slice.chunk.entries)));
     sink.levels(own + slice.first, slice.count(), row);
     row += slice.count();
@@ -136,16 +131,16 @@ bool RowPage::emit_run(const Chunk& chunk, int64_t first, int64_t count, const u
   if (count > chunk.values - first)
     corrupt("value ", first + count - 1, " of a chunk of ", chunk.values);
   if (highest(levels, count) == 0) levels = nullptr;
-  if (items_kind_ != Items::kNone) {
-    if (!masks_.empty()) return false;
+  if (has_items()) {
+    if (!kind_->masks.empty()) return false;
     emit_items(chunk, first, count, levels, sink);
   } else if (sink.width == 0) {
-    if (!(bits_ == 32 ? emit_strings<int32_t>(chunk, first, count, levels, sink)
+    if (!(kind_->bits == 32 ? emit_strings<int32_t>(chunk, first, count, levels, sink)
                       : emit_strings<int64_t>(chunk, first, count, levels, sink)))
       return false;
   } else {
     uint8_t* out = sink.begin_run(count);
-    if (bits_ == 1) {  // a list of one bit has a byte, too
+    if (kind_->bits == 1) {  // a list of one bit has a byte, too
       check_flat(chunk);
       for (int64_t i = 0; i < count; ++i)
         out[i] = chunk.first.data[(first + i) / 8] >> ((first + i) % 8) & 1;
@@ -154,7 +149,7 @@ bool RowPage::emit_run(const Chunk& chunk, int64_t first, int64_t count, const u
     }
     for (int64_t i = 0; levels && i < count; ++i)
       if (levels[i] != 0) std::fill_n(out + i * sink.width, sink.width, uint8_t{0});
-    if (!masks_.empty()) emit_masks(chunk, first, count, sink);
+    if (!kind_->masks.empty()) emit_masks(chunk, first, count, sink);
   }
   sink.end_run(levels, count);
   return true;
@@ -191,51 +186,52 @@ bool RowPage::emit_strings(const Chunk& chunk, int64_t first, int64_t count, con
 void RowPage::emit_items(const Chunk& chunk, int64_t first, int64_t count, const uint16_t* levels,
                          Sink& sink) const {
   const auto is_valid = [=](int64_t i) { return levels == nullptr || levels[i] == 0; };
-  Owned<uint8_t> words(count * (bits_ / 8));
+  Owned<uint8_t> words(count * (kind_->bits / 8));
   read_words({chunk, first, first + count}, words.data());
   with_word(words.data(), [&](auto* indices) {
-    dictionary::settle(indices, count, num_items_, is_valid);
+    dictionary::settle(indices, count, items_->count(), is_valid);
     if (sink.distinct) {
       uint8_t* out = sink.begin_run(count);
       for (int64_t i = 0; i < count; ++i) {
         const uint64_t index = indices[i];
-        const bool is_item = is_valid(i) && num_items_ != 0;
-        store(out + 4 * i, is_item ? sink.distinct->of_item(index, [&] { return item(index); })
+        const bool is_item = is_valid(i) && items_->count() != 0;
+        store(out + 4 * i, is_item ? sink.distinct->of_item(index, [&] { return (*items_)[index]; })
                                    : uint32_t{0});
       }
       return;
     }
     const auto expand = [&](const auto* offsets) {
-      const dictionary::Strings items(offsets, num_items_, items_.data(), std::ssize(items_));
+      const dictionary::Strings items(offsets, items_->count(), items_->values(), items_->num_bytes());
       auto [starts, bytes] = items.template expand<int64_t>(indices, count, is_valid);
       sink.string_run(bytes.data(), starts[count], count, [&](int64_t i) { return starts[i]; });
     };
-    if (items_kind_ != Items::kFixed) return with_offsets(expand);
+    if (items_->are_strings()) return items_->with_offsets(expand);
+    const int64_t width = items_->width();
     uint8_t* out = sink.begin_run(count);
-    if (num_items_) dictionary::gather(items_.data(), item_width_, indices, count, out);
+    if (items_->count()) dictionary::gather(items_->values(), width, indices, count, out);
     for (int64_t i = 0; i < count; ++i)
-      if (!is_valid(i)) std::fill_n(out + i * item_width_, item_width_, uint8_t{0});
+      if (!is_valid(i)) std::fill_n(out + i * width, width, uint8_t{0});
   });
 }
 
 // Read values of a slice, each in whole bytes.
 void RowPage::read_words(const Slice& slice, uint8_t* out) const {
   const auto& [chunk, first, last] = slice;
-  const int64_t width = bits_ / 8;
-  switch (values_) {
+  const int64_t width = kind_->bits / 8;
+  switch (kind_->values) {
     case Values::flat:
       check_flat(chunk);
-      if (bits_ % 8) {
-        for (int64_t i = first; i < last; ++i, out += value_bytes())
-          copy_bits(chunk.first.data, i * bits_, bits_, out);
+      if (kind_->bits % 8) {
+        for (int64_t i = first; i < last; ++i, out += kind_->value_bytes())
+          copy_bits(chunk.first.data, i * kind_->bits, kind_->bits, out);
         return;
       }
       std::memcpy(out, chunk.first.data + first * width,
                   static_cast<size_t>(slice.count() * width));
       return;
     case Values::packed: {
-      const int packed = width_of(chunk.first, bits_, chunk.values);
-      return unpack_some(bits_, packed, chunk.first.data + width, first, last, out);
+      const int packed = width_of(chunk.first, kind_->bits, chunk.values);
+      return unpack_some(kind_->bits, packed, chunk.first.data + width, first, last, out);
     }
     case Values::runs:
       return with_word(out, [&](auto* to) {
@@ -257,7 +253,7 @@ void RowPage::read_words(const Slice& slice, uint8_t* out) const {
 
 template <typename Work>
 void RowPage::with_word(uint8_t* out, const Work& work) const {
-  by_width(bits_, [&](auto word) { work(reinterpret_cast<decltype(word)*>(out)); });
+  by_width(kind_->bits, [&](auto word) { work(reinterpret_cast<decltype(word)*>(out)); });
 }
 
 // Pass the indices of slices, one after the other from `words` on, to `work`; all are of items.
@@ -266,7 +262,7 @@ void RowPage::with_indices(uint8_t* words, int64_t count, const RangeSink& sink,
                            const Work& work) const {
   with_word(words, [&](auto* indices) {
     const auto settled = [&](const auto& is_valid) {
-      dictionary::settle(indices, count, num_items_, is_valid);
+      dictionary::settle(indices, count, items_->count(), is_valid);
       work(static_cast<const std::remove_pointer_t<decltype(indices)>*>(indices), is_valid);
     };
     if (sink.has_nulls())
@@ -279,12 +275,12 @@ void RowPage::with_indices(uint8_t* words, int64_t count, const RangeSink& sink,
 void RowPage::gather_items(const std::vector<Slice>& slices, RangeSink& sink) const {
   int64_t most = 0;
   for (const Slice& slice : slices) most = std::max(most, slice.count());
-  Owned<uint8_t> words(most * (bits_ / 8));
+  Owned<uint8_t> words(most * (kind_->bits / 8));
   for (const Slice& slice : slices) {
     read_words(slice, words.data());
     with_indices(words.data(), slice.count(), sink, [&](const auto* indices, const auto&) {
-      if (num_items_)  // else all are null
-        dictionary::gather(items_.data(), item_width_, indices, slice.count(), sink.values());
+      if (items_->count())  // else all are null
+        dictionary::gather(items_->values(), items_->width(), indices, slice.count(), sink.values());
     });
     sink.advance(slice.count());
   }
@@ -295,7 +291,7 @@ void RowPage::string_range(const std::vector<Slice>& slices, int64_t count, Part
                            RangeSink& sink) const {
   auto& strings = sink.strings<Offset>();
   bool is_text = !sink.form.is_text;  // true, too, if it need not be
-  if (items_kind_ != Items::kNone) {
+  if (has_items()) {
     strings.push_back(expanded<Offset>(slices, count, sink));
     is_text = is_text || has_text_items();  // a bad item may be one that no row uses
   } else if (symbols_) {
@@ -360,21 +356,21 @@ RangeStrings<Offset> RowPage::copied(const std::vector<Slice>& slices, int64_t c
 template <typename Offset>
 RangeStrings<Offset> RowPage::expanded(const std::vector<Slice>& slices, int64_t count,
                                        const RangeSink& sink) const {
-  Owned<uint8_t> words(count * (bits_ / 8));
+  Owned<uint8_t> words(count * (kind_->bits / 8));
   uint8_t* to = words.data();
   for (const Slice& slice : slices) {
     read_words(slice, to);
-    to += slice.count() * (bits_ / 8);
+    to += slice.count() * (kind_->bits / 8);
   }
   std::optional<RangeStrings<Offset>> strings;
   with_indices(words.data(), count, sink, [&](const auto* indices, const auto& is_valid) {
     const auto expand = [&](const auto* offsets) {
-      const dictionary::Strings items(offsets, num_items_, items_.data(), std::ssize(items_));
+      const dictionary::Strings items(offsets, items_->count(), items_->values(), items_->num_bytes());
       auto [starts, bytes] = items.template expand<Offset>(indices, count, is_valid);
       const int64_t size = starts[count];
       strings.emplace(RangeStrings<Offset>{std::move(starts), std::move(bytes), count, size});
     };
-    with_offsets(expand);
+    items_->with_offsets(expand);
   });
   return *std::move(strings);
 }
@@ -382,27 +378,27 @@ RangeStrings<Offset> RowPage::expanded(const std::vector<Slice>& slices, int64_t
 bool RowPage::has_text_items() const {
   signed char known = text_items_.load(std::memory_order_relaxed);
   if (known < 0) {
-    known = with_offsets([this](const auto* offsets) { return are_utf8(offsets, num_items_, items_.data()); });
+    known = items_->with_offsets([this](const auto* offsets) { return are_utf8(offsets, items_->count(), items_->values()); });
     text_items_.store(known, std::memory_order_relaxed);
   }
   return known != 0;
 }
 
 void RowPage::zipped_range(int64_t first, int64_t last, Part bytes, RangeSink& sink) const {
-  const int64_t width = bits_ / 8, step = level_bits_ + width;
+  const int64_t width = kind_->bits / 8, step = kind_->level_bits + width;
   check_span(0, product(last - first, step, "rows"), bytes.size, "rows");
-  if (level_bits_ == 0) {
+  if (kind_->level_bits == 0) {
     std::memcpy(sink.values(), bytes.data, static_cast<size_t>((last - first) * width));
     return sink.advance(last - first);
   }
   for (int64_t i = 0; i < last - first; ++i) {
     const uint8_t* from = bytes.data + i * step;
     uint32_t word = 0;
-    std::memcpy(&word, from, static_cast<size_t>(level_bits_));
-    if (word > static_cast<uint32_t>(max_level_)) corrupt("definition level ", word);
+    std::memcpy(&word, from, static_cast<size_t>(kind_->level_bits));
+    if (word > static_cast<uint32_t>(kind_->max_level)) corrupt("definition level ", word);
     const uint16_t level = static_cast<uint16_t>(word);
     if (level) sink.levels(&level, 1, sink.row());
-    std::memcpy(sink.values(), from + level_bits_, static_cast<size_t>(width));
+    std::memcpy(sink.values(), from + kind_->level_bits, static_cast<size_t>(width));
     sink.advance(1);
   }
 }
