@@ -122,10 +122,10 @@ class Container:
         content = yield from self.read_buffer(0)
         return parsed(file_pb2.FileDescriptor, content, f"schema of {self.path}")
 
-    def check(self, start: int, content: memoryview) -> None:
-        """Verify bytes of the file from `start` on, if a search-cache buffer has their checksum."""
-        if self.search is not None:
-            self.search.check(self.path, start, content)
+    def check(self, start: int, stop: int) -> None:
+        """Verify bytes in memory if a search-cache buffer has their checksum."""
+        if self.search is not None and start >= self.content_start:
+            self.search.check(self.path, start, self._slice(start, stop))
 
     def _slice(self, start: int, stop: int) -> memoryview:
         return self.content[start - self.content_start : stop - self.content_start]

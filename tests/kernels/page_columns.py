@@ -50,9 +50,15 @@ def learned(
     places = tuple((1024 * number, size) for number, size in enumerate(sizes))
     pages = _kernels.ColumnPages([(places, num_rows, b"page")])
     new = _kernels.NewPages([pages], [(0, 0)], [0])
-    new.find([form], [0])
-    new.learn(memoryview(content), False)
+    new.find([form])
+    learn(new, content)
     return pages
+
+
+def learn(pages: _kernels.NewPages, content: bytes = b"") -> list[tuple[int, int]]:
+    """Learn pages from all bytes that they need, one after the other."""
+    pages.spans()
+    return pages.learn_read(memoryview(content))
 
 
 class Chunks(NamedTuple):
@@ -88,8 +94,8 @@ def chunked(
     for description in new.descriptions:
         forms.append(_kernels.PageForm((0, bits, 0, 0, 0, large), None, int(description), False))
         forms[-1].set_layers(layers)
-    new.find(forms, [0])
-    new.learn(memoryview(b"".join(words)), False)
+    new.find(forms)
+    learn(new, b"".join(words))
     return column
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alance import _kernels
-from tests.kernels.page_columns import column, form, unknown_of
+from tests.kernels.page_columns import column, form, learn, unknown_of
 from tests.reference.planned import plan_rows
 
 if TYPE_CHECKING:
@@ -24,30 +24,36 @@ def test_new_pages_are_read_in_order_and_known_in_their_tables() -> None:
     assert pages.descriptions == [b"same"]
     for forms in ([], [None]):
         with pytest.raises(ValueError, match="forms of other descriptions"):
-            pages.find(forms, [1 << 20] * 2)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="no such file"):
-        pages.find([form(4)], [1 << 20])
-    pages.find([form(4)], [1 << 20, 0])
-    assert pages.far == [0]  # the bytes of the second are at hand
-    for far, file, start in ((True, 0, 128), (False, 1, 0)):
-        files, ends, starts, stops, num_bytes = pages.spans(far)
-        assert (files, ends, num_bytes) == ([file], [1], 2)
-        assert (starts.tolist(), stops.tolist()) == ([start], [start + 2])
-    with pytest.raises(ValueError, match="new pages"):
-        pages.learn(memoryview(b"\0"), True)
+            pages.find(forms)  # type: ignore[arg-type]
+    pages.find([form(4)])
+    assert pages.missing == [0, 1]
+    files, ends, starts, stops, num_bytes = pages.spans()
+    assert (files, ends, num_bytes) == ([0, 1], [1, 2], 4)
+    assert (starts.tolist(), stops.tolist()) == ([128, 0], [130, 2])
+    with pytest.raises(ValueError, match="bytes of other spans"):
+        pages.learn_read(memoryview(b"\0"))
     with pytest.raises(ValueError, match="chunks of together 16 bytes, their buffer has 8"):
-        pages.learn(memoryview(b"\x10\0"), True)
+        pages.learn_read(memoryview(b"\x10\0\0\0"))
     assert (pages.page, pages.described_by(0), pages.num_bytes(0)) == (0, 0, 2)
+    with pytest.raises(ValueError, match="chunks of together 16 bytes, their buffer has 8"):
+        pages.learn_read(memoryview(b"\0\0\x10\0"))
+    assert (pages.page, pages.missing) == (1, [0, 1])
     before = first.num_bytes
-    ((file, num_bytes),) = pages.learn(memoryview(b"\0\0"), True)
+    held = [_kernels.HeldFile([128], [memoryview(b"\0\0")]), _kernels.HeldFile([], [])]
+    with pytest.raises(ValueError, match="no such file"):
+        pages.learn(held[:1])
+    ((file, num_bytes),) = pages.learn(held)
     assert (file, first.num_bytes) == (0, before + num_bytes)
     assert 1 not in unknown_of(first)
     assert 0 in unknown_of(first)
     assert 0 in unknown_of(second)
-    assert pages.far == []
-    assert pages.learn(memoryview(b""), True) == []  # it is known
-    pages.find([form(4)], [1 << 20, 1 << 20])
-    assert pages.learn(memoryview(b"\0\0" * 2), True)[0] == (0, 0)  # it was known in its table
+    assert pages.missing == [1]
+    files, _, starts, _, num_bytes = pages.spans()
+    assert (files, starts.tolist(), num_bytes) == ([1], [0], 2)
+    assert pages.learn(held) == []  # the first page is known
+    pages.find([form(4)])
+    assert learn(pages, b"\0\0" * 2)[0] == (0, 0)  # it was known in its table
+    assert pages.missing == []
     for ask in (pages.num_bytes, pages.described_by):
         with pytest.raises(ValueError, match="no such"):
             ask(2)
@@ -59,13 +65,13 @@ def test_a_page_with_a_dictionary_is_known_with_its_items() -> None:
     with_items = _kernels.PageForm((0, 8, 0, 0, 0, False), None, 4, True)
     with_items.set_layers(1)
     with pytest.raises(ValueError, match="a dictionary without a form"):
-        pages.find([with_items], [1 << 20])
+        pages.find([with_items])
     with_items.set_items(False, 8, 4)
-    pages.find([with_items], [1 << 20])
+    pages.find([with_items])
     with pytest.raises(ValueError, match="3 bytes for 4 items of 8 bits"):
-        pages.learn(memoryview(b"\x10\0abc"), True)
+        learn(pages, b"\x10\0abc")
     with_items.set_items(False, 8, 3)
-    ((file, num_bytes),) = pages.learn(memoryview(b"\x10\0abc"), True)
+    ((file, num_bytes),) = learn(pages, b"\x10\0abc")
     assert (file, num_bytes > 0) == (0, True)
     plan = plan_rows([[single]], np.array([1, 3], np.int64), [2])
     batch = _kernels.RowBatch([0], [0], [1], [False])
@@ -79,30 +85,18 @@ def test_new_pages_that_share_bytes_are_read_once() -> None:
     longer = _kernels.ColumnPages([(((128, 4), (256, 8)), 4, b"same")])
     tables, unknown = [first, second, longer], [(0, 0), (1, 1), (2, 0), (1, 0)]
     pages = _kernels.NewPages(tables, unknown, [0, 0, 0])
-    pages.find([form(4)], [1 << 20])
-    files, ends, starts, stops, num_bytes = pages.spans(True)
+    pages.find([form(4)])
+    files, ends, starts, stops, num_bytes = pages.spans()
     assert (files, ends, num_bytes) == ([0], [2], 6)
     assert (starts.tolist(), stops.tolist()) == ([0, 128], [2, 132])
     with pytest.raises(ValueError, match="chunks"):
-        pages.learn(memoryview(b"\0\0\0\0\0\1"), True)
+        pages.learn_read(memoryview(b"\0\0\0\0\0\1"))
     assert pages.page == 2
     pages = _kernels.NewPages(tables, unknown[:2] + unknown[3:], [0, 0, 0])
-    pages.find([form(4)], [1 << 20])
-    pages.learn(memoryview(b"\0\0\0\0"), True)
+    pages.find([form(4)])
+    learn(pages, b"\0\0\0\0")
     assert 0 not in unknown_of(first)
     assert unknown_of(second) == []
-
-
-def test_held_pages_are_near() -> None:
-    single = column([4, 4], 8)
-    pages = _kernels.NewPages([single], [(0, 0), (0, 1)], [0])
-    pages.find([form(4)], [1 << 20])
-    pages.hold([_kernels.HeldFile([128], [memoryview(b"\0\0")])])
-    assert (pages.far, pages.spans(far=False)[2].tolist()) == ([0], [128])
-    pages.learn(memoryview(b"\0\0"), False)
-    assert unknown_of(single) == [0]
-    with pytest.raises(ValueError, match="no such file"):
-        pages.hold([])
 
 
 def test_unknown_pages_without_a_table_are_refused() -> None:
@@ -118,7 +112,7 @@ def test_small_pages_inside_ranges_are_read_whole() -> None:
     first, second = column([4, 4, 4], 8), column([8, 4], 8)
     unknown = [(0, 0), (0, 1), (0, 2), (1, 0)]
     pages = _kernels.NewPages([first, second], unknown, [0, 1])
-    pages.find([form(4)], [1 << 20, 1 << 20])
+    pages.find([form(4)])
     assert pages.small([(0, 12)], 10) == [0, 1, 2, 3]
     assert pages.small([(0, 12)], 9) == []
     assert pages.small([(1, 7), (7, 12)], 10) == [2]
@@ -128,7 +122,8 @@ def test_small_pages_inside_ranges_are_read_whole() -> None:
     assert pages.rest([1, 0], 120, 1 << 20) == [(0, 64, 200)]
     with pytest.raises(ValueError, match="no such page"):
         pages.rest([4], 0, 1)
-    pages.find([form(4)], [0, 1 << 20])  # the bytes of the first file are at hand
+    words = [memoryview(b"\0\0")] * 3
+    pages.learn([_kernels.HeldFile([0, 128, 256], words), _kernels.HeldFile([], [])])
     assert pages.small([(0, 12)], 10) == [3]
 
 
@@ -136,7 +131,7 @@ def guesses(size: int, words: int, rows: Sequence[int], num_rows: int = 10_000) 
     """Where rows of a page are guessed, in its chunks."""
     place = (0, words), (1 << 20, size)
     pages = _kernels.NewPages([_kernels.ColumnPages([(place, num_rows, b"same")])], [(0, 0)], [0])
-    pages.find([form(num_rows)], [1 << 40])
+    pages.find([form(num_rows)])
     spans = pages.guess(0, np.array(rows, np.int64))
     return [[edge - (1 << 20) for edge in span] for span in spans]
 

@@ -193,9 +193,9 @@ def test_the_index_of_zipped_rows_is_learned(width: int) -> None:
         place = (64, size), (192, len(index))
         column = _kernels.ColumnPages([(place, num_rows, b"rows")])
         pages = _kernels.NewPages([column], [(0, 0)], [0])
-        pages.find([form_of(num_items)], [1 << 20])
-        assert pages.spans(True)[2].tolist() == [192]
-        pages.learn(memoryview(index), True)
+        pages.find([form_of(num_items)])
+        assert pages.spans()[2].tolist() == [192]
+        pages.learn_read(memoryview(index))
         plan = plan_rows([[column]], np.arange(3), [3])
         starts, stops = plan.pieces(0, plan.num_groups)[2:4]
         assert (starts[0], stops[-1]) == (64, 64 + size)
@@ -232,9 +232,9 @@ class FarIndex:
         place = (self.start, len(content)), (self.index, len(entries))
         self.column = _kernels.ColumnPages([(place, count, b"rows")])
         pages = _kernels.NewPages([self.column], [(0, 0)], [0])
-        pages.find([form_of(count, most_index_bytes=0)], [1 << 40])
-        assert pages.far == []
-        pages.learn(memoryview(b""), False)
+        pages.find([form_of(count, most_index_bytes=0)])
+        pages.learn([_kernels.HeldFile([], [])])
+        assert pages.missing == []
 
     def rows(self, plan: _kernels.RowPlan, file: bytes) -> list[object]:
         batch = _kernels.RowBatch([0], [0], [-8], [False], shapes=[SHAPE])

@@ -98,7 +98,8 @@ class Whole(NamedTuple):
     def plan(self, numbers: list[int]) -> _kernels.RowPlan:
         """The plan of columns of the tables, whose pages are learned before."""
         pages = _kernels.NewPages(self.tables, numbers)
-        pages.learn_held([*map(page_form, pages.descriptions)], self.held)
+        pages.find([*map(page_form, pages.descriptions)])
+        pages.learn([self.held])
         return _kernels.plan_spans([self.tables], numbers, [(0, self.num_rows)], [1])
 
     def batch(
@@ -163,8 +164,8 @@ def test_pages_that_are_known_are_not_learned_again(files: list[bytes]) -> None:
     unknown = []
     for _ in range(2):
         pages = _kernels.NewPages(whole.tables, [0, 1])
-        pages.find([*map(page_form, pages.descriptions)], [1 << 40])
-        unknown.append(len(pages.far))
+        pages.find([*map(page_form, pages.descriptions)])
+        unknown.append(len(pages.missing))
         whole.plan([1])
     assert unknown == [6, 3]
     first, _, third = views(files)
@@ -172,7 +173,7 @@ def test_pages_that_are_known_are_not_learned_again(files: list[bytes]) -> None:
     lacking = whole._replace(held=_kernels.HeldFile([bounds[0], bounds[2]], [first, third]))
     assert lacking.plan([0]).unknown == [(0, 1)]
     with pytest.raises(ValueError, match="forms of other descriptions"):
-        _kernels.NewPages(Whole.of(files, [0]).tables, [0]).learn_held([], whole.held)
+        _kernels.NewPages(Whole.of(files, [0]).tables, [0]).find([])
 
 
 CONSTANTS = {

@@ -15,6 +15,7 @@ import pytest
 from alance import _kernels
 from alance.format.codecs.base import ValuesForm
 from alance.format.layouts.base import LevelsForm
+from tests.kernels.page_columns import learn
 from tests.reference.planned import plan_spans
 
 if TYPE_CHECKING:
@@ -38,8 +39,8 @@ def table_of(starts: Sequence[int], control_bytes: int = 0) -> _kernels.ColumnPa
     size = 6 * (WIDTH + control_bytes)
     table = _kernels.ColumnPages([(((start, size),), 6, b"page") for start in starts])
     pages = _kernels.NewPages([table], [(0, number) for number in range(len(starts))], [0])
-    pages.find([form], [0])
-    pages.learn(memoryview(b""), False)
+    pages.find([form])
+    learn(pages)
     return table
 
 

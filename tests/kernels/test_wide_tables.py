@@ -15,7 +15,7 @@ from alance import _kernels
 from alance.errors import AlanceError
 from alance.format.proto import file_pb2, table_pb2
 from alance.format.schema import Schema
-from tests.kernels.page_columns import Chunks, chunked, column, form, unknown_of
+from tests.kernels.page_columns import Chunks, chunked, column, form, learn, unknown_of
 from tests.reference.planned import plan_rows, plan_spans
 
 if TYPE_CHECKING:
@@ -85,8 +85,8 @@ def test_copies_of_columns_learn_for_themselves() -> None:
     single = column([4, 4], 8)
     copy = copy_of(single)
     pages = _kernels.NewPages([copy], [(0, 1)], [0])
-    pages.find([form(4)], [1 << 20])
-    pages.learn(memoryview(b"\0\0"), True)
+    pages.find([form(4)])
+    learn(pages, b"\0\0")
     assert (unknown_of(single), unknown_of(copy)) == ([0, 1], [0])
     recognized = copy_of(copy)
     assert unknown_of(recognized) == [0]

@@ -425,9 +425,9 @@ async def test_turns_learn_few_of_many_pages(
     learned: Counter[object] = Counter()  # by the loop's round and the task
     learn, turns = NewPages._learn, Turns()
 
-    def counted(pages: NewPages, content: memoryview, *, far: bool) -> None:
+    def counted(pages: NewPages, by: Callable[[object], object], content: object) -> None:
         learned[turns.count, asyncio.current_task()] += len(pages.unknown)
-        learn(pages, content, far=far)
+        learn(pages, by, content)
 
     monkeypatch.setattr(NewPages, "_learn", counted)
     async with opened_on(lineitem_lab, f"s3://lab/pages-{way}.lance") as dataset, turns:
@@ -441,11 +441,11 @@ async def test_turns_learn_few_of_many_pages(
 
 
 @pytest.mark.parametrize("threads", [1, 4])
-async def test_bytes_of_many_small_files_are_copied_by_the_threads_that_decode(
+async def test_bytes_of_many_small_files_are_found_by_the_threads_that_decode(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threads: int
 ) -> None:
-    monkeypatch.setattr("alance.file.rows.placing.COPIED_LATE", 5)
-    monkeypatch.setattr("alance.ops.read.physical_rows.COPIED_LATE", 5)
+    monkeypatch.setattr("alance.file.rows.placing.FEW_FRAGMENTS", 5)
+    monkeypatch.setattr("alance.ops.read.physical_rows.FEW_FRAGMENTS", 5)
     monkeypatch.setattr("alance.ops.read.physical_rows.SHARED_TAKE_BYTES", 0)
     table = pa.table({f"c{n}": np.arange(10_000) * 7919 % 99991 for n in range(3)})
     path = tmp_path / "t.lance"

@@ -5,9 +5,6 @@ from __future__ import annotations
 from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
-import numpy as np
-
-from alance import _kernels
 from alance.file.open.columns import keep_grown, kept_by, noted, recalled
 from alance.format.container import (
     TAIL_BYTES,
@@ -18,17 +15,16 @@ from alance.format.container import (
     read_columns,
     tail_range,
 )
-from alance.format.numbers import offsets_of
 from alance.format.plans import PLANS_A_TURN, TURN, cut, through, together
 from alance.format.v0_1.metadata import V0_1_FOOTER as BATCH_FOOTER
 from alance.format.v0_1.metadata import is_batch_file, open_batch_file
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from alance.file.open.columns import States
     from alance.format.container import Container
-    from alance.format.plans import Extent, Pieces, Plan, T
+    from alance.format.plans import Extent, Plan, T
     from alance.io.caches.disk_cache import DiskCache
 
 FILES_A_TURN: Final = 1 << 10  # open files to handle between turns, 1 to 5 us each
@@ -206,31 +202,3 @@ def from_tail(plan: Plan[T], path: str, tail: memoryview, start: int) -> Plan[T]
         ]
 
     return through(plan, answer)
-
-
-def bytes_at_hand(pieces: Pieces, containers: Mapping[str, Container]) -> memoryview:
-    """Copy pieces of files into one buffer; the containers must have all these bytes in memory.
-
-    Args:
-        containers: container of each file, by path.
-
-    Raises:
-        CorruptFileError: the checksum of an entry of the search-cache buffer is wrong.
-    """
-    by_path = {path: containers[path] for path in pieces.paths}
-    held = {
-        path: _kernels.HeldFile([file.content_start], [file.content])
-        for path, file in by_path.items()
-    }
-    files = [*map(held.__getitem__, pieces.paths)]
-    content = _kernels.gather(files, pieces.ends, pieces.starts, pieces.stops).data
-    entries = {path: file.search.entries for path, file in by_path.items() if file.search}
-    if entries:
-        # A take of many columns and fragments has thousands of pieces; few of them are entries.
-        of_tables = [entries.get(path, ()) for path in pieces.paths]
-        of_pieces = np.repeat(range(len(files)), np.diff(pieces.ends, prepend=0)).tolist()
-        starts, upto = pieces.starts.tolist(), offsets_of(pieces.stops - pieces.starts).tolist()
-        for number, (table, start) in enumerate(zip(of_pieces, starts, strict=True)):
-            if start in of_tables[table]:
-                by_path[pieces.paths[table]].check(start, content[upto[number] : upto[number + 1]])
-    return content

@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Final
 from alance import _kernels
 from alance.errors import AlanceError, CorruptFileError
 from alance.file.open.columns import SMALL_BYTES, keep_grown, kept_by
-from alance.file.open.files import bytes_at_hand
 from alance.format.layouts import page_form
 from alance.format.layouts.fields import leaf_columns
 from alance.format.layouts.place import PagePlace
-from alance.format.plans import TURN, ByteRange, Pieces
+from alance.format.plans import TURN, ByteRange, Pieces, T
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from alance.base.arrays import Int64s
     from alance.file.open.columns import States
@@ -28,19 +27,16 @@ if TYPE_CHECKING:
     from alance.format.plans import Plan
     from alance.io.caches.disk_cache import DiskCache
 
-_CONTAINER_PATH, _CONTENT_START = map(attrgetter, ("path", "content_start"))
-_OWNER, _IS_OWN = itemgetter(0), attrgetter("is_own")
+_CONTAINER_PATH, _SEARCH, _IS_OWN = map(attrgetter, ("path", "search", "is_own"))
+_OWNER = itemgetter(0)
 FORMS_A_TURN: Final = 128  # descriptions to parse between turns; those of sparse pages take 17 us
 PAGES_A_TURN: Final = 1 << 10  # pages to learn between turns; a page takes 1 to 3 us
 PAGE_GAP_BYTES: Final = 64  # bytes; neighbouring pages of a file have no wider gaps
 MOST_BYTES: Final = 4 << 20  # longest range; the loop would copy one that takes two requests
-CONSTANT_CONTENT: Final = memoryview(b"")  # constant pages have their value in the description
 
 
 class NewPages:
     """Pages whose states are loaded together; call `find` first, which parses descriptions.
-
-    A page is near if the bytes of its state are in memory, else far.
 
     Args:
         owners: leaves, each as its place in a fragment, and the fragment.
@@ -83,24 +79,21 @@ class NewPages:
                 self._add_place(error, self._kernel.described_by(number - 1))
                 raise
         try:
-            self._kernel.find(forms, [*map(_CONTENT_START, self._files)])
+            self._kernel.find(forms)
         except ValueError as error:
             raise self._corrupt(error) from None
 
     def fill_known(self) -> list[int]:
-        """Load states from tails and the disk cache; return the indices of the far pages."""
-        far = self._kernel.far
-        if len(far) < len(self.unknown):
-            pieces = self._pieces(far=False)
-            content = (
-                CONSTANT_CONTENT if pieces is None else bytes_at_hand(pieces, self._containers)
-            )
-            self._learn(content, far=False)
+        """Load states from tails and the disk cache; return the indices of the missing pages."""
+        if any(map(_SEARCH, self._files)):
+            for path, start, stop in self._pieces().ranges():
+                self._containers[path].check(start, stop)
+        held = [_kernels.HeldFile([file.content_start], [file.content]) for file in self._files]
+        self._learn(self._kernel.learn, held)
         disk = kept_by(self._states)
-        if disk is not None and far:
+        if disk is not None and self._kernel.missing:
             self._recall(disk)
-            far = self._kernel.far
-        return far
+        return self._kernel.missing
 
     def _recall(self, disk: DiskCache) -> None:
         """Load states from the disk cache.
@@ -108,15 +101,14 @@ class NewPages:
         Ranges of a file with a damaged state are removed from the cache, so that they are read from
         the store again.
         """
-        pieces = self._pieces(far=True)
         held = {path: _kernels.HeldFile([], []) for path in self._containers}
-        for path, start, stop in pieces.ranges() if pieces is not None else ():
+        for path, start, stop in self._pieces().ranges():
             content = disk.get(path, start, stop)
             if content is not None:
                 held[path].add(start, content)
         while True:
             try:
-                self._learn_held([*held.values()])
+                self._learn(self._kernel.learn, [*held.values()])
             except CorruptFileError:
                 path = self._place().path
                 disk.discard(path)
@@ -129,32 +121,31 @@ class NewPages:
         return self._kernel.num_bytes(number)
 
     def learn(self) -> Plan[None]:
-        """Plan to read and parse the states of all far pages, in one round."""
-        pieces = self._pieces(far=True)
-        if pieces is None:
+        """Plan to read and parse the states of all missing pages, in one round."""
+        if not self._kernel.missing:
             return
+        pieces, disk = self._pieces(), kept_by(self._states)
         (content,) = yield [pieces]
-        self._learn(content, far=True)
-        disk = kept_by(self._states)
+        self._learn(self._kernel.learn_read, content)
         if disk is not None:
             _store(disk, pieces, content)
         if len(self.unknown) >= PAGES_A_TURN:
             yield TURN
 
     def guesses(self, rows: Sequence[Int64s]) -> list[ByteRange]:
-        """Return the byte ranges in which rows of far pages probably are.
+        """Return the byte ranges in which rows of missing pages probably are.
 
         Args:
             rows: rows of each page, counted from the page's first row.
         """
         return [
             ByteRange(self._path_of(number), start, stop)
-            for number in self._kernel.far
+            for number in self._kernel.missing
             for start, stop in self._kernel.guess(number, rows[number])
         ]
 
     def small(self, spans: Sequence[tuple[int, int]]) -> list[int]:
-        """Return the small far pages inside ranges of rows; such pages are read whole."""
+        """Return the small missing pages inside ranges of rows; such pages are read whole."""
         return self._kernel.small(spans, SMALL_BYTES)
 
     def rest(self, numbers: Sequence[int]) -> list[ByteRange]:
@@ -164,32 +155,15 @@ class NewPages:
             for file, start, stop in self._kernel.rest(numbers, PAGE_GAP_BYTES, MOST_BYTES)
         ]
 
-    def _pieces(self, *, far: bool) -> Pieces | None:
-        """Return the byte ranges of page states; None if there are none.
-
-        Args:
-            far: True for the states of far pages; False for those whose bytes are in memory.
-        """
-        files, ends, starts, stops, num_bytes = self._kernel.spans(far)
-        if not files:
-            return None
+    def _pieces(self) -> Pieces:
+        """Return the byte ranges of the states of missing pages."""
+        files, ends, starts, stops, num_bytes = self._kernel.spans()
         paths = [*self._containers]
         return Pieces([*map(paths.__getitem__, files)], ends, starts, stops, num_bytes)
 
-    def _learn_held(self, held: Sequence[_kernels.HeldFile]) -> None:
-        """Learn the far pages whose bytes are held.
-
-        Args:
-            held: bytes of each file, in the order of `_containers`.
-        """
-        self._kernel.hold(held)
-        files, ends, starts, stops, _ = self._kernel.spans(far=False)
-        of_files = [*map(held.__getitem__, files)]
-        self._learn(_kernels.gather(of_files, ends, starts, stops).data, far=False)
-
-    def _learn(self, content: memoryview, *, far: bool) -> None:
+    def _learn(self, learn: Callable[[T], list[tuple[int, int]]], content: T) -> None:
         try:
-            grown = self._kernel.learn(content, far)
+            grown = learn(content)
         except ValueError as error:
             raise self._corrupt(error) from None
         if not grown:

@@ -21,7 +21,6 @@ import numpy as np
 
 from alance import _kernels
 from alance.errors import CorruptFileError
-from alance.file.open.files import bytes_at_hand
 from alance.file.open.new_pages import MOST_BYTES, PAGE_GAP_BYTES, NewPages, new_pages
 from alance.file.rows.leaves import FieldForms
 from alance.file.rows.tasks import FragmentTask, PlacedColumns
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
 
 FEW_PIECES: Final = 16  # maximum number of pieces to request as ranges even if small
 TABLES_A_TURN: Final = 2 << 10  # tables of a plan that has turns of its own; 16 000 take 2 to 5 ms
-COPIED_LATE: Final = 512  # fragments whose bytes in memory are copied in 2 ms
+FEW_FRAGMENTS: Final = 512  # fragments whose rows are placed and decoded in 2 ms
 LARGE_BYTES: Final = 32 << 10  # mean piece size above which a copy costs more than a request
 _CONTAINERS, _PATH_OF, _TABLES_OF = map(attrgetter, ("containers", "path", "tables"))
 
@@ -166,29 +165,19 @@ class Placing(NamedTuple):
             raise CorruptFileError(f"{', '.join(files)}: {error}") from error
 
     def columns(self, plan: _kernels.RowPlan, content: PageBytes | None = None) -> PlacedColumns:
-        """Return the placed rows.
-
-        They have their bytes if the files are completely in memory, or if `content` has the bytes;
-        bytes of very many files are copied when they are decoded.
+        """Return the placed rows, with their bytes if `content` or the files have these in memory.
 
         Raises:
             CorruptFileError: a page does not have values of its field's type.
         """
         paths = self.paths
         self.fields.check(plan, paths)
-        files = content.of(paths) if content is not None else None
-        columns = PlacedColumns(plan, paths, self.fields, files)
-        if self.is_whole and not columns.is_read:
 
-            def copy() -> memoryview:
-                by_path = dict(zip(paths, self.containers, strict=True))
-                return bytes_at_hand(columns.pieces, by_path)
+        def files() -> Sequence[_kernels.HeldFile]:
+            return (content or PageBytes(self.containers)).of(paths)
 
-            if len(self.fragments) > COPIED_LATE:
-                columns.copy_late(copy)
-            else:
-                columns.content = copy()
-        return columns
+        are_held = content is not None or self.is_whole
+        return PlacedColumns(plan, paths, self.fields, files if are_held else None)
 
 
 def unknown_pages(
@@ -398,7 +387,7 @@ def placed_rows(
         CorruptFileError: a page's description or state contradicts the format.
         UnsupportedError: a page has an unknown layout or encoding.
     """
-    are_many = len(fragments) > COPIED_LATE
+    are_many = len(fragments) > FEW_FRAGMENTS
     if are_many:
         yield TURN
     runs = _runs(fragments, rows, ends)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import accumulate, compress
-from threading import Lock
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -12,7 +11,6 @@ import pyarrow as pa
 from alance import _kernels
 from alance.errors import AlanceError, BatchTooLargeError
 from alance.file.batches import empty_columns, in_order, one_array, one_batch
-from alance.file.open.new_pages import CONSTANT_CONTENT
 from alance.format.plans import Pieces, all_read, joined_spans
 from alance.format.schema import Schema
 
@@ -25,6 +23,7 @@ if TYPE_CHECKING:
     from alance.format.plans import Reader
     from alance.format.v2_0.fields import FieldPiece
 
+CONSTANT_CONTENT: Final = memoryview(b"")  # constant pages have their value in the description
 GOES_ON: Final = 1  # result of the kernel: other shares are not decoded yet
 
 
@@ -33,20 +32,21 @@ class PlacedColumns:
 
     Attributes:
         paths: for each table of the plan, the path of its file.
-        files: for each table, the bytes of its file in memory; None if files are not in memory.
+        files: returns for each table the bytes of its file in memory, in the decoding thread; None
+            if files are not in memory.
         columns: for each leaf, field by field, the number of its column in the plan.
         content: concatenated bytes of all pieces; empty if all pages are constant. None if the
-            bytes have not been read, are in `files`, or are copied late.
+            bytes have not been read, or are in `files`.
     """
 
-    __slots__ = ("_copying", "_lock", "columns", "content", "fields", "files", "paths", "plan")
+    __slots__ = ("columns", "content", "fields", "files", "paths", "plan")
 
     def __init__(
         self,
         plan: _kernels.RowPlan,
         paths: Sequence[str],
         fields: FieldForms,
-        files: Sequence[_kernels.HeldFile] | None = None,
+        files: Callable[[], Sequence[_kernels.HeldFile]] | None = None,
         columns: Sequence[int] | None = None,
     ) -> None:
         self.plan = plan
@@ -56,28 +56,11 @@ class PlacedColumns:
         self.columns = range(len(fields.leaves)) if columns is None else columns
         has_bytes = plan.num_bytes(0, plan.num_groups) if columns is None else self.num_bytes
         self.content: memoryview | None = None if has_bytes else CONSTANT_CONTENT
-        self._copying: Callable[[], memoryview] | None = None
-        self._lock: Lock | None = None
 
     @property
     def is_read(self) -> bool:
         """True if the bytes are in memory."""
-        return not (self.content is None and self.files is None and self._copying is None)
-
-    def copy_late(self, copy: Callable[[], memoryview]) -> None:
-        """Set what copies the bytes of all pieces of the plan, in the decoding thread."""
-        self._copying, self._lock = copy, Lock()
-
-    def finished(self) -> memoryview | None:
-        """Return the content, after copying it if that is done late; None if it is not copied.
-
-        Of several threads, the first one copies.
-        """
-        if self._copying is not None and self._lock is not None:
-            with self._lock:
-                if self.content is None:
-                    self.content = self._copying()
-        return self.content
+        return not (self.content is None and self.files is None)
 
     @property
     def pieces(self) -> Pieces:
@@ -129,14 +112,7 @@ class PlacedColumns:
         part = PlacedColumns(self.plan, self.paths, self.fields.only(keep), self.files, columns)
         if self.content is not None:
             part.content = self.content
-        elif self._copying is not None:
-            part.copy_late(self._copied)
         return part
-
-    def _copied(self) -> memoryview:
-        content = self.finished()
-        assert content is not None  # it is copied late
-        return content
 
     def shares(self, count: int, schema: Schema, order: Int64s | None = None) -> list[ColumnsShare]:
         """Split the decoding into `count` shares of about equal bytes, one per thread.
@@ -188,11 +164,12 @@ class ColumnsShare(NamedTuple):
     def _decode(self, read: Reader) -> bool:
         """Decode the share. Returns False if other shares are not decoded yet."""
         columns = self.columns
-        if (content := columns.finished()) is not None:
-            self.batch.decode(columns.plan, content)
+        if columns.content is not None:
+            self.batch.decode(columns.plan, columns.content)
             return True
         if columns.files is not None:
-            if not self.batch.read(columns.plan, _kernels.HeldSource(columns.files), self.number):
+            held = _kernels.HeldSource(columns.files())
+            if not self.batch.read(columns.plan, held, self.number):
                 raise ValueError("bytes that the file has not")
             return True
         with read(columns.paths, self._pieces) as source:

@@ -164,14 +164,16 @@ class WholeRows(NamedTuple):
         if not leaves:
             return FragmentTask(schema, self.num_rows, {})
         pages = _kernels.NewPages(tables, leaves)
-        pages.learn_held([*map(page_form, pages.descriptions)], self.held)
+        pages.find([*map(page_form, pages.descriptions)])
+        pages.learn([self.held])
         spans = [(0, self.num_rows)] if self.num_rows else []
         plan = _kernels.plan_spans([tables], leaves, spans, [len(spans)])
         if plan.unknown:
             return None
-        paths, files = [*self.begins][:1] * len(leaves), [self.held] * len(leaves)
+        paths = [*self.begins][:1] * len(leaves)
         forms.check(plan, paths)
-        return FragmentTask(schema, self.num_rows, {}, [PlacedColumns(plan, paths, forms, files)])
+        columns = PlacedColumns(plan, paths, forms, lambda: [self.held] * len(leaves))
+        return FragmentTask(schema, self.num_rows, {}, [columns])
 
     def _one_by_one(self) -> TakenRows:
         """Read the rows fragment by fragment, so that errors name the page and its file."""

@@ -27,8 +27,7 @@ namespace {
 
 constexpr uint8_t kNoBytes = 0;  // for buffers without bytes
 
-// Unknown pages, and the bytes that are needed to learn them. A page is near if these bytes are in
-// memory, else far.
+// Unknown pages, and the bytes that are needed to learn them. `find` comes first.
 class NewPages {
  public:
   using Forms = std::vector<std::shared_ptr<PageForm>>;
@@ -73,40 +72,22 @@ class NewPages {
     return static_cast<size_t>(first - pages_.begin());
   }
 
-  // Find the bytes that are needed to learn the pages. `forms`: form of each description. `tails`: for
-  // each file, the position from which on its bytes are in memory. ValueError: a page contradicts its
-  // description.
-  void find(Forms forms, const std::vector<int64_t>& tails) {
-    check(forms);
+  // Find the bytes that are needed to learn the pages. `forms`: form of each description. ValueError: a
+  // page contradicts its description.
+  void find(Forms forms) {
+    if (forms.size() != descriptions_.size() || std::count(forms.begin(), forms.end(), nullptr))
+      corrupt("new pages: forms of other descriptions");
     forms_ = std::move(forms);
     spans_.clear();
     for (page_ = 0; page_ < pages_.size(); ++page_) {
-      Page& page = pages_[page_];
-      if (page.file >= tails.size()) corrupt("new pages: no such file");
-      page.form = forms_[page.description].get();
+      pages_[page_].form = forms_[pages_[page_].description].get();
       add(page_);
-      set_state(page, [&](const Span& span) { return span.start >= tails[page.file]; });
-    }
-    sorted_.resize(spans_.size());
-    for (size_t i = 0; i < sorted_.size(); ++i) sorted_[i] = i;
-    std::sort(sorted_.begin(), sorted_.end(), [this](size_t a, size_t b) {
-      return std::pair(file_of(a), spans_[a].start) < std::pair(file_of(b), spans_[b].start);
-    });
-  }
-  // Mark pages as near if the bytes that they need are held, else as far. `files`: bytes of each file.
-  void hold(const std::vector<const HeldFile*>& files) {
-    for (Page& page : pages_) {
-      if (page.state == State::kKnown) continue;
-      if (page.file >= files.size()) corrupt("new pages: no such file");
-      set_state(page, [&](const Span& span) {
-        return files[page.file]->holds(span.start, span.start + span.size);
-      });
     }
   }
 
-  // Unknown pages whose needed bytes must be read.
-  std::vector<size_t> far() const {
-    return where([](const Page& page) { return page.state == State::kFar; });
+  // Pages that are not learned.
+  std::vector<size_t> missing() const {
+    return where([](const Page& page) { return !page.is_known; });
   }
 
   // Number of bytes that are needed to learn a page.
@@ -117,10 +98,10 @@ class NewPages {
     return sum;
   }
 
-  // Far pages inside of ascending spans of rows, if a page's buffers have at most `most_bytes` bytes.
+  // Missing pages inside of ascending spans of rows, if a page's buffers have at most `most_bytes` bytes.
   std::vector<size_t> small(const std::vector<std::pair<int64_t, int64_t>>& spans, int64_t most_bytes) const {
     return where([&](const Page& page) {
-      if (page.state != State::kFar) return false;
+      if (page.is_known) return false;
       const std::vector<int64_t>& bounds = page.column->first_rows();
       const int64_t times = page.column->times();
       const int64_t first = bounds[page.number] / times, last = (bounds[page.number + 1] + times - 1) / times;
@@ -153,10 +134,10 @@ class NewPages {
     return all;
   }
 
-  // Ranges (start, stop) that probably hold rows of a far page, without the bytes for learning it.
+  // Ranges (start, stop) that probably hold rows of a missing page, without the bytes for learning it.
   // `rows`: ascending, counted from the first row of the page.
   nb::list guess(size_t number, const In<int64_t>& rows) const {
-    if (number >= pages_.size() || pages_[number].state != State::kFar) corrupt("new pages: no such page");
+    if (number >= pages_.size() || pages_[number].is_known) corrupt("new pages: no such page");
     const Page& page = pages_[number];
     PageBuffers buffers;
     page_buffers(page.column->table(), page.number, buffers);
@@ -175,115 +156,71 @@ class NewPages {
     return all;
   }
 
-  // Spans of the bytes that are needed to learn all far pages (or all near ones): files, end of each
-  // file's spans, starts, stops, total size.
-  nb::tuple spans(bool far) const {
-    nb::list files, ends;
+  // Unions of the spans of bytes that are needed to learn all missing pages: files, end of each file's
+  // spans, starts, stops, total size.
+  nb::tuple spans() {
+    std::vector<Span*> needed;
+    for (Span& span : spans_)
+      if (span.size != 0 && !pages_[span.page].is_known) needed.push_back(&span);
+    std::sort(needed.begin(), needed.end(), [this](const Span* a, const Span* b) {
+      return std::pair(file_of(*a), a->start) < std::pair(file_of(*b), b->start);
+    });
+    std::vector<size_t> files, ends;
     std::vector<int64_t> starts, stops;
-    int64_t total = 0;
-    const std::vector<Run> runs = runs_of(far, nullptr);
-    for (size_t i = 0; i < runs.size(); ++i) {
-      starts.push_back(runs[i].start);
-      stops.push_back(runs[i].stop);
-      total += runs[i].stop - runs[i].start;
-      if (i + 1 < runs.size() && runs[i + 1].file == runs[i].file) continue;
-      files.append(runs[i].file);
-      ends.append(starts.size());
+    total_ = 0;
+    for (Span* span : needed) {
+      const bool is_new = files.empty() || files.back() != file_of(*span);
+      if (is_new) {
+        files.push_back(file_of(*span));
+        ends.push_back(starts.size());
+      }
+      if (is_new || stops.back() <= span->start) {
+        starts.push_back(span->start);
+        stops.push_back(span->start);
+        ++ends.back();
+      }
+      span->at = total_ - (stops.back() - span->start);
+      const int64_t stop = std::max(stops.back(), span->start + span->size);
+      total_ += stop - stops.back();
+      stops.back() = stop;
     }
-    return nb::make_tuple(files, ends, numpy_of(starts), numpy_of(stops), total);
+    return nb::make_tuple(files, ends, numpy_of(starts), numpy_of(stops), total_);
   }
 
-  // Learn pages. `content`: the concatenated bytes of `spans`. Returns (file, bytes of memory) for
-  // each file with learned pages. ValueError: bytes contradict their page; then no page is learned.
-  nb::list learn(const Bytes& content, bool far) {
-    std::vector<int64_t> places(spans_.size());
-    const std::vector<Run> runs = runs_of(far, &places);
-    if (!runs.empty())
-      check_span(runs.back().at, runs.back().stop - runs.back().start, static_cast<int64_t>(content.size()),
-                 "new pages");
-    std::vector<std::shared_ptr<RowPage>> learned(pages_.size());
-    {
-      nb::gil_scoped_release release;
-      for (page_ = 0; page_ < pages_.size(); ++page_) {
-        const Page& page = pages_[page_];
-        if (page.is(far) && !page.lacks_items) learned[page_] = page_of(page, content.data(), places);
-      }
-    }
-    std::map<size_t, int64_t> grown;  // by file
-    for (size_t i = 0; i < pages_.size(); ++i) {
-      Page& page = pages_[i];
-      if (page.is(far) && page.lacks_items) {
-        grown[page.file] +=
-            page.column->keep_items(page.number, {content.data() + places[page.first], spans_[page.first].size});
-        page.state = State::kKnown;
-      }
-      if (!learned[i]) continue;
-      grown[page.file] += page.column->learn(page.number, std::move(learned[i]));
-      page.state = State::kKnown;
-    }
-    nb::list files;
-    for (const auto& [file, num_bytes] : grown) files.append(nb::make_tuple(file, num_bytes));
-    return files;
+  // Learn all missing pages whose needed bytes are held. `files`: held bytes of each file. Returns (file,
+  // bytes of memory) for each file with learned pages. ValueError: bytes contradict their page; then no
+  // page is learned.
+  nb::list learn(const std::vector<const HeldFile*>& files) {
+    return learn_by([&](const Span& span) {
+      if (file_of(span) >= files.size()) corrupt("new pages: no such file");
+      return files[file_of(span)]->view(span.start, span.start + span.size);
+    });
   }
-
-  // Learn all pages whose needed bytes are held. `forms`: as in `find`.
-  void learn_held(const Forms& forms, const HeldFile& held) {
-    check(forms);
-    std::vector<std::shared_ptr<RowPage>> learned(pages_.size());
-    std::optional<Unlocked> unlocked(static_cast<int64_t>(pages_.size()) << 8);
-    PageBuffers buffers;
-    for (page_ = 0; page_ < pages_.size(); ++page_) {
-      const Page& page = pages_[page_];
-      const PageForm& form = *forms[page.description];
-      const PageTable& pages = page.column->table();
-      page_buffers(pages, page.number, buffers);
-      const int64_t num_rows = pages.rows[page.number];
-      form.mark_needed(buffers, num_rows);
-      const bool are_held = std::all_of(buffers.begin(), buffers.end(), [&](PageBuffer& own) {
-        if (own.is_needed)
-          own.data = own.size == 0 ? &kNoBytes : held.view(own.start, own.start + own.size);
-        return !own.is_needed || own.data != nullptr;
-      });
-      if (are_held) learned[page_] = form.page_of(buffers, num_rows, page.symbols);
-    }
-    unlocked.reset();
-    for (size_t i = 0; i < pages_.size(); ++i)
-      if (learned[i]) pages_[i].column->learn(pages_[i].number, std::move(learned[i]));
+  // Learn all missing pages. `content`: the concatenated bytes of the latest `spans`. Else as `learn`.
+  nb::list learn_read(const Bytes& content) {
+    if (std::ssize(content) != total_) corrupt("new pages: bytes of other spans");
+    return learn_by([&](const Span& span) { return content.data() + span.at; });
   }
 
   // After an error, the number of the page that caused it.
   size_t page() const { return page_; }
 
  private:
-  enum class State { kNear, kFar, kKnown };
   struct Page {
     ColumnPages* column = nullptr;
     size_t number = 0, file = 0, description = 0;
     std::string_view symbols;        // in its own description; may be empty
     const PageForm* form = nullptr;  // of its description
-    State state = State::kKnown;
-    bool lacks_items = false;  // true: the page is known, except for its items
+    bool is_known = true;
+    bool lacks_items = false;  // true: its column knows the page, except for its items
     size_t first = 0, last = 0;      // its spans
-
-    bool is(bool far) const { return state == (far ? State::kFar : State::kNear); }
   };
-  // Buffer whose bytes are needed to learn a page.
+  // Buffer whose bytes are needed to learn a page. `at`: their place in the concatenated `spans`.
   struct Span {
     size_t page, buffer;
-    int64_t start, size;
+    int64_t start, size, at = 0;
   };
-  // Range of a file: the union of overlapping spans. `at`: its place in the concatenated ranges.
-  struct Run {
-    size_t file;
-    int64_t start, stop, at;
-  };
-
   using Seen = std::unordered_map<std::string, size_t, TextHash>;  // numbers of descriptions
-
-  void check(const Forms& forms) const {
-    if (forms.size() != descriptions_.size() || std::count(forms.begin(), forms.end(), nullptr))
-      corrupt("new pages: forms of other descriptions");
-  }
 
   void add(size_t table, size_t number, size_t file, Seen& seen) {
     Page& page = pages_.emplace_back();
@@ -313,7 +250,7 @@ class NewPages {
     return all;
   }
 
-  size_t file_of(size_t span) const { return pages_[spans_[span].page].file; }
+  size_t file_of(const Span& span) const { return pages_[span.page].file; }
 
   // Add the spans of a page.
   void add(size_t number) {
@@ -322,6 +259,7 @@ class NewPages {
     PageBuffers buffers;
     page_buffers(table, page.number, buffers);
     const RowPage* known = page.column->known(page.number);
+    page.is_known = false;
     page.lacks_items = known != nullptr && sparse::lacks_items(*known);
     if (page.lacks_items)
       buffers[PageForm::kSparseItems].is_needed = true;
@@ -333,43 +271,44 @@ class NewPages {
     page.last = spans_.size();
   }
 
-  // A page is near if all of its spans are.
-  template <typename IsNear>
-  void set_state(Page& page, const IsNear& is_near) const {
-    const auto begin = spans_.begin();
-    const bool near = std::all_of(begin + static_cast<int64_t>(page.first), begin + static_cast<int64_t>(page.last),
-                                  [&](const Span& span) { return span.size == 0 || is_near(span); });
-    page.state = near ? State::kNear : State::kFar;
-  }
-
-  // Unions of the spans of far pages (or of near ones), by file and position. `places`: receives the
-  // place of each span in the concatenated ranges.
-  std::vector<Run> runs_of(bool far, std::vector<int64_t>* places) const {
-    std::vector<Run> runs;
-    int64_t size = 0;
-    for (const size_t i : sorted_) {
-      const Span& span = spans_[i];
-      if (span.size == 0 || !pages_[span.page].is(far)) continue;
-      const size_t file = file_of(i);
-      const int64_t stop = span.start + span.size;
-      if (runs.empty() || runs.back().file != file || runs.back().stop <= span.start)
-        runs.push_back({file, span.start, span.start, size});
-      Run& run = runs.back();
-      if (places) (*places)[i] = run.at + (span.start - run.start);
-      size += std::max<int64_t>(0, stop - run.stop);
-      run.stop = std::max(run.stop, stop);
+  // Learn all missing pages for whose spans `view` returns bytes. It returns null if they are not in memory.
+  template <typename View>
+  nb::list learn_by(const View& view) {
+    const auto bytes_of = [&](const Span& span) { return span.size == 0 ? &kNoBytes : view(span); };
+    std::vector<std::shared_ptr<RowPage>> learned(pages_.size());
+    {
+      int64_t steps = static_cast<int64_t>(pages_.size()) << 8;  // cannot overflow: the sum over all pages fits
+      for (const Span& span : spans_) steps += span.size;
+      const Unlocked unlocked(steps);
+      PageBuffers buffers;
+      for (page_ = 0; page_ < pages_.size(); ++page_) {
+        const Page& page = pages_[page_];
+        if (page.is_known || page.lacks_items) continue;
+        const PageTable& pages = page.column->table();
+        page_buffers(pages, page.number, buffers);
+        size_t i = page.first;
+        for (; i < page.last; ++i)
+          if ((buffers[spans_[i].buffer].data = bytes_of(spans_[i])) == nullptr) break;
+        if (i == page.last) learned[page_] = page.form->page_of(buffers, pages.rows[page.number], page.symbols);
+      }
     }
-    return runs;
-  }
-
-  std::shared_ptr<RowPage> page_of(const Page& page, const uint8_t* content,
-                                   const std::vector<int64_t>& places) const {
-    const PageTable& pages = page.column->table();
-    PageBuffers buffers;
-    page_buffers(pages, page.number, buffers);
-    for (size_t i = page.first; i < page.last; ++i)
-      buffers[spans_[i].buffer].data = spans_[i].size == 0 ? &kNoBytes : content + places[i];
-    return page.form->page_of(buffers, pages.rows[page.number], page.symbols);
+    std::map<size_t, int64_t> grown;  // by file
+    for (size_t i = 0; i < pages_.size(); ++i) {
+      Page& page = pages_[i];
+      if (learned[i]) {
+        grown[page.file] += page.column->learn(page.number, std::move(learned[i]));
+      } else {
+        if (page.is_known || !page.lacks_items) continue;
+        const Span& items = spans_[page.first];
+        const uint8_t* data = bytes_of(items);
+        if (data == nullptr) continue;
+        grown[page.file] += page.column->keep_items(page.number, {data, items.size});
+      }
+      page.is_known = true;
+    }
+    nb::list all;
+    for (const auto& [file, num_bytes] : grown) all.append(nb::make_tuple(file, num_bytes));
+    return all;
   }
 
   std::vector<std::shared_ptr<ColumnPages>> tables_;
@@ -377,7 +316,7 @@ class NewPages {
   std::vector<std::string_view> descriptions_;
   std::vector<Page> pages_;
   std::vector<Span> spans_;
-  std::vector<size_t> sorted_;  // numbers of the spans, by file and position
+  int64_t total_ = 0;  // bytes of the latest `spans`
   size_t page_ = 0;
 };
 
@@ -514,16 +453,15 @@ void register_new_pages(nanobind::module_& m) {
            nb::arg("tables"), nb::arg("unknown"), nb::arg("files"))
       .def(nb::init<const LeafTables&, const std::vector<size_t>&>(), nb::arg("fragment"), nb::arg("leaves"))
       .def_prop_ro("descriptions", &NewPages::descriptions)
-      .def_prop_ro("far", &NewPages::far)
+      .def_prop_ro("missing", &NewPages::missing)
       .def_prop_ro("page", &NewPages::page)
-      .def("spans", &NewPages::spans, nb::arg("far"))
+      .def("spans", &NewPages::spans)
       .def("described_by", &NewPages::described_by, nb::arg("description"))
-      .def("find", &NewPages::find, nb::arg("forms"), nb::arg("tails"))
-      .def("hold", &NewPages::hold, nb::arg("files"))
+      .def("find", &NewPages::find, nb::arg("forms"))
       .def("num_bytes", &NewPages::num_bytes, nb::arg("number"))
-      .def("learn_held", &NewPages::learn_held, nb::arg("forms"), nb::arg("held"))
       .def("small", &NewPages::small, nb::arg("spans"), nb::arg("most_bytes"))
       .def("rest", &NewPages::rest, nb::arg("numbers"), nb::arg("max_gap_bytes"), nb::arg("max_bytes"))
       .def("guess", &NewPages::guess, nb::arg("number"), nb::arg("rows"))
-      .def("learn", &NewPages::learn, nb::arg("content"), nb::arg("far"));
+      .def("learn", &NewPages::learn, nb::arg("files"))
+      .def("learn_read", &NewPages::learn_read, nb::arg("content"));
 }

@@ -20,7 +20,7 @@ from alance.file.batches import in_order, one_array, one_batch, side_by_side
 from alance.file.open.files import FileOf, open_files
 from alance.file.open.tracing import describe
 from alance.file.rows.fragment import open_fragments
-from alance.file.rows.placing import COPIED_LATE, placed_rows
+from alance.file.rows.placing import FEW_FRAGMENTS, placed_rows
 from alance.file.rows.tasks import TakenRows
 from alance.format.plans import TURN, all_read
 from alance.io.loop.readahead import Job, readahead
@@ -147,7 +147,7 @@ async def read_rows(
     num_bytes = taken.num_bytes
     if num_bytes <= SHARED_TAKE_BYTES:
         is_little = num_bytes <= INLINE_TAKE_BYTES and callers <= FEW_CALLERS
-        is_little = is_little and len(rows.handles) <= COPIED_LATE
+        is_little = is_little and len(rows.handles) <= FEW_FRAGMENTS
         inline = is_little and is_quick and not choice.projection.is_computed
         read = await engine.reader(taken.unread, reason, inline=inline, takes=callers)
         decode = partial(taken.decode, read, order)
