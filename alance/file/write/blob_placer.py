@@ -7,13 +7,11 @@ until it is full. Memory use: the batch with the payloads, and the current uploa
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol, cast
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, cast
 
 import numpy as np
 
-from alance.base.records import dataclass
 from alance.errors import InvalidInputError, UnsupportedError
-from alance.format.blocks import VariableWidth
 from alance.format.encode.blobs import (
     DEDICATED,
     EXTERNAL,
@@ -21,6 +19,7 @@ from alance.format.encode.blobs import (
     PACKED_KIND,
     BlobLimits,
     BlobRows,
+    PlacedBlobs,
     describe_blobs,
     uri_array,
 )
@@ -31,14 +30,15 @@ from alance.io.loop.tasks import all_of, each
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
-    from alance.base.arrays import Bytes, Mask, UInt32s, UInt64s
-    from alance.format.blocks import Block
-    from alance.format.encode.blobs import PlacedBlobs
+    from alance.base.arrays import Bytes
+    from alance.format.blocks import Block, VariableWidth
     from alance.format.encode.container import FileBuilder
     from alance.format.field import Field
     from alance.format.layouts.base import PageValues
     from alance.io.reading.pool import DecodePool
     from alance.io.stores.upload import Upload
+
+    _Payloads: TypeAlias = list[tuple[int, Bytes]]  # id of an object, and content to append
 
 AT_ONCE: Final = 4  # concurrent uploads of dedicated objects
 
@@ -60,28 +60,6 @@ class Sidecars(Protocol):
         ...
 
 
-@dataclass(slots=True)
-class _Pack:
-    """Shared object that small payloads are appended to."""
-
-    blob_id: int
-    num_bytes: int = 0
-
-
-@dataclass(slots=True)
-class _Described:
-    """Descriptions of rows, each array of shape (n,), with payloads to write to objects."""
-
-    kinds: Bytes
-    positions: UInt64s
-    sizes: UInt64s
-    blob_ids: UInt32s
-    uris: dict[int, str]
-    alone: list[tuple[int, Bytes]]  # id and content of each dedicated object
-    # For each payload, id of its shared object and content to append.
-    packed: list[tuple[int, Bytes]]
-
-
 class BlobPlacer:
     """Writer of the blobs of one data file. For a single task at a time.
 
@@ -101,7 +79,7 @@ class BlobPlacer:
         self._pool = pool
         self._upload_all = upload
         self._last_id = 0
-        self._pack: _Pack | None = None
+        self._pack_id = self._pack_bytes = 0  # of the shared object that is not full
         self._open: tuple[int, Upload] | None = None
 
     async def place(self, field: Field, page: PageValues) -> PageValues:
@@ -123,12 +101,10 @@ class BlobPlacer:
         limits = BlobLimits.of(field, None if sidecars is None else sidecars.pack_bytes)
         parts = []
         async for piece in self._resolved(rows, field.name):
-            inline, part = await self._pool.run(partial(self._plan, piece, limits))
-            placed, chunks = await self._pool.run(partial(self._builder.add_blobs, inline))
-            part.positions[part.kinds == INLINE] = placed
+            plan = partial(self._plan, piece, limits)
+            part, chunks, alone, packed = await self._pool.run(plan)
             await self._upload_all(chunks)
-            await all_of([self._write_alone(part.alone), self._write_packed(part.packed)])
-            part.alone, part.packed = [], []
+            await all_of([self._write_alone(alone), self._write_packed(packed)])
             parts.append(part)
         return page._replace(values=await self._pool.run(partial(_block, parts, field.name)))
 
@@ -156,43 +132,36 @@ class BlobPlacer:
         async for piece in self._sidecars.resolved(rows, where):
             yield piece
 
-    def _plan(self, rows: BlobRows, limits: BlobLimits) -> tuple[VariableWidth, _Described]:
-        """Choose the kind of storage of each row; also return the payloads for the data file."""
-        if rows.placed is not None:
-            return _as_placed(rows.placed, rows.payloads)
-        offsets, count = rows.payloads.offsets, rows.num_values
-        sizes = np.diff(offsets).astype(np.int64)
-        kinds = limits.kinds(sizes)
-        kinds[rows.external] = EXTERNAL if rows.kinds is None else rows.kinds
-        described = _Described(
-            kinds,
-            np.zeros(count, np.uint64),
-            sizes.astype(np.uint64),
-            np.zeros(count, np.uint32),
-            dict(zip(rows.external.tolist(), rows.uris, strict=True)),
-            [],
-            [],
-        )
-        if len(rows.external):
-            assert rows.positions is not None
-            assert rows.sizes is not None
-            assert rows.base_ids is not None
-            described.positions[rows.external] = rows.positions
-            described.sizes[rows.external] = rows.sizes
-            described.blob_ids[rows.external] = rows.base_ids
-        for row in np.flatnonzero((kinds == PACKED_KIND) | (kinds == DEDICATED)).tolist():
-            content = rows.payloads.data[int(offsets[row]) : int(offsets[row + 1])]
+    def _plan(
+        self, rows: BlobRows, limits: BlobLimits
+    ) -> tuple[PlacedBlobs, list[Bytes], _Payloads, _Payloads]:
+        """Choose where each row is stored, and add the inline payloads to the data file. CPU work.
+
+        Returns the descriptions of all rows, the bytes to append to the data file, and the payloads
+        of dedicated and of shared objects.
+        """
+        content, offsets = rows.payloads.data, rows.payloads.offsets
+        alone: _Payloads = []
+        packed: _Payloads = []
+        part = _described(rows, limits)
+        kinds, positions, blob_ids = part.kinds, part.positions, part.blob_ids
+        beside = (kinds == PACKED_KIND) | (kinds == DEDICATED)
+        for row in np.flatnonzero(beside).tolist() if rows.placed is None else ():
+            payload = content[int(offsets[row]) : int(offsets[row + 1])]
             if kinds[row] == DEDICATED:
-                described.blob_ids[row] = self._new_id()
-                described.alone.append((self._last_id, content))
+                blob_ids[row] = self._new_id()
+                alone.append((self._last_id, payload))
                 continue
-            pack = self._pack
-            if pack is None or pack.num_bytes + len(content) > limits.pack:
-                pack = self._pack = _Pack(self._new_id())
-            described.blob_ids[row], described.positions[row] = pack.blob_id, pack.num_bytes
-            described.packed.append((pack.blob_id, content))
-            pack.num_bytes += len(content)
-        return _chosen_payloads(rows.payloads, kinds == INLINE), described
+            if not self._pack_id or self._pack_bytes + len(payload) > limits.pack:
+                self._pack_id, self._pack_bytes = self._new_id(), 0
+            blob_ids[row], positions[row] = self._pack_id, self._pack_bytes
+            packed.append((self._pack_id, payload))
+            self._pack_bytes += len(payload)
+        inline = kinds == INLINE
+        slots = slice(0, len(kinds)) if inline.all() else np.flatnonzero(inline)
+        chosen = cast("VariableWidth", select(rows.payloads, slots))
+        positions[inline], chunks = self._builder.add_blobs(chosen)
+        return part, chunks, alone, packed
 
     def _new_id(self) -> int:
         self._last_id += 1
@@ -202,7 +171,7 @@ class BlobPlacer:
         assert self._sidecars is not None  # because without sidecars, every blob is already stored
         return self._sidecars.open(blob_id)
 
-    async def _write_alone(self, objects: Sequence[tuple[int, Bytes]]) -> None:
+    async def _write_alone(self, objects: _Payloads) -> None:
         async def put(blob: tuple[int, Bytes]) -> None:
             async with self._new(blob[0]) as upload:
                 await upload.write(blob[1])
@@ -210,7 +179,7 @@ class BlobPlacer:
 
         await each(put, objects, at_once=AT_ONCE)
 
-    async def _write_packed(self, pieces: Sequence[tuple[int, Bytes]]) -> None:
+    async def _write_packed(self, pieces: _Payloads) -> None:
         for blob_id, content in pieces:
             if self._open is None or self._open[0] != blob_id:
                 await self.finish()
@@ -218,30 +187,33 @@ class BlobPlacer:
             await self._open[1].write(content)
 
 
-def _as_placed(placed: PlacedBlobs, payloads: VariableWidth) -> tuple[VariableWidth, _Described]:
-    """Describe blobs in the places that the caller chose; also return the inline payloads."""
-    inline = placed.kinds == INLINE
-    described = _Described(
-        placed.kinds,
-        np.where(inline, 0, placed.positions).astype(np.uint64),
-        np.where(inline, np.diff(payloads.offsets), placed.sizes).astype(np.uint64),
-        np.where(inline, 0, placed.blob_ids).astype(np.uint32),
-        dict(placed.uris),
-        [],
-        [],
-    )
-    return _chosen_payloads(payloads, inline), described
+def _described(rows: BlobRows, limits: BlobLimits) -> PlacedBlobs:
+    """Describe rows whose payloads have no places yet; all arrays but `kinds` are new."""
+    sizes, placed, external = np.diff(rows.payloads.offsets), rows.placed, rows.external
+    sizes = sizes.astype(np.uint64)
+    if placed is not None:
+        inline = placed.kinds == INLINE
+        return PlacedBlobs(
+            placed.kinds,
+            np.where(inline, 0, placed.positions).astype(np.uint64),
+            np.where(inline, sizes, placed.sizes),
+            np.where(inline, 0, placed.blob_ids).astype(np.uint32),
+            placed.uris,
+        )
+    kinds = limits.kinds(sizes)
+    kinds[external] = EXTERNAL if rows.kinds is None else rows.kinds
+    positions, blob_ids = np.zeros(len(kinds), np.uint64), np.zeros(len(kinds), np.uint32)
+    if len(external):
+        assert rows.positions is not None
+        assert rows.sizes is not None
+        assert rows.base_ids is not None
+        positions[external], sizes[external] = rows.positions, rows.sizes
+        blob_ids[external] = rows.base_ids
+    uris = dict(zip(external.tolist(), rows.uris, strict=True))
+    return PlacedBlobs(kinds, positions, sizes, blob_ids, uris)
 
 
-def _chosen_payloads(payloads: VariableWidth, chosen: Mask) -> VariableWidth:
-    """Return the payloads of the chosen slots."""
-    rows = slice(0, len(chosen)) if chosen.all() else np.flatnonzero(chosen)
-    selected = select(payloads, rows)
-    assert isinstance(selected, VariableWidth)
-    return selected
-
-
-def _block(parts: Sequence[_Described], where: str) -> Block:
+def _block(parts: Sequence[PlacedBlobs], where: str) -> Block:
     """Join the descriptions of all parts to a block."""
     starts = np.cumsum([0, *(len(part.kinds) for part in parts)]).tolist()
     uris = {
