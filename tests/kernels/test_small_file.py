@@ -83,7 +83,7 @@ def batches(draw: st.DrawFn) -> pa.RecordBatch:
 def in_steps(schema: Schema, version: FileVersion, batch: pa.RecordBatch, **options: bool) -> bytes:
     """The file as the writer of pages makes it."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(PageWriter, "_at_once", lambda writer, batch: None)
+        patch.setattr(PageWriter, "_file_at_once", lambda writer, batches: None)
         return encode_file(schema, version, batch, **options)[0]
 
 

@@ -34,8 +34,8 @@ class BatchWriter(DataFileWriter):
         UnsupportedError: 0.1 files cannot hold a type of the schema.
     """
 
-    def _begin(self, *, statistics: bool) -> None:
-        self._batches = BatchFileBuilder(self._schema, statistics=statistics)
+    def _begin(self) -> None:
+        self._batches = BatchFileBuilder(self._schema, statistics=self._has_statistics)
         self._step_bytes = min(self._page_bytes, self._buffer_bytes or BUFFER_BYTES)
         self._parts: list[list[pa.Array]] = []
         self._waiting_rows = 0
@@ -54,7 +54,7 @@ class BatchWriter(DataFileWriter):
                 stacklevel=2,
             )
         columns = {field: number for number, field in enumerate(self._batches.field_ids)}
-        return WrittenFile(self._num_rows, self._batches.num_bytes, columns)
+        return WrittenFile(self.num_rows, self._batches.num_bytes, columns)
 
     async def _write(self, batch: pa.RecordBatch) -> None:
         self._parts.append(batch.columns)

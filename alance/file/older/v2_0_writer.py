@@ -72,7 +72,7 @@ class ArrayWriter(DataFileWriter):
         UnsupportedError: 2.0 files cannot hold a type of the schema.
     """
 
-    def _begin(self, *, statistics: bool) -> None:  # 2.0 has no statistics
+    def _begin(self) -> None:
         leaves = [leaf.field for root in self._schema.fields for leaf in leaf_columns(root)]
         check_version(self._version, leaves)
         self._array_columns = Columns.of(self._schema.fields)
@@ -85,12 +85,12 @@ class ArrayWriter(DataFileWriter):
     async def _seal(self) -> WrittenFile:
         await self._flush_units(self._waiting)
         for number in self._array_columns.headers:
-            self._arrays.add_header_rows(number, self._num_rows)
+            self._arrays.add_header_rows(number, self.num_rows)
         for content in self._extra_buffers:
             await self._upload_all(self._arrays.add_buffer(content)[1])
         await self._upload_all(self._arrays.finish())
         columns = dict(self._array_columns.by_field)
-        return WrittenFile(self._num_rows, self._arrays.num_bytes, columns)
+        return WrittenFile(self.num_rows, self._arrays.num_bytes, columns)
 
     async def _write(self, batch: pa.RecordBatch) -> None:
         fields = self._schema.fields

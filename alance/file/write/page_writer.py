@@ -7,18 +7,18 @@ and encoded.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar, cast
 
 import pyarrow as pa
 
 from alance import _kernels
 from alance.base.deferred import Deferred
-from alance.base.records import dataclass
 from alance.errors import InvalidInputError
 from alance.file.write.blob_placer import BlobPlacer
 from alance.file.write.small_batches import SmallBatches, whole_bytes
 from alance.file.write.writer import (
     NUM_BYTES_OF,
+    QUICK_COLUMNS,
     BufferUpload,
     DataFileWriter,
     Here,
@@ -33,6 +33,7 @@ from alance.file_version import FileVersion
 from alance.format.encode.arrays import leaf_values
 from alance.format.encode.blobs import BlobRows, encode_blob_page
 from alance.format.encode.container import FileBuilder, with_small_ones_joined
+from alance.format.encode.page_inputs import EncodedPage
 from alance.format.encode.pages import encode_pages, hints_of
 from alance.format.encode.small_file import small_files
 from alance.format.encode.statistics import NewStatistics
@@ -47,10 +48,12 @@ if TYPE_CHECKING:
     from alance.file.older import v0_1_writer, v2_0_writer
     from alance.file.write.blob_placer import Sidecars
     from alance.format.blocks import VariableWidth
-    from alance.format.encode.page_inputs import EncodedPage
     from alance.format.field import Field
     from alance.format.layouts.base import PageValues
     from alance.format.schema import Schema
+
+    # Rows of a column to write: a page, or blobs, which have to be stored first.
+    _Flushed: TypeAlias = tuple[WaitingColumn, EncodedPage | PageValues]
 else:
     v0_1_writer = Deferred("alance.file.older.v0_1_writer")
     v2_0_writer = Deferred("alance.file.older.v2_0_writer")
@@ -59,21 +62,8 @@ T = TypeVar("T")
 # Encoded bytes after which free memory is released, which takes 0.3 ms; encoding them takes 5 ms.
 RELEASED_PAGE_BYTES: Final = 1 << 20
 KEPT_BYTES: Final = 16 << 20  # bytes of free memory to retain, because encoding reuses blocks
-# Maximum columns of a file that the event loop encodes, at 5 microseconds each.
-QUICK_COLUMNS: Final = 64
 # Maximum pages that the event loop adds to the file, at 30 microseconds each.
 QUICK_PAGES: Final = 4
-
-
-@dataclass(frozen=True, slots=True)
-class _Flushed:
-    """Rows of a column to write: as pages, or as blobs, which have to be stored first."""
-
-    column: WaitingColumn
-    pages: Sequence[EncodedPage] = ()
-    blobs: Sequence[PageValues] = ()
-    # Version 2 blobs; their descriptions are buffered up to a page.
-    rows: PageValues | None = None
 
 
 class PageWriter(DataFileWriter):
@@ -83,8 +73,7 @@ class PageWriter(DataFileWriter):
     _blobs: BlobPlacer | None = None
     _columns: Sequence[WaitingColumn] = ()
 
-    def _begin(self, *, statistics: bool) -> None:
-        self._has_statistics = statistics
+    def _begin(self) -> None:
         self._plain = small_files(self._schema, self._version)
         if self._plain is not None:
             self._small = SmallBatches(enough_bytes=whole_bytes(len(self._schema.fields)))
@@ -93,7 +82,7 @@ class PageWriter(DataFileWriter):
             check_version(self._version, leaves)
             if any(leaf.is_blob_v2 for leaf in leaves):
                 # Because sidecar objects may be uploaded before the file ends.
-                self._may_be_small = False
+                self.is_small = False
 
     def _prepare(self) -> None:
         """Create the state for writing pages. A file that is encoded at once does not need it."""
@@ -108,18 +97,6 @@ class PageWriter(DataFileWriter):
         ]
         self._by_field = {column.leaf.field.id: column for column in self._columns}
         self._blobs = BlobPlacer(self._sidecars, self._builder, self._pool, self._upload_all)
-
-    def _at_once(self, batch: pa.RecordBatch) -> bytes | None:
-        if self._plain is None or self._extra_buffers:
-            return None
-        # Metadata may have been added while rows were written.
-        if self._plain.metadata != self._schema.metadata:
-            return None
-        return self._plain.encode(batch, self._page_bytes, statistics=self._has_statistics)
-
-    @property
-    def _is_plain(self) -> bool:
-        return self._plain is not None and len(self._schema.fields) <= QUICK_COLUMNS
 
     def attach(self, sidecars: Sidecars) -> None:
         """Set the sidecars for version 2 blobs; without them, all blobs must be stored already."""
@@ -145,7 +122,7 @@ class PageWriter(DataFileWriter):
                 await self._upload_all(self._builder.add_buffer(content)[1])
         await self._upload_all(await self._of_columns(self._builder.finish))
         columns = {column.leaf.field.id: column.number for column in self._columns}
-        return WrittenFile(self._num_rows, self._builder.num_bytes, columns)
+        return WrittenFile(self.num_rows, self._builder.num_bytes, columns)
 
     async def publish(self, content: bytes = b"") -> None:
         """Make the object visible, after its sidecar objects."""
@@ -161,28 +138,30 @@ class PageWriter(DataFileWriter):
         await self._flush(largest(self._columns, self._buffer_bytes))
 
     def _add(self, root: Field, array: pa.Array) -> list[_Flushed]:
-        """Buffer rows of a field, and encode the columns whose page is full. CPU work."""
-        flushed = []
+        """Buffer rows of a field, and encode the columns whose page is full. CPU work.
+
+        Blobs of version 2 are returned; later their descriptions are buffered up to a page.
+        """
+        flushed: list[_Flushed] = []
         if array.nbytes < self._page_bytes:
             array = owned(array)
         for field_id, values in leaf_values(root, array).items():
             column = self._by_field[field_id]
-            if column.leaf.field.is_blob_v2:
-                flushed.append(_Flushed(column, rows=self._blob_rows(column, values)))
-                continue
-            column.add(values)
-            if column.num_bytes >= self._page_bytes:
-                flushed += self._encode([column])
+            if not column.leaf.field.is_blob_v2:
+                column.add(values)
+                flushed += self._encode_full(column)
+            elif isinstance(values.values, BlobRows):
+                flushed.append((column, values))
+            else:
+                raise InvalidInputError(
+                    f"field {column.leaf.field.name!r}: descriptions where blobs are expected; "
+                    "read them as bytes, with blob_handling='all_binary'"
+                )
         return flushed
 
-    def _blob_rows(self, column: WaitingColumn, values: PageValues) -> PageValues:
-        name = column.leaf.field.name
-        if not isinstance(values.values, BlobRows):
-            raise InvalidInputError(
-                f"field {name!r}: descriptions where blobs are expected; read them as bytes, with "
-                f"blob_handling='all_binary'"
-            )
-        return values
+    def _encode_full(self, column: WaitingColumn) -> list[_Flushed]:
+        """Encode the waiting rows of a column if its page is full."""
+        return self._encode([column]) if column.num_bytes >= self._page_bytes else []
 
     def _encode(self, columns: Sequence[WaitingColumn]) -> list[_Flushed]:
         num_bytes = sum(column.num_bytes for column in columns)
@@ -196,17 +175,18 @@ class PageWriter(DataFileWriter):
 
     def _encoded(self, columns: Sequence[WaitingColumn]) -> list[_Flushed]:
         """Encode the waiting rows of columns as pages, in one kernel call."""
-        flushed, leaves, owners = [], [], []
+        flushed: list[_Flushed] = []
+        leaves, owners = [], []
         for column in columns:
             pieces, leaf = column.take(self._page_bytes), column.leaf.field
             if leaf.is_blob_v1:
-                flushed.append(_Flushed(column, blobs=pieces))
+                flushed += [(column, piece) for piece in pieces]
                 continue
             hints = hints_of(column.root, leaf, self._version)
             leaves += [(leaf, piece, hints) for piece in pieces]
             owners += [column] * len(pieces)
         pairs = zip(owners, encode_pages(leaves), strict=True)
-        return flushed + [_Flushed(column, pages) for column, pages in pairs]
+        return flushed + [(column, page) for column, pages in pairs for page in pages]
 
     async def _flush(self, columns: Sequence[WaitingColumn]) -> None:
         """Write the waiting rows of columns, about a page per thread at a time."""
@@ -220,31 +200,26 @@ class PageWriter(DataFileWriter):
     async def _put(self, flushed: Sequence[_Flushed]) -> None:
         """Write pages, after the blobs that they describe."""
         pages: list[tuple[int, EncodedPage]] = []
-        for part in flushed:
-            added = [*part.pages, *await self._put_blobs(part)]
-            pages += [(part.column.number, page) for page in added]
+        for column, part in flushed:
+            added = [part] if isinstance(part, EncodedPage) else await self._put_blobs(column, part)
+            pages += [(column.number, page) for page in added]
         if pages:
             place = partial(self._place, pages)
             await self._upload_all(await self._pool.run(place, inline=len(pages) <= QUICK_PAGES))
 
-    async def _put_blobs(self, part: _Flushed) -> list[EncodedPage]:
-        """Write blobs; return the pages with their descriptions."""
-        leaf = part.column.leaf.field
-        pages: list[EncodedPage] = []
-        if part.rows is not None and self._blobs is not None:
-            part.column.add(await self._blobs.place(leaf, part.rows))
-            if part.column.num_bytes >= self._page_bytes:
-                for full in await self._pool.run(partial(self._encode, [part.column])):
-                    pages += full.pages
-        for values in part.blobs:
-            hints = hints_of(part.column.root, leaf, self._version)
-            payloads = cast("VariableWidth", values.values)
-            positions, chunks = await self._pool.run(partial(self._builder.add_blobs, payloads))
-            await self._upload_all(chunks)
-            pages.append(
-                await self._pool.run(partial(encode_blob_page, leaf, values, positions, hints))
-            )
-        return pages
+    async def _put_blobs(self, column: WaitingColumn, values: PageValues) -> list[EncodedPage]:
+        """Write blobs; return full pages with their descriptions."""
+        leaf = column.leaf.field
+        if leaf.is_blob_v2:
+            assert self._blobs is not None
+            column.add(await self._blobs.place(leaf, values))
+            full = await self._pool.run(partial(self._encode_full, column))
+            return [cast("EncodedPage", page) for _, page in full]
+        hints = hints_of(column.root, leaf, self._version)
+        payloads = cast("VariableWidth", values.values)
+        positions, chunks = await self._pool.run(partial(self._builder.add_blobs, payloads))
+        await self._upload_all(chunks)
+        return [await self._pool.run(partial(encode_blob_page, leaf, values, positions, hints))]
 
     def _place(self, pages: Sequence[tuple[int, EncodedPage]]) -> list[Bytes]:
         """Add pages to the file; return the bytes to append."""

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from alance.base.arrays import Bytes
     from alance.file.write.blob_placer import Sidecars
+    from alance.format.encode.small_file import SmallFiles
     from alance.format.encode.statistics import NewStatistics
     from alance.format.field import Field
     from alance.format.layouts.base import PageValues
@@ -245,6 +246,8 @@ def check_version(version: FileVersion, leaves: Iterable[Field]) -> None:
 MEASURED_COLUMNS: Final = 256
 # Maximum rows of a file that the event loop encodes, in less time than a hop takes.
 QUICK_ROWS: Final = 99
+# Maximum columns of a file that the event loop encodes, at 5 microseconds each.
+QUICK_COLUMNS: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,9 +281,15 @@ class DataFileWriter(ABC):
         statistics: True to write statistics of zones of rows, except in 2.0; see
             docs/statistics.md.
 
+    Attributes:
+        num_rows: rows written so far.
+        is_small: True if `encode` is allowed, because nothing of the file has been encoded yet.
+
     Raises:
         UnsupportedError: alance does not write the version, or its files cannot hold a type.
     """
+
+    _plain: SmallFiles | None = None  # encoder of whole small files of plain columns
 
     def __init__(
         self,
@@ -302,15 +311,16 @@ class DataFileWriter(ABC):
         self._threads = max(1, threads)
         self._page_bytes = page_bytes
         self._buffer_bytes = buffer_bytes
-        self._num_rows = 0
+        self._has_statistics = statistics
+        self.num_rows = 0
         self._small = SmallBatches()
-        self._may_be_small = True
+        self.is_small = True
         self._encoded_bytes = 0
         self._extra_buffers: list[Bytes] = []
-        self._begin(statistics=statistics)
+        self._begin()
 
     @abstractmethod
-    def _begin(self, *, statistics: bool) -> None:
+    def _begin(self) -> None:
         """Set up the state of an empty file."""
 
     def attach(self, sidecars: Sidecars) -> None:
@@ -324,11 +334,6 @@ class DataFileWriter(ABC):
     def add_buffer(self, content: Bytes) -> None:
         """Add a global buffer, to be written after all pages. The first one has number 1."""
         self._extra_buffers.append(content)
-
-    @property
-    def num_rows(self) -> int:
-        """Number of rows written so far."""
-        return self._num_rows
 
     @property
     def num_bytes(self) -> int:
@@ -355,7 +360,7 @@ class DataFileWriter(ABC):
             leaving = self._small.add(batch)
         else:
             leaving = await self._pool.run(partial(self._small.add, batch))
-        self._num_rows += batch.num_rows
+        self.num_rows += batch.num_rows
         if leaving:
             await self._write_merged(leaving)
         if self._small.are_enough:
@@ -371,7 +376,7 @@ class DataFileWriter(ABC):
 
     async def seal(self) -> WrittenFile:
         """Pass all bytes to the upload, without making the object visible."""
-        if not self._may_be_small:
+        if not self.is_small:
             await self._write_merged(self._small.take())
             return await self._seal()
         content, written = await self.encode()
@@ -383,9 +388,10 @@ class DataFileWriter(ABC):
 
         Cost: one hop to a thread; none for at most `QUICK_ROWS` rows of plain columns.
         """
-        assert self._may_be_small
+        assert self.is_small
         batches = self._small.take()
-        if sum(batch.num_rows for batch in batches) <= QUICK_ROWS and self._is_plain:
+        is_quick = self.num_rows <= QUICK_ROWS and len(self._schema.fields) <= QUICK_COLUMNS
+        if is_quick and self._plain is not None:
             file = self._file_at_once(merged(batches))
             if file is not None:
                 await self._pool.share_turn()
@@ -405,30 +411,19 @@ class DataFileWriter(ABC):
         return file
 
     def _file_at_once(self, batches: Sequence[pa.RecordBatch]) -> tuple[bytes, WrittenFile] | None:
-        content = self._at_once(batches[0]) if len(batches) == 1 else None
+        """Encode the whole file; None if it has too many rows, or columns are not plain."""
+        plain = self._plain
+        if plain is None or len(batches) != 1 or self._extra_buffers:
+            return None
+        if plain.metadata != self._schema.metadata:  # some may have been added with the rows
+            return None
+        content = plain.encode(batches[0], self._page_bytes, statistics=self._has_statistics)
         if content is None:
             return None
-        self._may_be_small = False
+        self.is_small = False
         self._encoded_bytes = len(content)
         columns = {field.id: number for number, field in enumerate(self._schema.fields)}
-        return content, WrittenFile(self._num_rows, len(content), columns)
-
-    @property
-    def _is_plain(self) -> bool:
-        """True if `_at_once` is fast enough for the event loop."""
-        return False
-
-    def _at_once(self, batch: pa.RecordBatch) -> bytes | None:
-        """Encode the whole file at once.
-
-        Returns None if it has too many rows, or columns are not plain.
-        """
-        return None
-
-    @property
-    def is_small(self) -> bool:
-        """True if `encode` is allowed, because nothing of the file has been encoded yet."""
-        return self._may_be_small
+        return content, WrittenFile(self.num_rows, len(content), columns)
 
     @abstractmethod
     async def _seal(self) -> WrittenFile:
@@ -452,7 +447,7 @@ class DataFileWriter(ABC):
         """Merge batches, and pass them to the encoder."""
         if len(batches) > 1:
             batches = await self._pool.run(partial(merged, batches))
-        self._may_be_small = False
+        self.is_small = False
         for batch in batches:
             for part in steps(batch):
                 await self._write(part)
