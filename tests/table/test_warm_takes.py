@@ -160,23 +160,28 @@ async def test_one_of_a_crowd_fails_or_is_cancelled_alone(columns_lab: Lab) -> N
 
 
 def test_tables_know_their_bounds() -> None:
-    with pytest.raises(ValueError, match="first rows"):
-        _kernels.ColumnPages(np.array([1, 3], np.int64))
-    with pytest.raises(ValueError, match="first rows"):
-        _kernels.ColumnPages(np.array([0, 5, 3], np.int64))
-    table = _kernels.ColumnPages(np.array([0, 10, 20], np.int64))
-    with pytest.raises(ValueError, match="no such page"):
-        table.set_plain(2, 100, 40, 32, 64)
+    def pages_of(*sizes: int) -> _kernels.ColumnPages:
+        return _kernels.ColumnPages(
+            [(((64, 4), (100, size), (200, size)), 10, b"") for size in sizes]
+        )
+
+    with pytest.raises(ValueError, match="rows of a page"):
+        _kernels.ColumnPages([((), 5, b""), ((), -2, b"")])
+    table = pages_of(40, 40)
+    with pytest.raises(IndexError, match="no such page"):
+        table.set_plain(2, 1, 32)
+    with pytest.raises(ValueError, match="no such buffer"):
+        table.set_plain(1, 3, 32)
     for size, bits in ((40, 0), (40, 31), (41, 32), (36, 32)):
         with pytest.raises(ValueError, match=f"zipped rows of {bits} bits"):
-            table.set_plain(0, 100, size, bits, 64)
+            pages_of(size).set_plain(0, 1, bits)
 
     def plan(rows: list[int], ends: list[int]) -> _kernels.RowPlan:
         return plan_rows([[table] * len(ends)] * 2, np.array(rows, np.int64), ends)
 
     assert plan([1, 2], [2]).unknown == [(0, 0), (1, 0)]
-    table.set_plain(0, 100, 40, 32, 64)
-    table.set_plain(0, 200, 40, 32, 64)  # it stays as it is
+    table.set_plain(0, 1, 32)
+    table.set_plain(0, 2, 32)  # it stays as it is
     assert plan([1, 12], [2]).unknown == [(0, 1), (1, 1)]
     result = plan([1, 2, 4, 7], [2, 4])
     assert (result.unknown, result.num_groups) == ([], 2)

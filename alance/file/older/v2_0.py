@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from alance import _kernels
 from alance.base.records import dataclass
 from alance.errors import AlanceError, CorruptFileError, UnsupportedError
 from alance.file.open.files import from_content, open_columns
@@ -25,6 +24,7 @@ from alance.format.v2_0.fields import FieldNode, LeafNode, ListNode, NullNode, S
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from alance import _kernels
     from alance.base.arrays import Int64s
     from alance.file.open.columns import States
     from alance.format.container import Container, Page
@@ -121,9 +121,9 @@ class FieldColumn:
         The table is None if the kernel cannot take rows from the pages.
         """
         num_bytes = 200 + sum(len(page.encoding) + 120 for page in self.pages)
-        return self._row_table(), self.encoded_bytes, num_bytes
+        return self._page_table(), self.encoded_bytes, num_bytes
 
-    def _row_table(self) -> _kernels.ColumnPages | None:
+    def _page_table(self) -> _kernels.ColumnPages | None:
         """Return the pages' table for the kernel; None if the kernel cannot take all their rows.
 
         Returns None for damaged pages, too, because their reader says what is wrong.
@@ -133,8 +133,8 @@ class FieldColumn:
         if self.field.is_blob_v1:
             return None  # a place stands for null
         column = self.node.column
-        table = _kernels.ColumnPages(column.first_rows)
-        values = dict[bytes, tuple[int, int] | None]()
+        assert isinstance(column, ArrayColumn)
+        values: dict[bytes, tuple[int, int] | None] = {}
         try:
             for number, page in enumerate(self.pages):
                 if page.encoding not in values:
@@ -142,11 +142,10 @@ class FieldColumn:
                 plain = values[page.encoding]
                 if plain is None:
                     return None
-                buffer, bits = plain
-                table.set_plain(number, *page.buffers[buffer], bits, page.buffers[0][0])
-        except (AlanceError, IndexError, ValueError):
+                column.kernel.set_plain(number, *plain)
+        except (AlanceError, ValueError):
             return None
-        return table
+        return column.kernel
 
 
 # Node classes of 0.1. If two files have such a field, the first file is read, because a release

@@ -55,19 +55,6 @@ std::shared_ptr<ColumnPages> listed(const nb::list& pages) {
   return std::make_shared<ColumnPages>(std::move(table));
 }
 
-std::shared_ptr<ColumnPages> undescribed(const In<int64_t>& first_rows) {
-  return std::make_shared<ColumnPages>(std::vector<int64_t>(first_rows.data(), first_rows.data() + first_rows.size()));
-}
-
-// Store a page whose values of `bits` bits are its rows, in a buffer of `size` bytes; none is null.
-void set_plain(ColumnPages& pages, size_t number, int64_t start, int64_t size, int bits, int64_t page_start) {
-  if (number >= pages.count()) corrupt("no such page");
-  const int64_t num_rows = pages.first_rows()[number + 1] - pages.first_rows()[number];
-  auto kind = std::make_shared<PageKind>(Values::zipped, bits);
-  kind->layers = nests::kAllValidItem;
-  pages.learn(number, std::make_shared<RowPage>(std::move(kind), start, size, num_rows), page_start);
-}
-
 nb::bytes first_rows(const ColumnPages& pages) {
   const std::vector<int64_t>& rows = pages.first_rows();
   return nb::bytes(reinterpret_cast<const char*>(rows.data()), rows.size() * sizeof(int64_t));
@@ -80,9 +67,7 @@ void register_column_metadata(nanobind::module_& m) {
   using namespace alance;
   nb::class_<ColumnPages>(m, "ColumnPages")
       .def(nb::new_(&listed), nb::arg("pages"))
-      .def(nb::new_(&undescribed), nb::arg("first_rows"))
-      .def("set_plain", &set_plain, nb::arg("number"), nb::arg("start"), nb::arg("size"), nb::arg("bits"),
-           nb::arg("page_start"))
+      .def("set_plain", &ColumnPages::set_plain, nb::arg("number"), nb::arg("buffer"), nb::arg("bits"))
       .def("__len__", &ColumnPages::count)
       .def("page", &ColumnPages::page, nb::arg("number"))
       .def("first_rows", &first_rows)

@@ -108,7 +108,7 @@ class PageTable {
     first.push_back(0);
     for (const int64_t own : rows) {
       int64_t next = 0;
-      if (__builtin_add_overflow(first.back(), own, &next)) corrupt("column metadata: rows of a page");
+      if (own < 0 || __builtin_add_overflow(first.back(), own, &next)) corrupt("column metadata: rows of a page");
       first.push_back(next);
     }
     return first;
@@ -207,34 +207,24 @@ class PageTable {
 // not: a known page stays as it is.
 class ColumnPages {
  public:
-  explicit ColumnPages(std::shared_ptr<const PageTable> table) : ColumnPages(table->first_rows()) {
-    table_ = std::move(table);
-  }
-  // Pages whose descriptions are not known here. `first_rows` has the first row of each page, and the
-  // number of all rows.
-  explicit ColumnPages(std::vector<int64_t> first_rows)
-      : first_rows_(std::make_shared<const std::vector<int64_t>>(std::move(first_rows))) {
-    const std::vector<int64_t>& bounds = *first_rows_;
-    if (bounds.empty() || bounds.front() != 0 || !std::is_sorted(bounds.begin(), bounds.end()))
-      corrupt("pages of a column: first rows");
-    known_ = std::make_unique<std::atomic<const RowPage*>[]>(count());
-    owned_.resize(count());
-  }
+  explicit ColumnPages(std::shared_ptr<const PageTable> table)
+      : table_(std::move(table)),
+        first_rows_(std::make_shared<const std::vector<int64_t>>(table_->first_rows())),
+        known_(std::make_unique<std::atomic<const RowPage*>[]>(count())),
+        owned_(count()) {}
   // Copies the known pages; pages that become known later are not shared.
-  ColumnPages(const ColumnPages& other) : ColumnPages(*other.first_rows_) {
-    table_ = other.table_;
-    times_ = other.times_;
-    learned_ = other.learned_;
-    owned_ = other.owned_;
+  ColumnPages(const ColumnPages& other)
+      : table_(other.table_),
+        times_(other.times_),
+        learned_(other.learned_),
+        first_rows_(other.first_rows_),
+        known_(std::make_unique<std::atomic<const RowPage*>[]>(count())),
+        owned_(other.owned_) {
     for (size_t i = 0; i < count(); ++i) known_[i] = owned_[i].get();
   }
   ColumnPages& operator=(const ColumnPages&) = delete;
 
-  bool is_described() const { return table_ != nullptr; }
-  const PageTable& table() const {
-    if (!table_) corrupt("pages of a column: without descriptions");
-    return *table_;
-  }
+  const PageTable& table() const { return *table_; }
 
   // ((offset, size) of each buffer, rows, description) of a page.
   nb::tuple page(size_t number) const {
@@ -278,19 +268,25 @@ class ColumnPages {
 
   // Store a page that is now known; returns the bytes of memory that it takes, or 0 if it was known.
   int64_t learn(size_t number, std::shared_ptr<RowPage> page) {
-    const auto first = static_cast<size_t>(table().ends[number]);
-    return learn(number, std::move(page), first < table().starts.size() ? table().starts[first] : 0);
-  }
-  // The same for a page that begins at byte `start` of its file.
-  int64_t learn(size_t number, std::shared_ptr<RowPage> page, int64_t start) {
     check(number);
     if (known(number) != nullptr) return 0;
-    page->page_start = start;
+    const auto first = static_cast<size_t>(table().ends[number]);
+    page->page_start = first < table().starts.size() ? table().starts[first] : 0;
     const int64_t num_bytes = page->num_bytes();
     owned_[number] = std::move(page);
     known_[number].store(owned_[number].get(), std::memory_order_release);
     learned_ += num_bytes;
     return num_bytes;
+  }
+
+  // Store a page of 2.0 whose rows are values of `bits` bits, in one of its buffers; none is null.
+  void set_plain(size_t number, size_t buffer, int bits) {
+    check(number);
+    const size_t at = static_cast<size_t>(table().ends[number]) + buffer;
+    if (at >= static_cast<size_t>(table().ends[number + 1])) corrupt("pages of a column: no such buffer");
+    auto kind = std::make_shared<PageKind>(Values::zipped, bits);
+    kind->layers = nests::kAllValidItem;
+    learn(number, std::make_shared<RowPage>(std::move(kind), table().starts[at], table().sizes[at], table().rows[number]));
   }
 
   // Keep all items of a known sparse page; returns the bytes of memory that they take.
@@ -308,7 +304,7 @@ class ColumnPages {
     if (number >= count()) throw nb::index_error("no such page");
   }
 
-  std::shared_ptr<const PageTable> table_;  // null: the pages are not described
+  std::shared_ptr<const PageTable> table_;
   int64_t times_ = 1, learned_ = 0;  // bytes
   std::shared_ptr<const std::vector<int64_t>> first_rows_;
   std::unique_ptr<std::atomic<const RowPage*>[]> known_;  // of `owned_`, for readers without the GIL

@@ -96,7 +96,7 @@ class LeafTables {
  public:
   // Column of each leaf in a file; none: the file has no such leaf.
   using Columns = std::vector<std::optional<int64_t>>;
-  // A table or null, bytes of its pages, and memory.
+  // A table; or null, bytes of pages whose rows the kernel cannot take, and memory.
   using Listed = std::tuple<std::shared_ptr<ColumnPages>, int64_t, int64_t>;
 
   // Take each leaf from the last file that has it; leaves without a file are left out. For each row
@@ -138,15 +138,13 @@ class LeafTables {
       if (leaves_[at].table != nullptr) places.push_back(at);
     return places;
   }
-  const std::shared_ptr<ColumnPages>& table(size_t at) const { return leaf(at).table; }
+  const std::shared_ptr<ColumnPages>& column(size_t at) const { return leaf(at).table; }
   int64_t number(size_t at) const { return leaf(at).column; }
-  // Null if the pages of the table are not described.
-  std::shared_ptr<ColumnPages> column(size_t at) const { return leaf(at).pages() ? leaf(at).table : nullptr; }
 
   std::shared_ptr<LeafTables> copy() const {  // which does not share later page states
     auto copied = std::make_shared<LeafTables>(*this);
     for (Leaf& leaf : copied->leaves_)
-      if (const ColumnPages* pages = leaf.pages()) leaf.table = std::make_shared<ColumnPages>(*pages);
+      if (leaf.table) leaf.table = std::make_shared<ColumnPages>(*leaf.table);
     return copied;
   }
 
@@ -154,7 +152,7 @@ class LeafTables {
   // its column.
   std::optional<std::pair<size_t, int64_t>> misfit(int64_t num_rows) const {
     for (size_t at = 0; at < count(); ++at) {
-      const ColumnPages* pages = leaves_[at].pages();
+      const ColumnPages* pages = leaves_[at].table.get();
       int64_t expected = 0;
       if (pages != nullptr && (__builtin_mul_overflow(num_rows, pages->times(), &expected) ||
                                pages->num_rows() != expected))
@@ -165,10 +163,7 @@ class LeafTables {
 
   // Bytes of the pages of each leaf.
   std::vector<int64_t> sizes() const {
-    return those<int64_t>([](const Leaf& leaf) {
-      const ColumnPages* pages = leaf.pages();
-      return pages == nullptr ? leaf.size : pages->buffer_bytes();
-    });
+    return those<int64_t>([](const Leaf& leaf) { return leaf.table ? leaf.table->buffer_bytes() : leaf.size; });
   }
   // Memory of a decoded row: of each leaf the larger of its encoded bytes and `fixed`.
   double row_bytes(int64_t num_rows, const std::vector<double>& fixed) const {
@@ -183,16 +178,13 @@ class LeafTables {
   int64_t state_bytes() const {
     int64_t sum = 0;
     for (const Leaf& leaf : leaves_)
-      if (const ColumnPages* pages = leaf.pages()) sum += pages->state_bytes();
+      if (leaf.table) sum += leaf.table->state_bytes();
     return sum;
   }
   // Memory of the pages and their states.
   int64_t num_bytes() const {
     int64_t sum = static_cast<int64_t>(sizeof(*this) + leaves_.capacity() * sizeof(Leaf));
-    for (const Leaf& leaf : leaves_) {
-      const ColumnPages* pages = leaf.pages();
-      sum += pages == nullptr ? leaf.num_bytes : pages->num_bytes();
-    }
+    for (const Leaf& leaf : leaves_) sum += leaf.table ? leaf.table->num_bytes() : leaf.num_bytes;
     return sum;
   }
 
@@ -201,9 +193,7 @@ class LeafTables {
     std::shared_ptr<ColumnPages> table;
     size_t number, file;
     int64_t column;  // its number in the file
-    int64_t size = 0, num_bytes = 0;  // if there is no table, or one without descriptions
-
-    const ColumnPages* pages() const { return table && table->is_described() ? table.get() : nullptr; }
+    int64_t size = 0, num_bytes = 0;  // if there is no table
   };
 
   const Leaf& leaf(size_t at) const {

@@ -30,7 +30,7 @@ std::vector<std::shared_ptr<ColumnPages>> tables_of(const Fragments& fragments, 
   tables.reserve(leaves.size() * count);
   for (const size_t leaf : leaves)
     for (const LeafTables* own : fragments) {
-      tables.push_back(own->table(leaf));
+      tables.push_back(own->column(leaf));
       if (!tables.back()) corrupt("row plan: a leaf without a table");
     }
   return tables;
