@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from alance import _kernels
 from alance.errors import CorruptFileError
 from alance.format.blocks import VariableWidth
-from alance.format.layouts.fields import array_of
 from alance.format.proto import encodings_v2_1_pb2 as pb
 from tests.kernels.page_columns import learned
+from tests.reference.block_arrays import array_of
 from tests.reference.decoders import decode_values
 from tests.reference.encodings import flat, variable
 from tests.reference.planned import plan_rows, plan_spans

@@ -24,10 +24,10 @@ from alance.format.layouts.fields import (
     leaf_columns,
     narrow,
     owns_column,
-    values_array,
     wrapped,
 )
 from alance.format.numbers import bitmap, offsets_of
+from tests.reference.block_arrays import values_array
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -18,11 +18,12 @@ from alance.format.v0_1.fields import Tree, fields_before, page_bits, page_ends,
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    import pyarrow as pa
+
     from alance.base.arrays import Int64s
     from alance.file.open.columns import States
     from alance.format.field import Field
     from alance.format.plans import Plan
-    from alance.format.v0_1.leaves import DictionaryItems
     from alance.format.v0_1.metadata import BatchContainer, PageRun
 
 
@@ -117,20 +118,22 @@ def _open_runs(
 
 def _open_items(
     fields: Sequence[Field], own_ids: Mapping[int, int], container: BatchContainer, states: States
-) -> Plan[dict[int, DictionaryItems]]:
+) -> Plan[dict[int, pa.Array]]:
     """Plan the dictionary values of fields, by field id: from the table, a cache, or the file.
 
     Raises:
         CorruptFileError: neither the table nor the file has the values of a field.
     """
-    by_id: dict[int, DictionaryItems] = {}
+    by_id: dict[int, pa.Array] = {}
     missing = {}
     for field in fields:
         if not field.logical_type.startswith("dict:"):
             continue
         own_id = own_ids.get(field.id, field.id)
         key = ("items", container.path, own_id)
-        items = items_of(field) or states.peek(key)
+        items = items_of(field)
+        if items is None:
+            items = states.peek(key)
         if items is not None:
             by_id[field.id] = items
             continue

@@ -15,17 +15,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import pyarrow as pa
 
 from alance.errors import CorruptFileError, UnsupportedError
-from alance.format.blocks import VariableWidth
 from alance.format.codecs.base import MAX_BITS_PER_VALUE
 from alance.format.codecs.fixed import MOST_LENGTHS
-from alance.format.layouts.fields import is_empty_struct, owns_column, values_array, wrapped
+from alance.format.layouts.fields import is_empty_struct, json_array, owns_column, wrapped
 from alance.format.numbers import (
-    contents_of,
     is_large,
     is_text,
     is_variable,
     storage_type,
-    validity_of,
 )
 from alance.format.types import is_nested, leaf_type
 
@@ -198,8 +195,7 @@ def converted(array: pa.Array, field: Field, arrow: pa.DataType) -> pa.Array:
         return wrapped(converted(array, field, arrow.storage_type), arrow)
     count, nulls = len(array), array.null_count
     if field.is_json:
-        content = VariableWidth(*contents_of(array))
-        return values_array(field, arrow, content, validity_of(array))
+        return json_array(array, arrow)
     if owns_column(field):
         return _converted_leaf(array, field, arrow)
     if pa.types.is_struct(arrow):

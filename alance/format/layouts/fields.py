@@ -1,4 +1,4 @@
-"""Columns of a field, and conversion of the blocks of a leaf to Arrow arrays.
+"""Columns of a field, and Arrow arrays from the values of a leaf.
 
 Buffers that fit are not copied. Arrow trusts widths, offsets, dictionary indices and UTF-8. They
 come from files, so they are checked here.
@@ -15,14 +15,7 @@ import pyarrow as pa
 
 from alance import _kernels
 from alance.errors import BatchTooLargeError, CorruptFileError, InvalidInputError, kernel_errors
-from alance.format.blocks import (
-    DictionaryBlock,
-    FixedSizeListBlock,
-    FixedWidth,
-    NullBlock,
-    StructBlock,
-    VariableWidth,
-)
+from alance.format.blocks import VariableWidth
 from alance.format.jsonb import json_text
 from alance.format.numbers import (
     bitmap,
@@ -32,9 +25,8 @@ from alance.format.numbers import (
     is_text,
     is_variable,
     mask_bytes,
-    storage_type,
     strings_array,
-    to_arrow,
+    validity_of,
 )
 
 if TYPE_CHECKING:
@@ -42,32 +34,10 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from alance.base.arrays import Int32s, Int64s, Mask
-    from alance.format.blocks import Block
+    from alance.base.arrays import Bytes, Int32s, Int64s, Mask
     from alance.format.field import Field
 
 MAX_OFFSET: Final = (1 << 31) - 1
-
-
-def array_of(block: Block, arrow: pa.DataType, valid: Mask | None) -> pa.Array:
-    """Convert a block to an array of a storage type, which is not an extension type.
-
-    Args:
-        block: one value per slot; values of nulls are arbitrary.
-    """
-    if isinstance(block, NullBlock):
-        return pa.nulls(block.num_values, arrow)
-    if pa.types.is_dictionary(arrow):
-        return _dictionary(block, arrow, valid)
-    if isinstance(block, DictionaryBlock):
-        return _expanded(block, arrow, valid)
-    if pa.types.is_struct(arrow):
-        return _struct(block, arrow, valid)
-    if pa.types.is_fixed_size_list(arrow):
-        return _fixed_size_list(block, arrow, valid)
-    if is_variable(arrow):
-        return _variable(block, arrow, valid)
-    return _fixed(block, arrow, valid)
 
 
 def narrow(offsets: Int32s | Int64s, *, large: bool) -> npt.NDArray[Any]:
@@ -79,103 +49,56 @@ def narrow(offsets: Int32s | Int64s, *, large: bool) -> npt.NDArray[Any]:
     return offsets.astype(np.int64 if large else np.int32, copy=False)
 
 
-def _misfit(block: Block, arrow: pa.DataType) -> CorruptFileError:
-    kind = type(block).__name__
-    width = f" of {block.bits_per_value} bits" if isinstance(block, FixedWidth) else ""
-    return CorruptFileError(f"a page of {kind}{width} values for type {arrow}")
+def misfit(what: str, arrow: pa.DataType) -> CorruptFileError:
+    """Build the error for a page whose values do not have the type of the field."""
+    return CorruptFileError(f"a page of {what} for type {arrow}")
 
 
-def _fixed(block: Block, arrow: pa.DataType, valid: Mask | None) -> pa.Array:
-    if pa.types.is_boolean(arrow) and isinstance(block, FixedWidth) and block.bits_per_value == 8:
-        # In constant and full-zip pages, a boolean is a byte; in other pages, it is a bit.
-        block = FixedWidth(1, block.num_values, np.packbits(block.data != 0, bitorder="little"))
-    if not isinstance(block, FixedWidth) or block.bits_per_value != bits_of_type(arrow):
-        raise _misfit(block, arrow)
-    data, width = block.data, block.bits_per_value
-    if len(data) * 8 < block.num_values * width:
-        raise CorruptFileError(f"{block.num_values} values of {width} bits in {len(data)} bytes")
-    if width > 8 and data.ctypes.data % min(width // 8, 8):
+def fixed_array(
+    arrow: pa.DataType, bits: int, num_rows: int, data: Bytes, valid: Mask | None
+) -> pa.Array:
+    """Build an array of fixed-width values.
+
+    Args:
+        data: values of `bits` bits each; booleans are packed LSB first.
+    """
+    if bits != bits_of_type(arrow) or pa.types.is_dictionary(arrow):
+        raise misfit(f"values of {bits} bits", arrow)
+    if bits > 8 and data.ctypes.data % min(bits // 8, 8):
         data = data.copy()
-    return pa.Array.from_buffers(arrow, block.num_values, [bitmap(valid), pa.py_buffer(data)])
+    return pa.Array.from_buffers(arrow, num_rows, [bitmap(valid), pa.py_buffer(data)])
 
 
-def _variable(block: Block, arrow: pa.DataType, valid: Mask | None) -> pa.Array:
-    if not isinstance(block, VariableWidth):
-        raise _misfit(block, arrow)
+def variable_array(
+    arrow: pa.DataType,
+    offsets: Int32s | Int64s,
+    data: Bytes,
+    valid: Mask | None,
+    *,
+    is_ascii: bool = False,
+) -> pa.Array:
+    """Build an array of strings or binary; strings must be UTF-8, except those of nulls.
+
+    Args:
+        is_ascii: True if the data are known to be ASCII, with valid offsets.
+    """
     if is_text(arrow):
-        if not block.is_ascii:
-            with kernel_errors:
-                bad = _kernels.first_bad_utf8(block.offsets, block.data, mask_bytes(valid))
-            if bad >= 0:
-                raise CorruptFileError(f"value {bad} of the rows read is no UTF-8")
-    elif int(block.offsets[-1]) > len(block.data):
-        raise CorruptFileError(f"strings of {block.offsets[-1]} bytes in {len(block.data)}")
-    return strings_array(arrow, narrow(block.offsets, large=is_large(arrow)), block.data, valid)
+        with kernel_errors:
+            bad = -1 if is_ascii else _kernels.first_bad_utf8(offsets, data, mask_bytes(valid))
+        if bad >= 0:
+            raise CorruptFileError(f"value {bad} of the rows read is no UTF-8")
+    elif not is_variable(arrow):
+        raise misfit("strings", arrow)
+    elif int(offsets[-1]) > len(data):
+        raise CorruptFileError(f"strings of {offsets[-1]} bytes in {len(data)}")
+    return strings_array(arrow, narrow(offsets, large=is_large(arrow)), data, valid)
 
 
-def _struct(block: Block, arrow: pa.DataType, valid: Mask | None) -> pa.Array:
-    """Convert packed structs or blob descriptions, whose children have no nulls."""
-    if not isinstance(block, StructBlock) or len(block.children) != arrow.num_fields:
-        raise _misfit(block, arrow)
-    children = []
-    for number, child in enumerate(block.children):
-        field = arrow.field(number)
-        values = array_of(child, storage_type(field.type), None)
-        if len(values) != block.num_values:
-            raise CorruptFileError(f"child {field.name!r} of a struct has another length")
-        children.append(wrapped(values, field.type))
-    return pa.Array.from_buffers(arrow, block.num_values, [bitmap(valid)], children=children)
-
-
-def _fixed_size_list(block: Block, arrow: pa.DataType, valid: Mask | None) -> pa.Array:
-    if not isinstance(block, FixedSizeListBlock) or block.dimension != arrow.list_size:
-        raise _misfit(block, arrow)
-    count, item_valid = block.num_values * block.dimension, None
-    if block.validity is not None:
-        if len(block.validity) * 8 < count:
-            raise CorruptFileError(f"validity of {count} items in {len(block.validity)} bytes")
-        bits = np.unpackbits(block.validity, count=count, bitorder="little")
-        item_valid = bits.view(np.bool_)
-    items = array_of(block.items, storage_type(arrow.value_type), item_valid)
-    if len(items) != count:
-        raise CorruptFileError(f"{len(items)} items in {block.num_values} lists of {arrow}")
-    return pa.Array.from_buffers(
-        arrow, block.num_values, [bitmap(valid)], children=[wrapped(items, arrow.value_type)]
-    )
-
-
-def _dictionary(block: Block, arrow: pa.DataType, valid: Mask | None) -> pa.Array:
-    if isinstance(block, DictionaryBlock):
-        width = block.indices.bits_per_value
-        if width not in (8, 16, 32, 64):
-            raise CorruptFileError(f"dictionary indices of {width} bits")
-        raw = block.indices.data.view(f"<u{width // 8}")[: block.indices.num_values]
-        numbers = raw.astype(np.int64)
-        if valid is not None:
-            numbers[~valid] = 0  # Arrow maps the indices of nulls, too, and does not check them
-        indices = to_arrow(numbers, valid)
-        items = array_of(block.items, arrow.value_type, None)
-    else:
-        plain = array_of(block, arrow.value_type, valid).dictionary_encode()
-        indices, items = plain.indices, plain.dictionary
-    if len(items) == 0:
-        if indices.null_count < len(indices):
-            raise CorruptFileError("indices into an empty dictionary")
-        indices = pa.nulls(len(indices), arrow.index_type)
-    try:
-        narrowed = indices.cast(arrow.index_type)
-        return pa.DictionaryArray.from_arrays(narrowed, items, ordered=arrow.ordered, safe=True)
-    except pa.ArrowException as error:
-        raise CorruptFileError(f"dictionary of {len(items)} values: {error}") from error
-
-
-def _expanded(block: DictionaryBlock, arrow: pa.DataType, valid: Mask | None) -> pa.Array:
-    """Look up the items of all indices."""
-    keyed = _dictionary(block, pa.dictionary(pa.int64(), arrow), valid)
-    try:
-        return keyed.dictionary.take(keyed.indices)
-    except pa.ArrowException as error:
-        raise BatchTooLargeError(f"{error}: read fewer rows at once") from error
+def json_array(stored: pa.Array, arrow: pa.DataType) -> pa.Array:
+    """Convert stored JSON values, as large binary, to an array of JSON texts."""
+    valid = validity_of(stored)
+    text = json_text(VariableWidth(*contents_of(stored)), valid)
+    return variable_array(arrow, text.offsets, text.data, valid)
 
 
 def wrapped(array: pa.Array, arrow: pa.DataType) -> pa.Array:
@@ -255,16 +178,3 @@ def layer_dimensions(root: Field, leaf: Field) -> tuple[int, ...]:
         if any(below.field.id == leaf.id for below in leaf_columns(child)):
             return own + layer_dimensions(child, leaf)
     raise InvalidInputError(f"field {root.name!r} has no leaf {leaf.name!r}")
-
-
-def values_array(field: Field, arrow: pa.DataType, values: Block, valid: Mask | None) -> pa.Array:
-    """Convert the values of a leaf to an Arrow array."""
-    if isinstance(values, NullBlock) and arrow != EMPTY_STRUCT:
-        return pa.nulls(values.num_values, arrow)
-    if field.is_json:
-        stored = array_of(values, pa.large_binary(), valid)
-        content = VariableWidth(*contents_of(stored))
-        return array_of(json_text(content, valid), arrow, valid)
-    if arrow == EMPTY_STRUCT:
-        return pa.Array.from_buffers(arrow, values.num_values, [bitmap(valid)])
-    return array_of(values, arrow, valid)

@@ -21,10 +21,11 @@ from alance.base import compute as pc
 from alance.errors import CorruptFileError, InvalidInputError
 from alance.format.blocks import FixedWidth, VariableWidth
 from alance.format.encode.leaves import block_of
-from alance.format.layouts.fields import array_of
-from alance.format.numbers import as_numbers, is_variable, numpy_type
+from alance.format.layouts.fields import variable_array
+from alance.format.layouts.place import PagePlace
+from alance.format.numbers import as_numbers, as_scalar, is_variable, numpy_type
 from alance.format.plans import ByteRange, run
-from alance.format.v0_1.leaves import DictionaryItems, row_bits
+from alance.format.v2_0.fixed import plain_array, row_bits
 from alance.format.v2_0.strings import decode_ends
 
 if TYPE_CHECKING:
@@ -49,16 +50,17 @@ def is_text(field: Field) -> bool:
 
 def read_items(
     field: Field, path: str, file_bytes: int, start: int | None = None
-) -> Plan[DictionaryItems]:
-    """Plan the values of a dictionary: one round, or two for strings.
+) -> Plan[pa.Array]:
+    """Plan the values of a dictionary: one round, or two for strings. Empty strings are null.
 
     Args:
         start: position of the page; None for the position in the field's message.
     """
-    count, text = field.message.dictionary.length, is_text(field)
+    arrow = field.arrow_type.value_type
+    count, text = field.message.dictionary.length, is_variable(arrow)
     if start is None:
         start = field.message.dictionary.offset
-    bits = 64 if text else row_bits(field.arrow_type.value_type) or 0
+    bits = 64 if text else row_bits(arrow) or 0
     stop = start + ((count + text) * bits + 7) // 8
     if start < 0 or count < 0 or stop > file_bytes:
         raise CorruptFileError(
@@ -68,15 +70,18 @@ def read_items(
     (content,) = yield [ByteRange(path, start, stop)]
     data = np.frombuffer(content, np.uint8)
     if not text:
-        return DictionaryItems(FixedWidth(bits, count, data.copy()), None)
-    ends = decode_ends(data, np.array([count], np.int64), file_bytes, wide=True)
+        return plain_array(arrow, count, data.copy())
+    place = PagePlace(path, ((start, stop - start),), count)
+    with place.checking():
+        ends = decode_ends(data, np.array([count], np.int64), file_bytes)
     start, stop = int(ends.spans.starts[0]), int(ends.spans.stops[0])
     data = data[:0]
     if stop > start:
         (content,) = yield [ByteRange(path, start, stop)]
         data = np.frombuffer(content, np.uint8).copy()
     valid = ends.offsets[1:] > ends.offsets[:-1]
-    return DictionaryItems(VariableWidth(ends.offsets, data), None if valid.all() else valid)
+    with place.checking():
+        return variable_array(arrow, ends.offsets, data, None if valid.all() else valid)
 
 
 def stored(block: Block) -> bytes:
@@ -90,9 +95,9 @@ def stored(block: Block) -> bytes:
     return block.data.tobytes()
 
 
-def items_of(field: Field) -> DictionaryItems | None:
+def items_of(field: Field) -> pa.Array | None:
     """Return the dictionary values in the field message of a manifest; None if it has none."""
-    items: DictionaryItems | None = field.derived.get(DERIVED_ITEMS)
+    items: pa.Array | None = field.derived.get(DERIVED_ITEMS)
     if items is None and field.message.dictionary.values:
         content = bytes(field.message.dictionary.values)
         page_bytes = 8 * (field.message.dictionary.length + 1)
@@ -117,7 +122,9 @@ class KeptValues:
                 raise InvalidInputError(
                     f"field {field.name!r}: the table does not have the values of its dictionary"
                 )
-            self._values = array_of(items.block, self._arrow.value_type, None)
+            self._values = items
+            if items.null_count:
+                self._values = pc.fill_null(items, as_scalar(b"", items.type))
 
     def keys(self, array: pa.DictionaryArray, valid: Mask | None) -> npt.NDArray[Any]:
         """Return the key of each row; 0 for nulls."""

@@ -44,9 +44,9 @@ from alance.format.table.dictionaries import KEYED_TYPES, place_values
 from alance.format.types import is_nested, leaf_type
 from alance.format.v0_1.dictionary import values_of
 from alance.format.v0_1.fields import is_list, is_text, page_bits
-from alance.format.v0_1.leaves import row_bits
 from alance.format.v0_1.metadata import V0_1_FOOTER, V0_1_LENGTH
 from alance.format.v0_1.statistics import MAX_VALUE, MIN_VALUE, NULL_COUNT, has_statistics
+from alance.format.v2_0.fixed import row_bits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -20,9 +20,10 @@ from alance.format.numbers import offsets_of, storage_type
 from alance.format.plans import together
 from alance.format.table.dictionaries import KEYED_TYPES
 from alance.format.types import is_nested
-from alance.format.v0_1.leaves import BlobNode, Pages, PlainNode, TextNode, row_bits
+from alance.format.v0_1.leaves import BlobNode, Pages, PlainNode, TextNode
 from alance.format.v2_0.base import Spans
 from alance.format.v2_0.fields import NullNode, StructNode, list_piece
+from alance.format.v2_0.fixed import row_bits
 from alance.format.v2_0.strings import Ends, decode_ends
 
 if TYPE_CHECKING:
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from alance.format.field import Field
     from alance.format.plans import Plan
     from alance.format.schema import Schema
-    from alance.format.v0_1.leaves import DictionaryItems
     from alance.format.v0_1.metadata import PageRun
     from alance.format.v2_0.base import PageParts
     from alance.format.v2_0.fields import FieldNode, FieldPiece
@@ -121,7 +121,7 @@ class ListReader:
                 f"field {self.field.name!r}: offsets of lists outside of their items"
             )
         last = int(self.first_items[-1])
-        return decode_ends((raw + base).view(np.uint8), parts.counts, last, wide=True)
+        return decode_ends((raw + base).view(np.uint8), parts.counts, last)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,7 @@ class Tree:
     runs: Mapping[int, PageRun]
     others: Mapping[int, PageRun]
     before: Mapping[int, Field]
-    items: Mapping[int, DictionaryItems]
+    items: Mapping[int, pa.Array]
 
     def node(self, field: Field, num_rows: Int64s) -> FieldNode:
         """Build the reader of a field and its descendants.

@@ -23,29 +23,21 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 
-from alance import _kernels
 from alance.base.records import dataclass
-from alance.errors import CorruptFileError, kernel_errors
-from alance.format.blocks import (
-    DictionaryBlock,
-    FixedSizeListBlock,
-    FixedWidth,
-    VariableWidth,
-    pairs_block,
-)
-from alance.format.layouts.fields import values_array
+from alance.errors import CorruptFileError
+from alance.format.layouts.fields import json_array, variable_array
 from alance.format.layouts.place import PagePlace, fetch, fetch_pieces, unpinned
-from alance.format.numbers import bits_of_type, is_first, offsets_of, storage_type
+from alance.format.numbers import is_first, offsets_of
 from alance.format.plans import together
 from alance.format.v2_0.base import BitPiece, PageParts, Spans, fetch_bits
 from alance.format.v2_0.fields import FieldPiece
-from alance.format.v2_0.strings import WIDE_BYTES, decode_ends
+from alance.format.v2_0.fixed import plain_array
+from alance.format.v2_0.strings import blob_places, bytes_of_spans, decode_ends, looked_up
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from alance.base.arrays import Bytes, Int32s, Int64s, Mask
-    from alance.format.blocks import Block
+    from alance.base.arrays import Bytes, Int64s
     from alance.format.field import Field
     from alance.format.plans import Plan
     from alance.format.v0_1.metadata import PageRun
@@ -119,35 +111,6 @@ def fetch_range(place: PagePlace, starts: Int64s, stops: Int64s) -> Plan[memoryv
     return (yield from fetch_pieces(place, 0, spans.starts, spans.stops))
 
 
-def row_bits(arrow: pa.DataType) -> int | None:
-    """Return the bits per row of a type without offsets, such as fixed-size lists; else None."""
-    arrow = storage_type(arrow)
-    if pa.types.is_fixed_size_list(arrow):
-        bits = row_bits(arrow.value_type)
-        return None if bits is None else bits * int(arrow.list_size)
-    return bits_of_type(arrow)
-
-
-def plain_block(arrow: pa.DataType, num_rows: int, data: Bytes) -> Block:
-    """Build rows of a fixed-width type from their bytes."""
-    arrow = storage_type(arrow)
-    if pa.types.is_fixed_size_list(arrow):
-        dimension = int(arrow.list_size)
-        items = plain_block(arrow.value_type, num_rows * dimension, data)
-        return FixedSizeListBlock(dimension, items, None)
-    bits = row_bits(arrow)
-    assert bits is not None
-    return FixedWidth(bits, num_rows, data)
-
-
-@dataclass(frozen=True, slots=True)
-class DictionaryItems:
-    """Dictionary values."""
-
-    block: Block
-    valid: Mask | None  # None if all are valid
-
-
 @dataclass(frozen=True, slots=True)
 class PlainNode:
     """Fixed-width leaf."""
@@ -155,7 +118,7 @@ class PlainNode:
     field: Field
     pages: Pages
     bits: int  # bits per row
-    items: DictionaryItems | None  # values of the dictionary; None for other fields
+    items: pa.Array | None  # values of the dictionary; None for other fields
 
     def plan(self, spans: Spans) -> Plan[FieldPiece]:
         """Plan rows in one round."""
@@ -168,29 +131,24 @@ class PlainNode:
         return FieldPiece(len(content), partial(self._array, parts.num_rows, data))
 
     def _array(self, num_rows: int, data: Callable[[], Bytes], arrow: pa.DataType) -> pa.Array:
-        block = plain_block(arrow, num_rows, data())
         if self.items is None:
-            return values_array(self.field, arrow, block, None)
-        assert isinstance(block, FixedWidth)
-        keys, valid = block.data.view(f"<u{block.bits_per_value // 8}"), self.items.valid
-        count = self.items.block.num_values
-        if count == 0 and not keys.any():
+            return plain_array(arrow, num_rows, data())
+        keys = data().view(f"<u{self.bits // 8}")
+        if not len(self.items) and not keys.any():
             return pa.nulls(num_rows, arrow)
-        if len(keys) and int(keys.max()) >= count:
-            raise CorruptFileError(
-                f"field {self.field.name!r}: key {keys.max()}, the dictionary has {count} values"
-            )
-        rows = DictionaryBlock(block, self.items.block)
-        return values_array(self.field, arrow, rows, None if valid is None else valid[keys])
+        return looked_up(arrow, keys, self.items, None)
 
 
-def _text(field: Field, offsets: Int32s | Int64s, data: Bytes, arrow: pa.DataType) -> pa.Array:
+def texts(field: Field, offsets: Int64s, data: Bytes, arrow: pa.DataType) -> pa.Array:
+    """Build strings of a field; empty ones are null if the field is nullable."""
     valid = None
     if field.nullable:
         valid = offsets[1:] > offsets[:-1]
         if valid.all():
             valid = None
-    return values_array(field, arrow, VariableWidth(offsets, data), valid)
+    if field.is_json:
+        return json_array(variable_array(pa.large_binary(), offsets, data, valid), arrow)
+    return variable_array(arrow, offsets, data, valid)
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,29 +212,24 @@ class TextNode:
         """
         data, (begins, stop, shifts) = unpinned(content), extents
         limit = int(stop[-1]) if len(stop) else 0
-        ends = decode_ends(entries, counts, limit, wide=len(data) > WIDE_BYTES)
+        ends = decode_ends(entries, counts, limit)
         starts, sizes = ends.spans.starts, ends.spans.counts
         if (starts < begins).any() or (ends.spans.stops > stop).any():
             raise CorruptFileError(f"field {self.field.name!r}: strings outside of their pages")
-        if len(sizes) == 1:
-            begin = int(starts[0] + shifts[0])
-            data = data[begin : begin + int(sizes[0])]
-        elif int(sizes.sum()) < len(data):
-            with kernel_errors:
-                data = _kernels.concat_spans(data, starts + shifts, sizes)[1]
-        return _text(self.field, ends.offsets, data, arrow)
+        data = bytes_of_spans(data, starts + shifts, sizes)
+        return texts(self.field, ends.offsets, data, arrow)
 
     def _by_offsets(self, parts: PageParts) -> Plan[FieldPiece]:
         entries = yield from self.pages.fetch(parts, 8, extra=1)
         limit = self.pages.place.size(0)
         with self.pages.place.checking():
-            ends = decode_ends(entries, parts.counts, limit, wide=limit > WIDE_BYTES)
+            ends = decode_ends(entries, parts.counts, limit)
         content = yield from fetch_range(self.pages.place, ends.spans.starts, ends.spans.stops)
         num_bytes = len(content) + 8 * len(ends.offsets)
         return FieldPiece(num_bytes, partial(self._array, ends, content))
 
     def _array(self, ends: Ends, content: memoryview, arrow: pa.DataType) -> pa.Array:
-        return _text(self.field, ends.offsets, unpinned(content), arrow)
+        return texts(self.field, ends.offsets, unpinned(content), arrow)
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,11 +248,11 @@ class BlobNode:
     def _places(self, parts: PageParts, entries: memoryview, arrow: pa.DataType) -> pa.Array:
         file_bytes = self.pages.place.size(0)
         try:
-            ends = decode_ends(entries, parts.counts, file_bytes, wide=True)
+            ends = decode_ends(entries, parts.counts, file_bytes)
         except CorruptFileError as error:
             raise CorruptFileError(
                 f"field {self.field.name!r}: blobs outside of a file of {file_bytes} bytes"
             ) from error
         starts, sizes = ends.places(parts.counts)
         valid = sizes > 0 if self.field.nullable else None
-        return values_array(self.field, arrow, pairs_block(starts, sizes), valid)
+        return blob_places(arrow, starts, sizes, valid)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+import pyarrow as pa
 from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.message import DecodeError
 
@@ -26,7 +27,6 @@ from alance.format.v2_0.base import AllNulls, ArrayEncoding, kind_of, unsupporte
 from alance.format.v2_0.fixed import (
     FixedSizeListEncoding,
     FlatEncoding,
-    PackedBits,
     PackedStructEncoding,
     SomeNulls,
     plain_bits,
@@ -36,7 +36,6 @@ from alance.format.v2_0.strings import (
     DictionaryEncoding,
     FsstEncoding,
     Indices,
-    SameLength,
     StringPlaces,
 )
 
@@ -53,6 +52,8 @@ WITHOUT_VALUES: Final = frozenset(
     f"lance.encodings.{name}" for name in ("Binary.indices", "List.offsets", "PackedStruct.inner")
 )
 DICTIONARY: Final = "dict:"  # prefix of the logical types of dictionary fields
+# Types of a dictionary's indices by their bits.
+INDEX_TYPES: Final = {8: pa.uint8(), 16: pa.uint16(), 32: pa.uint32(), 64: pa.uint64()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,24 +162,9 @@ class _EncodingParser:
                     raise unsupported(f"fsst of {kind_of(message.fsst.binary)}")
                 return FsstEncoding(table, self._binary(message.fsst.binary.binary, count))
             case "dictionary":
-                dictionary = message.dictionary
-                items = dictionary.num_dictionary_items
-                return DictionaryEncoding(
-                    self.encoding(dictionary.indices, count),
-                    self.encoding(dictionary.items, items),
-                    items,
-                    not self.is_dictionary,
-                )
+                return self._dictionary(message.dictionary, count)
             case "packed_struct":
                 return self._packed_struct(message.packed_struct, count)
-            case "bitpacked":
-                packed = message.bitpacked
-                return self._packed_bits(packed, count, is_signed=packed.signed, lanes=False)
-            case "bitpacked_for_non_neg":
-                packed_lanes = message.bitpacked_for_non_neg
-                return self._packed_bits(packed_lanes, count, is_signed=False, lanes=True)
-            case "fixed_size_binary":
-                return self._same_length(message.fixed_size_binary, count)
         raise unsupported(kind)
 
     def _buffer(self, message: pb.Buffer, num_bytes: int, what: str) -> int:
@@ -247,38 +233,22 @@ class _EncodingParser:
 
     def _packed_struct(self, message: pb.PackedStruct, count: int) -> PackedStructEncoding:
         inside = replace(self, is_inside=True)
-        children = tuple(inside.encoding(inner, count) for inner in message.inner)
-        row_bytes = sum(map(plain_bits, children)) // 8
-        if not children or row_bytes * count >= MAX_PAGE_ROWS or not all(map(plain_bits, children)):
+        bits = tuple(plain_bits(inside.encoding(inner, count)) for inner in message.inner)
+        row_bytes = sum(bits) // 8
+        if not bits or row_bytes * count >= MAX_PAGE_ROWS or not all(bits):
             raise CorruptFileError(f"packed struct of {row_bytes} bytes, {count} rows")
         buffer = self._buffer(message.buffer, row_bytes * count, "packed struct")
-        return PackedStructEncoding(children, buffer)
+        return PackedStructEncoding(bits, buffer)
 
-    def _packed_bits(
-        self,
-        message: pb.Bitpacked | pb.BitpackedForNonNeg,
-        count: int,
-        *,
-        is_signed: bool,
-        lanes: bool,
-    ) -> PackedBits:
-        bits, width = message.uncompressed_bits_per_value, message.compressed_bits_per_value
-        if bits not in (8, 16, 32, 64) or width > bits:
-            raise CorruptFileError(f"bit-packing of {bits} bits to {width}")
-        page = PackedBits(bits, width, message.buffer.buffer_index, count, is_signed, lanes)
-        self._buffer(message.buffer, page.buffer_bytes, "bit-packing")
-        return page
-
-    def _same_length(self, message: pb.FixedSizeBinary, count: int) -> SameLength:
-        width, content = message.byte_width, message.bytes
-        while kind_of(content) == "nullable" and content.nullable.HasField("no_nulls"):
-            content = content.nullable.no_nulls.values
-        per_row = width
-        if kind_of(content) == "flat" and content.flat.bits_per_value == 8 * width:
-            per_row = 1
-        if count * per_row >= MAX_PAGE_ROWS or per_row == 0:
-            raise CorruptFileError(f"fixed-size binary of {width} bytes, {count} rows")
-        return SameLength(width, per_row, self.encoding(content, count * per_row))
+    def _dictionary(self, message: pb.Dictionary, count: int) -> DictionaryEncoding:
+        indices, num_items = self.encoding(message.indices, count), message.num_dictionary_items
+        values = indices.values if isinstance(indices, SomeNulls) else indices
+        bits = values.bits_per_value if isinstance(values, FlatEncoding) else 0
+        if bits not in INDEX_TYPES and not isinstance(values, AllNulls):
+            raise CorruptFileError("dictionary: indices that are no integers")
+        index_type = INDEX_TYPES.get(bits, pa.uint8())
+        items = self.encoding(message.items, num_items)
+        return DictionaryEncoding(indices, index_type, items, num_items, not self.is_dictionary)
 
 
 def _scheme(message: pb.Flat) -> Scheme | None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import numpy as np
+import pyarrow as pa
 
 from alance.base.records import dataclass
 from alance.errors import UnsupportedError
-from alance.format.blocks import NullBlock, bits_at
+from alance.format.blocks import bits_at
 from alance.format.layouts.place import fetch_pieces
 from alance.format.numbers import bits_of, positions_of
 
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from alance.base.arrays import Bytes, Int64s, Mask
-    from alance.format.blocks import Block
     from alance.format.layouts.place import PagePlace
     from alance.format.plans import Plan
     from alance.format.proto import encodings_v2_0_pb2 as pb
@@ -170,30 +170,20 @@ def fetch_bits(place: PagePlace, buffer: int, spans: Spans) -> Plan[BitPiece]:
     return BitPiece(content, 0, rows + shifts[owners], len(rows))
 
 
-@dataclass(frozen=True, slots=True)
-class NullableBlock:
-    """Decoded rows; the slots of nulls are arbitrary. Arrays may be views of the bytes read."""
-
-    block: Block
-    valid: Mask | None  # shape (num_values,); None if all are valid
-
-    @property
-    def num_values(self) -> int:
-        return self.block.num_values
-
-
 class ArrayPiece(NamedTuple):
     """Rows that were read, and a function that decodes them.
 
     Attributes:
         num_bytes: bytes of the input.
-        decode: decodes exactly the requested rows. It raises `CorruptFileError` if bytes contradict
-            the description, and `UnsupportedError` if strings have more bytes than 32-bit offsets
-            can address.
+        build: builds an array of a storage type with exactly the requested rows. Its buffers may
+            be views of the bytes read. A row is null if it is stored as null, or if it is false in
+            the second argument, a mask of shape (rows,) or None. It raises `CorruptFileError` if
+            bytes contradict the description or the type, and `BatchTooLargeError` if strings have
+            more bytes than 32-bit offsets can address.
     """
 
     num_bytes: int
-    decode: Callable[[], NullableBlock]
+    build: Callable[[pa.DataType, Mask | None], pa.Array]
 
 
 class ArrayEncoding(Protocol):
@@ -210,8 +200,13 @@ class AllNulls:
 
     def plan(self, place: PagePlace, spans: Spans) -> Plan[ArrayPiece]:
         count = spans.num_rows
-        return ArrayPiece(0, lambda: NullableBlock(NullBlock(count), np.zeros(count, np.bool_)))
+        return ArrayPiece(0, lambda arrow, _: pa.nulls(count, arrow))
         yield
+
+
+def joint(valid: Mask | None, other: Mask | None) -> Mask | None:
+    """Combine two masks; None means that all rows are valid."""
+    return other if valid is None else valid if other is None else valid & other
 
 
 def unsupported(what: str) -> UnsupportedError:

@@ -17,12 +17,11 @@ import pyarrow as pa
 
 from alance.base.records import dataclass
 from alance.errors import BatchTooLargeError, CorruptFileError
-from alance.format.layouts.fields import narrow, values_array, wrapped
+from alance.format.layouts.fields import json_array, narrow, wrapped
 from alance.format.numbers import as_numbers, bitmap, is_first, is_large, offsets_of
 from alance.format.plans import together
 from alance.format.v2_0.arrays import Offsets
 from alance.format.v2_0.base import PageParts, Spans
-from alance.format.v2_0.strings import narrowed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -96,10 +95,12 @@ class LeafNode:
 
     def _array(self, pages: Sequence[tuple[ArrayPage, ArrayPiece]], arrow: pa.DataType) -> pa.Array:
         arrays = []
+        stored = pa.large_binary() if self.field.is_json else arrow
         for page, piece in pages:
             with page.place.checking():
-                values = narrowed(piece.decode(), arrow)
-                array = values_array(self.field, arrow, values.block, values.valid)
+                array = piece.build(stored, None)
+                if self.field.is_json:
+                    array = json_array(array, arrow)
                 arrays.append(_with_null_blobs(array) if self.field.is_blob_v1 else array)
         if not arrays:
             return pa.nulls(0, arrow)
@@ -184,13 +185,13 @@ class ListNode:
         page, root = self.column.array_page(number), self._offsets(number)
         content = yield from root.indices.fetch(page.place, spans)
         with page.place.checking():
-            return root.indices.decode(content, spans, root.num_items, wide=True)
+            return root.indices.decode(content, spans, root.num_items)
 
 
 def _joined(pages: Sequence[Ends]) -> tuple[Int64s, Mask | None]:
     """Join the offsets and the validity of all pages; the validity is None without nulls."""
     if len(pages) == 1:
-        return pages[0].offsets.astype(np.int64, copy=False), pages[0].valid
+        return pages[0].offsets, pages[0].valid
     offsets = [np.zeros(1, np.int64)]
     masks, has_nulls = [], False
     for page in pages:

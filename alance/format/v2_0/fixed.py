@@ -1,60 +1,35 @@
-"""Fixed-width encodings: flat, nullable, fixed-size lists, packed structs, bit-packed integers.
+"""Fixed-width encodings: flat, nullable, fixed-size lists, packed structs.
 
   flat              n values back to back; of 1 bit each: LSB first
   nullable          a bitmap (1 is valid) beside other values, or no nulls, or only nulls
   fixed_size_list   the items of row r are values [r * dimension, (r + 1) * dimension)
   packed_struct     rows back to back, each the values of its children, without padding
 
-Only some prereleases of 2.1 bit-packed integers; no stable release wrote such pages. Their buffer
-is read completely:
-
-  bitpacked              one little-endian stream: value i is bits [i * b, (i + 1) * b)
-  bitpacked_for_non_neg  chunks of 1024 values in lanes, 128 * b bytes each, the last padded
-
-Source: encodings_v2_0.proto, Flat, Nullable, FixedSizeList, PackedStruct, Bitpacked,
-BitpackedForNonNeg.
+Source: encodings_v2_0.proto, Flat, Nullable, FixedSizeList, PackedStruct.
 """
 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 
-from alance import _kernels
 from alance.base.records import dataclass
-from alance.errors import CorruptFileError, kernel_errors
-from alance.format.blocks import (
-    FixedSizeListBlock,
-    FixedWidth,
-    NullBlock,
-    StructBlock,
-    bits_at,
-    gather,
-)
-from alance.format.layouts.place import fetch, unpinned
+from alance.format.layouts.fields import fixed_array, misfit, wrapped
+from alance.format.layouts.place import unpinned
+from alance.format.numbers import bitmap, bits_of_type, storage_type
 from alance.format.plans import together
-from alance.format.v2_0.base import (
-    ArrayPiece,
-    BitPiece,
-    NullableBlock,
-    Spans,
-    fetch_bits,
-    fetch_values,
-)
+from alance.format.v2_0.base import ArrayPiece, BitPiece, Spans, fetch_bits, fetch_values, joint
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from alance.base.arrays import Bytes
-    from alance.format.blocks import Block
+    from alance.base.arrays import Bytes, Mask
     from alance.format.layouts.place import PagePlace
     from alance.format.plans import Plan
     from alance.format.v2_0.base import ArrayEncoding
-
-LANE_CHUNK_VALUES: Final = 1024  # values per chunk
-CHUNK_BYTES: Final = LANE_CHUNK_VALUES // 8  # bytes per chunk and bit of the packed width
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,14 +42,16 @@ class FlatEncoding:
     def plan(self, place: PagePlace, spans: Spans) -> Plan[ArrayPiece]:
         if self.bits_per_value == 1:
             bits = yield from fetch_bits(place, self.buffer, spans)
-            return ArrayPiece(len(bits.content), partial(self._decoded, bits.num_rows, bits.bits))
+            return ArrayPiece(len(bits.content), partial(self._built, bits.num_rows, bits.bits))
         width = self.bits_per_value // 8
         content = yield from fetch_values(place, self.buffer, spans, width)
-        data = partial(self._decoded, spans.num_rows, lambda: np.frombuffer(content, np.uint8))
+        data = partial(self._built, spans.num_rows, lambda: np.frombuffer(content, np.uint8))
         return ArrayPiece(len(content), data)
 
-    def _decoded(self, num_rows: int, data: Callable[[], Bytes]) -> NullableBlock:
-        return NullableBlock(FixedWidth(self.bits_per_value, num_rows, data()), None)
+    def _built(
+        self, num_rows: int, data: Callable[[], Bytes], arrow: pa.DataType, valid: Mask | None
+    ) -> pa.Array:
+        return fixed_array(arrow, self.bits_per_value, num_rows, data(), valid)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,11 +71,10 @@ class SomeNulls:
         return ArrayPiece(num_bytes, partial(_nullable, validity, values))
 
 
-def _nullable(validity: BitPiece, piece: ArrayPiece) -> NullableBlock:
-    values, valid = piece.decode(), validity.mask()
-    if values.valid is not None:
-        valid = valid & values.valid
-    return NullableBlock(values.block, valid)
+def _nullable(
+    validity: BitPiece, values: ArrayPiece, arrow: pa.DataType, valid: Mask | None
+) -> pa.Array:
+    return values.build(arrow, joint(valid, validity.mask()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,15 +86,35 @@ class FixedSizeListEncoding:
 
     def plan(self, place: PagePlace, spans: Spans) -> Plan[ArrayPiece]:
         items = yield from self.items.plan(place, spans.times(self.dimension))
-        return ArrayPiece(items.num_bytes, partial(self._decoded, items))
+        return ArrayPiece(items.num_bytes, partial(self._built, spans.num_rows, items))
 
-    def _decoded(self, piece: ArrayPiece) -> NullableBlock:
-        items = piece.decode()
-        block, bits = items.block, None
-        # A constant block needs no item validity: all its items are null.
-        if items.valid is not None and not isinstance(block, NullBlock):
-            bits = np.packbits(items.valid, bitorder="little")
-        return NullableBlock(FixedSizeListBlock(self.dimension, block, bits), None)
+    def _built(
+        self, num_rows: int, items: ArrayPiece, arrow: pa.DataType, valid: Mask | None
+    ) -> pa.Array:
+        if not pa.types.is_fixed_size_list(arrow) or arrow.list_size != self.dimension:
+            raise misfit(f"lists of {self.dimension} items", arrow)
+        values = wrapped(items.build(storage_type(arrow.value_type), None), arrow.value_type)
+        return pa.Array.from_buffers(arrow, num_rows, [bitmap(valid)], children=[values])
+
+
+def row_bits(arrow: pa.DataType) -> int | None:
+    """Return the bits per row of a type without offsets, such as fixed-size lists; else None."""
+    arrow = storage_type(arrow)
+    if pa.types.is_fixed_size_list(arrow):
+        bits = row_bits(arrow.value_type)
+        return None if bits is None else bits * int(arrow.list_size)
+    return bits_of_type(arrow)
+
+
+def plain_array(arrow: pa.DataType, num_rows: int, data: Bytes) -> pa.Array:
+    """Build rows of `row_bits` bits from their bytes."""
+    stored = storage_type(arrow)
+    if pa.types.is_fixed_size_list(stored):
+        items = plain_array(stored.value_type, num_rows * stored.list_size, data)
+        array = pa.Array.from_buffers(stored, num_rows, [None], children=[items])
+    else:
+        array = fixed_array(stored, stored.bit_width, num_rows, data, None)
+    return wrapped(array, arrow)
 
 
 def plain_bits(encoding: ArrayEncoding) -> int:
@@ -130,82 +126,26 @@ def plain_bits(encoding: ArrayEncoding) -> int:
     return 0
 
 
-def _block_of(encoding: ArrayEncoding, data: Bytes) -> Block:
-    """Build the block of plain values from their bytes."""
-    if isinstance(encoding, FixedSizeListEncoding):
-        return FixedSizeListBlock(encoding.dimension, _block_of(encoding.items, data), None)
-    bits = plain_bits(encoding)
-    return FixedWidth(bits, len(data) * 8 // bits, data)
-
-
 @dataclass(frozen=True, slots=True)
 class PackedStructEncoding:
     """Packed structs: row by row, the plain values of all children, which have no nulls."""
 
-    children: tuple[ArrayEncoding, ...]
+    bits: tuple[int, ...]  # of each child's values in a row; whole bytes
     buffer: int
 
     def plan(self, place: PagePlace, spans: Spans) -> Plan[ArrayPiece]:
-        row_bytes = sum(map(plain_bits, self.children)) // 8
-        content = yield from fetch_values(place, self.buffer, spans, row_bytes)
-        return ArrayPiece(len(content), partial(self._decoded, spans.num_rows, content))
+        content = yield from fetch_values(place, self.buffer, spans, sum(self.bits) // 8)
+        return ArrayPiece(len(content), partial(self._built, spans.num_rows, content))
 
-    def _decoded(self, num_rows: int, content: memoryview) -> NullableBlock:
-        stops = np.cumsum([plain_bits(child) // 8 for child in self.children])
+    def _built(
+        self, num_rows: int, content: memoryview, arrow: pa.DataType, valid: Mask | None
+    ) -> pa.Array:
+        if not pa.types.is_struct(arrow) or self.bits != tuple(row_bits(m.type) for m in arrow):
+            raise misfit(f"packed structs of values of {self.bits} bits", arrow)
+        stops = np.cumsum(self.bits) // 8
         rows = np.split(unpinned(content).reshape(num_rows, stops[-1]), stops[:-1], axis=1)
-        blocks = [
-            _block_of(child, np.ascontiguousarray(data).reshape(-1))
-            for child, data in zip(self.children, rows, strict=True)
+        children = [
+            plain_array(member.type, num_rows, np.ascontiguousarray(data).reshape(-1))
+            for member, data in zip(arrow, rows, strict=True)
         ]
-        return NullableBlock(StructBlock(num_rows, tuple(blocks)), None)
-
-
-@dataclass(frozen=True, slots=True)
-class PackedBits:
-    """Bit-packed integers of `packed_bits` bits each."""
-
-    bits_per_value: int  # 8, 16, 32 or 64
-    packed_bits: int
-    buffer: int
-    num_values: int
-    is_signed: bool
-    lanes: bool  # True for chunks of 1024 values in lanes, False for a single stream
-
-    @property
-    def buffer_bytes(self) -> int:
-        """Required size of the buffer in bytes."""
-        if self.lanes:
-            return -(-self.num_values // LANE_CHUNK_VALUES) * CHUNK_BYTES * self.packed_bits
-        return (self.num_values * self.packed_bits + 7) // 8
-
-    def plan(self, place: PagePlace, spans: Spans) -> Plan[ArrayPiece]:
-        (content,) = yield from fetch([place.whole(self.buffer)])
-        return ArrayPiece(len(content), partial(self._decoded, spans, content))
-
-    def _decoded(self, spans: Spans, content: memoryview) -> NullableBlock:
-        data, positions = np.frombuffer(content, np.uint8), spans.positions()
-        bits, width = self.bits_per_value, self.packed_bits
-        if self.lanes:
-            block = FixedWidth(bits, self.num_values, self._from_lanes(data))
-            return NullableBlock(gather(block, positions), None)
-        places = (positions[:, None] * width + np.arange(width)).reshape(-1)
-        packed = bits_at(data, places)
-        rows = np.unpackbits(packed, count=len(places), bitorder="little").reshape(-1, width)
-        wide = np.zeros((len(rows), bits), np.uint8)
-        wide[:, :width] = rows
-        if self.is_signed and width:
-            wide[:, width:] = rows[:, -1:]
-        values = np.packbits(wide, axis=1, bitorder="little").reshape(-1)
-        return NullableBlock(FixedWidth(bits, len(rows), values), None)
-
-    def _from_lanes(self, data: Bytes) -> Bytes:
-        bits, width = self.bits_per_value, self.packed_bits
-        if width == 0:
-            return np.zeros(self.num_values * bits // 8, np.uint8)
-        chunks = -(-self.num_values // LANE_CHUNK_VALUES)
-        if width == bits:
-            # Values packed to their full width would still be in the order of lanes, which is not
-            # supported.
-            raise CorruptFileError(f"bit-packing of {bits} bits to as many")
-        with kernel_errors:
-            return _kernels.unpack_blocks(data, chunks * LANE_CHUNK_VALUES, bits, width)
+        return pa.Array.from_buffers(arrow, num_rows, [bitmap(valid)], children=children)

@@ -1,4 +1,4 @@
-"""Encodings of strings: binary (perhaps compressed), FSST, of equal length, and dictionaries.
+"""Encodings of strings: binary (perhaps compressed) and FSST; and dictionaries.
 
   indices   a u64 per value: its end in the bytes, plus `adjustment` if the value is null
   bytes     all values of the page, the first one at 0; a null may have bytes, too
@@ -7,7 +7,7 @@ A dictionary has indices into the distinct items of a page. In a field of a dict
 is the index of a null item. In a string field, where the dictionary is only a compression, index 0
 is null, and index k means item k - 1.
 
-Source: encodings_v2_0.proto, Binary, Fsst, FixedSizeBinary, Dictionary.
+Source: encodings_v2_0.proto, Binary, Fsst, Dictionary.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ import pyarrow as pa
 from alance import _kernels
 from alance.base.records import dataclass
 from alance.errors import BatchTooLargeError, CorruptFileError, kernel_errors
-from alance.format.blocks import (
-    DictionaryBlock,
-    FixedWidth,
-    NullBlock,
-    VariableWidth,
-    gather,
-    pairs_block,
-)
 from alance.format.codecs.general import Scheme, decompress
+from alance.format.layouts.fields import variable_array
 from alance.format.layouts.place import fetch_pieces, unpinned
-from alance.format.numbers import offsets_of
+from alance.format.numbers import (
+    bitmap,
+    bytes_of,
+    numpy_type,
+    offsets_of,
+    strings_of,
+    to_arrow,
+    validity_of,
+)
 from alance.format.plans import together
-from alance.format.v2_0.base import ArrayEncoding, ArrayPiece, NullableBlock, Spans, fetch_values
+from alance.format.v2_0.base import ArrayPiece, Spans, fetch_values, joint
 
 if TYPE_CHECKING:
     from typing import Any
 
     import numpy.typing as npt
 
-    from alance.base.arrays import Bytes, Int32s, Int64s, Mask
-    from alance.format.blocks import Block
+    from alance.base.arrays import Bytes, Int64s, Mask
     from alance.format.codecs.strings import SymbolTable
     from alance.format.layouts.place import PagePlace
     from alance.format.plans import Plan
@@ -50,7 +50,6 @@ if TYPE_CHECKING:
 # Bytes; a buffer up to this size is read completely, in one round with the indices: at 100 MB/s
 # that takes 2.5 ms, another round 30 ms.
 MAX_WHOLE_BUFFER_BYTES: Final = 256 << 10
-WIDE_BYTES: Final = (1 << 31) - 1  # bytes; larger contents need 64-bit offsets
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,15 +57,14 @@ class Ends:
     """Decoded ends of rows."""
 
     spans: Spans  # spans of bytes or items, one for each span of rows
-    offsets: Int32s | Int64s  # shape (n + 1,), from 0
+    offsets: Int64s  # shape (n + 1,), from 0
     valid: Mask | None  # shape (n,); None if all are valid
 
     def places(self, counts: Int64s) -> tuple[Int64s, Int64s]:
         """Return the position and the size of each row, given the number of rows of each span."""
-        offsets = self.offsets.astype(np.int64, copy=False)
         before = np.cumsum(counts) - counts
-        shifts = np.repeat(self.spans.starts - offsets[before], counts)
-        return offsets[:-1] + shifts, np.diff(offsets)
+        shifts = np.repeat(self.spans.starts - self.offsets[before], counts)
+        return self.offsets[:-1] + shifts, np.diff(self.offsets)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,22 +79,17 @@ class Indices:
         starts = np.maximum(spans.starts - 1, 0)
         return (yield from fetch_pieces(place, self.buffer, starts * 8, spans.stops * 8))
 
-    def decode(self, content: memoryview, spans: Spans, limit: int, *, wide: bool) -> Ends:
+    def decode(self, content: memoryview, spans: Spans, limit: int) -> Ends:
         """Decode the ends of rows; see `decode_ends`."""
         entries = np.frombuffer(content, np.uint8)
         from_start = bool(len(spans.starts)) and int(spans.starts[0]) == 0
         if from_start:
             entries = np.concatenate([np.zeros(8, np.uint8), entries])
-        return decode_ends(entries, spans.counts, limit, adjustment=self.adjustment, wide=wide)
+        return decode_ends(entries, spans.counts, limit, self.adjustment)
 
 
 def decode_ends(
-    entries: Bytes | memoryview,
-    counts: Int64s,
-    limit: int,
-    *,
-    adjustment: int = 0,
-    wide: bool,
+    entries: Bytes | memoryview, counts: Int64s, limit: int, adjustment: int = 0
 ) -> Ends:
     """Compute the ends of rows, span by span, from an entry per row and one before each span.
 
@@ -105,7 +98,6 @@ def decode_ends(
         counts: number of rows in each span.
         limit: largest allowed end.
         adjustment: number that is added to the ends of nulls; 0 if there are no nulls.
-        wide: True to return 64-bit offsets even if 32 bits suffice.
     """
     expected = int(counts.sum()) + len(counts)
     if len(entries) != 8 * expected:
@@ -122,14 +114,19 @@ def decode_ends(
     is_row = np.ones(expected, np.bool_)
     is_row[lasts - counts] = False
     offsets = offsets_of(np.diff(places, prepend=0)[is_row])
-    if not wide and int(offsets[-1]) > WIDE_BYTES:
-        raise BatchTooLargeError(
-            f"strings or lists of {offsets[-1]} bytes or items are too many for the offsets of "
-            "this type: read fewer rows at once"
-        )
     valid = None if is_valid is None or is_valid[is_row].all() else is_valid[is_row]
     spans = Spans(places[lasts - counts], places[lasts])
-    return Ends(spans, offsets if wide else offsets.astype(np.int32), valid)
+    return Ends(spans, offsets, valid)
+
+
+def bytes_of_spans(data: Bytes, starts: Int64s, sizes: Int64s) -> Bytes:
+    """Return the bytes of consecutive spans of rows; a view if they are a single piece."""
+    if int(sizes.sum()) == len(data):
+        return data
+    if len(starts) == 1:
+        return data[int(starts[0]) : int(starts[0] + sizes[0])]
+    with kernel_errors:
+        return _kernels.concat_spans(data, starts, sizes)[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,35 +153,36 @@ class Binary:
             ]
         )
         num_bytes = len(entries) + len(content)
-        return ArrayPiece(num_bytes, partial(self._decoded, spans, entries, content))
+        return ArrayPiece(num_bytes, partial(self._built, spans, entries, content))
 
-    def _decoded(self, spans: Spans, entries: memoryview, content: memoryview) -> NullableBlock:
+    def _built(
+        self,
+        spans: Spans,
+        entries: memoryview,
+        content: memoryview,
+        arrow: pa.DataType,
+        valid: Mask | None,
+    ) -> pa.Array:
         data = unpinned(content)
         if self.scheme is not None:
             data = decompress(self.scheme, data)
-        wide = len(data) > WIDE_BYTES
-        ends = self.indices.decode(entries, spans, len(data), wide=wide)
-        begins, sizes = ends.spans.starts, ends.spans.counts
-        if len(begins) == 1:
-            data = data[int(begins[0]) : int(begins[0] + sizes[0])]
-        elif len(begins):
-            with kernel_errors:
-                data = _kernels.concat_spans(data, begins, sizes)[1]
-        return NullableBlock(VariableWidth(ends.offsets, data), ends.valid)
+        ends = self.indices.decode(entries, spans, len(data))
+        data = bytes_of_spans(data, ends.spans.starts, ends.spans.counts)
+        return variable_array(arrow, ends.offsets, data, joint(valid, ends.valid))
 
     def _plan_parts(self, place: PagePlace, spans: Spans) -> Plan[ArrayPiece]:
         entries = yield from self.indices.fetch(place, spans)
         size = place.size(self.buffer)
         with place.checking():
-            ends = self.indices.decode(entries, spans, size, wide=size > WIDE_BYTES)
+            ends = self.indices.decode(entries, spans, size)
         read = Spans.of(ends.spans.starts, ends.spans.stops)
         content = yield from fetch_pieces(place, self.buffer, read.starts, read.stops)
         num_bytes = len(content) + 8 * len(ends.offsets)
         return ArrayPiece(num_bytes, partial(_strings, ends, content))
 
 
-def _strings(ends: Ends, content: memoryview) -> NullableBlock:
-    return NullableBlock(VariableWidth(ends.offsets, unpinned(content)), ends.valid)
+def _strings(ends: Ends, content: memoryview, arrow: pa.DataType, valid: Mask | None) -> pa.Array:
+    return variable_array(arrow, ends.offsets, unpinned(content), joint(valid, ends.valid))
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,17 +194,31 @@ class StringPlaces:
     def plan(self, place: PagePlace, spans: Spans) -> Plan[ArrayPiece]:
         entries = yield from self.page.indices.fetch(place, spans)
         bytes_at = place.buffers[self.page.buffer]
-        return ArrayPiece(len(entries), partial(self._decoded, spans, entries, *bytes_at))
+        return ArrayPiece(len(entries), partial(self._built, spans, entries, *bytes_at))
 
-    def _decoded(
-        self, spans: Spans, entries: memoryview, first_byte: int, size: int
-    ) -> NullableBlock:
-        ends = self.page.indices.decode(entries, spans, size, wide=True)
+    def _built(
+        self,
+        spans: Spans,
+        entries: memoryview,
+        first_byte: int,
+        size: int,
+        arrow: pa.DataType,
+        valid: Mask | None,
+    ) -> pa.Array:
+        ends = self.page.indices.decode(entries, spans, size)
         positions, sizes = ends.places(spans.counts)
         positions = np.where(sizes > 0, positions + first_byte, 0)
         if ends.valid is not None:
             positions, sizes = np.where(ends.valid, positions, 1), np.where(ends.valid, sizes, 0)
-        return NullableBlock(pairs_block(positions, sizes), None)
+        return blob_places(arrow, positions, sizes, valid)
+
+
+def blob_places(
+    arrow: pa.DataType, positions: Int64s, sizes: Int64s, valid: Mask | None
+) -> pa.Array:
+    """Build blob descriptions, structs of a position and a size."""
+    children = [to_arrow(numbers.view(np.uint64)) for numbers in (positions, sizes)]
+    return pa.Array.from_buffers(arrow, len(sizes), [bitmap(valid)], children=children)
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,57 +235,16 @@ class FsstEncoding:
         return ArrayPiece(piece.num_bytes, partial(_expanded, self.table, piece))
 
 
-def _expanded(table: SymbolTable, piece: ArrayPiece) -> NullableBlock:
+def _expanded(
+    table: SymbolTable, piece: ArrayPiece, arrow: pa.DataType, valid: Mask | None
+) -> pa.Array:
     """Decompress FSST codes to strings."""
-    codes = piece.decode()
-    block = codes.block
-    assert isinstance(block, VariableWidth)
+    codes = piece.build(pa.large_binary(), valid)
     with kernel_errors:
-        expanded = _kernels.decode_fsst(block.offsets, block.data, table.symbols, table.lengths)
-    return NullableBlock(VariableWidth(*expanded), codes.valid)
-
-
-@dataclass(frozen=True, slots=True)
-class SameLength:
-    """Strings of equal length, without indices."""
-
-    width: int
-    per_row: int  # inner values per row: 1, or `width` if inner values are bytes
-    inner: ArrayEncoding
-
-    def plan(self, place: PagePlace, spans: Spans) -> Plan[ArrayPiece]:
-        piece = yield from self.inner.plan(place, spans.times(self.per_row))
-        return ArrayPiece(piece.num_bytes, partial(self._decoded, spans.num_rows, piece))
-
-    def _decoded(self, num_rows: int, piece: ArrayPiece) -> NullableBlock:
-        values = piece.decode()
-        block = values.block
-        if not isinstance(block, FixedWidth) or values.valid is not None:
-            kind = type(block).__name__
-            raise CorruptFileError(f"fixed-size binary: {kind}, expected plain values")
-        total = num_rows * self.width
-        if len(block.data) != total:
-            raise CorruptFileError(
-                f"fixed-size binary: {len(block.data)} bytes, expected {total} in "
-                f"{num_rows} values of {self.width}"
-            )
-        offsets = np.arange(num_rows + 1, dtype=np.int64) * self.width
-        return NullableBlock(VariableWidth(offsets, block.data), None)
-
-
-def _block(raw: npt.NDArray[Any], items: Block) -> DictionaryBlock:
-    data = np.ascontiguousarray(raw).view(np.uint8)
-    return DictionaryBlock(FixedWidth(8 * raw.itemsize, len(raw), data), items)
-
-
-def _anded(mask: Mask, other: Mask | None) -> Mask:
-    return mask if other is None else mask & other
-
-
-def _unsigned(block: Block) -> npt.NDArray[Any]:
-    if not isinstance(block, FixedWidth) or block.bits_per_value not in (8, 16, 32, 64):
-        raise CorruptFileError("dictionary: indices that are no integers")
-    return block.data.view(f"<u{block.bits_per_value // 8}")
+        offsets, data, is_ascii = _kernels.decode_fsst(
+            *strings_of(codes), table.symbols, table.lengths
+        )
+    return variable_array(arrow, offsets, data, validity_of(codes), is_ascii=is_ascii)
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,6 +252,7 @@ class DictionaryEncoding:
     """Indices with an encoding of their own; all items are read in the same round."""
 
     indices: ArrayEncoding
+    index_type: pa.DataType  # unsigned
     items: ArrayEncoding
     num_items: int
     of_strings: bool  # True for a string field, where index 0 is null
@@ -291,53 +263,54 @@ class DictionaryEncoding:
             [self.indices.plan(place, spans), self.items.plan(place, everything)]
         )
         num_bytes = indices.num_bytes + items.num_bytes
-        return ArrayPiece(num_bytes, partial(self._decoded, indices, items))
+        return ArrayPiece(num_bytes, partial(self._built, indices, items))
 
-    def _decoded(self, of_indices: ArrayPiece, of_items: ArrayPiece) -> NullableBlock:
-        indices, items = of_indices.decode(), of_items.decode()
-        if isinstance(indices.block, NullBlock):
-            return NullableBlock(indices.block, indices.valid)
-        raw = _unsigned(indices.block)
+    def _built(
+        self, indices: ArrayPiece, items: ArrayPiece, arrow: pa.DataType, valid: Mask | None
+    ) -> pa.Array:
+        stored = indices.build(self.index_type, valid)
+        numbers, valid = bytes_of(stored).view(numpy_type(stored.type)), validity_of(stored)
         if self.of_strings:
-            valid = raw > 0
-            raw = raw - raw.dtype.type(1)
-            return NullableBlock(_block(raw, items.block), _anded(valid, indices.valid))
-        valid_items = items.valid
-        if valid_items is None or valid_items.all():
-            return NullableBlock(_block(raw, items.block), indices.valid)
-        places = np.minimum(raw, len(valid_items) - 1)
-        valid = valid_items[places] | (raw >= len(valid_items))
-        used = np.flatnonzero(valid_items)
-        if not len(used):
-            return NullableBlock(NullBlock(len(raw)), np.zeros(len(raw), np.bool_))
-        block = items.block
-        if int(used[-1]) < items.num_values - 1:
-            # The null item is the last one, so drop it with all items after the last used one.
-            block = gather(block, np.arange(int(used[-1]) + 1))
-        return NullableBlock(_block(raw, block), _anded(valid, indices.valid))
+            valid, numbers = joint(valid, numbers > 0), numbers - numbers.dtype.type(1)
+        item_type = arrow.value_type if pa.types.is_dictionary(arrow) else arrow
+        return looked_up(arrow, numbers, items.build(item_type, None), valid)
 
 
-def narrowed(values: NullableBlock, arrow: pa.DataType) -> NullableBlock:
-    """Reduce a dictionary to the used items if its indices cannot address all items.
+def looked_up(
+    arrow: pa.DataType, numbers: npt.NDArray[Any], items: pa.Array, valid: Mask | None
+) -> pa.Array:
+    """Look up the items of indices, as a dictionary or as their values. Null items make nulls.
 
-    Releases up to 0.33 wrote wider indices if there were too many items for the declared type.
+    Args:
+        numbers: index of each row, unsigned; shape (n,). Those of nulls are arbitrary.
     """
-    block = values.block
-    if not isinstance(block, DictionaryBlock) or not pa.types.is_dictionary(arrow):
-        return values
-    bits = arrow.index_type.bit_width
-    most = 1 << (bits - pa.types.is_signed_integer(arrow.index_type))
-    if block.items.num_values <= most:
-        return values
-    raw = _unsigned(block.indices)
-    used, places = np.unique(
-        raw if values.valid is None else raw[values.valid], return_inverse=True
-    )
-    if len(used) > most or (len(used) and int(used[-1]) >= block.items.num_values):
-        raise BatchTooLargeError(
-            f"{len(used)} distinct values for {arrow}: read fewer rows at once"
-        )
-    indices = np.zeros(len(raw), np.uint64)
-    indices[slice(None) if values.valid is None else values.valid] = places.reshape(-1)
-    items = gather(block.items, used.astype(np.int64))
-    return NullableBlock(_block(indices, items), values.valid)
+    if valid is not None:
+        numbers = np.where(valid, numbers, 0)
+    if len(numbers) and int(numbers.max()) >= len(items):
+        if valid is not None and not valid.any():
+            return pa.nulls(len(numbers), arrow)
+        raise CorruptFileError(f"index {numbers.max()} into a dictionary of {len(items)} values")
+    if not pa.types.is_dictionary(arrow):
+        try:
+            return items.take(to_arrow(numbers.astype(np.int64), valid))
+        except pa.ArrowException as error:
+            raise BatchTooLargeError(f"{error}: read fewer rows at once") from error
+    has_value = validity_of(items)
+    if has_value is not None:
+        valid = has_value[numbers] if valid is None else valid & has_value[numbers]
+        # Arrow maps the indices of nulls, too, and does not check them.
+        numbers = np.where(valid, (np.cumsum(has_value) - 1)[numbers], 0)
+        items = items.drop_null()
+    index_type = arrow.index_type
+    most = 1 << (index_type.bit_width - pa.types.is_signed_integer(index_type))
+    if len(items) <= most:
+        indices = to_arrow(numbers.astype(numpy_type(index_type)), valid)
+    else:  # releases up to 0.33 wrote wider indices if the declared type had too few
+        used = items.take(to_arrow(numbers.astype(np.int64), valid)).dictionary_encode()
+        items = used.dictionary
+        if len(items) > most:
+            raise BatchTooLargeError(
+                f"{len(items)} distinct values for {arrow}: read fewer rows at once"
+            )
+        indices = used.indices.cast(index_type)
+    return pa.DictionaryArray.from_arrays(indices, items, ordered=arrow.ordered)
