@@ -7,6 +7,7 @@ separately. The base class for all versions is in `alance.file.write.writer`.
 from __future__ import annotations
 
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,11 +25,11 @@ from alance.format.layouts.fields import leaf_columns
 from alance.format.v2_0.encode import (
     ArrayFileBuilder,
     Blobs,
-    Columns,
-    HeaderRows,
     blob_page,
     field_pages,
-    part_of,
+    header_page,
+    is_header,
+    outside_lists,
 )
 from alance.io.loop.readahead import grouped
 
@@ -38,14 +39,14 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from alance.format.encode.page_inputs import EncodedPage
-    from alance.format.v2_0.encode import Output, Unit
+    from alance.format.field import Field
 
 
 class _Waiting:
-    """Waiting rows of a unit of columns."""
+    """Waiting rows of a leaf or list that is not in a list."""
 
-    def __init__(self, unit: Unit) -> None:
-        self.unit = unit
+    def __init__(self, field: Field) -> None:
+        self.field = field
         self.parts: list[pa.Array] = []
         self.num_bytes = 0
 
@@ -75,58 +76,52 @@ class ArrayWriter(DataFileWriter):
     def _begin(self) -> None:
         leaves = [leaf.field for root in self._schema.fields for leaf in leaf_columns(root)]
         check_version(self._version, leaves)
-        self._array_columns = Columns.of(self._schema.fields)
-        self._arrays = ArrayFileBuilder(self._schema, self._array_columns)
-        self._waiting = [_Waiting(unit) for unit in self._array_columns.units]
+        self._arrays = ArrayFileBuilder(self._schema)
+        self._waiting: dict[int, _Waiting] = {}  # by field id
 
     def _bytes_so_far(self) -> int:
-        return self._arrays.num_bytes + sum(waiting.num_bytes for waiting in self._waiting)
+        return self._arrays.num_bytes + sum(waiting.num_bytes for waiting in self._waiting.values())
 
     async def _seal(self) -> WrittenFile:
-        await self._flush_units(self._waiting)
-        for number in self._array_columns.headers:
-            self._arrays.add_header_rows(number, self.num_rows)
+        await self._flush([*self._waiting.values()])
         for content in self._extra_buffers:
             await self._upload_all(self._arrays.add_buffer(content)[1])
         await self._upload_all(self._arrays.finish())
-        columns = dict(self._array_columns.by_field)
-        return WrittenFile(self.num_rows, self._arrays.num_bytes, columns)
+        return WrittenFile(self.num_rows, self._arrays.num_bytes, self._arrays.columns)
 
     async def _write(self, batch: pa.RecordBatch) -> None:
-        fields = self._schema.fields
-        for waiting in self._waiting:
-            top = fields[waiting.unit.path[0]]
-            array = batch.column(waiting.unit.path[0])
+        for top, rows in zip(self._schema.fields, batch.columns, strict=True):
             try:
-                waiting.add(part_of(waiting.unit, fields, array))
+                for field, array in outside_lists(top, rows):
+                    if is_header(field):
+                        number = self._arrays.columns[field.id]
+                        self._arrays.add_page(number, header_page(len(array)))
+                    else:
+                        self._waiting.setdefault(field.id, _Waiting(field)).add(array)
             except AlanceError as error:
                 error.add_note(f"while field {top.name!r} was written")
                 raise
-        await self._flush_units(
-            [waiting for waiting in self._waiting if waiting.num_bytes >= self._page_bytes]
-        )
-        await self._flush_units(largest(self._waiting, self._buffer_bytes))
+        waiting = [*self._waiting.values()]
+        await self._flush([own for own in waiting if own.num_bytes >= self._page_bytes])
+        await self._flush(largest(waiting, self._buffer_bytes))
 
-    def _pages_of(self, waiting: _Waiting) -> list[Output]:
-        """Encode all waiting rows of a unit as pages. CPU work."""
+    def _pages_of(self, waiting: _Waiting) -> list[tuple[int, EncodedPage | Blobs]]:
+        """Encode all waiting rows of a field as pages. CPU work."""
         return [
             output
             for piece in waiting.take(self._page_bytes)
-            for output in field_pages(waiting.unit.field, piece, self._array_columns)
+            for output in field_pages(waiting.field, piece)
         ]
 
-    async def _flush_units(self, units: Sequence[_Waiting]) -> None:
-        """Write the waiting rows of units, about a page per thread at a time."""
-        filled = [waiting for waiting in units if waiting.parts]
+    async def _flush(self, columns: Sequence[_Waiting]) -> None:
+        """Write waiting rows, about a page per thread at a time."""
+        filled = [waiting for waiting in columns if waiting.parts]
         for group in grouped(filled, NUM_BYTES_OF, self._threads * self._page_bytes):
             pages = await self._in_threads([partial(self._pages_of, waiting) for waiting in group])
-            for number, output in (output for of_unit in pages for output in of_unit):
-                await self._put_output(number, output)
+            for field_id, output in chain.from_iterable(pages):
+                await self._put(self._arrays.columns[field_id], output)
 
-    async def _put_output(self, number: int, output: EncodedPage | Blobs | HeaderRows) -> None:
-        if isinstance(output, HeaderRows):
-            self._arrays.add_header_rows(number, output.num_rows)
-            return
+    async def _put(self, number: int, output: EncodedPage | Blobs) -> None:
         if isinstance(output, Blobs):
             place = partial(self._arrays.add_blobs, output.payloads)
             positions, chunks = await self._pool.run(place)

@@ -14,8 +14,7 @@ Source: file format 2.0, "From schema to columns", "What pylance's 2.0 writer em
 
 from __future__ import annotations
 
-from dataclasses import field as attribute
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
@@ -44,7 +43,7 @@ from alance.format.numbers import is_variable_list, lists_of, storage_of, validi
 from alance.format.proto import encodings_v2_0_pb2 as pb
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
     from alance.base.arrays import Bytes, Int64s, Mask
     from alance.format.blocks import Block
@@ -63,12 +62,15 @@ MOST_FSST_SHARE: Final = 0.95
 PLAIN_OPTIONS: Final = FieldOptions.of(Hints(FileVersion.V2_0, {}))
 
 
-def leaf_page(field: Field, array: pa.Array) -> EncodedPage:
-    """Encode a page of a leaf, packed struct or dictionary; for blobs, pass their positions."""
+def _leaf(field: Field, array: pa.Array) -> EncodedPage | Blobs:
+    """Encode a page of a leaf, packed struct or dictionary."""
     leaf = leaf_values(field, array)[field.id]
     valid = None if leaf.definition is None else leaf.definition == 0
     block, buffers = leaf.values, Buffers()
     options = FieldOptions.of(Hints(FileVersion.V2_0, field.metadata))
+    if field.is_blob_v1:
+        assert isinstance(block, VariableWidth)
+        return Blobs(block, valid)
     if leaf.num_rows == 0:
         encoding = all_nulls()
     elif isinstance(block, VariableWidth):
@@ -292,7 +294,6 @@ def ends_of(offsets: Int64s, valid: Mask | None) -> tuple[Bytes, int]:
     return ends.view(np.uint8), adjustment
 
 
-STRUCT_HEADER: Final = pb.ArrayEncoding(struct=pb.SimpleStruct())
 V2_0_NESTED = ("struct", "list", "list.struct", "large_list", "large_list.struct")
 
 
@@ -304,110 +305,62 @@ class Blobs:
     valid: Mask | None
 
 
-@dataclass(frozen=True, slots=True)
-class HeaderRows:
-    """Rows of a struct; all rows of its column become a single page."""
+def columns_of(fields: Iterable[Field]) -> Iterator[Field]:
+    """Yield the fields that have a column, in the order of the columns: depth-first.
 
-    num_rows: int
-
-
-# Number of a column, with its next page or rows.
-Output: TypeAlias = "tuple[int, EncodedPage | Blobs | HeaderRows]"
-
-
-@dataclass(frozen=True, slots=True)
-class Unit:
-    """Leaf or list that is not in a list; its rows are buffered and encoded together."""
-
-    field: Field
-    path: tuple[int, ...]  # position of the top-level field, then of the child in each struct
-
-
-@dataclass(frozen=True, slots=True)
-class Columns:
-    """Columns of a file.
-
-    Attributes:
-        by_field: column number of each field, by field id, in column order.
-        units: leaves and lists that are not in lists.
-        headers: columns of structs that are not in lists; they have one row per row of the file.
+    Raises:
+        UnsupportedError: 2.0 files cannot hold the type of a field.
     """
-
-    by_field: dict[int, int] = attribute(default_factory=dict)
-    units: list[Unit] = attribute(default_factory=list)
-    headers: list[int] = attribute(default_factory=list)
-    blobs: set[int] = attribute(default_factory=set)
-
-    @classmethod
-    def of(cls, fields: Sequence[Field]) -> Columns:
-        """Number the columns of a schema, depth-first."""
-        columns = cls()
-        for place, field in enumerate(fields):
-            columns._visit(field, (place,), in_list=False)
-        return columns
-
-    def _visit(self, field: Field, path: tuple[int, ...], *, in_list: bool) -> None:
-        is_held = owns_column(field) or field.logical_type in V2_0_NESTED
-        if field.is_blob_v2 or not is_held:
+    for field in fields:
+        if field.is_blob_v2 or not (owns_column(field) or field.logical_type in V2_0_NESTED):
             kind = "blobs of version 2" if field.is_blob_v2 else field.logical_type
             raise UnsupportedError(f"field {field.name!r}: {kind} in a file of version 2.0")
-        number = self.by_field[field.id] = len(self.by_field)
-        if field.is_blob_v1:
-            self.blobs.add(number)
-        if field.logical_type == "struct" and not field.is_packed:
-            if not field.children and not in_list:
-                # The column has to be written, because no child has the number of rows.
-                self.units.append(Unit(field, path))
-            elif not in_list:
-                self.headers.append(number)
-            for place, child in enumerate(field.children):
-                self._visit(child, (*path, place), in_list=in_list)
-            return
-        if not in_list:
-            self.units.append(Unit(field, path))
+        yield field
         if not owns_column(field):
-            self._visit(field.children[0], path, in_list=True)
+            yield from columns_of(field.children)
 
 
-def part_of(unit: Unit, schema: Sequence[Field], array: pa.Array) -> pa.Array:
-    """Return the rows of a unit from the rows of its top-level field."""
-    field = schema[unit.path[0]]
-    for place in unit.path[1:]:
-        array = children_of(field, as_struct(field, array))[place]
-        field = field.children[place]
-    return array
+def is_header(field: Field) -> bool:
+    """True if the field's column has no values: for structs that are not packed."""
+    return field.logical_type == "struct" and not field.is_packed
 
 
-def as_struct(field: Field, array: pa.Array) -> pa.Array:
-    """Return the rows of a struct with a header, in the storage type. None may be null in 2.0."""
+def header_page(num_rows: int) -> EncodedPage:
+    """Return the page of a struct's rows."""
+    return EncodedPage.of(pb.ArrayEncoding(struct=pb.SimpleStruct()), (), num_rows)
+
+
+def outside_lists(field: Field, array: pa.Array) -> Iterator[tuple[Field, pa.Array]]:
+    """Yield the rows of a field and of its descendants that are not in lists, depth-first.
+
+    Raises:
+        InvalidInputError: a struct is null, which 2.0 cannot store.
+    """
+    if not is_header(field):
+        yield field, array
+        return
     array = storage_of(array)
     need(field, array, pa.types.is_struct(array.type))
     if array.null_count:
         raise InvalidInputError(
             f"field {field.name!r}: null structs cannot be stored in a file of version 2.0"
         )
-    return array
+    yield field, array
+    for child, part in zip(field.children, children_of(field, array), strict=True):
+        yield from outside_lists(child, part)
 
 
-def field_pages(field: Field, array: pa.Array, columns: Columns) -> Iterator[Output]:
-    """Encode rows of a field and its descendants as pages."""
-    number = columns.by_field[field.id]
-    if field.is_blob_v1:
-        leaf = leaf_values(field, array)[field.id]
-        valid = None if leaf.definition is None else leaf.definition == 0
-        assert isinstance(leaf.values, VariableWidth)
-        yield number, Blobs(leaf.values, valid)
-    elif field.logical_type == "struct" and not field.is_packed:
-        array = as_struct(field, array)
-        yield number, HeaderRows(len(array))
-        for child, part in zip(field.children, children_of(field, array), strict=True):
-            yield from field_pages(child, part, columns)
-    elif owns_column(field):
-        yield number, leaf_page(field, array)
-    else:
-        page, items = _lists(field, storage_of(array))
-        yield number, page
-        yield from field_pages(field.children[0], items, columns)
+def field_pages(top: Field, rows: pa.Array) -> Iterator[tuple[int, EncodedPage | Blobs]]:
+    """Encode rows of a field and its descendants as pages; yield them with their field ids."""
+    for field, array in outside_lists(top, rows):
+        if is_header(field):
+            yield field.id, header_page(len(array))
+        elif owns_column(field):
+            yield field.id, _leaf(field, array)
+        else:
+            page, items = _lists(field, storage_of(array))
+            yield field.id, page
+            yield from field_pages(field.children[0], items)
 
 
 def _lists(field: Field, array: pa.Array) -> tuple[EncodedPage, pa.Array]:
@@ -431,23 +384,30 @@ def _lists(field: Field, array: pa.Array) -> tuple[EncodedPage, pa.Array]:
 
 
 class ArrayFileBuilder(FileBuilder):
-    """Builder of a 2.0 file: a `FileBuilder` with array-encoded pages."""
+    """Builder of a 2.0 file: a `FileBuilder` with array-encoded pages.
 
-    def __init__(self, schema: Schema, columns: Columns) -> None:
-        numbers = range(len(columns.by_field))
-        encodings = [column_encoding(is_blob=number in columns.blobs) for number in numbers]
-        tops = {columns.by_field[field.id]: 1 for field in schema.fields}
+    Attributes:
+        columns: column number of each field, by field id.
+    """
+
+    def __init__(self, schema: Schema) -> None:
+        fields = [*columns_of(schema.fields)]
+        self.columns = {field.id: number for number, field in enumerate(fields)}
+        self._headers = {number for number, field in enumerate(fields) if is_header(field)}
+        encodings = [column_encoding(is_blob=field.is_blob_v1) for field in fields]
+        tops = {self.columns[field.id]: 1 for field in schema.fields}
         super().__init__(schema, FileVersion.V2_0, 0, encodings, tops)
-        self._headers = set(columns.headers)
 
-    def add_header_rows(self, column: int, num_rows: int) -> None:
-        """Count rows of a struct; its page is written at the end."""
-        self._headers.add(column)
-        self._lengths[column] += num_rows
+    def add_page(self, column: int, page: EncodedPage) -> list[Bytes]:
+        """Return the bytes of a column's next page. All rows of a struct become a single page."""
+        if column not in self._headers:
+            return super().add_page(column, page)
+        self._lengths[column] += page.num_rows
+        return []
 
     def finish(self) -> list[Bytes]:
         """Return the bytes at the end of the file."""
         for number in sorted(self._headers):
             length, self._lengths[number] = self._lengths[number], 0
-            self.add_page(number, EncodedPage.of(STRUCT_HEADER, (), length))
+            super().add_page(number, header_page(length))
         return super().finish()
