@@ -16,7 +16,7 @@ from __future__ import annotations
 import decimal
 from dataclasses import field as attribute
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -30,16 +30,19 @@ from alance.format.encode.arrays import live_lists, need
 from alance.format.encode.leaves import as_type, block_of, check_offsets
 from alance.format.numbers import (
     as_numbers,
+    is_variable,
     is_variable_list,
     lists_of,
     numpy_type,
-    offsets_of,
     storage_of,
     storage_type,
+    text_array,
+    to_arrow,
     validity_of,
 )
 from alance.format.numbers import is_text as is_text_type
 from alance.format.proto import file_pb2, table_pb2
+from alance.format.schema import Schema
 from alance.format.table.dictionaries import KEYED_TYPES, place_values
 from alance.format.types import is_nested, leaf_type
 from alance.format.v0_1.dictionary import values_of
@@ -56,12 +59,13 @@ if TYPE_CHECKING:
     from alance.base.arrays import Bytes, Int64s, Mask
     from alance.format.blocks import Block
     from alance.format.field import Field
-    from alance.format.schema import Schema
     from alance.format.v0_1.dictionary import KeptValues
 
 
 MAX_FILE_ROWS: Final = (1 << 31) - 1  # maximum rows of a file
 NO_PAGE_BYTES: Final = np.empty(0, np.uint8)
+# Position and number of entries of each page, by field id; structs have no pages.
+PageTable: TypeAlias = dict[int, list[tuple[int, int]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +77,7 @@ class EncodedBatchPage:
         data: bytes to write before the page's position: the bytes of strings.
         body: bytes to write at the page's position; None for `offsets`.
         offsets: offsets of strings, from 0; shape (n + 1,). None for other fields.
-        leaf: rows of a leaf outside of lists; None for other fields.
+        leaf: rows of a field that may have statistics; None for other fields.
         is_lossy: True if some nulls are not stored.
     """
 
@@ -107,7 +111,7 @@ def check_types(field: Field) -> None:
 
 
 def pages_of(
-    field: Field, array: pa.Array, dictionaries: Mapping[int, KeptValues], *, in_list: bool = False
+    field: Field, array: pa.Array, dictionaries: Mapping[int, KeptValues]
 ) -> Iterator[EncodedBatchPage]:
     """Yield the pages of a field for a batch, depth-first."""
     array = storage_of(array)
@@ -117,7 +121,7 @@ def pages_of(
         for child in field.children:
             place = array.type.get_field_index(child.name)
             need(field, array, place >= 0)
-            for page in pages_of(child, array.field(place), dictionaries, in_list=in_list):
+            for page in pages_of(child, array.field(place), dictionaries):
                 yield replace(page, is_lossy=True) if lossy else page
         return
     if is_list(field):
@@ -131,12 +135,11 @@ def pages_of(
     valid = validity_of(array)
     if valid is not None and not field.nullable:
         raise InvalidInputError(f"field {field.name!r}: nulls, and the field is not nullable")
-    leaf = None if in_list else array
     if is_text(field):
         block = block_of(array, valid, field.name)
         assert isinstance(block, VariableWidth)
         offsets = block.offsets.astype(np.int64, copy=False)
-        yield EncodedBatchPage(field, len(array), block.data, None, offsets, leaf)
+        yield EncodedBatchPage(field, len(array), block.data, None, offsets, array)
     elif pa.types.is_dictionary(arrow):
         keys = dictionaries[field.id].keys(array, valid)
         body = keys.view(np.uint8)
@@ -144,7 +147,7 @@ def pages_of(
     else:
         body = _plain(block_of(array, valid, field.name), valid)
         lossy = valid is not None
-        yield EncodedBatchPage(field, len(array), NO_PAGE_BYTES, body, leaf=leaf, is_lossy=lossy)
+        yield EncodedBatchPage(field, len(array), NO_PAGE_BYTES, body, leaf=array, is_lossy=lossy)
 
 
 def _list(
@@ -160,7 +163,7 @@ def _list(
         raise InvalidInputError(f"field {field.name!r}: {offsets[-1]} items in one batch")
     body = offsets.astype("<i8" if large else "<i4").view(np.uint8)
     yield EncodedBatchPage(field, len(offsets), NO_PAGE_BYTES, body, is_lossy=valid is not None)
-    yield from pages_of(field.children[0], items, dictionaries, in_list=True)
+    yield from pages_of(field.children[0], items, dictionaries)
 
 
 def _plain(block: Block, valid: Mask | None) -> Bytes:
@@ -205,7 +208,7 @@ class BatchFileBuilder:
         self.lost: dict[str, None] = {}
         self._schema = schema
         self._first_rows = [0]
-        self._table: dict[int, list[tuple[int, int]]] = {field.id: [] for field in schema.walk()}
+        self._table: PageTable = {field.id: [] for field in schema.walk()}
         self._dictionaries = values_of(schema.walk())
         measured = schema.fields if statistics else ()
         self._statistics = {
@@ -230,7 +233,11 @@ class BatchFileBuilder:
         chunks: list[Bytes] = []
         for field, array in zip(self._schema.fields, arrays, strict=True):
             for page in pages_of(field, array, self._dictionaries):
-                self._place(page, chunks)
+                self._place(page, self._table, chunks)
+                if page.is_lossy:
+                    self.lost[page.field.name] = None
+                if page.leaf is not None and page.field.id in self._statistics:
+                    self._statistics[page.field.id].add(page.leaf)
         self._first_rows.append(num_rows)
         return chunks
 
@@ -240,7 +247,7 @@ class BatchFileBuilder:
         metadata = file_pb2.Metadata(batch_offsets=self._first_rows if self.num_rows else [])
         if self.num_rows:
             metadata.page_table_position = self.num_bytes
-            self._put(chunks, self._table_bytes())
+            self._put(chunks, _table_bytes(self._table, len(self._first_rows) - 1))
             self._add_statistics(metadata, chunks)
         manifest = table_pb2.Manifest(version=1)
         for values in self._dictionaries.values():
@@ -257,19 +264,14 @@ class BatchFileBuilder:
         self._put(chunks, _message(metadata) + V0_1_FOOTER.pack(start, 0, 2, MAGIC))
         return chunks
 
-    def _place(self, page: EncodedBatchPage, chunks: list[Bytes]) -> None:
-        start, field = self.num_bytes, page.field
-        body = page.body
+    def _place(self, page: EncodedBatchPage, table: PageTable, chunks: list[Bytes]) -> None:
+        start, body = self.num_bytes, page.body
         self._put(chunks, page.data)
         if page.offsets is not None:
             body = (page.offsets + start).astype("<i8").view(np.uint8)
-        self._table[field.id].append((self.num_bytes, page.length))
+        table[page.field.id].append((self.num_bytes, page.length))
         assert body is not None
         self._put(chunks, body)
-        if page.is_lossy:
-            self.lost[field.name] = None
-        if page.leaf is not None and field.id in self._statistics:
-            self._statistics[field.id].add(page.leaf)
 
     def _put(self, chunks: list[Bytes], content: Bytes | bytes) -> None:
         if len(content):
@@ -277,35 +279,30 @@ class BatchFileBuilder:
             chunks.append(data)
             self.num_bytes += len(content)
 
-    def _table_bytes(self) -> bytes:
-        """Serialize the page table for all ids from the lowest to the highest; gaps are zeros."""
-        ids, count = self.field_ids, len(self._first_rows) - 1
-        table = np.zeros((ids[-1] - ids[0] + 1, count, 2), "<i8")
-        for field_id, pages in self._table.items():
-            if pages:
-                table[field_id - ids[0]] = pages
-        return table.tobytes()
-
     def _add_statistics(self, metadata: file_pb2.Metadata, chunks: list[Bytes]) -> None:
-        gathereds = [gathered for _, gathered in sorted(self._statistics.items())]
-        if not gathereds:
+        columns = {str(number): own.rows() for number, own in sorted(self._statistics.items())}
+        if not columns:
             return
-        into, count = metadata.statistics, len(self._first_rows) - 1
-        table: list[tuple[int, int]] = []
-        for gathered in gathereds:
-            into.schema.extend(gathered.messages(len(table)))
-            table.append((0, 0))
-            for content in gathered.pages():
-                if isinstance(content, list):
-                    sizes = offsets_of([len(text) for text in content])
-                    offsets = sizes + self.num_bytes
-                    self._put(chunks, b"".join(content))
-                    content = offsets.astype("<i8").tobytes()
-                table.append((self.num_bytes, count))
-                self._put(chunks, content)
-        into.fields.extend(range(len(table)))
+        types = [pa.field(name, rows.type, nullable=False) for name, rows in columns.items()]
+        schema, into = Schema.from_arrow(pa.schema(types)), metadata.statistics
+        table: PageTable = {field.id: [] for field in schema.walk()}
+        for field, rows in zip(schema.fields, columns.values(), strict=True):
+            for page in pages_of(field, rows, {}):
+                self._place(page, table, chunks)
+        into.schema.extend(schema.messages)
+        into.fields.extend(table)
         into.page_table_position = self.num_bytes
-        self._put(chunks, np.array(table, "<i8").tobytes())
+        self._put(chunks, _table_bytes(table, 1))
+
+
+def _table_bytes(table: PageTable, num_batches: int) -> bytes:
+    """Serialize a page table for all ids from the lowest to the highest; gaps are zeros."""
+    first = min(table)
+    entries = np.zeros((max(table) - first + 1, num_batches, 2), "<i8")
+    for field_id, pages in table.items():
+        if pages:
+            entries[field_id - first] = pages
+    return entries.tobytes()
 
 
 def _outside_lists(field: Field) -> Iterator[Field]:
@@ -344,41 +341,29 @@ class Gathered:
         self.least.append(least)
         self.most.append(most)
 
-    def messages(self, first_id: int) -> list[file_pb2.Field]:
-        """Return the statistics struct of the field and its children; ids start at `first_id`."""
-        encoding = file_pb2.VAR_BINARY if is_text(self.field) else file_pb2.PLAIN
-        bound: dict[str, Any] = {
-            "logical_type": self.field.logical_type,
-            "nullable": self.field.message.nullable,
-            "encoding": encoding,
-        }
-        count: dict[str, Any] = {"logical_type": "int64", "encoding": file_pb2.PLAIN}
-        parts = {NULL_COUNT: count, MIN_VALUE: bound, MAX_VALUE: bound}
-        return [
-            file_pb2.Field(
-                name=str(self.field.id), id=first_id, parent_id=-1, logical_type="struct"
-            ),
-            *(
-                file_pb2.Field(name=name, id=number, parent_id=first_id, **part)
-                for number, (name, part) in enumerate(parts.items(), first_id + 1)
-            ),
+    def rows(self) -> pa.Array:
+        """Return a struct of the null count, minimum and maximum of each batch."""
+        arrow, nullable = leaf_type(self.field.logical_type), self.field.message.nullable
+        bounds = [
+            pa.field(NULL_COUNT, pa.int64(), nullable=False),
+            pa.field(MIN_VALUE, arrow, nullable=nullable),
+            pa.field(MAX_VALUE, arrow, nullable=nullable),
         ]
-
-    def pages(self) -> list[bytes | list[bytes]]:
-        """Return the pages of null counts, minima and maxima: bytes or a list of strings each."""
-        counts = np.array(self.null_counts, "<i8").tobytes()
-        if is_text(self.field):
-            return [counts, self.least, self.most]
-        return [counts, _plain_bounds(self.field, self.least), _plain_bounds(self.field, self.most)]
+        children = [to_arrow(np.array(self.null_counts, np.int64))]
+        children += [_bounds_array(arrow, values) for values in (self.least, self.most)]
+        return pa.StructArray.from_arrays(children, fields=bounds)
 
 
-def _plain_bounds(field: Field, values: Sequence[Any]) -> bytes:
-    arrow = leaf_type(field.logical_type)
+def _bounds_array(arrow: pa.DataType, values: Sequence[Any]) -> pa.Array:
+    if is_variable(arrow):
+        return text_array(values, pa.large_binary()).cast(arrow)
     if pa.types.is_boolean(arrow):
-        return np.packbits(np.array(values, np.bool_), bitorder="little").tobytes()
+        return to_arrow(np.array(values, np.bool_))
     if pa.types.is_decimal(arrow):
-        return b"".join(int(value).to_bytes(16, "little", signed=True) for value in values)
-    return np.array(values, numpy_type(arrow)).tobytes()
+        content = b"".join(int(value).to_bytes(16, "little", signed=True) for value in values)
+    else:
+        content = np.array(values, numpy_type(arrow)).tobytes()
+    return pa.Array.from_buffers(arrow, len(values), [None, pa.py_buffer(content)])
 
 
 def _bounds(array: pa.Array, *, is_texts: bool) -> tuple[Any, Any]:
