@@ -5,16 +5,13 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
-
 from alance.base.records import dataclass
 from alance.errors import AlanceError, CorruptFileError
-from alance.format.plans import ByteRange, Pieces
+from alance.format.plans import ByteRange
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from alance.base.arrays import Bytes, Int64s
     from alance.format.plans import Plan
 
 # Type URL in files of version 2.3, see `planar`.
@@ -80,41 +77,3 @@ def fetch(ranges: Sequence[ByteRange]) -> Plan[list[memoryview]]:
                 f"expected {extent.num_bytes}"
             )
     return buffers
-
-
-def fetch_pieces(place: PagePlace, buffer: int, starts: Int64s, stops: Int64s) -> Plan[memoryview]:
-    """Plan pieces of a buffer in one round. The result is their concatenation.
-
-    Args:
-        starts: shape (n,), ascending; no two pieces overlap.
-    """
-    offset, size = place.buffers[buffer]
-    if len(starts) == 0:
-        return memoryview(b"")
-    if len(starts) == 1:
-        (content,) = yield from fetch([place.part(buffer, int(starts[0]), int(stops[0]))])
-        return content
-    bad = (starts < 0) | (stops < starts) | (stops > size)
-    bad[1:] |= starts[1:] < stops[:-1]
-    if bad.any():
-        number = int(np.argmax(bad))
-        raise place.corrupt(
-            f"bytes {starts[number]} to {stops[number]} of buffer {buffer}, which has {size}"
-        )
-    pieces = Pieces.of(place.path, starts + offset, stops + offset)
-    (content,) = yield [pieces]
-    if len(content) != pieces.num_bytes:
-        raise CorruptFileError(
-            f"{len(content)} bytes in {len(starts)} pieces of {place.path}, "
-            f"expected {pieces.num_bytes}"
-        )
-    return content
-
-
-def unpinned(piece: memoryview) -> Bytes:
-    """Return the bytes of a piece: a view, or a copy if a view would keep far more bytes in memory.
-
-    A piece can be a small part of the response to a large request.
-    """
-    data = np.frombuffer(piece, np.uint8)
-    return data.copy() if memoryview(piece.obj).nbytes > 4 * len(piece) else data

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from alance.base.arrays import Int64s, Mask
-    from alance.format.blocks import Block
     from alance.format.field import Field
     from alance.format.plans import Plan
 
@@ -82,17 +81,6 @@ def read_items(
     valid = ends.offsets[1:] > ends.offsets[:-1]
     with place.checking():
         return variable_array(arrow, ends.offsets, data, None if valid.all() else valid)
-
-
-def stored(block: Block) -> bytes:
-    """Serialize dictionary values as in a file: the bytes of strings, then the page.
-
-    Offsets of strings are relative to the first of these bytes.
-    """
-    if isinstance(block, VariableWidth):
-        return bytes(block.data) + block.offsets.astype("<i8").tobytes()
-    assert isinstance(block, FixedWidth)
-    return block.data.tobytes()
 
 
 def items_of(field: Field) -> pa.Array | None:
@@ -168,7 +156,13 @@ class KeptValues:
         """Store the values in the field's message, for manifests and for the end of the file."""
         message = self._field.message.dictionary
         message.length = len(self._values)
-        message.values = stored(block_of(self._values, None, self._field.name))
+        block = block_of(self._values, None, self._field.name)
+        if isinstance(block, VariableWidth):
+            # The bytes of strings, then the page. Offsets are relative to the first of these bytes.
+            message.values = bytes(block.data) + block.offsets.astype("<i8").tobytes()
+        else:
+            assert isinstance(block, FixedWidth)
+            message.values = block.data.tobytes()
 
 
 def values_of(fields: Iterable[Field]) -> dict[int, KeptValues]:

@@ -63,7 +63,6 @@ if TYPE_CHECKING:
 
 
 MAX_FILE_ROWS: Final = (1 << 31) - 1  # maximum rows of a file
-NO_PAGE_BYTES: Final = np.empty(0, np.uint8)
 # Position and number of entries of each page, by field id; structs have no pages.
 PageTable: TypeAlias = dict[int, list[tuple[int, int]]]
 
@@ -74,18 +73,16 @@ class EncodedBatchPage:
 
     Attributes:
         length: number of entries, for the page table.
-        data: bytes to write before the page's position: the bytes of strings.
-        body: bytes to write at the page's position; None for `offsets`.
-        offsets: offsets of strings, from 0; shape (n + 1,). None for other fields.
+        body: bytes to write at the page's position; for strings their offsets, from 0.
+        data: bytes to write before the page's position: those of strings; None for other fields.
         leaf: rows of a field that may have statistics; None for other fields.
         is_lossy: True if some nulls are not stored.
     """
 
     field: Field
     length: int
-    data: Bytes
-    body: Bytes | None
-    offsets: Int64s | None = None
+    body: Bytes | Int64s
+    data: Bytes | None = None
     leaf: pa.Array | None = None
     is_lossy: bool = False
 
@@ -128,7 +125,7 @@ def pages_of(
         yield from _list(field, array, dictionaries)
         return
     if field.logical_type == "null":
-        yield EncodedBatchPage(field, len(array), NO_PAGE_BYTES, NO_PAGE_BYTES)
+        yield EncodedBatchPage(field, len(array), np.empty(0, np.uint8))
         return
     arrow = storage_type(leaf_type(field.logical_type))
     array = as_type(array, arrow, field.name)
@@ -139,15 +136,14 @@ def pages_of(
         block = block_of(array, valid, field.name)
         assert isinstance(block, VariableWidth)
         offsets = block.offsets.astype(np.int64, copy=False)
-        yield EncodedBatchPage(field, len(array), block.data, None, offsets, array)
+        yield EncodedBatchPage(field, len(array), offsets, block.data, array)
     elif pa.types.is_dictionary(arrow):
         keys = dictionaries[field.id].keys(array, valid)
         body = keys.view(np.uint8)
-        yield EncodedBatchPage(field, len(array), NO_PAGE_BYTES, body, is_lossy=valid is not None)
+        yield EncodedBatchPage(field, len(array), body, is_lossy=valid is not None)
     else:
         body = _plain(block_of(array, valid, field.name), valid)
-        lossy = valid is not None
-        yield EncodedBatchPage(field, len(array), NO_PAGE_BYTES, body, leaf=array, is_lossy=lossy)
+        yield EncodedBatchPage(field, len(array), body, leaf=array, is_lossy=valid is not None)
 
 
 def _list(
@@ -162,7 +158,7 @@ def _list(
     if not large and int(offsets[-1]) >= 1 << 31:
         raise InvalidInputError(f"field {field.name!r}: {offsets[-1]} items in one batch")
     body = offsets.astype("<i8" if large else "<i4").view(np.uint8)
-    yield EncodedBatchPage(field, len(offsets), NO_PAGE_BYTES, body, is_lossy=valid is not None)
+    yield EncodedBatchPage(field, len(offsets), body, is_lossy=valid is not None)
     yield from pages_of(field.children[0], items, dictionaries)
 
 
@@ -265,13 +261,12 @@ class BatchFileBuilder:
         return chunks
 
     def _place(self, page: EncodedBatchPage, table: PageTable, chunks: list[Bytes]) -> None:
-        start, body = self.num_bytes, page.body
-        self._put(chunks, page.data)
-        if page.offsets is not None:
-            body = (page.offsets + start).astype("<i8").view(np.uint8)
+        body = page.body
+        if page.data is not None:
+            body = (body + self.num_bytes).astype("<i8")
+            self._put(chunks, page.data)
         table[page.field.id].append((self.num_bytes, page.length))
-        assert body is not None
-        self._put(chunks, body)
+        self._put(chunks, body.view(np.uint8))
 
     def _put(self, chunks: list[Bytes], content: Bytes | bytes) -> None:
         if len(content):

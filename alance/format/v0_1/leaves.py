@@ -26,10 +26,17 @@ import pyarrow as pa
 from alance.base.records import dataclass
 from alance.errors import CorruptFileError
 from alance.format.layouts.fields import json_array, variable_array
-from alance.format.layouts.place import PagePlace, fetch, fetch_pieces, unpinned
+from alance.format.layouts.place import PagePlace
 from alance.format.numbers import is_first, offsets_of
 from alance.format.plans import together
-from alance.format.v2_0.base import BitPiece, PageParts, Spans, fetch_bits
+from alance.format.v2_0.base import (
+    BitPiece,
+    PageParts,
+    Spans,
+    fetch_bits,
+    fetch_spans,
+    unpinned,
+)
 from alance.format.v2_0.fields import FieldPiece
 from alance.format.v2_0.fixed import plain_array
 from alance.format.v2_0.strings import blob_places, bytes_of_spans, decode_ends, looked_up
@@ -89,7 +96,11 @@ class Pages:
     def fetch(self, parts: PageParts, width: int, extra: int = 0) -> Plan[memoryview]:
         """Plan entries of `width` bytes in one round, with `extra` more entries after each part."""
         starts = self.positions[parts.pages] + parts.starts * width
-        return (yield from fetch_range(self.place, starts, starts + (parts.counts + extra) * width))
+        return (yield from self.read(starts, starts + (parts.counts + extra) * width))
+
+    def read(self, starts: Int64s, stops: Int64s) -> Plan[memoryview]:
+        """Plan ascending ranges of the file in one round; merge adjacent ones, skip empty ones."""
+        return (yield from fetch_spans(self.place, 0, Spans.of(starts, stops)))
 
     def fetch_bits(self, parts: PageParts, per_row: int) -> Plan[BitPiece]:
         """Plan `per_row` bits per row, in one round."""
@@ -97,18 +108,9 @@ class Pages:
         stops = starts + parts.counts * per_row
         if len(starts) > 1 and not (starts % 8).any() and not (stops[:-1] % 8).any():
             # Each part has whole bytes, so their concatenated bits have no gaps.
-            content = yield from fetch_range(self.place, starts // 8, (stops + 7) // 8)
+            content = yield from self.read(starts // 8, (stops + 7) // 8)
             return BitPiece(content, 0, None, int((stops - starts).sum()))
         return (yield from fetch_bits(self.place, 0, Spans.of(starts, stops)))
-
-
-def fetch_range(place: PagePlace, starts: Int64s, stops: Int64s) -> Plan[memoryview]:
-    """Plan ranges of the file in one round; merge adjacent ranges, and skip empty ones."""
-    if len(starts) == 1:
-        (content,) = yield from fetch([place.part(0, int(starts[0]), int(stops[0]))])
-        return content
-    spans = Spans.of(starts, stops)
-    return (yield from fetch_pieces(place, 0, spans.starts, spans.stops))
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +186,7 @@ class TextNode:
         Returns None if the offsets show that the bytes begin before `begins`.
         """
         entries, content = yield from together(
-            [self.pages.fetch(parts, 8, extra=1), fetch_range(self.pages.place, begins, ends)]
+            [self.pages.fetch(parts, 8, extra=1), self.pages.read(begins, ends)]
         )
         owner = np.searchsorted(hit, parts.pages)
         heads = np.frombuffer(entries, "<i8")[offsets_of(parts.counts + 1)[:-1]]
@@ -224,7 +226,7 @@ class TextNode:
         limit = self.pages.place.size(0)
         with self.pages.place.checking():
             ends = decode_ends(entries, parts.counts, limit)
-        content = yield from fetch_range(self.pages.place, ends.spans.starts, ends.spans.stops)
+        content = yield from self.pages.read(ends.spans.starts, ends.spans.stops)
         num_bytes = len(content) + 8 * len(ends.offsets)
         return FieldPiece(num_bytes, partial(self._array, ends, content))
 

@@ -8,10 +8,11 @@ import numpy as np
 import pyarrow as pa
 
 from alance.base.records import dataclass
-from alance.errors import UnsupportedError
+from alance.errors import CorruptFileError, UnsupportedError
 from alance.format.blocks import bits_at
-from alance.format.layouts.place import fetch_pieces
+from alance.format.layouts.place import fetch
 from alance.format.numbers import bits_of, positions_of
+from alance.format.plans import Pieces
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -118,9 +119,39 @@ class PageParts:
         return int(self.counts.sum())
 
 
-def fetch_values(place: PagePlace, buffer: int, spans: Spans, width: int) -> Plan[memoryview]:
-    """Plan values of `width` bytes each in one round; no round if there are no rows."""
-    return (yield from fetch_pieces(place, buffer, spans.starts * width, spans.stops * width))
+def fetch_spans(place: PagePlace, buffer: int, spans: Spans) -> Plan[memoryview]:
+    """Plan spans of a buffer's bytes in one round. The result is their concatenation."""
+    starts, stops = spans.starts, spans.stops
+    offset, size = place.buffers[buffer]
+    if len(starts) == 0:
+        return memoryview(b"")
+    if len(starts) == 1:
+        (content,) = yield from fetch([place.part(buffer, int(starts[0]), int(stops[0]))])
+        return content
+    bad = (starts < 0) | (stops < starts) | (stops > size)
+    bad[1:] |= starts[1:] < stops[:-1]
+    if bad.any():
+        number = int(np.argmax(bad))
+        raise place.corrupt(
+            f"bytes {starts[number]} to {stops[number]} of buffer {buffer}, which has {size}"
+        )
+    pieces = Pieces.of(place.path, starts + offset, stops + offset)
+    (content,) = yield [pieces]
+    if len(content) != pieces.num_bytes:
+        raise CorruptFileError(
+            f"{len(content)} bytes in {len(starts)} pieces of {place.path}, "
+            f"expected {pieces.num_bytes}"
+        )
+    return content
+
+
+def unpinned(piece: memoryview) -> Bytes:
+    """Return the bytes of a piece: a view, or a copy if a view would keep far more bytes in memory.
+
+    A piece can be a small part of the response to a large request.
+    """
+    data = np.frombuffer(piece, np.uint8)
+    return data.copy() if memoryview(piece.obj).nbytes > 4 * len(piece) else data
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +184,7 @@ def fetch_bits(place: PagePlace, buffer: int, spans: Spans) -> Plan[BitPiece]:
     starts, stops = spans.starts // 8, (spans.stops + 7) // 8
     begin, end = starts[:1], stops[-1:]
     if len(starts) == 1 or int(end[0] - begin[0]) <= NEAR_BYTES:
-        content = yield from fetch_pieces(place, buffer, begin, end)
+        content = yield from fetch_spans(place, buffer, Spans(begin, end))
         first = int(begin[0]) * 8
         if len(starts) == 1:
             return BitPiece(content, int(spans.starts[0]) - first, None, spans.num_rows)
@@ -162,7 +193,7 @@ def fetch_bits(place: PagePlace, buffer: int, spans: Spans) -> Plan[BitPiece]:
     # A byte that two spans share is read for the first span.
     starts[1:] = np.maximum(starts[1:], stops[:-1])
     pieces = Spans.of(starts, stops)
-    content = yield from fetch_pieces(place, buffer, pieces.starts, pieces.stops)
+    content = yield from fetch_spans(place, buffer, pieces)
     rows = spans.positions()
     owners = np.searchsorted(pieces.starts, rows // 8, "right") - 1
     counts = pieces.counts

@@ -18,10 +18,17 @@ import pyarrow as pa
 
 from alance.base.records import dataclass
 from alance.format.layouts.fields import fixed_array, misfit, wrapped
-from alance.format.layouts.place import unpinned
 from alance.format.numbers import bitmap, bits_of_type, storage_type
 from alance.format.plans import together
-from alance.format.v2_0.base import ArrayPiece, BitPiece, Spans, fetch_bits, fetch_values, joint
+from alance.format.v2_0.base import (
+    ArrayPiece,
+    BitPiece,
+    Spans,
+    fetch_bits,
+    fetch_spans,
+    joint,
+    unpinned,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,8 +50,8 @@ class FlatEncoding:
         if self.bits_per_value == 1:
             bits = yield from fetch_bits(place, self.buffer, spans)
             return ArrayPiece(len(bits.content), partial(self._built, bits.num_rows, bits.bits))
-        width = self.bits_per_value // 8
-        content = yield from fetch_values(place, self.buffer, spans, width)
+        values = spans.times(self.bits_per_value // 8)
+        content = yield from fetch_spans(place, self.buffer, values)
         data = partial(self._built, spans.num_rows, lambda: np.frombuffer(content, np.uint8))
         return ArrayPiece(len(content), data)
 
@@ -134,7 +141,7 @@ class PackedStructEncoding:
     buffer: int
 
     def plan(self, place: PagePlace, spans: Spans) -> Plan[ArrayPiece]:
-        content = yield from fetch_values(place, self.buffer, spans, sum(self.bits) // 8)
+        content = yield from fetch_spans(place, self.buffer, spans.times(sum(self.bits) // 8))
         return ArrayPiece(len(content), partial(self._built, spans.num_rows, content))
 
     def _built(

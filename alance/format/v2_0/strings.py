@@ -23,7 +23,6 @@ from alance.base.records import dataclass
 from alance.errors import BatchTooLargeError, CorruptFileError, kernel_errors
 from alance.format.codecs.general import Scheme, decompress
 from alance.format.layouts.fields import variable_array
-from alance.format.layouts.place import fetch_pieces, unpinned
 from alance.format.numbers import (
     bitmap,
     bytes_of,
@@ -34,7 +33,7 @@ from alance.format.numbers import (
     validity_of,
 )
 from alance.format.plans import together
-from alance.format.v2_0.base import ArrayPiece, Spans, fetch_values, joint
+from alance.format.v2_0.base import ArrayPiece, Spans, fetch_spans, joint, unpinned
 
 if TYPE_CHECKING:
     from typing import Any
@@ -76,8 +75,8 @@ class Indices:
 
     def fetch(self, place: PagePlace, spans: Spans) -> Plan[memoryview]:
         """Plan the entries of rows, and the entry before each span of rows, in one round."""
-        starts = np.maximum(spans.starts - 1, 0)
-        return (yield from fetch_pieces(place, self.buffer, starts * 8, spans.stops * 8))
+        entries = Spans(np.maximum(spans.starts - 1, 0), spans.stops)
+        return (yield from fetch_spans(place, self.buffer, entries.times(8)))
 
     def decode(self, content: memoryview, spans: Spans, limit: int) -> Ends:
         """Decode the ends of rows; see `decode_ends`."""
@@ -149,7 +148,7 @@ class Binary:
         entries, content = yield from together(
             [
                 self.indices.fetch(place, spans),
-                fetch_values(place, self.buffer, Spans.of_range(0, size), 1),
+                fetch_spans(place, self.buffer, Spans.of_range(0, size)),
             ]
         )
         num_bytes = len(entries) + len(content)
@@ -176,7 +175,7 @@ class Binary:
         with place.checking():
             ends = self.indices.decode(entries, spans, size)
         read = Spans.of(ends.spans.starts, ends.spans.stops)
-        content = yield from fetch_pieces(place, self.buffer, read.starts, read.stops)
+        content = yield from fetch_spans(place, self.buffer, read)
         num_bytes = len(content) + 8 * len(ends.offsets)
         return ArrayPiece(num_bytes, partial(_strings, ends, content))
 
