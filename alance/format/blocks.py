@@ -1,4 +1,4 @@
-"""Blocks: values of a column, as encoders take them and as decoders of 0.1 and 2.0 give them.
+"""Blocks: values of a column, as encoders take them.
 
 A block does not know which values are null: validity comes from definition levels. The slot of a
 null has arbitrary bytes.

@@ -6,11 +6,10 @@ This import would block the event loop for about 20 ms. If a manifest has such f
 
 from __future__ import annotations
 
-import struct
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from alance.file_version import FOOTERS, FileVersion
-from alance.format.v0_1.metadata import BatchContainer
+from alance.file_version import FileVersion
+from alance.format.v0_1.metadata import BatchContainer, footer_version
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -21,15 +20,10 @@ if TYPE_CHECKING:
     from alance.format.field import Field
     from alance.format.plans import Plan
 
-FOOTER_VERSION: Final = struct.Struct("<HH4s")  # end of the footer of any version
-
 
 def holds_older(tail: memoryview) -> bool:
     """True if a file's last bytes are a footer of 2.0 or 0.1."""
-    if len(tail) < FOOTER_VERSION.size:
-        return False
-    major, minor, _ = FOOTER_VERSION.unpack(tail[-FOOTER_VERSION.size :])
-    version = FOOTERS.get((major, minor))
+    version = footer_version(tail)
     return version is not None and version < FileVersion.V2_1
 
 

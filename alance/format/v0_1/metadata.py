@@ -163,12 +163,17 @@ class BatchContainer(Container):
         yield
 
 
+def footer_version(tail: bytes | memoryview) -> FileVersion | None:
+    """Return the version in a file's last bytes; None if they are not a known footer."""
+    if len(tail) < V0_1_FOOTER.size:
+        return None
+    _, major, minor, magic = V0_1_FOOTER.unpack(tail[-V0_1_FOOTER.size :])
+    return FOOTERS.get((major, minor)) if magic == MAGIC else None
+
+
 def is_batch_file(tail: bytes | memoryview) -> bool:
     """True if a file's last bytes are a footer of version 0.1."""
-    if len(tail) < V0_1_FOOTER.size:
-        return False
-    _, major, minor, magic = V0_1_FOOTER.unpack(tail[-V0_1_FOOTER.size :])
-    return bool(magic == MAGIC and FOOTERS.get((major, minor)) is FileVersion.V0_1)
+    return footer_version(tail) is FileVersion.V0_1
 
 
 def open_batch_file(path: str, file_bytes: int, tail: memoryview) -> Plan[BatchContainer]:

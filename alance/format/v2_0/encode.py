@@ -44,6 +44,9 @@ from alance.format.proto import encodings_v2_0_pb2 as pb
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from typing import Any
+
+    import numpy.typing as npt
 
     from alance.base.arrays import Bytes, Int64s, Mask
     from alance.format.blocks import Block
@@ -115,8 +118,7 @@ def _fixed(field: Field, block: Block, buffers: Buffers) -> pb.ArrayEncoding:
 def _binary(
     block: VariableWidth, valid: Mask | None, options: FieldOptions, buffers: Buffers
 ) -> pb.ArrayEncoding:
-    entries, adjustment = ends_of(block.offsets.astype(np.int64), valid)
-    indices = no_nulls(buffers.flat(64, entries))
+    indices, adjustment = buffers.ends(block.offsets.astype(np.int64), valid)
     data = block.data[: int(block.offsets[-1])]
     flat = pb.Flat(bits_per_value=8)
     if options.scheme is not None:
@@ -138,19 +140,10 @@ def _strings(
     if field.logical_type == "string" and block.num_values >= MIN_DICTIONARY_ROWS:
         distinct = _kernels.distinct_strings(block.offsets, block.data, COUNTED, ITEM_BYTES)
         if distinct is not None and len(distinct[1]) <= MAX_DICTIONARY_ITEMS + 1:
-            indices, offsets, data = distinct
-            places = (indices + 1).astype(np.uint8)
+            places = (distinct[0] + 1).astype(np.uint8)
             if valid is not None:
                 places[~valid] = 0
-            encoded = no_nulls(buffers.flat(8, places))
-            items = VariableWidth(offsets, data)
-            return pb.ArrayEncoding(
-                dictionary=pb.Dictionary(
-                    indices=encoded,
-                    items=_binary(items, None, PLAIN_OPTIONS, buffers),
-                    num_dictionary_items=items.num_values,
-                )
-            )
+            return _keyed(field, places, VariableWidth(*distinct[1:]), None, buffers)
     if options.compression is Compression.FSST and field.logical_type in ("string", "binary"):
         codes = compressed(block)
         if codes is not None:
@@ -199,11 +192,19 @@ def _dictionary(
         raw = np.where(valid, raw, count).astype(raw.dtype)
         item_valid = np.arange(count + 1) < count
         items = _with_one_more(field, items)
-    indices = no_nulls(buffers.flat(bits, np.ascontiguousarray(raw).view(np.uint8)))
+    return _keyed(field, raw, items, item_valid, buffers)
+
+
+def _keyed(
+    field: Field, raw: npt.NDArray[Any], items: Block, valid: Mask | None, buffers: Buffers
+) -> pb.ArrayEncoding:
+    """Encode indices, unsigned, and their items."""
+    data = np.ascontiguousarray(raw).view(np.uint8)
+    indices = no_nulls(buffers.flat(8 * raw.itemsize, data))
     if isinstance(items, VariableWidth):
-        encoded = _binary(items, item_valid, PLAIN_OPTIONS, buffers)
+        encoded = _binary(items, valid, PLAIN_OPTIONS, buffers)
     else:
-        encoded = _nullable(field, items, item_valid, buffers)
+        encoded = _nullable(field, items, valid, buffers)
     return pb.ArrayEncoding(
         dictionary=pb.Dictionary(
             indices=indices, items=encoded, num_dictionary_items=items.num_values
@@ -274,6 +275,18 @@ class Buffers:
         """Add fixed-width values as a buffer; return their description."""
         return pb.ArrayEncoding(flat=pb.Flat(bits_per_value=bits, buffer=self.add(content)))
 
+    def ends(self, offsets: Int64s, valid: Mask | None) -> tuple[pb.ArrayEncoding, int]:
+        """Add the end of each string or list.
+
+        Returns:
+            Their description, and the number that is added to the ends of nulls.
+        """
+        adjustment = int(offsets[-1]) + 1
+        ends = offsets[1:].astype("<u8")
+        if valid is not None:
+            ends[~valid] += np.uint64(adjustment)
+        return no_nulls(self.flat(64, ends.view(np.uint8))), adjustment
+
 
 def no_nulls(values: pb.ArrayEncoding) -> pb.ArrayEncoding:
     """Describe values without nulls."""
@@ -283,15 +296,6 @@ def no_nulls(values: pb.ArrayEncoding) -> pb.ArrayEncoding:
 def all_nulls() -> pb.ArrayEncoding:
     """Describe rows that are all null, or no rows."""
     return pb.ArrayEncoding(nullable=pb.Nullable(all_nulls=pb.Nullable.AllNull()))
-
-
-def ends_of(offsets: Int64s, valid: Mask | None) -> tuple[Bytes, int]:
-    """Return the end of each string or list, and the number that is added to the ends of nulls."""
-    adjustment = int(offsets[-1]) + 1
-    ends = offsets[1:].astype("<u8")
-    if valid is not None:
-        ends[~valid] += np.uint64(adjustment)
-    return ends.view(np.uint8), adjustment
 
 
 V2_0_NESTED = ("struct", "list", "list.struct", "large_list", "large_list.struct")
@@ -372,15 +376,9 @@ def _lists(field: Field, array: pa.Array) -> tuple[EncodedPage, pa.Array]:
     offsets, items = lists_of(array)
     check_offsets(offsets, len(items), field.name)
     buffers = Buffers()
-    entries, adjustment = ends_of(offsets, valid)
-    encoding = pb.ArrayEncoding(
-        list=pb.List(
-            offsets=no_nulls(buffers.flat(64, entries)),
-            null_offset_adjustment=adjustment,
-            num_items=len(items),
-        )
-    )
-    return EncodedPage.of(encoding, tuple(buffers.all), len(array)), items
+    ends, adjustment = buffers.ends(offsets, valid)
+    lists = pb.List(offsets=ends, null_offset_adjustment=adjustment, num_items=len(items))
+    return EncodedPage.of(pb.ArrayEncoding(list=lists), tuple(buffers.all), len(array)), items
 
 
 class ArrayFileBuilder(FileBuilder):
