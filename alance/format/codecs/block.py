@@ -2,7 +2,6 @@
 
   flat, variable     the items of a dictionary as they are, perhaps compressed
   fixed_size_list    items in the format of zipped rows
-  constant           the same value for all slots, which no writer uses
 
 Words are in `words.py`.
 
@@ -70,12 +69,6 @@ def _fixed_size_list(message: pb.FixedSizeList) -> BlockCodec:
     return BlockCodec(bits, is_raw=True, masks=lists.masks)
 
 
-def _constant(message: pb.Constant) -> BlockCodec:
-    if not message.value:
-        raise UnsupportedError("constant without a value: nulls are told by levels")
-    return BlockCodec(8 * len(message.value))
-
-
 BLOCK: Final[Mapping[str, Callable[[Any], BlockCodec]]] = {
     "flat": _flat,
     "variable": lambda message: BlockCodec(offset_bits(message), is_raw=True, is_text=True),
@@ -84,5 +77,4 @@ BLOCK: Final[Mapping[str, Callable[[Any], BlockCodec]]] = {
     "rle": _rle,
     "general": _general,
     "fixed_size_list": _fixed_size_list,
-    "constant": _constant,
 }

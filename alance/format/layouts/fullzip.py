@@ -19,7 +19,7 @@ Values are encoded one by one:
   flat                    a boolean is one byte, 0 or 1
   variable, fsst          the bytes of each string, or its codes
   general                 each string is compressed by itself
-  constant                no bytes; only the items of fixed-size lists
+  fixed_size_list         as in `codecs.fixed`; items that are all null take no bytes
   variable_packed_struct  for each child its encoded value, behind the value's length (u32 or u64)
                           if sizes vary (2.2 and later)
 
@@ -58,8 +58,6 @@ def zipped_form(
     codec = per_value_codec(message.value_compression)
     width = _width(message, codec)
     shape = Shape.from_proto(message.layers)
-    if width == 0:
-        raise UnsupportedError("full-zip: values of Constant")
     if width < 0 or shape.has_lists:
         maxima = shape.max_rep, shape.max_def, shape.max_visible
         form = _kernels.PageForm.zipped(
@@ -147,7 +145,7 @@ def _variable_packed_struct(message: pb.VariablePackedStruct) -> PerValueCodec:
 
 def _members(message: pb.VariablePackedStruct.FieldEncoding) -> Sequence[KernelMember]:
     """Return a member, followed by the members inside it."""
-    expect(message.value, PER_VALUE.keys() - {"constant"}, "variable packed struct")
+    expect(message.value, PER_VALUE, "variable packed struct")
     codec = per_value_codec(message.value)
     layout = message.WhichOneof("layout")
     expected = "bits_per_length" if codec.bits is None else "bits_per_value"
@@ -170,12 +168,6 @@ def _members(message: pb.VariablePackedStruct.FieldEncoding) -> Sequence[KernelM
     return [(codec.bits // 8, codec.strings, codec.masks, 0)]
 
 
-def _constant(message: pb.Constant) -> PerValueCodec:
-    if not message.value:
-        raise UnsupportedError("constant without a value: nulls are told by levels")
-    return PerValueCodec(0)
-
-
 PER_VALUE: Final[Mapping[str, Callable[[Any], PerValueCodec]]] = {
     "flat": _flat,
     "variable": _variable,
@@ -184,5 +176,4 @@ PER_VALUE: Final[Mapping[str, Callable[[Any], PerValueCodec]]] = {
     "fixed_size_list": _fixed_size_list,
     "packed_struct": lambda message: PerValueCodec(packed_bits(message)),
     "variable_packed_struct": _variable_packed_struct,
-    "constant": _constant,
 }

@@ -107,7 +107,7 @@ LEGAL: dict[str, tuple[pb.CompressiveEncoding, bool, bool, bool]] = {
     "packed struct": (packed([32, 8], 40), True, True, False),
     "packed struct of bits": (packed([8, 1], 9), False, False, False),
     "dictionary": (DICTIONARY, False, False, False),
-    "constant": (CE(constant=pb.Constant(value=b"ab")), False, True, True),
+    "constant": (CE(constant=pb.Constant(value=b"ab")), False, False, False),
     "constant without a value": (NULLS, False, False, False),
     "variable packed struct": (
         packed_variable(

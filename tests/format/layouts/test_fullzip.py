@@ -242,7 +242,7 @@ def test_zipped_constants_are_not_supported() -> None:
         value_compression=constant,
         layers=[3],
     )
-    with pytest.raises(UnsupportedError, match="full-zip: values of Constant"):
+    with pytest.raises(UnsupportedError, match="compression constant in full-zip pages"):
         file_of(pa.binary(2), message, [bytes([0, 1, 0, 0, 1])], 5).all_rows()
 
 

@@ -46,7 +46,6 @@ BY_ROWS: Final = {
 # Rows of full-zip pages: those of equal length, whatever they mean.
 ZIPPED_BY_ROWS: Final = {"flat", "fixed_size_list", "packed_struct"}
 ZIPPED_BY_INDEX: Final = {"variable", "fsst", "general", "variable_packed_struct"}
-ZIPPED_INSIDE: Final = {"constant"}  # of fixed-size lists only
 
 # Levels.
 LEVELS_BY_ROWS: Final = {
@@ -64,7 +63,7 @@ CODED_LEVELS: Final = {
         rle=pb.Rle(values=encodings.out_of_line_bitpacking(16, 2), run_lengths=encodings.flat(8))
     ),
 }
-NO_LEVELS: Final = {"variable", "fixed_size_list", "constant"}  # of dictionaries
+NO_LEVELS: Final = {"variable", "fixed_size_list"}  # of dictionaries
 
 
 def chunked(values: pb.CompressiveEncoding, **fields: pb.CompressiveEncoding) -> PageForm:
@@ -99,7 +98,7 @@ def packed(members: Sequence[pb.CompressiveEncoding]) -> pb.CompressiveEncoding:
 
 def test_every_codec_is_in_one_of_the_lists() -> None:
     assert MINI_BLOCK.keys() == BY_ROWS.keys()
-    assert PER_VALUE.keys() == {*ZIPPED_BY_ROWS, *ZIPPED_BY_INDEX, *ZIPPED_INSIDE}
+    assert PER_VALUE.keys() == {*ZIPPED_BY_ROWS, *ZIPPED_BY_INDEX}
     assert BLOCK.keys() == {*LEVELS_BY_ROWS, "general", *NO_LEVELS}
 
 
