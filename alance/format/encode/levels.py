@@ -82,9 +82,9 @@ def levels_of(
     """
     layers = tuple(reversed(_kinds(path)))
     max_rep, max_def = max_repetition(layers), max_definition(layers)
-    if max_rep == 0:
-        return layers, None, _flat_levels(path, num_rows, max_def) if max_def else None
-    if any(isinstance(layer, ItemLayer) and layer.repeats > 1 for layer in path):
+    if max_rep == max_def == 0:
+        return layers, None, None
+    if max_rep and any(isinstance(layer, ItemLayer) and layer.repeats > 1 for layer in path):
         raise UnsupportedError("fixed-size lists of structs together with lists")
     rep = np.zeros(num_rows, np.uint16)
     definition = np.zeros(num_rows, np.uint16)
@@ -95,6 +95,8 @@ def levels_of(
         if isinstance(layer, ItemLayer):
             if layer.nulls is not None:
                 _kernels.mark_nulls(definition, closed_above, layer.nulls.view(np.uint8), level + 1)
+            if layer.repeats > 1:
+                definition = np.repeat(definition, layer.repeats)
             continue
         nulls = NO_NULLS if layer.nulls is None else layer.nulls.view(np.uint8)
         rep, definition = _kernels.expand_lists(
@@ -109,7 +111,7 @@ def levels_of(
         )
         list_number -= 1
         closed_above = level
-    return layers, rep, definition if max_def else None
+    return layers, rep if max_rep else None, definition if max_def else None
 
 
 def _kinds(path: Path) -> list[Layer]:
@@ -135,21 +137,6 @@ def layer_names(layers: Sequence[Layer]) -> list[str]:
     return [f"REPDEF_{layer.name}" for layer in layers]
 
 
-def _flat_levels(path: Sequence[ItemLayer | ListLayer], num_rows: int, max_def: int) -> UInt16s:
-    """Return definition levels without lists: every slot of the leaf is an entry."""
-    definition = np.zeros(num_rows, np.uint16)
-    level = max_def
-    for layer in path:
-        assert isinstance(layer, ItemLayer)
-        if layer.nulls is not None:
-            absent = layer.nulls & (definition == 0)
-            definition += np.multiply(absent, level, dtype=np.uint16)
-            level -= 1
-        if layer.repeats > 1:
-            definition = np.repeat(definition, layer.repeats)
-    return definition
-
-
 class Items(NamedTuple):
     """Slots of a leaf, struct or fixed-size list of structs."""
 
@@ -173,52 +160,40 @@ Structure = tuple["Items | Lists", ...]  # outermost first, the leaf last
 
 def unravel(page: PageValues) -> Structure:
     """Convert the levels of a page of complete rows to its structure."""
-    definition = page.definition
-    if page.rep is None:
-        num_slots = page.values.num_values if definition is None else len(definition)
-        return tuple(reversed(_items(page.layers, num_slots, definition)))
+    rep, definition, base = page.rep, page.definition, 0
+    if definition is None:
+        count = page.values.num_values if rep is None else len(rep)
+        definition = np.zeros(count, np.uint16)
     structure: list[Items | Lists] = []
-    rep, base, first = page.rep, 0, 0
-    remaining = definition
-    for number, layer in enumerate([*page.layers, Layer.ALL_VALID_LIST]):
-        if not layer.is_list:
-            continue
-        group = page.layers[first:number]
-        slot_max = base + sum(inner.num_levels for inner in group)
-        if group:
-            levels = None if remaining is None else remaining[remaining <= slot_max]
-            num_slots = len(rep) if levels is None else len(levels)
-            structure += _items(group, num_slots, levels, base)
-        base = slot_max
-        if number == len(page.layers):
-            break
-        slot_max = base + layer.num_levels + max_visible(page.layers[number + 1 :])
-        empty_level = base + layer.num_levels if layer.has_empty else -1
-        lists, rep, remaining = list_layer(rep, remaining, base, slot_max, empty_level)
-        structure.append(lists)
+    for number, layer in enumerate(page.layers):
+        if layer.is_list:
+            slot_max = base + layer.num_levels + max_visible(page.layers[number + 1 :])
+            empty_level = base + layer.num_levels if layer.has_empty else -1
+            assert rep is not None  # because a layer is a list
+            lists, rep, definition = list_layer(rep, definition, base, slot_max, empty_level)
+            structure.append(lists)
+        else:
+            levels = definition[definition <= base + max_visible(page.layers[number:])]
+            valid = levels <= base
+            structure.append(Items(len(levels), None if valid.all() else valid))
         base += layer.num_levels
-        first = number + 1
     return tuple(reversed(structure))
 
 
 def list_layer(
-    rep: UInt16s, definition: UInt16s | None, child_max: int, slot_max: int, empty_level: int
-) -> tuple[Lists, UInt16s, UInt16s | None]:
+    rep: UInt16s, definition: UInt16s, child_max: int, slot_max: int, empty_level: int
+) -> tuple[Lists, UInt16s, UInt16s]:
     """Return the innermost list layer, and the remaining levels for the layers around it.
 
     An entry has a child if its definition level is at most `child_max`. It starts a list slot if
-    its repetition level is above 0 and its definition level is at most `slot_max`. Without
-    definition levels, each entry has a child, and the remaining definition levels are None.
+    its repetition level is above 0 and its definition level is at most `slot_max`.
 
     Args:
         empty_level: definition level of an empty list; -1 if lists are never empty.
     """
-    begins = rep > 0
-    if definition is None:
-        offsets = np.append(np.flatnonzero(begins), len(rep))
-        return Lists(offsets, None), rep[begins] - np.uint16(1), None
     if len(definition) != len(rep):
         raise CorruptFileError(f"{len(rep)} repetition and {len(definition)} definition levels")
+    begins = rep > 0
     has_child = definition <= child_max
     children = offsets_of(has_child)
     is_list = begins & (definition <= slot_max)
@@ -226,18 +201,3 @@ def list_layer(
     offsets = np.append(children[:-1][is_list], children[-1])
     lists = Lists(offsets, None if valid.all() else valid)
     return lists, rep[begins] - np.uint16(1), definition[begins]
-
-
-def _items(
-    layers: Sequence[Layer], num_slots: int, levels: UInt16s | None, base: int = 0
-) -> list[Items | Lists]:
-    """Return the structure of consecutive item layers, from the inside out."""
-    items: list[Items | Lists] = []
-    highest = 0 if levels is None or len(levels) == 0 else int(levels.max())
-    for layer in layers:
-        # A slot is null, here or in an outer layer, if its level is above the levels of inner
-        # layers.
-        valid = levels <= base if levels is not None and highest > base else None
-        items.append(Items(num_slots, valid))
-        base += layer.num_levels
-    return items

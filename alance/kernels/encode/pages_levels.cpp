@@ -5,14 +5,15 @@
 // docs/format/file.md, "Arrow to levels (writer)".
 #include "base/bounds.hpp"
 #include "base/owned.hpp"
+#include "base/processor.hpp"
 
 namespace alance {
 namespace {
 
 // Set definition level `level` in the entries whose slot is null (`nulls` has one byte a slot). An
 // entry whose level is above `closed_above` has no slot in this layer and further in.
-void mark_nulls(const Out<uint16_t>& definition, int64_t closed_above, const Bytes& nulls,
-                int64_t level) {
+ALANCE_CLONES void mark_nulls(const Out<uint16_t>& definition, uint16_t closed_above,
+                              const Bytes& nulls, int64_t level) {
   const int64_t num_entries = std::ssize(definition);
   const int64_t num_slots = std::ssize(nulls);
   uint16_t* defs = definition.data();
@@ -21,13 +22,16 @@ void mark_nulls(const Out<uint16_t>& definition, int64_t closed_above, const Byt
   int64_t open = 0;
   for (int64_t i = 0; i < num_entries; ++i) open += defs[i] <= closed_above;
   if (open != num_slots) corrupt("levels: ", open, " entries with a slot, ", num_slots, " slots");
-  int64_t slot = 0;
-  for (int64_t i = 0; i < num_entries; ++i)
-    if (defs[i] <= closed_above) {
-      // An entry that is absent further out keeps that level: readers want the outermost reason.
-      if (null[slot] && defs[i] == 0) defs[i] = static_cast<uint16_t>(level);
-      ++slot;
-    }
+  // An entry that is absent further out keeps that level: readers want the outermost reason.
+  const auto mark = [&](int64_t i, uint8_t is_null) {
+    defs[i] = is_null && defs[i] == 0 ? static_cast<uint16_t>(level) : defs[i];
+  };
+  if (num_slots == num_entries) {  // without branches, which the compiler vectorises
+    for (int64_t i = 0; i < num_entries; ++i) mark(i, null[i]);
+    return;
+  }
+  for (int64_t i = 0, slot = 0; i < num_entries; ++i)
+    if (defs[i] <= closed_above) mark(i, null[slot++]);
 }
 
 // Open one list layer: each entry with a slot becomes the entries of its list's items, or one entry
