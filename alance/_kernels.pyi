@@ -34,10 +34,8 @@ def decode_fsst(
 
 # --- lz4.cpp ---
 
-# Decode LZ4 units, each to at most its limit: offsets of the contents, contents.
-def decode_lz4(
-    data: _Bytes, starts: _Int64s, sizes: _Int64s, limits: _Int64s
-) -> tuple[_Int64s, _Bytes]: ...
+# Content of an LZ4 unit, of at most `most` bytes.
+def decode_lz4(unit: _Bytes, most: int) -> _Bytes: ...
 
 # --- strings.cpp ---
 
@@ -550,10 +548,10 @@ class RowBatch:
 
 # --- encode_bitpacking.cpp ---
 
-# Bit-pack chunks in blocks of 1024 values; returns the chunks and their sizes.
+# Bit-pack `count` values as one chunk, in blocks of 1024 values.
 def pack_blocks(
-    data: _Bytes, counts: _Int64s, bits: int, width: int, baseline: bool = False
-) -> tuple[_Bytes, _Int64s]: ...
+    data: _Bytes, count: int, bits: int, width: int, baseline: bool = False
+) -> _Bytes: ...
 
 # --- encode_streams.cpp ---
 
@@ -562,8 +560,8 @@ def zip_columns(columns: list[_Bytes], bits: _Int64s, num_rows: int) -> _Bytes: 
 
 # --- encode_lz4.cpp ---
 
-# LZ4 units of adjacent pieces, and their sizes.
-def encode_lz4(data: _Bytes, sizes: _Int64s) -> tuple[_Bytes, _Int64s]: ...
+# LZ4 unit of bytes.
+def encode_lz4(data: _Bytes) -> _Bytes: ...
 
 # --- encode_pages.cpp ---
 

@@ -105,8 +105,7 @@ def plain(draw: st.DrawFn) -> Items:
         return items
     content = items.content
     if scheme is Scheme.LZ4:
-        data = np.frombuffer(content, np.uint8)
-        content = bytes(_kernels.encode_lz4(data, np.array([len(data)]))[0])
+        content = bytes(_kernels.encode_lz4(np.frombuffer(content, np.uint8)))
     else:
         content = struct.pack("<Q", len(content)) + zstandard.compress(content)
     encoding = encodings.general(scheme, None, items.encoding)

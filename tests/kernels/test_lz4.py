@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
-import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -17,10 +14,9 @@ from tests.reference.chunks import placed
 
 def lz4_units(blocks: list[bytes], sizes: list[int], limit: int = 1 << 31) -> list[bytes]:
     units = [size.to_bytes(4, "little") + block for size, block in zip(sizes, blocks, strict=True)]
-    limits = np.full(len(units), limit, np.int64)
-    offsets, content = _kernels.decode_lz4(*placed(units), limits)
-    text = content.tobytes()
-    return [text[a:b] for a, b in pairwise(offsets)]
+    data, starts, num_bytes = placed(units)
+    spans = zip(starts.tolist(), num_bytes.tolist(), strict=True)
+    return [_kernels.decode_lz4(data[at : at + size], limit).tobytes() for at, size in spans]
 
 
 repetitive = st.lists(

@@ -23,7 +23,7 @@ import numpy as np
 import zstandard
 
 from alance import _kernels
-from alance.errors import CorruptFileError, UnsupportedError, kernel_errors
+from alance.errors import UnsupportedError, kernel_errors
 
 if TYPE_CHECKING:
     from alance.base.arrays import Bytes
@@ -61,35 +61,28 @@ def compress(scheme: Scheme, level: int | None, data: Bytes) -> Bytes:
         level: compression level of Zstandard; None or 0 for `ZSTD_LEVEL`. LZ4 ignores it.
     """
     if scheme is Scheme.LZ4:
-        return _kernels.encode_lz4(data, np.array([len(data)], np.int64))[0]
+        return _kernels.encode_lz4(data)
     frame = zstandard.ZstdCompressor(level=level or ZSTD_LEVEL).compress(data.data)
     return np.frombuffer(len(data).to_bytes(ZSTD_PREFIX_BYTES, "little") + frame, np.uint8)
 
 
 def decompress(scheme: Scheme, unit: Bytes) -> Bytes:
     """Decompress a unit."""
-    if scheme is Scheme.LZ4:
-        place = (np.array([number]) for number in (0, len(unit), MAX_UNIT_BYTES))
-        with kernel_errors:
-            return _kernels.decode_lz4(unit, *place)[1]
-    return np.frombuffer(_decompress_zstd(unit.data, MAX_UNIT_BYTES), np.uint8)
+    with kernel_errors:
+        if scheme is Scheme.LZ4:
+            return _kernels.decode_lz4(unit, MAX_UNIT_BYTES)
+        return np.frombuffer(decompress_zstd(unit.data, MAX_UNIT_BYTES), np.uint8)
 
 
-def decompress_zstd(unit: bytes, limit: int) -> bytes:
-    """Decompress a unit of Zstandard, for kernels.
+def decompress_zstd(unit: bytes | memoryview, limit: int) -> bytes:
+    """Decompress a unit of Zstandard, also for kernels.
 
     Raises:
         ValueError: the unit is damaged, or its content is larger than `limit` bytes.
     """
-    try:
-        return _decompress_zstd(memoryview(unit), limit)
-    except CorruptFileError as error:
-        raise ValueError(str(error)) from error
-
-
-def _decompress_zstd(unit: memoryview, limit: int) -> bytes:
     if not unit:
         return b""
+    unit = memoryview(unit)
     head = bytes(unit[:5])
     has_prefix = len(unit) >= ZSTD_PREFIX_BYTES and not (
         head.startswith(ZSTD_MAGIC) and not head[4] & 16
@@ -102,12 +95,12 @@ def _decompress_zstd(unit: memoryview, limit: int) -> bytes:
             return _content(frame, stated, limit)
         size = int.from_bytes(unit[:ZSTD_PREFIX_BYTES], "little")
         if stated not in (-1, size):
-            raise CorruptFileError(f"zstd: a frame of {stated} bytes, expected {size}")
+            raise ValueError(f"zstd: a frame of {stated} bytes, expected {size}")
         content = _content(frame, stated, min(size, limit)) if size <= limit else None
     except zstandard.ZstdError as error:
-        raise CorruptFileError(f"zstd: {error}") from error
+        raise ValueError(f"zstd: {error}") from error
     if content is None or len(content) != size:
-        raise CorruptFileError(f"zstd: a unit of {len(unit)} bytes does not hold {size}")
+        raise ValueError(f"zstd: a unit of {len(unit)} bytes does not hold {size}")
     return content
 
 
@@ -118,7 +111,7 @@ def _content(frame: memoryview, stated: int, limit: int) -> bytes:
         stated: size of the content according to the frame's header; -1 if the header has none.
     """
     if stated > limit:
-        raise CorruptFileError(f"zstd: a frame of {stated} bytes, at most {limit} are possible")
+        raise ValueError(f"zstd: a frame of {stated} bytes, at most {limit} are possible")
     decompressor = zstandard.ZstdDecompressor()
     if stated >= 0:
         return decompressor.decompress(frame, allow_extra_data=False)
@@ -128,7 +121,7 @@ def _content(frame: memoryview, stated: int, limit: int) -> bytes:
         while piece := reader.read(PIECE_BYTES):
             total += len(piece)
             if total > limit:
-                raise CorruptFileError(f"zstd: a frame of more than {limit} bytes")
+                raise ValueError(f"zstd: a frame of more than {limit} bytes")
             pieces.append(piece)
     return b"".join(pieces)
 

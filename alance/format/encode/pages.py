@@ -343,9 +343,7 @@ def _packed(numbers: Int64s, buffers: list[Bytes]) -> pb.CompressiveEncoding:
     """Bit-pack numbers at the width of the largest number."""
     width = int(numbers.max()).bit_length()
     data = np.ascontiguousarray(numbers).view(np.uint8)
-    counts = np.array([len(numbers)], np.int64)
-    content, _ = _kernels.pack_blocks(data, counts, SET_NUMBER_BITS, width)
-    buffers.append(content)
+    buffers.append(_kernels.pack_blocks(data, len(numbers), SET_NUMBER_BITS, width))
     packed = pb.OutOfLineBitpacking(
         uncompressed_bits_per_value=SET_NUMBER_BITS,
         values=pb.CompressiveEncoding(flat=pb.Flat(bits_per_value=width)),

@@ -1,4 +1,5 @@
-// LZ4 decoding of raw blocks into exactly the announced number of bytes.
+// LZ4 decoding of raw blocks into exactly the announced number of bytes. A unit has this number in
+// front of its block.
 //
 // A block is a series of sequences: a token (high half: number of literals, low half: length of the
 // match minus 4; 15 means that bytes to add follow), the literals, a distance of two bytes, and the
@@ -13,11 +14,23 @@
 
 namespace alance::lz4 {
 
+constexpr int64_t kPrefix = 4;  // bytes of the size in front of a block
 constexpr int64_t kBurst = 16;  // bytes of one copy, if both sides have room
 constexpr int64_t kMaxRatio = 255;  // a byte of a length adds up to 255 bytes of match
 constexpr int64_t kMaxExtra = 32;  // bytes that a tiny block may hold beyond its ratio
 
 [[noreturn]] inline void damaged(const char* what) { corrupt("lz4: ", what); }
+
+// Bytes of the content of a unit, which are at most `most`.
+inline int64_t content_size(const uint8_t* unit, int64_t num_bytes, int64_t most) {
+  const int64_t rest = num_bytes - kPrefix;
+  if (rest < 1) corrupt("lz4: a unit of ", num_bytes, " bytes");
+  const int64_t size = load<uint32_t>(unit), possible = std::min(most, rest * kMaxRatio + kMaxExtra);
+  if (size > possible)
+    corrupt("lz4: a unit of ", num_bytes, " bytes for ", size, ", at most ", possible,
+            " are possible");
+  return size;
+}
 
 // A length of 15 or more continues in further bytes, up to the first below 255.
 inline int64_t length(int64_t nibble, const uint8_t*& in, const uint8_t* end) {

@@ -26,9 +26,6 @@ struct Pieces {
   int64_t num;
   int64_t total = 0;  // values of all chunks
 
-  Pieces(const In<int64_t>& counts_, const Bytes& data, int64_t bits, const char* what)
-      : Pieces({counts_.data(), counts_.size()}, std::ssize(data), bits, what) {}
-
   Pieces(std::span<const int64_t> counts_, int64_t num_bytes, int64_t bits, const char* what)
       : counts(counts_.data()), num(std::ssize(counts_)) {
     if (bits < 1) corrupt(what, ": values of ", bits, " bits");
@@ -63,10 +60,6 @@ ValueCosts costs_of(const uint8_t* data, int64_t num_values, int bits);
 struct SizedChunks {
   Owned<uint8_t> data;
   Owned<int64_t> sizes;
-
-  std::tuple<Owned<uint8_t>, Owned<int64_t>> parts() && {
-    return {std::move(data), std::move(sizes)};
-  }
 };
 
 // Bit-packed chunks of at most 1024 values: the width as one value, then one block.

@@ -199,7 +199,7 @@ def _fixed(values: FixedWidth, version: FileVersion) -> tuple[pb.CompressiveEnco
     else:
         width = max(1, *widths(unsigned(data, bits)))
         if width < bits:
-            packed, _ = _kernels.pack_blocks(data, counts, bits, width)
+            packed = _kernels.pack_blocks(data, count, bits, width)
             if len(packed) < best:
                 best, encoding = len(packed), encodings.out_of_line_bitpacking(bits, width)
     if version >= FileVersion.V2_2:

@@ -73,6 +73,13 @@ class _Candidate(NamedTuple):
     content: Callable[[], Bytes]
 
 
+def _packed_blocks(data: Bytes, counts: Int64s, width: int) -> Bytes:
+    """Chunks of levels that are packed to one width."""
+    parts = np.split(data, np.cumsum(counts[:-1]) * (BITS // 8))
+    packed = zip(parts, counts.tolist(), strict=True)
+    return np.concatenate([_kernels.pack_blocks(part, n, BITS, width) for part, n in packed])
+
+
 def _candidates(
     data: Bytes, counts: Int64s, width: int, version: FileVersion | None
 ) -> Iterator[_Candidate]:
@@ -87,7 +94,7 @@ def _candidates(
         yield _Candidate(
             encodings.out_of_line_bitpacking(BITS, packed_width),
             blocks * block_bytes + np.minimum(rest * (BITS // 8), block_bytes),
-            lambda: _kernels.pack_blocks(data, counts, BITS, packed_width)[0],
+            lambda: _packed_blocks(data, counts, packed_width),
         )
     if counts.max(initial=0) <= PACKED_VALUES:
         packed, sizes = packed_inline(unsigned(data, BITS), counts)

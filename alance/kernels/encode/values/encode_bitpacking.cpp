@@ -121,11 +121,10 @@ SizedChunks pack_blocks(const uint8_t* in, const Pieces& counts, int bits, int w
 
 namespace {
 
-std::tuple<Owned<uint8_t>, Owned<int64_t>> packed_blocks(const Bytes& data,
-                                                         const In<int64_t>& counts, int bits,
-                                                         int width, bool baseline) {
-  const Pieces chunks(counts, data, bits, "bit-packing");
-  return pack_blocks(data.data(), chunks, bits, width, baseline).parts();
+// Pack `count` values as one chunk.
+Owned<uint8_t> packed_blocks(const Bytes& data, int64_t count, int bits, int width, bool baseline) {
+  const Pieces chunk({&count, 1}, std::ssize(data), bits, "bit-packing");
+  return pack_blocks(data.data(), chunk, bits, width, baseline).data;
 }
 
 }  // namespace
@@ -133,6 +132,6 @@ std::tuple<Owned<uint8_t>, Owned<int64_t>> packed_blocks(const Bytes& data,
 
 void register_encode_bitpacking(nanobind::module_& m) {
   using namespace alance;
-  m.def("pack_blocks", &packed_blocks, "data"_a, "counts"_a, "bits"_a, "width"_a,
+  m.def("pack_blocks", &packed_blocks, "data"_a, "count"_a, "bits"_a, "width"_a,
         "baseline"_a = false, NoGil());
 }

@@ -2,12 +2,14 @@
 //
 // The match search is greedy: a hash table keeps the last position of each hash of four bytes.
 // After many misses, positions are skipped with growing steps.
+#include "codecs/lz4.hpp"
 #include "encode/encode.hpp"
 
 namespace alance {
 namespace {
 
-constexpr int64_t kPrefix = 4;
+using lz4::kPrefix;
+
 constexpr int64_t kMinMatch = 4;
 constexpr int64_t kLastLiterals = 5;  // literals at the end of a block
 constexpr int64_t kLastMatch = 12;  // bytes at the end of a block in which no match begins
@@ -109,9 +111,10 @@ SizedChunks encode_lz4(const uint8_t* in, const Pieces& sizes) {
 
 namespace {
 
-// Compress adjacent pieces of `data`. Returns the units and their sizes.
-std::tuple<Owned<uint8_t>, Owned<int64_t>> units_of(const Bytes& data, const In<int64_t>& sizes) {
-  return encode_lz4(data.data(), Pieces(sizes, data, 8, "lz4")).parts();
+// Compress bytes to a unit.
+Owned<uint8_t> unit_of(const Bytes& data) {
+  const int64_t size = std::ssize(data);
+  return encode_lz4(data.data(), Pieces({&size, 1}, size, 8, "lz4")).data;
 }
 
 }  // namespace
@@ -119,5 +122,5 @@ std::tuple<Owned<uint8_t>, Owned<int64_t>> units_of(const Bytes& data, const In<
 
 void register_encode_lz4(nanobind::module_& m) {
   using namespace alance;
-  m.def("encode_lz4", &units_of, "data"_a, "sizes"_a, NoGil());
+  m.def("encode_lz4", &unit_of, "data"_a, NoGil());
 }

@@ -13,7 +13,6 @@ namespace alance::units {
 using cells::Part;
 using cells::text;
 
-constexpr int64_t kUnitSize = 4;  // bytes of the size in front of an LZ4 block
 constexpr int64_t kMostUnit = int64_t{1} << 31;
 constexpr int kLz4 = 1, kZstd = 2;
 
@@ -28,13 +27,9 @@ inline nb::object& zstd() {
 template <typename Extend>
 void decompress(int scheme, Part unit, int64_t most, const Extend& extend) {
   if (scheme == kLz4) {
-    const int64_t rest = unit.size - kUnitSize;
-    if (rest < 1) corrupt("lz4: a unit of " + text(unit.size) + " bytes");
-    const int64_t size = load<uint32_t>(unit.data);
-    if (size > std::min(most, rest * lz4::kMaxRatio + lz4::kMaxExtra))
-      corrupt("lz4: a unit of " + text(unit.size) + " bytes for " + text(size));
+    const int64_t size = lz4::content_size(unit.data, unit.size, most);
     spend(size);
-    lz4::decode(unit.data + kUnitSize, unit.data + unit.size, extend(size), size);
+    lz4::decode(unit.data + lz4::kPrefix, unit.data + unit.size, extend(size), size);
     return;
   }
   const nb::gil_scoped_acquire locked;
