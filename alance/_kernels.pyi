@@ -565,11 +565,12 @@ def encode_lz4(data: _Bytes) -> _Bytes: ...
 
 # --- encode_pages.cpp ---
 
-MadePage: TypeAlias = tuple[bytes, tuple[_Bytes, ...], tuple[int, ...]]
-PageResult: TypeAlias = int | MadePage | tuple[bytes, int] | tuple[bytes | None]
+NewPage: TypeAlias = tuple[bytes, tuple[_Bytes, ...], tuple[int, ...]]
+PageResult: TypeAlias = int | NewPage | tuple[bytes | None]
 
-# Encode pages, in order: a page; its description and its number of bytes, if its only buffer is the
-# values; (value or None,) of a sparse constant; or the number of the reason why there is no page.
+# Encode pages, in order: description, buffers and numbers of the buffers in the search cache;
+# (value or None,) of a sparse constant; or the number of the reason why there is no page. Buffers
+# may be views of the inputs.
 def encode_pages(
     inputs: Sequence[tuple[object, ...]], zstd: Callable[[bytes, int], bytes]
 ) -> list[PageResult]: ...
@@ -600,9 +601,8 @@ class Container:
 
 class Zones:
     def __init__(self, column: int, kind: str, zone_rows: int, max_zones: int) -> None: ...
-    def add_numbers(self, data: _Bytes, valid: _Bytes) -> None: ...
-    def add_bits(self, data: _Bytes, count: int, valid: _Bytes) -> None: ...
-    def add_texts(self, offsets: _Offsets, data: _Bytes, valid: _Bytes) -> None: ...
+    # Add the next rows: values as in the inputs of `encode_pages`; a byte a row, None: all valid.
+    def add(self, values: tuple[object, ...], valid: _Bytes | None = None) -> None: ...
 
 # Statistics buffer of a file; empty if no column has zones.
 def statistics_buffer(columns: list[Zones], compress: Callable[[bytes], bytes]) -> bytes: ...

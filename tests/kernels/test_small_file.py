@@ -184,11 +184,6 @@ def files_of(kinds: list[tuple[int, int, str, bool]]) -> _kernels.SmallFiles:
         ([(7, 0, "", True)], "values of 7 bits"),
         ([(256, 0, "", True)], "values of 256 bits"),
         ([(0, 2, "", True)], "values of 0 bits"),
-        ([(32, 0, "f2", True)], "bounds f2 of values of 32 bits"),
-        ([(16, 0, "i4", True)], "bounds i4 of values of 16 bits"),
-        ([(0, 4, "i4", True)], "bounds i4 of values of 0 bits"),
-        ([(64, 0, "s", True)], "bounds s of values of 64 bits"),
-        ([(64, 0, "x8", True)], "kind x8"),
     ],
 )
 def test_columns_that_are_not_plain_are_refused(
@@ -196,6 +191,23 @@ def test_columns_that_are_not_plain_are_refused(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         files_of(kinds)
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "message"),
+    [
+        ((32, 0, "f2", True), pa.array([1], pa.int32()), "other values than numbers of 16 bits"),
+        ((16, 0, "i4", True), pa.array([1], pa.int16()), "other values than numbers of 32 bits"),
+        ((0, 4, "i4", True), pa.array(["a"]), "other values than numbers of 32 bits"),
+        ((64, 0, "s", True), pa.array([1], pa.int64()), "other values than texts"),
+        ((64, 0, "x8", True), pa.array([1], pa.int64()), "kind x8"),
+    ],
+)
+def test_statistics_of_other_values_are_refused(
+    kind: tuple[int, int, str, bool], values: pa.Array, message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        files_of([kind]).encode(pa.record_batch([values], ["a"]), True, 99)
 
 
 def test_a_batch_of_other_columns_is_not_taken() -> None:

@@ -17,8 +17,13 @@ from alance.format.statistics import head_bytes, parse_head, parse_zones
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Any
+
+    import numpy.typing as npt
 
     from alance.format.statistics import ColumnBounds
+
+    Array = npt.NDArray[Any]
 
 NOTHING = np.empty(0, np.uint8)
 NUMBERS = {
@@ -29,6 +34,11 @@ NUMBERS = {
     "f8": pa.float64(),
 }
 CUTS = st.lists(st.integers(0, 1000), max_size=4)
+
+
+def numbers_of(values: Array) -> tuple[object, ...]:
+    """The kernel's form of numbers."""
+    return len(values), "fixed", 8 * values.itemsize, values.view(np.uint8)
 
 
 def pieces(count: int, cuts: Sequence[int]) -> list[tuple[int, int]]:
@@ -66,10 +76,9 @@ def test_the_bounds_of_zones(
             values[rng.random(count) < 0.1] = np.inf
         values[rng.random(count) < 0.2] = np.nan
     valid = (rng.random(count) < 0.7).view(np.uint8) if has_nulls else NOTHING
-    stored = values.astype("f4") if kind == "f2" else values
     zones = _kernels.Zones(3, kind, 17, 8)
     for start, stop in pieces(count, cuts):
-        zones.add_numbers(stored[start:stop].view(np.uint8), valid[start:stop])
+        zones.add(numbers_of(values[start:stop]), valid[start:stop] if has_nulls else None)
     zone_rows, nulls, bounds = read(zones, NUMBERS[kind])
     assert zone_rows == (17 if count <= 8 * 17 else 34)
     assert nulls == (count - valid.sum() if has_nulls else 0)
@@ -128,9 +137,9 @@ def test_the_bounds_of_booleans(
     valid = np.ones(count, np.bool_) if share_valid is None else rng.random(count) < share_valid
     zones = _kernels.Zones(3, "b", 150, 8)
     for start, stop in pieces(count, cuts):
-        mask = NOTHING if share_valid is None else valid[start:stop].view(np.uint8)
+        mask = None if share_valid is None else valid[start:stop].view(np.uint8)
         bits = np.packbits(values[start:stop], bitorder="little")
-        zones.add_bits(bits, stop - start, mask)
+        zones.add((stop - start, "fixed", 1, bits), mask)
     zone_rows, nulls, bounds = read(zones, pa.bool_())
     assert nulls == count - valid.sum()
     assert len(bounds.has_nulls) == -(-count // zone_rows)
@@ -145,7 +154,7 @@ def add_texts(zones: _kernels.Zones, values: Sequence[bytes | None], offset_type
     offsets = np.cumsum([0, *(len(value or b"") for value in values)]).astype(offset_type)
     data = np.frombuffer(b"".join(value or b"" for value in values), np.uint8)
     valid = np.array([value is not None for value in values], np.uint8)
-    zones.add_texts(offsets, data, valid)
+    zones.add((len(values), "strings", offsets, data), valid)
 
 
 def test_texts_above_all_others_have_no_greatest_one() -> None:
@@ -160,7 +169,7 @@ def test_columns_get_zones_of_one_width_and_empty_ones_are_left_out() -> None:
         _kernels.Zones(column, "u1", rows, 1000) for column, rows in ((0, 16), (9, 4), (5, 64))
     )
     for zones in (wide, narrow):
-        zones.add_numbers(np.arange(20, dtype=np.uint8), NOTHING)
+        zones.add(numbers_of(np.arange(20, dtype=np.uint8)))
     content = memoryview(_kernels.statistics_buffer([wide, empty, narrow], zlib.compress))
     head = parse_head("x", content[: head_bytes("x", content)], len(content))
     assert (head.zone_rows, head.num_rows, list(head.rows)) == (16, 20, [0, 9])
@@ -174,22 +183,31 @@ def test_values_that_are_not_those_of_the_zones_are_refused() -> None:
     texts, numbers = _kernels.Zones(3, "s", 8, 8), _kernels.Zones(3, "u4", 8, 8)
     for offsets in ([0, 2, 1], [0, 1, 3], [-1, 1, 2]):
         with pytest.raises(ValueError, match="offsets decrease or leave"):
-            texts.add_texts(np.array(offsets), np.zeros(2, np.uint8), np.ones(2, np.uint8))
-    with pytest.raises(ValueError, match="no offsets"):
-        texts.add_texts(np.empty(0, np.int64), NOTHING, NOTHING)
-    with pytest.raises(ValueError, match="other values than texts"):
-        numbers.add_texts(np.zeros(1, np.int64), NOTHING, NOTHING)
+            texts.add((2, "strings", np.array(offsets), np.zeros(2, np.uint8)))
+    with pytest.raises(ValueError, match="offsets of other strings"):
+        texts.add((0, "strings", np.empty(0, np.int64), NOTHING))
+    no_texts, ones = (0, "strings", np.zeros(1, np.int64), NOTHING), np.ones(1, np.uint8)
     bits = _kernels.Zones(3, "b", 8, 8)
-    for zones, size in ((texts, 8), (numbers, 7), (bits, 8)):
-        with pytest.raises(ValueError, match="other values than numbers"):
-            zones.add_numbers(np.zeros(size, np.uint8), NOTHING)
-    for zones, count in ((texts, 8), (numbers, 8), (bits, 9), (bits, -1)):
-        with pytest.raises(ValueError, match="other values than booleans"):
-            zones.add_bits(np.zeros(1, np.uint8), count, NOTHING)
-    with pytest.raises(ValueError, match="validity of 1 of 2 values"):
-        bits.add_bits(np.zeros(1, np.uint8), 2, np.ones(1, np.uint8))
-    with pytest.raises(ValueError, match="validity of 1 of 2 values"):
-        numbers.add_numbers(np.zeros(8, np.uint8), np.ones(1, np.uint8))
+    for zones, values, message in (
+        (numbers, no_texts, "numbers of 32 bits"),
+        (bits, no_texts, "numbers of 1 bits"),
+        (texts, numbers_of(ones), "texts"),
+        (numbers, numbers_of(ones), "numbers of 32 bits"),
+        (numbers, (1, "nulls"), "numbers of 32 bits"),
+        (bits, numbers_of(ones), "numbers of 1 bits"),
+        (numbers, (8, "fixed", 1, ones), "numbers of 32 bits"),
+    ):
+        with pytest.raises(ValueError, match=f"zones: other values than {message}"):
+            zones.add(values)
+    for zones, values in (
+        (bits, (2, "fixed", 1, ones)),
+        (numbers, numbers_of(np.zeros(2, np.uint32))),
+    ):
+        with pytest.raises(ValueError, match="validity of 1 of 2 values"):
+            zones.add(values, ones)
+    for count, size in ((9, 1), (1, 0), (-1, 1)):
+        with pytest.raises(ValueError, match="pages: "):
+            bits.add((count, "fixed", 1, np.zeros(size, np.uint8)))
     with pytest.raises(ValueError, match="kind x4"):
         _kernels.Zones(3, "x4", 8, 8)
     with pytest.raises(ValueError, match="no rows"):

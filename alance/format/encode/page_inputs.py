@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 import numpy as np
 import zstandard
@@ -71,9 +71,9 @@ class EncodedPage:
 
     description: bytes  # a PageLayout, a PlanarLayout for sparse pages, or an ArrayEncoding in 2.0
     buffers: tuple[Bytes, ...]  # in the order of the layout, without padding
-    num_rows: int
     # Numbers of the buffers that readers need before they can take rows.
-    search: tuple[int, ...] = ()
+    search: tuple[int, ...]
+    num_rows: int
     is_planar: bool = False
 
     @classmethod
@@ -86,7 +86,7 @@ class EncodedPage:
     ) -> EncodedPage:
         """Build a page from its description message."""
         description = layout.SerializeToString(deterministic=True)
-        return cls(description, buffers, num_rows, search, isinstance(layout, pb3.PlanarLayout))
+        return cls(description, buffers, search, num_rows, isinstance(layout, pb3.PlanarLayout))
 
     @property
     def layout(self) -> pb.PageLayout | pb3.PlanarLayout:
@@ -123,10 +123,6 @@ class NoPage(IntEnum):
     TOO_MANY_LEVELS = 2  # a chunk exceeds its level budget; fewer rows may fit
 
 
-class TooManyLevels(Exception):
-    """Error: a chunk would exceed its level budget."""
-
-
 def level_budget(values: PageValues) -> int:
     """Return the maximum number of entries in a chunk of these rows."""
     bits = max_repetition(values.layers).bit_length() + max_definition(values.layers).bit_length()
@@ -146,9 +142,9 @@ def page_input(
     """
     block = values.values
     form, items = (
-        (_values(block.indices), _values(block.items))
+        (values_input(block.indices), values_input(block.items))
         if isinstance(block, DictionaryBlock)
-        else (_values(block), None)
+        else (values_input(block), None)
     )
     options = FieldOptions.of(hints)
     levels = values.layers, values.rep, values.definition
@@ -181,44 +177,23 @@ def frame(
     return compressors[level].compress(data)
 
 
-def page_of(result: _kernels.PageResult, values: PageValues) -> EncodedPage:
-    """Wrap a page that the kernel encoded.
-
-    Raises:
-        TooManyLevels: a chunk would have too many entries; fewer rows may fit.
-    """
-    if not isinstance(result, tuple):
-        raise TooManyLevels
-    if len(result) == 2:  # the rows are the values
-        description, num_bytes = result
-        block = values.values
-        while isinstance(block, FixedSizeListBlock):
-            block = block.items
-        assert isinstance(block, FixedWidth)
-        return EncodedPage(description, (block.data[:num_bytes],), values.num_rows)
-    assert len(result) == 3
-    description, buffers, search = result
-    return EncodedPage(description, buffers, values.num_rows, search)
-
-
 def page_by_mode(values: PageValues, hints: Hints, mode: PageMode) -> EncodedPage:
     """Encode all rows as a page that is not constant.
 
     Args:
-        values: rows with at least one value slot; a `DictionaryBlock` becomes a page with a
-            dictionary, unless the page is zipped.
-
-    Raises:
-        TooManyLevels: a chunk would have too many entries; fewer rows may fit.
+        values: rows with at least one value slot, without levels unless the page is zipped; a
+            `DictionaryBlock` becomes a page with a dictionary, unless the page is zipped.
     """
     block = values.values
     if mode is PageMode.ZIPPED and isinstance(block, DictionaryBlock):
         indices = block.indices.data.view(f"<u{block.indices.bits_per_value // 8}")
         values = values._replace(values=gather(block.items, indices.astype(np.int64)))
-    return page_of(encoded([page_input(values, hints, mode)])[0], values)
+    (page,) = encoded([page_input(values, hints, mode)])
+    return EncodedPage(*cast("_kernels.NewPage", page), num_rows=values.num_rows)
 
 
-def _values(block: Block) -> ValuesInput:
+def values_input(block: Block) -> ValuesInput:
+    """Return the kernel's form of values, as views."""
     count = block.num_values
     match block:
         case FixedWidth():
@@ -226,9 +201,9 @@ def _values(block: Block) -> ValuesInput:
         case VariableWidth():
             return count, "strings", block.offsets, block.data
         case FixedSizeListBlock():
-            return count, "lists", block.dimension, block.validity, _values(block.items)
+            return count, "lists", block.dimension, block.validity, values_input(block.items)
         case StructBlock():
-            return count, "structs", [_values(child) for child in block.children]
+            return count, "structs", [values_input(child) for child in block.children]
         case NullBlock():
             return count, "nulls"
         case _:

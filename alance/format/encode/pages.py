@@ -39,12 +39,10 @@ from alance.format.encode.page_inputs import (
     Hints,
     NoPage,
     PageMode,
-    TooManyLevels,
     encoded,
     level_budget,
     page_by_mode,
     page_input,
-    page_of,
 )
 from alance.format.encode.rows import cut_entries, select, spread
 from alance.format.layouts.base import Layer, PageValues
@@ -71,20 +69,10 @@ def hints_of(root: Field, leaf: Field, version: FileVersion) -> Hints:
     return Hints(version, metadata, layer_dimensions(root, leaf))
 
 
-def encode_page(field: Field, values: PageValues, hints: Hints) -> EncodedPage:
-    """Encode all rows as one page."""
-    leaf = _NewLeaf(field, values, hints)
-    try:
-        return leaf.page(encoded([leaf.input])[0])
-    except TooManyLevels:
-        return page_by_mode(values, hints, PageMode.ZIPPED)
-
-
 def encode_pages(leaves: Sequence[tuple[Field, PageValues, Hints]]) -> list[list[EncodedPage]]:
     """Encode rows of several leaves in one kernel call.
 
     A leaf becomes one page, or several if a chunk's empty lists would exceed its level budget.
-    The result is the same as from `encode_page` for each leaf.
 
     Raises:
         InvalidInputError: an array is inconsistent, or no page can hold it. The message names its
@@ -126,28 +114,24 @@ class _NewLeaf:
 
     def pages(self, result: _kernels.PageResult) -> list[EncodedPage]:
         """Return the pages, given the kernel's result."""
-        try:
-            return [self.page(result)]
-        except TooManyLevels:
-            parts = cut_entries(self._values, level_budget(self._values))
-            return [encode_page(self._field, part, self._hints) for part in parts]
+        if result != NoPage.TOO_MANY_LEVELS:
+            return [self._page(result)]
+        rows = cut_entries(self._values, level_budget(self._values))
+        parts = [_NewLeaf(self._field, part, self._hints) for part in rows]
+        results = encoded([part.input for part in parts])
+        return [part._page(own) for part, own in zip(parts, results, strict=True)]
 
-    def page(self, result: _kernels.PageResult) -> EncodedPage:
-        """Return a single page, given the kernel's result.
-
-        Raises:
-            TooManyLevels: a chunk would exceed its level budget.
-        """
+    def _page(self, result: _kernels.PageResult) -> EncodedPage:
+        """Return a single page, given the kernel's result; zipped if a chunk has many levels."""
         values, hints = self._values, self._hints
-        is_later = isinstance(result, int) and result != NoPage.TOO_MANY_LEVELS
-        is_constant = isinstance(result, tuple) and len(result) == 1
-        if not (self._is_structure or is_later or is_constant):
-            return page_of(result, values)
-
-        if is_later and not self._is_structure:
-            return sparse_values_page(values, hints, zipped=result == NoPage.ZIPPED_LATER)
-        scalar = None if self._is_structure else cast("tuple[bytes | None]", result)[0]
-        return sparse_page(values, hints.dimensions, scalar)
+        if isinstance(result, tuple) and len(result) == 3 and not self._is_structure:
+            return EncodedPage(*result, num_rows=values.num_rows)
+        if self._is_structure or isinstance(result, tuple):
+            scalar = None if self._is_structure else cast("tuple[bytes | None]", result)[0]
+            return sparse_page(values, hints.dimensions, scalar)
+        if result == NoPage.TOO_MANY_LEVELS:
+            return page_by_mode(values, hints, PageMode.ZIPPED)
+        return sparse_values_page(values, hints, zipped=result == NoPage.ZIPPED_LATER)
 
 
 def _all_null(field: Field, values: PageValues) -> PageValues:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from alance import _kernels
-from alance.format.blocks import FixedWidth, VariableWidth
+from alance.format.encode.page_inputs import values_input
 from alance.format.statistics import kind_of
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 WRITTEN_ZONE_ROWS: Final = 8192
 # Maximum zones of a column; above it, adjacent zones are merged in pairs.
 MAX_WRITTEN_ZONES: Final = 1024
-ALL_VALID: Final = np.empty(0, np.uint8)
 COMPRESS: Final = partial(zlib.compress, level=1)
 
 
@@ -34,14 +33,12 @@ class NewStatistics:
     """Statistics of a file being written, with the zones of each column that has them."""
 
     def __init__(self, columns: Sequence[LeafColumn]) -> None:
-        self._columns: dict[int, tuple[str, _kernels.Zones]] = {}
+        self._columns: dict[int, _kernels.Zones] = {}
         for number, column in enumerate(columns):
             kind = zones_kind(column.field) if column.multiplier == 1 else None
             if kind is not None:
-                self._columns[number] = (
-                    kind,
-                    _kernels.Zones(number, kind, WRITTEN_ZONE_ROWS, MAX_WRITTEN_ZONES),
-                )
+                zones = _kernels.Zones(number, kind, WRITTEN_ZONE_ROWS, MAX_WRITTEN_ZONES)
+                self._columns[number] = zones
 
     def add(self, column: int, values: PageValues) -> None:
         """Add the next rows of a column; only one thread at a time may add to a column.
@@ -52,26 +49,13 @@ class NewStatistics:
             self._columns.pop(column, None)
         if column not in self._columns:
             return
-        kind, zones = self._columns[column]
-        valid, block = ALL_VALID, values.values
-        if values.definition is not None:
-            valid = (values.definition == 0).view(np.uint8)
-        if isinstance(block, VariableWidth):
-            zones.add_texts(block.offsets, block.data, valid)
-            return
-        assert isinstance(block, FixedWidth)
-        if kind == "b":
-            zones.add_bits(block.data, block.num_values, valid)
-            return
-        data = block.data
-        if kind == "f2":
-            data = data.view(np.float16).astype(np.float32).view(np.uint8)
-        zones.add_numbers(data, valid)
+        nulls = values.definition
+        valid = None if nulls is None else (nulls == 0).view(np.uint8)
+        self._columns[column].add(values_input(values.values), valid)
 
     def finish(self) -> Bytes | None:
         """Return the buffer; None if it would be empty. CPU: about 10 us per column."""
-        zones = [zones for _, zones in self._columns.values()]
-        content = _kernels.statistics_buffer(zones, COMPRESS)
+        content = _kernels.statistics_buffer([*self._columns.values()], COMPRESS)
         return np.frombuffer(content, np.uint8) if content else None
 
 

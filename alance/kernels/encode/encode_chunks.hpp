@@ -33,23 +33,7 @@ ProtoOut variable(int offset_bits);
 ProtoOut fsst(std::string_view table, const ProtoOut& values);
 ProtoOut general(Compression scheme, std::optional<int32_t> level, const ProtoOut& values);
 
-// --- buffers: owned, or views of what the caller owns ---
-
-class Buffer {
- public:
-  Buffer(View view) : view_(view) {}
-  Buffer(Owned<uint8_t> owned) : Buffer(std::move(owned), -1) {}
-  Buffer(Owned<uint8_t> owned, int64_t size) : owned_(std::move(owned)) {
-    view_ = {owned_->data(), static_cast<size_t>(size < 0 ? owned_->size() : size)};
-  }
-  View view() const { return view_; }
-  int64_t size() const { return static_cast<int64_t>(view_.size()); }
-  bool is_view() const { return !owned_; }
-
- private:
-  std::optional<Owned<uint8_t>> owned_;
-  View view_;
-};
+// --- buffers ---
 
 inline Owned<uint8_t> copy_of(View view) {
   Owned<uint8_t> out(static_cast<int64_t>(view.size()));

@@ -246,12 +246,12 @@ Result chunk_page(const Input& input, const Limits& limits, const Values& values
 
 // --- constants ---
 
-Page constant(const ProtoOut& message, std::vector<Owned<uint8_t>> buffers) {
+Page constant(const ProtoOut& message, std::vector<Buffer> buffers) {
   return {ProtoOut().message(2, message).text(), std::move(buffers)};
 }
 
-Owned<uint8_t> raw(const std::optional<Entries>& levels) {
-  return levels ? copy_of(bytes_of(*levels)) : Owned<uint8_t>(0);
+Buffer raw(const std::optional<Entries>& levels) {
+  return levels ? Buffer(bytes_of(*levels)) : Buffer(Owned<uint8_t>(0));
 }
 
 Result null_page(const Input& input, const Limits& limits) {
@@ -260,18 +260,18 @@ Result null_page(const Input& input, const Limits& limits) {
   const auto& [layers, rep, definition] = input.levels;
   if (layers.size() == 1 && layers[0] == kNullableItem) return constant(message, {});
   if (input.minor >= 3) return SparseConstant{};
-  std::vector<Owned<uint8_t>> buffers;
+  std::vector<Buffer> buffers;
   if (input.minor == 1) {
     buffers.push_back(raw(rep));
     buffers.push_back(raw(definition));
     return constant(message, std::move(buffers));
   }
   auto add = [&](const std::optional<Entries>& levels, uint32_t field, uint16_t max_level) {
-    if (!levels) return buffers.push_back(Owned<uint8_t>(0));
+    if (!levels) return buffers.push_back(raw(levels));
     const Sizes counts{static_cast<int64_t>(levels->size())};
     LevelBlocks block = level_blocks(*levels, counts, max_level, input.minor);
     message.message(field, block.encoding);
-    buffers.push_back(copy_of(block.data.view()));
+    buffers.push_back(std::move(block.data));
   };
   add(rep, 7, limits.max_rep);
   add(definition, 8, limits.max_def);
@@ -378,7 +378,7 @@ std::string value_buffer(const Input& input, const std::string& value) {
 Page value_page(const Input& input, const std::string& value) {
   const auto& [layers, rep, definition] = input.levels;
   ProtoOut message;
-  std::vector<Owned<uint8_t>> buffers;
+  std::vector<Buffer> buffers;
   message.numbers(5, layers);
   if (std::holds_alternative<FixedIn>(input.values.kind) && value.size() <= kMaxInlineBytes)
     message.bytes(6, value);

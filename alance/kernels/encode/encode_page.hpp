@@ -64,6 +64,13 @@ struct Levels {
   std::optional<std::span<const uint16_t>> rep, definition;
 };
 
+// Owners of the arrays that inputs view.
+using Arrays = std::vector<std::shared_ptr<void>>;
+
+// Values from Python by the name of their form: bits and bytes of fixed-width values; offsets and
+// bytes of strings; dimension, validity or None, and items of lists; children of structs; nulls.
+Values values_of(nb::handle item, Arrays& arrays);
+
 // Layouts that a page may have.
 enum class Mode : int {
   kAny,
@@ -83,11 +90,32 @@ struct Input {
   int64_t zip_bits = 2048;  // a page with a value of so many bits is zipped
 };
 
+// Bytes: owned, or a view of what the caller owns.
+class Buffer {
+ public:
+  Buffer(View view) : view_(view) {}
+  Buffer(Owned<uint8_t> owned) : Buffer(std::move(owned), -1) {}
+  Buffer(Owned<uint8_t> owned, int64_t size) : owned_(std::move(owned)) {
+    view_ = {owned_->data(), static_cast<size_t>(size < 0 ? owned_->size() : size)};
+  }
+  View view() const { return view_; }
+  int64_t size() const { return static_cast<int64_t>(view_.size()); }
+
+  // Array of the bytes, which keeps `owner` alive if it is a view.
+  nb::object numpy(nb::handle owner) {
+    if (owned_) return nb::cast(owned_->numpy(size()));
+    return nb::cast(Numpy<const uint8_t>(view_.data(), {view_.size()}, owner));
+  }
+
+ private:
+  std::optional<Owned<uint8_t>> owned_;
+  View view_;
+};
+
 struct Page {
-  std::string layout;  // a PageLayout
-  std::vector<Owned<uint8_t>> buffers;  // none if `rows` are the page
-  int data = -1;  // number of the buffer with chunks or zipped rows
-  View rows{};    // the only buffer, if it is a view of the values
+  std::string layout;           // a PageLayout
+  std::vector<Buffer> buffers;  // owned, or views of the input
+  int data = -1;                // number of the buffer with chunks or zipped rows
 };
 
 // Numbers of the buffers that readers need before they can take rows: all but the data.

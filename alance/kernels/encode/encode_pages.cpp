@@ -9,86 +9,54 @@
 namespace alance::pages {
 namespace {
 
-// Owner of the arrays that the inputs of a call view.
-class Group {
- public:
-  View bytes(nb::handle array) {
-    return numbers<uint8_t>(array);
-  }
-  template <typename T>
-  std::span<const T> numbers(nb::handle array) {
-    const auto view = std::make_shared<In<T>>(nb::cast<In<T>>(array, false));
-    arrays_.push_back(view);
-    return {view->data(), view->size()};
-  }
+template <typename T>
+std::span<const T> numbers(nb::handle array, Arrays& arrays) {
+  const auto view = std::make_shared<In<T>>(nb::cast<In<T>>(array, false));
+  arrays.push_back(view);
+  return {view->data(), view->size()};
+}
 
-  // Values by the name of their form: bits and bytes of fixed-width values; offsets and bytes of
-  // strings; dimension, validity or None, and items of lists; children of structs; nulls.
-  Values values(nb::handle item) {
-    const auto parts = nb::cast<nb::tuple>(item);
-    const auto count = nb::cast<int64_t>(parts[0]);
-    if (count < 0) corrupt("pages: a negative number of values");
-    const auto form = nb::cast<std::string>(parts[1]);
-    if (form == "fixed") return {count, fixed(count, parts[2], parts[3])};
-    if (form == "strings") return {count, strings(count, parts[2], parts[3])};
-    if (form == "lists") return {count, lists(count, parts)};
-    if (form == "structs") return {count, structs(count, parts[2])};
-    if (form == "nulls") return {count, NullsIn{}};
-    return {count, OthersIn{}};
-  }
+FixedIn fixed(int64_t count, const nb::tuple& parts, Arrays& arrays) {
+  const auto bits = nb::cast<int64_t>(parts[2]);
+  const View data = numbers<uint8_t>(parts[3], arrays);
+  if (bits < 1) corrupt("pages: values of ", bits, " bits");
+  const int64_t expected = bytes_of_bits(product(count, bits, "pages"));
+  if (std::ssize(data) < expected)
+    corrupt("pages: ", data.size(), " bytes of values, expected ", expected);
+  return {bits, data.first(static_cast<size_t>(expected))};
+}
 
- private:
-  FixedIn fixed(int64_t count, nb::handle bits_, nb::handle data_) {
-    const auto bits = nb::cast<int64_t>(bits_);
-    const View data = bytes(data_);
-    if (bits < 1) corrupt("pages: values of ", bits, " bits");
-    const int64_t expected = bytes_of_bits(product(count, bits, "pages"));
-    if (std::ssize(data) < expected)
-      corrupt("pages: ", data.size(), " bytes of values, expected ", expected);
-    return {bits, data.first(static_cast<size_t>(expected))};
-  }
+StringsView strings(int64_t count, const nb::tuple& parts, Arrays& arrays) {
+  const auto view = [&](auto offset) {
+    const auto ends = numbers<decltype(offset)>(parts[2], arrays);
+    if (std::ssize(ends) != count + 1) corrupt("pages: offsets of other strings");
+    return StringsView{sizeof(offset), ends.data(), numbers<uint8_t>(parts[3], arrays)};
+  };
+  return nb::isinstance<In<int32_t>>(parts[2]) ? view(int32_t{}) : view(int64_t{});
+}
 
-  StringsView strings(int64_t count, nb::handle offsets, nb::handle data) {
-    size_t num = 0;
-    StringsView view{4, nullptr, {}};
-    if (nb::isinstance<In<int32_t>>(offsets)) {
-      const auto ends = numbers<int32_t>(offsets);
-      num = ends.size();
-      view = {4, ends.data(), bytes(data)};
-    } else {
-      const auto ends = numbers<int64_t>(offsets);
-      num = ends.size();
-      view = {8, ends.data(), bytes(data)};
-    }
-    if (static_cast<int64_t>(num) != count + 1) corrupt("pages: offsets of other strings");
-    return view;
+ListsIn lists(int64_t count, const nb::tuple& parts, Arrays& arrays) {
+  const auto dimension = nb::cast<int64_t>(parts[2]);
+  ListsIn lists{dimension, {}, {values_of(parts[4], arrays)}};
+  const int64_t num_items = product(count, dimension, "pages");
+  if (dimension < 1 || lists.items[0].count != num_items) corrupt("pages: items of other lists");
+  if (!parts[3].is_none()) {
+    const View validity = numbers<uint8_t>(parts[3], arrays);
+    const auto num_bytes = static_cast<size_t>(bytes_of_bits(num_items));
+    if (validity.size() < num_bytes) corrupt("pages: validity of fewer items");
+    lists.validity = validity.first(num_bytes);
   }
+  return lists;
+}
 
-  ListsIn lists(int64_t count, const nb::tuple& parts) {
-    const auto dimension = nb::cast<int64_t>(parts[2]);
-    ListsIn lists{dimension, {}, {values(parts[4])}};
-    const int64_t num_items = product(count, dimension, "pages");
-    if (dimension < 1 || lists.items[0].count != num_items) corrupt("pages: items of other lists");
-    if (!parts[3].is_none()) {
-      const View validity = bytes(parts[3]);
-      const auto num_bytes = static_cast<size_t>(bytes_of_bits(num_items));
-      if (validity.size() < num_bytes) corrupt("pages: validity of fewer items");
-      lists.validity = validity.first(num_bytes);
-    }
-    return lists;
+StructsIn structs(int64_t count, const nb::tuple& parts, Arrays& arrays) {
+  StructsIn structs;
+  for (nb::handle child : nb::cast<nb::list>(parts[2])) {
+    structs.children.push_back(values_of(child, arrays));
+    if (structs.children.back().count != count) corrupt("pages: children of other structs");
   }
-
-  StructsIn structs(int64_t count, nb::handle children) {
-    StructsIn structs;
-    for (nb::handle child : nb::cast<nb::list>(children)) {
-      structs.children.push_back(values(child));
-      if (structs.children.back().count != count) corrupt("pages: children of other structs");
-    }
-    return structs;
-  }
-
-  std::vector<std::shared_ptr<void>> arrays_;
-};
+  return structs;
+}
 
 Options options_of(nb::handle item) {
   const auto parts = nb::cast<nb::tuple>(item);
@@ -108,15 +76,15 @@ Options options_of(nb::handle item) {
 }
 
 // (layers, rep, definition, values, items, options, minor, mode, zip_bits)
-Input input_of(nb::handle item, Group& group) {
+Input input_of(nb::handle item, Arrays& arrays) {
   const auto parts = nb::cast<nb::tuple>(item);
   Input input;
   for (nb::handle layer : nb::cast<nb::tuple>(parts[0]))
     input.levels.layers.push_back(nb::cast<uint8_t>(layer));
-  if (!parts[1].is_none()) input.levels.rep = group.numbers<uint16_t>(parts[1]);
-  if (!parts[2].is_none()) input.levels.definition = group.numbers<uint16_t>(parts[2]);
-  input.values = group.values(parts[3]);
-  if (!parts[4].is_none()) input.items = group.values(parts[4]);
+  if (!parts[1].is_none()) input.levels.rep = numbers<uint16_t>(parts[1], arrays);
+  if (!parts[2].is_none()) input.levels.definition = numbers<uint16_t>(parts[2], arrays);
+  input.values = values_of(parts[3], arrays);
+  if (!parts[4].is_none()) input.items = values_of(parts[4], arrays);
   input.options = options_of(parts[5]);
   input.minor = nb::cast<int>(parts[6]);
   input.mode = static_cast<Mode>(nb::cast<int>(parts[7]));
@@ -126,25 +94,24 @@ Input input_of(nb::handle item, Group& group) {
 
 nb::bytes bytes_of(const std::string& text) { return nb::bytes(text.data(), text.size()); }
 
-// (layout, buffers, search) of a page, (layout, number of bytes) if its only buffer is the values,
-// (value or None,) of a sparse constant, or number of a reason.
-nb::object result_of(Result& result) {
+// (layout, buffers, search) of a page, (value or None,) of a sparse constant, or number of a reason.
+// Buffers that are views keep the input alive.
+nb::object result_of(Result& result, nb::handle input) {
   if (const auto* reason = std::get_if<NoPage>(&result)) return nb::cast(static_cast<int>(*reason));
   if (const auto* constant = std::get_if<SparseConstant>(&result))
     return nb::make_tuple(constant->value ? nb::object(bytes_of(*constant->value)) : nb::none());
   auto& page = std::get<Page>(result);
-  if (!page.rows.empty()) return nb::make_tuple(bytes_of(page.layout), page.rows.size());
   const nb::tuple search = nb::tuple(nb::cast(search_of(page)));
   nb::list buffers;
-  for (auto& buffer : page.buffers) buffers.append(buffer.numpy());
+  for (Buffer& buffer : page.buffers) buffers.append(buffer.numpy(input));
   return nb::make_tuple(bytes_of(page.layout), nb::tuple(buffers), search);
 }
 
 // Encode all inputs, in order. `zstd` is called with bytes and a level.
 nb::list encode_pages(const nb::list& items, const nb::callable& zstd) {
-  Group group;
+  Arrays arrays;
   std::vector<Input> inputs;
-  for (nb::handle item : items) inputs.push_back(input_of(item, group));
+  for (nb::handle item : items) inputs.push_back(input_of(item, arrays));
   const Zstd frame = zstd_of(zstd);
   std::vector<Result> results;
   {
@@ -152,11 +119,24 @@ nb::list encode_pages(const nb::list& items, const nb::callable& zstd) {
     for (const Input& input : inputs) results.push_back(page_of(input, frame));
   }
   nb::list all;
-  for (Result& result : results) all.append(result_of(result));
+  for (size_t i = 0; i < results.size(); ++i) all.append(result_of(results[i], items[i]));
   return all;
 }
 
 }  // namespace
+
+Values values_of(nb::handle item, Arrays& arrays) {
+  const auto parts = nb::cast<nb::tuple>(item);
+  const auto count = nb::cast<int64_t>(parts[0]);
+  if (count < 0) corrupt("pages: a negative number of values");
+  const auto form = nb::cast<std::string>(parts[1]);
+  if (form == "fixed") return {count, fixed(count, parts, arrays)};
+  if (form == "strings") return {count, strings(count, parts, arrays)};
+  if (form == "lists") return {count, lists(count, parts, arrays)};
+  if (form == "structs") return {count, structs(count, parts, arrays)};
+  if (form == "nulls") return {count, NullsIn{}};
+  return {count, OthersIn{}};
+}
 
 Zstd zstd_of(nb::callable frame) {
   return [frame = std::move(frame)](View data, int32_t level) {

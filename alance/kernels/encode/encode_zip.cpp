@@ -352,10 +352,7 @@ Page zipped_page(const Input& input, const Limits& limits, const Zstd& zstd) {
   message.message(7, values.encoding).numbers(8, layers);
   Page page{ProtoOut().message(3, message).text(), {}, 0};
   if (values.bits && !limits.max_rep && !limits.max_def) {  // rows are the values
-    if (values.data.is_view())
-      page.rows = values.data.view();
-    else
-      page.buffers.push_back(copy_of(values.data.view()));
+    page.buffers.push_back(std::move(values.data));
     return page;
   }
   Zipped zipped = zip(input, limits, num_entries, values);

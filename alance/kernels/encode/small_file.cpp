@@ -44,7 +44,6 @@ class SmallFiles {
       const bool is_power = bits > 0 && !(bits & (bits - 1));
       const bool is_fixed = bits == 1 || (is_power && bits >= 8 && bits <= 128);
       if (!is_text && !is_fixed) corrupt("small files: values of ", bits, " bits");
-      check_zones(zones, bits);
       kinds_.push_back({bits, offset_bytes, zones, is_nullable});
     }
     if (kinds_.empty()) corrupt("small files: no columns");
@@ -60,15 +59,6 @@ class SmallFiles {
   }
 
  private:
-  // Statistics read values by the width of their kind: check that of the column.
-  static void check_zones(const std::string& name, int bits) {
-    if (name.empty()) return;
-    const Zones zones(0, name, 1, 1);
-    const int width = name == "b" ? 1 : name == "f2" ? 16 : 8 * zones.width();
-    if (bits != (zones.is_text() ? 0 : width))
-      corrupt("small files: bounds ", name, " of values of ", bits, " bits");
-  }
-
   std::string file_of(const ArrowArray& batch, bool statistics, int64_t page_bytes) const {
     nb::gil_scoped_release release;
     if (batch.n_children != std::ssize(kinds_) || batch.offset) return {};
@@ -106,11 +96,9 @@ class SmallFiles {
   void add_page(std::string& out, Container& container, size_t column, pages::Page& page,
                 uint64_t num_rows) const {
     std::vector<std::string_view> buffers;
-    for (auto& buffer : page.buffers)
-      buffers.emplace_back(reinterpret_cast<const char*>(buffer.data()),
-                           static_cast<size_t>(buffer.size()));
-    if (!page.rows.empty())
-      buffers.emplace_back(reinterpret_cast<const char*>(page.rows.data()), page.rows.size());
+    for (const pages::Buffer& buffer : page.buffers)
+      buffers.emplace_back(reinterpret_cast<const char*>(buffer.view().data()),
+                           buffer.view().size());
     const auto starts = container.add_page(column, page_url_, page.layout, buffers,
                                            pages::search_of(page), num_rows, 0);
     for (size_t k = 0; k < starts.size(); ++k)

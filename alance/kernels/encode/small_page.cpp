@@ -97,35 +97,18 @@ bool Rows::take_strings(const ArrowArray& array) {
   return true;
 }
 
+pages::Values Rows::values() const {
+  if (kind_.bits) return {count_, FixedIn{kind_.bits, data_}};
+  return {count_, pages::StringsView{kind_.offset_bytes, offsets_, data_}};
+}
+
 pages::Input Rows::input(int minor) const {
   pages::Input input;
   input.minor = minor;
   input.levels.layers = {static_cast<uint8_t>(definition_.empty() ? 1 : 3)};  // enum RepDefLayer
   if (!definition_.empty()) input.levels.definition = definition_;
-  if (kind_.bits)
-    input.values = {count_, FixedIn{kind_.bits, data_}};
-  else
-    input.values = {count_, pages::StringsView{kind_.offset_bytes, offsets_, data_}};
+  input.values = values();
   return input;
-}
-
-void Rows::add_to(Zones& zones) const {
-  const uint8_t* valid = valid_.empty() ? nullptr : valid_.data();
-  const uint8_t* end = data_.data() + data_.size();
-  if (kind_.bits == 0 && kind_.offset_bytes == 8) {
-    zones.add_texts(static_cast<const int64_t*>(offsets_), data_.data(), end, count_, valid);
-  } else if (kind_.bits == 0) {
-    zones.add_texts(static_cast<const int32_t*>(offsets_), data_.data(), end, count_, valid);
-  } else if (kind_.bits == 1) {
-    zones.add_bits(data_.data(), count_, valid);
-  } else if (kind_.zones == "f2") {
-    std::vector<float> floats(static_cast<size_t>(count_));
-    for (int64_t i = 0; i < count_; ++i)
-      floats[static_cast<size_t>(i)] = static_cast<float>(load<_Float16>(data_.data() + 2 * i));
-    zones.add_numbers(reinterpret_cast<const uint8_t*>(floats.data()), count_, valid);
-  } else {
-    zones.add_numbers(data_.data(), count_, valid);
-  }
 }
 
 }  // namespace alance::small

@@ -30,7 +30,7 @@ class Rows {
   // Input for a file of version 2.`minor`; valid as long as this and the array.
   pages::Input input(int minor) const;
 
-  void add_to(Zones& zones) const;
+  void add_to(Zones& zones) const { zones.add(values(), valid_.empty() ? nullptr : valid_.data()); }
 
   int64_t count() const { return count_; }
 
@@ -42,6 +42,7 @@ class Rows {
 
  private:
   Rows() = default;
+  pages::Values values() const;
   bool take_validity(const ArrowArray& array);
   void take_bits(const ArrowArray& array);
   template <typename Offset>

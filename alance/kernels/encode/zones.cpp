@@ -1,6 +1,7 @@
 // Statistics buffer of a file: zone maps of its columns. Source: docs/statistics.md.
 #include "encode/zones.hpp"
 
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -8,11 +9,12 @@
 
 #include "base/bounds.hpp"
 #include "encode/container.hpp"
-#include "encode/encode.hpp"
+#include "encode/encode_chunks.hpp"
 
 namespace alance {
 namespace {
 
+constexpr std::string_view kHalf = "f2";  // whose bounds are floats while they are collected
 constexpr uint8_t kHasLow = 1, kHasHigh = 2, kHasValues = 4, kHasNans = 8;
 constexpr size_t kHeaderBytes = 32, kEntryBytes = 40;
 // Blocks of at most so many bytes are stored uncompressed: one zone of any column.
@@ -33,18 +35,17 @@ struct Bounds {
 };
 
 Bounds bounds_of(const Zones& zones, const Zone& zone, size_t limit) {
-  const bool is_half = !zones.is_text() && kNumberKinds[zones.kind()].name == "f2";
+  const NumberKind* kind = zones.is_text() ? nullptr : &kNumberKinds[zones.kind()];
   Bounds bounds{{}, {}, zone.nans ? kHasNans : uint8_t{0}};
   if (zone.has_bounds) bounds.flags |= kHasValues | kHasLow | kHasHigh;
-  if (zones.is_text()) {
+  if (!kind) {
     bounds.low = zone.low.substr(0, limit);
     bounds.high = rounded_up(zone.high, limit);
     if (bounds.high.empty() && !zone.high.empty())
       bounds.flags = static_cast<uint8_t>(bounds.flags & ~kHasHigh);
   } else if (!zone.has_bounds) {
-    const auto width = static_cast<size_t>(is_half ? 2 : zones.width());
-    bounds.low = bounds.high = std::string(width, '\0');
-  } else if (is_half) {
+    bounds.low = bounds.high = std::string(static_cast<size_t>((kind->bits + 7) / 8), '\0');
+  } else if (kind->name == kHalf) {
     float low, high;
     std::memcpy(&low, zone.low.data(), sizeof low);
     std::memcpy(&high, zone.high.data(), sizeof high);
@@ -88,6 +89,10 @@ std::string raw_block(const Zones& zones, size_t limit) {
   return nulls + flags + low_sizes + high_sizes + lows + highs;
 }
 
+ALANCE_INLINE void widen_halves(const uint8_t* halves, int64_t count, float* out) {
+  for (int64_t i = 0; i < count; ++i) out[i] = static_cast<float>(load<_Float16>(halves + 2 * i));
+}
+
 // Part of the buffer for one column.
 struct Entry {
   const Zones& zones;
@@ -122,9 +127,34 @@ Zones::Zones(uint32_t column, const std::string& kind, int64_t zone_rows, size_t
   corrupt("zones of values of kind ", kind);
 }
 
-void Zones::add_numbers(const uint8_t* data, int64_t count, const uint8_t* valid) {
+void Zones::add(const pages::Values& values, const uint8_t* valid) {
+  const int64_t count = values.count;
+  if (is_text()) {
+    const auto* view = std::get_if<pages::StringsView>(&values.kind);
+    if (!view) corrupt("zones: other values than texts");
+    return pages::with_strings(*view, count, [&](const auto& texts) {
+      add_rows(count, [&](int64_t first, int64_t stop) {
+        const uint8_t* end = texts.content + texts.num_bytes;
+        return scan_texts(texts.ends, texts.content, end, valid, first, stop);
+      });
+    });
+  }
   const NumberKind& kind = kNumberKinds[kind_];
-  add(count, [&](int64_t first, int64_t stop) {
+  const auto* fixed = std::get_if<FixedIn>(&values.kind);
+  if (!fixed || fixed->bits != kind.bits)
+    corrupt("zones: other values than numbers of ", kind.bits, " bits");
+  const uint8_t* data = fixed->data.data();
+  if (kind.bits == 1)
+    return add_rows(count, [&](int64_t first, int64_t stop) {
+      return scan_bits(data, valid, first, stop);
+    });
+  std::vector<float> floats;
+  if (kind.name == kHalf) {
+    floats.resize(static_cast<size_t>(count));
+    Versions<widen_halves>::best()(data, count, floats.data());
+    data = reinterpret_cast<const uint8_t*>(floats.data());
+  }
+  add_rows(count, [&](int64_t first, int64_t stop) {
     return kind.scan(data + first * kind.width, valid ? valid + first : nullptr, stop - first);
   });
 }
@@ -203,37 +233,14 @@ std::string statistics_buffer(const std::vector<Zones*>& all_zones, const Compre
 
 namespace {
 
-const uint8_t* mask_of(const Bytes& valid, int64_t count) {
-  if (valid.size() && std::ssize(valid) != count)
-    corrupt("zones: validity of ", valid.size(), " of ", count, " values");
-  return valid.size() ? valid.data() : nullptr;
-}
-
-void add_numbers(Zones& zones, const Bytes& data, const Bytes& valid) {
-  const auto width = static_cast<size_t>(zones.width());
-  if (zones.is_text() || zones.is_bits() || data.size() % width)
-    corrupt("zones: other values than numbers");
-  const auto count = static_cast<int64_t>(data.size() / width);
-  const uint8_t* mask = mask_of(valid, count);
+// Add the next rows; `valid` has a byte a row, and is None if all rows are valid.
+void add(Zones& zones, nb::handle item, const std::optional<Bytes>& valid) {
+  pages::Arrays arrays;
+  const pages::Values values = pages::values_of(item, arrays);
+  if (valid && std::ssize(*valid) != values.count)
+    corrupt("zones: validity of ", valid->size(), " of ", values.count, " values");
   nb::gil_scoped_release release;
-  zones.add_numbers(data.data(), count, mask);
-}
-
-void add_bits(Zones& zones, const Bytes& data, int64_t count, const Bytes& valid) {
-  if (!zones.is_bits() || count < 0 || bytes_of_bits(count) > std::ssize(data))
-    corrupt("zones: other values than booleans");
-  const uint8_t* mask = mask_of(valid, count);
-  nb::gil_scoped_release release;
-  zones.add_bits(data.data(), count, mask);
-}
-
-template <typename Offset>
-void add_texts(Zones& zones, const In<Offset>& offsets, const Bytes& data, const Bytes& valid) {
-  if (!zones.is_text()) corrupt("zones: other values than texts");
-  const uint8_t* mask = mask_of(valid, std::ssize(offsets) - 1);
-  nb::gil_scoped_release release;
-  const Strings texts(offsets, data, "zones");
-  zones.add_texts(texts.ends, texts.content, texts.content + texts.num_bytes, texts.count, mask);
+  zones.add(values, valid ? valid->data() : nullptr);
 }
 
 nb::bytes buffer_of(const std::vector<Zones*>& columns, const nb::callable& compress) {
@@ -252,9 +259,6 @@ void register_zones(nanobind::module_& m) {
   nb::class_<Zones>(m, "Zones")
       .def(nb::init<uint32_t, const std::string&, int64_t, size_t>(), "column"_a, "kind"_a,
            "zone_rows"_a, "max_zones"_a)
-      .def("add_numbers", &add_numbers, "data"_a, "valid"_a)
-      .def("add_bits", &add_bits, "data"_a, "count"_a, "valid"_a)
-      .def("add_texts", &add_texts<int32_t>, "offsets"_a.noconvert(), "data"_a, "valid"_a)
-      .def("add_texts", &add_texts<int64_t>, "offsets"_a.noconvert(), "data"_a, "valid"_a);
+      .def("add", &add, "values"_a, "valid"_a = nb::none());
   m.def("statistics_buffer", &buffer_of, "columns"_a, "compress"_a);
 }

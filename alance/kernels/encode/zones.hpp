@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "encode/encode_page.hpp"
+
 namespace alance {
 
 // Adjacent rows, with the least and the greatest of their values that are neither null nor NaN
@@ -28,7 +30,8 @@ using IsLess = bool (*)(const std::string& a, const std::string& b);
 
 struct NumberKind {
   std::string_view name;  // one of KINDS in format/statistics.py
-  int width;  // bytes of a bound, and of a value that is not a bit
+  int bits;               // of a stored value
+  int width;              // bytes of a bound
   ScanNumbers scan;
   IsLess is_less;
 };
@@ -51,36 +54,21 @@ class Zones {
   // statistics stay small, however many rows it has.
   Zones(uint32_t column, const std::string& kind, int64_t zone_rows, size_t max_zones);
 
-  // Half floats are passed as floats.
-  void add_numbers(const uint8_t* data, int64_t count, const uint8_t* valid);
-
-  void add_bits(const uint8_t* data, int64_t count, const uint8_t* valid) {
-    add(count, [&](int64_t first, int64_t stop) { return scan_bits(data, valid, first, stop); });
-  }
-
-  // Offsets ascend and end within the data.
-  template <typename Offset>
-  void add_texts(const Offset* offsets, const uint8_t* data, const uint8_t* end, int64_t count,
-                 const uint8_t* valid) {
-    add(count, [&](int64_t first, int64_t stop) {
-      return scan_texts(offsets, data, end, valid, first, stop);
-    });
-  }
+  // Add the next rows; throws if they are not of the zones' kind.
+  void add(const pages::Values& values, const uint8_t* valid);
 
   void widen();  // merges each two zones
 
   uint32_t column() const { return column_; }
   uint8_t kind() const { return kind_; }
   bool is_text() const { return kind_ == kNumNumberKinds; }
-  bool is_bits() const { return kind_ == kNumNumberKinds - 1; }
-  int width() const { return is_text() ? 1 : kNumberKinds[kind_].width; }
   int64_t zone_rows() const { return zone_rows_; }
   const std::vector<Zone>& all() const { return zones_; }
   Zone whole() const;
 
  private:
   template <typename Scan>
-  void add(int64_t count, Scan scan) {
+  void add_rows(int64_t count, Scan scan) {
     int64_t start = 0;
     if (count && !zones_.empty() && zones_.back().num_rows < zone_rows_) {
       start = std::min(count, zone_rows_ - zones_.back().num_rows);

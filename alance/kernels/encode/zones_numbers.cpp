@@ -112,8 +112,8 @@ bool is_less(const std::string& a, const std::string& b) {
 }
 
 template <typename T>
-constexpr NumberKind kind_of(std::string_view name) {
-  return {name, sizeof(T), &scan<T>, &is_less<T>};
+constexpr NumberKind kind_of(std::string_view name, int bits = 8 * sizeof(T)) {
+  return {name, bits, sizeof(T), &scan<T>, &is_less<T>};
 }
 
 }  // namespace
@@ -122,8 +122,8 @@ const NumberKind kNumberKinds[kNumNumberKinds] = {
     kind_of<int8_t>("i1"),   kind_of<int16_t>("i2"),  kind_of<int32_t>("i4"),
     kind_of<int64_t>("i8"),  kind_of<Int128>("i16"),  kind_of<uint8_t>("u1"),
     kind_of<uint16_t>("u2"), kind_of<uint32_t>("u4"), kind_of<uint64_t>("u8"),
-    kind_of<float>("f2"),    kind_of<float>("f4"),    kind_of<double>("f8"),
-    kind_of<uint8_t>("b"),
+    kind_of<float>("f2", 16), kind_of<float>("f4"),   kind_of<double>("f8"),
+    kind_of<uint8_t>("b", 1),
 };
 
 Zone scan_bits(const uint8_t* data, const uint8_t* valid, int64_t first, int64_t stop) {

@@ -14,7 +14,7 @@ from alance.errors import InvalidInputError, UnsupportedError
 from alance.file_version import FileVersion
 from alance.format.encode.arrays import leaf_values
 from alance.format.encode.page_inputs import Hints
-from alance.format.encode.pages import encode_page
+from alance.format.encode.pages import encode_pages
 from alance.format.encode.rows import cut_entries, join, split, values_bytes
 from alance.format.layouts.base import Layer, PageValues, max_definition
 from alance.format.layouts.fields import leaf_columns
@@ -227,7 +227,7 @@ def test_pages_before_2_3_have_no_null_among_empty_structs(version: FileVersion)
     field = field_of(bad)
     (values,) = leaf_values(field, bad).values()
     with pytest.raises(InvalidInputError, match="null structs without fields"):
-        encode_page(field, values, Hints(version, {}))
+        encode_pages([(field, values, Hints(version, {}))])
 
 
 def test_an_array_of_another_type_is_refused() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import Final
 
 import numpy as np
@@ -146,10 +147,21 @@ def test_lists_and_structs_are_zipped_without_levels() -> None:
 
 def test_rows_that_are_their_values_are_not_copied() -> None:
     options = FieldOptions.of(Hints(FileVersion.V2_2, {}))
-    layers = (Layer.ALL_VALID_ITEM,)
-    page = (layers, None, None, NUMBERS, None, options, 2, PageMode.ZIPPED, 0)
-    _, num_bytes = _kernels.encode_pages([page], lambda data, _: data)[0]
-    assert num_bytes == 3
+    layers, data = (Layer.ALL_VALID_ITEM,), np.arange(1000, dtype=np.uint8)
+    values = (500, "fixed", 16, data)
+    page = (layers, None, None, values, None, options, 2, PageMode.ZIPPED, 0)
+    result = _kernels.encode_pages([page], lambda data, _: data)[0]
+    assert isinstance(result, tuple)
+    assert len(result) == 3
+    _, (rows,), search = result
+    assert np.shares_memory(rows, data)
+    assert search == ()
+    alive = weakref.ref(data)
+    del data, values, page
+    assert alive() is not None  # because the rows are a view
+    assert rows.tobytes() == np.arange(1000, dtype=np.uint8).tobytes()
+    del result, rows
+    assert alive() is None
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from alance.file_version import FileVersion
 from alance.format.encode.arrays import leaf_values
 from alance.format.encode.blobs import describe_blobs, encode_blob_page
 from alance.format.encode.page_inputs import Hints
-from alance.format.encode.pages import encode_page, hints_of
+from alance.format.encode.pages import encode_pages, hints_of
 from alance.format.layouts.fields import leaf_columns
 from alance.format.schema import Schema
 from tests.reference.pages import page as page_by_numpy
@@ -27,6 +27,12 @@ if TYPE_CHECKING:
     from alance.format.encode.page_inputs import EncodedPage
     from alance.format.field import Field
     from alance.format.layouts.base import PageValues
+
+
+def encode_page(field: Field, values: PageValues, hints: Hints) -> EncodedPage:
+    """The only page of a leaf's rows."""
+    ((page,),) = encode_pages([(field, values, hints)])
+    return page
 
 
 def pages_of(
