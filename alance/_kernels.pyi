@@ -605,7 +605,7 @@ class Zones:
     def add(self, values: tuple[object, ...], valid: _Bytes | None = None) -> None: ...
 
 # Statistics buffer of a file; empty if no column has zones.
-def statistics_buffer(columns: list[Zones], compress: Callable[[bytes], bytes]) -> bytes: ...
+def statistics_buffer(columns: list[Zones], compress: Callable[[bytes, int], bytes]) -> bytes: ...
 
 # --- encode_fsst.cpp ---
 
@@ -774,7 +774,7 @@ class SmallFiles:
         search_bytes: int,
         zone_rows: int,
         max_zones: int,
-        compress: Callable[[bytes], bytes],
+        compress: Callable[[bytes, int], bytes],
         frame: Callable[[bytes, int], bytes],
     ) -> None: ...
     def encode(self, batch: object, statistics: bool, page_bytes: int) -> bytes | None: ...

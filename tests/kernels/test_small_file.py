@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from typing import Any
 
 import numpy as np
@@ -174,7 +175,7 @@ def test_nulls_where_there_may_be_none_are_refused() -> None:
 
 def files_of(kinds: list[tuple[int, int, str, bool]]) -> _kernels.SmallFiles:
     numbers = (2, 2, SEARCH_BYTES, WRITTEN_ZONE_ROWS, 9)
-    return _kernels.SmallFiles(kinds, b"", b"", "", *numbers, bytes, lambda content, _: content)
+    return _kernels.SmallFiles(kinds, b"", b"", "", *numbers, zlib.compress, zlib.compress)
 
 
 @pytest.mark.parametrize(

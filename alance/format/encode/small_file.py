@@ -9,6 +9,7 @@ Source: kernels/encode/small_file.cpp.
 
 from __future__ import annotations
 
+import zlib
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import pyarrow as pa
@@ -85,7 +86,7 @@ def _of(schema: Schema, version: FileVersion) -> SmallFiles | None:
         SEARCH_BYTES,
         zone_statistics.WRITTEN_ZONE_ROWS,
         zone_statistics.MAX_WRITTEN_ZONES,
-        zone_statistics.COMPRESS,
+        zlib.compress,
         frame,
     )
     names = [pa.field(field.name, field.arrow_type, field.nullable) for field in schema.fields]

@@ -6,7 +6,6 @@ The kernel computes the zones of a column, and encodes the buffer (kernels/encod
 from __future__ import annotations
 
 import zlib
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
 WRITTEN_ZONE_ROWS: Final = 8192
 # Maximum zones of a column; above it, adjacent zones are merged in pairs.
 MAX_WRITTEN_ZONES: Final = 1024
-COMPRESS: Final = partial(zlib.compress, level=1)
 
 
 class NewStatistics:
@@ -55,7 +53,7 @@ class NewStatistics:
 
     def finish(self) -> Bytes | None:
         """Return the buffer; None if it would be empty. CPU: about 10 us per column."""
-        content = _kernels.statistics_buffer([*self._columns.values()], COMPRESS)
+        content = _kernels.statistics_buffer([*self._columns.values()], zlib.compress)
         return np.frombuffer(content, np.uint8) if content else None
 
 

@@ -20,23 +20,32 @@ struct FixedIn {
   View data;
 };
 
-// Number of values of each chunk; `data` holds exactly these, one chunk after the other.
+using Sizes = std::vector<int64_t>;
+
+inline int64_t sum(const Sizes& sizes) {
+  int64_t total = 0;
+  for (const int64_t size : sizes) total += size;
+  return total;
+}
+
+// Values that are cut into chunks: the number of values of each chunk, and exactly these values.
 struct Pieces {
-  const int64_t* counts;
-  int64_t num;
+  std::span<const int64_t> counts;
+  const uint8_t* data;
+  int bits;           // of a value
   int64_t total = 0;  // values of all chunks
 
-  Pieces(std::span<const int64_t> counts_, int64_t num_bytes, int64_t bits, const char* what)
-      : counts(counts_.data()), num(std::ssize(counts_)) {
-    if (bits < 1) corrupt(what, ": values of ", bits, " bits");
-    for (int64_t i = 0; i < num; ++i)
-      if (counts[i] < 0 || __builtin_add_overflow(total, counts[i], &total))
-        corrupt(what, ": a chunk of ", counts[i], " values");
-    if (bytes_of_bits(product(total, bits, what)) != num_bytes)
-      corrupt(what, ": ", num_bytes, " bytes for ", total, " values of ", bits, " bits");
+  Pieces(std::span<const int64_t> counts_, const FixedIn& values)
+      : counts(counts_), data(values.data.data()), bits(static_cast<int>(values.bits)) {
+    if (bits < 1 || bits != values.bits) corrupt("chunks: values of ", values.bits, " bits");
+    for (const int64_t count : counts)
+      if (count < 0 || __builtin_add_overflow(total, count, &total))
+        corrupt("chunks: a chunk of ", count, " values");
+    if (bytes_of_bits(product(total, bits, "chunks")) != std::ssize(values.data))
+      corrupt("chunks: ", values.data.size(), " bytes for ", total, " values of ", bits, " bits");
   }
 
-  int64_t operator[](int64_t i) const { return counts[i]; }
+  int64_t value_bytes() const { return bits / 8; }
 };
 
 // Bitwise or of all values of 8, 16, 32 or 64 bits.
@@ -59,32 +68,31 @@ ValueCosts costs_of(const uint8_t* data, int64_t num_values, int bits);
 // Chunks, one after the other, and the bytes of each.
 struct SizedChunks {
   Owned<uint8_t> data;
-  Owned<int64_t> sizes;
+  Sizes sizes;
 };
 
 // Bit-packed chunks of at most 1024 values: the width as one value, then one block.
-SizedChunks pack_inline(const uint8_t* data, const Pieces& counts, int bits);
+SizedChunks pack_inline(const Pieces& chunks);
 
 // Bit-packed chunks of one width: blocks of 1024 values, then the rest raw, or as one more block if
 // that is smaller.
-SizedChunks pack_blocks(const uint8_t* data, const Pieces& counts, int bits, int width,
-                        bool baseline = false);
+SizedChunks pack_blocks(const Pieces& chunks, int width, bool baseline = false);
 
 // Chunks of values that are not whole bytes; each chunk begins on a byte.
-SizedChunks cut_bits(const uint8_t* data, const Pieces& counts, int64_t bits);
+SizedChunks cut_bits(const Pieces& chunks);
 
 // Byte stream split: in each chunk byte 0 of all values of 32 or 64 bits, then byte 1, and so on.
-Owned<uint8_t> split_bytes(const uint8_t* data, const Pieces& counts, int bits);
+Owned<uint8_t> split_bytes(const Pieces& chunks);
 
 // Rows of the values of all columns, side by side; each value takes whole bytes.
 Owned<uint8_t> zip_columns(std::span<const FixedIn> columns, int64_t num_rows);
 
-// LZ4 units, one a piece.
-SizedChunks encode_lz4(const uint8_t* data, const Pieces& sizes);
+// LZ4 units of bytes, one a chunk.
+SizedChunks encode_lz4(const Pieces& chunks);
 
 struct RunChunks {
   std::vector<uint8_t> values, lengths;
-  std::vector<int64_t> counts, value_sizes, length_sizes;  // of each chunk
+  Sizes counts, value_sizes, length_sizes;  // of each chunk
 };
 
 // Run-length coded chunks of at most `most` values, whose runs take at most `max_bytes`.
@@ -96,8 +104,8 @@ RunChunks encode_runs(const uint8_t* data, int64_t num_values, int bits, int64_t
 int64_t run_entries(const uint8_t* data, int64_t num_values, int bits, int64_t limit);
 
 // Runs of each chunk as one block, and its size: bytes of the values (u64), values, lengths.
-Owned<int64_t> run_block_sizes(const uint8_t* data, const Pieces& counts, int bits);
-Owned<uint8_t> run_blocks(const uint8_t* data, const Pieces& counts, int bits);
+Sizes run_block_sizes(const Pieces& chunks);
+Owned<uint8_t> run_blocks(const Pieces& chunks);
 
 // Mini-block chunks: part b of chunk c is the next `sizes[b * num_chunks + c]` bytes of
 // `buffers[b]`. Sizes in a chunk's header have 16 bits, and 32 behind the first `level_buffers`
@@ -108,7 +116,7 @@ SizedChunks assemble_chunks(std::span<const std::span<const uint8_t>> buffers,
 
 struct StringChunks {
   Owned<uint8_t> data;
-  Owned<int64_t> counts, sizes;  // of each chunk
+  Sizes counts, sizes;  // of each chunk
 };
 
 // Chunks of strings. Each has a power of two of strings, from 2 to `most`, in at most `chunk_bytes`

@@ -62,9 +62,8 @@ int64_t values_per_chunk(int64_t bits_per_value) {
 
 void add_flat(Chunks& chunks, const FixedIn& values) {
   if (!chunks.counts.empty() && chunks.counts[0] * values.bits % 8) {
-    auto cut = cut_bits(values.data.data(), pieces(chunks.counts, values.data, values.bits),
-                        values.bits);
-    chunks.sizes.push_back(sizes_of(cut.sizes));
+    auto cut = cut_bits({chunks.counts, values});
+    chunks.sizes.push_back(std::move(cut.sizes));
     chunks.buffers.emplace_back(std::move(cut.data));
     return;
   }
@@ -90,7 +89,7 @@ Chunks row_chunks(int64_t count, Rows rows) {
 // --- general compression ---
 
 // Compress the first buffer to units, if the options ask for it and it saves bytes; true if done.
-bool compress_chunks(Chunks& chunks, const Options& options, const Zstd& zstd) {
+bool compress_chunks(Chunks& chunks, const Options& options, const Compress& zstd) {
   if (!is_general(options.compression) || chunks.buffers[0].size() < kMinBytes) return false;
   auto [units, sizes] = compressed(options.compression, options.level, chunks.buffers[0].view(),
                                    chunks.sizes[0], zstd);
@@ -130,9 +129,7 @@ Chunks split_chunks(const FixedIn& values, int64_t count) {
   Chunks chunks{split(values.bits), counts_of(count, values.bits == 32 ? 1024 : 512), {}, {}};
   Sizes sizes;
   for (const int64_t num : chunks.counts) sizes.push_back(num * width);
-  chunks.buffers.emplace_back(split_bytes(
-      values.data.data(), pieces(chunks.counts, values.data, values.bits),
-      static_cast<int>(values.bits)));
+  chunks.buffers.emplace_back(split_bytes({chunks.counts, values}));
   chunks.sizes.push_back(std::move(sizes));
   return chunks;
 }
@@ -144,9 +141,8 @@ Chunks plain_chunks(const FixedIn& values, int64_t count, const Options& options
   switch (chunk_form(values.data.data(), count, bits, options.most_runs)) {
     case ChunkForm::kPacked: {
       Chunks chunks{packed_inline(bits), counts_of(count, kPackedValues), {}, {}};
-      auto packed =
-          pack_inline(values.data.data(), pieces(chunks.counts, values.data, bits), bits);
-      chunks.sizes.push_back(sizes_of(packed.sizes));
+      auto packed = pack_inline({chunks.counts, values});
+      chunks.sizes.push_back(std::move(packed.sizes));
       chunks.buffers.emplace_back(std::move(packed.data));
       return chunks;
     }
@@ -163,7 +159,7 @@ Chunks plain_chunks(const FixedIn& values, int64_t count, const Options& options
 }
 
 Chunks fixed_chunks(const FixedIn& values, int64_t count, const Options& options,
-                    const Zstd& zstd) {
+                    const Compress& zstd) {
   if (options.compression == Compression::kNone) return flat_chunks(count, values);
   if (splits(values, count, options)) {
     Chunks chunks = split_chunks(values, count);
@@ -189,8 +185,8 @@ Chunks variable_chunks(const Strings<Offset>& strings, int64_t chunk_bytes, int 
   const bool is_2_1 = minor == 1;
   if (is_2_1) chunk_bytes = std::min(chunk_bytes, kV21ChunkBytes);
   StringChunks cut = chunk_strings(strings, chunk_bytes, kMaxStrings);
-  Chunks chunks{variable(8 * static_cast<int>(sizeof(Offset))), sizes_of(cut.counts), {}, {}};
-  chunks.sizes.push_back(sizes_of(cut.sizes));
+  Chunks chunks{variable(8 * static_cast<int>(sizeof(Offset))), std::move(cut.counts), {}, {}};
+  chunks.sizes.push_back(std::move(cut.sizes));
   chunks.buffers.emplace_back(std::move(cut.data));
   if (const int64_t most = largest(chunks.sizes[0]); is_2_1 && most > kV21MaxBytes)
     refuse("mini-blocks of strings: two take ", most, " bytes, a chunk of version 2.1 has ",
@@ -200,7 +196,7 @@ Chunks variable_chunks(const Strings<Offset>& strings, int64_t chunk_bytes, int 
 
 template <typename Offset>
 Chunks string_chunks(const Strings<Offset>& strings, const Options& options, int minor,
-                     const Zstd& zstd) {
+                     const Compress& zstd) {
   if (auto codes = codes_of(strings, options)) {
     const Strings<Offset> coded{codes->strings.ends.data(), codes->strings.codes.data(),
                                 strings.count, codes->num_bytes};
@@ -305,22 +301,22 @@ Block fixed_block(const FixedIn& values, int64_t count, int minor) {
   if (!is_countable(values.bits) || count == 0) return best;
   const int bits = static_cast<int>(values.bits);
   const Sizes counts{count};
-  const Pieces whole = pieces(counts, values.data, bits);
+  const Pieces whole(counts, values);
   if (count <= kPackedValues) {
-    auto packed = pack_inline(values.data.data(), whole, bits);
+    auto packed = pack_inline(whole);
     if (packed.data.size() < best.data.size())
       best = {packed_inline(bits), Buffer(std::move(packed.data)), true};
   } else {
     const uint64_t all = either(values.data.data(), std::ssize(values.data), bits);
     const int width = std::max(1, static_cast<int>(std::bit_width(all)));
     if (width < bits) {
-      auto packed = pack_blocks(values.data.data(), whole, bits, width);
+      auto packed = pack_blocks(whole, width);
       if (packed.data.size() < best.data.size())
         best = {packed_apart(bits, width), Buffer(std::move(packed.data)), true};
     }
   }
-  if (minor >= 2 && run_block_sizes(values.data.data(), whole, bits)[0] < best.data.size())
-    best = {runs(bits), Buffer(run_blocks(values.data.data(), whole, bits)), true};
+  if (minor >= 2 && run_block_sizes(whole)[0] < best.data.size())
+    best = {runs(bits), Buffer(run_blocks(whole)), true};
   return best;
 }
 
@@ -356,11 +352,10 @@ ProtoOut general(Compression scheme, std::optional<int32_t> level, const ProtoOu
 }
 
 std::pair<Buffer, Sizes> compressed(Compression scheme, std::optional<int32_t> level, View data,
-                                    const Sizes& sizes, const Zstd& zstd) {
+                                    const Sizes& sizes, const Compress& zstd) {
   if (scheme == Compression::kLz4) {
-    auto units = encode_lz4(data.data(), pieces(sizes, data, 8));
-    Sizes unit_sizes = sizes_of(units.sizes);
-    return {Buffer(std::move(units.data)), std::move(unit_sizes)};
+    auto units = encode_lz4({sizes, {8, data}});
+    return {Buffer(std::move(units.data)), std::move(units.sizes)};
   }
   std::string out;
   Sizes unit_sizes;
@@ -413,7 +408,7 @@ std::optional<Dictionary> dictionary_of(const Input& input) {
   });
 }
 
-Block items_block(const Values& items, const Options& options, int minor, const Zstd& zstd) {
+Block items_block(const Values& items, const Options& options, int minor, const Compress& zstd) {
   auto plain = [&]() -> Block {
     if (const auto* fixed = std::get_if<FixedIn>(&items.kind))
       return fixed_block(*fixed, items.count, minor);
@@ -434,7 +429,7 @@ Block items_block(const Values& items, const Options& options, int minor, const 
           std::move(units.first), true};
 }
 
-Chunks value_chunks(const Values& values, const Input& input, const Zstd& zstd) {
+Chunks value_chunks(const Values& values, const Input& input, const Compress& zstd) {
   const Options& options = input.options;
   if (const auto* fixed = std::get_if<FixedIn>(&values.kind))
     return fixed_chunks(*fixed, values.count, options, zstd);

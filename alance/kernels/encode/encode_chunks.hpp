@@ -40,24 +40,15 @@ inline Owned<uint8_t> copy_of(View view) {
   if (!view.empty()) std::memcpy(out.data(), view.data(), view.size());
   return out;
 }
-inline Owned<uint8_t> copy_of(std::string_view text) {
-  return copy_of(View{reinterpret_cast<const uint8_t*>(text.data()), text.size()});
-}
 
 template <typename T>
 View bytes_of(std::span<const T> values) {
   return {reinterpret_cast<const uint8_t*>(values.data()), values.size_bytes()};
 }
+inline View bytes_of(std::string_view text) { return bytes_of(std::span(text)); }
 
-using Sizes = std::vector<int64_t>;
+inline Owned<uint8_t> copy_of(std::string_view text) { return copy_of(bytes_of(text)); }
 
-inline Sizes sizes_of(Owned<int64_t>& from) { return {from.data(), from.data() + from.size()}; }
-
-inline int64_t sum(const Sizes& sizes) {
-  int64_t total = 0;
-  for (const int64_t size : sizes) total += size;
-  return total;
-}
 inline int64_t largest(const Sizes& sizes) {
   return sizes.empty() ? 0 : *std::max_element(sizes.begin(), sizes.end());
 }
@@ -69,10 +60,6 @@ struct Chunks {
   std::vector<Buffer> buffers;
   std::vector<Sizes> sizes;
 };
-
-inline Pieces pieces(const Sizes& counts, View data, int64_t bits) {
-  return Pieces(counts, static_cast<int64_t>(data.size()), bits, "chunks");
-}
 
 struct Dictionary {
   Owned<uint32_t> indices;
@@ -108,7 +95,7 @@ inline bool is_general(Compression scheme) {
 
 // Compress adjacent pieces, each to one unit.
 std::pair<Buffer, Sizes> compressed(Compression scheme, std::optional<int32_t> level, View data,
-                                    const Sizes& sizes, const Zstd& zstd);
+                                    const Sizes& sizes, const Compress& zstd);
 
 // --- strings ---
 
@@ -150,13 +137,13 @@ Buffer zipped(Rows rows, int64_t num_rows);
 // --- values ---
 
 // Values of a page in their smallest form.
-Chunks value_chunks(const Values& values, const Input& input, const Zstd& zstd);
+Chunks value_chunks(const Values& values, const Input& input, const Compress& zstd);
 
 // Dictionary of a page; nothing if it would not make the page smaller.
 std::optional<Dictionary> dictionary_of(const Input& input);
 
 // Items of a dictionary as one block.
-Block items_block(const Values& items, const Options& options, int minor, const Zstd& zstd);
+Block items_block(const Values& items, const Options& options, int minor, const Compress& zstd);
 
 // --- layers and pages ---
 
@@ -171,6 +158,6 @@ struct Limits {
 bool is_zipped(const Input& input);
 
 // Page of values that are stored one by one.
-Page zipped_page(const Input& input, const Limits& limits, const Zstd& zstd);
+Page zipped_page(const Input& input, const Limits& limits, const Compress& zstd);
 
 }  // namespace alance::pages

@@ -49,7 +49,7 @@ struct LevelBlocks {
 LevelBlocks level_blocks(std::span<const uint16_t> levels, const Sizes& counts, uint16_t max_level,
                          int minor) {
   const View data = bytes_of(levels);
-  const Pieces parts = pieces(counts, data, kLevelBits);
+  const Pieces parts(counts, {kLevelBits, data});
   const int width =
       static_cast<int>(std::bit_width(either(data.data(), std::ssize(data), kLevelBits)));
   if (width > std::bit_width(max_level))
@@ -63,9 +63,7 @@ LevelBlocks level_blocks(std::span<const uint16_t> levels, const Sizes& counts, 
   for (const int64_t count : counts) flat_sizes.push_back(2 * count);
   const int64_t flat_bytes = 2 * parts.total;
   if (minor >= 2) {
-    Owned<int64_t> sizes = run_block_sizes(data.data(), parts, kLevelBits);
-    consider(runs(kLevelBits), sizes_of(sizes),
-             [&] { return Buffer(run_blocks(data.data(), parts, kLevelBits)); });
+    consider(runs(kLevelBits), run_block_sizes(parts), [&] { return Buffer(run_blocks(parts)); });
   }
   if (parts.total > kPackedValues && width < kLevelBits) {
     const int packed_width = std::max(width, 1);
@@ -75,7 +73,7 @@ LevelBlocks level_blocks(std::span<const uint16_t> levels, const Sizes& counts, 
       sizes.push_back(count / kPackedValues * block_bytes +
                       std::min(2 * (count % kPackedValues), block_bytes));
     consider(packed_apart(kLevelBits, packed_width), std::move(sizes), [&, packed_width] {
-      return Buffer(pack_blocks(data.data(), parts, kLevelBits, packed_width).data);
+      return Buffer(pack_blocks(parts, packed_width).data);
     });
   }
   if (largest(counts) <= kPackedValues) {
@@ -86,7 +84,7 @@ LevelBlocks level_blocks(std::span<const uint16_t> levels, const Sizes& counts, 
       at += 2 * count;
     }
     consider(packed_inline(kLevelBits), std::move(sizes),
-             [&] { return Buffer(pack_inline(data.data(), parts, kLevelBits).data); });
+             [&] { return Buffer(pack_inline(parts).data); });
   }
   consider(flat(kLevelBits), flat_sizes, [&] { return Buffer(data); });
   if (legal.empty()) refuse(largest(counts), " levels in a chunk of a mini-block");
@@ -170,10 +168,10 @@ bool fits(const std::vector<Sizes>& sizes, size_t num_levels, bool is_large) {
 }
 
 // Chunk words: size and log2 of the number of values; the last chunk has no logarithm.
-std::string chunk_words(Owned<int64_t>& chunk_bytes, const Sizes& counts, bool is_large) {
+std::string chunk_words(const Sizes& chunk_bytes, const Sizes& counts, bool is_large) {
   std::string words;
   for (size_t chunk = 0; chunk < counts.size(); ++chunk) {
-    auto word = static_cast<uint32_t>(chunk_bytes[static_cast<int64_t>(chunk)] / 8 - 1) << 4;
+    auto word = static_cast<uint32_t>(chunk_bytes[chunk] / 8 - 1) << 4;
     if (chunk + 1 < counts.size())
       word |= static_cast<uint32_t>(std::bit_width(static_cast<uint64_t>(counts[chunk])) - 1);
     if (is_large)
@@ -185,7 +183,7 @@ std::string chunk_words(Owned<int64_t>& chunk_bytes, const Sizes& counts, bool i
 }
 
 Result chunk_page(const Input& input, const Limits& limits, const Values& values,
-                  const Values* items, const Zstd& zstd) {
+                  const Values* items, const Compress& zstd) {
   const bool is_large = input.minor >= 2;
   const auto& rep = input.levels.rep;
   const auto& definition = input.levels.definition;
@@ -444,7 +442,7 @@ Limits::Limits(const std::vector<uint8_t>& layers) {
   }
 }
 
-Result page_of(const Input& input, const Zstd& zstd) {
+Result page_of(const Input& input, const Compress& zstd) {
   const Limits limits(input.levels.layers);
   check(input, limits);
   const bool is_any = input.mode == Mode::kAny;

@@ -30,11 +30,11 @@ struct Options {
   std::optional<int32_t> dict_level;
 };
 
-// Zstandard frame of bytes; level 0 is the default.
-using Zstd = std::function<std::string(View, int32_t level)>;
+// Compress bytes: to a frame of Zstandard (level 0 is the default), or to a stream of zlib.
+using Compress = std::function<std::string(View, int32_t level)>;
 
 // By a Python function, which is called with the GIL.
-Zstd zstd_of(nb::callable frame);
+Compress compress_of(nb::callable function);
 
 struct StringsView {
   int offset_bytes;  // 4 or 8
@@ -135,6 +135,6 @@ using Result = std::variant<Page, NoPage, SparseConstant>;
 
 // Encode a page. Throws std::overflow_error if values or levels do not fit this version's pages, and
 // nb::type_error if no page of this version holds such values.
-Result page_of(const Input& input, const Zstd& zstd);
+Result page_of(const Input& input, const Compress& zstd);
 
 }  // namespace alance::pages

@@ -112,7 +112,7 @@ nb::list encode_pages(const nb::list& items, const nb::callable& zstd) {
   Arrays arrays;
   std::vector<Input> inputs;
   for (nb::handle item : items) inputs.push_back(input_of(item, arrays));
-  const Zstd frame = zstd_of(zstd);
+  const Compress frame = compress_of(zstd);
   std::vector<Result> results;
   {
     nb::gil_scoped_release release;
@@ -138,11 +138,11 @@ Values values_of(nb::handle item, Arrays& arrays) {
   return {count, OthersIn{}};
 }
 
-Zstd zstd_of(nb::callable frame) {
-  return [frame = std::move(frame)](View data, int32_t level) {
+Compress compress_of(nb::callable function) {
+  return [function = std::move(function)](View data, int32_t level) {
     nb::gil_scoped_acquire acquire;
     const auto packed = nb::cast<nb::bytes>(
-        frame(nb::bytes(reinterpret_cast<const char*>(data.data()), data.size()), level));
+        function(nb::bytes(reinterpret_cast<const char*>(data.data()), data.size()), level));
     return std::string(packed.c_str(), packed.size());
   };
 }

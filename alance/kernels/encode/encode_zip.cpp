@@ -50,7 +50,7 @@ Buffer buffer_of(Owned<Offset>& offsets) {
 }
 
 // True if compression shrinks a sample of long strings; pictures, for example, stay large.
-bool compresses(View strings, const Zstd& zstd) {
+bool compresses(View strings, const Compress& zstd) {
   const auto size = static_cast<int64_t>(strings.size());
   const int64_t middle = std::max<int64_t>(0, (size - kTrialBytes) / 2);
   const int64_t num = std::min(kTrialBytes, size - middle);
@@ -61,7 +61,7 @@ bool compresses(View strings, const Zstd& zstd) {
 
 template <typename Offset>
 OneByOne strings_by_one(const Strings<Offset>& strings, const Options& options,
-                        const Zstd& zstd) {
+                        const Compress& zstd) {
   const int word = static_cast<int>(sizeof(Offset));
   const View all{strings.content + strings.ends[0], static_cast<size_t>(strings.total())};
   const auto num = static_cast<size_t>(strings.count) + 1;
@@ -96,7 +96,7 @@ OneByOne strings_by_one(const Strings<Offset>& strings, const Options& options,
   return plain;
 }
 
-OneByOne one_by_one(const Values& values, const Options& options, int minor, const Zstd& zstd);
+OneByOne one_by_one(const Values& values, const Options& options, int minor, const Compress& zstd);
 
 bool has_fixed_rows(const StructsIn& structs) {
   return std::all_of(structs.children.begin(), structs.children.end(), [](const Values& child) {
@@ -106,7 +106,7 @@ bool has_fixed_rows(const StructsIn& structs) {
 
 // Structs with a child of variable width, or with fixed-size lists: rows of the children, each
 // string behind its length. Other readers refuse structs of fixed width inside before 2.3.
-OneByOne structs_by_one(const StructsIn& structs, int64_t count, int minor, const Zstd& zstd) {
+OneByOne structs_by_one(const StructsIn& structs, int64_t count, int minor, const Compress& zstd) {
   if (minor < 2)
     throw nb::type_error("packed struct with children of variable width in version 2.1: "
                          "expected 2.2 or later");
@@ -163,7 +163,7 @@ OneByOne booleans_by_one(const FixedIn& values, int64_t count) {
   return {flat(8), 8, std::move(out)};
 }
 
-OneByOne one_by_one(const Values& values, const Options& options, int minor, const Zstd& zstd) {
+OneByOne one_by_one(const Values& values, const Options& options, int minor, const Compress& zstd) {
   if (const auto* fixed = std::get_if<FixedIn>(&values.kind)) {
     if (fixed->bits == 1) return booleans_by_one(*fixed, values.count);
     if (fixed->bits % 8)
@@ -331,7 +331,7 @@ bool is_zipped(const Input& input) {
   return bits >= input.zip_bits;
 }
 
-Page zipped_page(const Input& input, const Limits& limits, const Zstd& zstd) {
+Page zipped_page(const Input& input, const Limits& limits, const Compress& zstd) {
   const auto& [layers, rep, definition] = input.levels;
   OneByOne values = one_by_one(input.values, input.options, input.minor, zstd);
   int64_t num_entries = input.values.count;

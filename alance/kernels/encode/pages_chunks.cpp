@@ -25,16 +25,14 @@ SizedChunks assemble_chunks(std::span<const std::span<const uint8_t>> buffers,
   for (const auto& buffer : buffers) sources.push_back(buffer.data());
   const int64_t header =
       aligned(2 + 2 * level_buffers + (num_buffers - level_buffers) * (large ? 4 : 2));
-  Owned<int64_t> chunk_sizes(num_chunks);
-  int64_t total = 0;
+  Sizes chunk_sizes;
   for (int64_t c = 0; c < num_chunks; ++c) {
     int64_t size = header;
     for (int64_t b = 0; b < num_buffers; ++b)
       size += aligned(sizes[static_cast<size_t>(b * num_chunks + c)]);
-    chunk_sizes[c] = size;
-    total += size;
+    chunk_sizes.push_back(size);
   }
-  Owned<uint8_t> out(total);
+  Owned<uint8_t> out(sum(chunk_sizes));
   uint8_t* at = out.data();
   for (int64_t c = 0; c < num_chunks; ++c) {
     uint8_t* const body = at + header;

@@ -35,8 +35,8 @@ class SmallFiles {
         search_bytes_(search_bytes),
         zone_rows_(zone_rows),
         max_zones_(max_zones),
-        compress_(std::move(compress)),
-        frame_(pages::zstd_of(std::move(frame))) {
+        compress_(pages::compress_of(std::move(compress))),
+        frame_(pages::compress_of(std::move(frame))) {
     for (nb::handle item : kinds) {
       const auto [bits, offset_bytes, zones, is_nullable] =
           nb::cast<std::tuple<int, int, std::string, bool>>(item);
@@ -80,11 +80,7 @@ class SmallFiles {
     }
     std::vector<Zones*> columns;
     for (Zones& column : zones) columns.push_back(&column);
-    const auto buffer = statistics_buffer(columns, [this](const std::string& raw) {
-      nb::gil_scoped_acquire acquire;
-      const auto packed = nb::cast<nb::bytes>(compress_(nb::bytes(raw.data(), raw.size())));
-      return std::string(packed.c_str(), packed.size());
-    });
+    const auto buffer = statistics_buffer(columns, compress_);
     if (!buffer.empty()) {
       container.add_buffer(buffer.size());
       append_padded(out, buffer);
@@ -113,8 +109,7 @@ class SmallFiles {
   uint64_t search_bytes_;
   int64_t zone_rows_;
   size_t max_zones_;
-  nb::callable compress_;
-  pages::Zstd frame_;
+  pages::Compress compress_, frame_;
 };
 
 }  // namespace

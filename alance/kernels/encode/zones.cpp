@@ -19,6 +19,7 @@ constexpr uint8_t kHasLow = 1, kHasHigh = 2, kHasValues = 4, kHasNans = 8;
 constexpr size_t kHeaderBytes = 32, kEntryBytes = 40;
 // Blocks of at most so many bytes are stored uncompressed: one zone of any column.
 constexpr size_t kStoredBytes = 80;
+constexpr int32_t kLevel = 1;  // of zlib
 
 // Upper bound of a text in at most `limit` bytes; empty if it would be above 0xFF alone.
 std::string rounded_up(const std::string& text, size_t limit) {
@@ -102,12 +103,12 @@ struct Entry {
   std::string block;
 };
 
-Entry entry_of(const Zones& zones, const Compress& compress) {
+Entry entry_of(const Zones& zones, const pages::Compress& compress) {
   Zone whole = zones.whole();
   for (size_t limit = kTextBytes;; limit /= 2) {
     const std::string raw = raw_block(zones, limit);
     const bool is_stored = raw.size() <= kStoredBytes;
-    std::string block = is_stored ? stored(raw) : compress(raw);
+    std::string block = is_stored ? stored(raw) : compress(pages::bytes_of(raw), kLevel);
     // Text bounds that do not compress are halved, once.
     const bool is_long = block.size() > 3 * limit / 2 * zones.all().size();
     if (zones.is_text() && !is_stored && is_long && limit == kTextBytes) continue;
@@ -187,7 +188,7 @@ Zone Zones::whole() const {
   return whole;
 }
 
-std::string statistics_buffer(const std::vector<Zones*>& all_zones, const Compress& compress) {
+std::string statistics_buffer(const std::vector<Zones*>& all_zones, const pages::Compress& compress) {
   int64_t zone_rows = 0;
   for (const Zones* zones : all_zones)
     if (!zones->all().empty()) zone_rows = std::max(zone_rows, zones->zone_rows());
@@ -243,11 +244,8 @@ void add(Zones& zones, nb::handle item, const std::optional<Bytes>& valid) {
   zones.add(values, valid ? valid->data() : nullptr);
 }
 
-nb::bytes buffer_of(const std::vector<Zones*>& columns, const nb::callable& compress) {
-  const std::string content = statistics_buffer(columns, [&](const std::string& raw) {
-    const auto packed = nb::cast<nb::bytes>(compress(nb::bytes(raw.data(), raw.size())));
-    return std::string(packed.c_str(), packed.size());
-  });
+nb::bytes buffer_of(const std::vector<Zones*>& columns, nb::callable compress) {
+  const std::string content = statistics_buffer(columns, pages::compress_of(std::move(compress)));
   return nb::bytes(content.data(), content.size());
 }
 

@@ -3,7 +3,6 @@
 #pragma once
 #include <algorithm>
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -88,10 +87,8 @@ class Zones {
   std::vector<Zone> zones_;
 };
 
-using Compress = std::function<std::string(const std::string&)>;
-
 // Statistics buffer; empty if no column has zones. All columns get zones as wide as the widest.
 // `compress` is zlib's; it is called for more than one zone of a small file.
-std::string statistics_buffer(const std::vector<Zones*>& columns, const Compress& compress);
+std::string statistics_buffer(const std::vector<Zones*>& columns, const pages::Compress& compress);
 
 }  // namespace alance

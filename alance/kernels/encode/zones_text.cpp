@@ -1,5 +1,6 @@
 // Least and greatest text of a zone, for statistics.
 #include <algorithm>
+#include <array>
 #include <bit>
 
 #include "encode/encode.hpp"
@@ -30,15 +31,11 @@ struct Text {
 };
 
 // Mask of the first n bytes of a word loaded with the first byte on top.
-constexpr uint64_t kFirstBytes[9] = {0,
-                               ~uint64_t{0} << 56,
-                               ~uint64_t{0} << 48,
-                               ~uint64_t{0} << 40,
-                               ~uint64_t{0} << 32,
-                               ~uint64_t{0} << 24,
-                               ~uint64_t{0} << 16,
-                               ~uint64_t{0} << 8,
-                               ~uint64_t{0}};
+constexpr auto kFirstBytes = [] {
+  std::array<uint64_t, 9> masks{};
+  for (size_t n = 1; n < masks.size(); ++n) masks[n] = ~uint64_t{0} << (64 - 8 * n);
+  return masks;
+}();
 
 inline uint64_t word_at(const uint8_t* data) {
   const uint64_t word = load<uint64_t>(data);
@@ -53,8 +50,8 @@ inline Text text_at(const uint8_t* data, int64_t size, const uint8_t* end) {
     from = last;
   }
   const uint8_t* end_word = size > 16 ? data + size - 8 : from + 8;
-  const uint64_t rest = kFirstBytes[std::clamp<int64_t>(size - 8, 0, 8)];
-  const uint64_t head = word_at(from) & kFirstBytes[std::min<int64_t>(size, 8)];
+  const uint64_t rest = kFirstBytes[static_cast<size_t>(std::clamp<int64_t>(size - 8, 0, 8))];
+  const uint64_t head = word_at(from) & kFirstBytes[static_cast<size_t>(std::min<int64_t>(size, 8))];
   const uint64_t middle = word_at(from + 8) & rest, tail = word_at(end_word) & rest;
   return {data, size, head, middle, tail};
 }
@@ -75,7 +72,7 @@ Places short_strings(const Offset* offset, const uint8_t* data, const uint8_t* e
     const int64_t size = offset[i + 1] - offset[i];
     uint64_t head;
     if (end - at >= 8) [[likely]] {
-      head = word_at(at) & kFirstBytes[size];
+      head = word_at(at) & kFirstBytes[static_cast<size_t>(size)];
     } else {
       head = text_at(at, size, end).head;
     }

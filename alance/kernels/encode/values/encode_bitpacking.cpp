@@ -58,61 +58,55 @@ void pack_some(Loop pack, const uint8_t* in, uint8_t* out, int64_t count, int bi
 
 }  // namespace
 
-SizedChunks pack_inline(const uint8_t* in, const Pieces& counts, int bits) {
-  const Loop* loops = loops_of<Pack>(bits, false);
-  const int64_t value_bytes = bits / 8;
-  Owned<int64_t> sizes(counts.num);
-  Owned<uint8_t> widths(counts.num);
-  const uint8_t* at = in;
-  int64_t total = 0;
-  for (int64_t i = 0; i < counts.num; ++i) {
-    widths[i] = static_cast<uint8_t>(std::bit_width(either(at, counts[i] * value_bytes, bits)));
-    sizes[i] = value_bytes + kRowBytes * int64_t{widths[i]};
-    total += sizes[i];
-    at += counts[i] * value_bytes;
+SizedChunks pack_inline(const Pieces& chunks) {
+  const Loop* loops = loops_of<Pack>(chunks.bits, false);
+  const int64_t value_bytes = chunks.value_bytes();
+  Sizes sizes;
+  std::vector<uint64_t> widths;
+  const uint8_t* in = chunks.data;
+  for (const int64_t count : chunks.counts) {
+    const int width = std::bit_width(either(in, count * value_bytes, chunks.bits));
+    widths.push_back(static_cast<uint64_t>(width));
+    sizes.push_back(value_bytes + kRowBytes * width);
+    in += count * value_bytes;
   }
-  Owned<uint8_t> packed(total);
+  Owned<uint8_t> packed(sum(sizes));
   uint8_t* out = packed.data();
-  for (int64_t i = 0; i < counts.num; ++i) {
-    const uint64_t width = widths[i];
-    std::memcpy(out, &width, static_cast<size_t>(value_bytes));
-    pack_some(loops[width], in, out + value_bytes, counts[i], bits);
-    in += counts[i] * value_bytes;
+  in = chunks.data;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    std::memcpy(out, &widths[i], static_cast<size_t>(value_bytes));
+    pack_some(loops[widths[i]], in, out + value_bytes, chunks.counts[i], chunks.bits);
+    in += chunks.counts[i] * value_bytes;
     out += sizes[i];
   }
   return {std::move(packed), std::move(sizes)};
 }
 
-SizedChunks pack_blocks(const uint8_t* in, const Pieces& counts, int bits, int width,
-                        bool baseline) {
-  const Loop* loops = loops_of<Pack>(bits, baseline);
-  const int64_t value_bytes = bits / 8, block_bytes = kRowBytes * int64_t{width};
-  const int64_t num_bytes = counts.total * value_bytes;
-  const int needed = static_cast<int>(std::bit_width(either(in, num_bytes, bits)));
-  if (width < 1 || width > bits || needed > width)
+SizedChunks pack_blocks(const Pieces& chunks, int width, bool baseline) {
+  const Loop* loops = loops_of<Pack>(chunks.bits, baseline);
+  const int64_t value_bytes = chunks.value_bytes(), block_bytes = kRowBytes * int64_t{width};
+  const uint8_t* in = chunks.data;
+  const uint64_t all = either(in, chunks.total * value_bytes, chunks.bits);
+  if (width < 1 || width > chunks.bits || static_cast<int>(std::bit_width(all)) > width)
     corrupt("bit-packing: values do not fit " + std::to_string(width) + " bits");
-  Owned<int64_t> sizes(counts.num);
-  int64_t total = 0;
-  for (int64_t i = 0; i < counts.num; ++i) {
-    sizes[i] =
-        counts[i] / kBlockValues * block_bytes +
-        std::min(counts[i] % kBlockValues * value_bytes, block_bytes);
-    total += sizes[i];
-  }
-  Owned<uint8_t> packed(total);
+  Sizes sizes;
+  for (const int64_t count : chunks.counts)
+    sizes.push_back(count / kBlockValues * block_bytes +
+                    std::min(count % kBlockValues * value_bytes, block_bytes));
+  Owned<uint8_t> packed(sum(sizes));
   uint8_t* out = packed.data();
-  for (int64_t i = 0; i < counts.num; ++i) {
+  for (size_t i = 0; i < sizes.size(); ++i) {
     uint8_t* const end = out + sizes[i];
-    for (int64_t block = 0; block < counts[i] / kBlockValues; ++block) {
+    for (int64_t block = 0; block < chunks.counts[i] / kBlockValues; ++block) {
       loops[width](in, out);
       in += kBlockValues * value_bytes;
       out += block_bytes;
     }
-    const int64_t tail = counts[i] % kBlockValues;
+    const int64_t tail = chunks.counts[i] % kBlockValues;
     if (tail * value_bytes <= block_bytes)
       std::memcpy(out, in, static_cast<size_t>(tail * value_bytes));
     else
-      pack_some(loops[width], in, out, tail, bits);
+      pack_some(loops[width], in, out, tail, chunks.bits);
     in += tail * value_bytes;
     out = end;
   }
@@ -123,8 +117,7 @@ namespace {
 
 // Pack `count` values as one chunk.
 Owned<uint8_t> packed_blocks(const Bytes& data, int64_t count, int bits, int width, bool baseline) {
-  const Pieces chunk({&count, 1}, std::ssize(data), bits, "bit-packing");
-  return pack_blocks(data.data(), chunk, bits, width, baseline).data;
+  return pack_blocks({{&count, 1}, {bits, {data.data(), data.size()}}}, width, baseline).data;
 }
 
 }  // namespace

@@ -88,20 +88,21 @@ uint8_t* compress(const uint8_t* const in, int64_t size, uint8_t* out) {
 
 }  // namespace
 
-SizedChunks encode_lz4(const uint8_t* in, const Pieces& sizes) {
+SizedChunks encode_lz4(const Pieces& chunks) {
   int64_t most = 0;
-  for (int64_t i = 0; i < sizes.num; ++i) {
-    if (sizes[i] >= kMaxUnit) corrupt("lz4: a unit of ", sizes[i], " bytes, at most 2^31 - 1");
-    most += most_bytes(sizes[i]);
+  for (const int64_t size : chunks.counts) {
+    if (size >= kMaxUnit) corrupt("lz4: a unit of ", size, " bytes, at most 2^31 - 1");
+    most += most_bytes(size);
   }
   Owned<uint8_t> scratch(most);
-  Owned<int64_t> unit_sizes(sizes.num);
+  Sizes unit_sizes;
+  const uint8_t* in = chunks.data;
   uint8_t* out = scratch.data();
-  for (int64_t i = 0; i < sizes.num; ++i) {
-    store(out, static_cast<uint32_t>(sizes[i]));
-    uint8_t* const end = compress(in, sizes[i], out + kPrefix);
-    unit_sizes[i] = end - out;
-    in += sizes[i];
+  for (const int64_t size : chunks.counts) {
+    store(out, static_cast<uint32_t>(size));
+    uint8_t* const end = compress(in, size, out + kPrefix);
+    unit_sizes.push_back(end - out);
+    in += size;
     out = end;
   }
   Owned<uint8_t> units(out - scratch.data());
@@ -114,7 +115,7 @@ namespace {
 // Compress bytes to a unit.
 Owned<uint8_t> unit_of(const Bytes& data) {
   const int64_t size = std::ssize(data);
-  return encode_lz4(data.data(), Pieces({&size, 1}, size, 8, "lz4")).data;
+  return encode_lz4({{&size, 1}, {8, {data.data(), data.size()}}}).data;
 }
 
 }  // namespace

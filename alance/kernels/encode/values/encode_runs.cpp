@@ -103,25 +103,27 @@ void write_block(const uint8_t* data, int64_t count, int64_t entries, uint8_t* o
 }
 
 template <typename T>
-Owned<int64_t> block_sizes(const uint8_t* data, const Pieces& counts) {
-  Owned<int64_t> sizes(counts.num);
-  for (int64_t i = 0; i < counts.num; ++i) {
-    sizes[i] = 8 + entries_of<T>(data, counts[i], INT64_MAX, INT64_MAX) *
-                       static_cast<int64_t>(sizeof(T) + 1);
-    data += counts[i] * static_cast<int64_t>(sizeof(T));
+Sizes block_sizes(const Pieces& chunks) {
+  Sizes sizes;
+  const uint8_t* data = chunks.data;
+  for (const int64_t count : chunks.counts) {
+    sizes.push_back(8 + entries_of<T>(data, count, INT64_MAX, INT64_MAX) *
+                            static_cast<int64_t>(sizeof(T) + 1));
+    data += count * static_cast<int64_t>(sizeof(T));
   }
   return sizes;
 }
 
 template <typename T>
-Owned<uint8_t> blocks(const uint8_t* data, const Pieces& counts, const int64_t* sizes) {
-  int64_t total = 0;
-  for (int64_t i = 0; i < counts.num; ++i) total += sizes[i];
-  Owned<uint8_t> out(total);
+Owned<uint8_t> blocks(const Pieces& chunks) {
+  const Sizes sizes = block_sizes<T>(chunks);
+  Owned<uint8_t> out(sum(sizes));
+  const uint8_t* data = chunks.data;
   uint8_t* at = out.data();
-  for (int64_t i = 0; i < counts.num; ++i) {
-    write_block<T>(data, counts[i], (sizes[i] - 8) / static_cast<int64_t>(sizeof(T) + 1), at);
-    data += counts[i] * static_cast<int64_t>(sizeof(T));
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    const int64_t entries = (sizes[i] - 8) / static_cast<int64_t>(sizeof(T) + 1);
+    write_block<T>(data, chunks.counts[i], entries, at);
+    data += chunks.counts[i] * static_cast<int64_t>(sizeof(T));
     at += sizes[i];
   }
   return out;
@@ -142,15 +144,12 @@ int64_t run_entries(const uint8_t* data, int64_t num_values, int bits, int64_t l
   });
 }
 
-Owned<int64_t> run_block_sizes(const uint8_t* data, const Pieces& counts, int bits) {
-  return by_width(bits, [&](auto word) { return block_sizes<decltype(word)>(data, counts); });
+Sizes run_block_sizes(const Pieces& chunks) {
+  return by_width(chunks.bits, [&](auto word) { return block_sizes<decltype(word)>(chunks); });
 }
 
-Owned<uint8_t> run_blocks(const uint8_t* data, const Pieces& counts, int bits) {
-  Owned<int64_t> sizes = run_block_sizes(data, counts, bits);
-  return by_width(bits, [&](auto word) {
-    return blocks<decltype(word)>(data, counts, sizes.data());
-  });
+Owned<uint8_t> run_blocks(const Pieces& chunks) {
+  return by_width(chunks.bits, [&](auto word) { return blocks<decltype(word)>(chunks); });
 }
 
 }  // namespace alance

@@ -7,18 +7,16 @@
 #include "encode/encode.hpp"
 
 namespace alance {
-SizedChunks cut_bits(const uint8_t* data, const Pieces& counts, int64_t bits) {
-  Owned<int64_t> sizes(counts.num);
-  int64_t total = 0, at = 0;
-  for (int64_t i = 0; i < counts.num; ++i) {
-    sizes[i] = bytes_of_bits(counts[i] * bits);
-    total += sizes[i];
-  }
-  Owned<uint8_t> out(total);
+
+SizedChunks cut_bits(const Pieces& chunks) {
+  Sizes sizes;
+  for (const int64_t count : chunks.counts) sizes.push_back(bytes_of_bits(count * chunks.bits));
+  Owned<uint8_t> out(sum(sizes));
   uint8_t* to = out.data();
-  for (int64_t i = 0; i < counts.num; ++i) {
-    copy_bits(data, at, counts[i] * bits, to);
-    at += counts[i] * bits;
+  int64_t at = 0;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    copy_bits(chunks.data, at, chunks.counts[i] * chunks.bits, to);
+    at += chunks.counts[i] * chunks.bits;
     to += sizes[i];
   }
   return {std::move(out), std::move(sizes)};
@@ -26,24 +24,22 @@ SizedChunks cut_bits(const uint8_t* data, const Pieces& counts, int64_t bits) {
 
 namespace {
 
-ALANCE_CLONES void split_4(const uint8_t* in, int64_t n, uint8_t* __restrict out) {
-  for (int b = 0; b < 4; ++b)
-    for (int64_t i = 0; i < n; ++i) out[b * n + i] = in[4 * i + b];
-}
-
-ALANCE_CLONES void split_8(const uint8_t* in, int64_t n, uint8_t* __restrict out) {
-  for (int b = 0; b < 8; ++b)
-    for (int64_t i = 0; i < n; ++i) out[b * n + i] = in[8 * i + b];
+template <int Width>
+ALANCE_INLINE void split(const uint8_t* in, int64_t n, uint8_t* __restrict out) {
+  for (int b = 0; b < Width; ++b)
+    for (int64_t i = 0; i < n; ++i) out[b * n + i] = in[Width * i + b];
 }
 
 }  // namespace
 
-Owned<uint8_t> split_bytes(const uint8_t* data, const Pieces& counts, int bits) {
-  Owned<uint8_t> out(counts.total * (bits / 8));
+Owned<uint8_t> split_bytes(const Pieces& chunks) {
+  const auto split_chunk =
+      chunks.bits == 32 ? Versions<split<4>>::best() : Versions<split<8>>::best();
+  Owned<uint8_t> out(chunks.total * chunks.value_bytes());
   int64_t at = 0;
-  for (int64_t i = 0; i < counts.num; ++i) {
-    (bits == 32 ? split_4 : split_8)(data + at, counts[i], out.data() + at);
-    at += counts[i] * (bits / 8);
+  for (const int64_t count : chunks.counts) {
+    split_chunk(chunks.data + at, count, out.data() + at);
+    at += count * chunks.value_bytes();
   }
   return out;
 }

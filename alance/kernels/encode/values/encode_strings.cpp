@@ -20,8 +20,7 @@ StringChunks chunk_strings(const Strings<Offset>& strings, int64_t chunk_bytes, 
   auto size_of = [&](int64_t first, int64_t count) {
     return kWord * (count + 1) + int64_t{offset[first + count]} - int64_t{offset[first]};
   };
-  std::vector<int64_t> counts;
-  int64_t total = 0;
+  Sizes counts, sizes;
   for (int64_t first = 0; first < strings.count;) {
     const int64_t remaining = strings.count - first;
     int64_t count = 2;
@@ -35,32 +34,26 @@ StringChunks chunk_strings(const Strings<Offset>& strings, int64_t chunk_bytes, 
     if (size > std::numeric_limits<Offset>::max() - kWord)
       throw std::overflow_error("strings: a chunk of " + std::to_string(size) + " bytes");
     counts.push_back(count);
-    total += (size + kWord - 1) / kWord * kWord;
+    sizes.push_back((size + kWord - 1) / kWord * kWord);
     first += count;
   }
-  const int64_t num_chunks = static_cast<int64_t>(counts.size());
-  Owned<uint8_t> chunks(total);
-  Owned<int64_t> sizes(num_chunks), counts_(num_chunks);
+  Owned<uint8_t> chunks(sum(sizes));
   uint8_t* out = chunks.data();
   int64_t first = 0;
-  for (int64_t c = 0; c < num_chunks; ++c) {
-    const int64_t count = counts[static_cast<size_t>(c)];
+  for (size_t c = 0; c < counts.size(); ++c) {
+    const int64_t count = counts[c], size = size_of(first, count);
     const Offset base = static_cast<Offset>(kWord * (count + 1) - offset[first]);
     for (int64_t i = 0; i <= count; ++i)
       store(out + i * kWord, static_cast<Offset>(offset[first + i] + base));
-    const int64_t num_bytes = int64_t{offset[first + count]} - int64_t{offset[first]};
-    const int64_t size = kWord * (count + 1) + num_bytes;
-    const int64_t padded = (size + kWord - 1) / kWord * kWord;
+    const int64_t num_bytes = size - kWord * (count + 1);
     if (num_bytes)
       std::memcpy(out + kWord * (count + 1), strings.content + offset[first],
                   static_cast<size_t>(num_bytes));
-    std::memset(out + size, kFiller, static_cast<size_t>(padded - size));
-    sizes[c] = padded;
-    counts_[c] = count;
-    out += padded;
+    std::memset(out + size, kFiller, static_cast<size_t>(sizes[c] - size));
+    out += sizes[c];
     first += count;
   }
-  return {std::move(chunks), std::move(counts_), std::move(sizes)};
+  return {std::move(chunks), std::move(counts), std::move(sizes)};
 }
 
 template StringChunks chunk_strings<int32_t>(const Strings<int32_t>&, int64_t, int64_t);
