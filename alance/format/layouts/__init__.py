@@ -24,7 +24,7 @@ from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.message import DecodeError
 
 from alance.errors import CorruptFileError, UnsupportedError
-from alance.format.layouts.base import Shape, constant_form
+from alance.format.layouts.base import constant_form, shape_of
 from alance.format.layouts.fullzip import zipped_form
 from alance.format.layouts.miniblock import chunked_form
 from alance.format.layouts.place import PLANAR_LAYOUT
@@ -101,7 +101,7 @@ _latest_form = lru_cache(maxsize=64)(_form)
 
 
 def _blob_form(message: pb.BlobLayout) -> _kernels.PageForm:
-    inner, shape = message.inner_layout, Shape.from_proto(message.layers)
+    inner, shape = message.inner_layout, shape_of(*message.layers)
     if shape.has_lists:
         raise UnsupportedError("blob: version 1 cannot express blobs inside lists")
     if inner.HasField("mini_block_layout") and _has_descriptions(inner.mini_block_layout):

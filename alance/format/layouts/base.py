@@ -34,7 +34,7 @@ from alance.format.codecs.block import block_codec
 from alance.format.codecs.words import NumbersForm, are_plain
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from alance.base.arrays import UInt16s
     from alance.format.blocks import Block
@@ -129,17 +129,13 @@ class Shape:
     max_visible: int
     code: tuple[int, bytes]  # layers in the kernels' form; see `code_of`
 
-    @classmethod
-    def from_proto(cls, layers: Iterable[int]) -> Shape:
-        return _shape(tuple(layers))
-
     @property
     def has_lists(self) -> bool:
         return self.max_rep > 0
 
 
 @lru_cache(maxsize=1024)
-def _shape(numbers: tuple[int, ...]) -> Shape:
+def shape_of(*numbers: int) -> Shape:
     """Return the shape of layers; memoized, because many pages of a table share few shapes."""
     values = {layer.value for layer in Layer}
     if not numbers or len(numbers) > 0xFFFF or not values.issuperset(numbers):
@@ -209,7 +205,7 @@ def constant_form(message: pb.ConstantLayout) -> _kernels.PageForm:
         raise CorruptFileError(
             f"constant: inline value of {size} bytes, at most {MAX_INLINE_BYTES}"
         )
-    shape = Shape.from_proto(message.layers)
+    shape = shape_of(*message.layers)
     has_rep, has_def = message.HasField("rep_compression"), message.HasField("def_compression")
     page_form = _kernels.PageForm.constant(
         message.inline_value if message.HasField("inline_value") else None,

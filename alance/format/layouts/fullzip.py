@@ -36,7 +36,7 @@ from alance.format.codecs.base import PerValueCodec, ValuesForm, expect, flat_bi
 from alance.format.codecs.fixed import FixedSizeLists, packed_bits
 from alance.format.codecs.general import Scheme
 from alance.format.codecs.strings import coded_strings, offset_bits
-from alance.format.layouts.base import LevelsForm, Shape
+from alance.format.layouts.base import LevelsForm, shape_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -57,7 +57,7 @@ def zipped_form(
         raise CorruptFileError(f"full-zip: levels of {bits_rep} and {bits_def} bits, at most 16")
     codec = per_value_codec(message.value_compression)
     width = _width(message, codec)
-    shape = Shape.from_proto(message.layers)
+    shape = shape_of(*message.layers)
     if width < 0 or shape.has_lists:
         maxima = shape.max_rep, shape.max_def, shape.max_visible
         form = _kernels.PageForm.zipped(

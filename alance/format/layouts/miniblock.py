@@ -51,7 +51,7 @@ from alance.format.codecs.general import Scheme
 from alance.format.codecs.sequence import sequence_codec
 from alance.format.codecs.strings import coded_strings, offset_bits
 from alance.format.codecs.words import are_plain, inline_numbers, runs_of
-from alance.format.layouts.base import LevelsForm, Shape, levels_form, words_of
+from alance.format.layouts.base import LevelsForm, levels_form, shape_of, words_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -65,7 +65,7 @@ INDEX_BITS: Final = (8, 16, 32, 64)  # the kernel reads an index as a single wor
 
 
 def chunked_form(message: pb.MiniBlockLayout) -> _kernels.PageForm:
-    shape = Shape.from_proto(message.layers)
+    shape = shape_of(*message.layers)
     if shape.has_lists:
         _check_lists(message)
     codec = mini_block_codec(message.value_compression)

@@ -281,13 +281,11 @@ Result null_page(const Input& input, const Limits& limits) {
 // Call `each` with the slots that have a value, until it returns false.
 template <typename Each>
 bool all_present(const Input& input, const Limits& limits, Each each) {
-  if (!input.levels.definition) {
-    for (int64_t slot = 0; slot < input.values.count; ++slot)
-      if (!each(slot)) return false;
-    return true;
-  }
+  const auto& definition = input.levels.definition;
+  const size_t num = definition ? definition->size() : static_cast<size_t>(input.values.count);
   int64_t slot = 0;
-  for (const uint16_t level : *input.levels.definition) {
+  for (size_t i = 0; i < num; ++i) {
+    const uint16_t level = definition ? (*definition)[i] : 0;
     if (level == 0 && !each(slot)) return false;
     // Without lists every entry has a slot.
     slot += !input.levels.rep || level <= limits.max_visible;

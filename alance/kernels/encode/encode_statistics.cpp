@@ -32,30 +32,21 @@ ALANCE_INLINE int64_t count_changes(const uint8_t* data, int64_t count) {
   return total;
 }
 
-// Returns the number of runs; calls `each` with the bit width of each 1024 values.
-template <typename Each>
-int64_t scan_blocks(const uint8_t* data, int64_t num_values, int bits, Each each) {
-  const int64_t value_bytes = bits / 8;
-  const auto changes =
-      by_width(bits, [](auto word) { return Versions<count_changes<decltype(word)>>::best(); });
-  int64_t runs = num_values > 0;
-  for (int64_t first = 0; first < num_values; first += kBlockValues) {
-    const int64_t count = std::min(kBlockValues, num_values - first);
-    const uint8_t* in = data + first * value_bytes;
-    each(std::bit_width(either(in, count * value_bytes, bits)));
-    runs += changes(in, std::min(count, num_values - first - 1));
-  }
-  return runs;
-}
-
 }  // namespace
 
 ValueCosts costs_of(const uint8_t* data, int64_t num_values, int bits) {
-  int64_t packed = 0;
-  const int64_t runs = scan_blocks(data, num_values, bits, [&](int width) {
-    packed += bits / 8 + kBlockValues / 8 * width;
-  });
-  return {packed, runs};
+  const int64_t value_bytes = bits / 8;
+  const auto changes =
+      by_width(bits, [](auto word) { return Versions<count_changes<decltype(word)>>::best(); });
+  ValueCosts costs{0, num_values > 0};
+  for (int64_t first = 0; first < num_values; first += kBlockValues) {
+    const int64_t count = std::min(kBlockValues, num_values - first);
+    const uint8_t* in = data + first * value_bytes;
+    const int width = std::bit_width(either(in, count * value_bytes, bits));
+    costs.packed_bytes += value_bytes + kBlockValues / 8 * width;
+    costs.num_runs += changes(in, std::min(count, num_values - first - 1));
+  }
+  return costs;
 }
 
 ChunkForm chunk_form(const uint8_t* data, int64_t num_values, int bits,
