@@ -102,10 +102,6 @@ def decode_block(encoding: Encoding, data: Bytes, num_values: int) -> Block:
             return decode_values(encoding, rows)
         case "variable":
             return _string_block(encoding.variable, data, num_values)
-        case "constant":
-            if len(data):
-                raise CorruptFileError(f"constant: a block of {len(data)} bytes")
-            return _repeated(encoding.constant.value, num_values)
     raise AssertionError(encoding)
 
 
@@ -114,8 +110,6 @@ def decode_values(encoding: Encoding, values: FixedWidth | VariableWidth) -> Blo
     match encoding.WhichOneof("compression"):
         case "flat":
             return _fixed(values, encoding.flat.bits_per_value)
-        case "constant":
-            return _repeated(encoding.constant.value, _fixed(values, 0).num_values)
         case "packed_struct":
             bits = encoding.packed_struct.values.flat.bits_per_value
             return _members(encoding.packed_struct, _fixed(values, bits))
@@ -193,11 +187,6 @@ def _variable(values: FixedWidth | VariableWidth) -> VariableWidth:
     if isinstance(values, FixedWidth):
         raise CorruptFileError(f"values of {values.bits_per_value} bits, described as variable")
     return values
-
-
-def _repeated(value: bytes, num_values: int) -> FixedWidth:
-    data = np.tile(np.frombuffer(value, np.uint8), num_values)
-    return FixedWidth(8 * len(value), num_values, data)
 
 
 def _inline_unpacked(data: Bytes, num_values: int, bits: int) -> Bytes:

@@ -117,7 +117,9 @@ def _descend(
         need(field, array, (is_list and kind == "list") or (is_map and kind == "map"))
         starts, items = lists_of(array)
         check_offsets(starts, len(items), field.name)
-    lists, items = _list_layer(starts, items, nulls, valid)
+    sizes = np.diff(starts) if valid is None else np.diff(starts)[valid]
+    offsets, items = live_lists(starts, items, valid)
+    lists = ListLayer(offsets, nulls, has_empty=bool(sizes.min(initial=1) == 0))
     _descend(field.children[0], items, (*path, lists), None, num_rows, leaves)
 
 
@@ -163,16 +165,6 @@ def _nulls(field: Field, array: pa.Array, outer: Mask | None) -> tuple[Mask | No
     valid = own if outer is None else outer if own is None else own & outer
     assert valid is not None
     return (~valid, valid) if not valid.all() else (None, None)
-
-
-def _list_layer(
-    starts: Int64s, items: pa.Array, nulls: Mask | None, valid: Mask | None
-) -> tuple[ListLayer, pa.Array]:
-    """Return the layer of lists, and the children of valid lists."""
-    sizes = np.diff(starts)
-    has_empty = bool((sizes if valid is None else sizes[valid]).min(initial=1) == 0)
-    offsets, items = live_lists(starts, items, valid)
-    return ListLayer(offsets, nulls, has_empty), items
 
 
 def _has_lists(field: Field) -> bool:

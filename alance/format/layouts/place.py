@@ -26,11 +26,6 @@ class PagePlace:
     buffers: tuple[tuple[int, int], ...]  # (absolute offset, size) of each buffer
     num_rows: int
 
-    @property
-    def start(self) -> int:
-        """File offset of the page's first buffer; 0 if the page has no buffers."""
-        return self.buffers[0][0] if self.buffers else 0
-
     def size(self, buffer: int) -> int:
         return self.buffers[buffer][1]
 
