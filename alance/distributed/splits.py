@@ -22,7 +22,7 @@ from alance.format.plans import joined_spans
 from alance.format.proto import table_pb2
 from alance.format.schema import Schema
 from alance.format.table.fragment import Records
-from alance.format.table.manifest import Manifest, ManifestParts
+from alance.format.table.manifest import Manifest
 from alance.ops.read.aggregates.extremes import extreme_rows
 from alance.ops.read.filters import parse_predicate
 from alance.ops.read.ordering import sorted_table
@@ -82,7 +82,7 @@ def open_record(
     message = table_pb2.Manifest.FromString(record)
     schema = Schema.from_protobuf(message.fields, message.schema_metadata)
     records = Records.of(map(table_pb2.DataFragment.FromString, fragments))
-    manifest = Manifest.of(ManifestParts(message, schema, records))
+    manifest = Manifest.of(message, schema, records)
     session, table = table_at(uri, **place)
     if manifest.branch is not None:
         table = table.seen_by(manifest.branch).on_branch(manifest.branch)

@@ -260,38 +260,29 @@ def together(plans: Sequence[Plan[T]]) -> Plan[list[T]]:
     """
     if len(plans) == 1:
         return [(yield from plans[0])]
-    steps: list[Sequence[Extent] | Done[T]] = []
-    for number, plan in enumerate(plans, 1):
-        ranges = step(plan)
-        if ranges is TURN:
-            ranges = yield from _after_turn(plan)
-        steps.append(ranges)
-        if number % PLANS_A_TURN == 0:
-            yield TURN
-    while waiting := [
-        (number, ranges) for number, ranges in enumerate(steps) if not isinstance(ranges, Done)
-    ]:
-        buffers = yield [extent for _, ranges in waiting for extent in ranges]
+    requests: list[Sequence[Extent]] = [()] * len(plans)
+    results: dict[int, T] = {}
+    waiting: Sequence[int] = range(len(plans))
+    buffers: Sequence[memoryview] | None = None
+    while waiting:
         sent = 0
-        for count, (number, ranges) in enumerate(waiting, 1):
-            stop = sent + len(ranges)
-            ranges = step(plans[number], buffers[sent:stop])
-            if ranges is TURN:
-                ranges = yield from _after_turn(plans[number])
-            steps[number] = ranges
+        for count, number in enumerate(waiting, 1):
+            stop = sent + len(requests[number])
+            request = step(plans[number], None if buffers is None else buffers[sent:stop])
+            while request is TURN:
+                yield TURN
+                request = step(plans[number], ())
+            if isinstance(request, Done):
+                results[number] = request.result
+            else:
+                requests[number] = request
             sent = stop
             if count % PLANS_A_TURN == 0:
                 yield TURN
-    return [end.result for end in steps if isinstance(end, Done)]
-
-
-def _after_turn(plan: Plan[T]) -> Plan[Sequence[Extent] | Done[T]]:
-    """Pass a plan's turns on, and return its next request or its end."""
-    request: Sequence[Extent] | Done[T] = TURN
-    while request is TURN:
-        yield TURN
-        request = step(plan, ())
-    return request
+        waiting = [number for number in waiting if number not in results]
+        if waiting:
+            buffers = yield [extent for number in waiting for extent in requests[number]]
+    return [results[number] for number in range(len(plans))]
 
 
 def run(plan: Plan[T], content: bytes) -> tuple[T, list[Sequence[Extent]]]:

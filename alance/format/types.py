@@ -5,13 +5,11 @@ A type without children is a single string: `int32`, `timestamp:us:UTC`,
 `nested_type` builds these types. Field metadata name the extension type in `ARROW:extension:name`,
 and have its parameters, as serialized by Arrow, in `ARROW:extension:metadata`.
 
-Source: docs/format/file.md, "Logical types"; Arrow columnar format, "Extension Types"; the C data
-interface, `ArrowSchema.metadata`.
+Source: docs/format/file.md, "Logical types"; Arrow columnar format, "Extension Types".
 """
 
 from __future__ import annotations
 
-import ctypes
 import warnings
 from typing import TYPE_CHECKING, Final
 
@@ -228,48 +226,17 @@ _WRITERS: Final[Sequence[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataT
 )
 
 
-class _ArrowSchema(ctypes.Structure):
-    """First members of the struct `ArrowSchema` in Arrow's C data interface."""
-
-    _fields_ = (
-        ("format", ctypes.c_char_p),
-        ("name", ctypes.c_char_p),
-        ("metadata", ctypes.c_void_p),
-    )
-
-
-_pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
-_pointer_of.restype = ctypes.c_void_p
-_pointer_of.argtypes = [ctypes.py_object, ctypes.c_char_p]
-
-
 def parameters_of(arrow: pa.BaseExtensionType) -> bytes:
     """Return the parameters of an extension type as Arrow serializes them.
 
-    Arrow's own types have no Python method for it, so they are read through the C data interface.
+    Arrow's own types have no Python method for it. So a field of the type is serialized, and read
+    again under another key than that of its name, as a field of the storage type with metadata.
     """
-    capsule = arrow.__arrow_c_schema__()  # owns the memory at the pointer
-    schema = _ArrowSchema.from_address(_pointer_of(capsule, b"arrow_schema"))
-    return _pairs(schema.metadata)[EXTENSION_METADATA.encode()]
-
-
-def _pairs(address: int) -> dict[bytes, bytes]:
-    """Parse metadata of the C data interface: a count, then the length and bytes of each text."""
-
-    def number() -> int:
-        nonlocal address
-        value = ctypes.c_int32.from_address(address).value
-        address += 4
-        return value
-
-    def text() -> bytes:
-        nonlocal address
-        length = number()
-        value = ctypes.string_at(address, length)
-        address += length
-        return value
-
-    return {text(): text() for _ in range(number())}
+    name = EXTENSION_NAME.encode()
+    content = pa.schema([pa.field("", arrow)]).serialize().to_pybytes()
+    read = pa.ipc.read_schema(pa.py_buffer(content.replace(name, name.swapcase())))
+    parameters: bytes = read.field(0).metadata[EXTENSION_METADATA.encode()]
+    return parameters.replace(name.swapcase(), name)
 
 
 def with_extension(field: pa.Field) -> pa.Field:

@@ -13,10 +13,9 @@ from __future__ import annotations
 import contextlib
 import struct
 from collections import OrderedDict
-from dataclasses import field
+from dataclasses import field, replace
 from datetime import UTC, datetime
 from itertools import accumulate
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
 
@@ -50,6 +49,7 @@ MET_BYTES: Final = 2 << 20  # bytes; budget of the process's memo of parsed mani
 PARTS_BYTES: Final = 16 << 10  # bytes; approximate memory of the parts of the smallest manifest
 # Bytes; the memo keeps no larger manifest, because it usually has many fragments.
 LARGE: Final = 256 << 10
+_PICKLED: Final = ("transaction", "indices", "doubted", "repaired", "tag")
 
 # Memo of the schemas of versions in use, by their serialized fields.
 _schemas: Final[WeakValueDictionary[bytes, Schema]] = WeakValueDictionary()
@@ -75,8 +75,8 @@ class Manifest:
     fragments: Fragments
     base_paths: Mapping[int, DatasetBasePath]
     head: table_pb2.Manifest
-    transaction: transaction_pb2.Transaction | None
-    indices: tuple[table_pb2.IndexMetadata, ...]
+    transaction: transaction_pb2.Transaction | None = None
+    indices: tuple[table_pb2.IndexMetadata, ...] = ()
     doubted: Mapping[int, int] = field(default_factory=dict)
     repaired: tuple[int, ...] = ()
     stored_bytes: int = field(default=0, compare=False)
@@ -85,9 +85,10 @@ class Manifest:
     _whole: list[table_pb2.Manifest] = field(default_factory=list, compare=False, repr=False)
 
     @classmethod
-    def of(cls, parts: ManifestParts, tag: str | None = None) -> Manifest:
-        """Build a version from its messages; see `ManifestParts`."""
-        head, schema, records, remember = *parts[:3], parts.remember
+    def of(
+        cls, head: table_pb2.Manifest, schema: Schema, records: Records, **others: Any
+    ) -> Manifest:
+        """Build a version from its messages; `others` are further attributes."""
         bases = {
             base.id: DatasetBasePath(
                 base.path,
@@ -97,14 +98,15 @@ class Manifest:
             )
             for base in head.base_paths
         }
-        if remember is None:
-            remember = Remembered()
-        fragments = remember(Fragments, lambda: Fragments(records)).unparsed()
-        return cls(head.version, schema, fragments, bases, head, *parts[3:-1], remember, tag)
+        return cls(head.version, schema, Fragments(records), bases, head, **others)
+
+    def shared(self, tag: str | None) -> Manifest:
+        """Return this version for another session, with its memo, and with no parsed fragment."""
+        return replace(self, fragments=self.fragments.unparsed(), tag=tag, _whole=[])
 
     def __reduce__(self) -> tuple[Any, ...]:
-        parts = self.fragments.records, self.transaction, self.indices, dict(self.doubted)
-        return _unpickled, (self.head, *parts, self.repaired, self.tag)
+        others = {name: getattr(self, name) for name in _PICKLED}
+        return _unpickled, (self.head, self.fragments.records, others)
 
     @property
     def message(self) -> table_pb2.Manifest:
@@ -124,7 +126,9 @@ class Manifest:
     @property
     def timestamp(self) -> datetime | None:
         """Time of the commit in UTC, to the microsecond; None if the manifest has no valid time."""
-        return timestamp_of(self.head)
+        if not self.head.HasField("timestamp"):
+            return None
+        return commit_time(self.head.timestamp.seconds, self.head.timestamp.nanos)
 
     @property
     def data_storage_version(self) -> FileVersion:
@@ -161,13 +165,6 @@ def whole_message(head: table_pb2.Manifest, fragments: bytes) -> table_pb2.Manif
     return table_pb2.Manifest.FromString(head.SerializeToString() + fragments)
 
 
-def timestamp_of(head: table_pb2.Manifest) -> datetime | None:
-    """Return the commit time of a version, as `commit_time`; None if the manifest has no time."""
-    if not head.HasField("timestamp"):
-        return None
-    return commit_time(head.timestamp.seconds, head.timestamp.nanos)
-
-
 def commit_time(seconds: int, nanos: int) -> datetime | None:
     """Convert a timestamp to UTC, to the microsecond; None if its year is not within 1 to 9999."""
     try:
@@ -178,33 +175,14 @@ def commit_time(seconds: int, nanos: int) -> datetime | None:
         return None
 
 
-class ManifestParts(NamedTuple):
-    """Parsed, immutable parts of a manifest, with a memo of values derived from them.
+class _Met(OrderedDict[bytes, Manifest]):
+    """Memo of recently parsed manifests, by content, for all sessions. Thread-safe."""
 
-    Attributes:
-        schema: schema of `head`.
-        remember: the memo; None for a new one.
-    """
-
-    head: table_pb2.Manifest
-    schema: Schema
-    records: Records
-    transaction: transaction_pb2.Transaction | None = None
-    indices: tuple[table_pb2.IndexMetadata, ...] = ()
-    doubted: Mapping[int, int] = MappingProxyType({})
-    repaired: tuple[int, ...] = ()
-    stored_bytes: int = 0
-    remember: Remembered | None = None
-
-
-class _Met(OrderedDict[bytes, ManifestParts]):
-    """Memo of the parts of recently parsed manifests, by content, for all sessions. Thread-safe."""
-
-    def keep(self, content: memoryview, parts: ManifestParts) -> None:
-        """Add the parts of a manifest of at most `LARGE` bytes; evict the oldest entries."""
+    def keep(self, content: memoryview, manifest: Manifest) -> None:
+        """Add a manifest of at most `LARGE` bytes; evict the oldest entries."""
         if len(content) > LARGE:
             return
-        self[bytes(content)] = parts
+        self[bytes(content)] = manifest
         while PARTS_BYTES * len(self) + 4 * sum(map(len, [*self])) > MET_BYTES:
             with contextlib.suppress(KeyError):  # another thread evicted it first
                 self.popitem(last=False)
@@ -215,38 +193,37 @@ _met: Final = _Met()
 
 def met_manifest(content: memoryview, tag: str | None = None) -> Manifest | None:
     """Return a manifest from the memo; None if it is not there. CPU: at most 1 us per KiB."""
-    parts = None if len(content) > LARGE else _met.get(bytes(content))
-    return None if parts is None else Manifest.of(parts, tag)
+    manifest = None if len(content) > LARGE else _met.get(bytes(content))
+    return None if manifest is None else manifest.shared(tag)
 
 
-def parse_manifest(content: memoryview, where: str, tag: str | None = None) -> Manifest:
-    """Parse a manifest from the content of its file, and add it to the memo.
+def parse_manifest(
+    content: memoryview, where: str, tag: str | None = None, *, keep: bool = True
+) -> Manifest:
+    """Parse a manifest from the content of its file.
 
     Args:
         content: bytes of the file.
         where: name of the file in error messages.
         tag: entity tag of the file, without quotes; None if unknown.
+        keep: True to add the manifest to the memo.
 
     Raises:
         UnsupportedError: this alance does not know a table feature.
     """
-    parts = parse_parts(content, where)
-    _met.keep(content, parts)
-    return Manifest.of(parts, tag)
-
-
-def parse_parts(content: memoryview, where: str) -> ManifestParts:
-    """Parse a manifest into its parts, without building a `Manifest` from them."""
     try:
-        return _parse(content)
+        manifest = _parse(content)
     except AlanceError as error:
         error.add_note(f"in manifest {where}")
         if isinstance(error, CorruptFileError):
             error.add_note("`alance repair URI` goes back to the last version that can be read")
         raise
+    if keep:
+        _met.keep(content, manifest)
+    return manifest.shared(tag)
 
 
-def _parse(content: memoryview) -> ManifestParts:
+def _parse(content: memoryview) -> Manifest:
     if len(content) < MANIFEST_FOOTER.size + SECTION_LENGTH.size:
         raise CorruptFileError(f"manifest of {len(content)} bytes: too short")
     position, _, _, magic = MANIFEST_FOOTER.unpack(content[-MANIFEST_FOOTER.size :])
@@ -274,15 +251,21 @@ def _parse(content: memoryview) -> ManifestParts:
         attach_values(message.fields, content)
     else:
         schema = _shared_schema(message, fields)
-    transaction, indices = _transaction(content, message), _indices(content, message)
-    reported = transaction, indices, doubted, repaired, len(content)
-    return ManifestParts(message, schema, records, *reported, Remembered())
+    return Manifest.of(
+        message,
+        schema,
+        records,
+        transaction=_transaction(content, message),
+        indices=_indices(content, message),
+        doubted=doubted,
+        repaired=repaired,
+        stored_bytes=len(content),
+    )
 
 
-def _unpickled(head: table_pb2.Manifest, *parts: Any) -> Manifest:
+def _unpickled(head: table_pb2.Manifest, records: Records, others: dict[str, Any]) -> Manifest:
     """Rebuild a manifest from the arguments that `Manifest.__reduce__` returns."""
-    *others, tag = parts
-    return Manifest.of(ManifestParts(head, _shared_schema(head, None), *others), tag)
+    return Manifest.of(head, _shared_schema(head, None), records, **others)
 
 
 def _apart(

@@ -23,7 +23,7 @@ from alance.base.checks import check_count
 from alance.base.progress import Stage
 from alance.base.records import dataclass
 from alance.errors import NotFoundError, StoreError
-from alance.format.table.manifest import parse_parts, timestamp_of
+from alance.format.table.manifest import parse_manifest
 from alance.format.table.naming import BLOBS, DATA, VERSIONS, parse_manifest_name
 from alance.io.loop.readahead import grouped
 from alance.io.loop.tasks import all_of
@@ -409,12 +409,13 @@ def _parsed_needs(
         if content is None:
             needs.append(None)
             continue
-        parts = parse_parts(content, where.location)
-        if files.has_managed_blobs(parts.head):
+        manifest = parse_manifest(content, where.location, keep=False)
+        if files.has_managed_blobs(manifest.head):
             needs.append(None)
             continue
-        numbers = index.numbers_of(parts.head, parts.records, parts.indices)
-        needs.append((timestamp_of(parts.head), numbers))
+        records = manifest.fragments.records
+        numbers = index.numbers_of(manifest.head, records, manifest.indices)
+        needs.append((manifest.timestamp, numbers))
     return needs
 
 

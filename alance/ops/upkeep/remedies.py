@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import field, replace
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from alance.base.records import dataclass
@@ -12,7 +12,7 @@ from alance.format.proto import copied
 from alance.format.table.changes.apply_indices import SYSTEM, covered, with_coverage
 from alance.format.table.fragment import Records
 from alance.format.table.indices import Index
-from alance.format.table.manifest import Manifest, ManifestParts
+from alance.format.table.manifest import Manifest
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence, Set
@@ -209,5 +209,5 @@ class Remedies:
             head.max_fragment_id = highest
         before = self._manifest
         records = Records.of(self._fragments) if self._has_changed else before.fragments.records
-        mended = Manifest.of(ManifestParts(head, before.schema, records, before.transaction))
-        return replace(mended, indices=tuple(self._indices))
+        others = {"transaction": before.transaction, "indices": tuple(self._indices)}
+        return Manifest.of(head, before.schema, records, **others)
