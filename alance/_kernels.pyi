@@ -810,8 +810,6 @@ class SchemaFields:
     def key(self) -> bytes: ...
     @property
     def types(self) -> list[str]: ...
-    @property
-    def names(self) -> list[str]: ...
     # Numbers of the fields that have metadata.
     @property
     def marked(self) -> list[int]: ...
@@ -829,25 +827,23 @@ def schema_fields(manifest: bytes) -> SchemaFields | None: ...
 # deleted rows, rows.
 def manifest_totals(content: bytes, stops: _Int64s) -> _Int64s: ...
 
-# The message without its fragments; the fragments as fields of the message; for each fragment the
-# end of its field, the bytes of its record, id, physical rows, deleted rows (0: not recorded, -1:
-# no deletion file), bytes of its files, number of its form; the forms: records without what differs
-# between fragments of the same columns. None: a record has unusual fields.
+# The message without its fragments; True unless a record has fields that few have; the fragments as
+# fields of the message; for each fragment the end of its field, the bytes of its record, id,
+# physical rows, deleted rows (0: not recorded, -1: no deletion file), bytes of its files, number of
+# its form, first row id and number of row ids if they are one range (-1: they are not); the forms:
+# records without what differs between fragments of the same columns. None: the message is damaged.
 def manifest_fragments(
     message: bytes,
 ) -> (
     tuple[
-        bytes, bytes, _Int64s, _Int64s, _UInt64s, _UInt64s, _Int64s, _UInt64s, _Int32s, list[bytes]
+        *tuple[bytes, bool, bytes, _Int64s, _Int64s, _UInt64s, _UInt64s, _Int64s, _UInt64s],
+        *tuple[_Int32s, _UInt64s, _Int64s, list[bytes]],
     ]
     | None
 ): ...
 
 # Records of fragments with base path `base` in all files that have none; None: without base paths.
 def based_fragments(content: bytes, base: int | None) -> bytes: ...
-
-# First row id of each record, and the number of its row ids if they are one range; -1: read the
-# record itself. A record has `sizes[i]` bytes, and its field ends at `stops[i]`.
-def row_id_ranges(content: bytes, stops: _Int64s, sizes: _Int64s) -> tuple[_UInt64s, _Int64s]: ...
 
 # --- graph.cpp ---
 

@@ -17,8 +17,7 @@ from alance import _kernels
 from alance.base.records import dataclass
 from alance.errors import CorruptFileError
 from alance.file_version import FileVersion
-from alance.format.proto import copied, parsed, table_pb2
-from alance.format.table.flags import SEQUENCE_ONEOFS
+from alance.format.proto import parsed, table_pb2
 from alance.format.table.naming import DATA, DELETIONS, deletion_name
 
 if TYPE_CHECKING:
@@ -30,8 +29,6 @@ if TYPE_CHECKING:
 ROW_ID_FIELD: Final = -3
 CREATED_AT_FIELD: Final = -4
 UPDATED_AT_FIELD: Final = -5
-# Fields of a record that its form omits; see `Records`.
-OWN_PARTS: Final = ("id", "physical_rows", "deletion_file")
 MAX_FRAGMENT_ROWS: Final = 1 << 32  # rows per fragment; a row address has 32 bits for the offset
 _OUTSIDE: Final = frozenset({"", ".", ".."})  # path segments that are not file names
 
@@ -229,6 +226,8 @@ class Records(Sequence[table_pb2.DataFragment]):
         deleted: number of deleted rows; 0 if unknown, -1 without a deletion file.
         file_bytes: total size of each fragment's data files, as far as recorded.
         form_of: position in `forms` of each record's form.
+        first_ids: first row id, if the row ids are inline as one range.
+        num_ids: number of these row ids; -1 if they are not one range.
         forms: serialized forms.
     """
 
@@ -240,38 +239,22 @@ class Records(Sequence[table_pb2.DataFragment]):
     deleted: Int64s
     file_bytes: UInt64s
     form_of: Int32s
+    first_ids: UInt64s
+    num_ids: Int64s
     forms: Sequence[bytes]
 
     @classmethod
     def of(cls, messages: Iterable[table_pb2.DataFragment]) -> Records:
         """Build from parsed records, which need not be valid."""
-        fragments = list(messages)
-        forms: dict[bytes, int] = {}
-        form_of = [forms.setdefault(form_bytes(fragment), len(forms)) for fragment in fragments]
-        fields = [field_bytes(fragment) for fragment in fragments]
-        deleted = [
-            fragment.deletion_file.num_deleted_rows if fragment.HasField("deletion_file") else -1
-            for fragment in fragments
-        ]
-        return cls(
-            b"".join(fields),
-            np.cumsum(np.array([len(field) for field in fields], np.int64)),
-            np.array([fragment.ByteSize() for fragment in fragments], np.int64),
-            np.array([fragment.id for fragment in fragments], np.uint64),
-            np.array([fragment.physical_rows for fragment in fragments], np.uint64),
-            np.array([min(rows, np.iinfo(np.int64).max) for rows in deleted], np.int64),
-            np.array([_file_bytes(fragment) for fragment in fragments], np.uint64),
-            np.array(form_of, np.int32),
-            list(forms),
-        )
+        return cls.read(b"".join(map(field_bytes, messages)))
 
     @classmethod
     def read(cls, content: bytes) -> Records:
         """Read the records from the serialized fragment fields of a manifest."""
         parts = _kernels.manifest_fragments(content)
-        if parts is None:  # the kernel does not read unusual content
-            return cls.of(table_pb2.Manifest.FromString(content).fragments)
-        return cls(*parts[1:])
+        if parts is None:
+            raise CorruptFileError("fragments of the manifest: a record is damaged")
+        return cls(*parts[2:])
 
     def __len__(self) -> int:
         return len(self.stops)
@@ -313,7 +296,8 @@ class Records(Sequence[table_pb2.DataFragment]):
         """Copy the records `first` to `stop - 1`, at least one."""
         start = int(self.stops[first - 1]) if first else 0
         content, stops = self.fields(first, stop - 1), self.stops[first:stop] - start
-        arrays = self.sizes, self.ids, self.rows, self.deleted, self.file_bytes, self.form_of
+        own = self.sizes, self.ids, self.rows, self.deleted, self.file_bytes
+        arrays = (*own, self.form_of, self.first_ids, self.num_ids)
         others: list[Any] = [*(array[first:stop].copy() for array in arrays), self.forms]
         return Records(content, stops, *others)
 
@@ -323,33 +307,9 @@ class Records(Sequence[table_pb2.DataFragment]):
         return self.content[start : int(self.stops[last])]
 
 
-def _file_bytes(fragment: table_pb2.DataFragment) -> int:
-    return sum(file.file_size_bytes for file in fragment.files) % (1 << 64)
-
-
 def field_bytes(fragment: table_pb2.DataFragment) -> bytes:
     """Serialize a fragment's record as a field of a manifest."""
     return bytes(table_pb2.Manifest(fragments=[fragment]).SerializeToString())
-
-
-def form_bytes(fragment: table_pb2.DataFragment) -> bytes:
-    """Serialize the form of a fragment; see `Records`."""
-    form = copied(fragment)
-    for name in OWN_PARTS:
-        form.ClearField(name)
-    if fragment.HasField("deletion_file"):
-        form.deletion_file.SetInParent()
-    for file in form.files:
-        file.ClearField("path")
-        file.ClearField("file_size_bytes")
-    for sequence in SEQUENCE_ONEOFS:
-        arm = form.WhichOneof(sequence)
-        if arm is not None and arm.startswith("inline_"):
-            setattr(form, arm, b"")
-        elif arm is not None:
-            getattr(form, arm).Clear()
-            getattr(form, arm).SetInParent()
-    return bytes(form.SerializeToString(deterministic=True))
 
 
 class Fragments(Sequence[Fragment]):
@@ -463,9 +423,8 @@ class Fragments(Sequence[Fragment]):
         fragment has no deletion file.
         """
         records = self.records
-        firsts, counts = _kernels.row_id_ranges(records.content, records.stops, records.sizes)
         is_told = (self.physical_rows > 0) & (records.deleted < 0)
-        return firsts, is_told & (counts == self.physical_rows)
+        return records.first_ids, is_told & (records.num_ids == self.physical_rows)
 
     def position_of(self, fragment_id: int) -> int | None:
         """Return the position of a fragment in the list; None if there is no such fragment."""

@@ -280,7 +280,7 @@ def _apart(
     parts = _kernels.manifest_fragments(
         bytes(content[position + SECTION_LENGTH.size : -MANIFEST_FOOTER.size])
     )
-    if parts is not None:
+    if parts is not None and parts[1]:
         with contextlib.suppress(DecodeError):
             head = table_pb2.Manifest.FromString(parts[0])
             is_usual = head.HasField("writer_version") and not is_perhaps_wrong(head)
@@ -289,7 +289,7 @@ def _apart(
                 field.HasField("dictionary") for field in head.fields
             )
             if is_usual and not has_values:
-                return head, Records(*parts[1:]), fields
+                return head, Records(*parts[2:]), fields
     return _section(content, position, table_pb2.Manifest), None, None
 
 

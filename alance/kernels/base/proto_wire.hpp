@@ -10,12 +10,14 @@ namespace alance {
 // Cursor over the fields of a message. `ok` turns false on truncated bytes and other wire types.
 class ProtoWire {
  public:
-  explicit ProtoWire(std::string_view content)
-      : at_(reinterpret_cast<const uint8_t*>(content.data())), end_(at_ + content.size()) {}
+  // `fixed`: fields of fixed width are not refused; they can only be skipped.
+  explicit ProtoWire(std::string_view content, bool fixed = false)
+      : at_(reinterpret_cast<const uint8_t*>(content.data())), end_(at_ + content.size()),
+        fixed_(fixed) {}
 
   bool ok = true;
   uint32_t field = 0;
-  uint32_t wire = 0;  // 0: varint, 2: bytes; other types are refused
+  uint32_t wire = 0;  // 0: varint, 2: bytes, 1 and 5: fixed width; other types are refused
 
   // Advance to the next field; false at the end or on an error.
   bool next() {
@@ -24,7 +26,8 @@ class ProtoWire {
     const uint64_t tag = varint(5);
     field = static_cast<uint32_t>(tag >> 3);
     wire = static_cast<uint32_t>(tag & 7);
-    ok = ok && tag <= UINT32_MAX && field != 0 && (wire == 0 || wire == 2);
+    ok = ok && tag <= UINT32_MAX && field != 0 &&
+         (wire == 0 || wire == 2 || (fixed_ && (wire == 1 || wire == 5)));
     return ok;
   }
 
@@ -76,16 +79,22 @@ class ProtoWire {
   }
 
   void skip() {
-    if (wire == 0)
+    if (wire == 0) {
       varint();
-    else
+    } else if (wire == 2) {
       bytes();
+    } else {
+      const int64_t size = wire == 1 ? 8 : 4;
+      ok = end_ - at_ >= size;
+      if (ok) at_ += size;
+    }
   }
 
  private:
   const uint8_t* at_;
   const uint8_t* end_;
   const uint8_t* begin_ = nullptr;  // of the field
+  bool fixed_;
 };
 
 }  // namespace alance

@@ -8,11 +8,12 @@
 // Totals of versions for listings: one call reads many manifests, and skips their schemas, indices
 // and transactions.
 //
-// Records with unusual fields give None: the caller then parses the message as a whole, which knows
-// more fields and has precise errors.
+// Unusual fields belong to the form of their record as they are. The caller then parses the message
+// as a whole, too, which knows more fields and has precise errors.
 #include <nanobind/stl/optional.h>
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -30,21 +31,29 @@ namespace {
 
 constexpr uint32_t kFragments = 2;  // of Manifest
 constexpr uint32_t kId = 1, kFiles = 2, kDeletions = 3, kRows = 4, kRowIds = 5, kUpdated = 7,
-                   kCreated = 9;                                        // of DataFragment
+                   kCreated = 9, kOverlays = 11, kColumnCreated = 14;  // of DataFragment
+constexpr uint32_t kExternalRowIds = 6, kColumnRowIds = 12;  // row ids in other places
 constexpr uint32_t kPath = 1, kFields = 2, kColumns = 3, kSize = 6, kBase = 7;  // of DataFile
 constexpr uint32_t kNumDeleted = 4, kDeletionBase = 7;                  // of DeletionFile
+constexpr uint32_t kSegments = 1;          // of RowIdSequence
+constexpr uint32_t kRange = 1;             // of U64Segment
+constexpr uint32_t kStart = 1, kStop = 2;  // of a range
 constexpr int64_t kNone = -1;
 
 struct Record {
+  bool is_usual = true;
   int64_t stop = 0;  // end of the record in the bytes of all records
   int64_t num_bytes = 0;
   uint64_t id = 0, rows = 0;
   uint64_t files = 0, file_bytes = 0;  // bytes of the files whose size is recorded
   int64_t deleted = kNone;  // rows; 0: not recorded; kNone: no deletion file
+  uint64_t first_id = 0;
+  int64_t num_ids = kNone;  // row ids that are one range from `first_id` on; kNone: they are not
   int32_t form = 0;
 };
 
 struct Table {
+  bool is_usual = true;
   std::string rest;  // the message without its fragments
   ProtoOut content;  // the fragments alone, as fields of the message
   std::vector<Record> records;
@@ -62,72 +71,104 @@ bool add(uint64_t& total, uint64_t value) {
   return value <= INT64_MAX && total <= INT64_MAX;
 }
 
-// Check a file, add its size, and append what belongs to the form of its fragment; null: not needed.
+// Add the size of a file, and append what belongs to the form of its fragment (null: not needed).
+// False if its bytes are cut short; so for the following functions.
 bool read_file(std::string_view content, Record& record, ProtoOut* form) {
-  ProtoWire wire(content);
+  ProtoWire wire(content, true);
+  bool is_usual = true;
   while (wire.next()) {
-    if (wire.field == kPath) {
-      if (wire.wire != 2 || !is_ascii(wire.bytes())) return false;
-      continue;
-    }
-    if (wire.field == kFields || wire.field == kColumns) {
-      wire.numbers([](uint64_t) {});
-    } else if (wire.wire == 0 && wire.field <= kBase) {
+    if (wire.wire == 0) {
       const uint64_t value = wire.varint();
       if (wire.field == kSize) {
-        if (!add(record.file_bytes, value)) return false;
+        is_usual &= add(record.file_bytes, value);
         continue;
       }
+      is_usual &= wire.field <= kBase;
+    } else if (wire.wire == 2 && wire.field == kPath) {
+      is_usual &= is_ascii(wire.bytes());
+      continue;
+    } else if (wire.wire == 2 && (wire.field == kFields || wire.field == kColumns)) {
+      wire.numbers([](uint64_t) {});
     } else {
-      return false;
+      is_usual = false;
+      wire.skip();
     }
-    if (!wire.ok) return false;
-    if (form) form->append(wire.whole());
+    if (wire.ok && form) form->append(wire.whole());
   }
+  record.is_usual &= is_usual;
   ++record.files;
   return wire.ok;
 }
 
 bool read_deletions(std::string_view content, Record& record) {
-  ProtoWire wire(content);
+  ProtoWire wire(content, true);
   uint64_t count = 0;
   while (wire.next()) {
-    if (wire.wire != 0 || wire.field > kDeletionBase) return false;
-    const uint64_t value = wire.varint();
-    if (wire.field == kNumDeleted) count = value;
+    record.is_usual &= wire.wire == 0 && wire.field <= kDeletionBase;
+    if (wire.field == kNumDeleted && wire.wire == 0)
+      count = wire.varint();
+    else
+      wire.skip();
   }
-  if (count > INT64_MAX) return false;
-  record.deleted = static_cast<int64_t>(count);
+  record.is_usual &= record.deleted == kNone && count <= INT64_MAX;
+  record.deleted = static_cast<int64_t>(std::min<uint64_t>(count, INT64_MAX));
   return wire.ok;
 }
 
-// Read a record and make its form; null: not needed.
+// Read row ids that are one range: their number, or kNone if they are not, or are damaged.
+int64_t read_range(std::string_view sequence, uint64_t& start) {
+  ProtoWire segments(sequence);
+  if (!segments.next() || segments.field != kSegments || segments.wire != 2) return kNone;
+  ProtoWire segment(segments.bytes());
+  if (!segments.ok || !segments.done()) return kNone;
+  if (!segment.next() || segment.field != kRange || segment.wire != 2) return kNone;
+  ProtoWire range(segment.bytes());
+  if (!segment.ok || !segment.done()) return kNone;
+  uint64_t first = 0, stop = 0;
+  while (range.next()) {
+    if (range.wire != 0 || range.field > kStop) return kNone;
+    (range.field == kStart ? first : stop) = range.varint();
+  }
+  if (!range.ok || first > stop || stop - first > UINT32_MAX) return kNone;
+  start = first;
+  return static_cast<int64_t>(stop - first);
+}
+
+// Read a record and make its form; null: not needed, and neither are the row ids.
 bool read_record(std::string_view content, Record& record, Forming* forming) {
-  ProtoWire wire(content);
+  ProtoWire wire(content, true);
+  bool is_usual = true, has_row_ids = false;
   while (wire.next()) {
-    const bool is_number = wire.field == kId || wire.field == kRows;
-    if (is_number != (wire.wire == 0)) return false;
-    switch (wire.field) {
-      case kId: record.id = wire.varint(); break;
-      case kRows: record.rows = wire.varint(); break;
-      case kFiles:
-        if (forming) forming->file.clear();
-        if (!read_file(wire.bytes(), record, forming ? &forming->file : nullptr)) return false;
-        if (forming) forming->form.message(kFiles, forming->file);
-        break;
-      case kDeletions:
-        if (record.deleted != kNone || !read_deletions(wire.bytes(), record)) return false;
-        if (forming) forming->form.bytes(kDeletions, {});
-        break;
-      case kRowIds:
-      case kUpdated:
-      case kCreated:
-        wire.bytes();
-        if (forming) forming->form.bytes(wire.field, {});
-        break;
-      default: return false;
+    const uint32_t field = wire.field;
+    if (wire.wire == 0 && (field == kId || field == kRows)) {
+      (field == kId ? record.id : record.rows) = wire.varint();
+      continue;
+    }
+    const bool is_known = field <= kColumnCreated && field != kOverlays;
+    if (wire.wire != 2 || !is_known || field == kId || field == kRows) {
+      is_usual = false;
+      wire.skip();
+      if (wire.ok && forming) forming->form.append(wire.whole());
+      continue;
+    }
+    const std::string_view part = wire.bytes();
+    if (field == kFiles) {
+      if (forming) forming->file.clear();
+      if (!read_file(part, record, forming ? &forming->file : nullptr)) return false;
+      if (forming) forming->form.message(kFiles, forming->file);
+      continue;
+    }
+    if (field == kDeletions && !read_deletions(part, record)) return false;
+    is_usual &= field <= kRowIds || field == kUpdated || field == kCreated;
+    if (!forming) continue;
+    forming->form.bytes(field, {});
+    if (field == kRowIds || field == kExternalRowIds || field == kColumnRowIds) {
+      const bool is_alone = !has_row_ids && field == kRowIds;
+      record.num_ids = is_alone ? read_range(part, record.first_id) : kNone;
+      has_row_ids = true;
     }
   }
+  record.is_usual &= is_usual;
   return wire.ok;
 }
 
@@ -150,7 +191,7 @@ class Forms {
   int32_t last_ = 0;
 };
 
-// Read a manifest; false if something is unusual.
+// Read a manifest; false if it is damaged.
 bool read_manifest(std::string_view message, Table& table) {
   ProtoWire wire(message);
   Forms forms(table.forms);
@@ -171,6 +212,7 @@ bool read_manifest(std::string_view message, Table& table) {
     record.stop = std::ssize(table.content.text());
     record.num_bytes = std::ssize(part);
     record.form = forms.number_of(forming.form.text());
+    table.is_usual &= record.is_usual;
     table.records.push_back(record);
   }
   return wire.ok;
@@ -183,24 +225,26 @@ Owned<T> column(const std::vector<Record>& records, T Record::* member) {
   return values;
 }
 
-// None: parse the message as a whole.
+// None: the message is damaged, or has fields of other kinds.
 nb::object manifest_fragments(const Bytes& message) {
   Table table;
-  bool usual;
+  bool is_read;
   {
     nb::gil_scoped_release release;
-    usual = read_manifest(text_of(message), table);
+    is_read = read_manifest(text_of(message), table);
   }
-  if (!usual) return nb::none();
+  if (!is_read) return nb::none();
   const auto bytes_of = [](const std::string& text) { return nb::bytes(text.data(), text.size()); };
   nb::list forms;
   for (const std::string& form : table.forms) forms.append(bytes_of(form));
   const std::vector<Record>& records = table.records;
-  return nb::make_tuple(bytes_of(table.rest), bytes_of(table.content.text()),
-                        column(records, &Record::stop), column(records, &Record::num_bytes),
-                        column(records, &Record::id), column(records, &Record::rows),
-                        column(records, &Record::deleted), column(records, &Record::file_bytes),
-                        column(records, &Record::form), forms);
+  return nb::make_tuple(
+      bytes_of(table.rest), table.is_usual, bytes_of(table.content.text()),
+      column(records, &Record::stop), column(records, &Record::num_bytes),
+      column(records, &Record::id), column(records, &Record::rows),
+      column(records, &Record::deleted), column(records, &Record::file_bytes),
+      column(records, &Record::form), column(records, &Record::first_id),
+      column(records, &Record::num_ids), forms);
 }
 
 // Add the record of a file with its own base path, or else with number `base`. Without `base`, the
@@ -249,80 +293,18 @@ nb::bytes based_fragments(const Bytes& content, std::optional<uint32_t> base) {
   return nb::bytes(out.text().data(), out.text().size());
 }
 
-constexpr uint32_t kExternal = 6, kColumn = 12;  // of DataFragment: row ids in other places
-constexpr uint32_t kSegments = 1;                // of RowIdSequence
-constexpr uint32_t kRange = 1;                   // of U64Segment
-constexpr uint32_t kStart = 1, kStop = 2;        // of a range
-
-// Read row ids that are one range; false if they are not, or are damaged.
-bool read_range(std::string_view sequence, uint64_t& start, uint64_t& stop) {
-  ProtoWire segments(sequence);
-  if (!segments.next() || segments.field != kSegments || segments.wire != 2) return false;
-  ProtoWire segment(segments.bytes());
-  if (!segments.ok || !segments.done()) return false;
-  if (!segment.next() || segment.field != kRange || segment.wire != 2) return false;
-  ProtoWire range(segment.bytes());
-  if (!segment.ok || !segment.done()) return false;
-  start = stop = 0;
-  while (range.next()) {
-    if (range.wire != 0 || range.field > kStop) return false;
-    (range.field == kStart ? start : stop) = range.varint();
-  }
-  return range.ok && start <= stop && stop - start <= UINT32_MAX;
-}
-
-std::tuple<Owned<uint64_t>, Owned<int64_t>> row_id_ranges(const Bytes& content,
-                                                          const In<int64_t>& stops,
-                                                          const In<int64_t>& sizes) {
-  const int64_t count = std::ssize(stops);
-  if (sizes.size() != stops.size()) corrupt("row ids: other numbers of stops and sizes");
-  Owned<uint64_t> firsts(count);
-  Owned<int64_t> counts(count);
-  for (int64_t i = 0; i < count; ++i) {
-    const int64_t stop = stops.data()[i], size = sizes.data()[i];
-    if (size < 0 || stop < size || stop > std::ssize(content))
-      corrupt("row ids: records beyond their bytes");
-    ProtoWire record(
-        text_of(content).substr(static_cast<size_t>(stop - size), static_cast<size_t>(size)));
-    uint64_t first = 0, last = 0;
-    int num_sequences = 0;
-    bool is_range = false;
-    while (record.next()) {
-      num_sequences +=
-          record.field == kRowIds || record.field == kExternal || record.field == kColumn;
-      if (record.field == kRowIds && record.wire == 2)
-        is_range = read_range(record.bytes(), first, last);
-      else
-        record.skip();
-    }
-    is_range &= record.ok && num_sequences == 1;
-    firsts[i] = is_range ? first : 0;
-    counts[i] = is_range ? static_cast<int64_t>(last - first) : kNone;
-  }
-  return {std::move(firsts), std::move(counts)};
-}
-
 constexpr size_t kFooter = 16, kLength = 4;  // bytes behind the message, and in front of it
 constexpr std::string_view kMagic = "LANC";
 constexpr uint32_t kVersion = 3, kTimestamp = 7, kReader = 9, kWriter = 10, kWriterVersion = 13,
                    kMaxFieldId = 24;  // of Manifest
 constexpr uint32_t kSeconds = 1, kNanos = 2;  // of Timestamp
-constexpr int64_t kColumnsOfTotals = 14;
 
-// Totals of one manifest, in the order of the result's columns.
-struct Totals {
-  uint64_t is_usual = 0, version = 0, has_time = 0, seconds = 0, nanos = 0, reader = 0, writer = 0,
-           has_max_field_id = 0, fragments = 0, files = 0, file_bytes = 0, deletion_files = 0,
-           deleted_rows = 0, rows = 0;
-
-  void write(int64_t* out) const {
-    const uint64_t values[] = {is_usual,   version,        has_time,         seconds,   nanos,
-                               reader,     writer,         has_max_field_id, fragments, files,
-                               file_bytes, deletion_files, deleted_rows,     rows};
-    static_assert(sizeof(values) == kColumnsOfTotals * sizeof(int64_t));
-    for (int64_t i = 0; i < kColumnsOfTotals; ++i) out[i] = static_cast<int64_t>(values[i]);
-  }
+// Columns of the totals of a manifest.
+enum : size_t {
+  kIsUsual, kOfVersion, kHasTime, kOfSeconds, kOfNanos, kOfReader, kOfWriter, kHasMaxFieldId,
+  kNumFragments, kNumFiles, kFileBytes, kNumDeletionFiles, kDeletedRows, kNumRows, kNumTotals
 };
+using Totals = std::array<uint64_t, kNumTotals>;
 
 // Last value of a varint field, or 0; `ok` turns false if the message is truncated.
 uint64_t number_in(std::string_view message, uint32_t field, bool& ok) {
@@ -340,13 +322,13 @@ uint64_t number_in(std::string_view message, uint32_t field, bool& ok) {
 
 bool add_fragment(std::string_view content, Totals& totals) {
   Record record;
-  if (!read_record(content, record, nullptr)) return false;
+  if (!read_record(content, record, nullptr) || !record.is_usual) return false;
   const bool has_deletions = record.deleted != kNone;
-  ++totals.fragments;
-  totals.files += record.files;
-  totals.deletion_files += has_deletions;
-  return add(totals.file_bytes, record.file_bytes) && add(totals.rows, record.rows) &&
-         add(totals.deleted_rows, has_deletions ? static_cast<uint64_t>(record.deleted) : 0);
+  ++totals[kNumFragments];
+  totals[kNumFiles] += record.files;
+  totals[kNumDeletionFiles] += has_deletions;
+  return add(totals[kFileBytes], record.file_bytes) && add(totals[kNumRows], record.rows) &&
+         add(totals[kDeletedRows], has_deletions ? static_cast<uint64_t>(record.deleted) : 0);
 }
 
 // Read a manifest's message; false if anything is unusual or wrong, and Python has to parse it.
@@ -359,23 +341,22 @@ bool read_message(std::string_view message, Totals& totals) {
       if (!add_fragment(wire.bytes(), totals)) return false;
     } else if (wire.field == kTimestamp && !is_number) {
       const std::string_view time = wire.bytes();
-      if (totals.has_time) return false;
-      totals.has_time = 1;
-      totals.seconds = number_in(time, kSeconds, ok);
-      totals.nanos = number_in(time, kNanos, ok);
+      if (totals[kHasTime]++) return false;
+      totals[kOfSeconds] = number_in(time, kSeconds, ok);
+      totals[kOfNanos] = number_in(time, kNanos, ok);
     } else if (wire.field == kVersion && is_number) {
-      totals.version = wire.varint();
+      totals[kOfVersion] = wire.varint();
     } else if (wire.field == kReader && is_number) {
-      totals.reader = wire.varint();
+      totals[kOfReader] = wire.varint();
     } else if (wire.field == kWriter && is_number) {
-      totals.writer = wire.varint();
+      totals[kOfWriter] = wire.varint();
     } else {
       has_writer = has_writer || wire.field == kWriterVersion;
-      totals.has_max_field_id |= wire.field == kMaxFieldId;
+      totals[kHasMaxFieldId] |= wire.field == kMaxFieldId;
       wire.skip();
     }
   }
-  const uint64_t most = std::max({totals.version, totals.reader, totals.writer});
+  const uint64_t most = std::max({totals[kOfVersion], totals[kOfReader], totals[kOfWriter]});
   return ok && wire.ok && has_writer && most <= INT64_MAX;
 }
 
@@ -392,19 +373,19 @@ bool read_totals(std::string_view content, Totals& totals) {
   return read_message(content.substr(static_cast<size_t>(position) + kLength, length), totals);
 }
 
-// `kColumnsOfTotals` numbers for each manifest; the first is 0 if it must be parsed as a whole.
+// The totals of each manifest; the first is 0 if it must be parsed as a whole.
 Owned<int64_t> manifest_totals(const Bytes& content, const In<int64_t>& stops) {
-  Owned<int64_t> out(std::ssize(stops) * kColumnsOfTotals);
+  Owned<int64_t> out(std::ssize(stops) * int64_t{kNumTotals});
   int64_t start = 0;
   for (int64_t i = 0; i < std::ssize(stops); ++i) {
     const int64_t stop = stops.data()[i];
     if (stop < start || stop > std::ssize(content))
       corrupt("manifests: their ends decrease or are beyond the bytes");
-    Totals totals;
-    totals.is_usual = read_totals(
+    Totals totals{};
+    totals[kIsUsual] = read_totals(
         text_of(content).substr(static_cast<size_t>(start), static_cast<size_t>(stop - start)),
         totals);
-    totals.write(&out[i * kColumnsOfTotals]);
+    std::copy(totals.begin(), totals.end(), &out[i * int64_t{kNumTotals}]);
     start = stop;
   }
   return out;
@@ -417,6 +398,5 @@ void register_manifest_fragments(nanobind::module_& m) {
   using namespace alance;
   m.def("manifest_fragments", &manifest_fragments, "message"_a);
   m.def("based_fragments", &based_fragments, "content"_a, "base"_a.none());
-  m.def("row_id_ranges", &row_id_ranges, "content"_a, "stops"_a, "sizes"_a, NoGil());
   m.def("manifest_totals", &manifest_totals, "content"_a, "stops"_a, NoGil());
 }

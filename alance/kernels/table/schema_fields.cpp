@@ -69,7 +69,6 @@ class SchemaFields {
     for (const auto& [type, number] : types_) all[number] = type;
     return all;
   }
-  const std::vector<std::string>& names() const { return names_; }
   // A nullable field of `kinds` makes all fields of its type nullable.
   nb::object arrow(const nb::list& kinds) const {
     const ExportedFields exported(kinds);
@@ -178,7 +177,6 @@ void register_schema_fields(nanobind::module_& m) {
       .def("__len__", &SchemaFields::count)
       .def_prop_ro("key", &SchemaFields::key)
       .def_prop_ro("types", &SchemaFields::types)
-      .def_prop_ro("names", &SchemaFields::names)
       .def("arrow", &SchemaFields::arrow, "kinds"_a)
       .def_prop_ro("marked", &SchemaFields::marked)
       .def("find", &SchemaFields::find, "name"_a);

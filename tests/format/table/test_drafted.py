@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from hypothesis import given
@@ -10,7 +11,8 @@ from hypothesis import strategies as st
 from alance import _kernels
 from alance.format.proto import table_pb2
 from alance.format.table.changes.apply_state import DraftedFragments
-from alance.format.table.fragment import Fragments, Records, form_bytes
+from alance.format.table.fragment import Fragments, Records
+from tests.reference.forms import form_bytes
 
 if TYPE_CHECKING:
     import pytest
@@ -82,13 +84,14 @@ def test_the_kernel_finds_the_forms_that_the_messages_have() -> None:
     message = table_pb2.Manifest(version=3, fragments=fragments)
     parts = _kernels.manifest_fragments(message.SerializeToString())
     assert parts is not None
-    kernel, plain = Records(*parts[1:]), Records.of(fragments)
-    assert len(kernel.forms) == len(plain.forms) == 6
-    assert kernel.form_of.tolist() == plain.form_of.tolist()
-    assert kernel.content == plain.content
-    assert kernel.stops.tolist() == plain.stops.tolist()
-    assert kernel.sizes.tolist() == plain.sizes.tolist()
-    assert [*Fragments(kernel).forms] == [*Fragments(plain).forms]
+    records = Records(*parts[2:])
+    assert records.form_of.tolist() == [number % 6 for number in range(100)]
+    assert records.content == table_pb2.Manifest(fragments=fragments).SerializeToString()
+    sizes = [fragment.ByteSize() for fragment in fragments]
+    assert records.sizes.tolist() == sizes
+    assert records.stops.tolist() == [*accumulate(size + 2 for size in sizes)]
+    forms = [form.SerializeToString(deterministic=True) for form in Fragments(records).forms]
+    assert forms == [form_bytes(fragment) for fragment in fragments[:6]]
 
 
 def test_forms_have_no_part_that_differs_between_fragments() -> None:

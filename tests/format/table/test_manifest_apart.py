@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import lance
-import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -17,9 +16,10 @@ from alance import _kernels
 from alance.errors import AlanceError, CorruptFileError
 from alance.format.proto import rowids_pb2, table_pb2
 from alance.format.table import manifest
-from alance.format.table.fragment import Fragments, Records, form_bytes
+from alance.format.table.fragment import Fragments, Records
 from alance.format.table.manifest import Manifest, parse_manifest
 from alance.format.table.row_ids import parse_row_ids, row_id_segments
+from tests.reference.forms import form_bytes
 
 
 def grown(path: Path, **options: Any) -> list[bytes]:
@@ -51,9 +51,15 @@ def manifests(
 
 
 def whole(content: bytes) -> Manifest:
-    """The manifest with all fragments parsed at once."""
+    """The manifest with all fragments parsed at once, as if a record had unusual fields."""
+    read = _kernels.manifest_fragments
+
+    def unusual(message: bytes) -> Any:
+        parts = read(message)
+        return parts and (parts[0], False, *parts[2:])
+
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(manifest._kernels, "manifest_fragments", lambda _: None)
+        patched.setattr(manifest._kernels, "manifest_fragments", unusual)
         return parse_manifest(memoryview(content), "here")
 
 
@@ -100,7 +106,8 @@ def test_numbers_of_rows() -> None:
             item.deletion_file.id = 1
     result = _kernels.manifest_fragments(message.SerializeToString())
     assert result is not None
-    rest, *columns = result
+    rest, is_usual, *columns = result
+    assert is_usual
     assert table_pb2.Manifest.FromString(rest) == table_pb2.Manifest(version=1)
     records, parsed = Records(*columns), Records.of(message.fragments)
     assert list(records) == records[:] == list(message.fragments) == list(parsed)
@@ -118,17 +125,46 @@ def test_rows_that_no_address_can_number_are_refused() -> None:
             Fragments(records)
 
 
+# Fields of fixed width that no release knows: number 500, of 8 and of 4 bytes.
+FIXED = b"\xa1\x1f12345678\xa5\x1f1234"
+
+
 @pytest.mark.parametrize(
     "fragment",
     [
         table_pb2.DataFragment(external_row_ids=table_pb2.ExternalFile(path="x")),
+        table_pb2.DataFragment(column_created_at_versions={}),
         table_pb2.DataFragment(overlays=[table_pb2.DataOverlayFile()]),
         table_pb2.DataFragment(files=[table_pb2.DataFile(path="ä.lance")]),
+        table_pb2.DataFragment(files=[table_pb2.DataFile.FromString(FIXED)]),
+        table_pb2.DataFragment(deletion_file=table_pb2.DeletionFile.FromString(FIXED)),
+        table_pb2.DataFragment(deletion_file={"num_deleted_rows": 1 << 63}),
+        table_pb2.DataFragment(files=[{"file_size_bytes": (1 << 64) - 1}, {"file_size_bytes": 2}]),
+        table_pb2.DataFragment.FromString(FIXED),
     ],
 )
 def test_what_is_unusual_is_parsed_as_a_whole(fragment: table_pb2.DataFragment) -> None:
     message = table_pb2.Manifest(fragments=[fragment])
-    assert _kernels.manifest_fragments(message.SerializeToString()) is None
+    result = _kernels.manifest_fragments(message.SerializeToString())
+    assert result is not None
+    assert not result[1]
+    records = Records.of([fragment])
+    assert records[:] == [fragment]
+    assert [table_pb2.DataFragment.FromString(form) for form in records.forms] == [
+        table_pb2.DataFragment.FromString(form_bytes(fragment))
+    ]
+    deleted = fragment.deletion_file.num_deleted_rows if fragment.HasField("deletion_file") else -1
+    assert records.deleted.tolist() == [min(deleted, (1 << 63) - 1)]
+    sizes = [file.file_size_bytes for file in fragment.files]
+    assert records.file_bytes.tolist() == [sum(sizes) % (1 << 64)]
+
+
+def test_records_that_are_cut_short_are_refused() -> None:
+    for content in (table_pb2.DataFragment(id=300).SerializeToString(), FIXED, FIXED[:10]):
+        field = b"\x12" + bytes([len(content) - 1]) + content[:-1]
+        assert _kernels.manifest_fragments(field) is None
+        with pytest.raises(CorruptFileError, match="a record is damaged"):
+            Records.read(field)
 
 
 def outcome(content: bytes, parse: Any) -> Any:
@@ -195,19 +231,7 @@ UNUSUAL: list[dict[str, Any]] = [
 @pytest.mark.parametrize("record", UNUSUAL)
 def test_row_ids_that_are_no_range_are_left_to_the_record(record: dict[str, Any]) -> None:
     records = Records.of([table_pb2.DataFragment(id=3, physical_rows=2, **record)])
-    firsts, counts = _kernels.row_id_ranges(records.content, records.stops, records.sizes)
-    assert (firsts.tolist(), counts.tolist()) == ([0], [-1])
-
-
-def test_row_ids_of_records_beyond_their_bytes() -> None:
-    stops = np.array([5], np.int64)
-    for size in (-1, 6):
-        with pytest.raises(ValueError, match="beyond their bytes"):
-            _kernels.row_id_ranges(b"12345", stops, np.array([size], np.int64))
-    with pytest.raises(ValueError, match="beyond their bytes"):
-        _kernels.row_id_ranges(b"1234", stops, np.array([2], np.int64))
-    with pytest.raises(ValueError, match="other numbers"):
-        _kernels.row_id_ranges(b"12345", stops, np.empty(0, np.int64))
+    assert (records.first_ids.tolist(), records.num_ids.tolist()) == ([0], [-1])
 
 
 @st.composite
