@@ -251,12 +251,11 @@ class Page(NamedTuple):
 class FileColumn:
     """Pages of column `index` of a file, in row order; `kernel` holds them as flat tables."""
 
-    __slots__ = ("_first_rows", "index", "kernel")
+    __slots__ = ("index", "kernel")
 
     def __init__(self, index: int, kernel: _kernels.ColumnPages) -> None:
         self.index = index
         self.kernel = kernel
-        self._first_rows: Int64s | None = None
 
     @property
     def pages(self) -> list[Page]:
@@ -273,9 +272,7 @@ class FileColumn:
     @property
     def first_rows(self) -> Int64s:
         """First row of each page, then the number of rows; shape (pages + 1,)."""
-        if self._first_rows is None:
-            self._first_rows = np.frombuffer(self.kernel.first_rows(), np.int64)
-        return self._first_rows
+        return np.frombuffer(self.kernel.first_rows(), np.int64)
 
     @property
     def num_rows(self) -> int:

@@ -18,7 +18,7 @@ from alance.format.table.fragment import MAX_FRAGMENT_ROWS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from alance.base.arrays import Bytes, Int64s, UInt64s
+    from alance.base.arrays import Int64s, UInt64s
 
     IdRuns: TypeAlias = "tuple[Int64s, UInt64s]"
 
@@ -67,15 +67,6 @@ def segment_values(segment: rowids_pb2.U64Segment, limit: int = MAX_FRAGMENT_ROW
     return values
 
 
-def segment_bits(segment: rowids_pb2.U64Segment) -> Bytes:
-    """Return the bits of a segment with a bitmap: a byte (0 or 1) for each id of its range."""
-    part = segment.range_with_bitmap
-    bitmap, size = part.bitmap, _span(part.start, part.end)
-    if len(bitmap) < (size + 7) // 8:
-        raise CorruptFileError(f"row ids: bitmap of {len(bitmap)} bytes for {size} rows")
-    return np.unpackbits(np.frombuffer(bitmap, np.uint8), count=size, bitorder="little")
-
-
 def parse_versions(content: bytes, num_rows: int) -> UInt64s:
     """Return the version of each row of a fragment; shape (num_rows,).
 
@@ -92,16 +83,11 @@ def parse_versions(content: bytes, num_rows: int) -> UInt64s:
 def _length(segment: rowids_pb2.U64Segment) -> int:
     """Return the number of values of a segment without expanding it."""
     kind = segment.WhichOneof("segment")
-    if kind == "range":
-        return _span(segment.range.start, segment.range.end)
-    if kind == "range_with_holes":
-        part = segment.range_with_holes
-        return _span(part.start, part.end) - len(_array(part.holes))
-    if kind == "range_with_bitmap":
-        return int(np.count_nonzero(segment_bits(segment)))
     if kind in ("sorted_array", "array"):
         return len(_array(getattr(segment, kind)))
-    return 0
+    if kind == "range":  # of most versions, which may have many runs
+        return _span(segment.range.start, segment.range.end)
+    return _runs(segment, MAX_FRAGMENT_ROWS)[2]
 
 
 def _span(start: int, end: int) -> int:
@@ -176,14 +162,17 @@ def _runs(segment: rowids_pb2.U64Segment, limit: int) -> tuple[Int64s, UInt64s, 
         starts = np.cumsum(sizes) - sizes
         return starts[retained], firsts[retained].astype(np.uint64) + np.uint64(part.start), size
     if kind == "range_with_bitmap":
-        bits = segment_bits(segment)
+        part = segment.range_with_bitmap
+        bitmap, size = part.bitmap, _span(part.start, part.end)
+        if len(bitmap) < (size + 7) // 8:
+            raise CorruptFileError(f"row ids: bitmap of {len(bitmap)} bytes for {size} rows")
+        bits = np.unpackbits(np.frombuffer(bitmap, np.uint8), count=size, bitorder="little")
         edges = np.flatnonzero(np.diff(bits, prepend=np.uint8(0), append=np.uint8(0)))
         firsts, sizes = edges[::2], edges[1::2] - edges[::2]
         size = int(sizes.sum())
         if size > limit:
             raise CorruptFileError(f"row ids: bitmap of {size} rows, {limit} are left")
-        start = np.uint64(segment.range_with_bitmap.start)
-        return np.cumsum(sizes) - sizes, firsts.astype(np.uint64) + start, size
+        return np.cumsum(sizes) - sizes, firsts.astype(np.uint64) + np.uint64(part.start), size
     ids = np.empty(0, np.uint64) if kind is None else segment_values(segment, limit)
     return *runs_of_ids(ids), len(ids)
 

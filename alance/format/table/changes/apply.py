@@ -10,7 +10,7 @@ Source: docs/format/table.md, "Building the next manifest", "Clones" and "Manife
 from __future__ import annotations
 
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
 
@@ -62,6 +62,8 @@ if TYPE_CHECKING:
         UpdateMap,
     )
     from alance.format.table.transaction import Transaction
+
+T = TypeVar("T", str, bytes)
 
 LIBRARY: Final = "alance"
 # A larger transaction is stored in its own file alone.
@@ -165,18 +167,18 @@ def update_bases(draft: Draft, change: UpdateBases) -> None:
 def update_config(draft: Draft, change: UpdateConfig) -> None:
     """Change the configuration and the metadata of the table, its schema and its fields."""
     message = draft.message
-    edit(message.config, change.config)
+    edit(message.config, change.config, str)
     if change.table_metadata_updates is not None:
-        edit(message.table_metadata, change.table_metadata_updates)
+        edit(message.table_metadata, change.table_metadata_updates, str)
     if change.of_schema is not None:
-        edit_bytes(message.schema_metadata, change.of_schema)
+        edit(message.schema_metadata, change.of_schema, str.encode)
     fields = {field.id: field for field in message.fields}
     for field_id, updates in change.of_fields.items():
         if field_id not in fields:
             raise InvalidInputError(f"UpdateConfig: field {field_id} is not in the schema")
         field = fields[field_id]
         before = {key: field.metadata[key] for key in KEY_PROPERTIES if key in field.metadata}
-        edit_bytes(field.metadata, updates)
+        edit(field.metadata, updates, str.encode)
         after = {key: field.metadata[key] for key in KEY_PROPERTIES if key in field.metadata}
         if before and before != after:
             raise InvalidInputError(
@@ -192,23 +194,19 @@ def update_config(draft: Draft, change: UpdateConfig) -> None:
             check_primary_key(message.fields)
 
 
-def edit(into: MutableMapping[str, str], updates: UpdateMap) -> None:
-    """Apply updates to a map. Deleting an absent key does nothing."""
+def edit(into: MutableMapping[str, T], updates: UpdateMap, stored: Callable[[str], T]) -> None:
+    """Apply updates to a map. Deleting an absent key does nothing.
+
+    Args:
+        stored: converts a text to a value of the map.
+    """
     if updates.replace:
         into.clear()
     for key, value in updates.updates.items():
         if value is not None:
-            into[key] = value
+            into[key] = stored(value)
         elif key in into:
             del into[key]
-
-
-def edit_bytes(into: MutableMapping[str, bytes], updates: UpdateMap) -> None:
-    """Apply updates to a map whose values are UTF-8 bytes."""
-    texts = {key: value.decode() for key, value in into.items()}
-    edit(texts, updates)
-    into.clear()
-    into.update({key: value.encode() for key, value in texts.items()})
 
 
 def clone(draft: Draft, change: Clone) -> None:

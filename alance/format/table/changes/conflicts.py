@@ -345,12 +345,9 @@ def replaced_in_updated(case: Case) -> Found:
     assert isinstance(theirs, Update)
     if conflict := replaced_in_removed(case):
         return conflict
-    if not case.shared:
-        return None
-    if theirs.new_fragments:
+    if case.shared and theirs.new_fragments:
         return case.retry(f"rows were moved out of fragments {some_of(case.shared)}")
-    fields = replaced_fields(case.ours) & replaced_fields(theirs)
-    return case.retry(f"both replace fields {sorted(fields)}") if fields else None
+    return both_replace(case)
 
 
 def both_replace(case: Case) -> Found:
