@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     Offsets: TypeAlias = npt.NDArray[np.signedinteger[Any]]  # integers of 32 or 64 bits
 
-KEY_COLUMN: Final = "key"  # column of row keys, see `Keys`
+KEY_COLUMN: Final = "key"  # column of row keys, see `key_values`
 ROW_COLUMN: Final = "row"  # column of row numbers of a source, or of row addresses of a target
 WORD: Final = 8
 
@@ -78,30 +78,22 @@ class KeyColumns:
         return np.array([max(part.width, 0) for part in self.parts], np.int64)
 
 
-@dataclass(frozen=True, slots=True)
-class Keys:
-    """Row keys as one value per row.
+def key_values(columns: Sequence[pa.Array]) -> pa.Array:
+    """Return the keys of rows, from their key columns, as one value per row. CPU work.
 
-    Attributes:
-        values: uint64, fixed_size_binary or large_binary; null where a row has no key.
+    The values are uint64, fixed_size_binary or large_binary; null where a row has no key.
     """
+    keys = KeyColumns.of(columns)
+    return _joined(keys.parts, keys.count, keys.valid)
 
-    values: pa.Array
 
-    @classmethod
-    def of(cls, columns: Sequence[pa.Array]) -> Keys:
-        """Build the keys of rows from their key columns, as `KeyColumns.of`. CPU work."""
-        keys = KeyColumns.of(columns)
-        return cls(_joined(keys.parts, keys.count, keys.valid))
-
-    def plain(self) -> _kernels.Keys:
-        """Return the keys for kernels; a row without a key has an arbitrary value. CPU work."""
-        values = self.values
-        if not pa.types.is_large_binary(values.type):
-            width = WORD if pa.types.is_uint64(values.type) else values.type.byte_width
-            return _kernels.Keys(bytes_of(values), width)
-        ends, content = contents_of(values)
-        return _kernels.Keys(ends, content[: int(ends[-1])])
+def plain_keys(values: pa.Array) -> _kernels.Keys:
+    """Return `key_values` for kernels; a row without a key has an arbitrary value. CPU work."""
+    if not pa.types.is_large_binary(values.type):
+        width = WORD if pa.types.is_uint64(values.type) else values.type.byte_width
+        return _kernels.Keys(bytes_of(values), width)
+    ends, content = contents_of(values)
+    return _kernels.Keys(ends, content[: int(ends[-1])])
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from alance import _kernels
 from alance.base import compute as pc
 from alance.base.records import dataclass
 from alance.file.batches import one_array
-from alance.format.keys import Keys
+from alance.format.keys import key_values, plain_keys
 from alance.format.numbers import as_mask, as_numbers, bitmap, to_arrow
 from alance.ops.merge.plan import is_whole
 
@@ -95,8 +95,8 @@ def combine(schema: pa.Schema, on: Sequence[str], parts: Sequence[FeedPart]) -> 
     count = sum(part.rows.num_rows for part in parts)
     replacing: list[pa.RecordBatch] = []
     if count:
-        keys = [Keys.of([part.rows.column(name) for name in on]).values for part in parts]
-        table = _kernels.KeyTable(Keys(one_array(keys)).plain(), secrets.randbits(64))
+        keys = [key_values([part.rows.column(name) for name in on]) for part in parts]
+        table = _kernels.KeyTable(plain_keys(one_array(keys)), secrets.randbits(64))
         if len(table) < count:
             parts, replacing = _distinct(schema, parts, as_numbers(table.numbers()), len(table))
     return ChangedKeys(

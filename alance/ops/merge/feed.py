@@ -14,7 +14,7 @@ from alance.base import compute as pc
 from alance.base.records import dataclass
 from alance.errors import InvalidInputError
 from alance.file.batches import empty_batch
-from alance.format.keys import Keys
+from alance.format.keys import key_values
 from alance.format.numbers import as_mask, as_numbers, python_value, to_arrow
 from alance.ops.blobs.arrow import has_blobs
 from alance.ops.merge.changed_keys import ChangedKeys, FeedPart, chosen_rows, combine
@@ -63,7 +63,7 @@ class Feed:
                 f"kind={self.kind!r}: the table has a column of this name; expected a column of "
                 "the feed alone"
             )
-        Keys.of([pa.nulls(0, field.type) for field in self.key_schema])
+        key_values([pa.nulls(0, field.type) for field in self.key_schema])
 
     @property
     def key_schema(self) -> pa.Schema:
@@ -158,8 +158,8 @@ class Feed:
             return FeedPart(empty_batch(self.key_schema), places[:0], True)
         old = pa.RecordBatch.from_struct_array(before.take(to_arrow(chosen)))
         old = conform(old.select(list(self.on)), self.key_schema)
-        keys = Keys.of(old.columns).values
-        new = Keys.of([rows.column(name).take(to_arrow(chosen)) for name in self.on]).values
+        keys = key_values(old.columns)
+        new = key_values([rows.column(name).take(to_arrow(chosen)) for name in self.on])
         # Without a full `before` image, the columns of the old row are null.
         differs = as_mask(pc.fill_null(pc.not_equal(keys, new), False))
         return FeedPart(chosen_rows(old, differs), places[chosen[differs]], True)

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from alance.base.records import dataclass
-from alance.format.keys import Keys
+from alance.format.keys import key_values, plain_keys
 from alance.format.numbers import ascending, is_first, to_arrow
 from alance.format.proto import transaction_pb2
 from alance.ops.write.sources import conform
@@ -104,8 +104,8 @@ class InsertedKeys:
         names = self.key_schema.names
         if self.hashes is None or not set(names) <= set(rows.schema.names):
             return
-        keys = Keys.of(conform(rows.select(names), self.key_schema).columns)
-        self.add_hashes(key_hashes(keys.values))
+        keys = key_values(conform(rows.select(names), self.key_schema).columns)
+        self.add_hashes(key_hashes(keys))
 
     def add_hashes(self, hashes: UInt64s) -> None:
         """Add keys by their hashes.
@@ -154,10 +154,10 @@ def key_hashes(keys: pa.Array, chosen: Mask | None = None) -> UInt64s:
     """Return the hashes of the keys of some rows; rows without a key are omitted. CPU work.
 
     Args:
-        keys: see `Keys.values`.
+        keys: see `format.keys.key_values`.
         chosen: mask of the rows; None: all rows.
     """
     if chosen is not None:
         keys = keys.filter(to_arrow(chosen))
     keys = keys.drop_null() if keys.null_count else keys
-    return Keys(keys).plain().hashes(KEY_FILTER_SEED)
+    return plain_keys(keys).hashes(KEY_FILTER_SEED)

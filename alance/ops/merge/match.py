@@ -24,7 +24,7 @@ from alance.errors import InvalidInputError
 from alance.expr.keys import is_key_type
 from alance.expr.tree import plain, plain_type
 from alance.file.batches import work_bytes
-from alance.format.keys import KEY_COLUMN, ROW_COLUMN, KeyColumns, Keys
+from alance.format.keys import KEY_COLUMN, ROW_COLUMN, KeyColumns, key_values, plain_keys
 from alance.format.numbers import as_mask, as_numbers, to_arrow, validity_of
 from alance.format.table.changes.apply_indices import SYSTEM
 from alance.format.table.indices import Index
@@ -263,7 +263,7 @@ class _Matcher:
         row_ids = batch.column(ROW_ID) if self.base.has_stable_row_ids else address
         arrays, names = [address, row_ids], [ROW_COLUMN, ROW_ID]
         if with_key:
-            arrays.append(Keys.of([batch.column(name) for name in self.merge.on]).values)
+            arrays.append(key_values([batch.column(name) for name in self.merge.on]))
             names.append(KEY_COLUMN)
         if self.merge.plan.deletes_others:
             arrays.append(to_arrow(self._others(batch)))
@@ -412,7 +412,7 @@ class SourceKeys:
         keys = rows.column(KEY_COLUMN).combine_chunks()
         if isinstance(keys, pa.ChunkedArray):
             keys = keys.chunk(0) if keys.num_chunks else pa.nulls(0, keys.type)
-        plain = Keys(keys).plain()
+        plain = plain_keys(keys)
         # A single string column is hashed as it is stored.
         if widths is not None and widths.tolist() != [0]:
             plain = plain.split(widths)
@@ -432,7 +432,7 @@ class SourceKeys:
         Args:
             keys: keys of the target's rows; null for a row without a key.
         """
-        return self._pairs(Keys(keys).plain(), validity_of(keys))
+        return self._pairs(plain_keys(keys), validity_of(keys))
 
     def find_columns(self, keys: KeyColumns) -> Pairs:
         """Return all pairs of rows with the same key, without copying the keys. CPU work."""
@@ -478,7 +478,7 @@ class KeyPartitions:
             batch = batch.filter(keys.is_valid())
         if self.count == 1:
             return [(0, batch)]
-        owner = Keys(batch.column(KEY_COLUMN)).plain().hashes(KEY_PARTITION_SEED) % np.uint64(
+        owner = plain_keys(batch.column(KEY_COLUMN)).hashes(KEY_PARTITION_SEED) % np.uint64(
             self.count
         )
         order = np.argsort(owner, kind="stable")

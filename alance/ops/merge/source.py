@@ -12,7 +12,7 @@ import pyarrow as pa
 from alance.base.records import dataclass
 from alance.file.batches import one_batch, work_bytes
 from alance.file.write.small_batches import in_groups, merged
-from alance.format.keys import KEY_COLUMN, ROW_COLUMN, KeyColumns, Keys
+from alance.format.keys import KEY_COLUMN, ROW_COLUMN, KeyColumns, key_values
 from alance.format.numbers import python_value, to_arrow
 from alance.io.reading.engine import DECODED_INLINE_BYTES
 from alance.ops.merge.plan import SOURCE_SIDE, gaps_of
@@ -147,7 +147,7 @@ async def hold(
     if deleted is not None:
         columns = [deleted.column(name) for name in merge.on]
         first, count = keys.num_rows, deleted.num_rows
-        arrays = [Keys.of(columns).values, to_arrow(np.arange(first, first + count))]
+        arrays = [key_values(columns), to_arrow(np.arange(first, first + count))]
         arrays += [pa.nulls(count, kind.type) for kind in list(keys.schema)[len(arrays) :]]
         await keys.append(pa.RecordBatch.from_arrays(arrays, schema=keys.schema))
     return HeldSource(tuple(parts), keys, deleted)
@@ -162,7 +162,7 @@ async def _hold_part(source: RowSource, merge: RowMerge, rows: Spool, keys: Spoo
     ) -> tuple[pa.RecordBatch, pa.RecordBatch]:
         batch = one_batch([conform(batch, rows.schema) for batch in merged(group)])
         arrays = [
-            Keys.of([batch.column(name) for name in merge.on]).values,
+            key_values([batch.column(name) for name in merge.on]),
             to_arrow(np.arange(first, first + batch.num_rows)),
             *(batch.column(name) for name in names),
         ]
@@ -179,7 +179,7 @@ async def _hold_part(source: RowSource, merge: RowMerge, rows: Spool, keys: Spoo
 def key_schema(merge: RowMerge) -> pa.Schema:
     """Return the schema of the held keys of source rows."""
     empty = [pa.nulls(0, merge.source_schema.field(name).type) for name in merge.on]
-    fields = [pa.field(KEY_COLUMN, Keys.of(empty).values.type), pa.field(ROW_COLUMN, pa.int64())]
+    fields = [pa.field(KEY_COLUMN, key_values(empty).type), pa.field(ROW_COLUMN, pa.int64())]
     names = merge.condition_columns[0]
     fields += [merge.source_schema.field(name).with_name(f"{SOURCE_SIDE}.{name}") for name in names]
     return pa.schema(fields)
