@@ -13,17 +13,15 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
-from alance.file.batches import one_array
 from alance.file.rows.leaves import LeafSet
 from alance.file.rows.placing import load_states
 from alance.file.rows.whole import FragmentFiles, group_key, read_together, read_whole
+from alance.io.loop.readahead import grouped
 from alance.ops.read.physical_rows import PhysicalRows
 from alance.ops.version.handle import live_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-
-    import pyarrow as pa
 
     from alance.base.arrays import Int64s, Mask
     from alance.file.open.columns import States
@@ -110,18 +108,13 @@ class Split(NamedTuple):
     start: int
     stop: int
 
-    def numbers(self, chosen: Int64s | None = None) -> Int64s:
-        """Return the row numbers in the group, of all rows or of those at these positions."""
-        if chosen is not None:
-            return chosen + self.start
-        return np.arange(self.start, self.stop, dtype=np.int64)
-
-    def physical(self, rows: Int64s) -> PhysicalRows:
-        """Return ascending row numbers in the group as rows of its fragments.
+    def at(self, numbers: Int64s | None) -> PhysicalRows:
+        """Select rows by ascending numbers in the split, or all.
 
         Fragments without rows are omitted, but if there are no rows at all, the first one remains.
         """
         handles = self.group.handles
+        rows = np.arange(self.start, self.stop) if numbers is None else numbers + self.start
         if len(handles) == 1 or not len(rows):
             return PhysicalRows(handles[:1], rows, [len(rows)])
         firsts = [*accumulate([handle.num_physical_rows for handle in handles], initial=0)]
@@ -137,11 +130,6 @@ class Split(NamedTuple):
         if len(handles) == 1:
             return handles[0].live_mask(self.start, self.stop)
         return live_rows(handles)  # the split is the whole group
-
-    def meta(self, name: str, rows: Int64s) -> pa.Array:
-        """Return a meta column for row numbers in the group."""
-        parts = self.physical(rows).by_fragment()
-        return one_array([handle.meta(name, offsets) for handle, offsets in parts])
 
     def halves(self) -> list[Split]:
         """Divide the rows into smaller splits.
@@ -247,22 +235,12 @@ def small_groups(
         opened: opened fragments; empty if whole files are read.
         sizes: bytes to read of each fragment.
     """
-    for start, stop in _cuts(handles, sizes):
-        own = handles[start:stop]
-        num_rows = sum(handle.num_physical_rows for handle in own)
-        yield FragmentGroup(own, opened[start:stop], states, [(0, num_rows)], is_small=True)
-
-
-def _cuts(handles: Sequence[FragmentHandle], sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Yield the start and stop of each group among the fragments; groups obey the limits."""
-    start = num_bytes = num_rows = 0
-    for number, (handle, size) in enumerate(zip(handles, sizes, strict=True)):
-        rows = handle.num_physical_rows
-        is_full = num_bytes + size > SCAN_GROUP_BYTES or num_rows + rows > SMALL_GROUP_ROWS
-        if number > start and (is_full or number - start == GROUP_FRAGMENTS):
-            yield start, number
-            start, num_bytes, num_rows = number, 0, 0
-        num_bytes += size
-        num_rows += rows
-    if handles:
-        yield start, len(handles)
+    counts = [handle.num_physical_rows for handle in handles]
+    # Rows count as bytes, so that groups within the limit of bytes have few enough rows.
+    row_bytes = SCAN_GROUP_BYTES // SMALL_GROUP_ROWS
+    costs = [max(size, row_bytes * rows) for size, rows in zip(sizes, counts, strict=True)]
+    places = range(len(handles))
+    for group in grouped(places, costs.__getitem__, SCAN_GROUP_BYTES, GROUP_FRAGMENTS):
+        own = slice(group[0], group[-1] + 1)
+        spans = [(0, sum(counts[own]))]
+        yield FragmentGroup(handles[own], opened[own], states, spans, is_small=True)

@@ -15,6 +15,8 @@ from __future__ import annotations
 
 import asyncio
 from functools import cached_property, partial
+from itertools import chain, groupby
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
@@ -39,12 +41,11 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from alance.base.arrays import Int64s
     from alance.file.rows.fragment import OpenFragment
-    from alance.format.plans import Reader, T
+    from alance.format.plans import T
     from alance.ops.read.groups import FragmentGroup, Split, Task
     from alance.ops.read.physical_rows import PhysicalRows
-    from alance.ops.read.rows import LateTask, ScanPlan
+    from alance.ops.read.rows import ScanPlan
     from alance.ops.version.snapshot import Snapshot
 
     # Function that does the remaining steps of a split.
@@ -119,23 +120,18 @@ class SplitReader:
         schema = self.plan.late_schema
         if schema is None or not self._goes_ahead:
             return list(groups)
-        to_open = [
-            handle.to_open(group.states)
-            for group in groups
-            if not group.is_small
-            for handle in group.handles
-        ]
-        opening = open_fragments(schema, to_open)
+        # A large fragment is a group of its own.
+        large = [group for group in groups if not group.is_small]
+        opening = open_fragments(schema, [own.handles[0].to_open(own.states) for own in large])
         opened = iter(await self.snapshot.engine.drive(opening, "open files"))
-        with_late = []
-        for group in groups:
-            if not group.is_small:
-                late = next(opened)
-                describe([late])
-                stop = self._guess(group.spans, late) if self._guess_left > 0 else 0
-                group = group._replace(late=late, eager_stop=stop)
-            with_late.append(group)
-        return with_late
+        return [
+            group if group.is_small else self._with_late(group, next(opened)) for group in groups
+        ]
+
+    def _with_late(self, group: FragmentGroup, late: OpenFragment) -> FragmentGroup:
+        describe([late])
+        stop = self._guess(group.spans, late) if self._guess_left > 0 else 0
+        return group._replace(late=late, eager_stop=stop)
 
     def _guess(self, spans: Sequence[tuple[int, int]], late: OpenFragment) -> int:
         """Return the row below which late columns are read together with the first ones."""
@@ -270,14 +266,14 @@ class SplitReader:
         """
         plan, snapshot = self.plan, self.snapshot
 
-        def filtered(batch: pa.RecordBatch) -> tuple[pa.RecordBatch | None, Int64s | None]:
-            passed, chosen = passing(plan, rows, batch)
-            if passed is None or chosen is not None:
+        def filtered(batch: pa.RecordBatch) -> tuple[pa.RecordBatch | None, PhysicalRows | None]:
+            passed, own = passing(plan, rows, batch)
+            if passed is None or passed.num_rows < batch.num_rows:
                 check_index(plan, rows, batch)
-            return passed, chosen
+            return passed, own
 
         try:
-            first, chosen = await read_rows(
+            first, own = await read_rows(
                 snapshot,
                 rows,
                 self.first_columns,
@@ -285,12 +281,9 @@ class SplitReader:
                 reason="scan" if plan.predicate is None else "index rows",
                 is_quick=self._is_quick,
             )
-            if first is None or plan.late_schema is None:
+            if first is None or own is None:
                 return first
-            own, finish = (
-                rows if chosen is None else rows.at(chosen),
-                partial(with_late, plan, first),
-            )
+            finish = partial(with_late, plan, first)
             return await read_rows(snapshot, own, self.late_columns, finish, reason="late columns")
         except BatchTooLargeError:
             if rows.num_rows == 1:
@@ -300,77 +293,79 @@ class SplitReader:
     async def _finish(self, split: Split, task: Task) -> Rows:
         """Return the output rows of a split whose first columns have been read."""
         try:
-            batch, rows = await self._filter(split, task)
-            if batch is None or self.plan.late_schema is None:
-                return batch
-            (merged,) = await self._merge([await self._late_split(split, batch, rows)])
+            passed = await self._filter(split, task)
+            if not isinstance(passed, LateSplit):
+                return passed
+            (merged,) = await self._merge([passed])
         except BatchTooLargeError as error:
             return await self._parts_of(split, error)
         return merged
 
-    async def _filter(
-        self, split: Split, task: Task
-    ) -> tuple[pa.RecordBatch | None, Int64s | None]:
-        """Return the rows that pass, and their row numbers in the group (None for all rows)."""
+    async def _filter(self, split: Split, task: Task) -> LateSplit | pa.RecordBatch | None:
+        """Return the rows that pass; None if there are none.
 
-        def filtered(task: Task) -> tuple[pa.RecordBatch | None, Int64s | None] | None:
+        The result is a `LateSplit` if there are late columns. Cost: a round if their file is not
+        open.
+        """
+
+        def filtered(task: Task) -> tuple[pa.RecordBatch | None, PhysicalRows | None] | None:
             batch = task.decode()
             return None if batch is None else passing(self.plan, split, batch)
 
-        inline = split.group.is_little and self._is_quick
+        engine, group, late = self.snapshot.engine, split.group, split.group.late
+        inline = group.is_little and self._is_quick
         passed = await self._run(partial(filtered, task), inline=inline)
         if passed is None:  # bytes of a local file are not in memory
             reading = read_splits(self.plan.first_schema, [split])
-            (read,) = await self.snapshot.engine.drive(reading, "scan", bulk=True)
+            (read,) = await engine.drive(reading, "scan", bulk=True)
             passed = await self._run(partial(filtered, read))
         assert passed is not None
-        return passed
+        batch, rows = passed
+        if late is not None:
+            self._note(split, late, 0 if batch is None else batch.num_rows)
+        if batch is None or rows is None:
+            return batch
+        states, span = group.states, (split.start, split.stop)
+        if late is not None:
+            opened = [late]
+        else:
+            states = engine.cache
+            opening = opened_fragments(states, rows.handles, self.late_columns)
+            opened = await engine.drive(opening, "open files")
+            if len(group.handles) > 1:
+                span = 0, sum(fragment.num_rows for fragment in opened)
+        return LateSplit(batch, rows, opened, *span, states, is_near=not self.snapshot.is_remote)
 
-    async def _late_split(
-        self, split: Split, batch: pa.RecordBatch, rows: Int64s | None
-    ) -> LateSplit:
-        """Return the rows that need late columns, with their fragments opened.
-
-        Cost: a round if a file is not open.
-
-        Args:
-            batch: first columns of the rows.
-            rows: rows that passed the filter; None for all rows of the split.
-        """
-        cache = self.snapshot.engine.cache
-        physical = split.physical(split.numbers() if rows is None else rows)
-        opening = opened_fragments(cache, physical.handles, self.late_columns)
-        opened = await self.snapshot.engine.drive(opening, "open files")
-        span = split.start, split.stop
-        if len(split.group.handles) > 1:
-            span = 0, sum(fragment.num_rows for fragment in opened)
-        is_near = not self.snapshot.is_remote
-        return LateSplit(batch, physical, opened, *span, cache, is_near=is_near)
+    def _note(self, split: Split, late: OpenFragment, num_kept: int) -> None:
+        """Count the rows of a split, and those that passed the filter."""
+        self._seen += split.stop - split.start
+        self._num_kept += num_kept
+        self._guess_left = 0
+        if self._may_guess and _is_dense(late, self._num_kept / self._seen):
+            self._dense.set()
+        else:
+            self._dense.clear()
 
     async def _merge(self, splits: Sequence[LateSplit]) -> list[pa.RecordBatch]:
         """Return the output rows of filtered splits, in one round and with a pool job per split."""
-        kinds = {split.is_sparse for split in splits}
-        read = await all_of(self._read_late(splits, is_sparse=kind) for kind in kinds)
-        by_kind = dict(zip(kinds, map(iter, read), strict=True))
-        return await all_of(
-            self._run(partial(split.merge, self.plan, *next(by_kind[split.is_sparse])))
-            for split in splits
-        )
+        runs = [list(run) for _, run in groupby(splits, attrgetter("is_sparse"))]
+        merged = await all_of(map(self._merge_alike, runs))
+        return [*chain.from_iterable(merged)]
 
-    async def _read_late(
-        self, splits: Sequence[LateSplit], *, is_sparse: bool
-    ) -> list[tuple[LateTask, Reader]]:
-        """Read the late columns of the splits whose `is_sparse` has the given value."""
-        engine, reason, columns = self.snapshot.engine, "late columns", self.late_columns
-        own = [split for split in splits if split.is_sparse == is_sparse]
-        bulk = self.snapshot.is_remote and not is_sparse
-        plans = [split.reading(guess=self.snapshot.is_remote) for split in own]
+    async def _merge_alike(self, splits: Sequence[LateSplit]) -> list[pa.RecordBatch]:
+        """Merge splits that have the same value of `is_sparse`."""
+        engine, reason, is_remote = self.snapshot.engine, "late columns", self.snapshot.is_remote
+        plans = [split.reading(guess=is_remote) for split in splits]
+        bulk = is_remote and not splits[0].is_sparse
         tasks = await engine.drive(together(plans), reason, bulk=bulk)
-        for split in own:
+        for split in splits:
             if split.states is engine.cache:
-                keep_grown(engine.cache, split.rows.handles, split.opened, columns)
+                keep_grown(engine.cache, split.rows.handles, split.opened, self.late_columns)
         read = await engine.reader([rows for task in tasks for rows in task.unread], reason)
-        return [(task, read) for task in tasks]
+        return await all_of(
+            self._run(partial(split.merge, self.plan, task, read))
+            for split, task in zip(splits, tasks, strict=True)
+        )
 
     async def _filter_ahead(
         self, splits: Sequence[Split], late: OpenFragment, reserved: int, is_eager: bool
@@ -390,18 +385,15 @@ class SplitReader:
             if is_eager:
                 plan = late.read_parts(spans_of(splits), states)
                 reading.append(asyncio.ensure_future(drive(plan, "scan", bulk=True)))
-            filtered = await all_of(
-                self._filter_and_note(split, late, task)
-                for split, task in zip(splits, await first, strict=True)
-            )
-            passing = [own for own in filtered if own is not None]
+            filtered = await all_of(map(self._filter, splits, await first))
+            passing = [own for own in filtered if isinstance(own, LateSplit)]
             if not passing:
                 return []
             if is_eager:
                 merged = await all_of(
                     self._run(partial(own.merge, self.plan, task, all_read))
                     for own, task in zip(filtered, await reading[1], strict=True)
-                    if own is not None
+                    if isinstance(own, LateSplit)
                 )
                 return [partial(_ready, batch) for batch in merged]
             upto = np.cumsum([own.num_bytes for own in passing])
@@ -432,24 +424,6 @@ class SplitReader:
             await asyncio.wait([reading, dense], return_when="FIRST_COMPLETED")
         finally:
             dense.cancel()
-
-    async def _filter_and_note(
-        self, split: Split, late: OpenFragment, task: Task
-    ) -> LateSplit | None:
-        """Filter a split and count the rows that pass; None if no row passes."""
-        batch, rows = await self._filter(split, task)
-        self._seen += split.stop - split.start
-        self._num_kept += 0 if batch is None else batch.num_rows
-        self._guess_left = 0
-        if self._may_guess and _is_dense(late, self._num_kept / self._seen):
-            self._dense.set()
-        else:
-            self._dense.clear()
-        if batch is None:
-            return None
-        physical = split.physical(split.numbers() if rows is None else rows)
-        span = split.start, split.stop
-        return LateSplit(batch, physical, [late], *span, split.group.states)
 
     async def _run(self, work: Callable[[], T], *, inline: bool = False) -> T:
         async with self._turns:

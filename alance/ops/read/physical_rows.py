@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 
     from alance.base.arrays import Int64s
     from alance.file.rows.fragment import OpenFragment
-    from alance.format.plans import Plan, Reader
+    from alance.format.plans import Pieces, Plan, Reader
     from alance.format.schema import Schema
     from alance.io.caches.cache import SearchCache
-    from alance.io.reading.engine import Engine
+    from alance.io.reading.pool import DecodePool
     from alance.ops.version.snapshot import FragmentHandle, Snapshot, TakenColumns
 
     Decoder: TypeAlias = Callable[[Reader], pa.RecordBatch | None]
@@ -78,24 +78,21 @@ class PhysicalRows(NamedTuple):
     def num_rows(self) -> int:
         return len(self.offsets)
 
-    def at(self, numbers: Int64s) -> PhysicalRows:
-        """Select rows by ascending numbers; fragments without rows are omitted."""
+    def at(self, numbers: Int64s | None) -> PhysicalRows:
+        """Select rows by ascending numbers, or all; fragments without rows are omitted."""
+        if numbers is None:
+            return self
         ends = np.searchsorted(numbers, self.ends)
         places = np.flatnonzero(np.diff(ends, prepend=0)).tolist()
         handles = [self.handles[place] for place in places]
         return PhysicalRows(handles, self.offsets[numbers], ends[places].tolist())
 
-    def numbers(self, chosen: Int64s | None = None) -> Int64s:
-        """Return the row numbers, of all rows or of those at these positions."""
-        return np.arange(len(self.offsets)) if chosen is None else chosen
-
     def live_mask(self) -> None:
         """Return None, because all rows are live."""
 
-    def meta(self, name: str, rows: Int64s) -> pa.Array:
-        """Return a meta column for rows, by their numbers."""
-        parts = self.at(rows).by_fragment()
-        return one_array([handle.meta(name, offsets) for handle, offsets in parts])
+    def meta(self, name: str) -> pa.Array:
+        """Return a meta column of the rows."""
+        return one_array([handle.meta(name, offsets) for handle, offsets in self.by_fragment()])
 
     def by_fragment(self) -> list[tuple[FragmentHandle, Int64s]]:
         """Return the row offsets of each fragment."""
@@ -161,7 +158,13 @@ async def read_rows(
     if callers > 1 and 2 * decoded_bytes > most:
         raise TooMuch
     await asyncio.sleep(0)  # because with thousands of columns, each step takes milliseconds
-    parts, sizes, source = _parts(snapshot, taken, reason)
+    source, num_parts = engine.source(taken.unread, reason), snapshot.session.decode_threads
+    if source is None:
+        num_parts = max(num_parts, -(-num_bytes // TAKE_PART_BYTES))
+    parts = taken.split(num_parts)
+    pieces_of = [[columns.pieces for columns in part.unread] for part in parts]
+    # A source reads during decoding, so that no bytes of the parts are held.
+    sizes = [*map(engine.held_bytes, pieces_of)] if source is None else [0] * len(parts)
     await asyncio.sleep(0)
     largest, takes = max(sizes), callers if engine.scheduler.can_keep(sum(sizes)) else 0
     if largest > most and rows.num_rows > 1:
@@ -171,34 +174,40 @@ async def read_rows(
             for part in ranges
         ]
         return await pool.run(lambda: finish(in_order(one_batch(batches), order)))
+
+    async def reader(pieces: Sequence[Pieces]) -> Reader:
+        if source is not None:
+            return source
+        # Parts of few files begin in one turn of the loop, so that their ranges are merged.
+        if sum([len(own.paths) for own in pieces]) > FILES_BEGUN_A_TURN:
+            await pool.share_turn()
+        return await engine.hold(pieces, reason, takes=takes) if pieces else all_read
+
+    pairs = zip(sizes, pieces_of, strict=True)
+    readers = [Job(size, partial(reader, pieces)) for size, pieces in pairs]
     ahead_bytes = max(largest, min(sum(sizes), most))
     decoders: list[Decoder] = [partial(part.decode, order=order) for part in parts]
     if source is not None and len(parts) < pool.num_threads:
         shares = taken.shares(pool.num_threads, order)
         decoders = [share.decode for share in shares] or decoders
+        readers = readers[:1] * len(decoders)
     async with budget.taken(2 * decoded_bytes + ahead_bytes):
-        apart = parts, sizes, source
-        return await _decode_apart(engine, apart, decoders, finish, takes, ahead_bytes, reason)
+        return await _decode_apart(pool, decoders, readers, finish, ahead_bytes)
 
 
 async def _decode_apart(
-    engine: Engine,
-    apart: tuple[list[TakenRows], list[int], Reader | None],
+    pool: DecodePool,
     decoders: Sequence[Decoder],
+    readers: Sequence[Job[Reader]],
     finish: Callable[[pa.RecordBatch], T],
-    takes: int,
     ahead_bytes: int,
-    reason: str,
 ) -> T:
     """Decode the columns of a take in several threads; the last one to end computes the result.
 
     Args:
-        apart: result of `_parts`.
-        takes: number of callers that share the take.
+        readers: for each decoder, a job that reads its bytes.
         ahead_bytes: maximum bytes to read ahead.
-        reason: name of the requests in traces.
     """
-    parts, sizes, source = apart
     batches_of: list[pa.RecordBatch | None] = [None] * len(decoders)
     remaining = [*range(len(decoders))]
 
@@ -210,41 +219,14 @@ async def _decode_apart(
         return finish(side_by_side([batch for batch in batches_of if batch is not None]))
 
     async def part(number: int) -> T | None:
-        read = source
-        if read is None:
-            pieces = [columns.pieces for columns in parts[number].unread]
-            # Parts of few files begin in one turn of the loop, so that their ranges are merged.
-            if sum([len(own.paths) for own in pieces]) > FILES_BEGUN_A_TURN:
-                await engine.pool.share_turn()
-            read = await engine.hold(pieces, reason, takes=takes) if pieces else all_read
-        return await engine.pool.run(partial(decode, number, read), is_decoding=True)
+        read = await readers[number].start()
+        return await pool.run(partial(decode, number, read), is_decoding=True)
 
-    if source is not None:
-        answers = await all_of(part(number) for number in range(len(decoders)))
-    else:
-        jobs = [Job(size, partial(part, number)) for number, size in enumerate(sizes)]
-        ahead = readahead(jobs, budget_bytes=ahead_bytes, max_jobs=len(jobs), ordered=False)
-        async with aclosing(ahead) as ready:
-            answers = [answer async for answer in ready]
+    jobs = [Job(own.num_bytes, partial(part, number)) for number, own in enumerate(readers)]
+    ahead = readahead(jobs, budget_bytes=ahead_bytes, max_jobs=len(jobs), ordered=False)
+    async with aclosing(ahead) as ready:
+        answers = [answer async for answer in ready]
     return next(answer for answer in answers if answer is not None)
-
-
-def _parts(
-    snapshot: Snapshot, taken: TakenRows, reason: str
-) -> tuple[list[TakenRows], list[int], Reader | None]:
-    """Split a large take into parts, each with columns for one thread.
-
-    Returns the parts, the memory for each part's bytes, and the reader for use during decoding. The
-    reader is None if the bytes are read before decoding.
-    """
-    engine, count = snapshot.engine, snapshot.session.decode_threads
-    source = engine.source(taken.unread, reason)
-    if source is not None:
-        parts = taken.split(count)
-        return parts, [0] * len(parts), source
-    parts = taken.split(max(count, -(-taken.num_bytes // TAKE_PART_BYTES)))
-    unread = [[columns.pieces for columns in part.unread] for part in parts]
-    return parts, [*map(engine.held_bytes, unread)], None
 
 
 def _decoded_bytes(rows: PhysicalRows, opened: Sequence[OpenFragment]) -> int:

@@ -123,11 +123,11 @@ def num_rows_of(spans: Iterable[tuple[int, int]]) -> int:
 
 def passing(
     plan: ScanPlan, rows: Split | PhysicalRows, batch: pa.RecordBatch
-) -> tuple[pa.RecordBatch | None, Int64s | None]:
-    """Return the rows that pass the filter, and their numbers; None for all rows. CPU work.
+) -> tuple[pa.RecordBatch | None, PhysicalRows | None]:
+    """Return the rows that pass the filter, and where their late columns are. CPU work.
 
     The batch is None if no row passes. Without late columns, it is the output, or the input of
-    computed columns.
+    computed columns, and the second result is None.
 
     Args:
         rows: the rows of the batch.
@@ -137,7 +137,7 @@ def passing(
     if plan.predicate is not None:
         filtered_meta = plan.meta.intersection(plan.predicate.columns)
         if filtered_meta:
-            batch = with_meta(batch, rows, rows.numbers(), filtered_meta)
+            batch = with_meta(batch, rows.at(None), filtered_meta)
         selected = plan.predicate.mask(batch)
         if selected.true_count < batch.num_rows:
             chosen = true_rows(selected)
@@ -146,17 +146,18 @@ def passing(
         chosen = np.flatnonzero(live) if chosen is None else chosen[live[chosen]]
     if (batch.num_rows if chosen is None else len(chosen)) == 0:
         return None, None
-    rows_kept = None
-    if chosen is not None and len(chosen) < batch.num_rows:
-        rows_kept = rows.numbers(chosen)
+    if chosen is not None and len(chosen) == batch.num_rows:
+        chosen = None
+    if chosen is not None:
         batch = select(plan.projection.needed(batch, plan.meta), chosen)
+    if plan.late_schema is None and not plan.meta:
+        return plan.projection.ready(batch), None
+    passed = rows.at(chosen)
     if plan.meta:
-        batch = with_meta(
-            batch, rows, rows.numbers() if rows_kept is None else rows_kept, plan.meta
-        )
+        batch = with_meta(batch, passed, plan.meta)
     if plan.late_schema is None:
-        return plan.projection.ready(batch), rows_kept
-    return batch, rows_kept
+        return plan.projection.ready(batch), None
+    return batch, passed
 
 
 def check_index(plan: ScanPlan, rows: PhysicalRows, batch: pa.RecordBatch) -> None:
@@ -202,15 +203,13 @@ def select(batch: pa.RecordBatch, offsets: Int64s) -> pa.RecordBatch:
     return call_function("filter", [batch, to_arrow(mask)])  # `batch.filter` loads all functions
 
 
-def with_meta(
-    batch: pa.RecordBatch, owner: Split | PhysicalRows, rows: Int64s, meta: frozenset[str]
-) -> pa.RecordBatch:
-    """Append meta columns to a batch; `rows` are the numbers of its rows in `owner`."""
+def with_meta(batch: pa.RecordBatch, rows: PhysicalRows, meta: frozenset[str]) -> pa.RecordBatch:
+    """Append meta columns to a batch of these rows."""
     arrays, fields = list(batch.columns), list(batch.schema)
     for name in META:
         if name not in meta or batch.schema.get_field_index(name) >= 0:
             continue
-        arrays.append(owner.meta(name, rows))
+        arrays.append(rows.meta(name))
         fields.append(pa.field(name, pa.uint64()))
     return pa.RecordBatch.from_arrays(
         arrays, schema=pa.schema(fields, metadata=batch.schema.metadata)

@@ -236,7 +236,7 @@ async def _take_placed(
 
     def finish(batch: pa.RecordBatch) -> list[pa.Table]:
         if projection.meta:
-            batch = with_meta(batch, physical_rows, physical_rows.numbers(), projection.meta)
+            batch = with_meta(batch, physical_rows, projection.meta)
         batch = projection.apply(batch)
         if len(counts) == 1:
             return [pa.Table.from_batches([in_order(batch, places_of)])]
