@@ -35,7 +35,7 @@ from alance.ops.version.projection import META, project
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
 
-    from alance.expr.sql.aggregate import AggregateCall, Aggregator
+    from alance.expr.sql.aggregate import Aggregator
     from alance.io.reading.pool import DecodePool
     from alance.ops.read.options import ScanOptions
     from alance.ops.version.projection import Columns, Output
@@ -135,7 +135,8 @@ def planned(snapshot: Snapshot, aggregates: Mapping[str, str], group_by: Columns
         if name in keys:
             raise InvalidInputError(f"{name!r} is the name of an aggregate and of a group_by")
     texts = {f"{KEY_COLUMN_PREFIX}{number}": text for number, text in enumerate(keys.values())}
-    values = _values(calls.values())
+    arguments = dict.fromkeys(own.argument for own in calls.values() if own.argument is not None)
+    values = {text: f"{VALUE}{number}" for number, text in enumerate(arguments)}
     texts.update({name: text for text, name in values.items()})
     projection = project(snapshot.schema, texts, flat=True)
     schema = schema_of(snapshot, projection)
@@ -223,13 +224,7 @@ def _quoted(snapshot: Snapshot, name: str) -> str:
     if name in META:
         return name
     snapshot.schema.field(name)
-    names = snapshot.schema.names_of(name)
-    return quoted(names)
-
-
-def _values(calls: Iterable[AggregateCall]) -> dict[str, str]:
-    texts = dict.fromkeys(call.argument for call in calls if call.argument is not None)
-    return {text: f"{VALUE}{number}" for number, text in enumerate(texts)}
+    return quoted(snapshot.schema.names_of(name))
 
 
 def _ordered(output: Output, schema: pa.Schema) -> str | None:
@@ -254,24 +249,10 @@ DECIMAL128_DIGITS: Final = 38  # largest precision of decimal128
 MOST_DIGITS: Final = 76
 _SUM_CONTEXT: Final = Context(prec=MOST_DIGITS)
 
-# Arrow functions by the first word of a partial's name: first to compute partials, then to merge
-# them.
-_GIVEN: Final = {
-    COUNT_ALL: COUNT_ALL,
-    "count": "count",
-    "sum": "sum",
-    "min": "min",
-    "max": "max",
-    "nan": "any",
-}
+# Arrow functions by the first word of a partial's name, where they differ from that word: first to
+# compute partials, then to merge them.
+_GIVEN: Final = {"nan": "any"}
 _JOINED: Final = {**_GIVEN, COUNT_ALL: "sum", "count": "sum"}
-_NEEDED: Final[Mapping[Aggregator, tuple[str, ...]]] = {
-    "count": ("count",),
-    "sum": ("sum",),
-    "avg": ("sum", "count"),
-    "min": ("min",),
-    "max": ("max",),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,7 +275,7 @@ class Measure:
         """Names of the partials that the measure is computed from."""
         if self.column is None:
             return [COUNT_ALL]
-        kinds = [*_NEEDED[self.function]]
+        kinds: list[str] = ["sum", "count"] if self.function == "avg" else [self.function]
         if self.function == "max" and pa.types.is_floating(self.type):
             kinds.append("nan")
         return [f"{kind} {self.column}" for kind in kinds]
@@ -303,19 +284,18 @@ class Measure:
         """Check that values of the type have this aggregate."""
         if self.column is None or self.function == "count" or pa.types.is_null(self.type):
             return
-        fits = pa.types.is_integer(self.type) or pa.types.is_floating(self.type)
-        fits = fits or pa.types.is_decimal(self.type)
-        fits = fits or pa.types.is_duration(self.type)
+        kind, types = self.type, pa.types
         if self.function in ("min", "max"):
-            fits = fits or not (pa.types.is_nested(self.type) or pa.types.is_interval(self.type))
+            fits = not (types.is_nested(kind) or types.is_interval(kind))
+        else:
+            fits = types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)
+            fits = fits or types.is_duration(kind)
         if not fits:
             raise InvalidInputError(f"{self.name!r}: {self.type} has no {self.function}")
 
     def of(self, partials: pa.Table) -> pa.ChunkedArray:
         """Compute the values of the groups from their partials."""
-        if self.column is None:
-            return partials[COUNT_ALL]
-        values = partials[f"{_NEEDED[self.function][0]} {self.column}"]
+        values = partials[self.partials[0]]
         if self.function == "avg":
             return _mean(values, partials[f"count {self.column}"], self.type)
         if self.function == "count":
@@ -344,8 +324,8 @@ class Groups:
     keys: Sequence[str]
     measures: Sequence[Measure]
     memory_bytes: int
-    _merged: pa.Table | None = None
-    _waiting: list[pa.Table] = field(default_factory=list)
+    _parts: list[pa.Table] = field(default_factory=list)  # the first one may be a merged one
+    _num_merged: int = 0  # number of groups in the merged part
 
     def add(self, batches: Sequence[pa.RecordBatch]) -> None:
         """Fold batches into the groups. CPU work.
@@ -360,15 +340,15 @@ class Groups:
             if place >= len(self.keys) and name.startswith("sum "):
                 type_ = self.schema.field(name.removeprefix("sum ")).type
                 part = part.set_column(place, name, _exact(part.column(place), type_))
-        self._waiting.append(part)
-        merged = 0 if self._merged is None else self._merged.num_rows
-        if sum(waiting.num_rows for waiting in self._waiting) >= max(2 * merged, MERGED_ROWS):
+        self._parts.append(part)
+        num_waiting = sum(part.num_rows for part in self._parts) - self._num_merged
+        if num_waiting >= max(2 * self._num_merged, MERGED_ROWS):
             self._merge()
         self._check_memory()
 
     def is_chunk(self, num_rows: int, num_bytes: int) -> bool:
         """Return True if these rows are worth grouping; the more groups, the more rows it takes."""
-        groups = max((part.num_rows for part in self._parts()), default=0)
+        groups = max((part.num_rows for part in self._parts), default=0)
         few, many = (
             min(GROUPED_CHUNK_BYTES, self.memory_bytes),
             max(GROUPED_CHUNK_BYTES, self.memory_bytes // 4),
@@ -382,10 +362,9 @@ class Groups:
         Raises:
             InvalidInputError: a sum exceeds its type, or an error of `add`.
         """
-        if not self._parts():
+        if not self._parts:
             self.add([])
-        self._merge()
-        (merged,) = self._parts()
+        merged = self._merge()
         columns = [merged[key] for key in self.keys]
         for measure in self.measures:
             try:
@@ -407,16 +386,12 @@ class Groups:
             columns[""] = pa.chunked_array([pa.nulls(table.num_rows)])
         return pa.table(columns)
 
-    def _merge(self) -> None:
-        parts = self._parts()
-        if len(parts) > 1:
-            self._merged = self._grouped(pa.concat_tables(parts), _JOINED)
-        elif parts:
-            self._merged = parts[0]
-        self._waiting = []
-
-    def _parts(self) -> list[pa.Table]:
-        return self._waiting if self._merged is None else [self._merged, *self._waiting]
+    def _merge(self) -> pa.Table:
+        if len(self._parts) > 1:
+            self._parts = [self._grouped(pa.concat_tables(self._parts), _JOINED)]
+        (merged,) = self._parts
+        self._num_merged = merged.num_rows
+        return merged
 
     def _grouped(self, table: pa.Table, functions: Mapping[str, str]) -> pa.Table:
         """Group a table of inputs or of partials by the keys."""
@@ -425,7 +400,8 @@ class Groups:
         partials = [name for measure in self.measures for name in measure.partials]
         partials = list(dict.fromkeys(partials))
         for name in partials:
-            function = functions[name.partition(" ")[0]]
+            kind = name.partition(" ")[0]
+            function = functions.get(kind, kind)
             is_count = function == COUNT_ALL
             if function == "sum":
                 _check_sum(table[name])
@@ -435,13 +411,13 @@ class Groups:
         return groups.select(names).rename_columns([*self.keys, *partials])
 
     def _check_memory(self) -> None:
-        if sum(part.nbytes for part in self._parts()) <= self.memory_bytes:
+        if sum(part.nbytes for part in self._parts) <= self.memory_bytes:
             return
-        self._merge()
-        if self._merged is not None and self._merged.nbytes > self.memory_bytes:
+        merged = self._merge()
+        if merged.nbytes > self.memory_bytes:
             raise InvalidInputError(
-                f"group_by: {self._merged.num_rows} groups take {self._merged.nbytes} bytes, more "
-                f"than memory_bytes={self.memory_bytes}; `Dataset.sql` can group on disk"
+                f"group_by: {merged.num_rows} groups take {merged.nbytes} bytes, more than "
+                f"memory_bytes={self.memory_bytes}; `Dataset.sql` can group on disk"
             )
 
 
