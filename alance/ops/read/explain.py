@@ -163,64 +163,43 @@ async def explain_scan(
     async def run(dry: Snapshot) -> None:
         plan = await dry_plan(dry)
         plans.append(plan)
-        await _drain(dry, replace(plan, is_cut=True))
+        await _drain(dry, plan)
 
     async def run_late(dry: Snapshot) -> None:
-        plan = replace(await dry_plan(dry), pruner=plans[0].pruner)
-        assert plan.late_schema is not None
-        late, first = None, plan.late_schema
-        await _drain(
-            dry, replace(plan, first_schema=first, late_schema=late, predicate=None, is_cut=True)
-        )
+        first, pruner = plans[0].late_schema, plans[0].pruner
+        assert first is not None
+        plan = replace(await dry_plan(dry), first_schema=first, late_schema=None, pruner=pruner)
+        await _drain(dry, replace(plan, predicate=None))
 
     seen = await _dry_run(snapshot, run)
     (plan,) = plans
-    late = plan.late_schema
-    at_most = () if late is None else (await _dry_run(snapshot, run_late)).steps
+    steps = () if plan.late_schema is None else (await _dry_run(snapshot, run_late)).steps
+    at_most = tuple(step for step in steps if step.reason not in _SHARED)
     return await snapshot.engine.pool.run(
-        lambda: _explanation(snapshot, plan, options, seen, at_most)
+        lambda: replace(_explanation(snapshot, plan, options, seen), at_most=at_most)
     )
 
 
 def _explanation(
-    snapshot: Snapshot,
-    plan: ScanPlan,
-    options: ScanOptions,
-    seen: _DryRun,
-    at_most: Sequence[Step],
+    snapshot: Snapshot, plan: ScanPlan, options: ScanOptions, seen: Explanation
 ) -> Explanation:
-    """Describe a scan by its dry runs. CPU work.
-
-    Args:
-        seen: dry run of the first columns.
-        at_most: requests of the late columns, if all rows passed the filter.
-    """
-    late = plan.late_schema
-    spans = [num_rows_of(plan.spans_of(handle)) for handle in plan.handles]
+    """Describe a scan by the dry run of its first columns. CPU work."""
     pruned = None if plan.pruner is None else plan.pruner.skipped
-    num_rows = sum(spans) - (pruned.rows if pruned else 0)
-    for handle, span_rows in zip(plan.handles, spans, strict=True):
-        if handle.id in plan.picked:
-            num_rows += len(plan.picked[handle.id]) - span_rows
-    stored = sum(handle.num_physical_rows for handle in plan.handles)
-    skipped = stored - num_rows
-    if len(plan.handles) < len(snapshot.handles):
-        read_ids = {handle.id for handle in plan.handles}
-        skipped += sum(
-            handle.num_physical_rows for handle in snapshot.handles if handle.id not in read_ids
-        )
-    return Explanation(
-        tuple(_scan_lines(snapshot, plan, options)),
-        seen.steps,
-        seen.rounds,
-        num_rows,
-        skipped,
-        seen.num_pages,
-        seen.num_pages_skipped,
-        _names(plan.first_schema),
-        () if late is None else _names(late),
-        pruned if pruned and pruned.num_zones else None,
-        tuple(step for step in at_most if step.reason not in _SHARED),
+    num_rows = sum(
+        num_rows_of(plan.spans_of(own)) if own.id not in plan.picked else len(plan.picked[own.id])
+        for own in plan.handles
+    )
+    num_rows -= pruned.rows if pruned else 0
+    # Only the dry run may have learnt the rows of its fragments.
+    stored = {own.id: own.num_physical_rows for own in (*snapshot.handles, *plan.handles)}
+    return replace(
+        seen,
+        what=tuple(_scan_lines(snapshot, plan, options)),
+        num_rows=num_rows,
+        num_rows_skipped=sum(stored.values()) - num_rows,
+        first=_names(plan.first_schema),
+        late=() if plan.late_schema is None else _names(plan.late_schema),
+        skipped=pruned if pruned and pruned.num_zones else None,
     )
 
 
@@ -248,18 +227,15 @@ async def explain_take(snapshot: Snapshot, indices: object, columns: Columns) ->
         await snapshot.load_meta(snapshot.handles, choice.projection.meta)
     seen = await _dry_run(snapshot, lambda dry: take(dry, positions, columns), is_take=True)
     num_rows = len(set(positions.tolist()))
-    return Explanation(
-        (
+    return replace(
+        seen,
+        what=(
             f"take from {snapshot.uri}, version {snapshot.version}",
             f"  asked for: {_count(len(positions), 'row')}",
         ),
-        seen.steps,
-        seen.rounds,
-        num_rows,
-        sum(handle.num_physical_rows for handle in snapshot.handles) - num_rows,
-        seen.num_pages,
-        seen.num_pages_skipped,
-        _names(choice.schema),
+        num_rows=num_rows,
+        num_rows_skipped=sum(own.num_physical_rows for own in snapshot.handles) - num_rows,
+        first=_names(choice.schema),
     )
 
 
@@ -267,16 +243,9 @@ async def explain_take(snapshot: Snapshot, indices: object, columns: Columns) ->
 _SHARED = frozenset({"open files", "deletions"})
 
 
-@dataclass(frozen=True, slots=True)
-class _DryRun:
-    steps: tuple[Step, ...]
-    rounds: int
-    num_pages: int
-    num_pages_skipped: int
-
-
 async def _drain(snapshot: Snapshot, plan: ScanPlan) -> None:
-    async with aclosing(scan(snapshot, plan)) as batches:
+    """Scan all rows of a plan, without its offset and limit."""
+    async with aclosing(scan(snapshot, replace(plan, is_cut=True))) as batches:
         async for _ in batches:
             pass
 
@@ -496,8 +465,10 @@ def _dry_session(session: Session, registry: _DryRegistry, *, is_take: bool) -> 
 
 async def _dry_run(
     snapshot: Snapshot, run: Callable[[Snapshot], Awaitable[Any]], *, is_take: bool = False
-) -> _DryRun:
+) -> Explanation:
     """Run a read with zeros as page values, and count its requests and pages.
+
+    The result has no texts and rows.
 
     The requests of the dry run itself are in the caller's traces, with the reason "explain".
     """
@@ -514,7 +485,7 @@ async def _dry_run(
     return await snapshot.engine.pool.run(partial(_counted, held))
 
 
-def _counted(held: list[Any]) -> _DryRun:
+def _counted(held: list[Any]) -> Explanation:
     """Count the requests and pages of a dry run, and free it. CPU work.
 
     Args:
@@ -528,7 +499,8 @@ def _counted(held: list[Any]) -> _DryRun:
     located = [(paths.get(event.location, event.location), event.ranges) for event in events]
     num_pages = spans.pages((path, span) for path, own in located for span in own)
     steps = tuple(_steps(events))
-    return _DryRun(steps, recorder.rounds, num_pages, spans.num_pages - num_pages)
+    skipped = spans.num_pages - num_pages
+    return Explanation((), steps, recorder.rounds, 0, 0, num_pages, skipped, first=())
 
 
 def _copy(snapshot: Snapshot, session: Session) -> Snapshot:
