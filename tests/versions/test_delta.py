@@ -118,7 +118,7 @@ async def test_wrong_ranges_of_versions_are_refused(history: str, table: str) ->
 
 async def test_recent_transactions_are_those_of_pylance(history: str) -> None:
     dataset = await alance.dataset(history)
-    for count in (1, 3, 10, 40):
+    for count in (1, 3, 10, 12, 40):
         uuids = [transaction.uuid for transaction in lance.dataset(history).get_transactions(count)]
         retained = await dataset.get_transactions(count)
         assert [item.uuid for item in retained if item is not None] == uuids

@@ -75,9 +75,7 @@ class DatasetDelta:
         Raises:
             NotFoundError: a version of the range has been cleaned up.
         """
-        return await transactions_of(
-            self._snapshot, list(range(self._begin + 1, self._end + 1)), newest_first=False
-        )
+        return await transactions_of(self._snapshot, range(self._begin + 1, self._end + 1))
 
     def get_inserted_rows(
         self,
@@ -239,12 +237,10 @@ async def recent_transactions(snapshot: Snapshot, recent: int) -> list[Transacti
     check_count("recent", recent, 0)
     listed = await load.list_manifests(snapshot.engine, snapshot.table)
     versions = [location.version for location in listed if location.version <= snapshot.version]
-    return await transactions_of(snapshot, versions[len(versions) - recent :] if recent else [])
+    return await transactions_of(snapshot, versions[::-1][:recent])
 
 
-async def transactions_of(
-    snapshot: Snapshot, versions: Sequence[int], *, newest_first: bool = True
-) -> list[Transaction | None]:
+async def transactions_of(snapshot: Snapshot, versions: Sequence[int]) -> list[Transaction | None]:
     """Return the transactions of versions of the snapshot's branch; None for an unrecorded one."""
 
     async def transaction_of(version: int) -> Transaction | None:
@@ -253,8 +249,7 @@ async def transactions_of(
             manifest = await load.load_version(snapshot.engine, snapshot.table, version)
         return await load_transaction(snapshot.engine, snapshot.table, manifest)
 
-    transactions = await each(transaction_of, versions, at_once=DELTA_MANIFESTS_AT_ONCE)
-    return transactions[::-1] if newest_first else transactions
+    return await each(transaction_of, versions, at_once=DELTA_MANIFESTS_AT_ONCE)
 
 
 def check_lineage(snapshot: Snapshot) -> None:
