@@ -86,13 +86,25 @@ async def with_bytes(
         yield filled if keep_address else filled.drop_columns([ROW_ADDRESS])
 
 
+async def places_in(
+    snapshot: Snapshot, field: Field, described: pa.Array, addresses: pa.Array
+) -> list[list[BlobPlace | None]]:
+    """Return the locations of the blobs in a column, for each leaf of its field; None for a null.
+
+    Args:
+        described: the column with descriptions of blobs.
+        addresses: addresses of its rows.
+    """
+    fragments = as_numbers(addresses) >> np.uint64(32)
+    leaves = await snapshot.engine.pool.run(lambda: list(leaves_of(field, described, fragments)))
+    return [await places_of(snapshot, *leaf) for leaf in leaves]
+
+
 async def _filled(
     snapshot: Snapshot, batch: pa.RecordBatch, name: str, field: Field
 ) -> pa.RecordBatch:
-    run, described = snapshot.engine.pool.run, batch.column(name)
-    fragments = as_numbers(batch.column(ROW_ADDRESS)) >> np.uint64(32)
-    leaves = await run(lambda: list(leaves_of(field, described, fragments)))
-    places = [await places_of(snapshot, leaf, array, rows) for leaf, array, rows in leaves]
+    described = batch.column(name)
+    places = await places_in(snapshot, field, described, batch.column(ROW_ADDRESS))
     ranges = [place.whole for of_leaf in places for place in of_leaf if place is not None]
     read = await snapshot.engine.scheduler.read(ranges, reason="blobs", bulk=True)
 
@@ -101,7 +113,7 @@ async def _filled(
         arrays = (_binary(of_leaf, contents) for of_leaf in places)
         return rebuilt(field, described, arrays, _member)
 
-    array = await run(build)
+    array = await snapshot.engine.pool.run(build)
     return batch.set_column(batch.schema.get_field_index(name), _output(name, field), array)
 
 
