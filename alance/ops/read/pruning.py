@@ -9,12 +9,13 @@ import numpy as np
 
 from alance.base.deferred import Deferred
 from alance.base.records import dataclass
-from alance.errors import CorruptFileError
+from alance.errors import ColumnNotFoundError, CorruptFileError
 from alance.expr.arrow import ArrowCondition
 from alance.expr.pruning import Zones, check_of, may_match, num_checks
 from alance.expr.tree import plain_type
 from alance.file.open.zones import read_zones
 from alance.format.numbers import distinct
+from alance.format.paths import join_path
 from alance.format.plans import together
 from alance.format.schema import Remembered
 from alance.format.statistics import ColumnBounds, whole_bounds
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from alance.file.open.columns import States
     from alance.file.open.zones import ColumnZones
     from alance.file.rows.fragment import OpenFragment
-    from alance.format.field import Field
     from alance.format.plans import Plan
     from alance.format.schema import Schema
     from alance.ops.read.options import ScanOptions
@@ -159,17 +159,16 @@ class Pruner:
     needed: dict[int, Spans] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, check: Check, schema: Schema) -> Pruner:
-        """Build the pruner of a filter over a table's schema."""
-        by_path = {column.path: column for column in check.columns()}
-        columns = {column: _field_id(schema, column) for column in by_path.values()}
-        return cls(check, columns, num_checks(check))
+    def of(cls, check: Check | None, schema: Schema, columns: Iterable[Column] = ()) -> Self:
+        """Build the pruner of a filter over a table's schema.
 
-    @classmethod
-    def of_columns(cls, columns: Sequence[Column], schema: Schema) -> Self:
-        """Build a pruner of columns without a filter, for a subclass that selects zones itself."""
+        Args:
+            check: the filter; None for a subclass that selects zones of `columns` itself.
+        """
+        if check is not None:
+            columns = {column.path: column for column in check.columns()}.values()
         fields = {column: _field_id(schema, column) for column in columns}
-        return cls(None, fields, len(columns))
+        return cls(check, fields, len(fields) if check is None else num_checks(check))
 
     def read(
         self, handle: FragmentHandle, fragment: OpenFragment, states: States
@@ -217,12 +216,11 @@ class Pruner:
             Ascending spans, by fragment.
         """
         needed: list[Spans] = [[span for span in own if span[0] < span[1]] for own in spans]
-        places = [place for place, zones in enumerate(fragments) if zones and needed[place]]
-        with_zones = [zones for place in places if (zones := fragments[place]) is not None]
-        if not with_zones:
+        zoned = {n: zones for n, zones in enumerate(fragments) if zones is not None and needed[n]}
+        if not zoned:
             return needed
-        masks = self._masks(with_zones)
-        for place, zones, mask in zip(places, with_zones, masks, strict=True):
+        masks = self._masks([*zoned.values()], [needed[place] for place in zoned])
+        for (place, zones), mask in zip(zoned.items(), masks, strict=True):
             before, num_needed = needed[place], int(np.count_nonzero(mask))
             after: list[tuple[int, int]] = []
             for span in before if num_needed else ():
@@ -235,8 +233,12 @@ class Pruner:
             needed[place] = after
         return needed
 
-    def _masks(self, fragments: Sequence[FragmentZones]) -> list[Mask]:
-        """Return for each fragment the mask of zones in which the filter may be true."""
+    def _masks(self, fragments: Sequence[FragmentZones], spans: Sequence[Spans]) -> list[Mask]:
+        """Return for each fragment the mask of zones in which the filter may be true.
+
+        Args:
+            spans: spans of rows to read in each fragment.
+        """
         assert self.check is not None
         may = may_match(self.check, whole_zones(fragments, self.columns))
         pairs = zip(fragments, may, strict=True)
@@ -284,13 +286,10 @@ def _field_id(schema: Schema, column: Column) -> int:
     Statistics do not describe JSON, blobs of version 1, and columns that are read in another type
     than the table's.
     """
-    fields: Sequence[Field] = schema.fields
-    leaf = None
-    for name in column.path:
-        leaf = next((child for child in fields if child.name == name), None)
-        if leaf is None:
-            return NO_FIELD
-        fields = leaf.children
-    if leaf is None or not leaf.is_leaf or leaf.is_json or leaf.is_blob_v1:
+    try:
+        leaf = schema.field(join_path(column.path))
+    except ColumnNotFoundError:
+        return NO_FIELD
+    if not leaf.is_leaf or leaf.is_json or leaf.is_blob_v1:
         return NO_FIELD
     return leaf.id if plain_type(leaf.arrow_type) == column.type else NO_FIELD

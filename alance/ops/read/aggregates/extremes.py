@@ -19,10 +19,10 @@ from alance.base import compute as pc
 from alance.base.records import dataclass
 from alance.errors import UnsupportedError
 from alance.expr.tree import Column, plain_type
-from alance.format.numbers import as_scalar
+from alance.format.numbers import as_mask
 from alance.format.statistics import ColumnBounds
 from alance.ops.read.plan import plan_scan
-from alance.ops.read.pruning import FragmentZones, Pruner, spans_of_mask
+from alance.ops.read.pruning import FragmentZones, Pruner
 from alance.ops.read.scan import scan
 
 if TYPE_CHECKING:
@@ -53,23 +53,18 @@ class ExtremesPruner(Pruner):
             fragments: zones of each fragment; None if unknown, so that the first pass reads all its
                 rows.
         """
-        needed: list[Spans] = [list(own) if self.seen is None else [] for own in spans]
-        pairs = zip(fragments, spans, strict=True)
-        zoned = [(place, zones, own) for place, (zones, own) in enumerate(pairs) if zones]
-        if not zoned:
-            return needed
-        inside = np.concatenate([_inside(zones, own) for _, zones, own in zoned])
+        if self.seen is not None:
+            spans = [own if zones else [] for zones, own in zip(fragments, spans, strict=True)]
+        return Pruner.spans(self, fragments, spans)
+
+    def _masks(self, fragments: Sequence[FragmentZones], spans: Sequence[Spans]) -> list[Mask]:
+        inside = np.concatenate([*map(_inside, fragments, spans)])
         chosen = np.zeros(len(inside), np.bool_)
         for column in self.columns:
-            bounds = ColumnBounds.joined([zones.bounds(column) for _, zones, _ in zoned])
+            bounds = ColumnBounds.joined([zones.bounds(column) for zones in fragments])
             chosen |= self._chosen(column, bounds, inside & bounds.has_values)
-        ends = np.cumsum([zones.num_zones for _, zones, _ in zoned])
-        parts = zip(zoned, np.split(chosen, ends[:-1]), strict=True)
-        for (place, zones, own), mask in parts:
-            needed[place] = [
-                rows for span in own for rows in spans_of_mask(mask, zones.edges, span)
-            ]
-        return needed
+        ends = np.cumsum([zones.num_zones for zones in fragments])
+        return np.split(chosen, ends[:-1])
 
     def _chosen(self, column: Column, bounds: ColumnBounds, may: Mask) -> Mask:
         """Return the mask of zones to read for one column.
@@ -77,20 +72,19 @@ class ExtremesPruner(Pruner):
         Args:
             may: zones that may have values of the column.
         """
-        unknown = _mask(pc.or_(bounds.low.is_null(), bounds.high.is_null()))
+        unknown = as_mask(pc.or_(bounds.low.is_null(), bounds.high.is_null()))
         bounded = may & ~unknown
         if self.seen is not None:
             low, high = self.seen[column]
             if not low.is_valid:
                 return bounded
             beyond = pc.or_(pc.less(bounds.low, low), pc.greater(bounds.high, high))
-            return bounded & _mask(pc.fill_null(beyond, as_scalar(False)))
+            return bounded & as_mask(beyond)
         chosen = may & unknown
         if bounded.any():
             for side, name in ((bounds.low, "min"), (bounds.high, "max")):
                 end = pc.min_max(side.filter(pa.array(bounded)))[name]
-                is_end = bounded & _mask(pc.fill_null(pc.equal(side, end), as_scalar(False)))
-                chosen[np.flatnonzero(is_end)[0]] = True
+                chosen[np.flatnonzero(bounded & as_mask(pc.equal(side, end)))[0]] = True
         return chosen
 
 
@@ -132,7 +126,7 @@ async def extreme_rows(
         of_columns = {own: pc.min_max(pa.concat_arrays(values)) for own, values in seen.items()}
         return {column: (ends["min"], ends["max"]) for column, ends in of_columns.items()}
 
-    pruner = ExtremesPruner.of_columns(key_columns, snapshot.schema)
+    pruner = ExtremesPruner.of(None, snapshot.schema, key_columns)
     for number in range(2 if options.use_stats else 1):
         if number:
             pruner = replace(pruner, seen=await run(seen_ends), needed={})
@@ -149,7 +143,3 @@ def _inside(zones: FragmentZones, spans: Spans) -> Mask:
     for start, stop in spans:
         inside |= (starts < stop) & (stops > start)
     return inside
-
-
-def _mask(flags: pa.Array) -> Mask:
-    return np.asarray(flags.to_numpy(zero_copy_only=False), np.bool_)
