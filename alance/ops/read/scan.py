@@ -16,7 +16,7 @@ import asyncio
 import itertools
 from collections import deque
 from contextlib import aclosing
-from dataclasses import field, replace
+from dataclasses import replace
 from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from alance.base.records import dataclass
+from alance.file.batches import one_batch
 from alance.file.open.columns import SMALL_BYTES, ScanStates
 from alance.file.open.tracing import describe
 from alance.file.rows.fragment import open_fragments
@@ -49,11 +49,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Iterable, Iterator, Sequence
 
     from alance.file.rows.fragment import OpenFragment
-    from alance.format.plans import Plan
     from alance.io.reading.engine import Engine
     from alance.ops.read.late import Rest, Rows
     from alance.ops.read.options import ScanOptions
-    from alance.ops.read.pruning import FragmentZones
     from alance.ops.read.rows import ChosenRows, ScanPlan
     from alance.ops.version.projection import Columns
     from alance.ops.version.snapshot import FragmentHandle, Snapshot
@@ -114,7 +112,7 @@ async def scan(snapshot: Snapshot, plan: ScanPlan) -> AsyncGenerator[pa.RecordBa
     in requests of up to 16 MiB that run ahead of the consumer within the budget. Rows from indices
     need no page tables. Late columns take another round, unless all columns are read at once.
     """
-    output, windows = RowWindow(plan.options, plan.is_cut), await _windows(snapshot, plan)
+    output, windows = RowWindow(plan.options, is_cut=plan.is_cut), await _windows(snapshot, plan)
     opening: asyncio.Task[AsyncGenerator[Rows, None]] | None = None
     try:
         window = next(windows, None)
@@ -271,11 +269,8 @@ async def needed_spans(
     if all(handle.id in pruner.needed for handle in handles):
         return [pruner.needed[handle.id] for handle in handles]
     pairs = zip(handles, opened, strict=True)
-    plans: list[Plan[FragmentZones | None]] = [
-        pruner.read(handle, fragment, engine.cache) for handle, fragment in pairs
-    ]
+    plans = [pruner.read(handle, fragment, engine.cache) for handle, fragment in pairs]
     zones = await engine.drive(together(plans), "statistics")
-
     num_asked = pruner.num_checks * sum(zone is not None for zone in zones)
     needed = await engine.decode(lambda: pruner.spans(zones, spans), PRUNING_BYTES * num_asked)
     pruner.needed.update(zip((handle.id for handle in handles), needed, strict=True))
@@ -298,9 +293,8 @@ async def with_statistics(snapshot: Snapshot, plan: ScanPlan) -> ScanPlan:
         return await needed_spans(engine, plan, window, opened)
 
     windows = [handles[start : start + WINDOW] for start in range(0, len(handles), WINDOW)]
-    spans = dict(plan.spans)
-    for window, own in zip(windows, await all_of(map(needed, windows)), strict=True):
-        spans.update(zip((handle.id for handle in window), own, strict=True))
+    read = itertools.chain.from_iterable(await all_of(map(needed, windows)))
+    spans = {**plan.spans, **dict(zip((handle.id for handle in handles), read, strict=True))}
     empty = {number for number, own in spans.items() if not own}
     rest = {number: own for number, own in spans.items() if own}
     return replace(plan, handles=without(plan.handles, empty), spans=rest)
@@ -391,16 +385,9 @@ def _part_rows(reader: SplitReader, group: FragmentGroup) -> int:
     if ahead_bytes is not None:
         part_bytes = min(part_bytes, max(ahead_bytes, LEAST_SCAN_PART_BYTES))
         part_decoded_bytes = min(part_decoded_bytes, part_bytes)
-    encoded = fragment.encoded_bytes / max(1, fragment.num_rows)
-    decoded = fragment.row_bytes
-    least = min(MIN_SCAN_PART_ROWS, max(1, int(part_decoded_bytes / max(decoded, 1e-9))))
-    rows = int(
-        min(
-            most,
-            max(MIN_SCAN_PART_ROWS, part_bytes / max(encoded, 1e-9)),
-            max(least, part_decoded_bytes / max(decoded, 1e-9)),
-        )
-    )
+    by_encoded = max(MIN_SCAN_PART_ROWS, part_bytes / max(_row_bytes(group), 1e-9))
+    by_decoded = max(1, part_decoded_bytes / max(fragment.row_bytes, 1e-9))
+    rows = int(min(most, by_encoded, by_decoded))
     if batch_size is None or batch_size > rows:
         return max(batch_size or 0, 1 << max(0, rows.bit_length() - 1))
     return rows // batch_size * batch_size
@@ -419,24 +406,18 @@ def _cut_spans(
     return grouped(parts, lambda part: part[1] - part[0], group_rows)
 
 
-@dataclass(slots=True)
 class RowWindow:
     """Window over a stream: `limit` rows from `offset` on, in batches of the options' size.
 
-    Attributes:
+    Args:
         is_cut: True if the stream has only these rows.
     """
 
-    options: ScanOptions
-    is_cut: bool = False
-    skip: int = field(init=False)
-    limit: int | None = field(init=False)
-    # Pending rows, if batches need an exact size.
-    _short: list[pa.RecordBatch] = field(default_factory=list, init=False)
-
-    def __post_init__(self) -> None:
-        self.skip = 0 if self.is_cut else self.options.offset or 0
-        self.limit = None if self.is_cut else self.options.limit
+    def __init__(self, options: ScanOptions, *, is_cut: bool) -> None:
+        self.options = options
+        self.skip = 0 if is_cut else options.offset or 0
+        self.limit = None if is_cut else options.limit
+        self._short: list[pa.RecordBatch] = []  # pending rows, if batches need an exact size
 
     @property
     def is_full(self) -> bool:
@@ -471,24 +452,20 @@ class RowWindow:
     def _fill(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Yield batches of exactly the requested size; remaining rows wait for the next batch."""
         size = self.options.batch_size or 0
-        start = 0
-        if self._short:
-            start = min(size - sum(part.num_rows for part in self._short), batch.num_rows)
-            self._short.append(batch.slice(0, start))
-            if sum(part.num_rows for part in self._short) < size:
-                return
-            yield from self.rest()
-        while start + size <= batch.num_rows:
-            yield batch.slice(start, size)
-            start += size
-        if start < batch.num_rows:
-            self._short.append(batch.slice(start))
+        self._short.append(batch)
+        num_rows = sum(part.num_rows for part in self._short)
+        if num_rows < size:
+            return
+        table, whole = pa.Table.from_batches(self._short), num_rows // size * size
+        self._short = table.slice(whole).to_batches() if whole < num_rows else []
+        for start in range(0, whole, size):
+            yield one_batch(table.slice(start, size).to_batches())
 
     def rest(self) -> Iterator[pa.RecordBatch]:
         """Yield the pending rows as the last batch; nothing if there are none."""
         parts, self._short = self._short, []
         if parts:
-            yield pa.concat_batches(parts)
+            yield one_batch(parts)
 
 
 def cut_table(table: pa.Table, options: ScanOptions) -> Iterator[pa.RecordBatch]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import aclosing
 from html import escape
 from typing import TYPE_CHECKING, Final
 
@@ -14,10 +13,10 @@ from alance.file.open.files import open_file
 from alance.format.proto import table_pb2
 from alance.format.table.changes.apply_indices import SYSTEM
 from alance.format.v0_1.metadata import BatchContainer
-from alance.io.loop.readahead import in_turn
+from alance.io.loop.tasks import each
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Mapping
+    from collections.abc import Mapping
 
     from alance.file.rows.fragment import FileSource
     from alance.format.plans import Plan
@@ -88,23 +87,20 @@ async def _column_bytes(snapshot: Snapshot) -> dict[str, int]:
     paths = snapshot.schema.paths
     total = dict.fromkeys(paths, 0)
 
-    def read(source: FileSource) -> Plan[dict[int, int]]:
+    def read(source: FileSource) -> Plan[None]:
         container = yield from open_file(source.location, source.file_bytes, snapshot.engine.cache)
         if isinstance(container, BatchContainer):
-            return {}
+            return
         ids = [field_id for field_id in source.columns if field_id in paths]
         columns = yield from container.read_columns([source.columns[number] for number in ids])
-        return {number: column.buffer_bytes for number, column in zip(ids, columns, strict=True)}
+        for number, column in zip(ids, columns, strict=True):
+            total[number] += column.buffer_bytes
 
-    async def works() -> AsyncGenerator[Awaitable[dict[int, int]], None]:
-        for handle in snapshot.handles:
-            for source in handle.sources:
-                yield snapshot.engine.drive(read(source), "column bytes")
-
-    async with aclosing(in_turn(works(), FILE_ENDS_AT_ONCE)) as files:
-        async for file in files:
-            for number, num_bytes in file.items():
-                total[number] += num_bytes
+    await each(
+        lambda source: snapshot.engine.drive(read(source), "column bytes"),
+        (source for handle in snapshot.handles for source in handle.sources),
+        at_once=FILE_ENDS_AT_ONCE,
+    )
     return {paths[number]: num_bytes for number, num_bytes in total.items()}
 
 
