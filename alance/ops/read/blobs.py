@@ -178,12 +178,7 @@ class BlobFile:
         """
         self._check_open()
         _check_requests(ranges, "(offset, length)", least=-math.inf)
-        for offset, length in ranges:
-            if offset < 0 or length < 0 or offset + length > self.size:
-                raise InvalidInputError(
-                    f"range of {length} bytes at {offset}: the blob has {self.size}"
-                )
-        parts = [self._place.part(offset, offset + length) for offset, length in ranges]
+        parts = [_part(self._place, offset, length) for offset, length in ranges]
         return [*map(bytes, await self._snapshot.engine.scheduler.read(parts, reason="blob"))]
 
     @outermost
@@ -294,21 +289,23 @@ async def read_blob_ranges(
     _check_requests(requests, "(row, offset, length)")
     order = {row: place for place, row in enumerate(dict.fromkeys(row for row, _, _ in requests))}
     rows, places = await _places(snapshot, column, {selector: list(order)})
-    ranges = [(places[order[row]], int(offset), int(length)) for row, offset, length in requests]
-    for place, offset, length in ranges:
-        if place is not None and offset + length > place.num_bytes:
-            raise InvalidInputError(
-                f"range of {length} bytes at {offset}: the blob has {place.num_bytes}"
-            )
     parts = [
-        None if place is None else place.part(offset, offset + length)
-        for place, offset, length in ranges
+        None if (place := places[order[row]]) is None else _part(place, int(offset), int(length))
+        for row, offset, length in requests
     ]
     contents = await _contents(snapshot, parts)
     return [
         (number, rows[order[request[0]]], content)
         for number, (request, content) in enumerate(zip(requests, contents, strict=True))
     ]
+
+
+def _part(place: BlobPlace, offset: int, length: int) -> ByteRange:
+    if offset < 0 or length < 0 or offset + length > place.num_bytes:
+        raise InvalidInputError(
+            f"range of {length} bytes at {offset}: the blob has {place.num_bytes}"
+        )
+    return place.part(offset, offset + length)
 
 
 def _check_requests(requests: object, expected: str, *, least: float = 0) -> None:

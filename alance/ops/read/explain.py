@@ -110,9 +110,6 @@ class Explanation:
         return sum(step.num_bytes for step in self.steps)
 
     def __repr__(self) -> str:
-        return str(self)
-
-    def __str__(self) -> str:
         lines = [
             *self.what,
             f"  rows: {self.num_rows:,} read, {self.num_rows_skipped:,} skipped",
@@ -156,24 +153,22 @@ async def explain_scan(
     unindexed = replace(unsorted, use_scalar_index=False)
     plans: list[ScanPlan] = []
 
-    async def dry_plan(dry: Snapshot) -> ScanPlan:
-        plan = await plan_scan(dry, columns, unindexed, flat=flat)
-        return plan if use is None else picking(plan, use)
-
     async def run(dry: Snapshot) -> None:
-        plan = await dry_plan(dry)
+        """Scan the first columns; if called again, the late columns, as if all rows passed."""
+        plan = await plan_scan(dry, columns, unindexed, flat=flat)
+        if use is not None:
+            plan = picking(plan, use)
+        if plans and (late := plans[0].late_schema) is not None:
+            plan = replace(plan, first_schema=late, late_schema=None, predicate=None)
+            plan = replace(plan, pruner=plans[0].pruner)
         plans.append(plan)
-        await _drain(dry, plan)
-
-    async def run_late(dry: Snapshot) -> None:
-        first, pruner = plans[0].late_schema, plans[0].pruner
-        assert first is not None
-        plan = replace(await dry_plan(dry), first_schema=first, late_schema=None, pruner=pruner)
-        await _drain(dry, replace(plan, predicate=None))
+        async with aclosing(scan(dry, replace(plan, is_cut=True))) as batches:
+            async for _ in batches:
+                pass
 
     seen = await _dry_run(snapshot, run)
-    (plan,) = plans
-    steps = () if plan.late_schema is None else (await _dry_run(snapshot, run_late)).steps
+    plan = plans[0]
+    steps = () if plan.late_schema is None else (await _dry_run(snapshot, run)).steps
     at_most = tuple(step for step in steps if step.reason not in _SHARED)
     return await snapshot.engine.pool.run(
         lambda: replace(_explanation(snapshot, plan, options, seen), at_most=at_most)
@@ -241,13 +236,6 @@ async def explain_take(snapshot: Snapshot, indices: object, columns: Columns) ->
 
 # Reasons of requests that are already counted with the first columns.
 _SHARED = frozenset({"open files", "deletions"})
-
-
-async def _drain(snapshot: Snapshot, plan: ScanPlan) -> None:
-    """Scan all rows of a plan, without its offset and limit."""
-    async with aclosing(scan(snapshot, replace(plan, is_cut=True))) as batches:
-        async for _ in batches:
-            pass
 
 
 def _steps(events: Sequence[RequestEvent]) -> list[Step]:

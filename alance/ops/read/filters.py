@@ -63,9 +63,9 @@ class VisibleSchema:
         return self._hash
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, VisibleSchema):
-            return NotImplemented
-        return self is other or bool(self.arrow.equals(other.arrow, check_metadata=True))
+        if self is other:
+            return True
+        return isinstance(other, VisibleSchema) and bool(self.arrow.equals(other.arrow, True))
 
 
 _filters: Final = Memo[tuple[str, VisibleSchema | None], Any](FILTER_TEXT_BYTES)
@@ -125,18 +125,18 @@ async def parsed_predicate(
         return await _memoized(
             snapshot, condition, schema, lambda: parse_over(schema.arrow, condition)
         )
+    if isinstance(condition, Bound):
+        text, params = condition.text, condition.params
+        tree: ParsedFilter = await _memoized(snapshot, text, None, lambda: _parse_text(text))
+        return await snapshot.engine.decode(
+            lambda: tree.predicate(schema.arrow, params), VALUE_BYTES * _count(params) // 10
+        )
     if isinstance(condition, Among):
         work = KEY_BYTES * sum(map(len, condition.values))
-        return await snapshot.engine.decode(lambda: parse_over(schema.arrow, condition), work)
-    if not isinstance(condition, Bound):
+    else:
         text = str(condition)
         work = expression_work(text) + CHARACTER_BYTES * len(text)
-        return await snapshot.engine.decode(lambda: parse_over(schema.arrow, condition), work)
-    text, params = condition.text, condition.params
-    tree: ParsedFilter = await _memoized(snapshot, text, None, lambda: _parse_text(text))
-    return await snapshot.engine.decode(
-        lambda: tree.predicate(schema.arrow, params), VALUE_BYTES * _count(params) // 10
-    )
+    return await snapshot.engine.decode(lambda: parse_over(schema.arrow, condition), work)
 
 
 def _count(params: Sequence[object] | Mapping[str, object]) -> int:

@@ -247,12 +247,11 @@ def checked_defaults(options: Mapping[str, Any] | None) -> Mapping[str, Any]:
         return {}
     defaults = dict(options)
     taken = ["columns", *(field.name for field in fields(ScanOptions))]
-    for name in defaults:
-        if name not in taken:
-            raise InvalidInputError(
-                f"default_scan_options: unknown option {name!r}, expected some of "
-                f"{', '.join(sorted(taken))}"
-            )
+    if unknown := [name for name in defaults if name not in taken]:
+        raise InvalidInputError(
+            f"default_scan_options: unknown option {unknown[0]!r}, expected some of "
+            f"{', '.join(sorted(taken))}"
+        )
     ScanOptions(**{name: value for name, value in defaults.items() if name != "columns"})
     return defaults
 

@@ -37,15 +37,15 @@ LATE_ROWS: Final = 128 << 10
 
 def output_schema(snapshot: Snapshot, columns: Columns, options: ScanOptions) -> pa.Schema:
     """Return the Arrow schema of a scan's batches."""
+
+    def make() -> pa.Schema:
+        return schema_of(snapshot, projection_of(snapshot, columns, options))
+
     names = plain_names(columns)
     if columns is not None and names is None:
-        return _output_schema(snapshot, columns, options)
+        return make()
     key = (output_schema, names, options.with_row_id, options.with_row_address)
-    return snapshot.schema.remember(key, lambda: _output_schema(snapshot, columns, options))
-
-
-def _output_schema(snapshot: Snapshot, columns: Columns, options: ScanOptions) -> pa.Schema:
-    return schema_of(snapshot, projection_of(snapshot, columns, options))
+    return snapshot.schema.remember(key, make)
 
 
 def schema_of(snapshot: Snapshot, projection: Projection) -> pa.Schema:

@@ -104,9 +104,8 @@ class PhysicalRows(NamedTuple):
 
     def ranges(self, count: int) -> list[PhysicalRows]:
         """Split the rows into up to `count` ranges of about equal size, in order."""
-        cuts = [self.num_rows * number // count for number in range(count + 1)]
-        spans = [span for span in itertools.pairwise(cuts) if span[0] < span[1]]
-        return [self.at(np.arange(*span)) for span in spans]
+        parts = np.array_split(np.arange(self.num_rows), count)
+        return [self.at(part) for part in parts if len(part)]
 
 
 async def read_rows(
@@ -149,10 +148,10 @@ async def read_rows(
         read = await engine.reader(taken.unread, reason, inline=inline, takes=callers)
         decode = partial(taken.decode, read, order)
         return await pool.run(lambda: finish(decode()), inline=inline, is_decoding=True)
-    most = max(
-        budget.num_bytes // 2, SHARED_TAKE_BYTES
-    )  # half, so that there is room for other reads
-    decoded_bytes = _decoded_bytes(rows, opened)
+    # Half of the budget, so that there is room for other reads.
+    most = max(budget.num_bytes // 2, SHARED_TAKE_BYTES)
+    counts = np.diff(rows.ends, prepend=0).tolist()
+    decoded_bytes = int(sum(map(mul, counts, map(_ROW_BYTES, opened))))  # of the output
     if order is not None:  # rows may be repeated
         decoded_bytes = max(decoded_bytes, decoded_bytes * len(order) // rows.num_rows)
     if callers > 1 and 2 * decoded_bytes > most:
@@ -229,12 +228,6 @@ async def _decode_apart(
     return next(answer for answer in answers if answer is not None)
 
 
-def _decoded_bytes(rows: PhysicalRows, opened: Sequence[OpenFragment]) -> int:
-    """Estimate the memory of the output in bytes."""
-    counts = np.diff(rows.ends, prepend=0).tolist()
-    return int(sum(map(mul, counts, map(_ROW_BYTES, opened))))
-
-
 async def prepare_take(
     snapshot: Snapshot, handles: Sequence[FragmentHandle], schema: Schema
 ) -> None:
@@ -250,9 +243,8 @@ async def prepared(snapshot: Snapshot, handles: Sequence[FragmentHandle], openin
     reading = snapshot.engine.drive(opening, "open files")
     if not snapshot.unprepared(handles):
         return await reading
-    opened: list[Any] = await all_of([reading, snapshot.prepare(handles)])
-    result: T = opened[0]
-    return result
+    results: list[Any] = await all_of([reading, snapshot.prepare(handles)])
+    return cast("T", results[0])
 
 
 def take_rows(

@@ -134,14 +134,15 @@ def planned(snapshot: Snapshot, aggregates: Mapping[str, str], group_by: Columns
     for name in calls:
         if name in keys:
             raise InvalidInputError(f"{name!r} is the name of an aggregate and of a group_by")
-    texts = {f"{KEY_COLUMN_PREFIX}{number}": text for number, text in enumerate(keys.values())}
+    key_columns = {name: f"{KEY_COLUMN_PREFIX}{number}" for number, name in enumerate(keys)}
+    texts = dict(zip(key_columns.values(), keys.values(), strict=True))
     arguments = dict.fromkeys(own.argument for own in calls.values() if own.argument is not None)
     values = {text: f"{VALUE}{number}" for number, text in enumerate(arguments)}
     texts.update({name: text for text, name in values.items()})
     projection = project(snapshot.schema, texts, flat=True)
     schema = schema_of(snapshot, projection)
-    for number, name in enumerate(keys):
-        check_key(name, schema.field(f"{KEY_COLUMN_PREFIX}{number}").type)
+    for name, key_column in key_columns.items():
+        check_key(name, schema.field(key_column).type)
     measures = []
     for name, call in calls.items():
         column = None if call.argument is None else values[call.argument]
@@ -150,8 +151,7 @@ def planned(snapshot: Snapshot, aggregates: Mapping[str, str], group_by: Columns
         measures[-1].check()
     arrow = snapshot.schema.known_arrow()
     ends = {own.name: column for own in projection.outputs if (column := _ordered(own, arrow))}
-    named_keys = {name: f"{KEY_COLUMN_PREFIX}{number}" for number, name in enumerate(keys)}
-    return Aggregation(texts, schema, named_keys, measures, ends)
+    return Aggregation(texts, schema, key_columns, measures, ends)
 
 
 def ends_of(plan: Aggregation, options: ScanOptions) -> list[Measure]:
@@ -349,11 +349,10 @@ class Groups:
     def is_chunk(self, num_rows: int, num_bytes: int) -> bool:
         """Return True if these rows are worth grouping; the more groups, the more rows it takes."""
         groups = max((part.num_rows for part in self._parts), default=0)
-        few, many = (
-            min(GROUPED_CHUNK_BYTES, self.memory_bytes),
-            max(GROUPED_CHUNK_BYTES, self.memory_bytes // 4),
-        )
-        most = many if groups * ROWS_OF_GROUP > CHUNK_ROWS else few
+        if groups * ROWS_OF_GROUP > CHUNK_ROWS:
+            most = max(GROUPED_CHUNK_BYTES, self.memory_bytes // 4)
+        else:
+            most = min(GROUPED_CHUNK_BYTES, self.memory_bytes)
         return num_rows >= max(CHUNK_ROWS, groups * ROWS_OF_GROUP) or num_bytes >= most
 
     def result(self) -> pa.Table:
