@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from operator import index
@@ -14,7 +15,7 @@ from alance.errors import InvalidInputError
 from alance.file.rows.leaves import FEW_FIELDS, LeafSet
 from alance.format.schema import Schema
 from alance.io.loop.tasks import in_turns
-from alance.ops.read.filters import parsed_predicate, visible_schema
+from alance.ops.read.filters import parsed_predicate
 from alance.ops.read.options import condition_of
 from alance.ops.read.rows import TAKEN_SHARE, ScanPlan, num_rows_of
 from alance.ops.version.first_use import load_readers, parsed
@@ -123,8 +124,7 @@ async def plan_scan(
         return plan
     from alance.ops.read.pruning import pruner_of
 
-    visible = visible_schema(snapshot).arrow
-    return replace(plan, pruner=await pruner_of(snapshot, predicate, visible, options))
+    return replace(plan, pruner=await pruner_of(snapshot, predicate, options))
 
 
 def chosen(snapshot: Snapshot, options: ScanOptions) -> Sequence[FragmentHandle]:
@@ -240,7 +240,8 @@ async def narrow(
 
     Deletion vectors are only read for the first and the last fragment.
     """
-    skip, remaining = options.offset or 0, options.limit
+    skip = options.offset or 0
+    remaining = sys.maxsize if options.limit is None else options.limit
     first = 0
     if options.fragments is None and not options.include_deleted_rows:
         first, skip = _skipped(snapshot, skip)
@@ -258,15 +259,14 @@ async def narrow(
         if skip >= rows:
             skip -= rows
             continue
-        taken = rows - skip if remaining is None else min(rows - skip, remaining)
+        taken = min(rows - skip, remaining)
         if options.include_deleted_rows:
             spans[handle.id] = skip, skip + taken
         elif skip or taken < rows:
             await handle.deletions()
             spans[handle.id] = handle.physical_span(skip, skip + taken)
         needed.append(handle)
-        skip = 0
-        remaining = None if remaining is None else remaining - taken
+        skip, remaining = 0, remaining - taken
     return needed, spans
 
 

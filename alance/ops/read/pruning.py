@@ -21,14 +21,12 @@ from alance.format.schema import Remembered
 from alance.format.statistics import ColumnBounds, whole_bounds
 from alance.io.loop.readahead import grouped
 from alance.ops.lookup.work import SHORT_FILTER_WORK, checking_work
-from alance.ops.read.filters import TIME_FUNCTIONS
+from alance.ops.read.filters import TIME_FUNCTIONS, visible_schema
 from alance.ops.read.groups import file_bytes
 from alance.ops.read.rows import num_rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-
-    import pyarrow as pa
 
     from alance.base.arrays import Int64s, Mask
     from alance.expr import Predicate, arrow_parts
@@ -56,7 +54,7 @@ ZONES_AT_ONCE: Final = 1 << 14
 
 
 async def pruner_of(
-    snapshot: Snapshot, predicate: Predicate, schema: pa.Schema, options: ScanOptions
+    snapshot: Snapshot, predicate: Predicate, options: ScanOptions
 ) -> Pruner | None:
     """Return a pruner for a filter; None if statistics are not used or cannot help."""
     if not options.use_stats:
@@ -65,7 +63,8 @@ async def pruner_of(
     def build() -> tuple[Predicate, Pruner | None]:
         condition: object = predicate.condition
         if isinstance(condition, ArrowCondition):
-            implied = arrow_parts.implied_by(condition.expression, schema)
+            visible = visible_schema(snapshot).arrow
+            implied = arrow_parts.implied_by(condition.expression, visible)
             condition = implied and implied.node
         check = check_of(condition)
         return predicate, None if check is None else Pruner.of(check, snapshot.schema)

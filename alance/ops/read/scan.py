@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import sys
 from collections import deque
 from contextlib import aclosing
 from dataclasses import replace
@@ -212,11 +213,10 @@ async def _groups(reader: SplitReader, handles: Sequence[FragmentHandle]) -> lis
     to_open = [handle.to_open(states) for handle, states in zip(handles, all_states, strict=True)]
     opened = await prepared(snapshot, handles, open_fragments(plan.first_schema, to_open))
     describe(opened)
-    pairs = list(zip(handles, opened, strict=True))
     spans = await needed_spans(engine, plan, handles, opened)
     single = [
         FragmentGroup([handle], [fragment], states, needed)
-        for (handle, fragment), states, needed in zip(pairs, all_states, spans, strict=True)
+        for handle, fragment, states, needed in zip(handles, opened, all_states, spans, strict=True)
         if needed
     ]
     groups = await reader.open_late(list(with_neighbours(single, row_bytes)))
@@ -416,7 +416,7 @@ class RowWindow:
     def __init__(self, options: ScanOptions, *, is_cut: bool) -> None:
         self.options = options
         self.skip = 0 if is_cut else options.offset or 0
-        self.limit = None if is_cut else options.limit
+        self.limit = sys.maxsize if is_cut or options.limit is None else options.limit
         self._short: list[pa.RecordBatch] = []  # pending rows, if batches need an exact size
 
     @property
@@ -428,10 +428,8 @@ class RowWindow:
         """Yield the needed rows of the next batch in pieces, as views unless the size is strict."""
         skipped = min(self.skip, batch.num_rows)
         self.skip -= skipped
-        num_rows = batch.num_rows - skipped
-        if self.limit is not None:
-            num_rows = min(num_rows, self.limit)
-            self.limit -= num_rows
+        num_rows = min(batch.num_rows - skipped, self.limit)
+        self.limit -= num_rows
         if num_rows == 0:
             return
         if skipped or num_rows < batch.num_rows:
