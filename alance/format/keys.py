@@ -68,6 +68,36 @@ class KeyColumns:
             raise UnsupportedError(f"key columns of type {columns[0].type}: they have no values")
         return cls([part for part in parts if part.width != 0], count, valid)
 
+    @classmethod
+    def apart(cls, keys: pa.Array, widths: Int64s) -> KeyColumns:
+        """Return the columns of joined keys, `key_values`, none of which is null. CPU work.
+
+        Args:
+            widths: `widths` of the columns.
+        """
+        parts: list[_KeyPart] = []
+        if not pa.types.is_large_binary(keys.type):
+            content = bytes_of(keys).reshape(-1, keys.type.bit_width // 8)
+            parts = [
+                _KeyPart(content[:, stop - width : stop])
+                for width, stop in zip(widths, np.cumsum(widths), strict=True)
+            ]
+        elif len(widths) == 1:
+            parts = [_variable(keys)]
+        else:
+            ends, content = contents_of(keys)
+            starts = ends[:-1]
+            for width in widths:
+                sizes = np.full(len(keys), width or WORD)
+                if not width:  # the value follows its size
+                    sizes = _kernels.concat_spans(content, starts, sizes)[1].view(np.int64)
+                    starts = starts + WORD
+                offsets, values = _kernels.concat_spans(content, starts, sizes)
+                fixed = values.reshape(-1, width) if width else values
+                parts.append(_KeyPart(fixed, None if width else offsets))
+                starts = starts + sizes
+        return cls(parts, len(keys), None)
+
     def plain(self) -> _kernels.Keys:
         """Return the keys for kernels; a row without a key has an arbitrary value."""
         return _kernels.Keys.beside([part.plain() for part in self.parts])

@@ -136,30 +136,11 @@ def test_columns_side_by_side(
     target = [*rows, *others]
     expected = [distinct.index(item) if item in distinct else -1 for item in target]
     keys = _kernels.Keys.beside(columns(rows, np.int64))
-    joined = _kernels.Keys(*_kernels.joined_keys(columns(rows, dtype)))
-    widths = np.array([3, 0, 1], np.int64)
-    for candidate in (keys, joined.split(widths)):
-        table = _kernels.KeyTable(candidate, seed)
-        assert table.numbers().tolist() == expected[: len(rows)]
-        looked_up = _kernels.Keys.beside(columns(target, dtype))
-        assert numbers_of(table, looked_up, len(target)) == expected
-    hashes = keys.hashes(seed).tolist()
-    assert hashes == joined.split(widths).hashes(seed).tolist()
-    assert len(set(hashes)) == len(distinct)
-
-
-@pytest.mark.parametrize("widths", [[4, 8], [2, 6], [1], [8]])
-def test_fixed_columns_taken_apart(widths: list[int]) -> None:
-    rng = np.random.default_rng(3)
-    parts = [rng.integers(0, 3, (300, width), np.uint8) for width in widths]
-    total = sum(widths)
-    columns = [_kernels.Keys(part.reshape(-1), part.shape[1]) for part in parts]
-    _, content = _kernels.joined_keys(columns)
-    split = _kernels.Keys(content, total).split(np.array(widths, np.int64))
-    whole, apart = _kernels.Keys(content, total), _kernels.Keys.beside(columns)
-    numbers = _kernels.KeyTable(whole, 1).numbers().tolist()
-    for table in (_kernels.KeyTable(split, 2), _kernels.KeyTable(apart, 3)):
-        assert numbers_of(table, apart, 300) == numbers_of(table, split, 300) == numbers
+    table = _kernels.KeyTable(keys, seed)
+    assert table.numbers().tolist() == expected[: len(rows)]
+    looked_up = _kernels.Keys.beside(columns(target, dtype))
+    assert numbers_of(table, looked_up, len(target)) == expected
+    assert len(set(keys.hashes(seed).tolist())) == len(distinct)
 
 
 def test_columns_that_do_not_fit() -> None:
@@ -170,14 +151,3 @@ def test_columns_that_do_not_fit() -> None:
         _kernels.Keys.beside([])
     with pytest.raises(ValueError, match="other columns"):
         _kernels.KeyTable(item, 1).find(_kernels.Keys.beside([item, item]))
-    with pytest.raises(ValueError, match="only one column"):
-        _kernels.Keys.beside([item, item]).split(np.array([4, 4], np.int64))
-    with pytest.raises(ValueError, match="only one column"):
-        item.split(np.array([], np.int64))
-    with pytest.raises(ValueError, match="no width"):
-        item.split(np.array([-1], np.int64))
-    with pytest.raises(ValueError, match="wider"):
-        item.split(np.array([2, 3], np.int64))
-    for key in (b"\1" + bytes(7) + b"ab", b"\3" + bytes(7) + b"ab", b"short", b"\xff" * 9):
-        with pytest.raises(ValueError, match="key 0 is of other columns"):
-            plain([key]).split(np.array([0], np.int64))

@@ -12,7 +12,7 @@
 
 #include "base/ends.hpp"
 #include "base/hashes.hpp"
-#include "base/lists.hpp"
+#include "base/owned.hpp"
 #include "codecs/spans.hpp"
 
 namespace alance {
@@ -28,17 +28,17 @@ constexpr uint64_t kFilterBits = 8;
 constexpr uint64_t kCachedFilterBits = 32;
 constexpr uint64_t kMaxCachedBits = uint64_t{1} << 21;
 constexpr int64_t kMaxKeys = UINT32_MAX - 1;
+constexpr int64_t kAllColumns = -1;
 
-// One column: `width` bytes every `stride` bytes; values between offsets if `width` is 0.
+// One column: values of `width` bytes; values between offsets if `width` is 0.
 struct KeyPart {
   const uint8_t* data = nullptr;
   const int64_t* wide = nullptr;
   const int32_t* narrow = nullptr;
   int64_t width = 0;
-  int64_t stride = 0;
 
   int64_t end(int64_t i) const { return wide ? wide[i] : narrow[i]; }
-  const uint8_t* at(int64_t i) const { return data + (width ? i * stride : end(i)); }
+  const uint8_t* at(int64_t i) const { return data + (width ? i * width : end(i)); }
   int64_t size(int64_t i) const { return width ? width : end(i + 1) - end(i); }
 
   bool equal(int64_t i, const KeyPart& other, int64_t j) const {
@@ -80,8 +80,9 @@ struct KeyPart {
  private:
   template <typename T>
   void fold_words(int64_t start, int64_t count, uint64_t* hashes) const {
-    const uint8_t* from = data + start * stride;
-    for (int64_t i = 0; i < count; ++i, from += stride) hashes[i] = mixed(hashes[i], load<T>(from));
+    const uint8_t* from = at(start);
+    for (int64_t i = 0; i < count; ++i)
+      hashes[i] = mixed(hashes[i], load<T>(from + i * static_cast<int64_t>(sizeof(T))));
   }
 };
 
@@ -93,17 +94,17 @@ class Keys {
     count_ = std::ssize(data) / width;
     if (count_ * width != std::ssize(data))
       corrupt("keys: ", data.size(), " bytes, not a multiple of ", width);
-    parts_.push_back({data.data(), nullptr, nullptr, width, width});
+    parts_.push_back({data.data(), nullptr, nullptr, width});
   }
 
   // Values between offsets.
   Keys(const In<int64_t>& offsets, const Bytes& data) : owners_{Owner(offsets), Owner(data)} {
     count_ = checked_count(offsets, std::ssize(data), "keys");
-    parts_.push_back({data.data(), offsets.data(), nullptr, 0, 0});
+    parts_.push_back({data.data(), offsets.data(), nullptr, 0});
   }
   Keys(const In<int32_t>& offsets, const Bytes& data) : owners_{Owner(offsets), Owner(data)} {
     count_ = checked_count(offsets, std::ssize(data), "keys");
-    parts_.push_back({data.data(), nullptr, offsets.data(), 0, 0});
+    parts_.push_back({data.data(), nullptr, offsets.data(), 0});
   }
 
   int64_t count() const { return count_; }
@@ -143,9 +144,6 @@ class Keys {
     return result;
   }
 
-  // Columns of a key of `joined_keys`, by their widths; 0 if values vary in size.
-  Keys split(const In<int64_t>& widths) const;
-
  private:
   using Owner = nb::ndarray<nb::ro>;
 
@@ -183,80 +181,6 @@ std::tuple<Owned<int64_t>, Owned<uint8_t>> joined_keys(const std::vector<const K
   return {std::move(ends), std::move(bytes)};
 }
 
-// Values of one column, collected row by row.
-struct Column {
-  int64_t width;
-  std::vector<int64_t> ends{0};
-  std::vector<uint8_t> bytes;
-
-  explicit Column(int64_t width_) : width(width_) {}
-
-  // Take the value from the front of a row; false if the row is too short.
-  bool take(const uint8_t*& at, int64_t& remaining) {
-    int64_t size = width;
-    if (!width) {
-      if (remaining < kKeyWord) return false;
-      size = load<int64_t>(at);
-      at += kKeyWord;
-      remaining -= kKeyWord;
-    }
-    if (size < 0 || size > remaining) return false;
-    bytes.insert(bytes.end(), at, at + size);
-    ends.push_back(std::ssize(bytes));
-    at += size;
-    remaining -= size;
-    return true;
-  }
-
-  // Keys of the values; needs the GIL.
-  Keys keys() const {
-    const Bytes data(numpy_of(bytes));
-    return width ? Keys(data, width) : Keys(In<int64_t>(numpy_of(ends)), data);
-  }
-};
-
-Keys Keys::split(const In<int64_t>& widths) const {
-  const KeyPart joined = parts_[0];
-  if (parts_.size() != 1 || widths.size() == 0) corrupt("keys: only one column can be split");
-  std::vector<Column> columns;
-  int64_t sum = 0;
-  bool fixed = joined.width != 0;
-  for (size_t p = 0; p < widths.size(); ++p) {
-    const int64_t width = widths.data()[p];
-    if (width < 0 || width > INT64_MAX / 2 - sum) corrupt("keys: a column of no width");
-    columns.emplace_back(width);
-    sum += width;
-    fixed &= width > 0;
-  }
-  if (fixed) {
-    if (sum > joined.width) corrupt("keys: columns are wider than all of them");
-    Keys result = *this;
-    result.parts_.clear();
-    int64_t before = 0;
-    for (const Column& column : columns) {
-      result.parts_.push_back(
-          {joined.data + before, nullptr, nullptr, column.width, joined.stride});
-      before += column.width;
-    }
-    return result;
-  }
-  {
-    nb::gil_scoped_release release;
-    for (int64_t i = 0; i < count_; ++i) {
-      const uint8_t* at = joined.at(i);
-      int64_t remaining = joined.size(i);
-      bool whole = true;
-      for (Column& column : columns) whole = whole && column.take(at, remaining);
-      if (!whole || remaining) corrupt("keys: key ", i, " is of other columns");
-    }
-  }
-  std::vector<Keys> parts;
-  std::vector<const Keys*> all;
-  for (const Column& column : columns) parts.push_back(column.keys());
-  for (const Keys& part : parts) all.push_back(&part);
-  return beside(all);
-}
-
 // Filter with one bit per hash, chosen by its high bits. It rejects most hashes that were not added.
 class Filter {
  public:
@@ -271,18 +195,10 @@ class Filter {
     const uint64_t bit = hash >> shift_;
     words_[bit >> 6] |= uint64_t{1} << (bit & 63);
   }
-  bool may_have(uint64_t hash) const { return view().may_have(hash); }
-
-  // A copy of the fields for loops, whose writes might else change them.
-  struct View {
-    const uint64_t* words;
-    int shift;
-    bool may_have(uint64_t hash) const {
-      const uint64_t bit = hash >> shift;
-      return words[bit >> 6] >> (bit & 63) & 1;
-    }
-  };
-  View view() const { return {words_.data(), shift_}; }
+  bool may_have(uint64_t hash) const {
+    const uint64_t bit = hash >> shift_;
+    return words_[bit >> 6] >> (bit & 63) & 1;
+  }
 
   // Number of set bits, about that of distinct hashes.
   int64_t num_set() const {
@@ -293,7 +209,7 @@ class Filter {
 
  private:
   std::vector<uint64_t> words_;
-  int shift_ = 58;
+  int64_t shift_ = 58;  // no `int`: loops write 32-bit numbers, which cannot be this one
 };
 
 // Hash table of keys, numbered from 0 in order of first appearance; equal keys have one number.
@@ -368,10 +284,12 @@ class KeyTable {
     return slot.key == key && (Word || keys_.equal(slot.first, keys, i));
   }
 
-  // Hashes of a block of keys.
-  void mix(const Keys& keys, int64_t start, int64_t count, uint64_t* hashes) const {
-    std::fill(hashes, hashes + count, seed_);
-    for (const KeyPart& part : keys.parts()) part.fold(start, count, hashes);
+  // Hashes of a block of keys, by one column or by all (`kAllColumns`).
+  void mix(const Keys& keys, int64_t column, int64_t start, int64_t count, uint64_t* hashes) const {
+    std::fill_n(hashes, count, seed_);
+    for (int64_t p = 0; p < std::ssize(keys.parts()); ++p)
+      if (column == p || column == kAllColumns)
+        keys.parts()[static_cast<size_t>(p)].fold(start, count, hashes);
   }
 
   // Slot of a key, or the free slot where it would be.
@@ -388,7 +306,7 @@ class KeyTable {
     uint64_t hashes[kBatchKeys];
     for (int64_t start = 0; start < keys_.count(); start += kBatchKeys) {
       const int64_t count = std::min(kBatchKeys, keys_.count() - start);
-      mix(keys_, start, count, hashes);
+      mix(keys_, kAllColumns, start, count, hashes);
       for (int64_t i = 0; i < count; ++i) __builtin_prefetch(&slots_[slot_of(hashes[i])]);
       for (int64_t i = 0; i < count; ++i) {
         const uint64_t key = Word ? keys_.parts()[0].word(start + i) : hashes[i];
@@ -407,24 +325,21 @@ class KeyTable {
   void screen() {
     if (keys_.parts().size() < 2) return;
     int64_t most = filter_.num_set() / 2;
-    for (size_t p = 0; p < keys_.parts().size(); ++p) {
-      const KeyPart& part = keys_.parts()[p];
-      if (!part.width) continue;
+    for (int64_t p = 0; p < std::ssize(keys_.parts()); ++p) {
+      if (!keys_.parts()[static_cast<size_t>(p)].width) continue;
       Filter filter;
       filter.resize(keys_.count());
       uint64_t hashes[kBatchKeys];
       for (int64_t start = 0; start < keys_.count(); start += kBatchKeys) {
         const int64_t count = std::min(kBatchKeys, keys_.count() - start);
-        std::fill(hashes, hashes + count, seed_);
-        part.fold(start, count, hashes);
+        mix(keys_, p, start, count, hashes);
         for (int64_t i = 0; i < count; ++i) filter.add(hashes[i]);
       }
       if (filter.num_set() <= most) continue;
       most = filter.num_set();
-      screen_ = static_cast<int64_t>(p);
-      screen_filter_ = std::move(filter);
+      screen_ = p;
+      filter_ = std::move(filter);
     }
-    if (screen_ >= 0) filter_ = std::move(screen_filter_);
   }
 
   // Positions in a block of the keys that pass the filter, and their hashes; returns their number.
@@ -439,12 +354,7 @@ class KeyTable {
       });
     }
     uint64_t all[kBatchKeys];
-    if (screen_ < 0) {
-      mix(keys, start, count, all);
-    } else {
-      std::fill(all, all + count, seed_);
-      keys.parts()[static_cast<size_t>(screen_)].fold(start, count, all);
-    }
+    mix(keys, screen_, start, count, all);
     int64_t passing = 0;
     for (int64_t i = 0; i < count; ++i) {
       places[passing] = static_cast<uint32_t>(i);
@@ -452,7 +362,7 @@ class KeyTable {
     }
     for (int64_t j = 0; j < passing; ++j) {
       hashes[j] = all[places[j]];
-      if (screen_ >= 0) mix(keys, start + places[j], 1, &hashes[j]);
+      if (screen_ != kAllColumns) mix(keys, kAllColumns, start + places[j], 1, &hashes[j]);
     }
     return passing;
   }
@@ -460,15 +370,15 @@ class KeyTable {
   template <typename T>
   int64_t word_candidates(const KeyPart& part, int64_t start, int64_t count, uint32_t* places,
                           uint64_t* hashes) const {
-    const Filter::View filter = filter_.view();
-    const uint8_t* from = part.data + start * part.stride;
+    constexpr int64_t kSize = sizeof(T);
+    const uint8_t* from = part.at(start);
     int64_t passing = 0;
     for (int64_t i = 0; i < count; ++i) {
       places[passing] = static_cast<uint32_t>(i);
-      passing += filter.may_have(load<T>(from + i * part.stride) * factor_);
+      passing += filter_.may_have(load<T>(from + i * kSize) * factor_);
     }
     for (int64_t j = 0; j < passing; ++j)
-      hashes[j] = mixed(seed_, load<T>(from + places[j] * part.stride));
+      hashes[j] = mixed(seed_, load<T>(from + places[j] * kSize));
     return passing;
   }
 
@@ -506,8 +416,7 @@ class KeyTable {
   bool numbers_taken_ = false;
   std::vector<Slot> slots_;
   Filter filter_;  // of all keys, or of the column that is looked up first
-  int64_t screen_ = -1;  // number of that column; -1: none
-  Filter screen_filter_;
+  int64_t screen_ = kAllColumns;  // number of that column
   Owned<uint32_t> numbers_;
 };
 
@@ -535,7 +444,6 @@ void register_keys(nanobind::module_& m) {
       .def(nb::init<In<int64_t>, Bytes>(), "offsets"_a.noconvert(), "data"_a)
       .def(nb::init<In<int32_t>, Bytes>(), "offsets"_a.noconvert(), "data"_a)
       .def_static("beside", &Keys::beside, "columns"_a)
-      .def("split", &Keys::split, "widths"_a.noconvert())
       .def("hashes", &key_hashes, "seed"_a, NoGil());
   nb::class_<KeyTable>(m, "KeyTable")
       .def(nb::init<Keys, uint64_t>(), "keys"_a, "seed"_a, NoGil())

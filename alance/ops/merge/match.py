@@ -412,10 +412,7 @@ class SourceKeys:
         keys = rows.column(KEY_COLUMN).combine_chunks()
         if isinstance(keys, pa.ChunkedArray):
             keys = keys.chunk(0) if keys.num_chunks else pa.nulls(0, keys.type)
-        plain = plain_keys(keys)
-        # A single string column is hashed as it is stored.
-        if widths is not None and widths.tolist() != [0]:
-            plain = plain.split(widths)
+        plain = plain_keys(keys) if widths is None else KeyColumns.apart(keys, widths).plain()
         table = _kernels.KeyTable(plain, secrets.randbits(64))
         own = as_numbers(rows.column(ROW_COLUMN))
         if len(table) == rows.num_rows:
