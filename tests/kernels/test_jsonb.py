@@ -187,6 +187,11 @@ def test_text_that_ends_too_early_is_refused(text: bytes) -> None:
         members([text])
 
 
+def test_a_message_shows_no_part_of_a_character() -> None:
+    with pytest.raises(ValueError, match=r"row 0: JSON: expected ':', found '\?'$"):
+        members(['{"b" \u00e9}'.encode()])
+
+
 @given(st.binary(max_size=40))
 def test_any_bytes_are_searched_within_their_bounds(text: bytes) -> None:
     try:

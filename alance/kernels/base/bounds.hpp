@@ -24,14 +24,17 @@ using In = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 template <typename T>
 using Out = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
-// Message of an error: texts and numbers, joined.
+// Message of an error: texts and numbers, joined. A byte of a longer character becomes `?`, since
+// Python takes messages for UTF-8.
 template <typename... Parts>
 [[gnu::cold]] std::string message_of(const Parts&... parts) {
   std::string message;
   const auto add = [&message](const auto& part) {
     using Part = std::decay_t<decltype(part)>;
-    if constexpr (std::is_convertible_v<Part, std::string_view> || std::is_same_v<Part, char>)
+    if constexpr (std::is_convertible_v<Part, std::string_view>)
       message += part;
+    else if constexpr (std::is_same_v<Part, char>)
+      message += static_cast<uint8_t>(part) < 0x80 ? part : '?';
     else
       message += std::to_string(part);
   };

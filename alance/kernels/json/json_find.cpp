@@ -9,10 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "base/ends.hpp"
-#include "json/jsonb_entries.hpp"
 #include "base/lists.hpp"
-#include "base/utf8.hpp"
+#include "json/jsonb_entries.hpp"
 
 namespace alance {
 namespace {
@@ -22,6 +20,7 @@ enum Kind : uint8_t { kNothing, kNull, kBoolean, kNumber, kText, kArray, kObject
 constexpr int64_t kNoIndex = -1, kLast = -2;
 constexpr int64_t kAllItems = INT64_MIN, kAllMembers = INT64_MIN + 1;
 constexpr size_t kMostValues = 1 << 24;  // of one row
+constexpr const char* kInText = ": JSON: ";  // before the message of an error
 
 struct Step {
   std::string_view name;  // of a member, if has_name
@@ -36,26 +35,29 @@ struct Step {
 // Form of the result: several values as an array; the first value; always an array.
 enum Answer : int { kWhole, kFirst, kEach };
 
+// Append the content of a text in quotes, unescaped.
+void unquote(std::string_view quoted, std::string& out) {
+  const char *at = quoted.data() + 1, *const end = quoted.data() + quoted.size() - 1;
+  while (at < end) {
+    if (*at != '\\')
+      out += *at++;
+    else
+      jsonb::unescape(++at, end, false, out);
+  }
+}
+
+bool is_key(std::string_view quoted, std::string_view name) {
+  if (quoted.find('\\') == std::string_view::npos)
+    return quoted.substr(1, quoted.size() - 2) == name;
+  std::string key;
+  unquote(quoted, key);
+  return key == name;
+}
+
 // Scanner of one text; throws std::invalid_argument if it ends too early or has no value.
-class Scanner {
+class Scanner : jsonb::Tokens {
  public:
-  explicit Scanner(std::string_view text) : at_(text.data()), end_(text.data() + text.size()) {}
-
-  char peek() {
-    while (at_ < end_ && (*at_ == ' ' || *at_ == '\n' || *at_ == '\t' || *at_ == '\r')) ++at_;
-    if (at_ == end_) corrupt("JSON: the text ends too early");
-    return *at_;
-  }
-
-  bool take(char expected) {
-    if (peek() != expected) return false;
-    ++at_;
-    return true;
-  }
-
-  void expect(char expected) {
-    if (!take(expected)) corrupt("JSON: expected '", expected, "', found '", *at_, "'");
-  }
+  using Tokens::Tokens;
 
   // Text of the next value, with its quotes and brackets.
   std::string_view value() {
@@ -76,7 +78,7 @@ class Scanner {
       } while (open > 0);
     } else {
       while (at_ < end_ && !std::strchr(",:]} \n\t\r", *at_)) ++at_;
-      if (at_ == start) corrupt("JSON: expected a value, found '", *at_, "'");
+      if (at_ == start) corrupt("expected a value, found '", *at_, "'");
     }
     return {start, static_cast<size_t>(at_ - start)};
   }
@@ -84,25 +86,27 @@ class Scanner {
   // Call `visit` with each member's key, as written, and value, until it returns true.
   template <typename Visit>
   void members(Visit visit) {
-    expect('{');
-    if (take('}')) return;
-    do {
-      if (peek() != '"') corrupt("JSON: a key that is no text");
+    each('{', '}', [&] {
+      if (peek() != '"') corrupt("a key that is no text");
       const std::string_view key = value();
       expect(':');
-      if (visit(key, value())) return;
-    } while (take(','));
-    expect('}');
+      return visit(key, value());
+    });
+  }
+
+  // Call `visit` with the value of the first member of this name.
+  template <typename Visit>
+  void member(std::string_view name, Visit visit) {
+    members([&](std::string_view key, std::string_view value) {
+      if (!is_key(key, name)) return false;
+      visit(value);
+      return true;
+    });
   }
 
   template <typename Visit>
   void items(Visit visit) {
-    expect('[');
-    if (take(']')) return;
-    do {
-      if (visit(value())) return;
-    } while (take(','));
-    expect(']');
+    each('[', ']', [&] { return visit(value()); });
   }
 
  private:
@@ -115,31 +119,12 @@ class Scanner {
         return;
       }
     }
-    corrupt("JSON: a text that is not closed");
+    corrupt("a text that is not closed");
   }
-
-  const char* at_;
-  const char* end_;
 };
 
-// Append the content of a text in quotes, unescaped.
-void unquote(std::string_view quoted, std::string& out) {
-  const char *at = quoted.data() + 1, *const end = quoted.data() + quoted.size() - 1;
-  while (at < end) {
-    if (*at != '\\')
-      out += *at++;
-    else
-      jsonb::unescape(++at, end, false, out);
-  }
-}
-
-bool is_key(std::string_view quoted, std::string_view name, std::string& scratch) {
-  if (quoted.find('\\') == std::string_view::npos)
-    return quoted.substr(1, quoted.size() - 2) == name;
-  scratch.clear();
-  unquote(quoted, scratch);
-  return scratch == name;
-}
+Scanner reader_of(std::string_view value) { return Scanner(value); }
+jsonb::Entries reader_of(const jsonb::Entry& value) { return {value.at, value.size}; }
 
 Kind kind_of(std::string_view value) {
   switch (value.empty() ? '\0' : value[0]) {
@@ -153,54 +138,52 @@ Kind kind_of(std::string_view value) {
   }
 }
 
-// Call `visit` with the values one step below.
-template <typename Visit>
-void below(std::string_view value, const Step& step, std::string& scratch, Visit visit) {
+// Kind of a value for a step: arrays and objects have values below, the others do not differ.
+Kind kind_of(const jsonb::Entry& value) {
+  if (value.type != jsonb::kContainerEntry) return kNull;
+  const uint32_t kind = jsonb::kind_of_container(value.at, value.size);
+  return kind == jsonb::kArrays ? kArray : kind == jsonb::kObjects ? kObject : kNull;
+}
+
+template <typename Value>
+int64_t num_items(const Value& array) {
+  int64_t count = 0;
+  reader_of(array).items([&](const Value&) { return ++count, false; });
+  return count;
+}
+
+// Call `visit` with the values one step below: text, or entries of JSONB.
+template <typename Value, typename Visit>
+void below(const Value& value, const Step& step, Visit visit) {
   const Kind kind = kind_of(value);
-  if (step.index == kAllItems) {
-    if (kind != kArray) {
-      if (kind != kNothing) visit(value);
-      return;
-    }
-    Scanner(value).items([&](std::string_view item) {
-      visit(item);
-      return false;
-    });
-  } else if (kind == kObject && step.index == kAllMembers) {
-    Scanner(value).members([&](std::string_view, std::string_view member) {
-      visit(member);
-      return false;
-    });
+  const bool is_all = step.index == kAllItems || step.index == kAllMembers;
+  if (step.index == kAllItems && kind != kArray) {
+    if (kind != kNothing) visit(value);
+  } else if (kind == kObject && is_all) {
+    reader_of(value).members([&](const Value&, const Value& member) { return visit(member), false; });
   } else if (kind == kObject && step.has_name) {
-    Scanner(value).members([&](std::string_view key, std::string_view member) {
-      if (!is_key(key, step.name, scratch)) return false;
-      visit(member);
-      return true;
-    });
+    reader_of(value).member(step.name, visit);
   } else if (kind == kArray && step.index != kNoIndex && step.index != kAllMembers) {
-    int64_t count = 0, position = 0;
-    if (step.index <= kLast)
-      Scanner(value).items([&](std::string_view) { return ++count, false; });
-    const int64_t target = step.place(count);
-    Scanner(value).items([&](std::string_view item) {
-      if (position++ != target) return false;
+    const int64_t place = is_all ? 0 : step.place(step.index <= kLast ? num_items(value) : 0);
+    int64_t position = 0;
+    reader_of(value).items([&](const Value& item) {
+      if (!is_all && position++ != place) return false;
       visit(item);
-      return true;
+      return !is_all;
     });
   }
 }
 
 // Follow all steps: replace the values by those that the steps lead to.
-template <typename Value, typename Below>
-void walk(std::vector<Value>& values, std::vector<Value>& next, const std::vector<Step>& steps,
-          Below go_below) {
+template <typename Value>
+void walk(std::vector<Value>& values, std::vector<Value>& next, const std::vector<Step>& steps) {
   for (size_t i = 0, stop = 0; i < steps.size() && !values.empty(); i = stop) {
     for (stop = i + 1; stop < steps.size() && steps[stop].is_other;) ++stop;
     next.clear();
     for (const Value& value : values)
       for (size_t k = i; k < stop; ++k)
-        go_below(value, steps[k], [&](const Value& other) {
-          if (next.size() == kMostValues) corrupt("JSON: a path to more than 2^24 values");
+        below(value, steps[k], [&](const Value& other) {
+          if (next.size() == kMostValues) corrupt("a path to more than 2^24 values");
           next.push_back(other);
         });
     values.swap(next);
@@ -222,34 +205,22 @@ Kind answer_with(const std::vector<Value>& values, int answer, std::string& out,
   return kArray;
 }
 
-// Call `visit` with the number and the content of each string; errors name the row.
-template <typename Visit>
-void each(const Strings<int64_t>& strings, Visit visit) {
-  for (int64_t i = 0; i < strings.count; ++i) {
-    try {
-      visit(i, strings[i]);
-    } catch (const std::invalid_argument& error) {
-      corrupt("row ", i, ": ", error.what());
-    }
-  }
-}
-
 using Answered = std::tuple<Owned<int64_t>, Owned<uint8_t>, Owned<uint8_t>>;
 
 // Answers for the rows of a column: text and kind of each. `start(row, values)` appends the value of
-// a row, if it has one; `go_below` as in `walk`; `write(value, text)` as in `answer_with`.
-template <typename Value, typename Start, typename Below, typename Write>
-Answered answers_of(const Strings<int64_t>& strings, const std::vector<Step>& steps, int answer,
-                    Start start, Below go_below, Write write) {
+// a row, if it has one; `write(value, text)` as in `answer_with`; `before` as in `each_row`.
+template <typename Value, typename Start, typename Write>
+Answered answers_of(const Strings<int64_t>& strings, const char* before,
+                    const std::vector<Step>& steps, int answer, Start start, Write write) {
   Owned<int64_t> stops(strings.count + 1);
   Owned<uint8_t> kinds(strings.count);
   std::string out;
   stops[0] = 0;
   std::vector<Value> current, next;
-  each(strings, [&](int64_t row, std::string_view) {
+  jsonb::each_row(strings, before, [&](int64_t row, std::string_view) {
     current.clear();
     start(row, current);
-    walk(current, next, steps, go_below);
+    walk(current, next, steps);
     kinds[row] =
         answer_with(current, answer, out, [&](const Value& value) { return write(value, out); });
     stops[row + 1] = std::ssize(out);
@@ -275,32 +246,6 @@ std::vector<Step> steps_of(const In<int64_t>& ends, const Bytes& names, const In
   return steps;
 }
 
-// Call `visit` with the entries one step below.
-template <typename Visit>
-void below(const jsonb::Entry& entry, const Step& step, Visit visit) {
-  const bool is_container = entry.type == jsonb::kContainerEntry;
-  if (!is_container && step.index == kAllItems) visit(entry);
-  if (!is_container) return;
-  jsonb::Entries entries(entry.at, entry.size);
-  if (entries.kind == jsonb::kObjects && step.index == kAllItems) return visit(entry);
-  if (step.index == kAllItems || (entries.kind == jsonb::kObjects && step.index == kAllMembers)) {
-    if (entries.kind == jsonb::kObjects) entries.skip(entries.count);
-    for (int64_t i = 0; i < entries.count; ++i) visit(entries.next());
-    return;
-  }
-  int64_t place = -1;
-  if (entries.kind == jsonb::kObjects && step.has_name) {
-    for (int64_t i = 0; i < entries.count; ++i)  // to the end, where the values begin
-      if (entries.next_key().text() == step.name && place < 0) place = i;
-  } else if (entries.kind == jsonb::kArrays && step.index != kNoIndex &&
-             step.index != kAllMembers) {
-    place = step.place(entries.count);
-  }
-  if (place < 0 || place >= entries.count) return;
-  entries.skip(place);
-  visit(entries.next());
-}
-
 Answered jsonb_find(const In<int64_t>& offsets, const Bytes& data, const Bytes& valid,
                     const In<int64_t>& name_ends, const Bytes& names, const In<int64_t>& indices,
                     const Bytes& has_name, bool plain, int answer) {
@@ -314,9 +259,6 @@ Answered jsonb_find(const In<int64_t>& offsets, const Bytes& data, const Bytes& 
     entries.push_back(is_scalar ? whole.next()
                                 : Entry{jsonb::kContainerEntry, values.at(row), values.size(row)});
   };
-  const auto go_below = [](const Entry& from, const Step& step, auto visit) {
-    below(from, step, visit);
-  };
   const auto write = [&](const Entry& entry, std::string& out) {
     if (plain && entry.type == jsonb::kTextEntry) {
       out.append(entry.text());
@@ -326,20 +268,12 @@ Answered jsonb_find(const In<int64_t>& offsets, const Bytes& data, const Bytes& 
     jsonb::Writer(out).value(entry, 0);
     return kind_of(std::string_view(out).substr(begin));
   };
-  Answered answers = answers_of<Entry>(values, steps_of(name_ends, names, indices, has_name),
-                                       answer, start, go_below, write);
+  Answered answers = answers_of<Entry>(
+      values, ": ", steps_of(name_ends, names, indices, has_name), answer, start, write);
   const auto& [stops, content, kinds] = answers;
   if (!are_utf8(stops.data(), values.count, content.data()))
     corrupt("JSONB: text that is no UTF-8");
   return answers;
-}
-
-// Parse a number; false if the text is not a number.
-bool real_of(std::string_view text, double& number) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error == std::errc::result_out_of_range)
-    number = std::strtod(std::string(text).c_str(), nullptr);
-  return error != std::errc::invalid_argument && end == text.data() + text.size();
 }
 
 template <typename T>
@@ -350,7 +284,7 @@ std::tuple<Owned<T>, int64_t> json_numbers(const In<int64_t>& offsets, const Byt
     corrupt("JSON: kinds of ", kinds.size(), " values, there are ", texts.count);
   Owned<T> numbers(texts.count);
   int64_t strange = -1;
-  each(texts, [&](int64_t row, std::string_view text) {
+  jsonb::each_row(texts, kInText, [&](int64_t row, std::string_view text) {
     numbers[row] = 0;
     const uint8_t kind = kinds.data()[row];
     if (kind <= kNull) return;
@@ -364,13 +298,15 @@ std::tuple<Owned<T>, int64_t> json_numbers(const In<int64_t>& offsets, const Byt
       const auto [stop, error] = std::from_chars(text.data(), end, numbers[row]);
       const bool is_whole = stop == end && error != std::errc::invalid_argument;
       if (is_whole && error == std::errc()) return;
-      double value = 0;
+      const double value = is_whole ? HUGE_VAL : std::round(jsonb::real_of(text).value_or(HUGE_VAL));
       // 2^63 is the first number that does not fit.
-      if (!is_whole && real_of(text, value) && std::fabs(value = std::round(value)) < 0x1p63)
+      if (std::fabs(value) < 0x1p63)
         numbers[row] = static_cast<int64_t>(value);
       else if (strange < 0)
         strange = row;
-    } else if (!real_of(text, numbers[row]) && strange < 0) {
+    } else if (const auto number = jsonb::real_of(text)) {
+      numbers[row] = *number;
+    } else if (strange < 0) {
       strange = row;
     }
   });
@@ -385,10 +321,6 @@ Answered json_find(const In<int64_t>& offsets, const Bytes& data, const In<int64
   const auto start = [&](int64_t row, std::vector<std::string_view>& values) {
     if (texts.size(row) != 0) values.push_back(Scanner(texts[row]).value());
   };
-  std::string scratch;
-  const auto go_below = [&](std::string_view from, const Step& step, auto visit) {
-    below(from, step, scratch, visit);
-  };
   const auto write = [&](std::string_view value, std::string& out) {
     const Kind kind = kind_of(value);
     if (plain && kind == kText)
@@ -397,17 +329,15 @@ Answered json_find(const In<int64_t>& offsets, const Bytes& data, const In<int64
       out.append(value);
     return kind;
   };
-  return answers_of<std::string_view>(texts, steps_of(name_ends, names, indices, has_name), answer,
-                                      start, go_below, write);
+  return answers_of<std::string_view>(
+      texts, kInText, steps_of(name_ends, names, indices, has_name), answer, start, write);
 }
 
 Owned<int64_t> json_lengths(const In<int64_t>& offsets, const Bytes& data) {
   const Strings texts(offsets, data, "JSON");
   Owned<int64_t> lengths(texts.count);
-  each(texts, [&](int64_t row, std::string_view text) {
-    lengths[row] = 0;
-    if (kind_of(text) == kArray)
-      Scanner(text).items([&](std::string_view) { return ++lengths[row], false; });
+  jsonb::each_row(texts, kInText, [&](int64_t row, std::string_view text) {
+    lengths[row] = kind_of(text) == kArray ? num_items(text) : 0;
   });
   return lengths;
 }
@@ -415,7 +345,7 @@ Owned<int64_t> json_lengths(const In<int64_t>& offsets, const Bytes& data) {
 Owned<uint8_t> json_has(const In<int64_t>& offsets, const Bytes& data, const Bytes& item) {
   const Strings texts(offsets, data, "JSON");
   Owned<uint8_t> has_item(texts.count);
-  each(texts, [&](int64_t row, std::string_view text) {
+  jsonb::each_row(texts, kInText, [&](int64_t row, std::string_view text) {
     has_item[row] = 0;
     if (kind_of(text) != kArray) return;
     Scanner(text).items([&](std::string_view value) {

@@ -1,14 +1,13 @@
 // JSON text from JSONB values, and JSONB from JSON text (RFC 8259); jsonb_entries.hpp describes the
 // layout.
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <string>
 #include <system_error>
 #include <vector>
 
-#include "base/ends.hpp"
 #include "base/lists.hpp"
-#include "base/utf8.hpp"
 #include "json/jsonb_entries.hpp"
 
 namespace alance {
@@ -17,27 +16,27 @@ namespace {
 
 constexpr size_t kMaxPayload = (size_t{1} << 28) - 1;  // largest size in a descriptor
 
-void put_u32(std::string& out, uint32_t value) {
-  for (int shift = 24; shift >= 0; shift -= 8) out += static_cast<char>(value >> shift);
+// Append the lowest bytes of a number, the highest of them first.
+void put_big(std::string& out, uint64_t value, int num_bytes = 4) {
+  const auto bytes = std::bit_cast<std::array<char, 8>>(__builtin_bswap64(value));
+  out.append(bytes.data() + 8 - num_bytes, static_cast<size_t>(num_bytes));
 }
 
 // Parser of one text, which appends its JSONB.
-class Parser {
+class Parser : Tokens {
  public:
-  Parser(std::string_view text, std::string& out)
-      : at_(text.data()), end_(text.data() + text.size()), out_(out) {}
+  Parser(std::string_view text, std::string& out) : Tokens(text), out_(out) {}
 
   // Parse one value, with nothing behind it, to a container.
   void document() {
-    space();
     const size_t start = out_.size();
-    if (at_ < end_ && (*at_ == '{' || *at_ == '[')) {
+    if (peek() == '{' || peek() == '[') {
       container(1);
     } else {
       const uint32_t descriptor = value(0);
       std::string head;
-      put_u32(head, kScalars << 29);
-      put_u32(head, descriptor);
+      put_big(head, kScalars << 29);
+      put_big(head, descriptor);
       out_.insert(start, head);
     }
     space();
@@ -52,26 +51,18 @@ class Parser {
     size_t size;
   };
 
-  void space() {
-    while (at_ < end_ && (*at_ == ' ' || *at_ == '\t' || *at_ == '\n' || *at_ == '\r')) ++at_;
-  }
-
-  bool take(char expected) {
+  // As `take`, but not behind spaces: inside of a number there are none.
+  bool take_next(char expected) {
     if (at_ == end_ || *at_ != expected) return false;
     ++at_;
     return true;
   }
 
-  void need(char expected) {
-    if (!take(expected)) corrupt("expected '", expected, "'");
-  }
-
   // Append the payload of a value; returns its descriptor.
   uint32_t value(int depth) {
-    if (at_ == end_) corrupt("the text ends too early");
     const size_t start = out_.size();
     uint32_t type = kNullEntry;
-    switch (*at_) {
+    switch (peek()) {
       case '{':
       case '[':
         container(depth + 1);
@@ -97,13 +88,15 @@ class Parser {
     return type << 28 | static_cast<uint32_t>(size);
   }
 
-  void word(const char* expected) {
-    for (; *expected; ++expected) need(*expected);
+  void word(std::string_view expected) {
+    if (!std::string_view(at_, static_cast<size_t>(end_ - at_)).starts_with(expected))
+      corrupt("expected ", expected);
+    at_ += expected.size();
   }
 
   void container(int depth) {
     if (depth > kDeepest) corrupt("nested more than 128 deep");
-    if (take('['))
+    if (*at_ == '[')
       array(depth);
     else
       object(depth);
@@ -112,53 +105,40 @@ class Parser {
   void array(int depth) {
     const size_t start = out_.size();
     std::vector<uint32_t> descriptors;
-    space();
-    if (!take(']')) {
-      do {
-        space();
-        descriptors.push_back(value(depth));
-        space();
-      } while (take(','));
-      need(']');
-    }
+    each('[', ']', [&] {
+      descriptors.push_back(value(depth));
+      return false;
+    });
     std::string head;
-    put_u32(head, kArrays << 29 | count(descriptors.size()));
-    for (uint32_t descriptor : descriptors) put_u32(head, descriptor);
+    put_big(head, kArrays << 29 | count(descriptors.size()));
+    for (uint32_t descriptor : descriptors) put_big(head, descriptor);
     out_.insert(start, head);
   }
 
   void object(int depth) {
     const size_t start = out_.size();
     std::vector<Member> members;
-    need('{');
-    space();
-    if (!take('}')) {
-      do {
-        space();
-        Member member;
-        if (at_ == end_ || *at_ != '"') corrupt("expected a key in quotes");
-        text(member.key);
-        if (member.key.size() > kMaxPayload) corrupt("a key of more than 256 MiB");
-        space();
-        need(':');
-        space();
-        member.start = out_.size();
-        member.descriptor = value(depth);
-        member.size = out_.size() - member.start;
-        members.push_back(std::move(member));
-        space();
-      } while (take(','));
-      need('}');
-    }
+    each('{', '}', [&] {
+      Member member;
+      if (peek() != '"') corrupt("expected a key in quotes");
+      text(member.key);
+      if (member.key.size() > kMaxPayload) corrupt("a key of more than 256 MiB");
+      expect(':');
+      member.start = out_.size();
+      member.descriptor = value(depth);
+      member.size = out_.size() - member.start;
+      members.push_back(std::move(member));
+      return false;
+    });
     std::sort(members.begin(), members.end(),
               [](const Member& a, const Member& b) { return a.key < b.key; });
     for (size_t i = 1; i < members.size(); ++i)
       if (members[i].key == members[i - 1].key) corrupt("an object has a key twice");
     std::string encoded;
-    put_u32(encoded, kObjects << 29 | count(members.size()));
+    put_big(encoded, kObjects << 29 | count(members.size()));
     for (const Member& member : members)
-      put_u32(encoded, kTextEntry << 28 | static_cast<uint32_t>(member.key.size()));
-    for (const Member& member : members) put_u32(encoded, member.descriptor);
+      put_big(encoded, kTextEntry << 28 | static_cast<uint32_t>(member.key.size()));
+    for (const Member& member : members) put_big(encoded, member.descriptor);
     for (const Member& member : members) encoded += member.key;
     for (const Member& member : members) encoded.append(out_, member.start, member.size);
     out_.resize(start);
@@ -171,7 +151,7 @@ class Parser {
   }
 
   void text(std::string& out) {
-    need('"');
+    ++at_;
     for (;;) {
       const char* plain = at_;
       while (at_ < end_ && *at_ != '"' && *at_ != '\\' && static_cast<uint8_t>(*at_) >= 0x20) ++at_;
@@ -192,12 +172,12 @@ class Parser {
 
   void number() {
     const char* start = at_;
-    const bool negative = take('-');
-    if (!take('0') && !digits()) corrupt("expected a value");
+    const bool negative = take_next('-');
+    if (!take_next('0') && !digits()) corrupt("expected a value");
     const char* whole_end = at_;
-    if (take('.') && !digits()) corrupt("a number without digits behind its point");
-    if (take('e') || take('E')) {
-      if (!take('+')) take('-');
+    if (take_next('.') && !digits()) corrupt("a number without digits behind its point");
+    if (take_next('e') || take_next('E')) {
+      if (!take_next('+')) take_next('-');
       if (!digits()) corrupt("a number without digits in its exponent");
     }
     if (at_ == whole_end && whole(start, negative)) return;
@@ -222,48 +202,17 @@ class Parser {
       if (negative ? below >= -(INT64_C(1) << (bits - 1)) : pattern >> bits == 0) bytes = size;
     }
     out_ += static_cast<char>(negative ? 0x40 : 0x50);
-    for (int shift = 8 * (bytes - 1); shift >= 0; shift -= 8)
-      out_ += static_cast<char>(pattern >> shift);
+    put_big(out_, pattern, bytes);
     return true;
   }
 
   void real(const char* start) {
-    double value = 0;
-    const auto result = std::from_chars(start, at_, value);
-    if (result.ec == std::errc::result_out_of_range) {
-      if (is_large(start)) corrupt("a number beyond those of 64-bit floats");
-      value = *start == '-' ? -0.0 : 0.0;
-    }
-    const auto pattern = std::bit_cast<uint64_t>(value);
+    const double value = real_of({start, static_cast<size_t>(at_ - start)}).value_or(0);
+    if (std::isinf(value)) corrupt("a number beyond those of 64-bit floats");
     out_ += '\x60';
-    for (int shift = 56; shift >= 0; shift -= 8) out_ += static_cast<char>(pattern >> shift);
+    put_big(out_, std::bit_cast<uint64_t>(value), 8);
   }
 
-  // True if a number out of range is too large, false if it is too close to 0; decided by the place
-  // of its first digit.
-  bool is_large(const char* at) const {
-    int64_t place = 0;
-    bool behind_point = false, has_digit = false;
-    for (; at < at_ && *at != 'e' && *at != 'E'; ++at) {
-      if (*at == '.') behind_point = true;
-      if (*at < '0' || *at > '9') continue;
-      has_digit |= *at != '0';
-      if (has_digit && !behind_point) ++place;
-      if (!has_digit && behind_point) --place;
-    }
-    int64_t exponent = 0;
-    if (at < at_) {
-      ++at;
-      const bool negative = *at == '-';
-      if (*at == '+' || *at == '-') ++at;
-      if (std::from_chars(at, at_, exponent).ec != std::errc()) return !negative;
-      if (negative) exponent = -exponent;
-    }
-    return place > -exponent;
-  }
-
-  const char* at_;
-  const char* end_;
   std::string& out_;
 };
 
@@ -298,14 +247,10 @@ std::tuple<Owned<int64_t>, Owned<uint8_t>> text_to_jsonb(const In<Offset>& offse
   Owned<int64_t> stops(texts.count + 1);
   std::string out;
   stops[0] = 0;
-  for (int64_t i = 0; i < texts.count; ++i) {
-    try {
-      if (is_valid[i]) jsonb::Parser(texts[i], out).document();
-    } catch (const std::invalid_argument& error) {
-      corrupt("row ", i, " is no JSON: ", error.what());
-    }
+  jsonb::each_row(texts, " is no JSON: ", [&](int64_t i, std::string_view text) {
+    if (is_valid[i]) jsonb::Parser(text, out).document();
     stops[i + 1] = std::ssize(out);
-  }
+  });
   return {std::move(stops), owned_of(out)};
 }
 

@@ -1,4 +1,4 @@
-// Entries of JSONB values, and their JSON text.
+// Tokens of JSON text; entries of JSONB values, and their JSON text.
 //
 // A value is one container: a big-endian u32 header (top three bits: kind, rest: count), a u32
 // descriptor for each entry (bits 28 to 30: type, the rest: bytes of its payload), then the
@@ -10,10 +10,12 @@
 #include <bit>
 #include <charconv>
 #include <cmath>
+#include <optional>
+#include <sstream>
 #include <string>
 #include <string_view>
 
-#include "base/bounds.hpp"
+#include "base/ends.hpp"
 #include "base/utf8.hpp"
 
 namespace alance::jsonb {
@@ -23,6 +25,9 @@ constexpr uint32_t kArrays = 4, kObjects = 2, kScalars = 1;  // the header's top
 constexpr uint32_t kNullEntry = 0, kTextEntry = 1, kNumberEntry = 2, kFalseEntry = 3,
                    kTrueEntry = 4,
                    kContainerEntry = 5;  // types of entries
+
+// Letters of escapes, and the character that each stands for; the last one need not be escaped.
+constexpr std::string_view kEscapes = "bfnrt\"\\/", kEscaped = "\b\f\n\r\t\"\\/";
 
 // Throw TypeError: the bytes may be valid, but are not supported.
 [[noreturn]] inline void unknown(const std::string& what) { throw nb::type_error(what.c_str()); }
@@ -44,13 +49,12 @@ inline uint32_t hexadecimal(const char*& at, const char* end) {
 // Append the character of an escape; `at` is behind its backslash, and moves behind the escape. If
 // not `is_strict`, half of a surrogate pair is U+FFFD, and an unknown escape the character itself.
 inline void unescape(const char*& at, const char* end, bool is_strict, std::string& out) {
-  constexpr std::string_view kNames = "bfnrt\"\\/", kCharacters = "\b\f\n\r\t\"\\/";
   if (at == end) corrupt("a string without its end");
   const char name = *at++;
   if (name != 'u') {
-    const size_t place = kNames.find(name);
-    if (place == kNames.npos && is_strict) corrupt("an escape that JSON has not");
-    out += place == kNames.npos ? name : kCharacters[place];
+    const size_t place = kEscapes.find(name);
+    if (place == kEscapes.npos && is_strict) corrupt("an escape that JSON has not");
+    out += place == kEscapes.npos ? name : kEscaped[place];
     return;
   }
   uint32_t code = hexadecimal(at, end);
@@ -69,6 +73,75 @@ inline void unescape(const char*& at, const char* end, bool is_strict, std::stri
   append_utf8(code, out);
 }
 
+// Number of a text; nothing if it is none. Beyond the largest number it is infinite, below the
+// smallest one 0.
+inline std::optional<double> real_of(std::string_view text) {
+  double number = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, number);
+  if (error == std::errc::invalid_argument || stop != end) return {};
+  if (error == std::errc::result_out_of_range) {
+    std::istringstream(std::string(text)) >> number;  // `strtod` would heed the locale
+    if (std::fabs(number) > 1) number = std::copysign(HUGE_VAL, number);
+  }
+  return number;
+}
+
+// Cursor over the tokens of JSON text; spaces before them are skipped.
+class Tokens {
+ public:
+  explicit Tokens(std::string_view text) : at_(text.data()), end_(text.data() + text.size()) {}
+
+ protected:
+  void space() {
+    while (at_ < end_ && (*at_ == ' ' || *at_ == '\t' || *at_ == '\n' || *at_ == '\r')) ++at_;
+  }
+
+  char peek() {
+    space();
+    if (at_ == end_) corrupt("the text ends too early");
+    return *at_;
+  }
+
+  bool take(char expected) {
+    if (peek() != expected) return false;
+    ++at_;
+    return true;
+  }
+
+  void expect(char expected) {
+    if (!take(expected)) corrupt("expected '", expected, "', found '", *at_, "'");
+  }
+
+  // Call `visit` before each value or member between brackets, which it passes, until it returns
+  // true.
+  template <typename Visit>
+  void each(char open, char close, Visit visit) {
+    expect(open);
+    if (take(close)) return;
+    do {
+      if (visit()) return;
+    } while (take(','));
+    expect(close);
+  }
+
+  const char* at_;
+  const char* end_;
+};
+
+// Call `visit` with the number and the content of each string. An error names the row, then
+// `before` and its message.
+template <typename Offset, typename Visit>
+void each_row(const Strings<Offset>& strings, const char* before, Visit visit) {
+  for (int64_t i = 0; i < strings.count; ++i) {
+    try {
+      visit(i, strings[i]);
+    } catch (const std::invalid_argument& error) {
+      corrupt("row ", i, before, error.what());
+    }
+  }
+}
+
 struct Entry {
   uint32_t type;
   const uint8_t* at;
@@ -79,16 +152,19 @@ struct Entry {
   }
 };
 
+inline uint32_t kind_of_container(const uint8_t* at, int64_t size) {
+  if (size < 4) corrupt("JSONB: ", size, " bytes, the header has 4");
+  const uint32_t kind = big_u32(at) >> 29;
+  if (kind != kArrays && kind != kObjects && kind != kScalars)
+    corrupt("JSONB: container of kind ", kind);
+  return kind;
+}
+
 // Cursor over the entries of a container; an object has its keys before its values.
 class Entries {
  public:
-  Entries(const uint8_t* at, int64_t size) : at_(at), size_(size) {
-    if (size < 4) corrupt("JSONB: ", size, " bytes, the header has 4");
-    const uint32_t header = big_u32(at);
-    kind = header >> 29;
-    count = header & 0x1FFFFFFF;
-    if (kind != kArrays && kind != kObjects && kind != kScalars)
-      corrupt("JSONB: container of kind ", kind);
+  Entries(const uint8_t* at, int64_t size)
+      : kind(kind_of_container(at, size)), count(big_u32(at) & 0x1FFFFFFF), at_(at), size_(size) {
     if (kind == kScalars && count > 1) corrupt("JSONB: a scalar of ", count);
     if (kind == kScalars) count = 1;
     const int64_t all = kind == kObjects ? 2 * count : count;
@@ -116,6 +192,34 @@ class Entries {
     for (; entries > 0; --entries) next();
   }
 
+  // Call `visit` with each item of an array until it returns true.
+  template <typename Visit>
+  void items(Visit visit) {
+    for (int64_t i = 0; i < count; ++i)
+      if (visit(next())) return;
+  }
+
+  // Call `visit` with the key and the value of each member of an object until it returns true.
+  template <typename Visit>
+  void members(Visit visit) {
+    Entries values = *this;
+    values.skip(count);
+    for (int64_t i = 0; i < count; ++i) {
+      const Entry key = next_key();
+      if (visit(key, values.next())) return;
+    }
+  }
+
+  // Call `visit` with the value of the first member of this name.
+  template <typename Visit>
+  void member(std::string_view name, Visit visit) {
+    int64_t num_keys = 0;
+    while (num_keys < count && next_key().text() != name) ++num_keys;
+    if (num_keys == count) return;
+    skip(count - 1);  // the other keys, and as many values as there are keys before this one
+    visit(next());
+  }
+
   uint32_t kind;
   int64_t count;  // of an object: members
 
@@ -136,22 +240,21 @@ class Writer {
       value(entries.next(), depth);
     } else if (entries.kind == kArrays) {
       out_ += '[';
-      for (int64_t i = 0; i < entries.count; ++i) {
-        if (i) out_ += ',';
-        value(entries.next(), depth);
-      }
+      entries.items([&](const Entry& item) {
+        if (out_.back() != '[') out_ += ',';
+        value(item, depth);
+        return false;
+      });
       out_ += ']';
     } else {
-      Entries values = entries;
-      values.skip(entries.count);
       out_ += '{';
-      for (int64_t i = 0; i < entries.count; ++i) {
-        if (i) out_ += ',';
-        const Entry key = entries.next_key();
+      entries.members([&](const Entry& key, const Entry& member) {
+        if (out_.back() != '{') out_ += ',';
         text(key.at, key.size);
         out_ += ':';
-        value(values.next(), depth);
-      }
+        value(member, depth);
+        return false;
+      });
       out_ += '}';
     }
   }
@@ -181,19 +284,10 @@ class Writer {
       if (byte >= 0x20 && byte != '"' && byte != '\\') continue;
       out_.append(reinterpret_cast<const char*>(at + plain), static_cast<size_t>(i - plain));
       plain = i + 1;
-      switch (byte) {
-        case '"': out_ += "\\\""; break;
-        case '\\': out_ += "\\\\"; break;
-        case '\b': out_ += "\\b"; break;
-        case '\f': out_ += "\\f"; break;
-        case '\n': out_ += "\\n"; break;
-        case '\r': out_ += "\\r"; break;
-        case '\t': out_ += "\\t"; break;
-        default:
-          out_ += "\\u00";
-          out_ += kHex[byte >> 4];
-          out_ += kHex[byte & 15];
-      }
+      if (const size_t place = kEscaped.find(static_cast<char>(byte)); place != kEscaped.npos)
+        out_.append({'\\', kEscapes[place]});
+      else
+        out_.append("\\u00").append({kHex[byte >> 4], kHex[byte & 15]});
     }
     out_.append(reinterpret_cast<const char*>(at + plain), static_cast<size_t>(size - plain));
     out_ += '"';
