@@ -665,13 +665,10 @@ def order_of(keys: _UInt64s) -> tuple[_UInt64s, _UInt32s]: ...
 
 # --- digests.cpp ---
 
-# Digests of values, `width` bytes each: 16 is MD5; 28, 32, 48 and 64 are SHA-2. `baseline`: without
-# the processor's instructions for SHA-256.
-def digests(offsets: _Int64s, content: _Bytes, width: int, baseline: bool = False) -> _Bytes: ...
-
-# BLAKE2b (kind 0, 64 bytes a value), BLAKE2s (1) or BLAKE3 (2, 32 bytes) of values; value i lies
-# between `offsets[i]` and `offsets[i + 1]`.
-def blake_digests(offsets: _Int64s, content: _Bytes, kind: int) -> _Bytes: ...
+# Digests of values by a method: MD5 (0, 16 bytes a value), SHA-224 (1, 28), SHA-256 (2, 32),
+# SHA-384 (3, 48), SHA-512 (4, 64), BLAKE2b (5, 64), BLAKE2s (6, 32) or BLAKE3 (7, 32). `baseline`:
+# without the processor's instructions for SHA-256.
+def digests(offsets: _Int64s, content: _Bytes, method: int, baseline: bool = False) -> _Bytes: ...
 
 # --- patterns.cpp ---
 

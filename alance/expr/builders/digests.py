@@ -27,7 +27,17 @@ from alance.format.numbers import (
 if TYPE_CHECKING:
     from alance.base.arrays import Bytes, Int64s
 
-DIGEST_BYTES: Final = {"md5": 16, "sha224": 28, "sha256": 32, "sha384": 48, "sha512": 64}
+# Bytes of a digest by each method, in the order of the kernel.
+DIGEST_BYTES: Final = {
+    "md5": 16,
+    "sha224": 28,
+    "sha256": 32,
+    "sha384": 48,
+    "sha512": 64,
+    "blake2b": 64,
+    "blake2s": 32,
+    "blake3": 32,
+}
 FORMS: Final = ("hex", "base64")
 _HEX: Final = np.full(256, 255, np.uint8)  # value of each ASCII digit; 255 for other bytes
 _HEX[np.frombuffer(b"0123456789abcdef", np.uint8)] = np.arange(16)
@@ -36,7 +46,6 @@ _BASE64: Final = np.full(256, 255, np.uint8)
 _BASE64[np.frombuffer(f"{ascii_uppercase}{ascii_lowercase}{digits}+/".encode(), np.uint8)] = (
     np.arange(64)
 )
-BLAKE_BYTES: Final = {"blake2b": 64, "blake2s": 32, "blake3": 32}  # in the order of the kernel
 
 
 def md5(name: str, args: list[Node]) -> Node:
@@ -52,10 +61,8 @@ def sha2(name: str, args: list[Node]) -> Node:
 def digest(name: str, args: list[Node]) -> Node:
     """digest(x, 'sha256'): the bytes of the digest of that name."""
     method = literal_text(name, args[1])
-    if method not in DIGEST_BYTES and method not in BLAKE_BYTES:
-        raise Problem(
-            f"{name}: no method {method!r}, expected one of {', '.join(DIGEST_BYTES | BLAKE_BYTES)}"
-        )
+    if method not in DIGEST_BYTES:
+        raise Problem(f"{name}: no method {method!r}, expected one of {', '.join(DIGEST_BYTES)}")
     return _digest(name, args[0], method)
 
 
@@ -139,16 +146,9 @@ def _base64(name: str, node: Node) -> Node:
 
 
 def _digest(name: str, node: Node, method: str) -> Node:
-    is_blake = method in BLAKE_BYTES
-    width = BLAKE_BYTES[method] if is_blake else DIGEST_BYTES[method]
-
     def digests(values: pa.Array) -> pa.Array:
-        offsets, texts = contents_of(values)
-        if is_blake:
-            content = _kernels.blake_digests(offsets, texts, list(BLAKE_BYTES).index(method))
-        else:
-            content = _kernels.digests(offsets, texts, width)
-        ends = np.arange(len(values) + 1, dtype=np.int64) * width
+        content = _kernels.digests(*contents_of(values), list(DIGEST_BYTES).index(method))
+        ends = np.arange(len(values) + 1, dtype=np.int64) * DIGEST_BYTES[method]
         return pc.cast(like_strings(values, pa.large_binary(), ends, content), pa.binary())
 
     return call(name, digests, _as_bytes(name, node))

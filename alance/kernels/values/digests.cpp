@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cmath>
 #include <vector>
 
 #if defined(__x86_64__)
@@ -17,41 +18,39 @@ namespace alance {
 namespace {
 
 // Integer parts of 2^32 * |sin(i)| for i from 1 to 64.
-constexpr std::array<uint32_t, 64> kSines = {
-    0xd76aa478, 0xe8c7b756, 0x242070db, 0xc1bdceee, 0xf57c0faf, 0x4787c62a, 0xa8304613, 0xfd469501,
-    0x698098d8, 0x8b44f7af, 0xffff5bb1, 0x895cd7be, 0x6b901122, 0xfd987193, 0xa679438e, 0x49b40821,
-    0xf61e2562, 0xc040b340, 0x265e5a51, 0xe9b6c7aa, 0xd62f105d, 0x02441453, 0xd8a1e681, 0xe7d3fbc8,
-    0x21e1cde6, 0xc33707d6, 0xf4d50d87, 0x455a14ed, 0xa9e3e905, 0xfcefa3f8, 0x676f02d9, 0x8d2a4c8a,
-    0xfffa3942, 0x8771f681, 0x6d9d6122, 0xfde5380c, 0xa4beea44, 0x4bdecfa9, 0xf6bb4b60, 0xbebfbc70,
-    0x289b7ec6, 0xeaa127fa, 0xd4ef3085, 0x04881d05, 0xd9d4d039, 0xe6db99e5, 0x1fa27cf8, 0xc4ac5665,
-    0xf4292244, 0x432aff97, 0xab9423a7, 0xfc93a039, 0x655b59c3, 0x8f0ccc92, 0xffeff47d, 0x85845dd1,
-    0x6fa87e4f, 0xfe2ce6e0, 0xa3014314, 0x4e0811a1, 0xf7537e82, 0xbd3af235, 0x2ad7d2bb, 0xeb86d391,
-};
+const auto kSines = [] {
+  std::array<uint32_t, 64> sines;
+  for (size_t i = 0; i < 64; ++i)
+    sines[i] = static_cast<uint32_t>(std::fabs(std::sin(static_cast<double>(i + 1))) * 0x1p32);
+  return sines;
+}();
+
+// The 64 bits behind the point of the cube root of a number below 512.
+constexpr uint64_t cube_root(uint64_t number) {
+  using Wide = unsigned __int128;
+  // 1. The root of number * 2^96 has 32 of them; a larger number would overflow its cube.
+  Wide root = 0;
+  for (Wide bit = Wide{1} << 35; bit; bit >>= 1)
+    if ((root + bit) * (root + bit) * (root + bit) <= Wide{number} << 96) root += bit;
+  // 2. The others are `low` / 2^32, by which the root is too small: a quotient, then its square.
+  const Wide rest = ((Wide{number} << 96) - root * root * root) << 32;
+  Wide low = rest / (3 * root * root);
+  while (3 * root * root * low + (3 * root * low * low >> 32) > rest) --low;
+  return static_cast<uint64_t>(root << 32 | low);
+}
 
 // Fractional parts of the cube roots of the first 80 primes; SHA-256 has the upper half of the
 // first 64.
-constexpr std::array<uint64_t, 80> kCubeRoots = {
-    0x428a2f98d728ae22, 0x7137449123ef65cd, 0xb5c0fbcfec4d3b2f, 0xe9b5dba58189dbbc,
-    0x3956c25bf348b538, 0x59f111f1b605d019, 0x923f82a4af194f9b, 0xab1c5ed5da6d8118,
-    0xd807aa98a3030242, 0x12835b0145706fbe, 0x243185be4ee4b28c, 0x550c7dc3d5ffb4e2,
-    0x72be5d74f27b896f, 0x80deb1fe3b1696b1, 0x9bdc06a725c71235, 0xc19bf174cf692694,
-    0xe49b69c19ef14ad2, 0xefbe4786384f25e3, 0x0fc19dc68b8cd5b5, 0x240ca1cc77ac9c65,
-    0x2de92c6f592b0275, 0x4a7484aa6ea6e483, 0x5cb0a9dcbd41fbd4, 0x76f988da831153b5,
-    0x983e5152ee66dfab, 0xa831c66d2db43210, 0xb00327c898fb213f, 0xbf597fc7beef0ee4,
-    0xc6e00bf33da88fc2, 0xd5a79147930aa725, 0x06ca6351e003826f, 0x142929670a0e6e70,
-    0x27b70a8546d22ffc, 0x2e1b21385c26c926, 0x4d2c6dfc5ac42aed, 0x53380d139d95b3df,
-    0x650a73548baf63de, 0x766a0abb3c77b2a8, 0x81c2c92e47edaee6, 0x92722c851482353b,
-    0xa2bfe8a14cf10364, 0xa81a664bbc423001, 0xc24b8b70d0f89791, 0xc76c51a30654be30,
-    0xd192e819d6ef5218, 0xd69906245565a910, 0xf40e35855771202a, 0x106aa07032bbd1b8,
-    0x19a4c116b8d2d0c8, 0x1e376c085141ab53, 0x2748774cdf8eeb99, 0x34b0bcb5e19b48a8,
-    0x391c0cb3c5c95a63, 0x4ed8aa4ae3418acb, 0x5b9cca4f7763e373, 0x682e6ff3d6b2b8a3,
-    0x748f82ee5defb2fc, 0x78a5636f43172f60, 0x84c87814a1f0ab72, 0x8cc702081a6439ec,
-    0x90befffa23631e28, 0xa4506cebde82bde9, 0xbef9a3f7b2c67915, 0xc67178f2e372532b,
-    0xca273eceea26619c, 0xd186b8c721c0c207, 0xeada7dd6cde0eb1e, 0xf57d4f7fee6ed178,
-    0x06f067aa72176fba, 0x0a637dc5a2c898a6, 0x113f9804bef90dae, 0x1b710b35131c471b,
-    0x28db77f523047d84, 0x32caab7b40c72493, 0x3c9ebe0a15c9bebc, 0x431d67c49c100d4c,
-    0x4cc5d4becb3e42b6, 0x597f299cfc657e2a, 0x5fcb6fab3ad6faec, 0x6c44198c4a475817,
-};
+constexpr auto kCubeRoots = [] {
+  std::array<uint64_t, 80> roots{};
+  size_t count = 0;
+  for (uint64_t number = 2; count < roots.size(); ++number) {
+    uint64_t factor = 2;
+    while (number % factor) ++factor;
+    if (factor == number) roots[count++] = cube_root(number);
+  }
+  return roots;
+}();
 
 // Initial states of SHA-512 and SHA-256, and of BLAKE2b and the others.
 constexpr std::array<uint64_t, 8> kWide = {
@@ -186,10 +185,10 @@ struct Sha256ByInstructions : Sha2<uint32_t> {
 };
 #endif
 
-// Digest of one value: its blocks, then a one bit, zeros, and its length in bits.
+// Digest of a value: its blocks, then a set bit, zeros, and its length in bits. Writes the whole
+// state, of which the digest may be the beginning.
 template <typename H>
-void digest(H hash, const uint8_t* at, int64_t size, uint8_t* out, int64_t width) {
-  using Word = typename H::Word;
+void digest(H hash, const uint8_t* at, int64_t size, uint8_t* out) {
   int64_t remaining = size;
   for (; remaining >= H::kBlock; at += H::kBlock, remaining -= H::kBlock) hash.add(at);
   uint8_t tail[2 * H::kBlock] = {};
@@ -201,11 +200,9 @@ void digest(H hash, const uint8_t* at, int64_t size, uint8_t* out, int64_t width
   const int64_t length_at = H::kBigEndian ? num_bytes - 8 : num_bytes - H::kLength;
   store(tail + length_at, H::kBigEndian ? swapped(bits) : bits);
   for (int64_t i = 0; i < num_bytes; i += H::kBlock) hash.add(tail + i);
-  for (int64_t i = 0; i < width; i += static_cast<int64_t>(sizeof(Word))) {
-    Word word = hash.state[static_cast<size_t>(i) / sizeof(Word)];
-    if (H::kBigEndian) word = swapped(word);
-    std::memcpy(out + i, &word, static_cast<size_t>(std::min<int64_t>(sizeof(Word), width - i)));
-  }
+  if (H::kBigEndian)
+    for (auto& word : hash.state) word = swapped(word);
+  std::memcpy(out, hash.state.data(), sizeof(hash.state));
 }
 
 constexpr Sha2<uint32_t> kSha224 = {{0xc1059ed8, 0x367cd507, 0x3070dd17, 0xf70e5939, 0xffc00b31,
@@ -215,38 +212,6 @@ constexpr Sha2<uint64_t> kSha384 = {{0xcbbb9d5dc1059ed8, 0x629a292a367cd507, 0x9
                                      0x152fecd8f70e5939, 0x67332667ffc00b31, 0x8eb44a8768581511,
                                      0xdb0c2e0d64f98fa7, 0x47b5481dbefa4fa4}};
 constexpr Sha2<uint64_t> kSha512 = {kWide};
-
-template <typename H>
-void digest_all(const H& hash, const Strings<int64_t>& values, uint8_t* out, int64_t width) {
-  for (int64_t i = 0; i < values.count; ++i)
-    digest(hash, values.at(i), values.size(i), out + i * width, width);
-}
-
-void digest_sha256(const Sha2<uint32_t>& hash, const Strings<int64_t>& values, uint8_t* out,
-                   int64_t width, bool baseline) {
-#if defined(__x86_64__)
-  static const bool is_quick = has_sha();
-  if (is_quick && !baseline) return digest_all(Sha256ByInstructions{hash}, values, out, width);
-#endif
-  (void)baseline;
-  digest_all(hash, values, out, width);
-}
-
-Owned<uint8_t> digests(const In<int64_t>& offsets, const Bytes& content, int64_t width,
-                       bool baseline) {
-  const Strings values(offsets, content, "value");
-  if (width != 16 && width != 28 && width != 32 && width != 48 && width != 64)
-    corrupt("digests of ", width, " bytes");
-  Owned<uint8_t> out(product(values.count, width, "digests"));
-  switch (width) {
-    case 16: digest_all(Md5{}, values, out.data(), width); break;
-    case 28: digest_sha256(kSha224, values, out.data(), width, baseline); break;
-    case 32: digest_sha256(kSha256, values, out.data(), width, baseline); break;
-    case 48: digest_all(kSha384, values, out.data(), width); break;
-    default: digest_all(kSha512, values, out.data(), width);
-  }
-  return out;
-}
 
 template <typename W>
 using Words = std::array<W, 16>;
@@ -262,8 +227,15 @@ constexpr uint8_t kOrders[10][16] = {{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 
                                      {13, 11, 7, 14, 12, 1, 3, 9, 5, 0, 15, 4, 8, 6, 2, 10},
                                      {6, 15, 14, 9, 11, 3, 0, 8, 12, 2, 13, 7, 1, 4, 10, 5},
                                      {10, 2, 8, 4, 7, 6, 1, 5, 15, 11, 9, 14, 3, 12, 13, 0}};
-// Permutation of words between rounds of BLAKE3.
-constexpr uint8_t kMoves[16] = {2, 6, 3, 10, 7, 0, 4, 13, 1, 11, 12, 5, 9, 14, 15, 8};
+// The same of BLAKE3: each is the first one after so many of its permutations.
+constexpr auto kPermuted = [] {
+  constexpr uint8_t kMoves[16] = {2, 6, 3, 10, 7, 0, 4, 13, 1, 11, 12, 5, 9, 14, 15, 8};
+  std::array<uint8_t[16], 7> orders{};
+  for (uint8_t i = 0; i < 16; ++i) orders[0][i] = i;
+  for (size_t round = 1; round < 7; ++round)
+    for (size_t i = 0; i < 16; ++i) orders[round][i] = orders[round - 1][kMoves[i]];
+  return orders;
+}();
 
 // One round, on the columns of the state, then on its diagonals.
 template <typename W>
@@ -294,10 +266,23 @@ Words<W> block_of(const uint8_t* at, int64_t size) {
   return words;
 }
 
+// Mix a block into a state; `tail` are the last words of the state's other half.
+template <typename W, typename Orders>
+std::array<W, 8> compressed(const std::array<W, 8>& state, const std::array<W, 8>& first,
+                            const std::array<W, 4>& tail, const Words<W>& words,
+                            const Orders& orders, size_t rounds) {
+  Words<W> v;
+  for (size_t i = 0; i < 8; ++i) v[i] = state[i], v[i + 8] = i < 4 ? first[i] : tail[i - 4];
+  for (size_t i = 0; i < rounds; ++i) mix<W>(v, words, orders[i % std::size(orders)]);
+  std::array<W, 8> mixed;
+  for (size_t i = 0; i < 8; ++i) mixed[i] = v[i] ^ v[i + 8];
+  return mixed;
+}
+
 template <typename W>
 void blake2(const std::array<W, 8>& first, const uint8_t* at, int64_t size, uint8_t* out) {
   constexpr int64_t kBlock = 16 * sizeof(W);
-  constexpr int kRounds = sizeof(W) == 8 ? 12 : 10;
+  constexpr bool kIsWide = sizeof(W) == 8;
   std::array<W, 8> state = first;
   state[0] ^= 0x01010000 ^ static_cast<W>(sizeof(state));
   int64_t done = 0;
@@ -305,13 +290,11 @@ void blake2(const std::array<W, 8>& first, const uint8_t* at, int64_t size, uint
     const int64_t here = std::min(kBlock, size - done);
     const Words<W> words = block_of<W>(at + done, here);
     done += here;
-    Words<W> v;
-    for (size_t i = 0; i < 8; ++i) v[i] = state[i], v[i + 8] = first[i];
-    v[12] ^= static_cast<W>(done);
-    if constexpr (sizeof(W) == 4) v[13] ^= static_cast<W>(static_cast<uint64_t>(done) >> 32);
-    if (done == size) v[14] = ~v[14];
-    for (int i = 0; i < kRounds; ++i) mix<W>(v, words, kOrders[i % 10]);
-    for (size_t i = 0; i < 8; ++i) state[i] ^= v[i] ^ v[i + 8];
+    const uint64_t high = kIsWide ? 0 : static_cast<uint64_t>(done) >> 32;
+    const std::array<W, 4> tail = {first[4] ^ static_cast<W>(done), first[5] ^ static_cast<W>(high),
+                                   done == size ? ~first[6] : first[6], first[7]};
+    const auto mixed = compressed(state, first, tail, words, kOrders, kIsWide ? 12 : 10);
+    for (size_t i = 0; i < 8; ++i) state[i] ^= mixed[i];
   } while (done < size);
   std::memcpy(out, state.data(), sizeof(state));
 }
@@ -327,19 +310,9 @@ struct Node {
   uint32_t size = 0, flags = 0;
 
   Chain value(uint32_t more = 0) const {
-    Words<uint32_t> v;
-    for (size_t i = 0; i < 8; ++i) v[i] = chain[i], v[i + 8] = kNarrow[i];
-    v[12] = static_cast<uint32_t>(counter), v[13] = static_cast<uint32_t>(counter >> 32);
-    v[14] = size, v[15] = flags | more;
-    Words<uint32_t> moved = words;
-    for (int i = 0; i < 7; ++i) {
-      mix<uint32_t>(v, moved, kOrders[0]);
-      const Words<uint32_t> before = moved;
-      for (size_t k = 0; k < 16; ++k) moved[k] = before[kMoves[k]];
-    }
-    Chain value;
-    for (size_t i = 0; i < 8; ++i) value[i] = v[i] ^ v[i + 8];
-    return value;
+    const std::array<uint32_t, 4> tail = {static_cast<uint32_t>(counter),
+                                          static_cast<uint32_t>(counter >> 32), size, flags | more};
+    return compressed(chain, kNarrow, tail, words, kPermuted, kPermuted.size());
   }
 
   static Node parent(const Chain& left, const Chain& right) {
@@ -387,18 +360,39 @@ void blake3(const uint8_t* at, int64_t size, uint8_t* out, std::vector<Chain>& t
   std::memcpy(out, value.data(), sizeof(value));
 }
 
-Owned<uint8_t> blake_digests(const In<int64_t>& offsets, const Bytes& content, int kind) {
+// Bytes of a digest: MD5, SHA-224, SHA-256, SHA-384, SHA-512, BLAKE2b, BLAKE2s, BLAKE3.
+constexpr int64_t kWidths[] = {16, 28, 32, 48, 64, 64, 32, 32};
+
+Owned<uint8_t> digests(const In<int64_t>& offsets, const Bytes& content, int method,
+                       [[maybe_unused]] bool baseline) {
   const Strings values(offsets, content, "value");
-  if (kind < 0 || kind > 2) corrupt("digests of kind ", kind);
-  const int64_t width = kind == 0 ? 64 : 32;
-  Owned<uint8_t> out(product(values.count, width, "digests"));
+  if (method < 0 || method >= std::ssize(kWidths)) corrupt("digests of method ", method);
+  const int64_t width = kWidths[method];
+  Owned<uint8_t> out(product(values.count, width, "digests"), sizeof(kWide));
+  const auto each = [&](auto digest) {
+    for (int64_t i = 0; i < values.count; ++i)
+      digest(values.at(i), values.size(i), out.data() + i * width);
+  };
+  const auto by = [&](const auto& hash) {
+    each([&hash](auto... value) { digest(hash, value...); });
+  };
+  const auto by_narrow = [&](const Sha2<uint32_t>& hash) {
+#if defined(__x86_64__)
+    static const bool is_quick = has_sha();
+    if (is_quick && !baseline) return by(Sha256ByInstructions{hash});
+#endif
+    by(hash);
+  };
   std::vector<Chain> trees;
-  for (int64_t i = 0; i < values.count; ++i) {
-    const uint8_t* at = values.at(i);
-    uint8_t* to = out.data() + i * width;
-    if (kind == 0) blake2<uint64_t>(kWide, at, values.size(i), to);
-    if (kind == 1) blake2<uint32_t>(kNarrow, at, values.size(i), to);
-    if (kind == 2) blake3(at, values.size(i), to, trees);
+  switch (method) {
+    case 0: by(Md5{}); break;
+    case 1: by_narrow(kSha224); break;
+    case 2: by_narrow(kSha256); break;
+    case 3: by(kSha384); break;
+    case 4: by(kSha512); break;
+    case 5: each([](auto... value) { blake2<uint64_t>(kWide, value...); }); break;
+    case 6: each([](auto... value) { blake2<uint32_t>(kNarrow, value...); }); break;
+    default: each([&](auto... value) { blake3(value..., trees); });
   }
   return out;
 }
@@ -408,6 +402,5 @@ Owned<uint8_t> blake_digests(const In<int64_t>& offsets, const Bytes& content, i
 
 void register_digests(nanobind::module_& m) {
   using namespace alance;
-  m.def("digests", &digests, "offsets"_a, "content"_a, "width"_a, "baseline"_a = false, NoGil());
-  m.def("blake_digests", &blake_digests, "offsets"_a, "content"_a, "kind"_a, NoGil());
+  m.def("digests", &digests, "offsets"_a, "content"_a, "method"_a, "baseline"_a = false, NoGil());
 }
