@@ -1,6 +1,7 @@
 // Distinct values in order of first appearance: of a column of indices in the rows of a batch, or
 // tokens of texts. A hash table with linear probing.
 #pragma once
+#include <bit>
 #include <limits>
 #include <string_view>
 #include <vector>
@@ -99,9 +100,7 @@ class Distinct {
   }
 
   void grow() {
-    size_t size = 64;
-    while (size < 4 * (size_t{count_} + 1)) size *= 2;
-    slots_.assign(size, kNone);
+    slots_.assign(std::bit_ceil(std::max(size_t{64}, 4 * (size_t{count_} + 1))), kNone);
     for (uint32_t number = 0; number < count_; ++number) slot_of(at(number)) = number;
   }
 

@@ -12,21 +12,15 @@ namespace {
 inline int64_t sequence(const uint8_t* at, const uint8_t* end) {
   const uint8_t first = at[0];
   if (first < 0x80) return 1;
-  auto continues = [&](int64_t i) { return (at[i] & 0xC0) == 0x80; };
-  if (first >= 0xC2 && first <= 0xDF) return end - at >= 2 && continues(1) ? 2 : 0;
-  if (first >= 0xE0 && first <= 0xEF) {
-    if (end - at < 3 || !continues(1) || !continues(2)) return 0;
-    if (first == 0xE0 && at[1] < 0xA0) return 0;
-    if (first == 0xED && at[1] > 0x9F) return 0;
-    return 3;
-  }
-  if (first >= 0xF0 && first <= 0xF4) {
-    if (end - at < 4 || !continues(1) || !continues(2) || !continues(3)) return 0;
-    if (first == 0xF0 && at[1] < 0x90) return 0;
-    if (first == 0xF4 && at[1] > 0x8F) return 0;
-    return 4;
-  }
-  return 0;
+  if (first < 0xC2 || first > 0xF4) return 0;
+  const int64_t size = first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
+  if (end - at < size) return 0;
+  const uint8_t least = first == 0xE0 ? 0xA0 : first == 0xF0 ? 0x90 : 0x80;
+  const uint8_t most = first == 0xED ? 0x9F : first == 0xF4 ? 0x8F : 0xBF;
+  if (at[1] < least || at[1] > most) return 0;
+  for (int64_t i = 2; i < size; ++i)
+    if ((at[i] & 0xC0) != 0x80) return 0;
+  return size;
 }
 
 }  // namespace

@@ -6,7 +6,8 @@
 // Programming", 1999). Longer texts take the matrix row by row (R. Wagner, M. Fischer, "The
 // String-to-String Correction Problem", 1974). Sets of items are made by a hash table.
 #include <algorithm>
-#include <array>
+#include <bit>
+#include <functional>
 #include <utility>
 #include <vector>
 
@@ -20,43 +21,58 @@ namespace {
 
 constexpr int64_t kWordBits = 64;
 
-// Positions of each character in a short text, a bit a position.
-class Places {
+// Hash table of the keys of one pair. Slots hold the number of their pair, so that nothing is
+// cleared between pairs. `Hash` spreads keys over the lowest bits.
+template <typename Key, typename Value, typename Hash>
+class PairTable {
  public:
-  void clear() {
-    for (const uint32_t slot : used_) masks_[slot] = 0;
-    used_.clear();
+  // Begin a pair: no keys, room for `most`.
+  void begin(int64_t most) {
+    const size_t size = std::bit_ceil(2 * static_cast<size_t>(most));
+    if (slots_.size() < size) slots_.assign(size, Slot{}), pair_ = 0;
+    mask_ = size - 1;
+    ++pair_;
   }
 
-  void add(uint32_t code, int64_t place) {
-    const uint32_t slot = find(code);
-    if (masks_[slot] == 0) {
-      codes_[slot] = code;
-      used_.push_back(slot);
-    }
-    masks_[slot] |= uint64_t{1} << place;
+  // Value of a key, 0 if the key is new; to be set at once.
+  Value& operator[](Key key) {
+    Slot& slot = slots_[find(key)];
+    if (slot.pair != pair_) slot = {key, pair_, Value{}};
+    return slot.value;
   }
 
-  uint64_t of(uint32_t code) const { return masks_[find(code)]; }
+  Value of(Key key) const {
+    const Slot& slot = slots_[find(key)];
+    return slot.pair == pair_ ? slot.value : Value{};
+  }
 
  private:
-  // Slot of a character, or a free slot; at most half of the slots are in use.
-  uint32_t find(uint32_t code) const {
-    uint32_t slot = code % kSlots;
-    while (masks_[slot] != 0 && codes_[slot] != code) slot = (slot + 1) % kSlots;
-    return slot;
+  struct Slot {
+    Key key{};
+    int64_t pair = 0;
+    Value value{};
+  };
+
+  // Slot of a key, or a free slot; at most half of the slots are in use.
+  size_t find(Key key) const {
+    size_t at = hash_(key) & mask_;
+    while (slots_[at].pair == pair_ && slots_[at].key != key) at = (at + 1) & mask_;
+    return at;
   }
 
-  static constexpr uint32_t kSlots = 2 * kWordBits;
-  std::array<uint32_t, kSlots> codes_{};
-  std::array<uint64_t, kSlots> masks_{};
-  std::vector<uint32_t> used_;
+  Hash hash_;
+  std::vector<Slot> slots_;
+  size_t mask_ = 0;  // of the slots of this pair
+  int64_t pair_ = 0;
 };
+
+// Positions of each character in a short text, a bit a position.
+using Places = PairTable<uint32_t, uint64_t, std::identity>;
 
 int64_t short_distance(const uint32_t* text, int64_t size, const uint32_t* other, int64_t length,
                        Places& places) {
-  places.clear();
-  for (int64_t i = 0; i < size; ++i) places.add(text[i], i);
+  places.begin(kWordBits);
+  for (int64_t i = 0; i < size; ++i) places[text[i]] |= uint64_t{1} << i;
   const uint64_t last = uint64_t{1} << (size - 1);
   uint64_t more = ~uint64_t{0}, less = 0;  // cells that are one more, or less, than the one above
   int64_t distance = size;
@@ -189,51 +205,9 @@ Owned<double> vector_sums(const In<int64_t>& ends, const In<T>& values,
 
 enum Kind : int { kUnion = 0, kShared = 1, kDifference = 2 };
 
-// Hash table of the keys of one pair of lists, each with a mark. Slots hold the number of their
-// pair, so that nothing is cleared between pairs.
-class Keys {
- public:
-  // Begin a pair: no keys, room for `most`.
-  void begin(int64_t most) {
-    int bits = 4;
-    while ((int64_t{1} << bits) < 2 * most) ++bits;
-    if (slots_.size() < size_t{1} << bits) slots_.assign(size_t{1} << bits, Slot{}), pair_ = 0;
-    shift_ = 64 - bits, mask_ = (size_t{1} << bits) - 1;
-    ++pair_;
-  }
-
-  // Set the mark of a key; returns its previous mark, 0 if the key is new.
-  int8_t put(int64_t key, int8_t mark) {
-    Slot& slot = find(key);
-    const int8_t before = slot.pair == pair_ ? slot.mark : int8_t{0};
-    slot = {key, pair_, mark};
-    return before;
-  }
-
-  int8_t mark_of(int64_t key) {
-    const Slot& slot = find(key);
-    return slot.pair == pair_ ? slot.mark : int8_t{0};
-  }
-
- private:
-  struct Slot {
-    int64_t key = 0;
-    int64_t pair = 0;
-    int8_t mark = 0;
-  };
-
-  // Slot of a key, or a free slot; at most half of the slots are in use.
-  Slot& find(int64_t key) {
-    size_t at = static_cast<size_t>(secret_.of(static_cast<uint64_t>(key)) >> shift_);
-    while (slots_[at].pair == pair_ && slots_[at].key != key) at = (at + 1) & mask_;
-    return slots_[at];
-  }
-
-  const hashes::Secret& secret_ = hashes::Secret::own();
-  std::vector<Slot> slots_;
-  int64_t pair_ = 0;
-  int shift_ = 60;
-  size_t mask_ = 0;
+struct ItemHash {
+  const hashes::Secret& secret = hashes::Secret::own();
+  size_t operator()(int64_t key) const { return secret.of(static_cast<uint64_t>(key)); }
 };
 
 // Of items with equal keys the first is taken.
@@ -253,13 +227,13 @@ std::tuple<Owned<int64_t>, Owned<int64_t>> item_sets(int kind, const In<int64_t>
   const int64_t behind = std::ssize(keys);
   Owned<int64_t> counts(rows);
   std::vector<int64_t> places;
-  Keys seen;
+  PairTable<int64_t, int, ItemHash> marks;
   for (int64_t row = 0; row < rows; ++row) {
     const size_t before = places.size();
     if (is_present[row]) {
       auto [start, stop] = lists.at(row);
       auto [begin, end] = others.at(row);
-      seen.begin(stop - start + end - begin);
+      marks.begin(stop - start + end - begin);
       const int64_t *own = keys.data(), *other = other_keys.data();
       int64_t shift = 0;
       if (kind == kShared && end - begin > stop - start) {
@@ -267,15 +241,14 @@ std::tuple<Owned<int64_t>, Owned<int64_t>> item_sets(int kind, const In<int64_t>
         shift = behind;
       }
       if (kind != kUnion)
-        for (int64_t i = begin; i < end; ++i) seen.put(other[i], 1);
-      for (int64_t i = start; i < stop; ++i) {
-        if (kind == kShared ? seen.mark_of(own[i]) != 1 : seen.mark_of(own[i]) != 0) continue;
-        seen.put(own[i], 2);
-        places.push_back(shift + i);
-      }
+        for (int64_t i = begin; i < end; ++i) marks[other[i]] = 1;
+      const auto take = [&](int64_t key, int64_t place) {
+        int& mark = marks[key];
+        if (mark == (kind == kShared ? 1 : 0)) mark = 2, places.push_back(place);
+      };
+      for (int64_t i = start; i < stop; ++i) take(own[i], shift + i);
       if (kind == kUnion)
-        for (int64_t i = begin; i < end; ++i)
-          if (seen.put(other[i], 2) == 0) places.push_back(behind + i);
+        for (int64_t i = begin; i < end; ++i) take(other[i], behind + i);
     }
     counts[row] = static_cast<int64_t>(places.size() - before);
   }

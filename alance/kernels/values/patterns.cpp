@@ -34,28 +34,19 @@ using Find = int64_t (*)(const Content&, int64_t, std::string_view);
 // pattern, searches longer ones.
 constexpr size_t kLongText = 64;
 
-bool is_at(const uint8_t* data, std::string_view plain) {
-  return std::memcmp(data, plain.data(), plain.size()) == 0;
-}
-
 // Position of a text, not empty, from `at` on; `stop` if there is none.
 int64_t find_baseline(const Content& content, int64_t at, std::string_view plain) {
-  const int64_t last = content.stop - std::ssize(plain);
 #if defined(__linux__) || defined(__APPLE__)
-  if (plain.size() > kLongText && at <= last) {
+  if (plain.size() > kLongText) {
     const void* place = memmem(content.data + at, static_cast<size_t>(content.stop - at),
                                plain.data(), plain.size());
     return place ? static_cast<const uint8_t*>(place) - content.data : content.stop;
   }
 #endif
-  for (; at <= last; ++at) {
-    const auto num_places = static_cast<size_t>(last - at + 1);
-    const void* place = std::memchr(content.data + at, plain[0], num_places);
-    if (!place) break;
-    at = static_cast<const uint8_t*>(place) - content.data;
-    if (is_at(content.data + at, plain)) return at;
-  }
-  return content.stop;
+  const std::string_view all(reinterpret_cast<const char*>(content.data),
+                             static_cast<size_t>(content.stop));
+  const size_t place = all.find(plain, static_cast<size_t>(at));
+  return place == all.npos ? content.stop : static_cast<int64_t>(place);
 }
 
 #if defined(__x86_64__)
@@ -71,7 +62,7 @@ ALANCE_AVX2 int64_t find_avx2(const Content& content, int64_t at, std::string_vi
                                           _mm256_cmpeq_epi8(_mm256_loadu_si256(tail), last));
     for (auto mask = static_cast<uint32_t>(_mm256_movemask_epi8(fits)); mask; mask &= mask - 1) {
       const int64_t place = at + std::countr_zero(mask);
-      if (is_at(content.data + place, plain)) return place;
+      if (std::memcmp(content.data + place, plain.data(), plain.size()) == 0) return place;
     }
   }
   return find_baseline(content, at, plain);

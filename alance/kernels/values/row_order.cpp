@@ -15,19 +15,11 @@ constexpr size_t kBuckets = size_t{1} << kDigitBits;
 // Runs that are merged in three rounds, which takes no longer than a radix sort.
 constexpr size_t kFewRuns = 8;
 
-// Number less the smallest of all, and its position: in one word, if both fit 32 bits.
-struct Narrow {
-  uint64_t word;
-  Narrow(uint64_t key, uint64_t place) : word(key << 32 | place) {}
-  uint64_t key() const { return word >> 32; }
-  uint32_t place() const { return static_cast<uint32_t>(word); }
-};
-
-struct Wide {
-  uint64_t number, row;
-  Wide(uint64_t key, uint64_t place) : number(key), row(place) {}
-  uint64_t key() const { return number; }
-  uint32_t place() const { return static_cast<uint32_t>(row); }
+// Number less the smallest of all, and its position.
+template <typename Key>
+struct Item {
+  Key key;
+  uint32_t place;
 };
 
 // Sort by the digits of keys up to `span`, the lowest first; `other` is as long as `items`.
@@ -36,12 +28,12 @@ void sort_digits(Owned<E>& items, Owned<E>& other, uint64_t span) {
   for (int shift = 0; shift < 64 && span >> shift; shift += kDigitBits) {
     std::array<int64_t, kBuckets> starts{};
     const E* source = items.data();
-    for (int64_t i = 0; i < items.size(); ++i) ++starts[source[i].key() >> shift & (kBuckets - 1)];
+    for (int64_t i = 0; i < items.size(); ++i) ++starts[source[i].key >> shift & (kBuckets - 1)];
     int64_t total = 0;
     for (auto& bucket : starts) total += std::exchange(bucket, total);
     E* target = other.data();
     for (int64_t i = 0; i < items.size(); ++i)
-      target[starts[source[i].key() >> shift & (kBuckets - 1)]++] = source[i];
+      target[starts[source[i].key >> shift & (kBuckets - 1)]++] = source[i];
     std::swap(items, other);
   }
 }
@@ -49,7 +41,7 @@ void sort_digits(Owned<E>& items, Owned<E>& other, uint64_t span) {
 // Merge adjacent runs, which begin at `starts`, until a single run remains.
 template <typename E>
 void merge_runs(Owned<E>& items, Owned<E>& other, std::vector<int64_t> starts) {
-  const auto is_less = [](const E& left, const E& right) { return left.key() < right.key(); };
+  const auto is_less = [](const E& left, const E& right) { return left.key < right.key; };
   for (; starts.size() > 1; std::swap(items, other)) {
     std::vector<int64_t> joined;
     for (size_t i = 0; i < starts.size(); i += 2) {
@@ -76,7 +68,8 @@ using Sorted = std::tuple<Owned<uint64_t>, Owned<uint32_t>>;
 template <typename E>
 Sorted sorted(const uint64_t* keys, int64_t count, uint64_t least, uint64_t span) {
   Owned<E> items(count), other(count);
-  for (int64_t i = 0; i < count; ++i) items[i] = E(keys[i] - least, static_cast<uint64_t>(i));
+  for (int64_t i = 0; i < count; ++i)
+    items[i] = {static_cast<decltype(E::key)>(keys[i] - least), static_cast<uint32_t>(i)};
   const auto runs = runs_of(keys, count);
   if (runs.size() <= kFewRuns)
     merge_runs(items, other, runs);
@@ -85,8 +78,8 @@ Sorted sorted(const uint64_t* keys, int64_t count, uint64_t least, uint64_t span
   Owned<uint64_t> ordered(count);
   Owned<uint32_t> places(count);
   for (int64_t i = 0; i < count; ++i) {
-    ordered[i] = items[i].key() + least;
-    places[i] = items[i].place();
+    ordered[i] = items[i].key + least;
+    places[i] = items[i].place;
   }
   return {std::move(ordered), std::move(places)};
 }
@@ -101,8 +94,8 @@ Sorted order_of(const In<uint64_t>& numbers) {
     most = std::max(most, keys[i]);
   }
   const uint64_t span = count ? most - least : 0;
-  return span > UINT32_MAX ? sorted<Wide>(keys, count, least, span)
-                           : sorted<Narrow>(keys, count, least, span);
+  return span > UINT32_MAX ? sorted<Item<uint64_t>>(keys, count, least, span)
+                           : sorted<Item<uint32_t>>(keys, count, least, span);
 }
 
 }  // namespace
