@@ -1,8 +1,6 @@
 // Memory for bytes read from files, and the limit of the block cache (recycler.hpp).
 #include "base/owned.hpp"
 
-#include <atomic>
-
 #if defined(__GLIBC__)
 #include <malloc.h>
 #endif
@@ -12,25 +10,21 @@ namespace {
 
 Owned<uint8_t> blank(int64_t num_bytes) { return Owned<uint8_t>(num_bytes); }
 
-std::atomic<size_t> cache_limit{kCachedBytes};
+size_t checked(int64_t num_bytes) {
+  if (num_bytes < 0) corrupt("negative number of bytes");
+  return static_cast<size_t>(num_bytes);
+}
 
 // Set the limit of the block cache, free what exceeds it, and return unused heap pages to the
 // system.
 void release_memory(int64_t num_bytes) {
-  if (num_bytes < 0) corrupt("negative number of bytes");
-  cache_limit = static_cast<size_t>(num_bytes);
-  keep_memory(cache_limit);
+  limit_memory(checked(num_bytes));
 #if defined(__GLIBC__)
   malloc_trim(0);
 #endif
 }
 
-// Free cached blocks, the oldest first, until at most `num_bytes` remain; the limit stays as it is.
-void trim_memory(int64_t num_bytes) {
-  if (num_bytes < 0) corrupt("negative number of bytes");
-  keep_memory(static_cast<size_t>(num_bytes));
-  keep_memory(cache_limit);
-}
+void trim(int64_t num_bytes) { trim_memory(checked(num_bytes)); }
 
 // Limit the memory that this thread takes for results from now on; negative: no limit.
 void set_allowance(int64_t num_bytes) { allowance() = num_bytes < 0 ? kNoAllowance : num_bytes; }
@@ -42,7 +36,7 @@ void register_memory(nanobind::module_& m) {
   using namespace alance;
   m.def("blank", &blank);
   m.def("release_memory", &release_memory, NoGil());
-  m.def("trim_memory", &trim_memory, NoGil());
+  m.def("trim_memory", &trim, NoGil());
   nb::exception<OverAllowance>(m, "OverAllowance");
   m.def("set_allowance", &set_allowance);
 }

@@ -39,13 +39,13 @@ class Owned {
   // Leave out the values from number `size` on.
   void shrink(int64_t size) { size_ = static_cast<size_t>(size); }
 
-  Numpy<T> numpy() { return numpy(size()); }
+  Numpy<T> numpy() { return numpy(0, size()); }
 
-  // Array of the first `count` values, at most `size()`.
-  Numpy<T> numpy(int64_t count) {
+  // Array of `count` values from number `first` on.
+  Numpy<T> numpy(int64_t first, int64_t count) {
     // A capsule has one pointer: a small record holds the block and its size.
     auto* block = new Memory{data_.get(), data_.get_deleter().num_bytes};
-    T* data = data_.release();
+    T* data = data_.release() + first;
     nb::capsule owner(block, [](void* memory) noexcept {
       auto* block = static_cast<Memory*>(memory);
       give_memory(*block);

@@ -1,13 +1,12 @@
 // Cache of large memory blocks; see recycler.hpp.
 #include "base/recycler.hpp"
 
-#include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <cstdlib>
-#include <iterator>
-#include <map>
 #include <mutex>
 #include <new>
+#include <vector>
 
 #if defined(__linux__)
 #include <sys/mman.h>
@@ -71,9 +70,12 @@ class Recycler {
   // one stored last. `data` is null if there is none.
   Memory take(size_t num_bytes) {
     std::lock_guard<std::mutex> guard(mutex_);
-    const auto fit = blocks_.lower_bound(num_bytes);
-    if (fit == blocks_.end() || fit->first - num_bytes > num_bytes / kExcess) return {nullptr, 0};
-    return remove(std::prev(blocks_.upper_bound(fit->first)));
+    auto best = blocks_.end();
+    size_t most = num_bytes + num_bytes / kExcess;
+    for (auto block = blocks_.begin(); block != blocks_.end(); ++block)
+      if (block->num_bytes >= num_bytes && block->num_bytes <= most)
+        most = block->num_bytes, best = block;
+    return best == blocks_.end() ? Memory{nullptr, 0} : remove(best);
   }
 
   // Cache a block; the oldest blocks make room, because their sizes are no longer asked for. False
@@ -81,9 +83,9 @@ class Recycler {
   bool store(Memory memory) noexcept {
     std::lock_guard<std::mutex> guard(mutex_);
     if (memory.num_bytes > limit_) return false;
-    while (num_bytes_ > limit_ - memory.num_bytes) release(remove(oldest()));
+    shrink(limit_ - memory.num_bytes);
     try {
-      blocks_.emplace(memory.num_bytes, Cached{memory.data, ++now_});
+      blocks_.push_back(memory);
     } catch (const std::bad_alloc&) {
       return false;
     }
@@ -91,10 +93,15 @@ class Recycler {
     return true;
   }
 
-  void keep(size_t num_bytes) {
+  void trim(size_t num_bytes) {
+    std::lock_guard<std::mutex> guard(mutex_);
+    shrink(num_bytes);
+  }
+
+  void limit(size_t num_bytes) {
     std::lock_guard<std::mutex> guard(mutex_);
     limit_ = num_bytes;
-    while (num_bytes_ > limit_) release(remove(oldest()));
+    shrink(num_bytes);
   }
 
   // Never destroyed: at exit, arrays may outlive all static objects.
@@ -104,36 +111,27 @@ class Recycler {
   }
 
  private:
-  struct Cached {
-    void* data;
-    uint64_t age;  // rises with each stored block
-  };
-  using Blocks = std::multimap<size_t, Cached>;  // by size; equal sizes in order of age
-
-  Blocks::iterator oldest() {
-    return std::min_element(blocks_.begin(), blocks_.end(), [](const auto& a, const auto& b) {
-      return a.second.age < b.second.age;
-    });
+  // Free the oldest blocks until at most `num_bytes` remain.
+  void shrink(size_t num_bytes) noexcept {
+    while (num_bytes_ > num_bytes) release(remove(blocks_.begin()));
   }
 
-  Memory remove(Blocks::iterator place) noexcept {
-    const Memory memory{place->second.data, place->first};
+  Memory remove(std::vector<Memory>::iterator place) noexcept {
+    const Memory memory = *place;
     num_bytes_ -= memory.num_bytes;
     blocks_.erase(place);
     return memory;
   }
 
   std::mutex mutex_;
-  Blocks blocks_;
-  uint64_t now_ = 0;
+  std::vector<Memory> blocks_;  // the oldest first; some hundred at the usual limit
   size_t num_bytes_ = 0;
   size_t limit_ = kCachedBytes;
 };
 
 // Round up in steps of at most an eighth, so that blocks of nearly equal size are interchangeable.
 size_t round_up(size_t num_bytes) {
-  size_t step = kLarge / 8;
-  while (step * 16 <= num_bytes) step *= 2;
+  const size_t step = std::bit_floor(num_bytes) / 8;
   return (num_bytes + step - 1) / step * step;
 }
 
@@ -154,6 +152,8 @@ void give_memory(Memory memory) noexcept {
   }
 }
 
-void keep_memory(size_t num_bytes) { Recycler::instance().keep(num_bytes); }
+void limit_memory(size_t num_bytes) { Recycler::instance().limit(num_bytes); }
+
+void trim_memory(size_t num_bytes) { Recycler::instance().trim(num_bytes); }
 
 }  // namespace alance

@@ -18,6 +18,9 @@ Memory take_memory(size_t num_bytes);
 void give_memory(Memory memory) noexcept;
 
 // Set the limit of the cache; frees the oldest blocks beyond it.
-void keep_memory(size_t num_bytes);
+void limit_memory(size_t num_bytes);
+
+// Free the oldest cached blocks until at most `num_bytes` remain; the limit stays as it is.
+void trim_memory(size_t num_bytes);
 
 }  // namespace alance

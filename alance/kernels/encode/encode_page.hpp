@@ -103,7 +103,7 @@ class Buffer {
 
   // Array of the bytes, which keeps `owner` alive if it is a view.
   nb::object numpy(nb::handle owner) {
-    if (owned_) return nb::cast(owned_->numpy(size()));
+    if (owned_) return nb::cast(owned_->numpy(0, size()));
     return nb::cast(Numpy<const uint8_t>(view_.data(), {view_.size()}, owner));
   }
 

@@ -82,7 +82,7 @@ void register_held(nanobind::module_& m) {
   nb::class_<HeldFile>(m, "HeldFile")
       .def(nb::init<const std::vector<int64_t>&, std::vector<Bytes>>(), "begins"_a, "buffers"_a)
       .def("cut", cut, "start"_a, "stop"_a)
-      .def("add", &HeldFile::add, "begin"_a, "buffer"_a, "kept_bytes"_a = 0)
+      .def("add", &HeldFile::add, "begin"_a, "buffer"_a, "block_bytes"_a = 0)
       .def("add_pieces", &HeldFile::add_pieces, "starts"_a, "stops"_a, "buffer"_a);
   nb::class_<HeldSource, Source>(m, "HeldSource")
       .def(nb::init<std::vector<nb::object>>(), "files"_a);

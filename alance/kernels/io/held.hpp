@@ -19,9 +19,9 @@ class HeldFile {
     settle();
   }
 
-  // Add the file's bytes from `begin` on. `kept_bytes`: size of the memory block that they are a part of.
-  void add(int64_t begin, const Bytes& buffer, int64_t kept_bytes = 0) {
-    buffers_.push_back({buffer, std::max(kept_bytes, size(buffer))});
+  // Add the file's bytes from `begin` on. `block_bytes`: size of the memory block that they are a part of.
+  void add(int64_t begin, const Bytes& buffer, int64_t block_bytes = 0) {
+    buffers_.push_back({buffer, std::max(block_bytes, size(buffer))});
     put(begin, buffer.data(), size(buffer));
     settle();
   }
@@ -64,21 +64,21 @@ class HeldFile {
     if (span == spans_.end() || span->end < stop) return nullptr;
     return span->data + (start - span->begin);
   }
-  // Bytes [start, stop) with their owner; null also if the owner keeps over `kMostKept` times as many bytes.
+  // Bytes [start, stop) with their owner; null also if the owner keeps over `kMaxBlockRatio` times as many bytes.
   HeldBytes hold(int64_t start, int64_t stop) const {
     const auto span = reaching(start);
     if (span == spans_.end() || span->end < stop) return {};
     const Buffer& buffer = buffers_[span->buffer];
-    if (buffer.kept_bytes / kMostKept > stop - start) return {};
+    if (buffer.block_bytes / kMaxBlockRatio > stop - start) return {};
     return {span->data + (start - span->begin), std::make_shared<const Bytes>(buffer.bytes)};
   }
 
  private:
-  static constexpr int64_t kMostKept = 4;  // bytes that may be kept in memory for each byte in use
+  static constexpr int64_t kMaxBlockRatio = 4;  // bytes that may be kept in memory for each byte in use
 
   struct Buffer {
     Bytes bytes;
-    int64_t kept_bytes;
+    int64_t block_bytes;
   };
   struct Span {
     int64_t begin, end;

@@ -86,33 +86,18 @@ int look_up(const OpenFile& file, int64_t& size) {
   return kDone;
 }
 
-// Bytes of a range, at an address that is congruent to its start.
-struct RangeBytes {
-  RangeBytes(int64_t start, int64_t stop) : block(stop - start + kAlignment), size(stop - start) {
-    const uint64_t address = reinterpret_cast<uintptr_t>(block.data());
-    data = block.data() + static_cast<int64_t>((static_cast<uint64_t>(start) - address) % kAlignment);
-  }
-
-  // Gives the memory away, to numpy.
-  Numpy<uint8_t> numpy() {
-    using Block = Owned<uint8_t>;
-    nb::capsule owner(new Block(std::move(block)),
-                      [](void* own) noexcept { delete static_cast<Block*>(own); });
-    return Numpy<uint8_t>(data, {static_cast<size_t>(size)}, owner);
-  }
-
-  Owned<uint8_t> block;
-  int64_t size;
-  uint8_t* data;
-};
+// Number of the byte of a block from which on bytes lie at addresses congruent to their positions.
+int64_t lead_of(const Owned<uint8_t>& block, int64_t position) {
+  const auto address = reinterpret_cast<uintptr_t>(block.data());
+  return static_cast<int64_t>((static_cast<uint64_t>(position) - address) % kAlignment);
+}
 
 // Read ranges of a file from the page cache. Returns a status and a buffer for each range, whose
 // address is congruent to its start: values that are aligned in the file are aligned in memory.
 // Allocates nothing if a range ends beyond the file. The status of a file system that cannot tell
 // whether a read would wait is an error number.
 nb::tuple read_ranges(const OpenFile& file, const std::vector<std::pair<int64_t, int64_t>>& ranges) {
-  std::vector<RangeBytes> buffers;
-  buffers.reserve(ranges.size());
+  std::vector<Owned<uint8_t>> blocks;
   int64_t size = 0;
   int status;
   {
@@ -122,7 +107,8 @@ nb::tuple read_ranges(const OpenFile& file, const std::vector<std::pair<int64_t,
       if (status == kDone && (start < 0 || stop < start || stop > size)) status = kShort;
     for (const auto& [start, stop] : ranges) {
       if (status != kDone) break;
-      iovec target{buffers.emplace_back(start, stop).data, static_cast<size_t>(stop - start)};
+      Owned<uint8_t>& block = blocks.emplace_back(stop - start + kAlignment);
+      iovec target{block.data() + lead_of(block, start), static_cast<size_t>(stop - start)};
       Span span{start, &target, &target + 1};
       status = read_span(std::get<0>(file), span, true);
       if (status == kWouldBlock && (errno == EOPNOTSUPP || errno == EINVAL || errno == ENOSYS))
@@ -130,74 +116,20 @@ nb::tuple read_ranges(const OpenFile& file, const std::vector<std::pair<int64_t,
     }
   }
   nb::list arrays;
-  if (status == kDone)
-    for (RangeBytes& buffer : buffers) arrays.append(nb::cast(buffer.numpy()));
+  for (size_t i = 0; status == kDone && i < ranges.size(); ++i) {
+    const auto& [start, stop] = ranges[i];
+    arrays.append(nb::cast(blocks[i].numpy(lead_of(blocks[i], start), stop - start)));
+  }
   return nb::make_tuple(status, arrays);
 }
 
-// Pieces ascend; those with small gaps are read together. Allocates nothing if a piece ends beyond
-// its file.
-std::tuple<int, size_t, Owned<uint8_t>> read_pieces(const std::vector<OpenFile>& files,
-                                                    const std::vector<int64_t>& ends,
-                                                    const In<int64_t>& starts,
-                                                    const In<int64_t>& stops,
-                                                    uint64_t max_gap_bytes, bool nowait) {
-  const int64_t count = std::ssize(starts);
-  if (std::ssize(stops) != count) corrupt("pieces: starts and stops differ");
-  if (ends.size() != files.size() || (ends.empty() ? 0 : ends.back()) != count)
-    corrupt("pieces: ends of files");
-  int64_t total = 0, first = 0;
-  std::vector<Piece> pieces;
-  pieces.reserve(starts.size());
-  for (size_t f = 0; f < ends.size(); ++f) {
-    const int64_t end = ends[f];
-    if (end < first || end > count) corrupt("pieces: ends of files");
-    int64_t reached = 0;
-    for (; first < end; ++first) {
-      const int64_t start = starts.data()[first], stop = stops.data()[first];
-      if (start < reached || stop < start) corrupt("pieces: not ascending");
-      if (__builtin_add_overflow(total, stop - start, &total)) corrupt("pieces: too many bytes");
-      pieces.push_back({f, start, stop});
-      reached = stop;
-    }
-  }
-  // Columns of one file are entries one after the other: they cost one look at its name, and their
-  // pieces are read together where they are near each other.
-  const auto fd_of = [&](size_t f) { return std::get<0>(files[f]); };
-  int64_t size = 0;
-  first = 0;
-  for (size_t f = 0, known = files.size(); f < files.size(); first = ends[f++]) {
-    if (first == ends[f]) continue;
-    const bool is_known = known < f && fd_of(known) == fd_of(f);
-    if (const int status = is_known ? kDone : look_up(files[f], size); status != kDone)
-      return {status, f, Owned<uint8_t>(0)};
-    if (pieces[static_cast<size_t>(ends[f] - 1)].stop > size) return {kShort, f, Owned<uint8_t>(0)};
-    known = f;
-  }
-  Owned<uint8_t> bytes(total);
-  uint8_t* out = bytes.data();
-  int status = kDone;
-  int64_t waits = 0;
-  size_t file = 0;
-  first = 0;
-  for (size_t next = 0; file < files.size(); file = next) {
-    for (next = file + 1; next < files.size() && fd_of(next) == fd_of(file);) ++next;
-    const int64_t end = ends[next - 1];
-    status = read_file(fd_of(file), pieces.data() + first, pieces.data() + end, max_gap_bytes,
-                       nowait, out, waits);
-    if (status != kDone) break;
-    first = end;
-  }
-  return {status, file, std::move(bytes)};
-}
-
-// Source that reads files; waits for the disk.
+// Source that reads files; waits for the disk, unless `nowait`.
 class FileSource : public Source {
  public:
   // `fds` stay open while this is used; `max_gap_bytes` as in `read_pieces`. After more than
   // `patience` waits for the disk reads fail with kWouldBlock.
-  FileSource(std::vector<int> fds, uint64_t max_gap_bytes, int64_t patience)
-      : fds_(std::move(fds)), max_gap_bytes_(max_gap_bytes), patience_(patience) {}
+  FileSource(std::vector<int> fds, uint64_t max_gap_bytes, int64_t patience, bool nowait = false)
+      : fds_(std::move(fds)), max_gap_bytes_(max_gap_bytes), patience_(patience), nowait_(nowait) {}
 
   bool copy(const Piece* pieces, size_t count, int64_t, uint8_t* out) override {
     for (const Piece *first = pieces, *end = pieces + count; first != end;) {
@@ -206,7 +138,7 @@ class FileSource : public Source {
       const Piece* last = first + 1;
       while (last != end && last->table == file_) ++last;
       ++reads_;
-      status_ = read_file(fds_[file_], first, last, max_gap_bytes_, false, out, waits_);
+      status_ = read_file(fds_[file_], first, last, max_gap_bytes_, nowait_, out, waits_);
       if (status_ == kDone && waits_ > patience_) status_ = kWouldBlock;
       if (status_ != kDone) return false;
       first = last;
@@ -224,9 +156,52 @@ class FileSource : public Source {
   std::vector<int> fds_;
   uint64_t max_gap_bytes_;
   int64_t patience_, reads_ = 0, waits_ = 0;
+  bool nowait_;
   int status_ = kDone;
   size_t file_ = 0;
 };
+
+// Pieces ascend; those with small gaps are read together. Allocates nothing if a piece ends beyond
+// its file.
+std::tuple<int, size_t, Owned<uint8_t>> read_pieces(const std::vector<OpenFile>& files,
+                                                    const std::vector<int64_t>& ends,
+                                                    const In<int64_t>& starts,
+                                                    const In<int64_t>& stops,
+                                                    uint64_t max_gap_bytes, bool nowait) {
+  const int64_t count = std::ssize(starts);
+  if (std::ssize(stops) != count) corrupt("pieces: starts and stops differ");
+  if (ends.size() != files.size() || (ends.empty() ? 0 : ends.back()) != count)
+    corrupt("pieces: ends of files");
+  int64_t total = 0, first = 0, size = 0;
+  std::vector<int> fds;
+  std::vector<Piece> pieces;
+  pieces.reserve(starts.size());
+  // Columns of one file are entries one after the other: they cost one look at its name, and their
+  // pieces are those of the first of them, read together where they are near each other.
+  for (size_t f = 0, owner = 0; f < ends.size(); ++f) {
+    fds.push_back(std::get<0>(files[f]));
+    if (ends[f] < first || ends[f] > count) corrupt("pieces: ends of files");
+    if (ends[f] == first) continue;
+    if (first == 0 || fds[owner] != fds[f]) {
+      if (const int status = look_up(files[f], size); status != kDone)
+        return {status, f, Owned<uint8_t>(0)};
+      owner = f;
+    }
+    int64_t reached = 0;
+    for (; first < ends[f]; ++first) {
+      const int64_t start = starts.data()[first], stop = stops.data()[first];
+      if (start < reached || stop < start) corrupt("pieces: not ascending");
+      if (__builtin_add_overflow(total, stop - start, &total)) corrupt("pieces: too many bytes");
+      pieces.push_back({owner, start, stop});
+      reached = stop;
+    }
+    if (reached > size) return {kShort, f, Owned<uint8_t>(0)};
+  }
+  FileSource source(std::move(fds), max_gap_bytes, INT64_MAX, nowait);
+  Owned<uint8_t> bytes(total);
+  source.copy(pieces.data(), pieces.size(), total, bytes.data());
+  return {source.status(), source.file(), std::move(bytes)};
+}
 
 }  // namespace
 }  // namespace alance

@@ -279,7 +279,7 @@ nb::tuple place_rows(const In<int64_t>& targets, const In<int64_t>& firsts) {
     if (!in_order) places[at] = unique - 1;
   }
   cuts.append(unique);
-  return nb::make_tuple(fragments, rows.numpy(unique), cuts,
+  return nb::make_tuple(fragments, rows.numpy(0, unique), cuts,
                         in_order ? nb::none() : nb::cast(places.numpy()));
 }
 
