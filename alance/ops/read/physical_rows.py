@@ -52,9 +52,7 @@ FEW_CALLERS: Final = 8  # maximum callers whose rows the event loop splits, 10 t
 SHARED_TAKE_BYTES: Final = 1 << 20
 # Encoded bytes per part on a remote store; parts are read and decoded concurrently.
 TAKE_PART_BYTES: Final = 16 << 20
-FILES_BEGUN_A_TURN: Final = (
-    64  # files whose reads begin before other callers get a turn, 10 us each
-)
+FILES_BEGUN_A_TURN: Final = 64  # files to read from that need no turn of their own, 10 us each
 FRAGMENTS_A_TURN: Final = 512  # fragments to look up between turns, 2 to 4 us each
 # Rows; for more, reading takes longer than the round that a guess saves.
 ROUND_WORTH_ROWS: Final = 1 << 10
@@ -161,9 +159,10 @@ async def read_rows(
     if source is None:
         num_parts = max(num_parts, -(-num_bytes // TAKE_PART_BYTES))
     parts = taken.split(num_parts)
-    pieces_of = [[columns.pieces for columns in part.unread] for part in parts]
     # A source reads during decoding, so that no bytes of the parts are held.
-    sizes = [*map(engine.held_bytes, pieces_of)] if source is None else [0] * len(parts)
+    unread = [part.unread if source is None else () for part in parts]
+    pieces_of = [[columns.pieces for columns in own] for own in unread]
+    sizes = [*map(engine.held_bytes, pieces_of)]
     await asyncio.sleep(0)
     largest, takes = max(sizes), callers if engine.scheduler.can_keep(sum(sizes)) else 0
     if largest > most and rows.num_rows > 1:
