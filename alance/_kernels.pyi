@@ -467,8 +467,8 @@ class RowPlan:
     def lacks_places(self) -> bool: ...
     @property
     def column_bytes(self) -> list[int]: ...
-    # First page whose values do not fit its field: leaf, page, and what is wrong. None if all pages
-    # fit.
+    # First page whose values do not fit its field: leaf, a part with the page, and what is wrong.
+    # None if all pages fit.
     def misfit(
         self,
         trees: Sequence[int],
@@ -476,7 +476,7 @@ class RowPlan:
         widths: Sequence[int],
         shapes: Sequence[Sequence[int]] | None = None,
     ) -> tuple[int, int, str] | None: ...
-    # The table of a page, and where the page begins in its file.
+    # The table of the page of a part, and where the page begins in its file.
     def place(self, number: int, /) -> tuple[int, int]: ...
     def groups(self, column: int) -> tuple[int, int]: ...
     def pieces(

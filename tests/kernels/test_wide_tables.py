@@ -302,7 +302,7 @@ def test_shares_of_rows_become_one_batch(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match="no such share"):
             batch.read(plan, source, 2)
         assert batch.read(plan, source, 0) == 1
-        assert batch.place(0) == (0, 1)  # behind the last column
+        assert batch.place(0) == (1, 1)  # its last part, behind the last column
         with pytest.raises(ValueError, match="a share again"):
             batch.read(plan, source, 0)
         with pytest.raises(ValueError, match="no such share"):

@@ -23,22 +23,14 @@ class Order {
     for (int64_t i = 0; rows && i < size_; ++i)
       if (rows_[i] < 0 || rows_[i] >= num_decoded) corrupt("row batch: order of other rows");
   }
-  // Items of lists, whose offsets are known, in the order of `lists`.
-  Order(const Order& lists, const Growing<int64_t>& offsets) : size_(offsets.back()) {
+  // Items of lists in the order of `lists`. Item `first_of(i)` is the first of list i; there are `num_items`.
+  template <typename First>
+  Order(const Order& lists, int64_t num_items, const First& first_of) : size_(num_items) {
     if (lists.is_as_decoded()) return;
     for (int64_t i = 0; i < lists.size(); ++i)
-      for (int64_t at = offsets[lists[i]]; at < offsets[lists[i] + 1]; ++at) own_.push_back(at);
-    rows_ = own_.data();
-    size_ = std::ssize(own_);
-    if (rows_ == nullptr) rows_ = &kNone;
-  }
-  // Items of fixed-size lists, in the order of `lists`.
-  Order(const Order& lists, int64_t length) : size_(product(lists.size(), length, "row batch: lists")) {
-    if (lists.is_as_decoded()) return;
-    own_.reserve(static_cast<size_t>(size_));
-    for (int64_t i = 0; i < lists.size(); ++i)
-      for (int64_t at = 0; at < length; ++at) own_.push_back(static_cast<int64_t>(lists[i]) * length + at);
+      for (int64_t at = first_of(lists[i]); at < first_of(lists[i] + 1); ++at) own_.push_back(at);
     rows_ = own_.empty() ? &kNone : own_.data();
+    size_ = std::ssize(own_);
   }
   Order(const Order&) = delete;
 

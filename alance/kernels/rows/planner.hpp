@@ -32,6 +32,12 @@ class Planner {
     plan.is_ranges = true;
   }
 
+  // Reserve memory for a part of each table: to grow it would take longer than to fill it.
+  void reserve(size_t num_tables) {
+    plan.parts.reserve(num_tables);
+    plan.pieces.reserve(num_tables);
+  }
+
   // Add the rows of a span of a table of the current column. The bytes of a page are read at once;
   // all pages of a column are one group.
   void add(const ColumnPages& table, size_t number, const Span& span) {
@@ -78,7 +84,6 @@ class Planner {
         known->check_rows(in_page + i, next - i);  // ascending, and rows of the page
         const RowPage& of_rows = placed(number, *known, {in_page + i, 0, next - i});
         if (plan.places.empty() && (is_partial_ || plan.unknown.empty())) {  // else the rows are planned again
-          plan.hits.push_back({number, &of_rows});
           add_pieces(number, of_rows, base + i, base + next);
         }
       }
@@ -127,8 +132,7 @@ class Planner {
     const RowPage& page = placed(number, of_table, {nullptr, first, last - first});
     if (page.file_index() != nullptr) return;  // the rows are planned again
     if (plan.groups.size() == plan.first_group(plan.columns.size())) begin_group();
-    plan.parts.push_back({plan.hits.size(), first, last});
-    plan.hits.push_back({number, &page});
+    plan.parts.push_back({number, &page, first, last});
     if (page.slots() != nullptr) {
       for (const auto& [begin, end, bytes] : sparse::runs_of(page, {nullptr, first, last - first}, INT64_MAX))
         add_piece({number, page.start() + bytes.start, page.start() + bytes.stop}, end - begin);
@@ -161,11 +165,16 @@ class Planner {
   void add_pieces(size_t number, const RowPage& page, int64_t first, int64_t last) {
     const bool by_value = (last - first) * RowPlan::kValueBytes <= page.size();
     const Rows rows{plan.rows.data() + first, 0, last - first, nullptr, by_value};
-    std::vector<needs::Run> runs{{0, last - first, {0, 0}}};
-    if (page.slots() != nullptr)
+    std::vector<needs::Run>& runs = runs_;
+    if (page.slots() != nullptr) {
       runs = sparse::runs_of(page, rows, kGroupBytes);
-    else if (!page.is_constant())
-      runs = needs::runs_of(needs::needs_of(page, rows), {0, kGroupBytes});
+    } else if (page.is_constant()) {
+      runs = {{0, last - first, {0, 0}}};
+    } else {
+      needs::find_needs(page, rows, needs_);
+      needs::find_runs(needs_, {0, kGroupBytes}, runs);
+    }
+    const size_t before = plan.parts.size();
     for (const needs::Run& run : runs) {
       const int64_t start = page.start() + run.bytes.start, stop = page.start() + run.bytes.stop;
       if (run.first == run.last) {
@@ -173,12 +182,10 @@ class Planner {
         continue;
       }
       if (!joins(number, start, stop - start)) begin_group();
-      const size_t hit = plan.hits.size() - 1;
-      const size_t parts_before = plan.first_part(plan.groups.size() - 1);
-      if (plan.parts.size() > parts_before && plan.parts.back().hit == hit)
+      if (plan.parts.size() > std::max(before, plan.first_part(plan.groups.size() - 1)))
         plan.parts.back().last = first + run.last;
       else
-        plan.parts.push_back({hit, first + run.first, first + run.last, 0, 0, by_value});
+        plan.parts.push_back({number, &page, first + run.first, first + run.last, 0, 0, by_value});
       add_piece({number, start, stop}, run.last - run.first);
     }
   }
@@ -204,6 +211,8 @@ class Planner {
   Files held_;
   const int64_t* rows_ = nullptr;  // rows of the current column
   int64_t base_ = 0;               // position of these rows in `plan.rows`
+  std::vector<needs::Need> needs_;  // memory that is reused
+  std::vector<needs::Run> runs_;
   bool is_partial_ = false;
 };
 

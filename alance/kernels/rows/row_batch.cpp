@@ -10,10 +10,34 @@
 
 #include "rows/decoded_rows.hpp"
 #include "rows/group_bytes.hpp"
-#include "rows/row_take.hpp"
+#include "rows/row_needs.hpp"
+#include "rows/sparse_rows.hpp"
 
 namespace alance {
 namespace {
+
+// Decode the rows of a part from its bytes. Calls `done` after each chunk.
+template <typename Done>
+void take_part(const RowPlan& plan, const RowPlan::Part& part, cells::Part own, Sink& sink, const Done& done) {
+  const RowPage& page = *part.page;
+  if (!page.gives(sink.distinct ? sink.distinct->width : sink.width))
+    corrupt("row sink: pages of different width");
+  const Rows rows = plan.rows_of(part);
+  page.prepare();
+  page.enter(sink, rows.count);
+  const uint8_t *bytes = own.data, *const end = own.data + own.size;
+  if (page.slots() != nullptr) {
+    sparse::take(page, rows, bytes, end, sink);
+    return done(part);
+  }
+  for (const needs::Need& need : needs::needs_of(page, rows)) {
+    const int64_t size = need.bytes.stop - need.bytes.start;
+    check_span(0, size, end - bytes, "chunk");
+    page.decode(need.chunk, {bytes, size}, rows.part(need.first, need.last), need.open, sink);
+    bytes += size;
+    done(part);
+  }
+}
 
 // Nested field. Its leaves are decoded first; each knows the lists and structs around it, and the
 // leaves of a field must agree.
@@ -97,8 +121,8 @@ class Nested {
     }
     if (const int64_t length = nests::length_of(kind)) {
       add_validity(depth, first, last, num_slots, order, column, batch);
-      const Order items(order, length);
       const int64_t num_items = product(num_slots, length, "row batch: lists");
+      const Order items(order, num_items, [=](size_t list) { return static_cast<int64_t>(list) * length; });
       column.children.push_back(column_of(node, leaf, depth + 1, num_items, items, batch));
       return column;
     }
@@ -108,7 +132,7 @@ class Nested {
                       leaves[i].at(depth).offsets().data()))
         corrupt("its leaves disagree on its lists");
     add_validity(depth, first, first + 1, num_slots, order, column, batch);
-    const Order items(order, offsets);
+    const Order items(order, offsets.back(), [&](size_t list) { return offsets[list]; });
     column.buffers.push_back(kind == nests::kList ? ends<int32_t>(offsets, order, items, batch)
                                                   : ends<int64_t>(offsets, order, items, batch));
     column.children.push_back(column_of(node, leaf, depth + 1, offsets.back(), items, batch));
@@ -182,11 +206,10 @@ class RowBatch : public arrow::Exported {
         corrupt("row batch: shares of distinct values, or of packed structs of any length");
     }
   }
-  // Of a share: number of the page, in the plan's list, that was decoded last (an error is in it),
-  // and position of its column among the requested ones.
+  // Of a share: number of the part that was decoded last (an error is in its page), and position of its column among the requested ones.
   std::pair<size_t, size_t> place(size_t number) const {
     const Share& share = share_of(number);
-    return {share.page, share.column};
+    return {share.part, share.column};
   }
 
   // Slots of other values that were looked at for values of indices.
@@ -203,7 +226,7 @@ class RowBatch : public arrow::Exported {
 
  private:
   struct Share {
-    size_t page = 0, column = 0;
+    size_t part = 0, column = 0;
     bool is_begun = false;
     std::vector<Sink> sinks;  // of the columns
   };
@@ -285,12 +308,12 @@ class RowBatch : public arrow::Exported {
     const size_t column = columns_[share.column];
     for (size_t group = plan.first_group(column); group < plan.columns[column]; ++group) {
       const size_t first = plan.first_part(group);
-      share.page = plan.parts[first].hit;
+      share.part = first;
       if (!groups.bring_pieces(group, bytes)) return false;
       for (size_t i = first, piece = 0; i < plan.groups[group].parts_end; ++i) {
         const RowPlan::Part& part = plan.parts[i];
-        share.page = part.hit;
-        plan.hits[part.hit].page->decode_range(part.first, part.last, bytes_of(part, bytes, piece, joined), sink);
+        share.part = i;
+        part.page->decode_range(part.first, part.last, bytes_of(part, bytes, piece, joined), sink);
       }
     }
     return true;
@@ -320,7 +343,7 @@ class RowBatch : public arrow::Exported {
     const size_t column = columns_[number], group = plan.first_group(column);
     if (!is_simple(plan, number) || forms_[number].is_string() || plan.columns[column] != group + 1) return false;
     for (size_t i = plan.first_part(group); i < plan.groups[group].parts_end; ++i)
-      if (!plan.hits[plan.parts[i].hit].page->is_raw()) return false;
+      if (!plan.parts[i].page->is_raw()) return false;
     return true;
   }
 
@@ -330,7 +353,7 @@ class RowBatch : public arrow::Exported {
                                           arrow::Batch& batch) const {
     const RangeForm& form = forms_[share.column];
     const size_t group = plan.first_group(columns_[share.column]);
-    share.page = plan.parts[plan.first_part(group)].hit;
+    share.part = plan.first_part(group);
     const int64_t num_bytes = plan.groups[group].bytes_end - plan.first_byte(group);
     if (num_bytes != product(plan.num_rows, form.width, "row batch")) corrupt("a column of other rows");
     HeldBytes held;
@@ -358,7 +381,7 @@ class RowBatch : public arrow::Exported {
 
   static bool has_nulls(const RowPlan& plan, size_t column) {
     for (size_t i = plan.first_part(plan.first_group(column)); i < plan.first_part(plan.columns[column]); ++i)
-      if (plan.hits[plan.parts[i].hit].page->has_nulls()) return true;
+      if (plan.parts[i].page->has_nulls()) return true;
     return false;
   }
 
@@ -401,7 +424,7 @@ class RowBatch : public arrow::Exported {
     sink.with_levels = depths != nullptr;
     size_t num_known = 0;  // rows whose validity is final
     const auto done = [&](const RowPlan::Part& part) {
-      const RowPage& page = *plan.hits[part.hit].page;
+      const RowPage& page = *part.page;
       if (depths && page.slots()) {
         sink.def.clear();
         page.slots()->structure.add_to(plan.rows_of(part), *depths, page.is_null() && !form.is_empty);
@@ -417,17 +440,13 @@ class RowBatch : public arrow::Exported {
     std::vector<Part> pieces;
     std::vector<uint8_t> joined;
     for (size_t group = first; group < last; ++group) {
-      if (!plan.is_ranges) {
-        const uint8_t* bytes = groups.bring(group);
-        if (bytes == nullptr) return false;
-        take_group(plan, group, bytes, sink, share.page, done);
-        continue;
-      }
-      if (!groups.bring_pieces(group, pieces)) return false;
+      const uint8_t* bytes = nullptr;  // of all parts, for single rows
+      if (plan.is_ranges ? !groups.bring_pieces(group, pieces) : (bytes = groups.bring(group)) == nullptr) return false;
       for (size_t i = plan.first_part(group), piece = 0; i < plan.groups[group].parts_end; ++i) {
         const RowPlan::Part& part = plan.parts[i];
-        share.page = part.hit;
-        take_part(plan, part, bytes_of(part, pieces, piece, joined), sink, done);
+        share.part = i;
+        take_part(plan, part, plan.is_ranges ? bytes_of(part, pieces, piece, joined) : Part{bytes, part.num_bytes}, sink, done);
+        if (!plan.is_ranges) bytes += part.num_bytes;
       }
     }
     if (sink.distinct) num_probes_ += sink.distinct->num_probes();
@@ -456,7 +475,7 @@ class RowBatch : public arrow::Exported {
       count += plan.groups[group].num_rows;
     for (size_t i = plan.first_part(first); plan.is_ranges && i < plan.first_part(last); ++i) {
       const RowPlan::Part& part = plan.parts[i];
-      const RowPage& page = *plan.hits[part.hit].page;
+      const RowPage& page = *part.page;
       page.prepare();
       if (!page.has_lists() && !page.slots()) {
         count += part.last - part.first;

@@ -41,8 +41,9 @@ inline void add_bare(const RowPage& page, const Rows& rows, int64_t chunk, int64
   }
 }
 
-inline std::vector<Need> needs_of(const RowPage& page, const Rows& rows) {
-  std::vector<Need> needs;
+// Store the needs of rows in `needs`.
+inline void find_needs(const RowPage& page, const Rows& rows, std::vector<Need>& needs) {
+  needs.clear();
   int64_t chunk = 0;
   bool open = false;
   for (int64_t i = 0; open || i < rows.count;) {
@@ -62,20 +63,23 @@ inline std::vector<Need> needs_of(const RowPage& page, const Rows& rows) {
     open = goes_on && chunk + 1 < page.num_chunks() && page.carries(chunk + 1);
     i = next;
   }
+}
+inline std::vector<Need> needs_of(const RowPage& page, const Rows& rows) {
+  std::vector<Need> needs;
+  find_needs(page, rows, needs);
   return needs;
 }
 
 // Coalesce needs, which ascend. A row that continues in the next chunk is decoded from one buffer,
 // whatever the limits.
-inline std::vector<Run> runs_of(const std::vector<Need>& needs, const Coalescing& rule) {
-  std::vector<Run> runs;
+inline void find_runs(const std::vector<Need>& needs, const Coalescing& rule, std::vector<Run>& runs) {
+  runs.clear();
   for (const auto& [number, first, last, open, bytes] : needs) {
     if (runs.empty() || !(open || rule.joins(runs.back().bytes, bytes)))
       runs.push_back({first, last, bytes});
     runs.back().last = last;
     runs.back().bytes.stop = bytes.stop;
   }
-  return runs;
 }
 
 }  // namespace alance::needs

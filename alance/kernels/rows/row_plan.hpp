@@ -18,7 +18,8 @@ class RowPlan {
   // Rows of a page: for single rows, positions in the list of all rows; for ranges, neighbours in
   // the page. The next `num_pieces` pieces of the group, of `num_bytes` bytes in all, are their values.
   struct Part {
-    size_t hit;
+    size_t table;
+    const RowPage* page;
     int64_t first, last;
     size_t num_pieces = 0;
     int64_t num_bytes = 0;
@@ -28,11 +29,6 @@ class RowPlan {
   struct Group {
     size_t parts_end, pieces_end;  // behind its last part, and piece
     int64_t bytes_end, num_rows;  // end in the bytes of all groups
-  };
-  // Page of a table.
-  struct Hit {
-    size_t table;
-    const RowPage* page;
   };
   // Unknown page; `first` to `last`: its rows in the list of single rows.
   struct Unknown {
@@ -49,8 +45,7 @@ class RowPlan {
   bool is_ranges = false;
   int64_t num_rows = 0;
   std::vector<int64_t> rows;  // counted from the first row of their page; by column
-  std::vector<Hit> hits;
-  // Owners of these pages: tables, and pages of some runs of rows.
+  // Owners of the pages: tables, and pages of some runs of rows.
   std::vector<std::shared_ptr<ColumnPages>> tables;
   std::vector<std::shared_ptr<const RowPage>> pages_of_runs;
   std::vector<Part> parts;
@@ -71,13 +66,13 @@ class RowPlan {
   Rows rows_of(const Part& part) const {
     return {is_ranges ? nullptr : rows.data() + part.first, part.first, part.last - part.first, nullptr, part.by_value};
   }
-  // First page of a column whose values do not have a form: its number, and a text that says what is
+  // First part of a column whose page has values of another form: its number, and a text that says what is
   // wrong; nothing if all pages have the form. `is_nested`: pages may have lists or structs.
   std::optional<std::pair<size_t, std::string>> misfit(size_t column, const RangeForm& form, bool is_nested) const {
     if (column >= columns.size()) corrupt("row plan: no such column");
     for (size_t i = first_part(first_group(column)); i < first_part(columns[column]); ++i) {
-      const RowPage& page = *hits[parts[i].hit].page;
-      const auto wrong = [&](std::string what) { return std::pair{parts[i].hit, std::move(what)}; };
+      const RowPage& page = *parts[i].page;
+      const auto wrong = [&](std::string what) { return std::pair{i, std::move(what)}; };
       if (page.layers().none()) return wrong("more than " + std::to_string(nests::kMostLayers) + " layers");
       if (!page.holds(form)) return wrong("a page of " + page.values_text());
       if (!is_nested && !nests::is_plain(page.layers())) return wrong("a page of lists or structs");
@@ -88,7 +83,7 @@ class RowPlan {
   bool is_simple(size_t column, const RangeForm& form) const {
     if (!form.is_simple()) return false;
     for (size_t i = first_part(first_group(column)); i < first_part(columns[column]); ++i)
-      if (!hits[parts[i].hit].page->is_simple(form.width)) return false;
+      if (!parts[i].page->is_simple(form.width)) return false;
     return true;
   }
   void check_groups(size_t first, size_t last) const {

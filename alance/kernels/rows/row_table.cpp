@@ -78,6 +78,7 @@ RowPlan plan_rows(const Fragments& fragments, const std::vector<size_t>& leaves,
   for (const int64_t own : times)
     if (__builtin_add_overflow(total, product(count, own, "plan_rows"), &total)) corrupt("plan_rows: too many rows");
   Planner planner(count, static_cast<size_t>(total), std::move(held), is_partial);
+  planner.reserve(tables.size());
   const Unlocked unlocked(count << 6);
   for (size_t c = 0; c < leaves.size(); ++c) {
     if (times[c] > 1) multiples = multiples_of(rows, times[c]);
@@ -110,6 +111,7 @@ RowPlan plan_spans(const Fragments& fragments, const std::vector<size_t>& leaves
   }
   if (spans.size() != (ends.empty() ? 0 : ends.back())) corrupt("plan_spans: spans of no table");
   Planner planner(count, std::move(held));
+  planner.reserve(tables.size());
   const std::vector<int64_t> times = times_of(tables, leaves.size(), ends.size());
   for (size_t c = 0; c < leaves.size(); ++c) {
     for (size_t t = 0, at = 0; t < ends.size(); ++t)
@@ -244,7 +246,7 @@ int64_t bytes_of(const RowPlan& plan, size_t first, size_t last) {
   return plan.first_byte(last) - plan.first_byte(first);
 }
 
-// First page whose values do not fit its field: number of the leaf, number of the page in `plan.hits`,
+// First page whose values do not fit its field: number of the leaf, number of a part with the page,
 // and what is wrong; None if all pages fit. `columns`: the leaves of the fields. `widths`, `shapes`:
 // form of each leaf's values, as in `RangeForm`.
 std::optional<std::tuple<size_t, size_t, std::string>> misfit(
@@ -280,10 +282,10 @@ std::vector<int64_t> column_bytes(const RowPlan& plan) {
   return sizes;
 }
 
-// Table of a page, and position of the page in its file.
-std::pair<size_t, int64_t> place_of(const RowPlan& plan, size_t hit) {
-  if (hit >= plan.hits.size()) corrupt("row plan: no such page");
-  return {plan.hits[hit].table, plan.hits[hit].page->page_start};
+// Table of the page of a part, and position of the page in its file.
+std::pair<size_t, int64_t> place_of(const RowPlan& plan, size_t part) {
+  if (part >= plan.parts.size()) corrupt("row plan: no such part");
+  return {plan.parts[part].table, plan.parts[part].page->page_start};
 }
 
 }  // namespace

@@ -50,7 +50,7 @@ inline bool wants_items(const RowPage& page, const Rows& rows) {
   return count_of(slots->structure.leaf_slots(rows)) * kAllItems >= slots->structure.leaf().num_slots;
 }
 
-// Split rows into runs whose bytes are read together, like `needs::runs_of`. A run without rows is a
+// Split rows into runs whose bytes are read together, like `needs::find_runs`. A run without rows is a
 // further piece of the run before it.
 inline std::vector<needs::Run> runs_of(const RowPage& page, const Rows& rows, int64_t most_bytes) {
   const Slots& slots = *page.slots();

@@ -260,17 +260,19 @@ void RowPage::mark_null_blobs(size_t first, Sink& sink) const {
 
 void RowPage::decode_entries(int64_t number, Part bytes, const Rows& rows, bool open,
                              Sink& sink) const {
+  const PageKind& kind = *kind_;
+  const Nulls nulls = this->nulls();
   if (sink.distinct && !has_items() && !is_null())
     return decode_distinct(number, bytes, rows, open, sink);
-  if (!kind_->masks.empty()) check_masks(kind_->masks, sink);
-  if (kind_->is_zipped()) return decode_run(bytes, rows.count, sink);
-  if (is_null() && nulls() == Nulls::none) {
-    if (sink.with_levels) sink.def.fill(static_cast<size_t>(rows.count), static_cast<uint16_t>(kind_->null_level));
+  if (!kind.masks.empty()) check_masks(kind.masks, sink);
+  if (kind.is_zipped()) return decode_run(bytes, rows.count, sink);
+  if (is_null() && nulls == Nulls::none) {
+    if (sink.with_levels) sink.def.fill(static_cast<size_t>(rows.count), static_cast<uint16_t>(kind.null_level));
     return sink.nulls(rows.count);
   }
   if (rows.by_value && is_bare(number)) return decode_bare(bytes, rows, sink);
   const Chunk chunk = open_chunk(number, bytes, &sink.content);
-  if (kind_->max_rep != 0) return decode_lists(chunk, rows, open, sink);
+  if (kind.max_rep != 0) return decode_lists(chunk, rows, open, sink);
   cells::Walk levels, values;
   const int64_t origin = rows_[number];
   const uint16_t* all = nullptr;  // levels of the chunk
@@ -280,7 +282,7 @@ void RowPage::decode_entries(int64_t number, Part bytes, const Rows& rows, bool 
       for (int64_t at = k; at < end; ++at) {
         const int64_t i = rows[at] - origin;
         const uint64_t level =
-            rows.levels ? rows.levels[at] : level_at(nulls(), kind_->level_bits, chunk.nulls, chunk.entries, i, levels);
+            rows.levels ? rows.levels[at] : level_at(nulls, kind.level_bits, chunk.nulls, chunk.entries, i, levels);
         if (sink.with_levels) sink.def.push_back(static_cast<uint16_t>(level));
         if (level != 0)
           absent(level, sink);
@@ -290,7 +292,7 @@ void RowPage::decode_entries(int64_t number, Part bytes, const Rows& rows, bool 
       continue;
     }
     if (all == nullptr && rows.levels == nullptr) {
-      all = levels_of(nulls(), kind_->level_bits, chunk.nulls, chunk.entries, sink.chunk_def);
+      all = levels_of(nulls, kind.level_bits, chunk.nulls, chunk.entries, sink.chunk_def);
       check_level(static_cast<uint64_t>(highest(all, chunk.entries)));
     }
     const uint16_t* own = rows.levels ? rows.levels + k : all + (rows[k] - origin);
@@ -337,22 +339,24 @@ void RowPage::check_flat(const Chunk& chunk) const {
 }
 
 void RowPage::emit(const Chunk& chunk, int64_t i, cells::Walk& walk, Sink& sink) const {
+  const PageKind& kind = *kind_;
+  const int bits = kind.bits;
   const Part first = chunk.first, second = chunk.second;
   const int64_t count = chunk.values;
   if (i >= count) corrupt("value ", i, " of a chunk of ", count);
-  switch (kind_->values) {
-    case Values::packed: return emit_bits(packed_at(first, kind_->bits, count, i), sink);
+  switch (kind.values) {
+    case Values::packed: return emit_bits(packed_at(first, bits, count, i), sink);
     case Values::runs: {
-      if (first.size / (kind_->bits / 8) != second.size || first.size % (kind_->bits / 8))
+      if (first.size / (bits / 8) != second.size || first.size % (bits / 8))
         corrupt("rle: ", first.size, " bytes of values, ", second.size, " runs");
-      return emit_bits(load_bits(first.data + walk.find(second, i) * (kind_->bits / 8), kind_->bits),
+      return emit_bits(load_bits(first.data + walk.find(second, i) * (bits / 8), bits),
                        sink);
     }
     case Values::split: {
-      if (first.size != count * (kind_->bits / 8))
+      if (first.size != count * (bits / 8))
         corrupt("byte stream split: ", first.size, " bytes of ", count, " values");
       uint64_t value = 0;
-      for (int b = 0; b < kind_->bits / 8; ++b)
+      for (int b = 0; b < bits / 8; ++b)
         value |= static_cast<uint64_t>(first.data[b * count + i]) << (8 * b);
       return emit_bits(value, sink);
     }
@@ -362,20 +366,20 @@ void RowPage::emit(const Chunk& chunk, int64_t i, cells::Walk& walk, Sink& sink)
     default: break;
   }
   check_flat(chunk);
-  if (kind_->bits == 1) {
+  if (bits == 1) {
     const uint8_t bit = first.data[i / 8] >> (i % 8) & 1;
     sink.value(&bit);
     return emit_masks(chunk, i, 1, sink);
   }
-  if (kind_->bits % 8) {  // lists of bits
-    copy_bits(first.data, i * kind_->bits, kind_->bits, sink.begin_run(1));
+  if (bits % 8) {  // lists of bits
+    copy_bits(first.data, i * bits, bits, sink.begin_run(1));
     sink.end_run(nullptr, 1);
     return emit_masks(chunk, i, 1, sink);
   }
-  const uint8_t* at = first.data + i * (kind_->bits / 8);
-  if (has_items()) return emit_item(load_bits(at, kind_->bits), sink);
+  const uint8_t* at = first.data + i * (bits / 8);
+  if (has_items()) return emit_item(load_bits(at, bits), sink);
   sink.value(at);
-  if (!kind_->masks.empty()) emit_masks(chunk, i, 1, sink);
+  if (!kind.masks.empty()) emit_masks(chunk, i, 1, sink);
 }
 
 // Append the validity of the items of values that were just appended.

@@ -405,8 +405,6 @@ class RowPage {
   void string_range(const std::vector<Slice>& slices, int64_t count, Part bytes,
                     RangeSink& sink) const;
   template <typename Offset>
-  RangeStrings<Offset> copied(const std::vector<Slice>& slices, int64_t count) const;
-  template <typename Offset>
   RangeStrings<Offset> expanded(const std::vector<Slice>& slices, int64_t count,
                                 const RangeSink& sink) const;
   template <typename Offset>

@@ -46,6 +46,46 @@ void expand_runs(Part values, Part lengths, int64_t count, int64_t first, int64_
   if (at < count) corrupt("rle: runs of ", at, " values, expected ", count);
 }
 
+// Strings of a chunk, from value `first` to `last`, which are checked.
+template <typename Offset>
+struct ChunkStrings {
+  static constexpr int64_t kWord = sizeof(Offset);
+  const uint8_t *data, *offsets;  // chunk, from whose start the offsets count
+  int64_t count, begin, end;      // bytes of the strings
+
+  ChunkStrings(Part chunk, int64_t num_values, int64_t first, int64_t last)
+      : data(chunk.data), offsets(chunk.data + kWord * first), count(last - first) {
+    string_span<Offset>(data, chunk.size, num_values);
+    if (!rises<Offset>(offsets, count)) corrupt("variable: offsets decrease");
+    begin = offset(0);
+    end = offset(count);
+    if (begin < kWord * (num_values + 1) || end > chunk.size)
+      corrupt("variable: values from ", begin, " to ", end, " in a chunk of ", chunk.size, " bytes");
+  }
+  Offset offset(int64_t i) const { return load<Offset>(offsets + kWord * i); }
+  fsst::Stream stream() const { return {data + begin, data + end, offsets, count}; }
+};
+
+// Copy strings without symbols.
+template <typename Offset>
+RangeStrings<Offset> copied(const std::vector<ChunkStrings<Offset>>& parts, int64_t count) {
+  int64_t total = 0;
+  for (const auto& part : parts) total += part.end - part.begin;
+  if (total > std::numeric_limits<Offset>::max())
+    throw std::overflow_error("strings of too many bytes for their offsets");
+  RangeStrings<Offset> out{Owned<Offset>(count + 1), Owned<uint8_t>(total), count, total};
+  Offset* offset = out.offsets.data();
+  Offset at = 0;
+  for (const auto& part : parts) {
+    const auto begin = static_cast<Offset>(part.begin), size = static_cast<Offset>(part.end - part.begin);
+    for (int64_t i = 0; i < part.count; ++i) *offset++ = static_cast<Offset>(part.offset(i) - begin + at);
+    if (size) std::memcpy(out.bytes.data() + at, part.data + begin, static_cast<size_t>(size));
+    at = static_cast<Offset>(at + size);
+  }
+  *offset = at;
+  return out;
+}
+
 }  // namespace
 
 void read_levels(Nulls kind, int bits, Part part, int64_t count, uint16_t* out) {
@@ -159,25 +199,17 @@ bool RowPage::emit_run(const Chunk& chunk, int64_t first, int64_t count, const u
 template <typename Offset>
 bool RowPage::emit_strings(const Chunk& chunk, int64_t first, int64_t count, const uint16_t* levels,
                            Sink& sink) const {
-  constexpr int64_t kWord = sizeof(Offset);
-  const Part values = chunk.first;
-  string_span<Offset>(values.data, values.size, chunk.values);
-  const uint8_t* offsets = values.data + kWord * first;
-  if (!rises<Offset>(offsets, count)) corrupt("variable: offsets decrease");
-  const auto offset = [&](int64_t i) { return load<Offset>(offsets + kWord * i); };
-  const int64_t begin = offset(0), end = offset(count);
-  if (begin < kWord * (chunk.values + 1) || end > values.size)
-    corrupt("variable: values from ", begin, " to ", end, " in a chunk of ", values.size, " bytes");
+  const ChunkStrings<Offset> strings(chunk.first, chunk.values, first, first + count);
   for (int64_t i = 0; levels && i < count; ++i)
-    if (levels[i] != 0 && offset(i) != offset(i + 1)) return false;
+    if (levels[i] != 0 && strings.offset(i) != strings.offset(i + 1)) return false;
   if (symbols_) {
-    const std::vector<fsst::Stream> stream{{values.data + begin, values.data + end, offsets, count}};
-    auto decoded = fsst::decode_streams<Offset>(symbols_->table, symbols_->num_codes, stream, count,
-                                                values.data + values.size);
+    auto decoded = fsst::decode_streams<Offset>(symbols_->table, symbols_->num_codes, {strings.stream()}, count,
+                                                chunk.first.data + chunk.first.size);
     sink.string_run(decoded.bytes.data(), decoded.size, count,
                     [&](int64_t i) { return decoded.offsets[i]; });
   } else {
-    sink.string_run(values.data + begin, end - begin, count, offset);
+    sink.string_run(strings.data + strings.begin, strings.end - strings.begin, count,
+                    [&](int64_t i) { return strings.offset(i); });
   }
   return true;
 }
@@ -294,23 +326,19 @@ void RowPage::string_range(const std::vector<Slice>& slices, int64_t count, Part
   if (has_items()) {
     strings.push_back(expanded<Offset>(slices, count, sink));
     is_text = is_text || has_text_items();  // a bad item may be one that no row uses
-  } else if (symbols_) {
-    std::vector<fsst::Stream> streams;
-    for (const auto& [chunk, first, last] : slices) {
-      const uint8_t* data = chunk.first.data;
-      const uint8_t* offsets = data + static_cast<int64_t>(sizeof(Offset)) * first;
-      string_span<Offset>(data, chunk.first.size, chunk.values);
-      if (!rises<Offset>(data, chunk.values)) corrupt("variable: offsets decrease");
-      const Offset begin = load<Offset>(offsets);
-      const Offset end = load<Offset>(data + static_cast<int64_t>(sizeof(Offset)) * last);
-      streams.push_back({data + begin, data + end, offsets, last - first});
-    }
-    auto decoded = fsst::decode_streams<Offset>(symbols_->table, symbols_->num_codes, streams, count,
-                                                bytes.data + bytes.size);
-    is_text |= decoded.is_ascii;
-    strings.push_back({std::move(decoded.offsets), std::move(decoded.bytes), count, decoded.size});
   } else {
-    strings.push_back(copied<Offset>(slices, count));
+    std::vector<ChunkStrings<Offset>> parts;
+    for (const auto& [chunk, first, last] : slices) parts.emplace_back(chunk.first, chunk.values, first, last);
+    if (!symbols_) {
+      strings.push_back(copied(parts, count));
+    } else {
+      std::vector<fsst::Stream> streams;
+      for (const auto& part : parts) streams.push_back(part.stream());
+      auto decoded = fsst::decode_streams<Offset>(symbols_->table, symbols_->num_codes, streams, count,
+                                                  bytes.data + bytes.size);
+      is_text |= decoded.is_ascii;
+      strings.push_back({std::move(decoded.offsets), std::move(decoded.bytes), count, decoded.size});
+    }
   }
   if (!is_text) check_text(strings.back(), sink);
 }
@@ -323,34 +351,6 @@ void RowPage::check_text(RangeStrings<Offset>& strings, const RangeSink& sink) c
   for (int64_t i = 0; i < strings.count; ++i)
     if (sink.is_valid(sink.row() + i) && !is_utf8(bytes + offsets[i], bytes + offsets[i + 1]))
       corrupt("value ", sink.row() + i, " of the rows read is no UTF-8");
-}
-
-template <typename Offset>
-RangeStrings<Offset> RowPage::copied(const std::vector<Slice>& slices, int64_t count) const {
-  constexpr int64_t kWord = sizeof(Offset);
-  int64_t total = 0;
-  for (const auto& [chunk, first, last] : slices) {
-    const uint8_t* data = chunk.first.data;
-    string_span<Offset>(data, chunk.first.size, chunk.values);
-    if (!rises<Offset>(data, chunk.values)) corrupt("variable: offsets decrease");
-    total += int64_t{load<Offset>(data + kWord * last)} - load<Offset>(data + kWord * first);
-  }
-  if (total > std::numeric_limits<Offset>::max())
-      throw std::overflow_error("strings of too many bytes for their offsets");
-  RangeStrings<Offset> out{Owned<Offset>(count + 1), Owned<uint8_t>(total), count, total};
-  Offset* offset = out.offsets.data();
-  Offset at = 0;
-  for (const auto& [chunk, first, last] : slices) {
-    const uint8_t* data = chunk.first.data;
-    const Offset begin = load<Offset>(data + kWord * first);
-    const Offset size = static_cast<Offset>(load<Offset>(data + kWord * last) - begin);
-    for (int64_t i = first; i < last; ++i)
-      *offset++ = static_cast<Offset>(load<Offset>(data + kWord * i) - begin + at);
-    if (size) std::memcpy(out.bytes.data() + at, data + begin, static_cast<size_t>(size));
-    at = static_cast<Offset>(at + size);
-  }
-  *offset = at;
-  return out;
 }
 
 template <typename Offset>
