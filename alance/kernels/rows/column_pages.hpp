@@ -286,7 +286,8 @@ class ColumnPages {
     if (at >= static_cast<size_t>(table().ends[number + 1])) corrupt("pages of a column: no such buffer");
     auto kind = std::make_shared<PageKind>(Values::zipped, bits);
     kind->layers = nests::kAllValidItem;
-    learn(number, std::make_shared<RowPage>(std::move(kind), table().starts[at], table().sizes[at], table().rows[number]));
+    const PageTable& pages = table();
+    learn(number, std::make_shared<RowPage>(std::move(kind), pages.starts[at], pages.sizes[at], pages.rows[number]));
   }
 
   // Keep all items of a known sparse page; returns the bytes of memory that they take.

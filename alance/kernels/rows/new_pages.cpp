@@ -351,7 +351,8 @@ std::shared_ptr<PageForm> zipped_form(int64_t width, std::pair<int, int> bits,
                                       const std::vector<MemberForm>& members, int64_t num_members,
                                       uint64_t num_items, int64_t most_index_bytes) {
   size_t next = 0;
-  auto form = PageForm::of_rows(width, bits, members_of(members, num_members, next), maxima, num_items, most_index_bytes);
+  auto form = PageForm::of_rows(width, bits, members_of(members, num_members, next), maxima, num_items,
+                                most_index_bytes);
   form->symbols = symbols_of(strings);
   form->kind->masks = std::move(masks);
   form->kind->scheme = std::get<1>(strings);
@@ -378,7 +379,8 @@ void set_sparse(PageForm& form, const std::vector<sparse::DescribedLayer>& layer
   if (indices) own.indices.sequence = sequences::Sequence::of(*indices);
   if (index_runs) own.indices.runs = runs_of(*index_runs);
   const bool is_indexed = own.values == sparse::Slots::kIndexed;
-  if (is_indexed != (indices || index_runs) || (is_indexed && !form.has_index())) corrupt("sparse: values of an unknown form");
+  if (is_indexed != (indices || index_runs) || (is_indexed && !form.has_index()))
+    corrupt("sparse: values of an unknown form");
   form.set_sparse(std::move(own));
 }
 
@@ -424,12 +426,14 @@ void register_new_pages(nanobind::module_& m) {
            nb::arg("masks"))
       .def("set_null_items", [](PageForm& form) { form.kind->null_items = true; })
       .def("set_scheme", [](PageForm& form, int scheme) { form.kind->scheme = scheme; }, nb::arg("scheme"))
-      .def("set_blobs", [](PageForm& form, int max_level) { form.kind->max_blob_level = max_level; }, nb::arg("max_level"))
+      .def("set_blobs", [](PageForm& form, int max_level) { form.kind->max_blob_level = max_level; },
+           nb::arg("max_level"))
       .def("set_offsets", [](PageForm& form, const sequences::DescribedSequence& offsets) {
             form.kind->coding = {sequences::Sequence::of(offsets), std::nullopt};
           }, nb::arg("offsets"))
-      .def("set_runs", [](PageForm& form, const DescribedRuns& runs) { form.kind->coding = {std::nullopt, runs_of(runs)}; },
-           nb::arg("runs"))
+      .def("set_runs", [](PageForm& form, const DescribedRuns& runs) {
+            form.kind->coding = {std::nullopt, runs_of(runs)};
+          }, nb::arg("runs"))
       .def(
           "set_coded_levels",
           [](PageForm& form, const DescribedWords& words, bool reps) { form.set_coded_levels(words_of(words), reps); },

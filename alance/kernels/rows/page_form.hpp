@@ -71,8 +71,8 @@ using LevelsForm = std::optional<std::tuple<int, int, int64_t>>;
 // Form that all pages of a description have.
 class PageForm {
  public:
-  PageForm(const std::tuple<int, int, int, int, int, bool>& own, const std::optional<std::tuple<int, int, int, int>>& lists,
-           uint64_t num_items, bool has_items)
+  PageForm(const std::tuple<int, int, int, int, int, bool>& own,
+           const std::optional<std::tuple<int, int, int, int>>& lists, uint64_t num_items, bool has_items)
       : num_items(num_items), has_items(has_items) {
     int values = 0, nulls = 0, reps = 0;
     std::tie(values, kind->bits, nulls, kind->level_bits, kind->max_level, kind->large) = own;
@@ -83,7 +83,8 @@ class PageForm {
     if (kind->values == Values::zipped) kind->bits_def = 8 * std::clamp(kind->level_bits, 0, 4);
   }
   // `maxima`: highest repetition level, definition level, and definition level of a value's slot.
-  PageForm(Values values, const std::tuple<int, int, int>& maxima, uint64_t num_items) : num_items(num_items), has_items(false) {
+  PageForm(Values values, const std::tuple<int, int, int>& maxima, uint64_t num_items)
+      : num_items(num_items), has_items(false) {
     kind->values = values;
     std::tie(kind->max_rep, kind->max_level, kind->max_visible) = maxima;
   }
@@ -110,11 +111,13 @@ class PageForm {
   // front of it; bits of the repetition and of the definition level; members of values that are packed
   // structs of any length. An index of more than `most_bytes` bytes stays in the file.
   static std::shared_ptr<PageForm> of_rows(int64_t width, std::pair<int, int> bits, std::vector<PackedMember> members,
-                                           const std::tuple<int, int, int>& maxima, uint64_t num_items, int64_t most_bytes) {
+                                           const std::tuple<int, int, int>& maxima, uint64_t num_items,
+                                           int64_t most_bytes) {
     auto form = std::make_shared<PageForm>(Values::rows, maxima, num_items);
     PageKind& kind = *form->kind;
     const int sum = bits.first + bits.second;
-    kind.bits = width > INT32_MAX / 8 ? -1 : static_cast<int>(8 * std::max<int64_t>(width, 0));  // -1: refused with a page
+    // -1: refused with the first page.
+    kind.bits = width > INT32_MAX / 8 ? -1 : static_cast<int>(8 * std::max<int64_t>(width, 0));
     kind.bits_def = bits.second;
     kind.level_bits = sum == 0 ? 0 : sum <= 8 ? 1 : sum <= 16 ? 2 : sum <= 32 ? 4 : -1;
     kind.length_bytes = std::max<int64_t>(-width, 0);
@@ -205,7 +208,8 @@ class PageForm {
   // True if zipped rows have any length, so that an index has their positions.
   bool has_index() const { return kind->values == Values::rows; }
 
-  const std::shared_ptr<PageKind> kind = std::make_shared<PageKind>();  // of all pages; does not change once there are any
+  // Of all pages; does not change once there are any.
+  const std::shared_ptr<PageKind> kind = std::make_shared<PageKind>();
   const uint64_t num_items;
   const bool has_items;
   std::shared_ptr<const Symbols> symbols;
@@ -251,11 +255,13 @@ class PageForm {
                                         std::string_view own_symbols) const {
     const Part index = has_lists() ? buffers[kItems + has_items].bytes() : Part{};
     const PageBuffer& chunks = buffers[kChunks];
-    ChunkTable table(buffers[kWords].bytes(), has_lists() ? &index : nullptr, kind->large, num_items, num_rows, chunks.size);
+    ChunkTable table(buffers[kWords].bytes(), has_lists() ? &index : nullptr, kind->large, num_items, num_rows,
+                     chunks.size);
     auto of_page = symbols;
     if (of_page && !own_symbols.empty())
       of_page = std::make_shared<const Symbols>(reinterpret_cast<const uint8_t*>(own_symbols.data()));
-    auto page = std::make_shared<RowPage>(kind, chunks.start, chunks.size, num_rows, std::move(table), std::move(of_page));
+    auto page = std::make_shared<RowPage>(kind, chunks.start, chunks.size, num_rows, std::move(table),
+                                          std::move(of_page));
     if (!has_items) return page;
     Part items = buffers[kItems].bytes();
     std::vector<uint8_t> words;

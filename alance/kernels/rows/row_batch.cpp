@@ -206,7 +206,8 @@ class RowBatch : public arrow::Exported {
         corrupt("row batch: shares of distinct values, or of packed structs of any length");
     }
   }
-  // Of a share: number of the part that was decoded last (an error is in its page), and position of its column among the requested ones.
+  // Of a share: number of the part that was decoded last (an error is in its page), and position of its
+  // column among the requested ones.
   std::pair<size_t, size_t> place(size_t number) const {
     const Share& share = share_of(number);
     return {share.part, share.column};
@@ -445,7 +446,8 @@ class RowBatch : public arrow::Exported {
       for (size_t i = plan.first_part(group), piece = 0; i < plan.groups[group].parts_end; ++i) {
         const RowPlan::Part& part = plan.parts[i];
         share.part = i;
-        take_part(plan, part, plan.is_ranges ? bytes_of(part, pieces, piece, joined) : Part{bytes, part.num_bytes}, sink, done);
+        const Part own = plan.is_ranges ? bytes_of(part, pieces, piece, joined) : Part{bytes, part.num_bytes};
+        take_part(plan, part, own, sink, done);
         if (!plan.is_ranges) bytes += part.num_bytes;
       }
     }

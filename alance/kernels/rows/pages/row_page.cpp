@@ -38,7 +38,8 @@ void PageKind::check() const {
   if (values < Values::flat || values > Values::rows || nulls < Nulls::none || nulls > Nulls::blocks)
     corrupt("a page of an unknown form");
   const auto is_no_count = [](int64_t count) { return count < 0 || count > INT32_MAX; };
-  if (masks.size() > kMostDepths || scheme < 0 || scheme > units::kZstd || std::any_of(masks.begin(), masks.end(), is_no_count))
+  if (masks.size() > kMostDepths || scheme < 0 || scheme > units::kZstd ||
+      std::any_of(masks.begin(), masks.end(), is_no_count))
     corrupt("lists of an unknown form");
   if (values == Values::rows) {
     const int64_t width = length_bytes != 0 ? -length_bytes : bits / 8;
@@ -52,7 +53,8 @@ void PageKind::check() const {
   if (is_zipped() && length_bytes == 0 && mask_bytes() > bits / 8) corrupt("lists without room for their validity");
   if (is_zipped() || is_constant()) return;
   const bool are_words = values == Values::packed || values == Values::runs;
-  if ((are_words && !is_word(bits)) || ((is_string(values) || values == Values::split) && bits != 32 && bits != 64) || bits < 1)
+  if (bits < 1 || (are_words && !is_word(bits)) ||
+      ((is_string(values) || values == Values::split) && bits != 32 && bits != 64))
     corrupt("values of ", bits, " bits");
   if (nulls == Nulls::blocks && (level_bits < 0 || level_bits > 15)) corrupt("levels of ", level_bits, " bits");
   if (has_lists() && (reps <= Nulls::none || reps > Nulls::blocks || max_rep < 1 || max_visible < 0 ||
@@ -70,8 +72,8 @@ RowPage::RowPage(std::shared_ptr<const PageKind> kind, int64_t start, int64_t si
   if (kind_->values == Values::zipped && (size % step || size / step != num_rows))
     corrupt("zipped rows of ", kind_->bits, " bits");
   if (kind_->values == Values::rows) check_ends(chunks.first_bytes, size);
-  if (kind_->max_blob_level >= 0 && (kind_->max_blob_level > UINT16_MAX || has_nulls() || has_lists() || is_constant() ||
-                                     width() != kBlobBytes))
+  if (kind_->max_blob_level >= 0 && (kind_->max_blob_level > UINT16_MAX || has_nulls() || has_lists() ||
+                                     is_constant() || width() != kBlobBytes))
     corrupt("descriptions of blobs of another form");
   set_chunks(std::move(chunks));
 }
@@ -169,7 +171,8 @@ RowPage::Chunk RowPage::open_chunk(int64_t number, Part bytes, Sink::Content* co
   const int64_t entries = num_levels ? load<uint16_t>(bytes.data) : values;
   if (kind_->max_rep == 0 && entries != values) fail(entries, " levels, expected ", values);
   const int nulls = reps() != Nulls::none ? 1 : 0;
-  if ((kind_->scheme != 0 || kind_->coding || kind_->coded_reps || kind_->coded_defs) && content == nullptr) corrupt("a compressed chunk");
+  if ((kind_->scheme != 0 || kind_->coding || kind_->coded_reps || kind_->coded_defs) && content == nullptr)
+    corrupt("a compressed chunk");
   if (kind_->scheme != 0)
     parts[num_levels] = units::decompressed(kind_->scheme, parts[num_levels], most_bytes(values), content->values);
   Chunk chunk{number,       entries,           values, parts[0], parts[nulls],
@@ -177,6 +180,21 @@ RowPage::Chunk RowPage::open_chunk(int64_t number, Part bytes, Sink::Content* co
   chunk.masks.assign(parts + num_levels, parts + num_levels + num_masks);
   if (kind_->coded_reps || kind_->coded_defs) decode_levels(chunk, *content);
   if (kind_->coding) recode(chunk, content->values);
+  const int64_t bits = kind_->bits, size = chunk.first.size, num_runs = chunk.second.size;
+  switch (kind_->values) {
+    case Values::flat:
+      if (size != bytes_of_bits(values * bits))
+        fail("flat: ", size, " bytes of ", values, " values of ", bits, " bits");
+      break;
+    case Values::split:
+      if (size != values * (bits / 8)) fail("byte stream split: ", size, " bytes of ", values, " values");
+      break;
+    case Values::runs:
+      if (size % (bits / 8) || size / (bits / 8) != num_runs)
+        fail("rle: ", size, " bytes of values, ", num_runs, " runs");
+      break;
+    default: break;
+  }
   return chunk;
 }
 
@@ -279,16 +297,8 @@ void RowPage::decode_entries(int64_t number, Part bytes, const Rows& rows, bool 
   for (int64_t k = 0, end = 0; k < rows.count; k = end) {
     end = rows.run_end(k);
     if (end - k < kRun) {
-      for (int64_t at = k; at < end; ++at) {
-        const int64_t i = rows[at] - origin;
-        const uint64_t level =
-            rows.levels ? rows.levels[at] : level_at(nulls, kind.level_bits, chunk.nulls, chunk.entries, i, levels);
-        if (sink.with_levels) sink.def.push_back(static_cast<uint16_t>(level));
-        if (level != 0)
-          absent(level, sink);
-        else
-          emit(chunk, i, values, sink);
-      }
+      for (int64_t next = end; next - end < kRun && end < rows.count; next = rows.run_end(end)) end = next;
+      decode_single(chunk, rows.part(k, end), levels, values, sink);
       continue;
     }
     if (all == nullptr && rows.levels == nullptr) {
@@ -298,6 +308,23 @@ void RowPage::decode_entries(int64_t number, Part bytes, const Rows& rows, bool 
     const uint16_t* own = rows.levels ? rows.levels + k : all + (rows[k] - origin);
     if (sink.with_levels) sink.def.append(own, static_cast<size_t>(end - k));
     emit_values(chunk, rows[k] - origin, end - k, own, values, sink);
+  }
+}
+
+// Decode rows of a chunk one by one.
+void RowPage::decode_single(const Chunk& chunk, const Rows& rows, cells::Walk& levels, cells::Walk& values,
+                            Sink& sink) const {
+  const Nulls nulls = this->nulls();
+  const int64_t origin = rows_[chunk.number];
+  for (int64_t at = 0; at < rows.count; ++at) {
+    const int64_t i = rows[at] - origin;
+    const uint64_t level =
+        rows.levels ? rows.levels[at] : level_at(nulls, kind_->level_bits, chunk.nulls, chunk.entries, i, levels);
+    if (sink.with_levels) sink.def.push_back(static_cast<uint16_t>(level));
+    if (level != 0)
+      absent(level, sink);
+    else
+      emit(chunk, i, values, sink);
   }
 }
 
@@ -333,28 +360,16 @@ void RowPage::absent(uint64_t level, Sink& sink) const {
   sink.null();
 }
 
-void RowPage::check_flat(const Chunk& chunk) const {
-  if (chunk.first.size != bytes_of_bits(chunk.values * kind_->bits))
-    corrupt("flat: ", chunk.first.size, " bytes of ", chunk.values, " values of ", kind_->bits, " bits");
-}
-
 void RowPage::emit(const Chunk& chunk, int64_t i, cells::Walk& walk, Sink& sink) const {
   const PageKind& kind = *kind_;
   const int bits = kind.bits;
-  const Part first = chunk.first, second = chunk.second;
+  const Part &first = chunk.first, &second = chunk.second;
   const int64_t count = chunk.values;
   if (i >= count) corrupt("value ", i, " of a chunk of ", count);
   switch (kind.values) {
     case Values::packed: return emit_bits(packed_at(first, bits, count, i), sink);
-    case Values::runs: {
-      if (first.size / (bits / 8) != second.size || first.size % (bits / 8))
-        corrupt("rle: ", first.size, " bytes of values, ", second.size, " runs");
-      return emit_bits(load_bits(first.data + walk.find(second, i) * (bits / 8), bits),
-                       sink);
-    }
+    case Values::runs: return emit_bits(load_bits(first.data + walk.find(second, i) * (bits / 8), bits), sink);
     case Values::split: {
-      if (first.size != count * (bits / 8))
-        corrupt("byte stream split: ", first.size, " bytes of ", count, " values");
       uint64_t value = 0;
       for (int b = 0; b < bits / 8; ++b)
         value |= static_cast<uint64_t>(first.data[b * count + i]) << (8 * b);
@@ -365,7 +380,6 @@ void RowPage::emit(const Chunk& chunk, int64_t i, cells::Walk& walk, Sink& sink)
     case Values::constant: return emit_item(0, sink);
     default: break;
   }
-  check_flat(chunk);
   if (bits == 1) {
     const uint8_t bit = first.data[i / 8] >> (i % 8) & 1;
     sink.value(&bit);
@@ -432,7 +446,7 @@ void RowPage::enter(Sink& sink, int64_t num_rows) const {
 
 void RowPage::emit_string(Part values, int64_t count, int64_t i, Sink& sink) const {
   const int64_t word = kind_->bits / 8;
-  if (values.size / word < count + 1)
+  if (values.size < word * (count + 1))
     corrupt("variable: ", values.size, " bytes of ", count, " values");
   const uint8_t* at = values.data + word * i;
   const int64_t start = word == 4 ? int64_t{load<int32_t>(at)} : load<int64_t>(at);

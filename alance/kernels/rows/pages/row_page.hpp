@@ -342,7 +342,8 @@ class RowPage {
     const PageKind& kind = *kind_;
     return kind.values == Values::flat && kind.bits % 8 == 0 && kind.nulls == Nulls::none && !kind.has_lists() &&
            !has_items() && kind.masks.empty() && kind.scheme == 0 && !kind.coding && !slots_ &&
-           end_of(chunk) - begin_of(chunk) == kBareHeader + (num_values(chunk, chunk + 1) * (kind.bits / 8) + 7) / 8 * 8;
+           end_of(chunk) - begin_of(chunk) ==
+               kBareHeader + (num_values(chunk, chunk + 1) * (kind.bits / 8) + 7) / 8 * 8;
   }
   // Start and end of the value of a row of such a chunk in the buffer.
   std::pair<int64_t, int64_t> bare_bytes(int64_t chunk, int64_t row) const {
@@ -394,7 +395,6 @@ class RowPage {
   struct Slice;
 
   void read_nulls(const std::vector<Slice>& slices, RangeSink& sink) const;
-  void check_flat(const Chunk& chunk) const;
   void read_words(const Slice& slice, uint8_t* out) const;
   template <typename Work>
   void with_word(uint8_t* out, const Work& work) const;
@@ -429,6 +429,7 @@ class RowPage {
   void recode(Chunk& chunk, std::vector<uint8_t>& content) const;
   void decode_distinct(int64_t number, Part bytes, const Rows& rows, bool open, Sink& sink) const;
   void decode_entries(int64_t chunk, Part bytes, const Rows& rows, bool open, Sink& sink) const;
+  void decode_single(const Chunk& chunk, const Rows& rows, cells::Walk& levels, cells::Walk& values, Sink& sink) const;
   void decode_bare(Part bytes, const Rows& rows, Sink& sink) const;
   void mark_null_blobs(size_t first, Sink& sink) const;
   void decode_run(Part bytes, int64_t count, Sink& sink) const;

@@ -144,7 +144,6 @@ void RowPage::decode_range(int64_t first, int64_t last, Part bytes, RangeSink& s
   if (has_fixed_items()) return gather_items(slices, sink);
   for (const Slice& slice : slices) {
     if (kind_->bits == 1) {
-      check_flat(slice.chunk);
       sink.bits(slice.chunk.first.data, slice.first, slice.count());
     } else {
       read_words(slice, sink.values());
@@ -181,7 +180,6 @@ bool RowPage::emit_run(const Chunk& chunk, int64_t first, int64_t count, const u
   } else {
     uint8_t* out = sink.begin_run(count);
     if (kind_->bits == 1) {  // a list of one bit has a byte, too
-      check_flat(chunk);
       for (int64_t i = 0; i < count; ++i)
         out[i] = chunk.first.data[(first + i) / 8] >> ((first + i) % 8) & 1;
     } else {
@@ -252,7 +250,6 @@ void RowPage::read_words(const Slice& slice, uint8_t* out) const {
   const int64_t width = kind_->bits / 8;
   switch (kind_->values) {
     case Values::flat:
-      check_flat(chunk);
       if (kind_->bits % 8) {
         for (int64_t i = first; i < last; ++i, out += kind_->value_bytes())
           copy_bits(chunk.first.data, i * kind_->bits, kind_->bits, out);
@@ -270,7 +267,6 @@ void RowPage::read_words(const Slice& slice, uint8_t* out) const {
         expand_runs(chunk.first, chunk.second, chunk.values, first, last, to);
       });
     case Values::split:
-      if (chunk.first.size != chunk.values * width) corrupt("byte stream split: its size");
       for (int64_t b = 0; b < width; ++b) {
         const uint8_t* from = chunk.first.data + b * chunk.values + first;
         for (int64_t i = 0; i < slice.count(); ++i) out[i * width + b] = from[i];
@@ -378,7 +374,8 @@ RangeStrings<Offset> RowPage::expanded(const std::vector<Slice>& slices, int64_t
 bool RowPage::has_text_items() const {
   signed char known = text_items_.load(std::memory_order_relaxed);
   if (known < 0) {
-    known = items_->with_offsets([this](const auto* offsets) { return are_utf8(offsets, items_->count(), items_->values()); });
+    known = items_->with_offsets(
+        [this](const auto* offsets) { return are_utf8(offsets, items_->count(), items_->values()); });
     text_items_.store(known, std::memory_order_relaxed);
   }
   return known != 0;

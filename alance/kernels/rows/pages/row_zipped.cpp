@@ -26,7 +26,8 @@ void RowPage::emit_zipped(const uint8_t* from, Sink& sink) const {
   std::fill_n(sink.begin_run(1), sink.width, uint8_t{0});
   sink.end_run(nullptr, 1);
   for (size_t depth = 0; depth < sink.masks.size(); ++depth) {
-    const bool has_mask = depth < kind_->masks.size() && kind_->masks[depth] != 0, is_last = depth + 1 == sink.masks.size();
+    const bool has_mask = depth < kind_->masks.size() && kind_->masks[depth] != 0;
+    const bool is_last = depth + 1 == sink.masks.size();
     const size_t size = sink.masks[depth].step();
     if (is_last) {
       std::fill_n(sink.begin_mask(depth, 1), size, uint8_t{0});
